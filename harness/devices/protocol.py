@@ -1,0 +1,95 @@
+"""What the suite needs of a device, be it a board, this machine, a simulated board or a replayed corpus."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, ContextManager, Dict, List, Protocol, Tuple
+
+from harness.cases import Case
+from harness.power_modes import PowerMode, PowerModeSpace
+from harness.profiles import Profile
+
+Report = Callable[[str], None]
+"""Takes one line of progress: what is being done now."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """Who a device is.
+
+    Attributes:
+        model: the product in words (`NVIDIA Jetson AGX Orin`, a CPU model, ...).
+        specification: plain values that tell it from others: part number, cores, memory, GPU, ...
+    """
+
+    model: str
+    specification: Dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Capability:
+    """One thing a device can or cannot measure or control; a line of `harness doctor`.
+
+    Attributes:
+        name: what it is (`power`, `page cache`, ...).
+        available: whether it works now, for this user.
+        detail: how it works, or why it does not.
+        way_out: what to grant or install to have it; empty where it works or never can.
+    """
+
+    name: str
+    available: bool
+    detail: str
+    way_out: str = ""
+
+
+class Device(Protocol):
+    """One device. Nothing touches hardware before `session` is entered.
+
+    Attributes:
+        name: as given to `--device`.
+        provenance: of every profile it yields: `measured`, `simulated` or `replayed`.
+    """
+
+    name: str
+    provenance: str
+
+    def identity(self) -> Identity:
+        """Who this device is."""
+
+    def power_mode_space(self) -> PowerModeSpace:
+        """The values that each dimension of a power mode may take now."""
+
+    def power_modes(self, text: str) -> List[Tuple[str, PowerMode]]:
+        """The modes that a `--power-mode` value stands for, each with the name it has in a case's id.
+
+        Raises:
+            UnknownNameError, InvalidValueError: `text` is no mode of this device; lists what is.
+        """
+
+    def capabilities(self) -> List[Capability]:
+        """What can be measured and controlled here, and what it would take for the rest."""
+
+    def check(self, case: Case) -> None:
+        """Refuse a case before anything is changed.
+
+        Raises:
+            CannotRunError: this device cannot run the case now.
+        """
+
+    def session(self) -> ContextManager[None]:
+        """Hold the device: lock it and save its state; on leaving, put back what was changed."""
+
+    def apply(self, mode: PowerMode) -> PowerMode:
+        """Set a power mode and return it as read back.
+
+        Raises:
+            ControlError: the mode did not take.
+        """
+
+    def profile(self, case: Case, report: Report) -> Profile:
+        """Apply the case's power mode and measure it.
+
+        Raises:
+            CannotRunError, ControlError, DataSetError: the case could not be measured.
+        """

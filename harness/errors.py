@@ -1,0 +1,49 @@
+"""The errors this suite raises: each names the thing, the value, what was expected, and the way out."""
+
+from __future__ import annotations
+
+
+class HarnessError(Exception):
+    """An error that a user can act on.
+
+    Args:
+        what: what is wrong, with the offending value and what was expected.
+        way_out: what to do about it (a command, an option, a permission); may be empty.
+    """
+
+    def __init__(self, what: str, way_out: str = "") -> None:
+        super().__init__(f"{what}; {way_out}" if way_out else what)
+        self.what = what
+        self.way_out = way_out
+
+
+class UnknownNameError(HarnessError):
+    """A device, workload, power mode, campaign or axis value that does not exist; the message lists the known ones."""
+
+
+class InvalidValueError(HarnessError):
+    """A value of the right name but outside what it may be."""
+
+
+class CannotRunError(HarnessError):
+    """A valid case that this machine cannot run now; pytest turns it into a skip with this text as its reason."""
+
+
+class ControlError(HarnessError):
+    """A knob that was refused, that did not take (read-back differs), or that needs a permission."""
+
+
+class SourceUnavailableError(HarnessError):
+    """A telemetry source that is not on this machine or may not be read; recorded as missing, never as zero."""
+
+
+class DataSetError(HarnessError):
+    """A data set that is incomplete, damaged, or does not fit on its medium."""
+
+
+class StoreError(HarnessError):
+    """A results file that cannot be opened, read or written."""
+
+
+class DependencyError(HarnessError):
+    """An optional dependency that is not installed; the way out names the extra that brings it."""

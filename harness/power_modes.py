@@ -1,0 +1,117 @@
+"""Power modes: what one is, how it is written, and the space of those that a device allows."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from typing import Iterator, NamedTuple, Tuple
+
+from harness.errors import InvalidValueError
+from harness.units import khz_to_mhz, mhz_to_khz
+
+UNKNOWN_KHZ = 0
+"""A clock that the device does not have or does not tell. Written `x` in a mode's name; never a real frequency."""
+
+_NAME = re.compile(r"(?P<cores>\d+)c(?:-(?P<cpu>[\d.]+|x)-(?P<gpu>[\d.]+|x)-(?P<mem>[\d.]+|x))?")
+
+
+class PowerMode(NamedTuple):
+    """What a device may draw power for: active CPU cores and three clocks in kHz, always in this order."""
+
+    cpu_cores: int
+    cpu_khz: int
+    gpu_khz: int
+    mem_khz: int
+
+    @property
+    def name(self) -> str:
+        """The mode as text, clocks in MHz: `12c-2201.6-1300.5-3199`."""
+        clocks = (_format_mhz(khz) for khz in self[1:])
+        return "-".join([f"{self.cpu_cores}c", *clocks])
+
+
+def _format_mhz(khz: int) -> str:
+    return "x" if khz == UNKNOWN_KHZ else f"{khz_to_mhz(khz):.10g}"
+
+
+def parse_power_mode(text: str, defaults: PowerMode) -> PowerMode:
+    """Read a mode from its name.
+
+    Args:
+        text: `12c-2201.6-1300.5-3199` (clocks in MHz), or `12c` alone for that many cores at the clocks of `defaults`.
+            `x` stands for the clock of `defaults`.
+        defaults: where the values that `text` leaves out come from; a device hands in its greatest mode.
+
+    Raises:
+        InvalidValueError: `text` is not of that form.
+    """
+    match = _NAME.fullmatch(text)
+    if match is None:
+        raise InvalidValueError(
+            f"power mode {text!r} is not of the form CORESc-CPU-GPU-MEM in MHz",
+            f"write it like {defaults.name}, or {defaults.cpu_cores}c for the core count alone",
+        )
+    clocks = (
+        default if given in (None, "x") else mhz_to_khz(float(given))
+        for given, default in zip(match.group("cpu", "gpu", "mem"), defaults[1:])
+    )
+    return PowerMode(int(match.group("cores")), *clocks)
+
+
+@dataclasses.dataclass(frozen=True)
+class PowerModeSpace:
+    """The values a device allows in each dimension, ascending.
+
+    A dimension that is no knob of the device holds the one value it has (`UNKNOWN_KHZ` where that cannot be read).
+    """
+
+    cpu_cores: Tuple[int, ...]
+    cpu_khz: Tuple[int, ...]
+    gpu_khz: Tuple[int, ...]
+    mem_khz: Tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a dimension that is empty, unordered or holds a value twice."""
+        for field in dataclasses.fields(self):
+            values = getattr(self, field.name)
+            if not values or any(low >= high for low, high in zip(values, values[1:])):
+                raise InvalidValueError(f"{field.name} must be non-empty and strictly ascending, got {values!r}")
+
+    @property
+    def dimensions(self) -> Tuple[Tuple[int, ...], ...]:
+        """The four dimensions in the order of `PowerMode`."""
+        return (self.cpu_cores, self.cpu_khz, self.gpu_khz, self.mem_khz)
+
+    @property
+    def greatest(self) -> PowerMode:
+        """The mode with the greatest value of every dimension (what the papers call MAXN)."""
+        return PowerMode(*(values[-1] for values in self.dimensions))
+
+    def __len__(self) -> int:
+        """How many modes the space holds."""
+        size = 1
+        for values in self.dimensions:
+            size *= len(values)
+        return size
+
+    def __iter__(self) -> Iterator[PowerMode]:
+        """Every mode, the last dimension changing fastest."""
+        return (PowerMode(*values) for values in itertools.product(*self.dimensions))
+
+    def __contains__(self, mode: object) -> bool:
+        """Whether each value of a mode is allowed."""
+        return isinstance(mode, tuple) and all(value in values for value, values in zip(mode, self.dimensions))
+
+    def check(self, mode: PowerMode) -> None:
+        """Refuse a mode that is not in the space.
+
+        Raises:
+            InvalidValueError: names the first value that is not allowed, and the allowed ones.
+        """
+        for field, value, values in zip(PowerMode._fields, mode, self.dimensions):
+            if value not in values:
+                allowed = ", ".join(map(str, values)) if len(values) <= 16 else f"{values[0]} ... {values[-1]}"
+                raise InvalidValueError(
+                    f"{field}={value} of power mode {mode.name} is not allowed here", f"allowed: {allowed}"
+                )

@@ -1,0 +1,58 @@
+"""Unit conversions, all of them. Inside the suite: kHz, mW, ms, bytes; energy in mWh."""
+
+from __future__ import annotations
+
+KHZ_PER_MHZ = 1_000
+HZ_PER_KHZ = 1_000
+MS_PER_S = 1_000.0
+S_PER_HOUR = 3_600.0
+MW_PER_W = 1_000.0
+MWH_PER_WH = 1_000.0
+BYTES_PER_MIB = 2**20
+BYTES_PER_GIB = 2**30
+BYTES_PER_SECTOR = 512  # /proc/diskstats counts in 512-byte sectors whatever the device's own sector size
+
+
+def mhz_to_khz(mhz: float) -> int:
+    """Megahertz to the nearest whole kilohertz."""
+    return round(mhz * KHZ_PER_MHZ)
+
+
+def khz_to_mhz(khz: float) -> float:
+    """Kilohertz to megahertz."""
+    return khz / KHZ_PER_MHZ
+
+
+def hz_to_khz(hz: float) -> int:
+    """Hertz to the nearest whole kilohertz."""
+    return round(hz / HZ_PER_KHZ)
+
+
+def s_to_ms(seconds: float) -> float:
+    """Seconds to milliseconds."""
+    return seconds * MS_PER_S
+
+
+def ms_to_s(ms: float) -> float:
+    """Milliseconds to seconds."""
+    return ms / MS_PER_S
+
+
+def mw_to_w(mw: float) -> float:
+    """Milliwatt to watt."""
+    return mw / MW_PER_W
+
+
+def mws_to_mwh(mws: float) -> float:
+    """Milliwatt-seconds (millijoule) to milliwatt-hours."""
+    return mws / S_PER_HOUR
+
+
+def uj_per_s_to_mw(microjoule: float, seconds: float) -> float:
+    """Energy in microjoule over a time in seconds to mean power in milliwatt."""
+    return microjoule / seconds / 1_000.0
+
+
+def millidegree_to_celsius(millidegree: float) -> float:
+    """The kernel's thermal unit to degrees Celsius."""
+    return millidegree / 1_000.0
