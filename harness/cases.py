@@ -13,8 +13,8 @@ AXES = ("device", "workload", "power_mode", "workers", "storage", "batch_size")
 CACHE_STATES = ("cold", "evicted", "warm", "as-is", "drop-each-epoch")
 """What is done to the page cache before a case.
 
-`cold` drops the whole cache (privileged), `evicted` drops the data set's own pages (any user may), `warm` reads the data
-set once through the DataLoader, `as-is` does nothing, `drop-each-epoch` is `cold` before every epoch.
+`cold` drops the whole cache (privileged), `evicted` drops the data set's own pages (any user may), `warm` reads the
+data set once through the DataLoader, `as-is` does nothing, `drop-each-epoch` is `cold` before every epoch.
 """
 
 DEFAULT_MINIBATCHES = 40  # PowerTrain sec. 2.5: fewer give no 1-s power sample in fast modes

@@ -12,6 +12,7 @@ class HarnessError(Exception):
     """
 
     def __init__(self, what: str, way_out: str = "") -> None:
+        """Join both into one message."""
         super().__init__(f"{what}; {way_out}" if way_out else what)
         self.what = what
         self.way_out = way_out

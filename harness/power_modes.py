@@ -13,7 +13,8 @@ from harness.units import khz_to_mhz, mhz_to_khz
 UNKNOWN_KHZ = 0
 """A clock that the device does not have or does not tell. Written `x` in a mode's name; never a real frequency."""
 
-_NAME = re.compile(r"(?P<cores>\d+)c(?:-(?P<cpu>[\d.]+|x)-(?P<gpu>[\d.]+|x)-(?P<mem>[\d.]+|x))?")
+_CLOCK = r"\d+(?:\.\d+)?|x"
+_NAME = re.compile(rf"(?P<cores>\d+)c(?:-(?P<cpu>{_CLOCK})-(?P<gpu>{_CLOCK})-(?P<mem>{_CLOCK}))?")
 
 
 class PowerMode(NamedTuple):

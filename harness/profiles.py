@@ -14,8 +14,8 @@ FIRST, SETTLING, CLEAN = "first", "settling", "clean"
 class Minibatch(NamedTuple):
     """One minibatch as it was measured.
 
-    `start_s` is on the monotonic clock that telemetry uses too. `e2e_ms` runs from the end of the minibatch before, so that
-    stall + compute + framework overhead = E2E.
+    `start_s` is on the monotonic clock that telemetry uses too. `e2e_ms` runs from the end of the minibatch before, so
+    that stall + compute + framework overhead = E2E.
     """
 
     epoch: int
@@ -66,8 +66,8 @@ class Profile:
     Attributes:
         case: what was asked for.
         provenance: `measured`, `simulated` or `replayed`.
-        conditions: what it really ran under: power mode as read back, device identity, data source and sample count, medium,
-            cache residency before and after, torch version, ... Plain values only.
+        conditions: what it really ran under: power mode as read back, device identity, data source and sample count,
+            medium, cache residency before and after, torch version, ... Plain values only.
         minibatches: the raw series, in order.
         telemetry: the raw telemetry.
         aggregates: figures by name with the unit last (`minibatch_time_ms`, `power_mw`); None where there is no sensor.

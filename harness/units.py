@@ -48,6 +48,11 @@ def mws_to_mwh(mws: float) -> float:
     return mws / S_PER_HOUR
 
 
+def mwh_to_wh(mwh: float) -> float:
+    """Milliwatt-hours to watt-hours."""
+    return mwh / MWH_PER_WH
+
+
 def uj_per_s_to_mw(microjoule: float, seconds: float) -> float:
     """Energy in microjoule over a time in seconds to mean power in milliwatt."""
     return microjoule / seconds / 1_000.0

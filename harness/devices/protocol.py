@@ -87,6 +87,15 @@ class Device(Protocol):
             ControlError: the mode did not take.
         """
 
+    def conditions(self, case: Case, report: Report) -> Dict[str, Any]:
+        """What is known of a case's conditions before it is measured, as plain values; makes its data set ready.
+
+        `--resume` compares these with what is stored, and `profile` puts them into the record.
+
+        Raises:
+            CannotRunError, DataSetError: the data set cannot be had here.
+        """
+
     def profile(self, case: Case, report: Report) -> Profile:
         """Apply the case's power mode and measure it.
 

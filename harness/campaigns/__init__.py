@@ -1,0 +1,190 @@
+"""Campaigns: which cases to run, as sweeps over the axes; TOML files, two of them shipped here."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+
+from harness.cases import AXES, Case, Settings
+from harness.errors import HarnessError, InvalidValueError, UnknownNameError
+from harness.toml_files import read_toml
+from harness.workloads import get_workload
+
+SHIPPED = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
+
+AXIS_DEFAULTS: Dict[str, Tuple[Any, ...]] = {
+    "device": ("host",),
+    "workload": ("resnet18-cifar10",),
+    "power_mode": ("maxn",),
+    "workers": (4,),  # 004 sec. 4.4
+    "storage": ("ssd",),  # 004 sec. 4.4
+    "batch_size": (16,),  # 004 sec. 4.4, 001 sec. 2.3
+}
+_INTEGER_AXES = ("workers", "batch_size")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """A full crossing of axis values, all measured with the same settings."""
+
+    axes: Mapping[str, Tuple[Any, ...]]
+    settings: Settings
+
+    def points(self) -> List[Tuple[Any, ...]]:
+        """Every combination, each a tuple in the order of `AXES`, the last axis changing fastest."""
+        return list(itertools.product(*(self.axes[axis] for axis in AXES)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Campaign:
+    """Sweeps run one after the other; a case that stands in several of them runs once."""
+
+    name: str
+    description: str
+    sweeps: Tuple[Sweep, ...]
+
+    def override(self, axes: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> Campaign:
+        """Replace axes and settings in every sweep.
+
+        Args:
+            axes: axis name to the values that stand in for those of the campaign.
+            settings: fields of `Settings` that stand in for those of the campaign. Minibatches replace epochs and the
+                other way round.
+        """
+        sweeps = tuple(
+            Sweep({**sweep.axes, **{axis: tuple(values) for axis, values in axes.items()}},
+                  replace_settings(sweep.settings, settings))
+            for sweep in self.sweeps
+        )  # fmt: skip
+        return dataclasses.replace(self, sweeps=sweeps)
+
+
+def replace_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """Change some settings; asking for minibatches takes back what was said of epochs, and the other way round."""
+    changes = dict(changes)
+    if changes.get("minibatches") is not None:
+        changes.setdefault("epochs", None)
+    elif changes.get("epochs") is not None:
+        changes.setdefault("minibatches", None)
+    return dataclasses.replace(settings, **changes)
+
+
+def load_campaign(name_or_path: str) -> Campaign:
+    """Load a shipped campaign by its name, or one from a TOML file.
+
+    A file has `description`, tables `[axes]` and `[settings]` that hold for all sweeps, and `[[sweep]]` tables with the
+    axes and `settings` that differ; without any `[[sweep]]` the campaign is one sweep.
+
+    Raises:
+        UnknownNameError: no shipped campaign and no file of that name.
+        InvalidValueError: the file is not a campaign; names the file, the key and what was expected.
+    """
+    path = SHIPPED.get(name_or_path, Path(name_or_path))
+    if not path.is_file():
+        raise UnknownNameError(
+            f"campaign {name_or_path!r} is unknown", f"give one of {', '.join(SHIPPED)}, or the path of a TOML file"
+        )
+    content = read_toml(path)
+    try:
+        return _parse(path.stem, content)
+    except HarnessError as error:
+        raise InvalidValueError(f"campaign file {path}: {error.what}", error.way_out) from error
+
+
+def expand(campaign: Campaign, mode_names: Callable[[str, str], List[str]]) -> List[Case]:
+    """The cases of a campaign, in order; one that stands in several sweeps comes once.
+
+    Args:
+        campaign: what to expand.
+        mode_names: takes a device's name and a power-mode value, returns the names of the modes that it stands for.
+
+    Raises:
+        HarnessError: a workload, device or power mode is unknown, or two sweeps measure the same case differently.
+    """
+    cases: Dict[str, Case] = {}
+    names: Dict[Tuple[str, str], List[str]] = {}
+    for sweep in campaign.sweeps:
+        for workload in sweep.axes["workload"]:
+            get_workload(workload)
+        for device, workload, mode_text, workers, storage, batch_size in sweep.points():
+            if (device, mode_text) not in names:
+                names[device, mode_text] = mode_names(device, mode_text)
+            for mode in names[device, mode_text]:
+                case = Case(device, workload, mode, workers, storage, batch_size, sweep.settings)
+                if cases.setdefault(case.id, case) != case:
+                    raise InvalidValueError(
+                        f"case {case.id} stands in two sweeps with different settings: "
+                        f"{describe_settings(cases[case.id].settings)}; {describe_settings(case.settings)}",
+                        "give them the same settings, or put them into two campaigns",
+                    )
+    return list(cases.values())
+
+
+def describe_settings(settings: Settings) -> str:
+    """How a case is measured, in a few words."""
+    length = f"{settings.minibatches} minibatches" if settings.epochs is None else f"{settings.epochs} epochs"
+    return f"{settings.cache} cache, {length}"
+
+
+def _parse(name: str, content: Dict[str, Any]) -> Campaign:
+    _refuse_unknown("key", content, ("description", "axes", "settings", "sweep"))
+    axes = {**AXIS_DEFAULTS, **_parse_axes(content.get("axes", {}))}
+    settings = _parse_settings(Settings(), content.get("settings", {}))
+    tables = content.get("sweep", [{}])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise InvalidValueError("sweep must be an array of tables", "write [[sweep]]")
+    sweeps = []
+    for table in tables:
+        own = {axis: values for axis, values in table.items() if axis != "settings"}
+        sweeps.append(Sweep({**axes, **_parse_axes(own)}, _parse_settings(settings, table.get("settings", {}))))
+    return Campaign(name, str(content.get("description", "")), tuple(sweeps))
+
+
+def _parse_axes(table: Mapping[str, Any]) -> Dict[str, Tuple[Any, ...]]:
+    _refuse_unknown("axis", table, AXES)
+    return {axis: check_axis(axis, values if isinstance(values, list) else [values]) for axis, values in table.items()}
+
+
+def check_axis(axis: str, values: Sequence[Any]) -> Tuple[Any, ...]:
+    """Refuse values that an axis cannot take: an empty list, a negative worker count, text where a number belongs.
+
+    Numbers may be given as text, as they come from the command line.
+    """
+    if not values:
+        raise InvalidValueError(f"axis {axis} has no value", "give at least one")
+    if axis not in _INTEGER_AXES:
+        wrong = [value for value in values if not isinstance(value, str) or not value]
+        if wrong:
+            raise InvalidValueError(f"axis {axis} takes names, got {wrong[0]!r}")
+        return tuple(dict.fromkeys(values))
+    least = 1 if axis == "batch_size" else 0
+    numbers = []
+    for value in values:
+        try:
+            number = int(value)
+        except (TypeError, ValueError):
+            number = least - 1
+        if isinstance(value, (bool, float)) or number < least:
+            raise InvalidValueError(f"axis {axis} takes whole numbers from {least} up, got {value!r}")
+        numbers.append(number)
+    return tuple(dict.fromkeys(numbers))
+
+
+def _parse_settings(settings: Settings, table: Mapping[str, Any]) -> Settings:
+    known = {field.name: field for field in dataclasses.fields(Settings)}
+    _refuse_unknown("setting", table, tuple(known))
+    for name, value in table.items():
+        wanted = (str,) if name == "cache" else (int,) if name in ("minibatches", "epochs", "seed") else (int, float)
+        if isinstance(value, bool) or not isinstance(value, wanted):
+            raise InvalidValueError(f"setting {name} takes {' or '.join(t.__name__ for t in wanted)}, got {value!r}")
+    return replace_settings(settings, table)
+
+
+def _refuse_unknown(kind: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
+    if not isinstance(table, Mapping):
+        raise InvalidValueError(f"{kind} table expected, got {table!r}")
+    unknown = [name for name in table if name not in known]
+    if unknown:
+        raise UnknownNameError(f"{kind} {unknown[0]!r} is unknown", f"known: {', '.join(known)}")

@@ -1,0 +1,82 @@
+"""Where things lie on this machine: storage media and data sets, from `jetwatt.toml` and the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional
+
+from harness.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.toml_files import read_toml
+
+FILE_NAME = "jetwatt.toml"
+DEFAULT_STORAGE = "ssd"
+DEFAULT_DATA_DIRECTORY = Path("out") / "data"
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """Places, by name.
+
+    Attributes:
+        storage: storage name to a directory on that medium. `ssd`, the papers' default, is the working directory's
+            medium where nothing else is said.
+        data_root: where real data sets lie, if anywhere.
+    """
+
+    storage: Mapping[str, Path] = dataclasses.field(default_factory=dict)
+    data_root: Optional[Path] = None
+
+    def data_directory(self, storage: str) -> Path:
+        """The directory for data sets on a storage medium.
+
+        Raises:
+            CannotRunError: no place is known for that name.
+        """
+        if storage in self.storage:
+            return self.storage[storage] / "jetwatt-data"
+        if storage == DEFAULT_STORAGE:
+            return DEFAULT_DATA_DIRECTORY
+        raise CannotRunError(
+            f"storage {storage!r} has no place on this machine",
+            f'--storage {storage}=/mount/point, or [storage] {storage} = "/mount/point" in {FILE_NAME}; '
+            "`python -m harness doctor` proposes what it finds",
+        )
+
+    def is_default_place(self, storage: str) -> bool:
+        """Whether a storage name stands for the working directory only because nothing else was said."""
+        return storage == DEFAULT_STORAGE and storage not in self.storage
+
+
+def load_configuration(
+    path: Path, storage: Optional[Mapping[str, str]] = None, data_root: Optional[str] = None
+) -> Configuration:
+    """Read `jetwatt.toml` where there is one; what is given on the command line goes first.
+
+    Args:
+        path: the file; it need not exist.
+        storage: storage name to mount point, from `--storage NAME=PATH`.
+        data_root: from `--data-root`.
+
+    Raises:
+        InvalidValueError, UnknownNameError: the file holds something else than places, or a place is not a directory.
+    """
+    content = read_toml(path) if path.exists() else {}
+    unknown = sorted(set(content) - {"storage", "data_root"})
+    if unknown:
+        raise UnknownNameError(f"{path}: key {unknown[0]!r} is unknown", "known: data_root, storage")
+    places: Dict[str, Any] = content.get("storage", {})
+    if not isinstance(places, dict):
+        raise InvalidValueError(f'{path}: storage must be a table of NAME = "/mount/point", got {places!r}')
+    places = {**places, **(storage or {})}
+    root = data_root if data_root is not None else content.get("data_root")
+    return Configuration(
+        storage={name: _directory(f"storage {name}", place) for name, place in places.items()},
+        data_root=None if root is None else _directory("data root", root),
+    )
+
+
+def _directory(what: str, place: Any) -> Path:
+    if not isinstance(place, str) or not Path(place).expanduser().is_dir():
+        raise InvalidValueError(f"{what} is {place!r}, which is not a directory", "create it or mount the medium first")
+    return Path(place).expanduser()
