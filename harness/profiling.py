@@ -1,0 +1,245 @@
+"""The measured training loop: for each minibatch the fetch stall, the compute time and the end-to-end time.
+
+    |-- bookkeeping --|-- next(loader) --|-- copy --|-- forward, backward, step --|
+                      |<- fetch stall -->|          |<--------- compute --------->|
+    |<--------------------------------- E2E ------------------------------------->|
+
+What is neither stall nor compute is framework overhead: the copy to the accelerator, and the handling of the minibatch
+before.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sized, Tuple
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Sampler
+
+from harness.profiles import CLEAN, FIRST, SETTLING, Minibatch
+from harness.units import s_to_ms
+from harness.workloads.workload import Workload, move
+
+PREFETCH_FACTOR = 2  # 004 sec. 4.2
+
+
+class EndlessShuffle(Sampler):
+    """Shuffles of a data set one after the other, without end, so that no epoch border falls into a short profile."""
+
+    def __init__(self, data_set: Sized, seed: int) -> None:
+        """Shuffle `data_set` by a generator seeded with `seed`."""
+        self._length = len(data_set)
+        self._seed = seed
+
+    def __iter__(self) -> Iterator[int]:
+        generator = np.random.default_rng(self._seed)
+        while True:
+            yield from generator.permutation(self._length).tolist()
+
+
+def accelerator() -> torch.device:
+    """The device that training runs on here: CUDA where torch sees it, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def accelerator_name() -> str:
+    """The accelerator in words: the GPU's product name, or `cpu`."""
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def cuda_version() -> Optional[str]:
+    """The CUDA release that torch was built for; None without one."""
+    return torch.version.cuda
+
+
+def use_threads(count: int) -> None:
+    """Let torch compute with `count` threads in this process."""
+    torch.set_num_threads(count)
+
+
+class Trainer:
+    """A workload ready to train: model, optimiser, data and loader on one accelerator."""
+
+    def __init__(self, workload: Workload, samples: Any, batch_size: int, workers: int, seed: int) -> None:
+        """Build model and optimiser from random weights.
+
+        Args:
+            workload: what to train.
+            samples: the map-style data set that `workload.build_data_set` made.
+            batch_size: samples per minibatch.
+            workers: `num_workers` of the DataLoader.
+            seed: seeds the weights and the order of samples.
+        """
+        torch.manual_seed(seed)
+        self.workload = workload
+        self.samples = samples
+        self.device = accelerator()
+        self.model = workload.build_model().to(self.device).train()
+        self.optimiser = workload.build_optimiser(self.model)
+        self.first_loss: Optional[torch.Tensor] = None
+        self.last_loss: Optional[torch.Tensor] = None
+        self._batch_size = batch_size
+        self._workers = workers
+        self._seed = seed
+
+    def loader(self, epoch: Optional[int] = None) -> DataLoader:
+        """A loader over one epoch, less its last, smaller minibatch; or one without end where `epoch` is None."""
+        seed = self._seed if epoch is None else self._seed + epoch
+        generator = torch.Generator().manual_seed(seed)
+        order = {"sampler": EndlessShuffle(self.samples, seed)} if epoch is None else {"shuffle": True}
+        workers = {"prefetch_factor": PREFETCH_FACTOR} if self._workers else {}
+        return DataLoader(
+            self.samples,
+            batch_size=self._batch_size,
+            num_workers=self._workers,
+            collate_fn=self.workload.collate,
+            drop_last=True,
+            generator=generator,
+            **order,
+            **workers,
+        )
+
+    def to_accelerator(self, batch: Any) -> Any:
+        """Copy a minibatch to the accelerator."""
+        return move(batch, self.device)
+
+    def step(self, batch: Any) -> None:
+        """Forward, backward and optimiser step of a minibatch that is on the accelerator; keeps the loss."""
+        self.optimiser.zero_grad()
+        loss = self.workload.compute_loss(self.model, batch)
+        loss.backward()
+        self.optimiser.step()
+        self.last_loss = loss.detach()
+        if self.first_loss is None:
+            self.first_loss = self.last_loss
+
+    def read_once(self) -> None:
+        """One pass of the DataLoader over the data set, which leaves the set in the page cache (001 sec. 2.3)."""
+        for _ in self.loader(epoch=0):
+            pass
+
+    def losses(self) -> Tuple[Optional[float], Optional[float]]:
+        """The loss of the first and of the last minibatch; None before the first."""
+        return tuple(None if loss is None else float(loss) for loss in (self.first_loss, self.last_loss))
+
+
+class StepTimer:
+    """Times a step: CUDA events with synchronisation on a GPU (004 sec. 4.5), the wall clock on a CPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Time steps on `device`."""
+        self._events = None
+        if device.type == "cuda":
+            self._events = tuple(torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def time_ms(self, step: Callable[[], Any]) -> float:
+        """Run a step to its end and return how long it took, in milliseconds."""
+        if self._events is None:
+            start = time.perf_counter()
+            step()
+            return s_to_ms(time.perf_counter() - start)
+        first, last = self._events
+        first.record()
+        step()
+        last.record()
+        last.synchronize()
+        return first.elapsed_time(last)
+
+
+class Timing(NamedTuple):
+    """How long one minibatch took, and when it began (monotonic seconds)."""
+
+    start_s: float
+    stall_ms: float
+    compute_ms: float
+    e2e_ms: float
+
+
+def time_minibatches(trainer: Trainer, loader: DataLoader) -> Iterator[Timing]:
+    """Train on each minibatch of a loader and time it.
+
+    The clock runs on while the caller handles a timing: that time is framework overhead of the next minibatch.
+    """
+    timer = StepTimer(trainer.device)
+    end = time.monotonic()
+    batches = iter(loader)  # starts the workers; the first minibatch's stall holds that
+    while True:
+        start = end
+        asked = time.monotonic()
+        batch = next(batches, None)
+        fetched = time.monotonic()
+        if batch is None:
+            return
+        batch = trainer.to_accelerator(batch)
+        compute_ms = timer.time_ms(lambda: trainer.step(batch))  # noqa: B023 (called at once)
+        end = time.monotonic()
+        yield Timing(start, s_to_ms(fetched - asked), compute_ms, s_to_ms(end - start))
+
+
+def profile_minibatches(
+    trainer: Trainer,
+    count: int,
+    has_settled: Callable[[float], bool],
+    is_enough: Callable[[], bool],
+    on_minibatch: Callable[[Minibatch], None],
+) -> List[Minibatch]:
+    """Record the first minibatch (kept apart, C12), those until power has settled (C13), then `count` clean ones.
+
+    Args:
+        trainer: what to train.
+        count: clean minibatches to record.
+        has_settled: takes a monotonic time in seconds; whether power was stable by then.
+        is_enough: whether the clean minibatches suffice; after `count` of them more are run until it says so (C15: a
+            fast mode must still see power samples).
+        on_minibatch: is handed each minibatch as it ends.
+    """
+    recorded: List[Minibatch] = []
+    clean = 0
+    for timing in time_minibatches(trainer, trainer.loader()):
+        if not recorded:
+            phase = FIRST
+        elif clean or has_settled(timing.start_s):
+            phase = CLEAN
+            clean += 1
+        else:
+            phase = SETTLING
+        recorded.append(Minibatch(0, len(recorded), phase, *timing))
+        on_minibatch(recorded[-1])
+        if clean >= count and is_enough():
+            break
+    return recorded
+
+
+def profile_epochs(
+    trainer: Trainer,
+    epochs: int,
+    before_epoch: Callable[[int], None],
+    on_minibatch: Callable[[Minibatch], None],
+) -> List[Minibatch]:
+    """Record whole epochs; `before_epoch` runs outside the timed stretch. The first minibatch is kept apart (C12)."""
+    recorded: List[Minibatch] = []
+    for epoch in range(epochs):
+        before_epoch(epoch)
+        for timing in time_minibatches(trainer, trainer.loader(epoch)):
+            recorded.append(Minibatch(epoch, len(recorded), CLEAN if recorded else FIRST, *timing))
+            on_minibatch(recorded[-1])
+    return recorded
+
+
+def run_bare(trainer: Trainer, count: int) -> List[float]:
+    """The same loop without instruments: E2E milliseconds of `count` minibatches, after a first that is left out.
+
+    What `benchmarks/test_overhead.py` compares the instrumented loop with.
+    """
+    batches = iter(trainer.loader())
+    times_ms = []
+    end = time.monotonic()
+    for _ in range(count + 1):
+        start = end
+        trainer.step(trainer.to_accelerator(next(batches)))
+        if trainer.device.type == "cuda":
+            torch.cuda.synchronize()
+        end = time.monotonic()
+        times_ms.append(s_to_ms(end - start))
+    return times_ms[1:]
