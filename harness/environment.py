@@ -1,0 +1,101 @@
+"""The environment of a run: everything about machine and software that travels with each figure."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import socket
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+import harness
+
+PACKAGES = (
+    "torch", "torchvision", "ultralytics", "ultralytics-opencv-headless", "transformers", "numpy", "pillow",
+    "scikit-learn", "jetson-stats", "pytest", "pytest-benchmark",
+)  # fmt: skip
+VARIABLES = (
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES",
+)  # fmt: skip
+"""Environment variables that change how fast training runs."""
+
+
+def describe_environment(root: Path = Path("/")) -> Dict[str, Any]:
+    """Plain values by name; what this machine does not tell is left out. Loads no package.
+
+    Args:
+        root: where `/proc`, `/sys` and `/etc` are read.
+    """
+    facts: Dict[str, Optional[Any]] = {
+        "jetwatt": harness.__version__,
+        "suite_commit": _suite_commit(),
+        "host_name": socket.gethostname(),
+        "os": _first_match(root / "etc/os-release", r'^PRETTY_NAME="?([^"\n]*)'),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "cpu_model": cpu_model(root),
+        "logical_cpus": os.cpu_count(),
+        "memory_bytes": memory_bytes(root),
+        "hypervisor": "yes" if _first_match(root / "proc/cpuinfo", r"^flags\s*:.*\b(hypervisor)\b") else None,
+        "cpu_governor": _first_match(root / "sys/devices/system/cpu/cpufreq/policy0/scaling_governor", r"(\S+)"),
+        "board": _first_match(root / "proc/device-tree/model", r"([^\0\n]+)"),
+        "l4t": l4t_release(root),
+        "python": platform.python_version(),
+        "packages": {name: version for name in PACKAGES if (version := package_version(name)) is not None},
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def package_version(name: str) -> Optional[str]:
+    """The installed version of a distribution, None where it is not installed; does not import it."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def cpu_model(root: Path = Path("/")) -> Optional[str]:
+    """The CPU in words: the model name on x86, else the board's model from the device tree."""
+    return _first_match(root / "proc/cpuinfo", r"^model name\s*:\s*(.+)$") or _first_match(
+        root / "proc/device-tree/model", r"([^\0\n]+)"
+    )
+
+
+def memory_bytes(root: Path = Path("/")) -> Optional[int]:
+    """Main memory as the kernel counts it."""
+    kib = _first_match(root / "proc/meminfo", r"^MemTotal:\s*(\d+) kB")
+    return int(kib) * 1024 if kib else None
+
+
+def l4t_release(root: Path = Path("/")) -> Optional[str]:
+    """The release of Jetson Linux, such as `36.4.0`; None on a machine that is no Jetson."""
+    path = root / "etc/nv_tegra_release"
+    major, minor = _first_match(path, r"# R(\d+)"), _first_match(path, r"REVISION: ([\d.]+)")
+    return f"{major}.{minor}" if major and minor else None
+
+
+def _first_match(path: Path, pattern: str) -> Optional[str]:
+    """The first group of the first match in a file; None where the file or the match is missing."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    match = re.search(pattern, text, re.MULTILINE)
+    return match.group(1).strip() if match else None
+
+
+def _suite_commit() -> Optional[str]:
+    """The commit of this suite, with `+` where the tree differs from it; None outside a git checkout."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"],
+            cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return described.stdout.strip() or None

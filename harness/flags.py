@@ -1,0 +1,112 @@
+"""What a reader must know before trusting a profile: disturbance, lost samples, a cache that was not as asked."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from harness.cases import Case
+from harness.metrics import POWER_CHANNEL, between, end_s
+from harness.profiles import CLEAN, Minibatch, Telemetry
+
+DISTURBED_CORES = 0.1
+"""Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""
+
+ACCOUNTING_S = 0.03
+"""What the kernel's CPU accounting in ticks of 10 ms may be wrong by; in a short profile that is a large share."""
+
+NOISY_SHARE = 0.2
+"""An interquartile range above this share of the median is named."""
+
+COLD_SHARE = 0.05
+WARM_SHARE = 0.95
+"""Residency that still counts as cold and as warm."""
+
+
+def find_flags(
+    case: Case,
+    conditions: Mapping[str, Any],
+    minibatches: Sequence[Minibatch],
+    telemetry: Telemetry,
+    aggregates: Mapping[str, Optional[float]],
+) -> List[str]:
+    """Every flag of a profile, each `kind: text`."""
+    return [
+        *_disturbance(minibatches, telemetry),
+        *_noise(aggregates),
+        *_telemetry_gaps(telemetry),
+        *_power(telemetry, aggregates),
+        *_cache(case.settings.cache, conditions),
+        *_data(case, conditions, minibatches),
+        *_storage(case.storage, conditions),
+    ]
+
+
+def _disturbance(minibatches: Sequence[Minibatch], telemetry: Telemetry) -> List[str]:
+    clean = [minibatch for minibatch in minibatches if minibatch.phase == CLEAN] or list(minibatches)
+    flags = []
+    for channel, who in (("cpu_other_cores", "other processes"), ("cpu_steal_cores", "the hypervisor's other guests")):
+        series = telemetry.series.get(channel)
+        if series is None or not clean:
+            continue
+        # A sample is the mean since the one before. Where none ends within the clean minibatches, the next holds them.
+        start, end = clean[0].start_s, end_s(clean[-1])
+        values = between(series, start, end).values or between(series, end, float("inf")).values[:1]
+        if not values:
+            continue
+        used = sum(values) / len(values)
+        if used > DISTURBED_CORES + ACCOUNTING_S / (end - start):
+            flags.append(f"disturbed: {who} used {used:.2f} cores meanwhile")
+    return flags
+
+
+def _noise(aggregates: Mapping[str, Optional[float]]) -> List[str]:
+    median = aggregates.get("minibatch_time_ms")
+    low, high = aggregates.get("minibatch_time_q1_ms"), aggregates.get("minibatch_time_q3_ms")
+    if not median or low is None or high is None or (high - low) / median <= NOISY_SHARE:
+        return []
+    return [f"noisy: the interquartile range is {(high - low) / median:.0%} of the median"]
+
+
+def _telemetry_gaps(telemetry: Telemetry) -> List[str]:
+    flags = []
+    if telemetry.died_at_s is not None:
+        flags.append("telemetry-lost: the sampler died in the middle")
+    if telemetry.lost_samples:
+        flags.append(f"lost-samples: {telemetry.lost_samples} telemetry samples were not taken in time")
+    return flags
+
+
+def _power(telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]) -> List[str]:
+    if POWER_CHANNEL in telemetry.series and aggregates.get("power_settled_s") is None:
+        return ["power-unsettled: power never became stable"]
+    return []
+
+
+def _cache(state: str, conditions: Mapping[str, Any]) -> List[str]:
+    share = conditions.get("cache_residency_before")
+    if state == "as-is":
+        return []
+    if share is None:
+        return ["cache-unknown: the data set's residency in the page cache could not be measured"]
+    if state == "warm" and share < WARM_SHARE:
+        return [f"not-warm: {share:.0%} of the data set was in the page cache at the start"]
+    if state != "warm" and share > COLD_SHARE:
+        return [f"not-cold: {share:.0%} of the data set was in the page cache at the start"]
+    return []
+
+
+def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minibatch]) -> List[str]:
+    samples = conditions["data_samples"]
+    passes = len(minibatches) * case.batch_size / samples
+    if case.settings.epochs is None and case.settings.cache != "warm" and passes > 1:
+        return [f"data-reread: the {samples} samples were read {passes:.1f} times, so later minibatches were warm"]
+    return []
+
+
+def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:
+    medium: Dict[str, Any] = conditions["storage_medium"]
+    kind = medium.get("kind")
+    if conditions["storage_is_default_place"] and kind != storage:
+        found = kind or f"{medium.get('transport') or 'an unknown transport'}, kind not told"
+        return [f"storage-unverified: {storage!r} is the working directory's medium ({found})"]
+    return []

@@ -1,0 +1,88 @@
+"""Progress of long work: one line that is rewritten on a terminal, plain lines now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, Optional, TextIO
+
+PLAIN_INTERVAL_S = 10.0
+"""How often a plain line may come where the output is no terminal."""
+TERMINAL_INTERVAL_S = 0.1
+
+
+class Progress:
+    """Writes what is being done, how much is left and for how long."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        """Write to `stream`; rewrite one line where it is a terminal."""
+        self._stream = stream
+        self._clock = clock
+        self._is_terminal = stream.isatty()
+        self._last_s: Optional[float] = None
+        self._width = 0
+
+    def update(self, text: str) -> None:
+        """Show a state that the next one replaces; on a plain stream most are left out."""
+        interval = TERMINAL_INTERVAL_S if self._is_terminal else PLAIN_INTERVAL_S
+        now = self._clock()
+        if self._last_s is not None and now - self._last_s < interval:
+            return
+        self._last_s = now
+        if self._is_terminal:
+            self._stream.write("\r" + text.ljust(self._width))
+            self._width = max(self._width, len(text))
+        else:
+            self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def line(self, text: str) -> None:
+        """Write a line that stays."""
+        self.clear()
+        self._stream.write(text + "\n")
+        self._stream.flush()
+        self._last_s = self._clock()
+
+    def clear(self) -> None:
+        """Take back the rewritten line."""
+        if self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()
+            self._width = 0
+
+
+class Countdown:
+    """How much work is left and, from how long the finished part took, for how long."""
+
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """Count down from `total` pieces of work."""
+        self.total = total
+        self.started = 0
+        self.finished = 0
+        self._clock = clock
+        self._start_s = clock()
+
+    def start_one(self) -> str:
+        """Begin a piece; returns which one it is, of how many, and the time left: `[3/16, 4 min 10 s left]`.
+
+        The time left follows from the pieces that were finished; those that were begun and dropped took none.
+        """
+        label = f"{self.started + 1}/{self.total}"
+        if self.finished:
+            left_s = (self._clock() - self._start_s) / self.finished * (self.total - self.started)
+            label += f", {format_duration(left_s)} left"
+        self.started += 1
+        return f"[{label}]"
+
+    def finish_one(self) -> None:
+        """A piece that was begun is done."""
+        self.finished += 1
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds in words: `8 s`, `3 min 20 s`, `2 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,112 @@
+"""A run's profiles in few words: the table at its end, a line for each case, figures for pytest-benchmark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Dict, List, Optional, Sequence
+
+from harness.profiles import Profile
+from harness.tables import format_table
+from harness.units import mw_to_w, mwh_to_wh
+
+NO_POWER_SENSOR = "no power sensor"
+
+_HEADER = [
+    "case", ">minibatch ms", ">IQR ms", ">stall ms", ">compute ms", ">E2E s", ">samples/s", ">power W", ">energy Wh",
+    "flags",
+]  # fmt: skip
+
+
+def format_summary(profiles: Sequence[Profile]) -> str:
+    """The table of a run: medians over the clean minibatches, a line for each case; below it what the flags say.
+
+    Simulated and replayed figures carry their provenance in the case column.
+    """
+    table = format_table(_HEADER, [_row(profile) for profile in profiles])
+    legend = [
+        "minibatch, stall, compute: medians over the clean minibatches; IQR: first to third quartile; E2E: their sum.",
+        *_power_definitions(profiles),
+        *_explain_flags(profiles),
+    ]
+    return "\n".join([table, "", *legend])
+
+
+def describe_result(profile: Profile) -> str:
+    """One line on what came out of a case."""
+    figures = profile.aggregates
+    parts = [
+        f"{_number(figures['minibatch_time_ms'])} ms per minibatch"
+        f" (IQR {_number(figures['minibatch_time_q1_ms'])} to {_number(figures['minibatch_time_q3_ms'])})",
+        f"{_number(figures['samples_per_s'])} samples/s",
+    ]
+    if figures["power_mw"] is not None:
+        parts.append(f"{_number(mw_to_w(figures['power_mw']))} W")
+    if profile.flags:
+        parts.append("flags: " + _flag_kinds(profile))
+    return ", ".join(parts)
+
+
+def extra_info(profile: Profile) -> Dict[str, Any]:
+    """The suite's own figures as plain values, for pytest-benchmark's JSON; what there is no sensor for is left out."""
+    figures = {name: _rounded(value) for name, value in profile.aggregates.items() if value is not None}
+    mode = profile.conditions["power_mode"]
+    return {
+        "provenance": profile.provenance,
+        "case": profile.case.id,
+        "task": profile.case.task,
+        **mode,
+        **figures,
+        "data_source": profile.conditions["data_source"],
+        "data_samples": profile.conditions["data_samples"],
+        "accelerator": profile.conditions["accelerator"],
+        "torch": profile.conditions["torch"],
+        "flags": list(profile.flags),
+    }
+
+
+def _row(profile: Profile) -> List[str]:
+    figures = profile.aggregates
+    name = profile.case.id if profile.provenance == "measured" else f"{profile.case.id} ({profile.provenance})"
+    has_power = figures["power_mw"] is not None
+    return [
+        name,
+        _number(figures["minibatch_time_ms"]),
+        f"{_number(figures['minibatch_time_q1_ms'])}-{_number(figures['minibatch_time_q3_ms'])}",
+        _number(figures["fetch_stall_ms"]),
+        _number(figures["compute_ms"]),
+        _number(figures["e2e_s"]),
+        _number(figures["samples_per_s"]),
+        _number(mw_to_w(figures["power_mean_mw"])) if has_power else NO_POWER_SENSOR,
+        _number(mwh_to_wh(figures["energy_mwh"])) if figures["energy_mwh"] is not None else "-",
+        _flag_kinds(profile),
+    ]
+
+
+def _power_definitions(profiles: Sequence[Profile]) -> List[str]:
+    lines = {}
+    for profile in profiles:
+        label = "" if profile.aggregates["power_mw"] is None else "power: "
+        lines[label + profile.conditions["power_definition"]] = None
+    return list(lines)
+
+
+def _explain_flags(profiles: Sequence[Profile]) -> List[str]:
+    """Every flag text once, with the number of cases that have it."""
+    counts = Counter(flag for profile in profiles for flag in profile.flags)
+    return [f"flag {text}" + (f" ({count} cases)" if count > 1 else "") for text, count in counts.items()]
+
+
+def _flag_kinds(profile: Profile) -> str:
+    return ", ".join(flag.partition(":")[0] for flag in profile.flags)
+
+
+def _number(value: Optional[float]) -> str:
+    """Three significant digits, whole numbers in full: `0.00123`, `12.3`, `4570`."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _rounded(value: float) -> float:
+    """Six significant digits: enough for any figure here, and a JSON file people can read."""
+    return float(f"{value:.6g}")

@@ -1,0 +1,114 @@
+"""Flags: each is raised by what it is for, and by nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from harness.cases import Case, Settings
+from harness.flags import find_flags
+from harness.profiles import CLEAN, FIRST, Minibatch, Series, Telemetry
+
+CASE = Case("host", "lenet-mnist", "maxn", 0, "ssd", 10)
+CONDITIONS = {
+    "cache_residency_before": 1.0,
+    "data_samples": 1000,
+    "storage_medium": {"kind": "ssd", "transport": "nvme"},
+    "storage_is_default_place": True,
+}
+FIGURES = {
+    "minibatch_time_ms": 100.0,
+    "minibatch_time_q1_ms": 98.0,
+    "minibatch_time_q3_ms": 103.0,
+    "power_settled_s": 2.0,
+}
+MINIBATCHES = [
+    Minibatch(0, index, CLEAN if index else FIRST, 10.0 + index, 100.0, 900.0, 1000.0) for index in range(11)
+]
+
+
+def flags(case=CASE, telemetry=None, minibatches=MINIBATCHES, figures=None, **conditions):
+    found = find_flags(
+        case, {**CONDITIONS, **conditions}, minibatches, telemetry or Telemetry(1.0), {**FIGURES, **(figures or {})}
+    )
+    return {flag.partition(":")[0]: flag for flag in found}
+
+
+def sampled(channel, values, start_s=11.0):
+    times = tuple(start_s + index for index in range(len(values)))
+    return Telemetry(1.0, series={channel: Series(times, tuple(values))})
+
+
+def with_cache(state):
+    return dataclasses.replace(CASE, settings=Settings(cache=state))
+
+
+def test_a_quiet_profile_has_none():
+    quiet = sampled("cpu_other_cores", [0.02] * 10)
+    assert flags(telemetry=quiet) == {}
+
+
+@pytest.mark.parametrize(
+    ("channel", "words"), [("cpu_other_cores", "other processes"), ("cpu_steal_cores", "the hypervisor")]
+)
+def test_a_busy_neighbour_is_named_with_how_busy_it_was(channel, words):
+    flag = flags(telemetry=sampled(channel, [0.5] * 10))["disturbed"]
+    assert words in flag
+    assert "0.50 cores" in flag
+
+
+def test_a_neighbour_before_the_clean_minibatches_does_not_count():
+    assert flags(telemetry=sampled("cpu_other_cores", [2.0, 0.0, 0.0, 0.0], start_s=10.5)) == {}
+
+
+def test_one_tick_of_accounting_in_a_short_profile_is_no_disturbance():
+    short = [Minibatch(0, index, CLEAN, 10.0 + index / 100, 1.0, 9.0, 10.0) for index in range(5)]  # 50 ms in all
+    after = sampled("cpu_other_cores", [0.3], start_s=10.06)
+    assert flags(minibatches=short, telemetry=after) == {}
+    assert "disturbed" in flags(minibatches=short, telemetry=sampled("cpu_other_cores", [1.0], start_s=10.06))
+
+
+def test_wide_spread_is_named():
+    assert "noisy" in flags(figures={"minibatch_time_q3_ms": 125.0})
+    assert "noisy" not in flags(figures={"minibatch_time_q3_ms": 110.0})
+
+
+def test_lost_samples_and_a_dead_sampler_are_named():
+    assert "3 telemetry samples" in flags(telemetry=Telemetry(1.0, lost_samples=3))["lost-samples"]
+    assert "telemetry-lost" in flags(telemetry=Telemetry(1.0, died_at_s=12.0))
+
+
+def test_power_that_never_settled_is_named_only_where_there_is_a_sensor():
+    never = {"power_settled_s": None}
+    assert "power-unsettled" in flags(telemetry=sampled("power_total_mw", [1.0] * 3), figures=never)
+    assert flags(figures=never) == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "share", "kind"),
+    [
+        ("warm", 1.0, None),
+        ("warm", 0.5, "not-warm"),
+        ("cold", 0.0, None),
+        ("cold", 0.5, "not-cold"),
+        ("evicted", 0.5, "not-cold"),
+        ("as-is", 0.5, None),
+        ("as-is", None, None),
+        ("warm", None, "cache-unknown"),
+    ],
+)
+def test_a_cache_that_is_not_as_asked_is_named(state, share, kind):
+    assert list(flags(case=with_cache(state), cache_residency_before=share)) == ([kind] if kind else [])
+
+
+def test_a_small_set_read_again_from_a_cold_cache_is_named():
+    assert "2.2 times" in flags(case=with_cache("cold"), data_samples=50, cache_residency_before=0.0)["data-reread"]
+    assert flags(data_samples=50) == {}  # a warm set stays warm
+
+
+def test_a_default_storage_name_that_the_medium_does_not_bear_out_is_named():
+    virtual = {"kind": None, "transport": "virtio"}
+    assert "virtio, kind not told" in flags(storage_medium=virtual)["storage-unverified"]
+    assert "hdd" in flags(storage_medium={"kind": "hdd", "transport": "sata"})["storage-unverified"]
+    assert flags(storage_medium=virtual, storage_is_default_place=False) == {}
