@@ -1,0 +1,1 @@
+"""Models of our own: those that no package brings."""

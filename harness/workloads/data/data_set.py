@@ -1,0 +1,182 @@
+"""A data set: the real one where the user holds it, else one of the same format that is written once to the storage."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Callable, List, Optional, Protocol, Sequence
+
+import numpy as np
+
+from harness.errors import DataSetError, InvalidValueError
+from harness.workloads.data.written_folder import Report, find_or_write
+
+REAL = "real"
+
+
+class RawSamples(Protocol):
+    """The samples of a data set as they lie on the medium: read and decoded on access, no torch.
+
+    Must be picklable and cheap to pickle: DataLoader workers get a copy.
+    """
+
+    def __len__(self) -> int:
+        """Number of samples."""
+
+    def __getitem__(self, index: int) -> Any:
+        """Read and decode one sample.
+
+        Raises:
+            DataSetError: its file is missing or damaged.
+        """
+
+    def files(self, indices: Sequence[int]) -> List[Path]:
+        """The files that hold these samples, each once."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSet:
+    """A data set of the papers: its real size, its format, and how a stand-in of that format is written.
+
+    Attributes:
+        name: `gld23k`, `mnist`, ...
+        real_samples: training samples of the real data set, as the papers count them.
+        real_bytes: its size on the medium, as the papers give it.
+        default_samples: how many samples are written unless a scale is asked for.
+        find_real: from the user's data root to the directory that holds the real data set, None where there is none.
+        write: writes `samples` samples made from `seed` into an empty directory, in the real format, and returns what
+            they are (`written`, `packaged: ...`). A sample depends on the seed and its index only, never on how many
+            are written.
+        open: the samples in a directory, real or written. Raises `DataSetError` where files are missing or damaged.
+        version: raised whenever `write` makes other bytes than before.
+    """
+
+    name: str
+    real_samples: int
+    real_bytes: int
+    default_samples: int
+    find_real: Callable[[Path], Optional[Path]]
+    write: Callable[[Path, int, int, Report], str]
+    open: Callable[[Path], RawSamples]
+    version: int = 1
+
+    @property
+    def bytes_per_sample(self) -> float:
+        """Mean size of a sample of the real data set."""
+        return self.real_bytes / self.real_samples
+
+
+@dataclasses.dataclass(frozen=True)
+class PreparedData:
+    """A data set that lies ready on a medium.
+
+    Attributes:
+        directory: where its files are.
+        source: `real`, `real, repeated`, `written`, or `packaged: ...` with what was packaged.
+        samples: how many samples an epoch has.
+        bytes: size of all files that hold them.
+        files: those files.
+        scale: `samples` as a share of the real sample count.
+    """
+
+    directory: Path
+    source: str
+    samples: int
+    bytes: int
+    files: List[Path]
+    scale: float
+
+
+def prepare(
+    data_set: DataSet,
+    storage_dir: Path,
+    data_root: Optional[Path],
+    data_scale: Optional[float],
+    seed: int,
+    report: Report,
+) -> PreparedData:
+    """Find the real data set under `data_root`, or find or write a stand-in in `storage_dir`.
+
+    Args:
+        data_set: which one.
+        storage_dir: directory on the storage under test; made where it is missing.
+        data_root: where the user keeps real data sets; None for nowhere.
+        data_scale: samples wanted, as a share of the real sample count; None for all of a real data set and for
+            `default_samples` of a written one. Of a real data set a share below its size is a seeded choice of samples,
+            more is the whole set repeated.
+        seed: seeds what is written and which samples are chosen.
+        report: takes lines of progress.
+
+    Raises:
+        InvalidValueError: the scale or the seed cannot be.
+        DataSetError: the data set is damaged, cannot be written, or does not fit on the medium.
+    """
+    if data_scale is not None and not data_scale > 0:
+        raise InvalidValueError(f"data scale must be above 0, got {data_scale}")
+    if seed < 0:
+        raise InvalidValueError(f"seed must be 0 or more, got {seed}")
+    wanted = None if data_scale is None else max(1, round(data_set.real_samples * data_scale))
+    directory = _find_real(data_set, data_root, report)
+    if directory is not None:
+        raw = open_samples(data_set, directory)
+        samples = wanted or len(raw)
+        source = REAL if samples <= len(raw) else f"{REAL}, repeated"
+    else:
+        samples = wanted or data_set.default_samples
+        directory, source = find_or_write(
+            Path(storage_dir),
+            name=data_set.name,
+            conditions={"samples": samples, "seed": seed, "version": data_set.version},
+            expected_bytes=round(samples * data_set.bytes_per_sample),
+            write=lambda folder: data_set.write(folder, samples, seed, report),
+            report=report,
+        )
+        raw = open_samples(data_set, directory)
+    files = raw.files(choose(len(raw), samples, seed))
+    return PreparedData(
+        directory=directory,
+        source=source,
+        samples=samples,
+        bytes=sum(_size(path) for path in files),
+        files=files,
+        scale=samples / data_set.real_samples,
+    )
+
+
+def _find_real(data_set: DataSet, data_root: Optional[Path], report: Report) -> Optional[Path]:
+    if data_root is None:
+        return None
+    if not Path(data_root).is_dir():
+        raise InvalidValueError(f"data root {data_root} is no directory", "give the one that holds the real data sets")
+    directory = data_set.find_real(Path(data_root))
+    if directory is None:
+        report(f"{data_root} does not hold {data_set.name}: it is written instead")
+    return directory
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        raise DataSetError(f"{path} is missing, though its data set lists it", "fetch the data set again") from None
+
+
+def open_samples(data_set: DataSet, directory: Path) -> RawSamples:
+    """The samples in a directory, at least one.
+
+    Raises:
+        DataSetError: there is none, or files are missing or damaged.
+    """
+    raw = data_set.open(directory)
+    if len(raw) == 0:
+        raise DataSetError(f"{directory} holds no sample of {data_set.name}", "fetch the data set again")
+    return raw
+
+
+def choose(held: int, wanted: int, seed: int) -> Sequence[int]:
+    """Indices of `wanted` out of `held` samples: a seeded choice in rising order, all, or all repeated."""
+    if wanted == held:
+        return range(held)
+    if wanted > held:
+        return [index % held for index in range(wanted)]
+    return sorted(np.random.default_rng(seed).choice(held, wanted, replace=False).tolist())

@@ -1,0 +1,103 @@
+"""MNIST: 28 x 28 handwritten digits in idx files; where it is not held, scikit-learn's digits in the same format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from harness.errors import DataSetError
+from harness.workloads.data.data_set import DataSet
+from harness.workloads.data.idx import read_idx, write_idx
+from harness.workloads.data.written_folder import Report, WriteProgress
+from harness.workloads.optional_packages import require
+
+IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+SIDE = 28
+_BOX = 20  # MNIST's digits fill a box of 20 x 20 in the middle of the picture
+_PACKAGED_DIGITS = 1_797
+_MAX_SHIFT = 3  # pixels; leaves the digit inside its frame of (28 - 20) / 2
+
+
+class MnistSamples:
+    """Pictures (28 x 28, uint8) and their labels."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open the two files of a directory.
+
+        Raises:
+            DataSetError: one is missing or damaged, or they disagree.
+        """
+        self._files = [_find(directory, IMAGES), _find(directory, LABELS)]
+        self._images, labels = (read_idx(path) for path in self._files)
+        if len(labels) != len(self._images):
+            raise DataSetError(
+                f"{self._files[1]} has {len(labels)} labels for {len(self._images)} pictures of {self._files[0]}"
+            )
+        self._labels = [int(label) for label in labels]
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, index: int) -> Tuple[np.ndarray, int]:
+        return np.array(self._images[index]), self._labels[index]
+
+    def files(self, indices: Sequence[int]) -> List[Path]:
+        """Both files, whatever the samples."""
+        return list(self._files)
+
+
+def _find(directory: Path, name: str) -> Path:
+    for path in (directory / name, directory / f"{name}.gz"):
+        if path.is_file():
+            return path
+    raise DataSetError(f"{directory} has neither {name} nor {name}.gz")
+
+
+def find_real(data_root: Path) -> Optional[Path]:
+    """The directory with the idx files: `mnist`, `MNIST`, or `MNIST/raw` as torchvision lays them out."""
+    for directory in (data_root / "mnist", data_root / "MNIST", data_root / "MNIST" / "raw"):
+        if any((directory / name).is_file() for name in (IMAGES, f"{IMAGES}.gz")):
+            return directory
+    return None
+
+
+def write(directory: Path, samples: int, seed: int, report: Report) -> str:
+    """Write scikit-learn's digits as idx files; past the 1,797 it has, again and shifted by up to 3 pixels each way."""
+    digits = require("sklearn.datasets").load_digits()
+    pictures = np.stack([_to_mnist_shape(image) for image in digits.images])
+    images = np.zeros((samples, SIDE, SIDE), dtype=np.uint8)
+    progress = WriteProgress("mnist", samples, "pictures", report)
+    for index in range(samples):
+        picture = pictures[index % len(pictures)]
+        if index >= len(pictures):
+            shift = np.random.default_rng([seed, index]).integers(-_MAX_SHIFT, _MAX_SHIFT, size=2, endpoint=True)
+            picture = np.roll(picture, shift, axis=(0, 1))  # the frame is black: nothing comes in at the other side
+        images[index] = picture
+        progress.advance()
+    write_idx(directory / IMAGES, images)
+    write_idx(directory / LABELS, np.resize(digits.target.astype(np.uint8), samples))
+    return "packaged: scikit-learn digits" + (", repeated with shifts" if samples > len(pictures) else "")
+
+
+def _to_mnist_shape(image: np.ndarray) -> np.ndarray:
+    """8 x 8 with values 0 to 16 to 28 x 28 with values 0 to 255, the digit in the middle."""
+    pillow = require("PIL.Image")
+    small = pillow.fromarray(np.round(image * (255 / 16)).astype(np.uint8))
+    frame = np.zeros((SIDE, SIDE), dtype=np.uint8)
+    margin = (SIDE - _BOX) // 2
+    frame[margin : margin + _BOX, margin : margin + _BOX] = np.asarray(small.resize((_BOX, _BOX), pillow.BICUBIC))
+    return frame
+
+
+# 60,000 samples, 46 MB: Prashanthi et al., SIGMETRICS 2023, table 2.
+MNIST = DataSet(
+    name="mnist",
+    real_samples=60_000,
+    real_bytes=46_000_000,
+    default_samples=_PACKAGED_DIGITS,
+    find_real=find_real,
+    write=write,
+    open=MnistSamples,
+)

@@ -1,0 +1,130 @@
+"""SQuAD v2: questions about paragraphs, with the answer as a span of the paragraph or none at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from harness.errors import DataSetError
+from harness.workloads.data.data_set import DataSet
+from harness.workloads.data.english import describe_source, read_sections
+from harness.workloads.data.written_folder import Report
+
+_FILES = ("train-v2.0.json", "train.json")
+_QUESTIONS_PER_PARAGRAPH = 7  # SQuAD v2: 130,319 questions on 19,035 paragraphs
+_IMPOSSIBLE = 1 / 3  # SQuAD v2: 43,498 of 130,319 questions have no answer
+_MAX_ANSWER_WORDS = 5
+
+
+class Question(NamedTuple):
+    """A question about a paragraph.
+
+    Attributes:
+        question: its text.
+        context: the paragraph.
+        answer: the answer as it stands in the paragraph; empty where there is none.
+        answer_start: where the answer begins, in characters; 0 where there is none.
+    """
+
+    question: str
+    context: str
+    answer: str
+    answer_start: int
+
+
+class SquadSamples:
+    """The questions of a SQuAD file, the first answer of each. The file is read as a whole when it is opened."""
+
+    def __init__(self, directory: Path) -> None:
+        """Read the file.
+
+        Raises:
+            DataSetError: it is missing or damaged, or an answer does not stand where it says.
+        """
+        path = next((directory / name for name in _FILES if (directory / name).is_file()), None)
+        if path is None:
+            raise DataSetError(f"{directory} has none of {', '.join(_FILES)}")
+        self._path = path
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            self._questions = [
+                _to_question(paragraph["context"], item)
+                for article in content["data"]
+                for paragraph in article["paragraphs"]
+                for item in paragraph["qas"]
+            ]
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise DataSetError(f"{path} is damaged or no SQuAD file: {error!r}", "fetch it again") from error
+
+    def __len__(self) -> int:
+        return len(self._questions)
+
+    def __getitem__(self, index: int) -> Question:
+        return self._questions[index]
+
+    def files(self, indices: Sequence[int]) -> List[Path]:
+        """The one file, whatever the samples."""
+        return [self._path]
+
+
+def _to_question(context: str, item: Dict[str, Any]) -> Question:
+    if item.get("is_impossible", False):
+        return Question(str(item["question"]), context, "", 0)
+    text, start = str(item["answers"][0]["text"]), int(item["answers"][0]["answer_start"])
+    if context[start : start + len(text)] != text:
+        raise ValueError(f"answer {text!r} of question {item.get('id')} is not at character {start}")
+    return Question(str(item["question"]), context, text, start)
+
+
+def find_real(data_root: Path) -> Optional[Path]:
+    """The directory with the training questions: `squad`, `squad-v2` or `squad2`."""
+    for name in ("squad", "squad-v2", "squad2"):
+        if any((data_root / name / file).is_file() for file in _FILES):
+            return data_root / name
+    return None
+
+
+def write(directory: Path, samples: int, seed: int, report: Report) -> str:
+    """Write questions about paragraphs of Python's language reference: which words follow some others."""
+    paragraphs = [(section.title, text) for section in read_sections() for text in section.paragraphs]
+    articles = []
+    for start in range(0, samples, _QUESTIONS_PER_PARAGRAPH):
+        title, context = paragraphs[np.random.default_rng([seed, start]).integers(len(paragraphs))]
+        indices = range(start, min(start + _QUESTIONS_PER_PARAGRAPH, samples))
+        questions = [_ask(seed, index, title, context) for index in indices]
+        articles.append({"title": title, "paragraphs": [{"context": context, "qas": questions}]})
+    content = {"version": "v2.0", "data": articles}
+    (directory / _FILES[0]).write_text(json.dumps(content), encoding="utf-8")
+    report(f"wrote squad: {samples} questions")
+    return f"written from {describe_source()}"
+
+
+def _ask(seed: int, index: int, title: str, context: str) -> Dict[str, Any]:
+    """A question in SQuAD's own form: its answer is the words after the ones it quotes."""
+    random = np.random.default_rng([seed, index, 1])
+    words = context.split(" ")
+    position = int(random.integers(2, len(words)))
+    length = int(random.integers(1, _MAX_ANSWER_WORDS, endpoint=True))
+    item: Dict[str, Any] = {"id": f"{index:024x}", "is_impossible": bool(random.random() < _IMPOSSIBLE), "answers": []}
+    if item["is_impossible"]:
+        item["question"] = f"What does the text on {title} say about number {index}?"
+    else:
+        item["question"] = f"Which words follow {words[position - 2]} {words[position - 1]} in the text on {title}?"
+        start = len(" ".join(words[:position])) + 1
+        item["answers"] = [{"text": " ".join(words[position : position + length]), "answer_start": start}]
+    return item
+
+
+# 70 k samples, 40 MB: PowerTrain table 3 (F302, F303). The real file has 130,319 questions.
+SQUAD = DataSet(
+    name="squad",
+    real_samples=70_000,
+    real_bytes=40_000_000,
+    default_samples=1_024,
+    find_real=find_real,
+    write=write,
+    open=SquadSamples,
+)

@@ -1,0 +1,115 @@
+"""WikiText: text as tokens between spaces; where it is not held, the English that ships with Python, so written."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from pathlib import Path
+from typing import Dict, Iterator, List, Optional, Sequence
+
+import numpy as np
+
+from harness.errors import DataSetError
+from harness.workloads.data.data_set import DataSet
+from harness.workloads.data.english import describe_source, read_sections, shuffled, split_words
+from harness.workloads.data.written_folder import Report
+
+VOCABULARY = 33_278
+"""Distinct tokens of WikiText-2's training text, `<unk>` and `<eos>` among them."""
+
+TOKENS_PER_SAMPLE = 58
+"""WikiText-2's 2,088,628 training tokens in windows of 58 are the papers' 36 k samples (PowerTrain table 3, F308)."""
+
+_FILE = "wiki.train.tokens"
+_END_OF_LINE, _UNKNOWN = "<eos>", "<unk>"
+
+
+class WikiTextSamples:
+    """Windows of 59 token numbers (int64), each beginning with the last token of the one before: 58 steps to predict.
+
+    Numbers go by falling frequency in the file. The file is read as a whole when it is opened, as is usual for text.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Read the file.
+
+        Raises:
+            DataSetError: it is missing, no text, or too short for a sample.
+        """
+        self._path = directory / _FILE
+        try:
+            with open(self._path, encoding="utf-8", newline="\n") as file:
+                lines = list(file)
+        except (UnicodeDecodeError, FileNotFoundError) as error:
+            raise DataSetError(f"{self._path} is no text: {error}", "fetch or write the data set again") from error
+        tokens = [token for line in lines for token in [*line.split(), _END_OF_LINE]]
+        if len(tokens) <= TOKENS_PER_SAMPLE:
+            raise DataSetError(f"{self._path} has {len(tokens)} tokens, too few for one sample of {TOKENS_PER_SAMPLE}")
+        numbers = _number(tokens)
+        unknown = numbers.get(_UNKNOWN, len(numbers) - 1)
+        self._tokens = np.array([numbers.get(token, unknown) for token in tokens], dtype=np.int32)
+
+    def __len__(self) -> int:
+        return (len(self._tokens) - 1) // TOKENS_PER_SAMPLE
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        start = index * TOKENS_PER_SAMPLE
+        return self._tokens[start : start + TOKENS_PER_SAMPLE + 1].astype(np.int64)
+
+    def files(self, indices: Sequence[int]) -> List[Path]:
+        """The one file, whatever the samples."""
+        return [self._path]
+
+
+def _number(tokens: List[str]) -> Dict[str, int]:
+    """Numbers for the most frequent tokens, `<unk>` for the rest where there are more than the vocabulary holds."""
+    counts = collections.Counter(tokens)
+    by_frequency = sorted(counts, key=lambda token: (-counts[token], token))
+    if len(by_frequency) > VOCABULARY:
+        known = [token for token in by_frequency if token != _UNKNOWN][: VOCABULARY - 1]
+        by_frequency = [*known, _UNKNOWN]
+    return {token: number for number, token in enumerate(by_frequency)}
+
+
+def find_real(data_root: Path) -> Optional[Path]:
+    """The directory with the training tokens: `wikitext-2` or `wikitext`."""
+    return next((data_root / name for name in ("wikitext-2", "wikitext") if (data_root / name / _FILE).is_file()), None)
+
+
+def write(directory: Path, samples: int, seed: int, report: Report) -> str:
+    """Write Python's language reference as WikiText; past its end, its sections again in another order."""
+    sections = read_sections()
+    wanted = samples * TOKENS_PER_SAMPLE + 1  # the line end that closes the file comes on top
+    turns = 0
+
+    def all_lines() -> Iterator[List[str]]:
+        nonlocal turns
+        for turn in itertools.count():
+            turns = turn + 1
+            for section in shuffled(sections, seed, turn):
+                yield from ([], ["=", *split_words(section.title), "="], [])
+                yield from (split_words(paragraph) for paragraph in section.paragraphs)
+
+    with open(directory / _FILE, "w", encoding="utf-8") as file:
+        for words in all_lines():
+            words = words[:wanted]
+            file.write(f" {' '.join(words)} \n" if words else " \n")
+            wanted -= len(words) + 1
+            if wanted <= 0:
+                break
+    report(f"wrote wikitext: {samples} samples")
+    return f"packaged: {describe_source()}" + (", repeated in another order" if turns > 1 else "")
+
+
+# 36 k samples, 17.8 MB: PowerTrain table 3 (F308, F309). Python's own text fills some 900 samples.
+WIKITEXT = DataSet(
+    name="wikitext",
+    real_samples=36_000,
+    real_bytes=17_800_000,
+    default_samples=896,
+    find_real=find_real,
+    write=write,
+    open=WikiTextSamples,
+)

@@ -1,0 +1,180 @@
+"""A folder of files that appears whole or not at all, is known again by its manifest, and is checked before use."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+from harness.errors import DataSetError
+from harness.progress import format_duration
+from harness.units import BYTES_PER_MIB
+
+Report = Callable[[str], None]
+"""Takes one line of progress: what is being done now."""
+
+MANIFEST = "manifest.json"
+_SPARE = 1.1  # share of the expected size that must be free: sizes are drawn at random, files round up to blocks
+_REPORT_INTERVAL_S = 2.0
+
+
+def find_or_write(
+    storage_dir: Path,
+    name: str,
+    conditions: Dict[str, Any],
+    expected_bytes: int,
+    write: Callable[[Path], str],
+    report: Report,
+) -> Tuple[Path, str]:
+    """Return the folder with these conditions, writing it first where it is missing, half-written or damaged.
+
+    The folder is written under another name and renamed when it is on the disk, so a folder with the final name is
+    whole even after a crash. A lock keeps a second process waiting until the first has written it.
+
+    Args:
+        storage_dir: where the folder goes.
+        name: what it holds; begins the folder's name.
+        conditions: what its content depends on; kept in the manifest and in the folder's name.
+        expected_bytes: about how much will be written, for the check of free space.
+        write: fills an empty folder and returns what it wrote, in words.
+        report: takes lines of progress.
+
+    Returns:
+        The folder, and what `write` said it holds.
+
+    Raises:
+        DataSetError: the storage is full or not writable, or something else stands in the folder's place.
+    """
+    folder = storage_dir / "-".join([name, *(f"{key}{value}" for key, value in sorted(conditions.items()))])
+    try:
+        manifest, _ = _check(folder, conditions)
+        if manifest is None:
+            storage_dir.mkdir(parents=True, exist_ok=True)
+            with _locked(storage_dir / f".{folder.name}.lock", name, report):
+                manifest = _write_unless_there(folder, conditions, expected_bytes, write, report)
+    except OSError as error:
+        raise DataSetError(
+            f"cannot write data set {name} to {storage_dir}: {error}",
+            "choose another storage, free some space, or ask for less with --data-scale",
+        ) from error
+    return folder, manifest["source"]
+
+
+@contextlib.contextmanager
+def _locked(path: Path, name: str, report: Report) -> Iterator[None]:
+    """Hold an advisory lock; the kernel lets go of it when its holder dies."""
+    with open(path, "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report(f"waiting for another process that writes {name}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _check(folder: Path, conditions: Dict[str, Any]) -> Tuple[Optional[Dict[str, Any]], str]:
+    """The manifest of a whole folder with these conditions, or None and what is wrong.
+
+    Raises:
+        DataSetError: there is something that was not written here, which nobody but its owner may delete.
+    """
+    if not folder.exists():
+        return None, "missing"
+    if not (folder / MANIFEST).is_file():
+        raise DataSetError(
+            f"{folder} is in the way: it has no {MANIFEST}, so this suite did not write it",
+            "move it away or choose another storage",
+        )
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        files = {str(path): int(size) for path, size in manifest["files"].items()}
+        if manifest["conditions"] != conditions or not isinstance(manifest["source"], str):
+            return None, f"{MANIFEST} tells of another data set"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return None, f"{MANIFEST} cannot be read: {error}"
+    for name, size in files.items():
+        try:
+            real_size = os.stat(folder / name).st_size
+        except FileNotFoundError:
+            return None, f"{name} is missing"
+        if real_size != size:
+            return None, f"{name} has {real_size} bytes instead of {size}"
+    return manifest, ""
+
+
+def _write_unless_there(
+    folder: Path, conditions: Dict[str, Any], expected_bytes: int, write: Callable[[Path], str], report: Report
+) -> Dict[str, Any]:
+    """Write the folder, unless whoever held the lock before has done so; returns its manifest."""
+    manifest, problem = _check(folder, conditions)
+    if manifest is not None:
+        return manifest
+    if folder.exists():
+        report(f"{folder} is damaged ({problem}): writing it again")
+        shutil.rmtree(folder)
+    partial = folder.with_name(f".{folder.name}.partial")
+    if partial.exists():
+        shutil.rmtree(partial)  # left by a writer that died: who writes holds the lock, and that is this process now
+    _check_free_space(folder, expected_bytes)
+    partial.mkdir()
+    try:
+        source = write(partial)
+        manifest = {"source": source, "conditions": conditions, "files": _sizes(partial)}
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=0, sort_keys=True), encoding="utf-8")
+        os.sync()  # the rename must not reach the disk before the data does
+        os.rename(partial, folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return manifest
+
+
+def _check_free_space(folder: Path, expected_bytes: int) -> None:
+    needed, free = round(expected_bytes * _SPARE), shutil.disk_usage(folder.parent).free
+    if needed > free:
+        raise DataSetError(
+            f"{folder} needs {_mib(needed)}, but {folder.parent} has {_mib(free)} free",
+            "free some space, choose another storage, or ask for less with --data-scale",
+        )
+
+
+def _mib(size: int) -> str:
+    return f"{size / BYTES_PER_MIB:,.0f} MiB"
+
+
+def _sizes(folder: Path) -> Dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+class WriteProgress:
+    """Reports how far a long write has come, at most every two seconds."""
+
+    def __init__(
+        self, what: str, total: int, unit: str, report: Report, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Begin to count.
+
+        Args:
+            what: what is being written.
+            total: how many parts it has.
+            unit: what a part is, in the plural.
+            report: takes the lines.
+            clock: monotonic seconds.
+        """
+        self._what, self._total, self._unit, self._report, self._clock = what, total, unit, report, clock
+        self._done = 0
+        self._started_s = self._reported_s = clock()
+
+    def advance(self) -> None:
+        """Count one more part as written."""
+        self._done += 1
+        now_s = self._clock()
+        if now_s - self._reported_s >= _REPORT_INTERVAL_S and self._done < self._total:
+            self._reported_s = now_s
+            left = format_duration((now_s - self._started_s) / self._done * (self._total - self._done))
+            self._report(f"writing {self._what}: {self._done} of {self._total} {self._unit}, {left} left")

@@ -1,0 +1,23 @@
+"""Packages that only training needs: imported where they are used, with an error that says how to get them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from harness.errors import DependencyError
+
+
+def require(module: str) -> Any:
+    """Import a module of an optional package.
+
+    Raises:
+        DependencyError: it is not installed, or its binary parts do not load (a torchvision made for another torch).
+    """
+    try:
+        return importlib.import_module(module)
+    except (ImportError, OSError, RuntimeError) as error:
+        raise DependencyError(
+            f"{module} cannot be imported: {error}",
+            "pip install 'jetwatt[train]'; on a Jetson board use the torch and torchvision made for its JetPack",
+        ) from error

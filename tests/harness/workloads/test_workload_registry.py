@@ -1,0 +1,58 @@
+"""The list of workloads: complete, described, and there without torch."""
+
+import subprocess
+import sys
+
+import pytest
+
+from harness.errors import DependencyError, UnknownNameError
+from harness.workloads import WORKLOADS, get_workload
+from harness.workloads.optional_packages import require
+
+NAMES = {
+    "lenet-mnist",
+    "mobilenetv3-gld23k",
+    "resnet18-cifar10",
+    "vgg11-cifar10",
+    "resnet18-imagenet",
+    "yolov8n-coco",
+    "bert-squad",
+    "lstm-wikitext",
+    "resnet18-gld23k",
+    "mobilenetv3-imagenet",
+}
+
+
+def test_all_workloads_of_the_papers_are_there_under_their_own_names():
+    assert set(WORKLOADS) == NAMES
+    assert all(get_workload(name).name == name for name in NAMES)
+
+
+def test_an_unknown_workload_is_an_error_that_lists_the_known_ones():
+    with pytest.raises(UnknownNameError) as caught:
+        get_workload("resnet50-imagenet")
+    assert "resnet50-imagenet" in str(caught.value)
+    assert all(name in str(caught.value) for name in NAMES)
+
+
+def test_listing_workloads_imports_none_of_the_heavy_packages():
+    heavy = ("torch", "torchvision", "transformers", "ultralytics", "sklearn", "PIL", "pandas")
+    code = f"import sys, harness.workloads; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_missing_package_is_an_error_that_names_the_extra():
+    with pytest.raises(DependencyError, match=r"no_such_package.*pip install 'jetwatt\[train\]'"):
+        require("no_such_package")
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=lambda workload: workload.name)
+def test_samples_and_bytes_are_those_the_papers_print(workload):
+    assert workload.published["samples"].value == workload.data_set.real_samples
+    assert workload.published["bytes"].value == workload.data_set.real_bytes
+    assert all(figure.fact[0] == "F" and figure.fact[1:].isdigit() for figure in workload.published.values())
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=lambda workload: workload.name)
+def test_all_train_with_the_papers_optimiser(workload):
+    assert (workload.learning_rate, workload.momentum) == (0.01, 0.9)

@@ -1,0 +1,162 @@
+"""A written folder is whole or not there, is found again, and is never written twice at the same time."""
+
+import errno
+import json
+import multiprocessing
+import shutil
+import time
+
+import pytest
+
+from harness.errors import DataSetError
+from harness.workloads.data.written_folder import MANIFEST, WriteProgress, find_or_write
+
+CONDITIONS = {"samples": 3, "seed": 0, "version": 1}
+
+
+def write_three(folder):
+    """Write three small files, one of them in a folder."""
+    (folder / "inner").mkdir()
+    for name in ("a", "b", "inner/c"):
+        (folder / name).write_text(name * 10)
+    return "written"
+
+
+def find(storage_dir, write=write_three, expected_bytes=30, conditions=None, lines=None):
+    lines = [] if lines is None else lines
+    return find_or_write(storage_dir, "toy", conditions or CONDITIONS, expected_bytes, write, lines.append)
+
+
+def never(folder):
+    raise AssertionError(f"{folder} was written again")
+
+
+def test_the_same_request_finds_the_folder_that_is_there(tmp_path):
+    folder, source = find(tmp_path / "storage")
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "b", "inner", MANIFEST]
+    assert find(tmp_path / "storage", write=never) == (folder, source)
+
+
+def test_a_whole_folder_is_found_without_a_lock_as_on_a_medium_that_cannot_be_written(tmp_path):
+    folder, _ = find(tmp_path)
+    lock = next(tmp_path.glob(".*.lock"))
+    lock.unlink()
+    lock.mkdir()  # cannot be opened as a file
+    assert find(tmp_path, write=never)[0] == folder
+
+
+def test_other_conditions_get_another_folder(tmp_path):
+    first, _ = find(tmp_path)
+    second, _ = find(tmp_path, conditions={**CONDITIONS, "seed": 1})
+    assert first != second
+    assert first.is_dir()
+    assert second.is_dir()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "a").unlink(),
+        lambda folder: (folder / "inner" / "c").write_text("cut off"),
+        lambda folder: (folder / MANIFEST).write_text("{"),
+        lambda folder: (folder / MANIFEST).write_text("[]"),
+        lambda folder: (folder / MANIFEST).write_text(json.dumps({"conditions": {}, "files": {}, "source": "x"})),
+    ],
+    ids=["a file is missing", "a file is cut off", "half a manifest", "no manifest", "another manifest"],
+)
+def test_a_damaged_folder_is_noticed_and_written_again(tmp_path, damage):
+    folder, _ = find(tmp_path)
+    damage(folder)
+    lines = []
+    find(tmp_path, lines=lines)
+    assert (folder / "a").read_text() == "a" * 10
+    assert (folder / "inner" / "c").read_text() == "inner/c" * 10
+    assert "damaged" in lines[0]
+
+
+def test_a_folder_of_somebody_else_is_refused_and_kept(tmp_path):
+    folder, _ = find(tmp_path)
+    (folder / MANIFEST).unlink()
+    with pytest.raises(DataSetError, match="in the way"):
+        find(tmp_path)
+    assert (folder / "a").exists()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+def test_an_interrupted_write_leaves_nothing_and_the_next_one_succeeds(tmp_path, error):
+    def write_half(folder):
+        (folder / "a").write_text("half")
+        raise error
+
+    with pytest.raises((KeyboardInterrupt, DataSetError), match=r"No space left|^$"):
+        find(tmp_path, write=write_half)
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+    folder, _ = find(tmp_path)
+    assert (folder / "a").read_text() == "a" * 10
+
+
+def _write_and_hang(storage_dir, began):
+    def write(folder):
+        write_three(folder)
+        began.set()
+        time.sleep(60)
+
+    find(storage_dir, write=write)
+
+
+def test_a_killed_writer_leaves_a_partial_folder_that_the_next_one_clears(tmp_path):
+    context = multiprocessing.get_context("fork")
+    began = context.Event()
+    writer = context.Process(target=_write_and_hang, args=(tmp_path, began))
+    writer.start()
+    assert began.wait(30)
+    writer.kill()
+    writer.join()
+    assert [path.suffix for path in tmp_path.iterdir() if path.is_dir()] == [".partial"]
+    folder, _ = find(tmp_path)
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == [folder]
+
+
+def _write_slowly(storage_dir, written):
+    def write(folder):
+        with written.get_lock():
+            written.value += 1
+        time.sleep(0.3)
+        return write_three(folder)
+
+    find(storage_dir, write=write)
+
+
+def test_of_several_writers_at_once_one_writes_and_all_find_it(tmp_path):
+    context = multiprocessing.get_context("fork")
+    written = context.Value("i", 0)
+    writers = [context.Process(target=_write_slowly, args=(tmp_path, written)) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0, 0, 0, 0]
+    assert written.value == 1
+
+
+def test_a_full_medium_is_an_error_with_the_numbers_before_anything_is_written(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)._replace(free=50 * 2**20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(DataSetError, match=r"needs 110 MiB.*has 50 MiB free.*--data-scale"):
+        find(tmp_path, write=never, expected_bytes=100 * 2**20)
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
+def test_a_storage_that_is_no_directory_is_an_error_that_names_it(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataSetError, match=str(tmp_path / "file")):
+        find(tmp_path / "file")
+
+
+def test_progress_tells_how_many_are_done_and_how_long_it_takes():
+    times_s = iter([0.0, 1.0, 2.5, 3.0, 10.0])
+    lines = []
+    progress = WriteProgress("toy", 4, "images", lines.append, clock=lambda: next(times_s))
+    for _ in range(4):
+        progress.advance()
+    assert lines == ["writing toy: 2 of 4 images, 2 s left"]
