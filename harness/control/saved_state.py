@@ -1,0 +1,173 @@
+"""The state of a device before a run, on disk before the first change, and put back whatever happens.
+
+save all knobs --- set --- set --- ... --- put back in reverse order --- remove the file
+                |_______________________|
+                   killed here: `python -m harness restore` puts back what the file says
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from harness.control.durable_file import remove_durably, write_durably
+from harness.control.knob import Knob, KnobSpec, Value, open_knob
+from harness.control.lock import locked
+from harness.control.signals import ending_signals_interrupt, signals_wait
+from harness.errors import ControlError
+
+FORMAT = 1
+"""Version of the saved file: {format, device, root, pid, saved_at, knobs: [{module, options, value}, ...]}."""
+
+RESTORE_COMMAND = "python -m harness restore"
+
+
+def default_state_dir() -> Path:
+    """`$XDG_STATE_HOME/jetwatt`, or `~/.local/state/jetwatt`."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local/state") / "jetwatt"
+
+
+@contextlib.contextmanager
+def preserved(
+    knobs: Sequence[Knob], device: str, *, root: str = "/", state_dir: Optional[Path] = None
+) -> Iterator[None]:
+    """Save the knobs before the block, and put them back at its end, on an exception, on Ctrl-C, SIGTERM or SIGHUP.
+
+    Args:
+        knobs: what the block may set, in the order in which it sets them; the caller holds the device's lock.
+        device: whose knobs they are; names the saved file.
+        root: the root that the knobs were opened with.
+        state_dir: where the saved file lies; None for `default_state_dir`.
+
+    Raises:
+        ControlError: an earlier run was killed and its saved state is still there; the state cannot be read or saved
+            (nothing was changed then); or a knob could not be put back.
+    """
+    path = _path(device, state_dir)
+    if path.exists():
+        raise ControlError(f"a run on {device} was killed before it could put back what it changed", RESTORE_COMMAND)
+    before = [(knob, knob.read()) for knob in knobs]
+    owner = os.getpid()
+    with ending_signals_interrupt():
+        try:
+            _save(path, device, root, before)
+            yield
+        finally:
+            # A worker that was forked in the block and unwinds its stack must not put back what its parent still needs.
+            if os.getpid() == owner:
+                with signals_wait():
+                    _put_back(before, device)
+                    if path.exists():
+                        remove_durably(path)
+
+
+def left_behind(state_dir: Optional[Path] = None) -> List[str]:
+    """The devices whose state was saved and not put back, sorted: those in use now, and those whose run was killed."""
+    return sorted(path.stem for path in (state_dir or default_state_dir()).glob("*.json"))
+
+
+def restore(device: str, *, state_dir: Optional[Path] = None, lock_dir: Optional[Path] = None) -> List[str]:
+    """Put back what a killed run saved.
+
+    Args:
+        device: one of `left_behind`.
+        state_dir: where the saved file lies; None for `default_state_dir`.
+        lock_dir: where the device's lock lies; None for the usual place.
+
+    Returns:
+        The names of the knobs that stand as they were saved; empty where there is nothing saved.
+
+    Raises:
+        ControlError: a run is using the device now, the file cannot be read, or a knob could not be put back; the file
+            stays.
+    """
+    path = _path(device, state_dir)
+    with locked(device, lock_dir=lock_dir), signals_wait():
+        if not path.exists():
+            return []
+        saved = _load(path)
+        knobs = [
+            (open_knob(KnobSpec(entry["module"], entry["options"]), saved["root"]), entry["value"])
+            for entry in saved["knobs"]
+        ]
+        _put_back(knobs, device)
+        remove_durably(path)
+        return [knob.name for knob, _ in knobs]
+
+
+def _path(device: str, state_dir: Optional[Path]) -> Path:
+    return (state_dir or default_state_dir()) / f"{device}.json"
+
+
+def _save(path: Path, device: str, root: str, before: Sequence[Tuple[Knob, Value]]) -> None:
+    entries = [
+        {"module": knob.spec.module, "options": knob.spec.options, "value": value}
+        for knob, value in before
+        if knob.outlives_process
+    ]
+    if not entries:
+        return
+    state = {
+        "format": FORMAT,
+        "device": device,
+        "root": os.path.abspath(root),
+        "pid": os.getpid(),
+        "saved_at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "knobs": entries,
+    }
+    try:
+        write_durably(path, json.dumps(state, indent=1))
+    except OSError as error:
+        raise ControlError(
+            f"the state of {device} cannot be saved in {path}: {error.strerror}; nothing was changed",
+            "free space there, or set XDG_STATE_HOME to a directory that can be written",
+        ) from error
+
+
+def _load(path: Path) -> Dict[str, Any]:
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        found = state["format"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ControlError(
+            f"the saved state {path} cannot be read: {error!r}", "put the device back by hand, remove it"
+        ) from error
+    if found != FORMAT:
+        raise ControlError(
+            f"the saved state {path} has format {found}, not {FORMAT}", "restore with the version that saved it"
+        )
+    return state
+
+
+def _put_back(before: Sequence[Tuple[Knob, Value]], device: str) -> None:
+    """Put knobs back in reverse order, those that stand right excepted.
+
+    A second round follows, because putting one knob back may move another (an nvpmodel mode sets clock limits).
+
+    Raises:
+        ControlError: some do not stand as before; names each. The others were put back all the same.
+    """
+    refusals: Dict[str, Optional[ControlError]] = {}
+    for _ in range(2):
+        for knob, value in reversed(before):
+            if _refusal(knob.verify, value):
+                refusals[knob.name] = _refusal(knob.restore, value)
+    found = [(knob, _refusal(knob.verify, value)) for knob, value in before]
+    wrong = [str(refusals.get(knob.name) or error) for knob, error in found if error]
+    if wrong:
+        raise ControlError(
+            f"{device} is not as it was before: {'; '.join(wrong)}", f"mend the cause, then {RESTORE_COMMAND}"
+        )
+
+
+def _refusal(act: Callable[[Value], None], value: Value) -> Optional[ControlError]:
+    try:
+        act(value)
+    except ControlError as error:
+        return error
+    return None
