@@ -38,6 +38,7 @@ def find_flags(
         *_cache(case.settings.cache, conditions),
         *_data(case, conditions, minibatches),
         *_storage(case.storage, conditions),
+        *_loss(conditions),
     ]
 
 
@@ -110,3 +111,7 @@ def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:
         found = kind or f"{medium.get('transport') or 'an unknown transport'}, kind not told"
         return [f"storage-unverified: {storage!r} is the working directory's medium ({found})"]
     return []
+
+
+def _loss(conditions: Mapping[str, Any]) -> List[str]:
+    return [] if conditions["last_loss"] is not None else ["diverged: the loss is no finite number any more"]

@@ -10,6 +10,7 @@ before.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sized, Tuple
 
@@ -120,8 +121,9 @@ class Trainer:
             pass
 
     def losses(self) -> Tuple[Optional[float], Optional[float]]:
-        """The loss of the first and of the last minibatch; None before the first."""
-        return tuple(None if loss is None else float(loss) for loss in (self.first_loss, self.last_loss))
+        """The loss of the first and of the last minibatch; None where it is not a finite number, or there was none."""
+        values = [math.nan if loss is None else float(loss) for loss in (self.first_loss, self.last_loss)]
+        return tuple(value if math.isfinite(value) else None for value in values)
 
 
 class StepTimer:

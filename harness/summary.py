@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, Dict, List, Optional, Sequence
 
 from harness.profiles import Profile
@@ -91,9 +90,16 @@ def _power_definitions(profiles: Sequence[Profile]) -> List[str]:
 
 
 def _explain_flags(profiles: Sequence[Profile]) -> List[str]:
-    """Every flag text once, with the number of cases that have it."""
-    counts = Counter(flag for profile in profiles for flag in profile.flags)
-    return [f"flag {text}" + (f" ({count} cases)" if count > 1 else "") for text, count in counts.items()]
+    """A line for each kind of flag, with what the first of them says; the others stand in the results."""
+    kinds: Dict[str, List[str]] = {}
+    for profile in profiles:
+        for flag in profile.flags:
+            kind, _, text = flag.partition(": ")
+            kinds.setdefault(kind, []).append(text)
+    return [
+        f"{kind}: {texts[0]}" + (f" (and {len(texts) - 1} more cases)" if len(texts) > 1 else "")
+        for kind, texts in kinds.items()
+    ]
 
 
 def _flag_kinds(profile: Profile) -> str:

@@ -14,10 +14,10 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from harness.control.durable_file import remove_durably, write_durably
 from harness.control.knob import Knob, KnobSpec, Value, open_knob
 from harness.control.lock import locked
 from harness.control.signals import ending_signals_interrupt, signals_wait
+from harness.durable_file import remove_durably, write_durably
 from harness.errors import ControlError
 
 FORMAT = 1
@@ -121,7 +121,7 @@ def _save(path: Path, device: str, root: str, before: Sequence[Tuple[Knob, Value
         "knobs": entries,
     }
     try:
-        write_durably(path, json.dumps(state, indent=1))
+        write_durably(path, json.dumps(state, indent=1).encode())
     except OSError as error:
         raise ControlError(
             f"the state of {device} cannot be saved in {path}: {error.strerror}; nothing was changed",

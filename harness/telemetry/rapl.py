@@ -6,7 +6,7 @@
     intel-rapl:1        psys          the whole platform by some definition of its maker: apart
     intel-rapl-mmio:0   package-0     the same counter by another way: left out where `intel-rapl` has it
 
-A package's counter is that of the processor die; memory beside it has a counter of its own (Intel SDM vol. 3, RAPL domains).
+A package's counter is that of the processor die, memory has a counter of its own (Intel SDM vol. 3, RAPL domains).
 AMD's packages appear under the same names.
 """
 

@@ -14,6 +14,7 @@ CASE = Case("host", "lenet-mnist", "maxn", 0, "ssd", 10)
 CONDITIONS = {
     "cache_residency_before": 1.0,
     "data_samples": 1000,
+    "last_loss": 0.5,
     "storage_medium": {"kind": "ssd", "transport": "nvme"},
     "storage_is_default_place": True,
 }
@@ -112,3 +113,7 @@ def test_a_default_storage_name_that_the_medium_does_not_bear_out_is_named():
     assert "virtio, kind not told" in flags(storage_medium=virtual)["storage-unverified"]
     assert "hdd" in flags(storage_medium={"kind": "hdd", "transport": "sata"})["storage-unverified"]
     assert flags(storage_medium=virtual, storage_is_default_place=False) == {}
+
+
+def test_training_that_diverged_is_named():
+    assert "diverged" in flags(last_loss=None)

@@ -167,3 +167,12 @@ def test_on_a_gpu_compute_is_timed_by_events():
     timer = StepTimer(torch.device("cuda"))
     matrix = torch.rand(2048, 2048, device="cuda")
     assert timer.time_ms(lambda: [matrix @ matrix for _ in range(50)]) > 0.1
+
+
+def test_a_loss_that_is_no_number_is_none_so_that_the_profile_can_be_stored():
+    built = trainer(fetch_s=0, step_s=0)
+    assert built.losses() == (None, None)
+    with torch.no_grad():
+        next(built.model.parameters()).fill_(float("nan"))
+    profile(built, 1)
+    assert built.losses() == (None, None)

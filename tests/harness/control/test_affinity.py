@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import harness
@@ -58,7 +58,6 @@ def topologies(draw):
     return siblings
 
 
-@settings(deadline=None)
 @given(topologies(), st.data())
 def test_no_core_is_used_twice_while_another_is_free(siblings, data):
     count = data.draw(st.integers(1, len(siblings)))

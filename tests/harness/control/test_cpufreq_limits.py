@@ -39,7 +39,6 @@ def board(tree):
 limits = st.tuples(st.integers(0, 10), st.integers(0, 10)).map(sorted)
 
 
-@settings(deadline=None)
 @given(limits, limits)
 def test_the_minimum_is_never_above_the_maximum_on_the_way(now, target):
     minimum, maximum = now
@@ -57,7 +56,7 @@ def test_raising_writes_the_maximum_first_and_lowering_the_minimum():
 clocks = st.fixed_dictionaries({"policy0": st.lists(st.sampled_from(LEVELS_KHZ), min_size=2, max_size=2).map(sorted)})
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(clocks, st.lists(clocks, max_size=5))
 def test_restore_undoes_any_sequence_of_settings(before, sequence):
     with tempfile.TemporaryDirectory() as root:

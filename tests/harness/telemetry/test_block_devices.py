@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import SourceUnavailableError
@@ -116,7 +116,6 @@ def test_a_path_that_no_mount_holds_is_an_error():
 names = st.lists(st.sampled_from("ab"), max_size=4).map(lambda parts: "/" + "/".join(parts))
 
 
-@settings(deadline=None)
 @given(st.lists(names, max_size=6), names)
 def test_the_mount_of_a_path_is_the_deepest_that_holds_it(points, path):
     mounts = mountinfo("/", *points)

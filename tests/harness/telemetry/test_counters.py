@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.telemetry.counters import Counters
@@ -30,7 +30,6 @@ def test_a_counter_that_appears_later_waits_for_its_second_reading():
 steps = st.tuples(st.floats(MIN_WINDOW_S / 10, 10 * MIN_WINDOW_S), st.integers(0, 1000))
 
 
-@settings(deadline=None)
 @given(st.lists(steps, min_size=1))
 def test_windows_add_up_however_close_the_readings_are(readings):
     counters = Counters()

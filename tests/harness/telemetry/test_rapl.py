@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import SourceUnavailableError
@@ -78,7 +78,6 @@ def test_a_counter_that_wraps_gives_the_power_that_it_counted(tree):
     assert source.read(1.0).values[TOTAL] == 5_000
 
 
-@settings(deadline=None)
 @given(st.integers(1, 2**40), st.data())
 def test_growth_is_right_across_any_wrap(range_uj, data):
     before = data.draw(st.integers(0, range_uj - 1))
@@ -117,7 +116,7 @@ def test_a_domain_that_comes_back_is_read_again(tree):
     tree.write(two_sockets(joules=1))
     source.read(2.0)
     tree.write(two_sockets(joules=2))
-    assert source.read(3.0).values[TOTAL] == 3_000
+    assert source.read(3.0).values[TOTAL] == 4_000
 
 
 def test_an_idle_graphics_unit_may_draw_nothing(tree):

@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.profiles import Series
@@ -105,7 +105,6 @@ def test_a_channel_without_a_value_yet_has_no_series(file):
     assert record.series("a_mw") is None
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 10), max_size=10), st.data())
 def test_a_line_cut_anywhere_loses_only_itself(tmp_path_factory, values, data):
     text = lines(OPENED, *(sample(float(time_s), {"one": {"a_mw": value}}) for time_s, value in enumerate(values)))

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import HarnessError, InvalidValueError
@@ -287,7 +287,6 @@ def test_a_source_is_given_once():
         Sampler([MEMORY, MEMORY], 1.0)
 
 
-@settings(deadline=None)
 @given(st.floats(0.001, 10), st.lists(st.floats(0, 5), max_size=30))
 def test_ticks_stay_on_the_grid_and_each_is_taken_or_lost(interval_s, delays):
     """`delays` is how many intervals after its due time each tick is taken."""

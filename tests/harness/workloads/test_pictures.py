@@ -18,14 +18,14 @@ def make(seed, size, file_bytes, quality):
     return make_jpeg(np.random.default_rng(seed), size, file_bytes, quality, HUE)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32), st.floats(50_000, 270_000), st.sampled_from([90, 96]))
 def test_a_picture_has_about_the_file_size_asked_for(seed, file_bytes, quality):
     content = make(seed, fit_size((640, 480), file_bytes, quality), file_bytes, quality)
     assert len(content) == pytest.approx(file_bytes, rel=0.06)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.integers(0, 2**32))
 def test_the_same_seed_makes_the_same_bytes_and_another_seed_others(seed):
     assert make(seed, (320, 240), 20_000, 90) == make(seed, (320, 240), 20_000, 90)

@@ -1,14 +1,17 @@
-"""A root directory to put kernel files in, and the rights of a plain user."""
+"""What the tests share: a root to put kernel files in, a plain user's rights, and runs of the suite."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
+PROJECT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 
 
@@ -51,3 +54,30 @@ def plain_user():
     yield directory
     os.seteuid(user)
     shutil.rmtree(directory)
+
+
+@pytest.fixture
+def start_suite(tmp_path):
+    """Starts `pytest benchmarks` where the test's data and results are to go; returns the process."""
+
+    def start(*arguments, **kwargs):
+        command = [sys.executable, "-m", "pytest", "-c", PROJECT / "pytest.ini", "--rootdir", PROJECT,
+                   "-p", "no:cacheprovider", PROJECT / "benchmarks", *arguments]  # fmt: skip
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+        return subprocess.Popen(list(map(str, command)), cwd=tmp_path, env=environment, **kwargs)
+
+    return start
+
+
+@pytest.fixture
+def run_suite(start_suite):
+    """Runs `pytest benchmarks` to its end and returns what it said."""
+
+    def run(*arguments, check=True):
+        process = start_suite(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        stdout, stderr = process.communicate(timeout=300)
+        if check:
+            assert process.returncode == 0, stdout + stderr
+        return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
+
+    return run

@@ -1,0 +1,53 @@
+"""The command line: `python -m harness COMMAND`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Callable, List, NamedTuple, Optional
+
+from harness import doctor, restore
+from harness.errors import HarnessError
+from harness.results import commands
+
+REFUSED = 2
+
+
+class Command(NamedTuple):
+    """One command: what it is for, its arguments, and what runs it and returns the exit code."""
+
+    name: str
+    help: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+COMMANDS = (
+    Command("doctor", doctor.HELP, doctor.add_arguments, doctor.run),
+    Command("restore", restore.HELP, restore.add_arguments, restore.run),
+    Command("export", "write results as a corpus table", commands.add_export_arguments, commands.export),
+    Command("baseline", "record medians, or check against them", commands.add_baseline_arguments, commands.baseline),
+)
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run a command; an error that the user can act on is printed without a traceback."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness",
+        description="Measure DNN training on this machine and keep the records. Cases are run by `pytest benchmarks`.",
+    )
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        subparser = subparsers.add_parser(command.name, help=command.help, description=command.help)
+        command.add_arguments(subparser)
+        subparser.set_defaults(run=command.run)
+    arguments = parser.parse_args(argv)
+    try:
+        return arguments.run(arguments)
+    except HarnessError as error:
+        print(f"{parser.prog} {arguments.command}: {error}", file=sys.stderr)
+        return REFUSED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

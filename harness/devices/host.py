@@ -1,0 +1,205 @@
+"""`host`: the Linux machine the suite runs on. Its power mode is a core count and, with cpufreq, a CPU clock."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+from harness.cases import Case
+from harness.configuration import Configuration
+from harness.control.affinity import Affinity
+from harness.control.cpu_topology import choose_cpus, read_siblings
+from harness.control.cpufreq import CpuFrequency
+from harness.control.lock import locked
+from harness.control.page_cache import PageCache
+from harness.control.saved_state import preserved
+from harness.devices.protocol import Capability, Identity, Report
+from harness.environment import cpu_model, memory_bytes
+from harness.errors import CannotRunError, HarnessError, UnknownNameError
+from harness.measurement import Bench, make_ready, measure
+from harness.metrics import POWER_CHANNEL
+from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, parse_power_mode
+from harness.profiles import Profile
+from harness.telemetry.source import SourceSpec, open_source
+from harness.units import BYTES_PER_GIB
+from harness.workloads import get_workload
+
+MAXN = "maxn"
+POWER_SOURCE = "rapl"
+CLOCK_STEP_KHZ = 100_000
+"""Steps offered between a CPU's lowest and highest clock where the driver takes any value."""
+
+
+_TOPICS = {
+    "cpu": "measure CPU use, own and others'",
+    "cpufreq": "measure CPU clocks",
+    "memory": "measure memory",
+    "thermal": "measure temperatures",
+    "rapl": "measure power",
+    "diskstats": "measure block I/O",
+}
+"""Telemetry sources in the words of `harness doctor`."""
+
+
+class HostDevice:
+    """Any Linux machine, measured as it is."""
+
+    name = "host"
+    provenance = "measured"
+
+    def __init__(self, configuration: Configuration, root: Path = Path("/")) -> None:
+        """Look at the machine under `root`; nothing is changed.
+
+        Args:
+            configuration: where storage media and data sets lie.
+            root: where `/sys`, `/proc` and `/etc` are.
+        """
+        self._configuration = configuration
+        self._root = root
+        self._affinity = Affinity()
+        self._frequency = CpuFrequency(str(root))
+        self._allowed_cpus = self._affinity.read()
+
+    def identity(self) -> Identity:
+        """CPU model, usable CPUs and memory (whole GiB, so that a reserved megabyte makes no other machine)."""
+        memory = memory_bytes(self._root)
+        return Identity(
+            cpu_model(self._root) or "Linux machine of unknown make",
+            {
+                "cpus": len(self._allowed_cpus),
+                "memory_gib": None if memory is None else round(memory / BYTES_PER_GIB),
+            },
+        )
+
+    def power_mode_space(self) -> PowerModeSpace:
+        """Core counts up to the CPUs this process may use, and CPU clocks where cpufreq can be written."""
+        return PowerModeSpace(
+            cpu_cores=tuple(range(1, len(self._allowed_cpus) + 1)),
+            cpu_khz=self._clocks_khz(),
+            gpu_khz=(UNKNOWN_KHZ,),
+            mem_khz=(UNKNOWN_KHZ,),
+        )
+
+    def _clocks_khz(self) -> Tuple[int, ...]:
+        """The CPU clocks that can be asked for; the highest alone where nothing can be set, unknown without cpufreq."""
+        policies = self._frequency.policies()
+        if not policies:
+            return (UNKNOWN_KHZ,)
+        highest = max(policies, key=lambda policy: policy.highest_khz)
+        if not self._frequency.available().available:
+            return (highest.highest_khz,)
+        steps = highest.levels_khz or range(highest.lowest_khz, highest.highest_khz, CLOCK_STEP_KHZ)
+        return tuple(sorted({*steps, highest.highest_khz}))
+
+    def power_modes(self, text: str) -> List[Tuple[str, PowerMode]]:
+        """`maxn` (all cores, highest clock), `2c` (two cores), or a mode in full."""
+        space = self.power_mode_space()
+        if text == MAXN:
+            return [(MAXN, space.greatest)]
+        try:
+            mode = parse_power_mode(text, space.greatest)
+            space.check(mode)
+        except HarnessError as error:
+            few = ", ".join(f"{cores}c" for cores in space.cpu_cores)
+            raise UnknownNameError(f"power mode {text!r} of host: {error}", f"known: {MAXN}, {few}") from error
+        return [(text, mode)]
+
+    def capabilities(self) -> List[Capability]:
+        """Power, clocks, page cache and the rest, as they stand for this user."""
+        readable = [self._source_capability(spec) for spec in self.telemetry_sources(Path.cwd())]
+        return [
+            *readable,
+            self._affinity.available(),
+            self._frequency.available(),
+            PageCache(str(self._root)).available(),
+        ]
+
+    def _source_capability(self, spec: SourceSpec) -> Capability:
+        topic = _TOPICS[spec.module]
+        try:
+            source = open_source(spec, str(self._root))
+        except HarnessError as error:
+            return Capability(topic, False, error.what, error.way_out)
+        except OSError as error:
+            return Capability(topic, False, str(error))
+        return Capability(topic, True, source.notes.get(POWER_CHANNEL, f"{spec.module}: {', '.join(source.notes)}"))
+
+    def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
+        """What is sampled during a profile; `data_directory` tells which block device is watched."""
+        return [
+            SourceSpec("cpu", {"pid": os.getpid()}),
+            SourceSpec("cpufreq"),
+            SourceSpec("memory"),
+            SourceSpec("thermal"),
+            SourceSpec(POWER_SOURCE),
+            SourceSpec("diskstats", {"path": str(data_directory.resolve())}),
+        ]
+
+    def check(self, case: Case) -> None:
+        """Refuse a case whose batch the network cannot train on."""
+        self._configuration.data_directory(case.storage)
+        smallest = get_workload(case.workload).smallest_batch
+        if case.batch_size < smallest:
+            raise CannotRunError(
+                f"{case.workload} cannot train on batches of {case.batch_size}, batch normalisation needs {smallest}",
+                f"--batch-size {smallest} or more",
+            )
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        """Lock this machine for one run; put CPU clocks and affinity back at the end."""
+        knobs = [self._affinity, *([self._frequency] if self._frequency.available().available else [])]
+        with locked(self.name), preserved(knobs, self.name, root=str(self._root)):
+            yield
+
+    def apply(self, mode: PowerMode) -> PowerMode:
+        """Bind this process and its workers to as many CPUs as the mode has cores; pin the clock where it can be."""
+        space = self.power_mode_space()
+        space.check(mode)
+        self._affinity.set(self._cpus_of(mode))
+        if len(space.cpu_khz) > 1:
+            self._frequency.set(self._frequency.pinned(mode.cpu_khz))
+        return PowerMode(len(self._affinity.read()), *mode[1:])
+
+    def _cpus_of(self, mode: PowerMode) -> List[int]:
+        return choose_cpus(mode.cpu_cores, read_siblings(self._allowed_cpus, str(self._root)))
+
+    def _idle_cpus(self, mode: PowerMode) -> List[int]:
+        """The CPUs that the mode leaves free; all of them where it leaves none."""
+        return sorted(set(self._allowed_cpus) - set(self._cpus_of(mode))) or self._allowed_cpus
+
+    def conditions(self, case: Case, report: Report) -> Dict[str, Any]:
+        """What is known before measuring; writes the data set where it is missing."""
+        return {**self._make_ready(case, report).conditions, **self._own_conditions(case)}
+
+    def _make_ready(self, case: Case, report: Report) -> Bench:
+        return make_ready(case, self._configuration, self._root, report)
+
+    def _own_conditions(self, case: Case) -> Dict[str, Any]:
+        identity = self.identity()
+        [(_, mode)] = self.power_modes(case.power_mode)
+        return {
+            "device_model": identity.model,
+            "device_specification": identity.specification,
+            "power_mode": mode._asdict(),
+            "power_mode_name": case.power_mode,
+            "threads": mode.cpu_cores,
+        }
+
+    def profile(self, case: Case, report: Report) -> Profile:
+        """Apply the power mode and train."""
+        bench = self._make_ready(case, report)
+        [(_, wanted)] = self.power_modes(case.power_mode)
+        mode = self.apply(wanted)
+        own = {**self._own_conditions(case), "power_mode": mode._asdict()}
+        return measure(
+            dataclasses.replace(bench, conditions={**bench.conditions, **own}),
+            self.telemetry_sources(bench.data.directory),
+            POWER_SOURCE,
+            self._idle_cpus(mode),
+            self._root,
+            report,
+        )

@@ -1,0 +1,119 @@
+"""`python -m harness doctor`: what this machine can measure and control, and what it would need for the rest."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+from harness.configuration import FILE_NAME, load_configuration
+from harness.control.storage import discover
+from harness.devices.protocol import Capability, Device
+from harness.devices.registry import open_device
+from harness.environment import describe_environment, package_version
+from harness.errors import DependencyError
+from harness.tables import format_table
+from harness.units import BYTES_PER_GIB
+from harness.workloads.optional_packages import require
+
+HELP = "say what this machine can measure and control, and what it would need for the rest"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `doctor`."""
+    parser.add_argument("--device", default="host", help="the device to look at (default: host, this machine)")
+    parser.add_argument("--root", type=Path, default=Path("/"), help="where /sys, /proc and /etc are looked for")
+    parser.add_argument("--config", type=Path, default=Path(FILE_NAME), help=f"places file (default: {FILE_NAME})")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine the device and print what was found."""
+    configuration = load_configuration(arguments.config)
+    device = open_device(arguments.device, configuration, arguments.root)
+    findings = examine(device, arguments.root)
+    if arguments.json:
+        json.dump(findings, sys.stdout, indent=2)
+        print()
+    else:
+        print(format_findings(findings))
+    return 0
+
+
+def examine(device: Device, root: Path) -> Dict[str, Any]:
+    """Everything `doctor` says, as plain values."""
+    identity = device.identity()
+    space = device.power_mode_space()
+    return {
+        "device": device.name,
+        "model": identity.model,
+        "specification": identity.specification,
+        "environment": describe_environment(root),
+        "power_modes": {"count": len(space), "greatest": space.greatest.name},
+        "capabilities": [vars(capability) for capability in [*training_capabilities(), *device.capabilities()]],
+        "storage": [{"name": name, **dataclasses.asdict(medium)} for name, medium in discover(str(root))],
+    }
+
+
+def training_capabilities() -> List[Capability]:
+    """Whether networks can be trained here, and on what."""
+    try:
+        accelerator = require("harness.profiling").accelerator_name()
+        torch = Capability("training", True, f"torch {package_version('torch')} on {accelerator}")
+    except DependencyError as error:
+        torch = Capability("training", False, error.what, error.way_out)
+    return [torch, *(_package(*package) for package in _OPTIONAL)]
+
+
+_OPTIONAL = (
+    ("torchvision", "image workloads"),
+    ("ultralytics-opencv-headless", "YOLO workloads"),
+    ("transformers", "BERT workloads"),
+)
+
+
+def _package(name: str, needed_for: str) -> Capability:
+    version = package_version(name) or (package_version("ultralytics") if name.startswith("ultralytics") else None)
+    if version is None:
+        return Capability(needed_for, False, f"{name} is not installed", "pip install 'jetwatt[train]'")
+    return Capability(needed_for, True, f"{name} {version}")
+
+
+def format_findings(findings: Dict[str, Any]) -> str:
+    """The findings as text: who this is, what works, what does not and what it takes, where data can lie."""
+    specification = ", ".join(
+        f"{name} {value}" for name, value in findings["specification"].items() if value is not None
+    )
+    modes = findings["power_modes"]
+    lines = [
+        f"{findings['device']}: {findings['model']} ({specification})",
+        f"power modes: {modes['count']}, the greatest is {modes['greatest']}",
+        "",
+        format_table(
+            ["", "what", "how it stands"],
+            [
+                ["yes" if found["available"] else "no", found["name"], found["detail"]]
+                for found in findings["capabilities"]
+            ],
+        ),
+    ]
+    wanted = [found for found in findings["capabilities"] if not found["available"] and found["way_out"]]
+    if wanted:
+        lines += ["", "To have the rest:", *(f"  {found['name']}: {found['way_out']}" for found in wanted)]
+    lines += ["", "Storage found here, as --storage takes it:"]
+    lines += [f"  {_describe_medium(medium)}" for medium in findings["storage"]] or [
+        "  none that this user may write to"
+    ]
+    return "\n".join(lines)
+
+
+def _describe_medium(medium: Dict[str, Any]) -> str:
+    spins = {True: "rotational", False: "not rotational", None: "rotational or not: not told"}[medium["rotational"]]
+    free = medium["free_bytes"] / BYTES_PER_GIB
+    return (
+        f"{medium['name']}={medium['mount_point']}  ({medium['transport'] or 'transport not told'}, {spins}, "
+        f"{medium['filesystem']}, {free:.1f} GiB free)"
+    )

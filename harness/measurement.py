@@ -1,0 +1,202 @@
+"""The way of a measurement on a machine that truly trains: data set, page cache, telemetry, training loop, profile."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import math
+import platform
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+from harness.cases import Case
+from harness.configuration import Configuration
+from harness.control.page_cache import PageCache
+from harness.control.storage import describe
+from harness.devices.protocol import Report
+from harness.environment import package_version
+from harness.flags import find_flags
+from harness.metrics import POWER_CHANNEL, between, stable_from, summarise
+from harness.profiles import Minibatch, Profile, Series, Telemetry
+from harness.telemetry.page_cache_residency import residency
+from harness.telemetry.sampler import Sampler
+from harness.telemetry.source import SourceSpec
+from harness.workloads import get_workload
+from harness.workloads.data.data_set import PreparedData, prepare
+from harness.workloads.optional_packages import require
+from harness.workloads.workload import Workload
+
+MAX_SETTLING_S = 30.0
+"""Power settles 2-3 s after a change of mode (001 sec. 2.5); a profile whose power has not by now goes on, flagged."""
+
+MIN_POWER_SAMPLES = 3
+"""With fewer stable samples a median of power means nothing (001 sec. 2.5: a fast mode gives few, or none)."""
+
+
+WARM_SHARE = 0.999
+"""A data set of which this share is in the page cache is warm already."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """A case with everything that it is measured with, ready on this machine."""
+
+    case: Case
+    workload: Workload
+    data: PreparedData
+    conditions: Dict[str, Any]
+
+
+def make_ready(case: Case, configuration: Configuration, root: Path, report: Report) -> Bench:
+    """Find or write the data set of a case and collect what is known of its conditions.
+
+    Raises:
+        CannotRunError: the storage has no place here.
+        DataSetError: the data set is damaged or does not fit.
+        DependencyError: torch is not installed.
+    """
+    profiling = require("harness.profiling")
+    workload = get_workload(case.workload)
+    directory = configuration.data_directory(case.storage)
+    settings = case.settings
+    data = prepare(workload.data_set, directory, configuration.data_root, settings.data_scale, settings.seed, report)
+    conditions = {
+        "accelerator": profiling.accelerator_name(),
+        "torch": package_version("torch"),
+        "cuda": profiling.cuda_version(),
+        "python": platform.python_version(),
+        "data_source": data.source,
+        "data_samples": data.samples,
+        "data_scale": data.scale,
+        "data_bytes": data.bytes,
+        "storage_medium": dataclasses.asdict(describe(str(data.directory), str(root))),
+        "storage_is_default_place": configuration.is_default_place(case.storage),
+    }
+    return Bench(case, workload, data, conditions)
+
+
+def measure(
+    bench: Bench,
+    sources: Sequence[SourceSpec],
+    power_source: Optional[str],
+    sampler_cpus: Sequence[int],
+    root: Path,
+    report: Report,
+) -> Profile:
+    """Measure a case under the power mode that is set now.
+
+    Args:
+        bench: from `make_ready`, its conditions completed by what the device knows: its identity, the power mode as
+            read back, and `threads`, how many of them compute.
+        sources: telemetry to record.
+        power_source: which of them measures power; None where none does.
+        sampler_cpus: where the sampler may run: best where training does not.
+        root: where `/sys` and `/proc` are.
+        report: takes lines of progress.
+
+    Raises:
+        ControlError: the page cache could not be brought into the state asked for.
+        DataSetError: a file of the data set is damaged.
+    """
+    profiling = require("harness.profiling")
+    case, settings, files = bench.case, bench.case.settings, bench.data.files
+    profiling.use_threads(bench.conditions["threads"])
+    samples = bench.workload.build_data_set(bench.data, settings.seed)
+    trainer = profiling.Trainer(bench.workload, samples, case.batch_size, case.workers, settings.seed)
+    cache = PageCache(str(root))
+    report(f"    page cache: {settings.cache}")
+    conditions = dict(bench.conditions)
+    conditions["cache_method"] = _set_cache(cache, settings.cache, files, trainer, root)
+    conditions["cache_residency_before"] = residency(files, str(root)).share
+    residency_by_epoch: List[Optional[float]] = []
+
+    def before_epoch(epoch: int) -> None:
+        if epoch and settings.cache == "drop-each-epoch":
+            cache.drop()
+        residency_by_epoch.append(residency(files, str(root)).share)
+
+    def on_minibatch(minibatch: Minibatch) -> None:
+        asked = (
+            f"epoch {minibatch.epoch} of {settings.epochs}" if settings.epochs else f"{settings.minibatches} asked for"
+        )
+        report(f"    minibatch {minibatch.index} ({minibatch.phase}; {asked}), {minibatch.e2e_ms:.0f} ms")
+
+    started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+    with Sampler(sources, settings.interval_s, root=str(root), cpus=sampler_cpus) as sampler:
+        if settings.epochs is not None:
+            minibatches = profiling.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch)
+        else:
+            watch = PowerWatch(sampler, power_source)
+            minibatches = profiling.profile_minibatches(
+                trainer, settings.minibatches, watch.has_settled, watch.is_enough, on_minibatch
+            )
+        telemetry = sampler.stop()
+    conditions["cache_residency_after"] = residency(files, str(root)).share
+    if residency_by_epoch:
+        conditions["cache_residency_by_epoch"] = residency_by_epoch
+    conditions["first_loss"], conditions["last_loss"] = trainer.losses()
+    conditions["power_definition"] = _power_definition(telemetry, power_source)
+    aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
+    flags = find_flags(case, conditions, minibatches, telemetry, aggregates)
+    return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, flags, started_at)
+
+
+def _set_cache(cache: PageCache, state: str, files: Sequence[Path], trainer: Any, root: Path) -> str:
+    """Bring the page cache into the state asked for; returns how, in words."""
+    if state in ("cold", "drop-each-epoch"):
+        return cache.drop()
+    if state == "evicted":
+        cache.evict(files)
+        return "posix_fadvise(DONTNEED) on the files of the data set"
+    if state == "as-is":
+        return "left as it was"
+    share = residency(files, str(root)).share
+    if share is not None and share >= WARM_SHARE:
+        return "resident already"
+    trainer.read_once()
+    return "one pass of the DataLoader"
+
+
+def _power_definition(telemetry: Telemetry, power_source: Optional[str]) -> str:
+    """What the total power is made of, or why there is none."""
+    if POWER_CHANNEL in telemetry.series:
+        return telemetry.notes[POWER_CHANNEL]
+    return f"no power sensor: {telemetry.missing.get(power_source, 'this device has none')}"
+
+
+class PowerWatch:
+    """Whether power has settled and was sampled often enough, while a profile runs."""
+
+    def __init__(self, sampler: Sampler, power_source: Optional[str]) -> None:
+        """Watch the total power that `power_source` gives; None where there is no power sensor."""
+        self._sampler = sampler
+        self._source = power_source
+        self._start_s = time.monotonic()  # what was drawn before training says nothing of what it draws
+        self._settled_s: Optional[float] = None
+
+    def has_settled(self, now_s: float) -> bool:
+        """Whether power was stable by `now_s`; always where there is no sensor, and after `MAX_SETTLING_S`."""
+        if self._settled_s is None and (
+            not self._senses() or self._is_stable() or now_s > self._start_s + MAX_SETTLING_S
+        ):
+            self._settled_s = now_s
+        return self._settled_s is not None
+
+    def is_enough(self) -> bool:
+        """Whether there are `MIN_POWER_SAMPLES` since power settled; always where there is no sensor."""
+        if not self._senses() or time.monotonic() > self._settled_s + MAX_SETTLING_S:
+            return True
+        return sum(time_s >= self._settled_s for time_s in self._power().times_s) >= MIN_POWER_SAMPLES
+
+    def _senses(self) -> bool:
+        self._sampler.poll()
+        return self._source is not None and self._source not in self._sampler.missing
+
+    def _power(self) -> Series:
+        power = self._sampler.series(POWER_CHANNEL) or Series((), ())
+        return between(power, self._start_s, math.inf)
+
+    def _is_stable(self) -> bool:
+        power = self._power()
+        return stable_from(power.times_s, power.values) is not None

@@ -1,0 +1,109 @@
+"""The suite's pytest options, and the campaign that comes out of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import pytest
+
+from harness.campaigns import SHIPPED, Campaign, check_axis, load_campaign
+from harness.cases import CACHE_STATES
+from harness.configuration import FILE_NAME, Configuration, load_configuration
+from harness.errors import InvalidValueError
+
+DEFAULT_CAMPAIGN = "quick"
+DEFAULT_RESULTS = Path("out") / "results.sqlite"
+
+_AXIS_HELP = {
+    "device": "devices: host (this machine) or a board's name such as orin-agx",
+    "workload": "workloads, such as lenet-mnist or mobilenetv3-gld23k; an unknown one lists all",
+    "power_mode": "power modes: maxn, 2c (two CPU cores), or CORESc-CPU-GPU-MEM in MHz such as 12c-2201.6-1300.5-3199",
+    "workers": "num_workers of the PyTorch DataLoader: 0 fetches in the training process itself",
+    "storage": "storage media by name; NAME=/mount/point says where one lies "
+    "(ssd, the default, is the working directory's medium unless said otherwise)",
+    "batch_size": "samples per minibatch",
+}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add the option group `jetwatt`; the destinations begin with `jetwatt_`, so that no other plugin's can clash."""
+    group = parser.getgroup("jetwatt", "measuring DNN training (jetwatt): what to run")
+
+    def option(name: str, text: str, **how: Any) -> None:
+        group.addoption(name, dest="jetwatt_" + name.strip("-").replace("-", "_"), help=text, **how)
+
+    option(
+        "--campaign",
+        f"which cases: {', '.join(SHIPPED)}, or a TOML file (default: {DEFAULT_CAMPAIGN}). "
+        "Each option below replaces that axis or setting in all of the campaign's sweeps.",
+        metavar="NAME|FILE",
+        default=DEFAULT_CAMPAIGN,
+    )
+    for axis, text in _AXIS_HELP.items():
+        option("--" + axis.replace("_", "-"), f"comma list of {text}", metavar="LIST")
+    option("--minibatches", "clean minibatches to record in a case (default: 40)", type=int, metavar="N")
+    option("--epochs", "run whole epochs instead; epoch 0 is reported apart", type=int, metavar="N")
+    option(
+        "--cache",
+        f"page cache before a case: {', '.join(CACHE_STATES)} (cold drops all of it and needs root or a sudo rule; "
+        "evicted drops the data set's own pages and needs nothing; default: warm, in the paper campaign cold)",
+        metavar="STATE",
+    )
+    option(
+        "--data-root", "where real data sets lie; those that are not there are written to the storage", metavar="DIR"
+    )
+    option("--data-scale", "samples of a data set as a share of the real count: 1 is all", type=float, metavar="X")
+    option("--interval", "telemetry sampling interval (default: 1)", type=float, metavar="SECONDS")
+    option("--seed", "seed of weights, sample order and written data sets (default: 0)", type=int, metavar="N")
+    option(
+        "--results",
+        f"SQLite file that profiles are added to (default: {DEFAULT_RESULTS})",
+        metavar="FILE",
+        default=str(DEFAULT_RESULTS),
+    )
+    option(
+        "--resume", "skip cases whose profile under the same conditions is in --results already", action="store_true"
+    )
+    option(
+        "--config",
+        f"places of storage media and data sets (default: {FILE_NAME})",
+        metavar="FILE",
+        default=FILE_NAME,
+    )
+
+
+def campaign_from(config: pytest.Config) -> Campaign:
+    """The campaign asked for, with the axes and settings that options replace.
+
+    Raises:
+        HarnessError: an option is wrong; names it.
+    """
+    axes: Dict[str, Tuple[Any, ...]] = {}
+    for axis in _AXIS_HELP:
+        given = config.getoption(f"jetwatt_{axis}")
+        if given is not None:
+            values = [value.strip() for value in given.split(",") if value.strip()]
+            axes[axis] = check_axis(
+                axis, [value.partition("=")[0] for value in values] if axis == "storage" else values
+            )
+    given_settings = {
+        "minibatches": config.getoption("jetwatt_minibatches"),
+        "epochs": config.getoption("jetwatt_epochs"),
+        "cache": config.getoption("jetwatt_cache"),
+        "data_scale": config.getoption("jetwatt_data_scale"),
+        "interval_s": config.getoption("jetwatt_interval"),
+        "seed": config.getoption("jetwatt_seed"),
+    }
+    settings = {name: value for name, value in given_settings.items() if value is not None}
+    if "minibatches" in settings and "epochs" in settings:
+        raise InvalidValueError("--minibatches and --epochs were both given", "give one of the two")
+    return load_campaign(config.getoption("jetwatt_campaign")).override(axes, settings)
+
+
+def configuration_from(config: pytest.Config) -> Configuration:
+    """Places from the configuration file, `--storage NAME=PATH` and `--data-root`."""
+    path: Optional[str] = config.getoption("jetwatt_config")
+    given: List[str] = (config.getoption("jetwatt_storage") or "").split(",")
+    places = dict(value.strip().split("=", 1) for value in given if "=" in value)
+    return load_configuration(Path(path or FILE_NAME), places, config.getoption("jetwatt_data_root"))

@@ -1,0 +1,253 @@
+"""The pytest plugin: options, cases from a campaign, the fixtures that measure one, progress and the summary."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import uuid
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+
+import pytest
+
+from harness.campaigns import describe_settings, expand
+from harness.cases import AXES, Case
+from harness.devices.protocol import Device
+from harness.devices.registry import open_device
+from harness.environment import describe_environment
+from harness.errors import CannotRunError, HarnessError
+from harness.options import add_options, campaign_from, configuration_from
+from harness.profiles import Profile
+from harness.progress import Countdown, Progress
+from harness.recorded_timer import play_back, recorded_time
+from harness.results.conditions import comparable_conditions, key
+from harness.results.store import ResultsStore
+from harness.summary import describe_result, extra_info, format_summary
+from harness.units import ms_to_s
+
+ON_REQUEST = "on_request"
+_PLAYED_BACK = pytest.mark.benchmark(timer=recorded_time)
+
+
+class RunState:
+    """What one pytest run knows: its cases, the devices it opened, and what came out so far."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        """Read campaign and places from the options, and expand the campaign into its cases.
+
+        Raises:
+            HarnessError: an option is wrong, or names what does not exist.
+        """
+        self.configuration = configuration_from(config)
+        self.run_id = uuid.uuid4().hex
+        self.profiles: List[Profile] = []
+        self.measured: Set[str] = set()
+        self.countdown = Countdown(0)
+        self.progress = Progress(UncapturedStream(config))
+        self._devices: Dict[str, Device] = {}
+        cases = expand(
+            campaign_from(config), lambda device, text: [name for name, _ in self.device(device).power_modes(text)]
+        )
+        # Test parameters are plain values, the axes and the settings in words, so that pytest-benchmark can store them.
+        self.points: Dict[Tuple[Any, ...], Case] = {
+            (*(getattr(case, axis) for axis in AXES), describe_settings(case.settings)): case for case in cases
+        }
+
+    @functools.cached_property
+    def environment(self) -> Dict[str, Any]:
+        """Machine and software, described once a run."""
+        return describe_environment()
+
+    def device(self, name: str) -> Device:
+        """The device of that name, the same object each time."""
+        if name not in self._devices:
+            self._devices[name] = open_device(name, self.configuration)
+        return self._devices[name]
+
+
+STATE = pytest.StashKey[RunState]()
+
+
+class UncapturedStream:
+    """Standard output past pytest's capture, for progress while a test runs."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        """Write to the terminal of `config`'s run."""
+        self._config = config
+
+    def write(self, text: str) -> None:
+        """Write at once, beginning on a line of its own."""
+        capture = self._config.pluginmanager.getplugin("capturemanager")
+        writer = self._config.get_terminal_writer()
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            if writer.width_of_current_line and not text.startswith("\r"):
+                writer.line()
+            writer.write(text, flush=True)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def isatty(self) -> bool:
+        """Whether a person watches."""
+        return sys.stdout.isatty()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the suite's options."""
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read campaign and places; a wrong option ends the run here with what is known instead."""
+    config.addinivalue_line("markers", "training: trains a network, so it needs torch")
+    config.addinivalue_line(
+        "markers",
+        f"{ON_REQUEST}: measures the suite itself; runs only when its file is named: pytest benchmarks/FILE.py",
+    )
+    try:
+        config.stash[STATE] = RunState(config)
+    except HarnessError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize a test that measures with every case of the campaign; the parameters are plain values."""
+    if "case" not in metafunc.fixturenames:
+        return
+    points = metafunc.config.stash[STATE].points
+    metafunc.parametrize((*AXES, "settings"), list(points), ids=[case.id for case in points.values()])
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give tests that measure a timer that plays back what the training loop recorded."""
+    if "profile" in getattr(item, "fixturenames", ()):
+        item.add_marker(_PLAYED_BACK)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Leave out what runs on request only, unless its file was named."""
+    named = {Path(argument.partition("::")[0]).resolve() for argument in config.invocation_params.args if argument}
+    left_out = [item for item in items if item.get_closest_marker(ON_REQUEST) and item.path.resolve() not in named]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Count the cases that are to be measured."""
+    state = session.config.stash[STATE]
+    state.countdown = Countdown(sum("profile" in getattr(item, "fixturenames", ()) for item in session.items))
+
+
+@pytest.fixture
+def announce(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """A function that writes a line to the terminal while a test runs."""
+    return request.config.stash[STATE].progress.line
+
+
+@pytest.fixture(scope="session")
+def hold_device() -> Iterator[Callable[[Device], None]]:
+    """A function that holds a device until the end of the run: locked, its state saved, put back at the end."""
+    held: Dict[str, Device] = {}
+    with contextlib.ExitStack() as stack:
+
+        def hold(device: Device) -> None:
+            if device.name not in held:
+                stack.enter_context(device.session())
+                held[device.name] = device
+
+        yield hold
+
+
+@pytest.fixture(scope="session")
+def results(pytestconfig: pytest.Config) -> Iterator[ResultsStore]:
+    """The results file, opened before the first case is measured."""
+    with as_pytest_outcome():
+        store = ResultsStore(Path(pytestconfig.getoption("jetwatt_results")))
+    with store:
+        yield store
+
+
+@pytest.fixture
+def case(
+    pytestconfig: pytest.Config,
+    device: str,
+    workload: str,
+    power_mode: str,
+    workers: int,
+    storage: str,
+    batch_size: int,
+    settings: str,
+) -> Case:
+    """The case that this test was parametrized with."""
+    return pytestconfig.stash[STATE].points[device, workload, power_mode, workers, storage, batch_size, settings]
+
+
+@pytest.fixture
+def ready_device(
+    request: pytest.FixtureRequest, case: Case, results: ResultsStore, hold_device: Callable[[Device], None]
+) -> Device:
+    """The case's device, held, with the data set in its place; skips what cannot run here or was measured already."""
+    state = request.config.stash[STATE]
+    state.progress.line(f"{state.countdown.start_one()} {case.id}")
+    with as_pytest_outcome():
+        device = state.device(case.device)
+        device.check(case)
+        hold_device(device)
+        conditions = comparable_conditions(device.conditions(case, state.progress.update), case, device.provenance)
+    stored = results.keys() if request.config.getoption("jetwatt_resume") else ()
+    if key(conditions) in stored:
+        pytest.skip(f"measured already under the same conditions, see {results.path}")
+    return device
+
+
+@pytest.fixture
+def profile(
+    request: pytest.FixtureRequest, case: Case, ready_device: Device, results: ResultsStore, benchmark: Any
+) -> Callable[[], Profile]:
+    """A function that measures the case, stores its profile, hands it to pytest-benchmark and returns it."""
+    state = request.config.stash[STATE]
+
+    def measure() -> Profile:
+        with as_pytest_outcome():
+            measured = ready_device.profile(case, state.progress.update)
+            results.add(measured, state.environment, state.run_id)
+        state.profiles.append(measured)
+        state.measured.add(request.node.nodeid)
+        play_back(benchmark, [ms_to_s(minibatch.e2e_ms) for minibatch in measured.clean])
+        benchmark.extra_info.update(extra_info(measured))
+        state.countdown.finish_one()
+        state.progress.line(f"    {describe_result(measured)}")
+        return measured
+
+    return measure
+
+
+@contextlib.contextmanager
+def as_pytest_outcome() -> Iterator[None]:
+    """A case that cannot run here is skipped; what went wrong fails the test with its message alone."""
+    try:
+        yield
+    except HarnessError as error:
+        outcome = error
+    else:
+        return
+    if isinstance(outcome, CannotRunError):
+        pytest.skip(str(outcome))
+    pytest.fail(str(outcome), pytrace=False)
+
+
+def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> Optional[Tuple[str, str, str]]:
+    """No dot for a case that was measured: its line of figures stands there already."""
+    measured = report.when == "call" and report.passed and report.nodeid in config.stash[STATE].measured
+    return ("passed", "", "PASSED") if measured else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table of this run's profiles."""
+    state = terminalreporter.config.stash[STATE]
+    if state.profiles:
+        terminalreporter.section("jetwatt")
+        terminalreporter.write_line(format_summary(state.profiles))
+        terminalreporter.write_line(f"results: {terminalreporter.config.getoption('jetwatt_results')}")

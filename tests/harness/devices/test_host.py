@@ -1,0 +1,142 @@
+"""`host`: its modes, what it refuses, and a whole profile with a RAPL counter that is a file of the test's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.cases import Case, Settings
+from harness.configuration import Configuration
+from harness.devices.host import HostDevice
+from harness.errors import CannotRunError, HarnessError
+from harness.power_modes import UNKNOWN_KHZ, PowerMode
+
+POWER_W = 42.0
+
+
+def tree_with_cpufreq(root, levels=(800_000, 1_600_000, 2_400_000), writable=True):
+    policy = root / "sys/devices/system/cpu/cpufreq/policy0"
+    policy.mkdir(parents=True)
+    files = {
+        "related_cpus": "0 1",
+        "cpuinfo_min_freq": levels[0],
+        "cpuinfo_max_freq": levels[-1],
+        "scaling_min_freq": levels[0],
+        "scaling_max_freq": levels[-1],
+        "scaling_available_frequencies": " ".join(map(str, levels)),
+    }
+    for name, content in files.items():
+        (policy / name).write_text(f"{content}\n")
+    return policy
+
+
+@pytest.fixture
+def machine_with_rapl(tmp_path):
+    """This machine, but for a RAPL package that draws `POWER_W` all the time."""
+    root = tmp_path / "root"
+    package = root / "sys/class/powercap/intel-rapl:0"
+    package.mkdir(parents=True)
+    (root / "proc").symlink_to("/proc")
+    for name in ("block", "dev", "devices"):
+        if Path("/sys", name).exists():
+            (root / "sys" / name).symlink_to(f"/sys/{name}")
+    (package / "name").write_text("package-0\n")
+    (package / "max_energy_range_uj").write_text("262143328850\n")
+    counter = package / "energy_uj"
+    counter.write_text("0\n")
+    stop = threading.Event()
+
+    def count():
+        start = time.monotonic()
+        while not stop.wait(0.01):
+            fresh = package / "fresh"
+            fresh.write_text(f"{(time.monotonic() - start) * POWER_W * 1e6:.0f}\n")
+            fresh.replace(counter)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    yield root
+    stop.set()
+    thread.join()
+
+
+def host(root=Path("/"), **places):
+    return HostDevice(Configuration(**places), root)
+
+
+def case(**changes):
+    return dataclasses.replace(Case("host", "lenet-mnist", "maxn", 0, "ssd", 16), **changes)
+
+
+def test_maxn_is_every_cpu_that_may_be_used():
+    [(name, mode)] = host().power_modes("maxn")
+    assert name == "maxn"
+    assert mode.cpu_cores == len(os.sched_getaffinity(0))
+
+
+def test_without_cpufreq_a_mode_is_a_core_count(tmp_path):
+    space = host(tmp_path).power_mode_space()
+    assert space.cpu_khz == space.gpu_khz == space.mem_khz == (UNKNOWN_KHZ,)
+
+
+def test_where_clocks_can_be_written_they_are_part_of_the_space(tmp_path):
+    tree_with_cpufreq(tmp_path)
+    assert host(tmp_path).power_mode_space().cpu_khz == (800_000, 1_600_000, 2_400_000)
+    assert host(tmp_path).power_modes("1c-1600-x-x") == [("1c-1600-x-x", PowerMode(1, 1_600_000, 0, 0))]
+
+
+@pytest.mark.parametrize("text", ["turbo", "0c", "100000c", "1c-999-x-x"])
+def test_a_mode_that_does_not_exist_is_refused_with_those_that_do(tmp_path, text):
+    tree_with_cpufreq(tmp_path)
+    with pytest.raises(HarnessError, match="known: maxn, 1c"):
+        host(tmp_path).power_modes(text)
+
+
+def test_applying_a_mode_is_read_back_and_put_back(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    policy = tree_with_cpufreq(tmp_path)
+    before = {path.name: path.read_text() for path in policy.iterdir()}
+    affinity = os.sched_getaffinity(0)
+    device = host(tmp_path)
+    with device.session():
+        assert device.apply(PowerMode(1, 1_600_000, 0, 0)) == PowerMode(1, 1_600_000, 0, 0)
+        assert (policy / "scaling_max_freq").read_text().strip() == "1600000"
+        assert len(os.sched_getaffinity(0)) == 1
+    assert {path.name: path.read_text() for path in policy.iterdir()} == before
+    assert os.sched_getaffinity(0) == affinity
+
+
+def test_a_batch_too_small_for_the_network_is_refused_before_anything_is_done():
+    with pytest.raises(CannotRunError, match="--batch-size 2"):
+        host().check(case(workload="resnet18-cifar10", batch_size=1))
+
+
+def test_capabilities_name_what_is_missing_and_what_it_takes(tmp_path):
+    found = {capability.name: capability for capability in host(tmp_path).capabilities()}
+    assert not found["measure power"].available
+    assert found["measure power"].detail
+    assert found["set the core count"].available
+
+
+@pytest.mark.training
+def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(machine_with_rapl, tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    device = host(machine_with_rapl, storage={"ssd": tmp_path})
+    asked = case(settings=Settings(minibatches=5, interval_s=0.05))
+    said = []
+    with device.session():
+        profile = device.profile(asked, said.append)
+    assert profile.aggregates["power_mw"] == pytest.approx(POWER_W * 1000, rel=0.1)
+    assert profile.aggregates["power_samples"] >= 3
+    assert len(profile.clean) >= 5
+    assert {minibatch.phase for minibatch in profile.minibatches} == {"first", "settling", "clean"}
+    seconds = sum(minibatch.e2e_ms for minibatch in profile.clean) / 1000
+    assert profile.aggregates["energy_mwh"] == pytest.approx(POWER_W * 1000 * seconds / 3600, rel=0.1)
+    assert "package" in profile.conditions["power_definition"]
+    assert said
