@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from harness.cases import Case
 from harness.metrics import POWER_CHANNEL, between, end_s
-from harness.profiles import CLEAN, Minibatch, Telemetry
+from harness.profiles import CLEAN, Minibatch, Series, Telemetry
 
 DISTURBED_CORES = 0.1
 """Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""
@@ -44,20 +45,17 @@ def find_flags(
 
 def _disturbance(minibatches: Sequence[Minibatch], telemetry: Telemetry) -> List[str]:
     clean = [minibatch for minibatch in minibatches if minibatch.phase == CLEAN] or list(minibatches)
-    flags = []
+    if not clean:
+        return []
+    start, end = clean[0].start_s, end_s(clean[-1])
+    used = []
     for channel, who in (("cpu_other_cores", "other processes"), ("cpu_steal_cores", "the hypervisor's other guests")):
-        series = telemetry.series.get(channel)
-        if series is None or not clean:
-            continue
+        series = telemetry.series.get(channel, Series((), ()))
         # A sample is the mean since the one before. Where none ends within the clean minibatches, the next holds them.
-        start, end = clean[0].start_s, end_s(clean[-1])
-        values = between(series, start, end).values or between(series, end, float("inf")).values[:1]
-        if not values:
-            continue
-        used = sum(values) / len(values)
-        if used > DISTURBED_CORES + ACCOUNTING_S / (end - start):
-            flags.append(f"disturbed: {who} used {used:.2f} cores meanwhile")
-    return flags
+        values = between(series, start, end).values or between(series, end, math.inf).values[:1]
+        if values and sum(values) / len(values) > DISTURBED_CORES + ACCOUNTING_S / (end - start):
+            used.append(f"{who} used {sum(values) / len(values):.2f} cores")
+    return [f"disturbed: {' and '.join(used)} meanwhile"] if used else []
 
 
 def _noise(aggregates: Mapping[str, Optional[float]]) -> List[str]:

@@ -117,10 +117,8 @@ def measure(
         residency_by_epoch.append(residency(files, str(root)).share)
 
     def on_minibatch(minibatch: Minibatch) -> None:
-        asked = (
-            f"epoch {minibatch.epoch} of {settings.epochs}" if settings.epochs else f"{settings.minibatches} asked for"
-        )
-        report(f"    minibatch {minibatch.index} ({minibatch.phase}; {asked}), {minibatch.e2e_ms:.0f} ms")
+        place = f"epoch {minibatch.epoch} of {settings.epochs}, " if settings.epochs else ""
+        report(f"    {place}minibatch {minibatch.index} ({minibatch.phase}), {minibatch.e2e_ms:.0f} ms")
 
     started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
     with Sampler(sources, settings.interval_s, root=str(root), cpus=sampler_cpus) as sampler:
