@@ -12,6 +12,7 @@ from harness.toml_files import read_toml
 FILE_NAME = "jetwatt.toml"
 DEFAULT_STORAGE = "ssd"
 DEFAULT_DATA_DIRECTORY = Path("out") / "data"
+DEFAULT_RESULTS = Path("out") / "results.sqlite"
 
 
 @dataclasses.dataclass(frozen=True)

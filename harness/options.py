@@ -9,11 +9,10 @@ import pytest
 
 from harness.campaigns import SHIPPED, Campaign, check_axis, load_campaign
 from harness.cases import CACHE_STATES
-from harness.configuration import FILE_NAME, Configuration, load_configuration
+from harness.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
 from harness.errors import InvalidValueError
 
 DEFAULT_CAMPAIGN = "quick"
-DEFAULT_RESULTS = Path("out") / "results.sqlite"
 
 _AXIS_HELP = {
     "device": "devices: host (this machine) or a board's name such as orin-agx",

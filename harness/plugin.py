@@ -147,24 +147,25 @@ def announce(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 
 @pytest.fixture(scope="session")
-def hold_device() -> Iterator[Callable[[Device], None]]:
+def hold_device(request: pytest.FixtureRequest) -> Iterator[Callable[[Device], None]]:
     """A function that holds a device until the end of the run: locked, its state saved, put back at the end."""
     held: Dict[str, Device] = {}
     with contextlib.ExitStack() as stack:
 
         def hold(device: Device) -> None:
             if device.name not in held:
-                stack.enter_context(device.session())
+                with ending_the_run(request.session):
+                    stack.enter_context(device.session())
                 held[device.name] = device
 
         yield hold
 
 
 @pytest.fixture(scope="session")
-def results(pytestconfig: pytest.Config) -> Iterator[ResultsStore]:
+def results(request: pytest.FixtureRequest) -> Iterator[ResultsStore]:
     """The results file, opened before the first case is measured."""
-    with as_pytest_outcome():
-        store = ResultsStore(Path(pytestconfig.getoption("jetwatt_results")))
+    with as_pytest_outcome(), ending_the_run(request.session):
+        store = ResultsStore(Path(request.config.getoption("jetwatt_results")))
     with store:
         yield store
 
@@ -212,7 +213,8 @@ def profile(
     def measure() -> Profile:
         with as_pytest_outcome():
             measured = ready_device.profile(case, state.progress.update)
-            results.add(measured, state.environment, state.run_id)
+            with ending_the_run(request.session):
+                results.add(measured, state.environment, state.run_id)
         state.profiles.append(measured)
         state.measured.add(request.node.nodeid)
         play_back(benchmark, [ms_to_s(minibatch.e2e_ms) for minibatch in measured.clean])
@@ -229,13 +231,22 @@ def as_pytest_outcome() -> Iterator[None]:
     """A case that cannot run here is skipped; what went wrong fails the test with its message alone."""
     try:
         yield
+    except CannotRunError as error:
+        raise pytest.skip.Exception(str(error)) from None
     except HarnessError as error:
-        outcome = error
-    else:
-        return
-    if isinstance(outcome, CannotRunError):
-        pytest.skip(str(outcome))
-    pytest.fail(str(outcome), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
+@contextlib.contextmanager
+def ending_the_run(session: pytest.Session) -> Iterator[None]:
+    """What stands in the way of every case, such as a full disk or a device in use, is said once and ends the run."""
+    try:
+        yield
+    except CannotRunError:
+        raise
+    except HarnessError as error:
+        session.shouldfail = error.what
+        raise
 
 
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> Optional[Tuple[str, str, str]]:

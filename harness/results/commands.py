@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from harness.configuration import DEFAULT_RESULTS
 from harness.corpus import SUFFIXES
 from harness.results.baseline import record
 from harness.results.export import export as export_corpus
@@ -107,4 +108,6 @@ def _check(store: ResultsStore, arguments: argparse.Namespace) -> int:
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--results", type=Path, required=True, help="the results file")
+    parser.add_argument(
+        "--results", type=Path, default=DEFAULT_RESULTS, metavar="FILE", help="the results file (default: %(default)s)"
+    )
