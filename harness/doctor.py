@@ -78,7 +78,7 @@ _OPTIONAL = (
 def _package(name: str, needed_for: str) -> Capability:
     version = package_version(name) or (package_version("ultralytics") if name.startswith("ultralytics") else None)
     if version is None:
-        return Capability(needed_for, False, f"{name} is not installed", "pip install 'jetwatt[train]'")
+        return Capability(needed_for, False, f"{name} is not installed", "make install")
     return Capability(needed_for, True, f"{name} {version}")
 
 

@@ -20,7 +20,7 @@ MAY_LOAD_TORCH = ("harness.profiling", "harness.workloads.models")
 
 MAY_NAME_TORCH = ("harness.profiling", "harness.workloads", "predictors.neural", "predictors.powertrain")
 
-PREDICTORS_MAY_IMPORT = ("harness.power_modes", "harness.corpus")
+PREDICTORS_MAY_IMPORT = ("harness.power_modes", "harness.corpus", "harness.errors")
 """A predictor learns from a corpus and speaks of power modes; it knows nothing of devices."""
 
 MEANINGLESS = {"utils", "util", "helpers", "helper", "common", "misc"}

@@ -19,5 +19,5 @@ def require(module: str) -> Any:
     except (ImportError, OSError, RuntimeError) as error:
         raise DependencyError(
             f"{module} cannot be imported: {error}",
-            "pip install 'jetwatt[train]'; on a Jetson board use the torch and torchvision made for its JetPack",
+            "run `make install`; on a Jetson board use the torch and torchvision made for its JetPack",
         ) from error

@@ -63,8 +63,8 @@ def test_a_power_mode_binds_training_and_its_workers_to_its_cores(run_suite, tmp
     run_suite(*SMALL, "--workers", "1", "--power-mode", f"{cores}c", "--minibatches", "60")
     [profile] = profiles(tmp_path)
     assert profile.conditions["power_mode"]["cpu_cores"] == cores
-    used = max(profile.telemetry.series["cpu_own_cores"].values)
-    assert 0 < used <= cores * 1.1  # accounting in ticks overshoots a little
+    used = profile.telemetry.series["cpu_own_cores"].values
+    assert 0 < sum(used) / len(used) < cores + 0.3  # accounting in ticks overshoots a little
 
 
 def test_epochs_are_run_whole_and_epoch_zero_is_apart(run_suite, tmp_path):
@@ -144,7 +144,7 @@ def kill_runs_in_the_middle(start_suite, folder, times, seed):
     for _ in range(times):
         with log.open("w") as output:
             run = start_suite(*MANY, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 240
             while SHOWN not in log.read_text() and time.monotonic() < deadline:
                 time.sleep(0.02)
             time.sleep(moments.uniform(0, 1.5))

@@ -205,6 +205,7 @@ def test_a_signal_puts_everything_back_and_ends_the_run(dial, places, number):
 
     def work():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
         with run([knob], places):
             knob.set(2)
             os.kill(os.getpid(), number)

@@ -1,0 +1,43 @@
+# Every target works from a bare clone, again and again. Installing needs the network, once; nothing else does.
+#   PYTHON  the interpreter to make the environment of        make test PYTHON=python3.12
+#   VENV    the folder of the environment                     make test VENV=/media/ssd/venv
+#   EXTRAS  what is installed of train, jetson, report, dev   make lint EXTRAS=dev
+#   ARGS    further arguments for pytest                      make test ARGS="-k corpus -x"
+
+PYTHON ?= python3
+VENV ?= .venv
+EXTRAS ?= train,report,dev
+ARGS ?=
+
+RUN := "$(VENV)/bin/python" -m
+
+.DEFAULT_GOAL := help
+.PHONY: help install test bench lint format clean
+
+help: ## list what make can do
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+install: ## make the environment in VENV (.venv), or bring it up to date; does nothing where it is
+	@command -v $(PYTHON) > /dev/null || { \
+		echo "error: there is no $(PYTHON) on the PATH; install a Python from 3.8 to 3.13, or name one: PYTHON=python3.X" >&2; \
+		exit 1; }
+	@$(PYTHON) -m harness.install --venv "$(VENV)" --extras "$(EXTRAS)"
+
+test: install ## run the tests
+	$(RUN) pytest tests $(ARGS)
+
+bench: install ## measure the quick campaign on this machine into out/results.sqlite, in at most 5 minutes
+	$(RUN) pytest benchmarks --campaign quick --results out/results.sqlite $(ARGS)
+
+lint: install ## check style, docstrings and imports (ruff)
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+
+format: install ## rewrite the sources as `make lint` wants them
+	$(RUN) ruff check --fix .
+	$(RUN) ruff format .
+
+clean: ## remove the environment and all caches; results in out/ and .benchmarks/ stay
+	test ! -e "$(VENV)/pyvenv.cfg" || rm -rf "$(VENV)"
+	rm -rf *.egg-info .pytest_cache .hypothesis .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
