@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
+import random
 import re
-from typing import Iterator, NamedTuple, Tuple
+from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
 from harness.errors import InvalidValueError
 from harness.units import khz_to_mhz, mhz_to_khz
@@ -104,6 +106,66 @@ class PowerModeSpace:
         """Whether each value of a mode is allowed."""
         return isinstance(mode, tuple) and all(value in values for value, values in zip(mode, self.dimensions))
 
+    def at(self, index: int) -> PowerMode:
+        """The mode at a place in the order of `__iter__`, without going through those before it.
+
+        Raises:
+            InvalidValueError: there is no such place.
+        """
+        if not 0 <= index < len(self):
+            raise InvalidValueError(f"power mode number {index} does not exist", f"there are 0 to {len(self) - 1}")
+        values: List[int] = []
+        for allowed in reversed(self.dimensions):
+            index, place = divmod(index, len(allowed))
+            values.append(allowed[place])
+        return PowerMode(*reversed(values))
+
+    def sample(self, count: int, seed: int = 0) -> List[PowerMode]:
+        """Draw modes uniformly, none twice, in the order drawn (001 sec. 4 trains its predictors on such samples).
+
+        Args:
+            count: how many.
+            seed: the same seed draws the same modes from the same space, under every Python.
+
+        Raises:
+            InvalidValueError: fewer than 1, or more than the space holds.
+        """
+        if not 1 <= count <= len(self):
+            raise InvalidValueError(f"cannot draw {count} power modes", f"this space holds 1 to {len(self)}")
+        return [self.at(index) for index in random.Random(seed).sample(range(len(self)), count)]
+
+    def paper_grid(self) -> PowerModeSpace:
+        """The grid that the PowerTrain paper profiled, as a space of its own.
+
+        All GPU and memory clocks, the even core counts, and every other CPU clock without the two slowest
+        (001 sec. 2.5: 13 x 4 x 6 x 14 = 4,368 modes of an Orin AGX). The paper does not say from which end the
+        alternate clocks are counted, which is the same for its 29; here it is from the top, so that the greatest mode
+        is always in the grid. A space without even core counts keeps its own, one of fewer than three clocks its
+        greatest.
+        """
+        return PowerModeSpace(
+            tuple(cores for cores in self.cpu_cores if cores % 2 == 0) or self.cpu_cores,
+            self.cpu_khz[:1:-2][::-1] or self.cpu_khz[-1:],
+            self.gpu_khz,
+            self.mem_khz,
+        )
+
+    def nearest(self, mode: PowerMode) -> PowerMode:
+        """The allowed mode nearest to any mode, each dimension on its own.
+
+        Core counts are compared by difference, clocks by ratio (the difference of their logarithms). Of two equally
+        near values the lower is taken.
+
+        Raises:
+            InvalidValueError: a clock of `mode` is unknown where the space has clocks to choose from.
+        """
+        clocks = []
+        for field, khz, allowed in zip(PowerMode._fields[1:], mode[1:], self.dimensions[1:]):
+            if khz <= UNKNOWN_KHZ < allowed[-1]:
+                raise InvalidValueError(f"{field} of power mode {mode.name} is not a clock", "give it in MHz")
+            clocks.append(_nearest_clock(khz, allowed))
+        return PowerMode(min(self.cpu_cores, key=lambda cores: abs(cores - mode.cpu_cores)), *clocks)
+
     def check(self, mode: PowerMode) -> None:
         """Refuse a mode that is not in the space.
 
@@ -116,3 +178,13 @@ class PowerModeSpace:
                 raise InvalidValueError(
                     f"{field}={value} of power mode {mode.name} is not allowed here", f"allowed: {allowed}"
                 )
+
+
+def _nearest_clock(khz: int, allowed: Sequence[int]) -> int:
+    above = bisect.bisect_left(allowed, khz)
+    if above == len(allowed):
+        return allowed[-1]
+    if above == 0:
+        return allowed[0]
+    low, high = allowed[above - 1], allowed[above]
+    return low if khz * khz <= low * high else high  # khz/low <= high/khz, in whole numbers

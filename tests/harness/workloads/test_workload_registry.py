@@ -42,7 +42,7 @@ def test_listing_workloads_imports_none_of_the_heavy_packages():
 
 
 def test_a_missing_package_is_an_error_that_names_the_extra():
-    with pytest.raises(DependencyError, match=r"no_such_package.*pip install 'jetwatt\[train\]'"):
+    with pytest.raises(DependencyError, match=r"no_such_package.*make install"):
         require("no_such_package")
 
 
