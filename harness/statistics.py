@@ -37,7 +37,7 @@ Runs = Sequence[Sequence[float]]
 
 
 class Estimate(NamedTuple):
-    """A median with its interval, in the unit of the times."""
+    """A median with its interval, in the unit of what it was taken from."""
 
     median: float
     low: float
@@ -102,6 +102,23 @@ def compare_medians(before: Runs, after: Runs, confidence: float = CONFIDENCE, s
         p_faster=_p_value(-math.log(ratio), error, freedom),
         between_runs=len(before) > 1 or len(after) > 1,
     )
+
+
+def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+    """The median ratio after / before of pairs measured next to each other, so that what drifts slowly cancels out.
+
+    The interval is the sign test's: order statistics between which the median lies whatever the ratios' distribution.
+
+    Args:
+        before: one positive figure for each pair.
+        after: the other, in the same order.
+        confidence: at least this much, of the two-sided interval; with 5 pairs or less, all of the range has to do.
+    """
+    from scipy import stats
+
+    ratios = np.sort(np.asarray(after, dtype=float) / np.asarray(before, dtype=float))
+    outside = max(0, int(stats.binom.ppf((1 - confidence) / 2, len(ratios), 0.5)) - 1)
+    return Estimate(float(np.median(ratios)), float(ratios[outside]), float(ratios[len(ratios) - 1 - outside]))
 
 
 def holm(p_values: Sequence[float]) -> List[float]:

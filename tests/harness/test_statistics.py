@@ -16,6 +16,7 @@ from harness.statistics import (
     compare_medians,
     holm,
     median_estimate,
+    paired_ratio,
 )
 
 MINIBATCHES = 40
@@ -163,3 +164,18 @@ def test_holm_keeps_the_order_and_only_raises(p_values: List[float]) -> None:
 
 def test_a_block_is_the_cube_root_rounded_up() -> None:
     assert [block_length(count) for count in (1, 2, 8, 9, 27, 28, 1000)] == [1, 2, 2, 3, 3, 4, 10]
+
+
+def test_a_paired_ratio_is_the_median_ratio_whatever_drifts() -> None:
+    drift = np.exp(np.linspace(0, 3, 21))
+    assert paired_ratio(drift, drift * 1.02) == pytest.approx((1.02, 1.02, 1.02))
+
+
+def test_the_interval_of_a_paired_ratio_covers_the_truth_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(0)
+    found = [paired_ratio(np.ones(30), np.exp(generator.standard_cauchy(30) / 50)) for _ in range(1000)]
+    assert 0.94 <= sum(estimate.low <= 1 <= estimate.high for estimate in found) / 1000 <= 0.98
+
+
+def test_few_pairs_give_their_whole_range() -> None:
+    assert paired_ratio([1.0, 1.0, 1.0], [1.1, 0.9, 1.2]) == (1.1, 0.9, 1.2)
