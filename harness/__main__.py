@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Callable, List, NamedTuple, Optional
 
-from harness import doctor, restore
+from harness import doctor, modes, restore
 from harness.errors import HarnessError
 from harness.results import commands
 
@@ -24,6 +24,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("doctor", doctor.HELP, doctor.add_arguments, doctor.run),
+    Command("modes", modes.HELP, modes.add_arguments, modes.run),
     Command("restore", restore.HELP, restore.add_arguments, restore.run),
     Command("export", "write results as a corpus table", commands.add_export_arguments, commands.export),
     Command("baseline", "record medians, or check against them", commands.add_baseline_arguments, commands.baseline),

@@ -105,6 +105,8 @@ def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minib
 def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:
     medium: Dict[str, Any] = conditions["storage_medium"]
     kind = medium.get("kind")
+    if not conditions["data_is_on_storage"]:
+        return [f"data-elsewhere: the data set lies on {medium.get('mount_point')}, not on {storage!r}"]
     if conditions["storage_is_default_place"] and kind != storage:
         found = kind or f"{medium.get('transport') or 'an unknown transport'}, kind not told"
         return [f"storage-unverified: {storage!r} is the working directory's medium ({found})"]

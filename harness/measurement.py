@@ -23,7 +23,7 @@ from harness.telemetry.page_cache_residency import residency
 from harness.telemetry.sampler import Sampler
 from harness.telemetry.source import SourceSpec
 from harness.workloads import get_workload
-from harness.workloads.data.data_set import PreparedData, prepare
+from harness.workloads.data.data_set import DataSet, PreparedData, prepare
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload
 
@@ -60,7 +60,14 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
     workload = get_workload(case.workload)
     directory = configuration.data_directory(case.storage)
     settings = case.settings
-    data = prepare(workload.data_set, directory, configuration.data_root, settings.data_scale, settings.seed, report)
+    data = prepare(
+        workload.data_set,
+        directory,
+        _data_root(configuration, case.storage, workload.data_set),
+        settings.data_scale,
+        settings.seed,
+        report,
+    )
     conditions = {
         "accelerator": profiling.accelerator_name(),
         "torch": package_version("torch"),
@@ -72,8 +79,20 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         "data_bytes": data.bytes,
         "storage_medium": dataclasses.asdict(describe(str(data.directory), str(root))),
         "storage_is_default_place": configuration.is_default_place(case.storage),
+        "data_is_on_storage": _is_on(data.directory, configuration.storage.get(case.storage)),
     }
     return Bench(case, workload, data, conditions)
+
+
+def _data_root(configuration: Configuration, storage: str, data_set: DataSet) -> Optional[Path]:
+    """Where a real data set is looked for: on the storage under test, then in the data root."""
+    place = configuration.storage.get(storage)
+    return place if place is not None and data_set.find_real(place) is not None else configuration.data_root
+
+
+def _is_on(directory: Path, place: Optional[Path]) -> bool:
+    """Whether a directory lies on the medium of a place; without a place any medium will do."""
+    return place is None or directory.stat().st_dev == place.stat().st_dev
 
 
 def measure(

@@ -30,11 +30,12 @@ class PowerMode(NamedTuple):
     @property
     def name(self) -> str:
         """The mode as text, clocks in MHz: `12c-2201.6-1300.5-3199`."""
-        clocks = (_format_mhz(khz) for khz in self[1:])
+        clocks = (format_mhz(khz) for khz in self[1:])
         return "-".join([f"{self.cpu_cores}c", *clocks])
 
 
-def _format_mhz(khz: int) -> str:
+def format_mhz(khz: int) -> str:
+    """A clock as it stands in a mode's name: MHz, or `x` where it is unknown."""
     return "x" if khz == UNKNOWN_KHZ else f"{khz_to_mhz(khz):.10g}"
 
 

@@ -7,42 +7,55 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, NoReturn, Tuple
 
 from harness.cases import Case
+from harness.devices.boards import BoardSpec
 from harness.devices.protocol import Capability, Identity, Report
 from harness.environment import cpu_model
 from harness.errors import CannotRunError
-from harness.power_modes import PowerMode, PowerModeSpace
+from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.profiles import Profile
 
 
 class AbsentBoard:
-    """Stands for a board off-board; every question that only the board could answer is refused with the way out."""
+    """Stands for a board off-board: what its spec file says is answered, the rest is refused with the way out."""
 
     provenance = "measured"
 
-    def __init__(self, name: str, model: str, root: Path) -> None:
-        """Stand for the board `name`, a `model`, on the machine under `root`."""
-        self.name = name
-        self._model = model
+    def __init__(self, spec: BoardSpec, root: Path) -> None:
+        """Stand for the board of `spec` on the machine under `root`."""
+        self.name = spec.name
+        self._spec = spec
         self._root = root
 
     def _refuse(self) -> NoReturn:
         here = cpu_model(self._root) or "of unknown make"
         raise CannotRunError(
-            f"{self.name} is not this machine (an {self._model} is asked for, this CPU is {here})",
+            f"{self.name} is not this machine (an {self._spec.product} is asked for, this CPU is {here})",
             "run on the board, or `--device host` for this machine",
         )
 
     def identity(self) -> Identity:
-        """The product that was named."""
-        return Identity(self._model, {})
+        """The product that was named; what the very board is like, only it can tell."""
+        return Identity(self._spec.product, {})
 
     def power_mode_space(self) -> PowerModeSpace:
-        """Known only to the board."""
-        self._refuse()
+        """The power modes known off-board, for planning; the board itself may list others.
+
+        Raises:
+            CannotRunError: nothing is known of one of its clocks.
+        """
+        return self._spec.power_mode_space()
 
     def power_modes(self, text: str) -> List[Tuple[str, PowerMode]]:
-        """Any mode as it was named: only the board can tell whether it has it."""
-        return [(text, PowerMode(0, 0, 0, 0))]
+        """The modes known off-board that `text` stands for.
+
+        Where nothing is known of the board's clocks any text is taken as the name of a mode: its cases are listed, and
+        the board will tell whether it has it.
+        """
+        try:
+            self._spec.power_mode_space()
+        except CannotRunError:
+            return [(text, PowerMode(0, UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ))]
+        return self._spec.power_modes(text)
 
     def capabilities(self) -> List[Capability]:
         """Nothing can be done here."""

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, List
+from typing import List
 
 from harness.configuration import Configuration
 from harness.devices.absent import AbsentBoard
+from harness.devices.boards import BOARDS, load_board
 from harness.devices.host import HostDevice
 from harness.devices.protocol import Device
 from harness.errors import UnknownNameError
-
-BOARDS: Dict[str, str] = {
-    "orin-agx": "NVIDIA Jetson AGX Orin",
-    "orin-nx": "NVIDIA Jetson Orin NX",
-    "orin-nano": "NVIDIA Jetson Orin Nano",
-    "xavier-agx": "NVIDIA Jetson AGX Xavier",
-    "xavier-nx": "NVIDIA Jetson Xavier NX",
-    "tx2": "NVIDIA Jetson TX2",
-    "nano": "NVIDIA Jetson Nano",
-}
-"""Boards by the name they have in the corpus schema."""
 
 
 def known_devices() -> List[str]:
@@ -37,5 +27,5 @@ def open_device(name: str, configuration: Configuration, root: Path = Path("/"))
     if name == "host":
         return HostDevice(configuration, root)
     if name in BOARDS:
-        return AbsentBoard(name, BOARDS[name], root)
+        return AbsentBoard(load_board(name), root)
     raise UnknownNameError(f"device {name!r} is unknown", f"known: {', '.join(known_devices())}")

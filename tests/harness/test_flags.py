@@ -17,6 +17,7 @@ CONDITIONS = {
     "last_loss": 0.5,
     "storage_medium": {"kind": "ssd", "transport": "nvme"},
     "storage_is_default_place": True,
+    "data_is_on_storage": True,
 }
 FIGURES = {
     "minibatch_time_ms": 100.0,
@@ -117,3 +118,9 @@ def test_a_default_storage_name_that_the_medium_does_not_bear_out_is_named():
 
 def test_training_that_diverged_is_named():
     assert "diverged" in flags(last_loss=None)
+
+
+def test_real_data_on_another_medium_than_the_storage_under_test_is_named():
+    elsewhere = {"kind": "hdd", "transport": "sata", "mount_point": "/data"}
+    found = flags(storage_medium=elsewhere, data_is_on_storage=False, storage_is_default_place=False)
+    assert found == {"data-elsewhere": "data-elsewhere: the data set lies on /data, not on 'ssd'"}
