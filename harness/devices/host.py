@@ -18,16 +18,16 @@ from harness.control.page_cache import PageCache
 from harness.control.saved_state import preserved
 from harness.devices.protocol import Capability, Identity, Report
 from harness.environment import cpu_model, memory_bytes
-from harness.errors import CannotRunError, HarnessError, UnknownNameError
+from harness.errors import CannotRunError, HarnessError
 from harness.measurement import Bench, make_ready, measure
 from harness.metrics import POWER_CHANNEL
-from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, parse_power_mode
+from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.power_modes.texts import MAXN, parse_power_modes
 from harness.profiles import Profile
 from harness.telemetry.source import SourceSpec, open_source
 from harness.units import BYTES_PER_GIB
 from harness.workloads import get_workload
 
-MAXN = "maxn"
 POWER_SOURCE = "rapl"
 CLOCK_STEP_KHZ = 100_000
 """Steps offered between a CPU's lowest and highest clock where the driver takes any value."""
@@ -95,17 +95,10 @@ class HostDevice:
         return tuple(sorted({*steps, highest.highest_khz}))
 
     def power_modes(self, text: str) -> List[Tuple[str, PowerMode]]:
-        """`maxn` (all cores, highest clock), `2c` (two cores), or a mode in full."""
+        """`maxn` (all cores, highest clock), `2c` (two cores), or what else `parse_power_modes` knows."""
         space = self.power_mode_space()
-        if text == MAXN:
-            return [(MAXN, space.greatest)]
-        try:
-            mode = parse_power_mode(text, space.greatest)
-            space.check(mode)
-        except HarnessError as error:
-            few = ", ".join(f"{cores}c" for cores in space.cpu_cores)
-            raise UnknownNameError(f"power mode {text!r} of host: {error}", f"known: {MAXN}, {few}") from error
-        return [(text, mode)]
+        by_cores = {f"{cores}c": space.greatest._replace(cpu_cores=cores) for cores in space.cpu_cores}
+        return parse_power_modes(text, space, {MAXN: space.greatest, **by_cores})
 
     def capabilities(self) -> List[Capability]:
         """Power, clocks, page cache and the rest, as they stand for this user."""
