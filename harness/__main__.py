@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from typing import Callable, List, NamedTuple, Optional
 
-from harness import doctor, modes, restore
+from harness import doctor, modes, nvpmodel_conf_command, restore
 from harness.errors import HarnessError
 from harness.results import commands
 
@@ -25,6 +26,9 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("doctor", doctor.HELP, doctor.add_arguments, doctor.run),
     Command("modes", modes.HELP, modes.add_arguments, modes.run),
+    Command(
+        "nvpmodel-conf", nvpmodel_conf_command.HELP, nvpmodel_conf_command.add_arguments, nvpmodel_conf_command.run
+    ),
     Command("restore", restore.HELP, restore.add_arguments, restore.run),
     Command("export", "write results as a corpus table", commands.add_export_arguments, commands.export),
     Command("baseline", "record medians, or check against them", commands.add_baseline_arguments, commands.baseline),
@@ -51,4 +55,5 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends a command quietly
     sys.exit(main())

@@ -16,6 +16,9 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.errors import InvalidValueError, UnknownNameError
 
+CLOCK = "CLOCK"
+"""The type of PARAM whose values are whole numbers; -1 is no limit."""
+
 HWMON = "HWMON"
 """The type of PARAM whose lines have a third word: the file below the directory."""
 

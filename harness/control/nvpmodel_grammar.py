@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.control.nvpmodel_conf import (
+    CLOCK,
     HWMON,
     Argument,
     Attributes,
@@ -69,7 +70,7 @@ def parse(text: str, source: str = "nvpmodel.conf") -> Parsed:
     return reader.finish()
 
 
-_TYPES = ("FILE", "CLOCK", HWMON)
+_TYPES = ("FILE", CLOCK, HWMON)
 _OTHERS = ("FAN_CONFIG",)  # L4T r32
 
 _HEAD = re.compile(r"<\s*(?P<kind>\w+)(?P<attributes>[^<>]*)(?P<close>>?)(?P<rest>.*)")
@@ -87,7 +88,7 @@ class _Reader:
         self._others: List[OtherSection] = []
         self._default: Tuple[Optional[int], Attributes] = (None, ())
         self._section = ""
-        self._used: Dict[Tuple[str, str], int] = {}
+        self._settings: List[Tuple[int, Setting]] = []
 
     def head(self, number: int, text: str) -> None:
         match = _HEAD.fullmatch(text)
@@ -135,7 +136,7 @@ class _Reader:
         elif self._section == "POWER_MODEL":
             model = self._models[-1]
             setting = Setting(*self._words(number, words, 3, 3, "PARAM ARGUMENT VALUE"))
-            self._used.setdefault(setting[:2], number)
+            self._settings.append((number, setting))
             self._models[-1] = dataclasses.replace(model, settings=(*model.settings, setting))
         elif self._section == "PM_CONFIG":
             self._note(number, f"{' '.join(words)!r} is not read")
@@ -152,9 +153,13 @@ class _Reader:
             )
         default, attributes = self._default
         conf = Conf(tuple(self._params), tuple(self._models), default, attributes, tuple(self._others))
-        for (param, argument), number in self._used.items():
-            if not conf.declares(Setting(param, argument, "")):
-                self._note(number, f"no PARAM section declares {param} {argument}")
+        undeclared = set()
+        for number, setting in self._settings:
+            if not _fits(conf, setting):
+                raise self._error(number, " ".join(setting), "a whole number, as for every CLOCK")
+            if not conf.declares(setting) and setting[:2] not in undeclared:
+                undeclared.add(setting[:2])
+                self._note(number, f"no PARAM section declares {setting.param} {setting.argument}")
         self._notes += [Note(0, flaw) for flaw in conf.flaws()]
         return Parsed(conf, sorted(self._notes, key=lambda note: note.line))
 
@@ -182,6 +187,13 @@ _FORMS = {
     "POWER_MODEL": "< POWER_MODEL ID=n NAME=s >",
     "PM_CONFIG": "< PM_CONFIG DEFAULT=n >",
 }
+
+
+def _fits(conf: Conf, setting: Setting) -> bool:
+    """Whether a value is of the type that its PARAM wants."""
+    param = conf.param(setting.param)
+    is_clock = param is not None and param.type == CLOCK
+    return not is_clock or re.fullmatch(r"-?\d{1,20}", setting.value, re.ASCII) is not None
 
 
 def write(conf: Conf, comment: str = "") -> str:
@@ -234,6 +246,8 @@ def _problems(conf: Conf) -> Iterator[str]:
         for setting in model.settings:
             if not conf.declares(setting):
                 yield f"power mode {model.name} sets {setting.param} {setting.argument}, which no PARAM declares"
+            if not _fits(conf, setting):
+                yield f"{setting.value!r} is not a whole number, as the CLOCK {setting.param} takes it"
     for param in conf.params:
         if param.type != HWMON and any(argument.node for argument in param.arguments):
             yield f"PARAM {param.name} of type {param.type} names a node below a path, which only {HWMON} can"

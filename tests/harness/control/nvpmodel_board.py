@@ -1,0 +1,47 @@
+"""A board's tree with a fake nvpmodel in it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from nvpmodel_samples import orin_agx
+
+from harness.control.nvpmodel import Nvpmodel
+
+
+class Board:
+    """A tree with a fake nvpmodel and an AGX Orin's conf, booted into MAXN."""
+
+    def __init__(self, path):
+        self.path = path
+        self.conf = self.write("etc/nvpmodel.conf", orin_agx())
+        source = (Path(__file__).parent / "fake_nvpmodel.py").read_text()
+        self.executable = self.write("usr/sbin/nvpmodel", f"#!{sys.executable} -IS\n{source}")
+        Path(self.executable).chmod(0o755)
+        self.status("pmode:0000")
+
+    def write(self, name, text):
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return str(path)
+
+    def status(self, text):
+        self.write("var/lib/nvpmodel/status", text)
+
+    def behave(self, *words):
+        self.write("behaviour", " ".join(words))
+
+    def kernel(self, path):
+        return (self.path / path.lstrip("/")).read_text().strip()
+
+    def lines(self, name):
+        file = self.path / name
+        return file.read_text().splitlines() if file.exists() else []
+
+    def knob(self, **options):
+        return Nvpmodel(str(self.path), **{"state_dir": str(self.path / "state"), "timeout_s": 20.0, **options})
+
+    def stock(self, name):
+        return {"conf": self.conf, "mode": name}
