@@ -17,8 +17,8 @@ DEFAULT_CAMPAIGN = "quick"
 _AXIS_HELP = {
     "device": "devices: host (this machine) or a board's name such as orin-agx",
     "workload": "workloads, such as lenet-mnist or mobilenetv3-gld23k; an unknown one lists all",
-    "power_mode": "power modes: maxn, 2c (two CPU cores), CORESc-CPU-GPU-MEM in MHz (12c-2201.6-1300.5-3199), a preset, "
-    "sample:COUNT, grid:paper, all, or FILE.csv",
+    "power_mode": "power modes: maxn, 2c (two CPU cores), CORESc-CPU-GPU-MEM in MHz (12c-2201.6-1300.5-3199), "
+    "a preset's name, sample:COUNT, grid:paper, all, or FILE.csv",
     "workers": "num_workers of the PyTorch DataLoader: 0 fetches in the training process itself",
     "storage": "storage media by name; NAME=/mount/point says where one lies "
     "(ssd, the default, is the working directory's medium unless said otherwise)",

@@ -93,7 +93,7 @@ def test_where_clocks_can_be_written_they_are_part_of_the_space(tmp_path):
 @pytest.mark.parametrize("text", ["turbo", "0c", "100000c", "1c-999-x-x"])
 def test_a_mode_that_does_not_exist_is_refused_with_those_that_do(tmp_path, text):
     tree_with_cpufreq(tmp_path)
-    with pytest.raises(HarnessError, match="known: maxn, 1c|allowed: "):
+    with pytest.raises(HarnessError, match=r"known: maxn, 1c|allowed: "):
         host(tmp_path).power_modes(text)
 
 
