@@ -17,6 +17,9 @@ CACHE_STATES = ("cold", "evicted", "warm", "as-is", "drop-each-epoch")
 data set once through the DataLoader, `as-is` does nothing, `drop-each-epoch` is `cold` before every epoch.
 """
 
+DROPPED = ("cold", "drop-each-epoch")
+"""Cache states that need the right to drop the whole page cache."""
+
 DEFAULT_MINIBATCHES = 40  # PowerTrain sec. 2.5: fewer give no 1-s power sample in fast modes
 
 
@@ -52,6 +55,8 @@ class Settings:
             raise InvalidValueError(f"cache state {self.cache!r} is unknown", f"known: {', '.join(CACHE_STATES)}")
         if self.data_scale is not None and not self.data_scale > 0:
             raise InvalidValueError(f"data_scale must be above 0, got {self.data_scale}")
+        if self.cache == "drop-each-epoch" and self.epochs is None:
+            raise InvalidValueError("cache state drop-each-epoch needs epochs", "give epochs, or the cache state cold")
         if not self.interval_s > 0:
             raise InvalidValueError(f"interval_s must be above 0, got {self.interval_s}")
 
@@ -89,8 +94,13 @@ class Case:
 
     @property
     def id(self) -> str:
-        """Stable and readable: `host-resnet18-cifar10-maxn-w4-ssd-bs16`, plus `-CACHE` where it is not warm."""
+        """Stable and readable: `host-resnet18-cifar10-maxn-w4-ssd-bs16`.
+
+        `-CACHE` follows where the cache state is not warm, `-xSCALE` where a data scale was asked for.
+        """
         parts = [self.device, self.workload, self.power_mode, f"w{self.workers}", self.storage, f"bs{self.batch_size}"]
         if self.settings.cache != "warm":
             parts.append(self.settings.cache)
+        if self.settings.data_scale is not None:
+            parts.append(f"x{self.settings.data_scale:g}")
         return "-".join(parts)

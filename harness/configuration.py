@@ -35,6 +35,10 @@ class Configuration:
             CannotRunError: no place is known for that name.
         """
         if storage in self.storage:
+            if not self.storage[storage].is_dir():
+                raise CannotRunError(
+                    f"storage {storage!r} is {self.storage[storage]}, which is not a directory now", "mount it"
+                )
             return self.storage[storage] / "jetwatt-data"
         if storage == DEFAULT_STORAGE:
             return DEFAULT_DATA_DIRECTORY
@@ -71,13 +75,23 @@ def load_configuration(
         raise InvalidValueError(f'{path}: storage must be a table of NAME = "/mount/point", got {places!r}')
     places = {**places, **(storage or {})}
     root = data_root if data_root is not None else content.get("data_root")
+    for name, place in (storage or {}).items():
+        _refuse_missing(f"storage {name}", place)
+    if data_root is not None:
+        _refuse_missing("data root", data_root)
     return Configuration(
-        storage={name: _directory(f"storage {name}", place) for name, place in places.items()},
-        data_root=None if root is None else _directory("data root", root),
+        storage={name: _path(f"{path}: storage {name}", place) for name, place in places.items()},
+        data_root=None if root is None else _path(f"{path}: data_root", root),
     )
 
 
-def _directory(what: str, place: Any) -> Path:
-    if not isinstance(place, str) or not Path(place).expanduser().is_dir():
+def _refuse_missing(what: str, place: str) -> None:
+    """What was typed just now must be there; what stands in a file may be a medium that is not mounted today."""
+    if not Path(place).expanduser().is_dir():
         raise InvalidValueError(f"{what} is {place!r}, which is not a directory", "create it or mount the medium first")
+
+
+def _path(what: str, place: Any) -> Path:
+    if not isinstance(place, str):
+        raise InvalidValueError(f"{what} must be a path in quotes, got {place!r}")
     return Path(place).expanduser()

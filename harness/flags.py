@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from harness.aggregates import POWER_CHANNEL
 from harness.cases import Case
-from harness.metrics import POWER_CHANNEL, between, end_s
-from harness.profiles import CLEAN, Minibatch, Series, Telemetry
+from harness.metrics import between, end_s
+from harness.profiles import Minibatch, Profile, Series, Telemetry
 
 DISTURBED_CORES = 0.1
 """Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""
 
 ACCOUNTING_S = 0.03
 """What the kernel's CPU accounting in ticks of 10 ms may be wrong by; in a short profile that is a large share."""
+
+KINDS = ("ssd", "hdd", "sd", "emmc", "ram")
+"""Names of storage that claim something of the medium."""
 
 NOISY_SHARE = 0.2
 """An interquartile range above this share of the median is named."""
@@ -23,19 +27,15 @@ WARM_SHARE = 0.95
 """Residency that still counts as cold and as warm."""
 
 
-def find_flags(
-    case: Case,
-    conditions: Mapping[str, Any],
-    minibatches: Sequence[Minibatch],
-    telemetry: Telemetry,
-    aggregates: Mapping[str, Optional[float]],
-) -> List[str]:
+def find_flags(profile: Profile) -> List[str]:
     """Every flag of a profile, each `kind: text`."""
+    case, conditions, minibatches = profile.case, profile.conditions, profile.minibatches
+    telemetry, aggregates = profile.telemetry, profile.aggregates
     return [
-        *_disturbance(minibatches, telemetry),
+        *_disturbance(profile.counted, telemetry),
         *_noise(aggregates),
         *_telemetry_gaps(telemetry),
-        *_power(telemetry, aggregates),
+        *_power(conditions, telemetry, aggregates),
         *_cache(case.settings.cache, conditions),
         *_data(case, conditions, minibatches),
         *_storage(case.storage, conditions),
@@ -43,11 +43,10 @@ def find_flags(
     ]
 
 
-def _disturbance(minibatches: Sequence[Minibatch], telemetry: Telemetry) -> List[str]:
-    clean = [minibatch for minibatch in minibatches if minibatch.phase == CLEAN] or list(minibatches)
-    if not clean:
-        return []
-    start, end = clean[0].start_s, end_s(clean[-1])
+def _disturbance(counted: Sequence[Minibatch], telemetry: Telemetry) -> List[str]:
+    if "cpu_other_cores" not in telemetry.series:
+        return ["disturbance-unknown: what other processes used could not be measured"]
+    start, end = counted[0].start_s, end_s(counted[-1])
     used = []
     for channel, who in (("cpu_other_cores", "other processes"), ("cpu_steal_cores", "the hypervisor's other guests")):
         series = telemetry.series.get(channel, Series((), ()))
@@ -75,10 +74,15 @@ def _telemetry_gaps(telemetry: Telemetry) -> List[str]:
     return flags
 
 
-def _power(telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]) -> List[str]:
-    if POWER_CHANNEL in telemetry.series and aggregates.get("power_settled_s") is None:
-        return ["power-unsettled: power never became stable"]
-    return []
+def _power(conditions: Mapping[str, Any], telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]) -> List[str]:
+    if POWER_CHANNEL not in telemetry.series:
+        return []
+    flags = []
+    if aggregates.get("power_settled_s") is None:
+        flags.append("power-unsettled: power never became stable")
+    if conditions["power_source"] == "rapl" and conditions["accelerator"] != "cpu":
+        flags.append(f"power-without-gpu: the power of {conditions['accelerator']} is not in the total")
+    return flags
 
 
 def _cache(state: str, conditions: Mapping[str, Any]) -> List[str]:
@@ -95,9 +99,12 @@ def _cache(state: str, conditions: Mapping[str, Any]) -> List[str]:
 
 
 def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minibatch]) -> List[str]:
+    if conditions["data_in_memory"]:
+        return ["in-memory: the data set was read as a whole at the start, so storage and page cache play no part"]
     samples = conditions["data_samples"]
     passes = len(minibatches) * case.batch_size / samples
-    if case.settings.epochs is None and case.settings.cache != "warm" and passes > 1:
+    share = conditions.get("cache_residency_before")
+    if case.settings.epochs is None and passes > 1 and (share is None or share < WARM_SHARE):
         return [f"data-reread: the {samples} samples were read {passes:.1f} times, so later minibatches were warm"]
     return []
 
@@ -105,11 +112,12 @@ def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minib
 def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:
     medium: Dict[str, Any] = conditions["storage_medium"]
     kind = medium.get("kind")
-    if not conditions["data_is_on_storage"]:
-        return [f"data-elsewhere: the data set lies on {medium.get('mount_point')}, not on {storage!r}"]
-    if conditions["storage_is_default_place"] and kind != storage:
-        found = kind or f"{medium.get('transport') or 'an unknown transport'}, kind not told"
-        return [f"storage-unverified: {storage!r} is the working directory's medium ({found})"]
+    where = f"the data set lies on {medium.get('mount_point')}"
+    if storage in KINDS and kind is not None and kind != storage:
+        return [f"storage-mislabelled: {where}, whose kind is {kind}"]
+    if kind is None and conditions["storage_is_default_place"]:
+        told = medium.get("transport") or "transport not told"
+        return [f"storage-unverified: {where} ({told}), and nothing tells whether that is {storage!r}"]
     return []
 
 

@@ -10,14 +10,15 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
-from harness.cases import Case
+from harness.aggregates import POWER_CHANNEL, summarise
+from harness.cases import DROPPED, Case
 from harness.configuration import Configuration
 from harness.control.page_cache import PageCache
 from harness.control.storage import describe
 from harness.devices.protocol import Report
-from harness.environment import package_version
+from harness.errors import CannotRunError
 from harness.flags import find_flags
-from harness.metrics import POWER_CHANNEL, between, stable_from, summarise
+from harness.metrics import between, stable_from
 from harness.profiles import Minibatch, Profile, Series, Telemetry
 from harness.telemetry.page_cache_residency import residency
 from harness.telemetry.sampler import Sampler
@@ -27,6 +28,9 @@ from harness.workloads.data.data_set import DataSet, PreparedData, prepare
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload
 
+MAX_SILENCE_INTERVALS = 3
+"""A power sensor that gave nothing for so many intervals is not waited for."""
+
 MAX_SETTLING_S = 30.0
 """Power settles 2-3 s after a change of mode (001 sec. 2.5); a profile whose power has not by now goes on, flagged."""
 
@@ -34,8 +38,8 @@ MIN_POWER_SAMPLES = 3
 """With fewer stable samples a median of power means nothing (001 sec. 2.5: a fast mode gives few, or none)."""
 
 
-WARM_SHARE = 0.999
-"""A data set of which this share is in the page cache is warm already."""
+RESIDENT_SHARE = 0.999
+"""A data set of which this share is in the page cache need not be read to warm it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,17 +74,19 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
     )
     conditions = {
         "accelerator": profiling.accelerator_name(),
-        "torch": package_version("torch"),
+        "torch": profiling.torch_version(),
         "cuda": profiling.cuda_version(),
         "python": platform.python_version(),
         "data_source": data.source,
         "data_samples": data.samples,
         "data_scale": data.scale,
         "data_bytes": data.bytes,
+        "data_in_memory": data.in_memory,
         "storage_medium": dataclasses.asdict(describe(str(data.directory), str(root))),
         "storage_is_default_place": configuration.is_default_place(case.storage),
-        "data_is_on_storage": _is_on(data.directory, configuration.storage.get(case.storage)),
     }
+    _refuse_data_elsewhere(data, configuration.storage.get(case.storage), case.storage, root)
+    _refuse_too_few(data, case)
     return Bench(case, workload, data, conditions)
 
 
@@ -90,9 +96,26 @@ def _data_root(configuration: Configuration, storage: str, data_set: DataSet) ->
     return place if place is not None and data_set.find_real(place) is not None else configuration.data_root
 
 
-def _is_on(directory: Path, place: Optional[Path]) -> bool:
-    """Whether a directory lies on the medium of a place; without a place any medium will do."""
-    return place is None or directory.stat().st_dev == place.stat().st_dev
+def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: str, root: Path) -> None:
+    """A case must not carry the name of a storage that its data set does not lie on."""
+    if place is None or data.directory.stat().st_dev == place.stat().st_dev:
+        return
+    here, there = (describe(str(path), str(root)).device for path in (data.directory, place))
+    if here is None or here != there:
+        raise CannotRunError(
+            f"the real data set lies in {data.directory}, not on storage {storage!r} ({place})",
+            "copy it to that storage, or leave out --data-root to have one written there",
+        )
+
+
+def _refuse_too_few(data: PreparedData, case: Case) -> None:
+    """The first minibatch never counts: there must be another."""
+    per_epoch = data.samples // case.batch_size
+    if per_epoch == 0 or per_epoch * (case.settings.epochs or 2) < 2:
+        raise CannotRunError(
+            f"{data.samples} samples of {case.workload} make too few batches of {case.batch_size}",
+            "a larger --data-scale, more --epochs, or a smaller --batch-size",
+        )
 
 
 def measure(
@@ -122,13 +145,9 @@ def measure(
     case, settings, files = bench.case, bench.case.settings, bench.data.files
     profiling.use_threads(bench.conditions["threads"])
     samples = bench.workload.build_data_set(bench.data, settings.seed)
-    trainer = profiling.Trainer(bench.workload, samples, case.batch_size, case.workers, settings.seed)
-    cache = PageCache(str(root))
-    report(f"    page cache: {settings.cache}")
     conditions = dict(bench.conditions)
-    conditions["cache_method"] = _set_cache(cache, settings.cache, files, trainer, root)
-    conditions["cache_residency_before"] = residency(files, str(root)).share
     residency_by_epoch: List[Optional[float]] = []
+    cache = PageCache(str(root))
 
     def before_epoch(epoch: int) -> None:
         if epoch and settings.cache == "drop-each-epoch":
@@ -139,29 +158,36 @@ def measure(
         place = f"epoch {minibatch.epoch} of {settings.epochs}, " if settings.epochs else ""
         report(f"    {place}minibatch {minibatch.index} ({minibatch.phase}), {minibatch.e2e_ms:.0f} ms")
 
-    started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
-    with Sampler(sources, settings.interval_s, root=str(root), cpus=sampler_cpus) as sampler:
-        if settings.epochs is not None:
-            minibatches = profiling.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch)
-        else:
-            watch = PowerWatch(sampler, power_source)
-            minibatches = profiling.profile_minibatches(
-                trainer, settings.minibatches, watch.has_settled, watch.is_enough, on_minibatch
-            )
-        telemetry = sampler.stop()
+    with profiling.memory_explained(f"{case.workload} with batches of {case.batch_size}"):
+        trainer = profiling.Trainer(bench.workload, samples, case.batch_size, case.workers, settings.seed)
+        report(f"    page cache: {settings.cache}")
+        conditions["cache_method"] = _set_cache(cache, settings.cache, files, trainer, root)
+        conditions["cache_residency_before"] = residency(files, str(root)).share
+        profiling.seed_generators(settings.seed)  # warming the cache drew from them
+        started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+        with Sampler(sources, settings.interval_s, root=str(root), cpus=sampler_cpus) as sampler:
+            if settings.epochs is not None:
+                minibatches = profiling.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch)
+            else:
+                watch = PowerWatch(sampler, power_source)
+                minibatches = profiling.profile_minibatches(
+                    trainer, settings.minibatches, watch.has_settled, watch.is_enough, on_minibatch
+                )
+            telemetry = sampler.stop()
+        conditions["first_loss"], conditions["last_loss"] = trainer.losses()
     conditions["cache_residency_after"] = residency(files, str(root)).share
     if residency_by_epoch:
         conditions["cache_residency_by_epoch"] = residency_by_epoch
-    conditions["first_loss"], conditions["last_loss"] = trainer.losses()
+    conditions["power_source"] = power_source if POWER_CHANNEL in telemetry.series else None
     conditions["power_definition"] = _power_definition(telemetry, power_source)
     aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
-    flags = find_flags(case, conditions, minibatches, telemetry, aggregates)
-    return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, flags, started_at)
+    profile = Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
+    return dataclasses.replace(profile, flags=find_flags(profile))
 
 
 def _set_cache(cache: PageCache, state: str, files: Sequence[Path], trainer: Any, root: Path) -> str:
     """Bring the page cache into the state asked for; returns how, in words."""
-    if state in ("cold", "drop-each-epoch"):
+    if state in DROPPED:
         return cache.drop()
     if state == "evicted":
         cache.evict(files)
@@ -169,7 +195,7 @@ def _set_cache(cache: PageCache, state: str, files: Sequence[Path], trainer: Any
     if state == "as-is":
         return "left as it was"
     share = residency(files, str(root)).share
-    if share is not None and share >= WARM_SHARE:
+    if share is not None and share >= RESIDENT_SHARE:
         return "resident already"
     trainer.read_once()
     return "one pass of the DataLoader"
@@ -207,8 +233,12 @@ class PowerWatch:
         return sum(time_s >= self._settled_s for time_s in self._power().times_s) >= MIN_POWER_SAMPLES
 
     def _senses(self) -> bool:
+        """Whether there is a sensor that still speaks: one may vanish, or a counter stand still."""
         self._sampler.poll()
-        return self._source is not None and self._source not in self._sampler.missing
+        if self._source is None or self._source in self._sampler.missing:
+            return False
+        heard_s = max((self._start_s, *self._power().times_s[-1:]))
+        return time.monotonic() - heard_s <= MAX_SILENCE_INTERVALS * max(self._sampler.interval_s, 1.0)
 
     def _power(self) -> Series:
         power = self._sampler.series(POWER_CHANNEL) or Series((), ())

@@ -7,7 +7,7 @@ import functools
 import sys
 import uuid
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple, Type
 
 import pytest
 
@@ -16,7 +16,7 @@ from harness.cases import AXES, Case
 from harness.devices.protocol import Device
 from harness.devices.registry import open_device
 from harness.environment import describe_environment
-from harness.errors import CannotRunError, HarnessError
+from harness.errors import CannotRunError, ControlError, DependencyError, HarnessError, StoreError
 from harness.options import add_options, campaign_from, configuration_from
 from harness.profiles import Profile
 from harness.progress import Countdown, Progress
@@ -113,7 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize a test that measures with every case of the campaign; the parameters are plain values."""
-    if "case" not in metafunc.fixturenames:
+    if not {*AXES, "settings"} <= set(metafunc.fixturenames):
         return
     points = metafunc.config.stash[STATE].points
     metafunc.parametrize((*AXES, "settings"), list(points), ids=[case.id for case in points.values()])
@@ -141,9 +141,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.fixture
-def announce(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """A function that writes a line to the terminal while a test runs."""
-    return request.config.stash[STATE].progress.line
+def progress(request: pytest.FixtureRequest) -> Progress:
+    """Writes to the terminal while a test runs."""
+    return request.config.stash[STATE].progress
 
 
 @pytest.fixture(scope="session")
@@ -154,7 +154,7 @@ def hold_device(request: pytest.FixtureRequest) -> Iterator[Callable[[Device], N
 
         def hold(device: Device) -> None:
             if device.name not in held:
-                with ending_the_run(request.session):
+                with ending_the_run(request.session, ControlError):
                     stack.enter_context(device.session())
                 held[device.name] = device
 
@@ -164,7 +164,7 @@ def hold_device(request: pytest.FixtureRequest) -> Iterator[Callable[[Device], N
 @pytest.fixture(scope="session")
 def results(request: pytest.FixtureRequest) -> Iterator[ResultsStore]:
     """The results file, opened before the first case is measured."""
-    with as_pytest_outcome(), ending_the_run(request.session):
+    with as_pytest_outcome(), ending_the_run(request.session, StoreError):
         store = ResultsStore(Path(request.config.getoption("jetwatt_results")))
     with store:
         yield store
@@ -186,15 +186,15 @@ def case(
 
 
 @pytest.fixture
-def ready_device(
-    request: pytest.FixtureRequest, case: Case, results: ResultsStore, hold_device: Callable[[Device], None]
-) -> Device:
+def ready_device(request: pytest.FixtureRequest, case: Case, hold_device: Callable[[Device], None]) -> Device:
     """The case's device, held, with the data set in its place; skips what cannot run here or was measured already."""
     state = request.config.stash[STATE]
     state.progress.line(f"{state.countdown.start_one()} {case.id}")
     with as_pytest_outcome():
         device = state.device(case.device)
-        device.check(case)
+        with ending_the_run(request.session, ControlError, DependencyError):
+            device.check(case)
+        results = request.getfixturevalue("results")  # not before: a case that cannot run here needs no file
         hold_device(device)
         conditions = comparable_conditions(device.conditions(case, state.progress.update), case, device.provenance)
     stored = results.keys() if request.config.getoption("jetwatt_resume") else ()
@@ -211,13 +211,13 @@ def profile(
     state = request.config.stash[STATE]
 
     def measure() -> Profile:
-        with as_pytest_outcome():
+        with as_pytest_outcome(DependencyError):
             measured = ready_device.profile(case, state.progress.update)
-            with ending_the_run(request.session):
+            with ending_the_run(request.session, StoreError):
                 results.add(measured, state.environment, state.run_id)
         state.profiles.append(measured)
         state.measured.add(request.node.nodeid)
-        play_back(benchmark, [ms_to_s(minibatch.e2e_ms) for minibatch in measured.clean])
+        play_back(benchmark, [ms_to_s(minibatch.e2e_ms) for minibatch in measured.counted])
         benchmark.extra_info.update(extra_info(measured))
         state.countdown.finish_one()
         state.progress.line(f"    {describe_result(measured)}")
@@ -227,24 +227,26 @@ def profile(
 
 
 @contextlib.contextmanager
-def as_pytest_outcome() -> Iterator[None]:
-    """A case that cannot run here is skipped; what went wrong fails the test with its message alone."""
+def as_pytest_outcome(*skipped: Type[HarnessError]) -> Iterator[None]:
+    """A case that cannot run here is skipped; what went wrong fails the test with its message alone.
+
+    Args:
+        skipped: further errors that mean that a case cannot run here.
+    """
     try:
         yield
-    except CannotRunError as error:
+    except (CannotRunError, *skipped) as error:
         raise pytest.skip.Exception(str(error)) from None
     except HarnessError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 @contextlib.contextmanager
-def ending_the_run(session: pytest.Session) -> Iterator[None]:
+def ending_the_run(session: pytest.Session, *errors: Type[HarnessError]) -> Iterator[None]:
     """What stands in the way of every case, such as a full disk or a device in use, is said once and ends the run."""
     try:
         yield
-    except CannotRunError:
-        raise
-    except HarnessError as error:
+    except errors as error:
         session.shouldfail = error.what
         raise
 

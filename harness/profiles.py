@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.cases import Case
 
@@ -85,6 +85,13 @@ class Profile:
     started_at: str
 
     @property
-    def clean(self) -> List[Minibatch]:
-        """The minibatches that count."""
-        return [minibatch for minibatch in self.minibatches if minibatch.phase == CLEAN]
+    def counted(self) -> List[Minibatch]:
+        """The minibatches that the figures are made of."""
+        return counted_minibatches(self.minibatches, self.case.settings.epochs is not None)
+
+
+def counted_minibatches(minibatches: Sequence[Minibatch], whole_epochs: bool) -> List[Minibatch]:
+    """The clean minibatches; where whole epochs were run, without those of epoch 0 if there is a later one (C14)."""
+    clean = [minibatch for minibatch in minibatches if minibatch.phase == CLEAN]
+    later = [minibatch for minibatch in clean if minibatch.epoch > 0]
+    return later if whole_epochs and later else clean

@@ -10,6 +10,7 @@ before.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sized, Tuple
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Sampler
 
+from harness.errors import CannotRunError
 from harness.profiles import CLEAN, FIRST, SETTLING, Minibatch
 from harness.units import s_to_ms
 from harness.workloads.workload import Workload, move
@@ -54,9 +56,39 @@ def cuda_version() -> Optional[str]:
     return torch.version.cuda
 
 
+def torch_version() -> str:
+    """The version of torch with its build, such as `2.15.0+cu132`."""
+    return torch.__version__
+
+
 def use_threads(count: int) -> None:
     """Let torch compute with `count` threads in this process."""
     torch.set_num_threads(count)
+
+
+def seed_generators(seed: int) -> None:
+    """Begin torch's random numbers anew, whatever was drawn before."""
+    torch.manual_seed(seed)
+
+
+@contextlib.contextmanager
+def memory_explained(what: str) -> Iterator[None]:
+    """Say of a network that does not fit into the accelerator's memory that it cannot run here; free the memory after.
+
+    Raises:
+        CannotRunError: the accelerator's memory did not suffice.
+    """
+    try:
+        yield
+    except RuntimeError as error:  # torch 1.12 has no class of its own for it
+        if "out of memory" not in str(error):
+            raise
+        raise CannotRunError(
+            f"{what} does not fit into the memory of {accelerator_name()}", "a smaller batch"
+        ) from error
+    finally:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
 
 class Trainer:
@@ -84,7 +116,7 @@ class Trainer:
         self._workers = workers
         self._seed = seed
 
-    def loader(self, epoch: Optional[int] = None) -> DataLoader:
+    def loader(self, epoch: Optional[int] = None, drop_last: bool = True) -> DataLoader:
         """A loader over one epoch, less its last, smaller minibatch; or one without end where `epoch` is None."""
         seed = self._seed if epoch is None else self._seed + epoch
         generator = torch.Generator().manual_seed(seed)
@@ -95,7 +127,7 @@ class Trainer:
             batch_size=self._batch_size,
             num_workers=self._workers,
             collate_fn=self.workload.collate,
-            drop_last=True,
+            drop_last=drop_last,
             generator=generator,
             **order,
             **workers,
@@ -117,7 +149,7 @@ class Trainer:
 
     def read_once(self) -> None:
         """One pass of the DataLoader over the data set, which leaves the set in the page cache (001 sec. 2.3)."""
-        for _ in self.loader(epoch=0):
+        for _ in self.loader(epoch=0, drop_last=False):
             pass
 
     def losses(self) -> Tuple[Optional[float], Optional[float]]:
@@ -164,11 +196,10 @@ def time_minibatches(trainer: Trainer, loader: DataLoader) -> Iterator[Timing]:
     The clock runs on while the caller handles a timing: that time is framework overhead of the next minibatch.
     """
     timer = StepTimer(trainer.device)
-    end = time.monotonic()
-    batches = iter(loader)  # starts the workers; the first minibatch's stall holds that
+    asked = end = time.monotonic()
+    batches = iter(loader)  # starts the workers: the first minibatch waits for that, so its stall holds it
     while True:
         start = end
-        asked = time.monotonic()
         batch = next(batches, None)
         fetched = time.monotonic()
         if batch is None:
@@ -177,6 +208,7 @@ def time_minibatches(trainer: Trainer, loader: DataLoader) -> Iterator[Timing]:
         compute_ms = timer.time_ms(lambda: trainer.step(batch))  # noqa: B023 (called at once)
         end = time.monotonic()
         yield Timing(start, s_to_ms(fetched - asked), compute_ms, s_to_ms(end - start))
+        asked = time.monotonic()
 
 
 def profile_minibatches(
@@ -219,13 +251,17 @@ def profile_epochs(
     before_epoch: Callable[[int], None],
     on_minibatch: Callable[[Minibatch], None],
 ) -> List[Minibatch]:
-    """Record whole epochs; `before_epoch` runs outside the timed stretch. The first minibatch is kept apart (C12)."""
+    """Record whole epochs; `before_epoch` runs outside the timed stretch. The first minibatch is kept apart (C12).
+
+    An epoch ends when its workers have ended: that time is framework overhead of its last minibatch.
+    """
     recorded: List[Minibatch] = []
     for epoch in range(epochs):
         before_epoch(epoch)
         for timing in time_minibatches(trainer, trainer.loader(epoch)):
             recorded.append(Minibatch(epoch, len(recorded), CLEAN if recorded else FIRST, *timing))
             on_minibatch(recorded[-1])
+        recorded[-1] = recorded[-1]._replace(e2e_ms=s_to_ms(time.monotonic() - recorded[-1].start_s))
     return recorded
 
 

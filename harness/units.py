@@ -61,3 +61,33 @@ def uj_per_s_to_mw(microjoule: float, seconds: float) -> float:
 def millidegree_to_celsius(millidegree: float) -> float:
     """The kernel's thermal unit to degrees Celsius."""
     return millidegree / 1_000.0
+
+
+def mv_ma_to_mw(millivolt: float, milliampere: float) -> float:
+    """Voltage in millivolt times current in milliampere, as power in milliwatt."""
+    return millivolt * milliampere / 1_000.0
+
+
+def uw_to_mw(microwatt: float) -> float:
+    """Microwatt, the power unit of hwmon, to milliwatt."""
+    return microwatt / 1_000.0
+
+
+def percent_to_share(percent: float) -> float:
+    """Hundredths to a share of 1."""
+    return percent / 100.0
+
+
+def permille_to_share(permille: float) -> float:
+    """Thousandths to a share of 1."""
+    return permille / 1_000.0
+
+
+def kib_to_bytes(kib: float) -> int:
+    """Kibibytes, which `/proc/meminfo` calls kB, to bytes."""
+    return round(kib * 1024)
+
+
+def share_to_percent(share: float) -> float:
+    """A share of 1 to hundredths."""
+    return share * 100.0

@@ -62,10 +62,15 @@ class Campaign:
 
 
 def replace_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """Change some settings; asking for minibatches takes back what was said of epochs, and the other way round."""
+    """Change some settings; asking for minibatches takes back what was said of epochs, and the other way round.
+
+    Without epochs, a cache that is dropped before each of them is a cold one.
+    """
     changes = dict(changes)
     if changes.get("minibatches") is not None:
         changes.setdefault("epochs", None)
+        if changes.get("cache", settings.cache) == "drop-each-epoch" and changes["epochs"] is None:
+            changes["cache"] = "cold"
     elif changes.get("epochs") is not None:
         changes.setdefault("minibatches", None)
     return dataclasses.replace(settings, **changes)
@@ -123,9 +128,15 @@ def expand(campaign: Campaign, mode_names: Callable[[str, str], List[str]]) -> L
 
 
 def describe_settings(settings: Settings) -> str:
-    """How a case is measured, in a few words."""
+    """How a case is measured, in a few words: cache, length, and what is not as usual."""
     length = f"{settings.minibatches} minibatches" if settings.epochs is None else f"{settings.epochs} epochs"
-    return f"{settings.cache} cache, {length}"
+    usual = Settings()
+    others = [
+        f"{name} {getattr(settings, name):g}"
+        for name in ("data_scale", "interval_s", "seed")
+        if getattr(settings, name) != getattr(usual, name)
+    ]
+    return ", ".join([f"{settings.cache} cache", length, *others])
 
 
 def _parse(name: str, content: Dict[str, Any]) -> Campaign:

@@ -6,9 +6,10 @@ import contextlib
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from harness.cases import Case
+from harness.aggregates import POWER_CHANNEL
+from harness.cases import DROPPED, Case
 from harness.configuration import Configuration
 from harness.control.affinity import Affinity
 from harness.control.cpu_topology import choose_cpus, read_siblings
@@ -18,15 +19,15 @@ from harness.control.page_cache import PageCache
 from harness.control.saved_state import preserved
 from harness.devices.protocol import Capability, Identity, Report
 from harness.environment import cpu_model, memory_bytes
-from harness.errors import CannotRunError, HarnessError
+from harness.errors import CannotRunError, ControlError, HarnessError
 from harness.measurement import Bench, make_ready, measure
-from harness.metrics import POWER_CHANNEL
 from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.power_modes.texts import MAXN, parse_power_modes
 from harness.profiles import Profile
 from harness.telemetry.source import SourceSpec, open_source
 from harness.units import BYTES_PER_GIB
 from harness.workloads import get_workload
+from harness.workloads.optional_packages import require
 
 POWER_SOURCE = "rapl"
 CLOCK_STEP_KHZ = 100_000
@@ -62,6 +63,7 @@ class HostDevice:
         self._affinity = Affinity()
         self._frequency = CpuFrequency(str(root))
         self._allowed_cpus = self._affinity.read()
+        self._ready: Optional[Bench] = None
 
     def identity(self) -> Identity:
         """CPU model, usable CPUs and memory (whole GiB, so that a reserved megabyte makes no other machine)."""
@@ -84,15 +86,19 @@ class HostDevice:
         )
 
     def _clocks_khz(self) -> Tuple[int, ...]:
-        """The CPU clocks that can be asked for; the highest alone where nothing can be set, unknown without cpufreq."""
+        """The CPU clocks that can be asked for; today's limit alone where none can be set, unknown without cpufreq."""
         policies = self._frequency.policies()
         if not policies:
             return (UNKNOWN_KHZ,)
-        highest = max(policies, key=lambda policy: policy.highest_khz)
         if not self._frequency.available().available:
-            return (highest.highest_khz,)
+            return (self._highest_allowed_khz(),)
+        highest = max(policies, key=lambda policy: policy.highest_khz)
         steps = highest.levels_khz or range(highest.lowest_khz, highest.highest_khz, CLOCK_STEP_KHZ)
         return tuple(sorted({*steps, highest.highest_khz}))
+
+    def _highest_allowed_khz(self) -> int:
+        """The highest clock that any CPU may have now, as read back."""
+        return max(limits[1] for limits in self._frequency.read().values())
 
     def power_modes(self, text: str) -> List[Tuple[str, PowerMode]]:
         """`maxn` (all cores, highest clock), `2c` (two cores), or what else `parse_power_modes` knows."""
@@ -132,8 +138,19 @@ class HostDevice:
         ]
 
     def check(self, case: Case) -> None:
-        """Refuse a case whose batch the network cannot train on."""
+        """Refuse a case whose storage has no place, or whose batch the network cannot train on.
+
+        Raises:
+            CannotRunError: this case cannot run here.
+            ControlError: the page cache is to be dropped and may not be.
+            DependencyError: torch is not installed.
+        """
+        require("harness.profiling")
         self._configuration.data_directory(case.storage)
+        if case.settings.cache in DROPPED:
+            dropping = PageCache(str(self._root)).available()
+            if not dropping.available:
+                raise ControlError(dropping.detail, dropping.way_out)
         smallest = get_workload(case.workload).smallest_batch
         if case.batch_size < smallest:
             raise CannotRunError(
@@ -155,7 +172,8 @@ class HostDevice:
         self._affinity.set(self._cpus_of(mode))
         if len(space.cpu_khz) > 1:
             self._frequency.set(self._frequency.pinned(mode.cpu_khz))
-        return PowerMode(len(self._affinity.read()), *mode[1:])
+        khz = UNKNOWN_KHZ if mode.cpu_khz == UNKNOWN_KHZ else self._highest_allowed_khz()
+        return PowerMode(len(self._affinity.read()), khz, *mode[2:])
 
     def _cpus_of(self, mode: PowerMode) -> List[int]:
         return choose_cpus(mode.cpu_cores, read_siblings(self._allowed_cpus, str(self._root)))
@@ -165,11 +183,14 @@ class HostDevice:
         return sorted(set(self._allowed_cpus) - set(self._cpus_of(mode))) or self._allowed_cpus
 
     def conditions(self, case: Case, report: Report) -> Dict[str, Any]:
-        """What is known before measuring; writes the data set where it is missing."""
+        """What is known before measuring; writes the data set where it is missing, with every CPU."""
+        self._affinity.set(self._allowed_cpus)
         return {**self._make_ready(case, report).conditions, **self._own_conditions(case)}
 
     def _make_ready(self, case: Case, report: Report) -> Bench:
-        return make_ready(case, self._configuration, self._root, report)
+        if self._ready is None or self._ready.case != case:
+            self._ready = make_ready(case, self._configuration, self._root, report)
+        return self._ready
 
     def _own_conditions(self, case: Case) -> Dict[str, Any]:
         identity = self.identity()

@@ -19,7 +19,7 @@ import numpy as np
 
 from harness.durable_file import write_output
 from harness.errors import InvalidValueError, StoreError
-from harness.metrics import counted_minibatches
+from harness.profiles import counted_minibatches
 from harness.results.conditions import key
 from harness.results.rows import Record
 from harness.results.store import ResultsStore
@@ -27,6 +27,13 @@ from harness.statistics import CONFIDENCE, Estimate, median_estimate
 
 FORMAT, VERSION = "jetwatt-baseline", 1
 _DECIMALS = 6  # of a millisecond: nanoseconds
+
+SAYS_NOTHING = ("host_name", "memory_bytes")
+"""Of an environment, what may differ between runs that belong together.
+
+Each container has a host name of its own, and the kernel keeps another share of the memory for itself at each boot; how
+much memory there is counts among the conditions. The commit of the suite must agree: it is what a gate compares.
+"""
 
 
 class Run(NamedTuple):
@@ -45,7 +52,7 @@ class CaseRuns:
     Attributes:
         case_id: the case's id.
         conditions: its comparable conditions.
-        environment: the environment that all the runs share.
+        environment: that of the newest run; the others' differ in `SAYS_NOTHING` at most.
         runs: oldest first.
         older: profiles of the same conditions that were not taken.
     """
@@ -86,7 +93,7 @@ class Recorded(NamedTuple):
 def record(store: ResultsStore, path: Path, last: Optional[int] = None) -> Recorded:
     """Write a baseline from the profiles of a results file.
 
-    Of each comparable conditions the runs in the environment of the newest one are taken.
+    Of each comparable conditions the runs in the environment of the newest one are taken (`SAYS_NOTHING` aside).
 
     Args:
         store: the results file.
@@ -154,7 +161,7 @@ def newest_runs(store: ResultsStore, records: Sequence[Record], last: Optional[i
     if last is not None and last < 1:
         raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
     newest = records[-1]
-    chosen = [found for found in records if found.environment == newest.environment]
+    chosen = [found for found in records if _telling(found.environment) == _telling(newest.environment)]
     chosen = chosen if last is None else chosen[-last:]
     return CaseRuns(
         case_id=newest.case_id,
@@ -163,6 +170,10 @@ def newest_runs(store: ResultsStore, records: Sequence[Record], last: Optional[i
         runs=tuple(_run(store, found) for found in chosen),
         older=len(records) - len(chosen),
     )
+
+
+def _telling(environment: Mapping[str, Any]) -> Dict[str, Any]:
+    return {name: value for name, value in environment.items() if name not in SAYS_NOTHING}
 
 
 def _run(store: ResultsStore, found: Record) -> Run:

@@ -18,8 +18,7 @@ from harness.results.gate import (
     format_verdicts,
 )
 from harness.results.store import ResultsStore
-
-_PERCENT = 100.0
+from harness.units import percent_to_share, share_to_percent
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +70,7 @@ def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
     checking.add_argument(
         "--threshold",
         type=float,
-        default=DEFAULT_THRESHOLD * _PERCENT,
+        default=share_to_percent(DEFAULT_THRESHOLD),
         metavar="PERCENT",
         help="by how much a median may grow (default: %(default)g)",
     )
@@ -101,7 +100,7 @@ def _record(store: ResultsStore, arguments: argparse.Namespace) -> int:
 
 
 def _check(store: ResultsStore, arguments: argparse.Namespace) -> int:
-    threshold = arguments.threshold / _PERCENT
+    threshold = percent_to_share(arguments.threshold)
     verdicts = check(store, arguments.baseline, threshold, arguments.last)
     print(format_verdicts(verdicts, threshold))
     return exit_code(verdicts)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
+from harness.aggregates import AGGREGATES
 from harness.corpus import CORPUS_COLUMNS, Column, write_corpus
 from harness.errors import StoreError
-from harness.metrics import AGGREGATES
 from harness.power_modes import PowerMode
 from harness.results.rows import Record
 from harness.results.store import ResultsStore
@@ -18,6 +18,7 @@ _CONDITIONS = (
     Column("accelerator", str, "cpu, or the GPU's name"),
     Column("threads", int, "CPU threads that training used"),
     Column("torch", str, "version of PyTorch"),
+    Column("cuda", str, "version of CUDA that PyTorch was built with"),
     Column("python", str, "version of Python"),
     Column("l4t", str, "release of Jetson Linux"),
     Column("jetpack", str, "release of JetPack"),
@@ -42,6 +43,8 @@ FURTHER: Tuple[Column, ...] = (
     Column("storage_kind", str, "what the medium was found to be"),
     Column("cache", str, "what was done to the page cache before"),
     Column("minibatches", int, "clean minibatches asked for; empty where epochs were"),
+    Column("epochs_asked", int, "epochs asked for, epoch 0 included; empty where minibatches were"),
+    Column("interval_s", float, "seconds between telemetry samples asked for"),
     Column("seed", int, "of weights, sampling order and written data sets"),
     *(Column(name, float, figure.meaning) for name, figure in AGGREGATES.items() if name not in CORPUS_COLUMNS),
     *_CONDITIONS,
@@ -124,6 +127,8 @@ def corpus_row(record: Record) -> Dict[str, Any]:
         "storage_kind": (conditions.get("storage_medium") or {}).get("kind"),
         "cache": case.settings.cache,
         "minibatches": case.settings.minibatches,
+        "epochs_asked": case.settings.epochs,
+        "interval_s": case.settings.interval_s,
         "seed": case.settings.seed,
         **{name: record.aggregates.get(name) for name in AGGREGATES},
         **{column.name: conditions.get(column.name) for column in _CONDITIONS},

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from harness.errors import InvalidValueError
 from harness.results.baseline import CaseRuns, group_records, newest_runs, read_baseline
@@ -34,6 +34,8 @@ MIN_MINIBATCHES = 10
 
 SLOWER, FASTER, SAME = "slower", "faster", "same"
 REFUSED, TOO_FEW, NOT_RUN, NEW = "refused", "too few", "not run", "not in baseline"
+
+NOT_RUN_NOTE = "not run since the baseline was recorded; to compare, measure again: pytest benchmarks"
 
 _NAMED_CASES = 3  # below the table, for each note
 
@@ -79,8 +81,8 @@ def check(
     corrected by Holm's method over all compared cases, is below `SIGNIFICANCE`; see `harness.statistics` for the test.
     Faster is the same the other way round. Only equal comparable conditions are compared.
 
-    Of each comparable conditions the runs that are not part of the baseline and share the environment of the newest
-    one are taken; where there are none but the baseline's own, those are.
+    Only runs from after the baseline count: in the results file that it was recorded from, those after its newest run;
+    in another file, all. Of each comparable conditions those in the environment of the newest one are taken.
 
     Args:
         store: the results file.
@@ -96,9 +98,8 @@ def check(
         InvalidValueError: the threshold is below 0, or `last` below 1.
     """
     before = read_baseline(path)
-    baseline = {case.key: case for case in before}
-    groups = group_records(store)
-    return judge(before, [_runs_now(store, groups[key], baseline.get(key), last) for key in groups], threshold)
+    fresh = _since(before, group_records(store))
+    return judge(before, [newest_runs(store, records, last) for records in fresh.values()], threshold)
 
 
 def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: float = DEFAULT_THRESHOLD) -> List[Verdict]:
@@ -154,12 +155,17 @@ def format_verdicts(verdicts: Sequence[Verdict], threshold: float) -> str:
     return "\n".join([*lines, f"threshold {threshold:.1%}. {TEST}"])
 
 
-def _runs_now(
-    store: ResultsStore, records: Sequence[Record], before: Optional[CaseRuns], last: Optional[int]
-) -> CaseRuns:
-    recorded = {(run.run_id, run.created_at) for run in before.runs} if before else set()
-    fresh = [found for found in records if (found.run_id, found.created_at) not in recorded]
-    return newest_runs(store, fresh or records, last)
+def _since(before: Sequence[CaseRuns], groups: Mapping[str, Sequence[Record]]) -> Dict[str, List[Record]]:
+    """The profiles that were added after every run of the baseline; groups without one are left out.
+
+    A recording takes the newest profile of every group, so what comes before its last was in the file already: runs
+    that it left out, of another environment, must not be taken for new ones.
+    """
+    recorded = {(run.run_id, run.created_at) for case in before for run in case.runs}
+    records = [found for group in groups.values() for found in group]
+    newest = max((found.id for found in records if (found.run_id, found.created_at) in recorded), default=0)
+    fresh = {key: [found for found in group if found.id > newest] for key, group in groups.items()}
+    return {key: group for key, group in fresh.items() if group}
 
 
 def _is_enough(case: CaseRuns) -> bool:
@@ -178,9 +184,7 @@ def _notes(before: CaseRuns, after: CaseRuns, comparison: Comparison) -> List[st
     notes = []
     if after.older:
         notes.append(f"{after.older} older profiles not used: of another environment, or beyond --last")
-    if before.runs == after.runs:
-        notes.append("no profile since the baseline was recorded: compared with its own")
-    elif not comparison.between_runs:
+    if not comparison.between_runs:
         notes.append("one run on each side: the noise between runs is unknown and not in the interval")
     elif min(len(before.runs), len(after.runs)) == 1:
         side = "the baseline" if len(before.runs) == 1 else "now"
@@ -208,7 +212,7 @@ def _subject(case: CaseRuns) -> Tuple[str, str]:
 
 def _not_compared(before: CaseRuns, nearest: Optional[CaseRuns]) -> Verdict:
     if nearest is None:
-        return Verdict(before.case_id, NOT_RUN, before, None)
+        return Verdict(before.case_id, NOT_RUN, before, None, None, [NOT_RUN_NOTE])
     differ = "; ".join(differences(before.conditions, nearest.conditions))
     return Verdict(before.case_id, REFUSED, before, nearest, None, [f"not compared with {nearest.case_id}: {differ}"])
 

@@ -64,7 +64,7 @@ class Record:
         id: the number of the profile in its file; later ones are greater.
         run_id: the run of the suite that it belongs to.
         case_id: the case's id.
-        key: hash of `comparable`.
+        key: hash of `comparable`; made anew, because another version may have stored a hash of other conditions.
         created_at: when it was stored, ISO 8601 in UTC.
         started_at: when its measurement began, ISO 8601 with offset.
         case: what was asked for.
@@ -173,16 +173,17 @@ def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
     Raises:
         StoreError: the row was written by a newer version of the suite.
     """
+    case, conditions = _to_case(row), json.loads(row.conditions_json)
     return Record(
         id=number,
         run_id=row.run_id,
         case_id=row.case_id,
-        key=row.key,
+        key=key(comparable_conditions(conditions, case, row.provenance)),
         created_at=row.created_at,
         started_at=row.started_at,
-        case=_to_case(row),
+        case=case,
         provenance=row.provenance,
-        conditions=json.loads(row.conditions_json),
+        conditions=conditions,
         aggregates=json.loads(row.aggregates_json),
         flags=json.loads(row.flags_json),
         environment=json.loads(environment_json),

@@ -4,7 +4,8 @@ History (`PRAGMA user_version`):
     1  environments, profiles, minibatches, series.
 
 A file is ours by its `PRAGMA application_id`. `environments` holds each distinct environment once, as JSON. `profiles`
-holds a row per profile; its case, conditions, aggregates, flags and what telemetry says about itself are JSON.
+holds a row per profile; its case, conditions, aggregates, flags and what telemetry says about itself are JSON. `key` is
+the hash of its comparable conditions as the version that wrote it defined them, for whoever reads the file by hand.
 `minibatches` holds the raw series, a row per minibatch. `series` holds a row per telemetry channel: sample times
 (monotonic seconds) and values, each a sequence of little-endian 64-bit floats. `record_crc` and `raw_crc` are CRC-32
 sums of a profile's row with its environment and of its minibatches and series: a page that was overwritten on disk may
@@ -38,7 +39,6 @@ CREATE TABLE profiles (
     record_crc INTEGER NOT NULL,
     raw_crc INTEGER NOT NULL
 );
-CREATE INDEX profiles_by_key ON profiles (key);
 CREATE TABLE minibatches (
     profile_id INTEGER NOT NULL REFERENCES profiles (id),
     position INTEGER NOT NULL,

@@ -44,6 +44,8 @@ class ResultsStore:
         """Open the file."""
         self.path = Path(path)
         self._process = os.getpid()
+        self._keys: Set[str] = set()
+        self._keys_up_to = 0
         with self._explained("open"):
             self._connection = open_to_read(self.path) if read_only else open_to_write(self.path)
 
@@ -92,12 +94,22 @@ class ResultsStore:
         return int(self._query("SELECT count(*) FROM profiles")[0][0])
 
     def keys(self) -> Set[str]:
-        """The keys of the comparable conditions that there are profiles of."""
-        return {row[0] for row in self._query("SELECT DISTINCT key FROM profiles")}
+        """The keys of the comparable conditions that there are profiles of.
 
-    def records(self) -> Iterator[Record]:
-        """Every profile without its raw series, oldest first."""
-        last = 0
+        Asked again, as for each case of a sweep, it reads only the profiles that were added since.
+        """
+        for record in self.records(after=self._keys_up_to):
+            self._keys.add(record.key)
+            self._keys_up_to = record.id
+        return set(self._keys)
+
+    def records(self, after: int = 0) -> Iterator[Record]:
+        """Every profile without its raw series, oldest first.
+
+        Args:
+            after: leave out the profiles up to this number.
+        """
+        last = after
         while True:
             chunk = self._query(
                 f"{_SELECT_PROFILES} WHERE profiles.id > ? ORDER BY profiles.id LIMIT ?", (last, _CHUNK)

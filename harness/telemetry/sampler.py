@@ -58,7 +58,7 @@ class Sampler:
             raise InvalidValueError(f"each telemetry source may be given once, got {', '.join(names)}")
         self._names = names
         self._sources = [tuple(source) for source in sources]
-        self._interval_s = interval_s
+        self.interval_s = interval_s
         self._root = str(root)
         self._cpus = None if cpus is None else sorted(cpus)
         self._process: Optional[subprocess.Popen] = None
@@ -81,10 +81,26 @@ class Sampler:
         if self._process is not None:
             raise HarnessError("this sampler was started before", "make a new Sampler for each profile")
         self._started_s = time.monotonic()
-        self._fd = _memory_file()
-        stop_fd, self._stop_fd = os.pipe()
-        order = Order(self._sources, self._interval_s, self._root, self._cpus, os.getpid(), self._fd, stop_fd)
-        self._process = subprocess.Popen(
+        # Whatever breaks in here, Ctrl-C among it, leaves nothing open: without a start there is no stop.
+        with contextlib.ExitStack() as on_failure:
+            self._fd = _memory_file()
+            on_failure.callback(os.close, self._fd)
+            stop_fd, self._stop_fd = os.pipe()
+            on_failure.callback(os.close, self._stop_fd)
+            try:
+                self._process = self._launch(stop_fd)
+            finally:
+                os.close(stop_fd)
+            on_failure.pop_all()
+            on_failure.callback(self.stop)
+            deadline_s = self._started_s + _ANSWER_S
+            while not self.poll() and self._process.poll() is None and time.monotonic() < deadline_s:
+                time.sleep(0.002)
+            on_failure.pop_all()
+
+    def _launch(self, stop_fd: int) -> subprocess.Popen:
+        order = Order(self._sources, self.interval_s, self._root, self._cpus, os.getpid(), self._fd, stop_fd)
+        return subprocess.Popen(
             [sys.executable, "-m", "harness.telemetry", json.dumps(order._asdict())],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [_IMPORT_PATH, os.getenv("PYTHONPATH")]))},
             stdin=subprocess.DEVNULL,
@@ -93,10 +109,6 @@ class Sampler:
             pass_fds=[self._fd, stop_fd],
             start_new_session=True,  # Ctrl-C goes to every process of the terminal's group: it is this one's to handle
         )
-        os.close(stop_fd)
-        deadline_s = self._started_s + _ANSWER_S
-        while not self.poll() and self._process.poll() is None and time.monotonic() < deadline_s:
-            time.sleep(0.002)
 
     def poll(self) -> int:
         """Take in the samples that arrived since the last call and return how many those are; cheap if none."""
@@ -124,7 +136,7 @@ class Sampler:
         why_died = self._reap()
         self.poll()
         os.close(self._fd)
-        self._telemetry = self._record.telemetry(self._interval_s, self._started_s, stopped_s, why_died)
+        self._telemetry = self._record.telemetry(self.interval_s, self._started_s, stopped_s, why_died)
         return self._telemetry
 
     def _reap(self) -> str:

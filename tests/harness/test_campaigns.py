@@ -43,6 +43,7 @@ def test_the_paper_campaign_has_the_papers_axes():
     assert {case.storage for case in of_mobilenet} == {"ssd", "sd", "hdd"}
     assert {case.batch_size for case in of_mobilenet} == {1, 2, 4, 8, 16, 32, 64, 128}
     assert {case.settings.cache for case in of_mobilenet} == {"cold", "drop-each-epoch"}
+    assert {case.settings.epochs for case in of_mobilenet} == {6}
     assert len({case.workload for case in cases}) == 10
 
 
@@ -76,6 +77,25 @@ def test_minibatches_and_epochs_replace_each_other():
     assert replace_settings(Settings(minibatches=None, epochs=6), {"minibatches": 2}).epochs is None
     assert replace_settings(Settings(minibatches=40), {"epochs": 6}).minibatches is None
     assert describe_settings(Settings(minibatches=None, epochs=6, cache="cold")) == "cold cache, 6 epochs"
+
+
+def test_without_epochs_a_cache_that_is_dropped_before_each_is_a_cold_one():
+    cases = expand(load_campaign("paper").override({"workers": [0]}, {"minibatches": 2}), as_named)
+    assert {case.settings.cache for case in cases} == {"cold"}
+    with pytest.raises(InvalidValueError, match="drop-each-epoch needs epochs"):
+        Settings(cache="drop-each-epoch")
+
+
+def test_data_scales_are_told_apart(tmp_path):
+    path = write(
+        tmp_path, "[[sweep]]\n[sweep.settings]\ndata_scale = 0.25\n[[sweep]]\n[sweep.settings]\ndata_scale = 4"
+    )
+    cases = expand(load_campaign(path), as_named)
+    assert [case.id.rpartition("-")[2] for case in cases] == ["x0.25", "x4"]
+    assert [describe_settings(case.settings).rpartition(", ")[2] for case in cases] == [
+        "data_scale 0.25",
+        "data_scale 4",
+    ]
 
 
 def test_one_power_mode_value_may_stand_for_many_modes():

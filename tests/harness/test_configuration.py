@@ -39,8 +39,7 @@ def test_a_storage_without_a_place_says_how_to_name_one():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('[storage]\nsd = "/no/such/place"', "storage sd is '/no/such/place', which is not a directory"),
-        ("[storage]\nsd = 3", "storage sd is 3"),
+        ("[storage]\nsd = 3", "storage sd must be a path in quotes, got 3"),
         ("storage = 3", "must be a table"),
         ("colour = 3", "key 'colour' is unknown"),
         ("[storage", "not a readable TOML file"),
@@ -51,3 +50,17 @@ def test_a_wrong_file_says_what_is_wrong(tmp_path, text, words):
     file.write_text(text)
     with pytest.raises(HarnessError, match=words):
         load_configuration(file)
+
+
+def test_a_medium_that_is_not_mounted_today_stops_its_own_cases_only(tmp_path):
+    file = tmp_path / "jetwatt.toml"
+    file.write_text('[storage]\nsd = "/no/such/place"\n')
+    configuration = load_configuration(file)
+    assert configuration.data_directory("ssd")
+    with pytest.raises(CannotRunError, match=r"/no/such/place.*mount it"):
+        configuration.data_directory("sd")
+
+
+def test_a_place_that_was_just_typed_must_be_there(tmp_path):
+    with pytest.raises(HarnessError, match="storage sd is '/no/such/place', which is not a directory"):
+        load_configuration(tmp_path / "absent.toml", {"sd": "/no/such/place"})

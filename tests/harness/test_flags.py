@@ -8,7 +8,7 @@ import pytest
 
 from harness.cases import Case, Settings
 from harness.flags import find_flags
-from harness.profiles import CLEAN, FIRST, Minibatch, Series, Telemetry
+from harness.profiles import CLEAN, FIRST, Minibatch, Profile, Series, Telemetry
 
 CASE = Case("host", "lenet-mnist", "maxn", 0, "ssd", 10)
 CONDITIONS = {
@@ -17,7 +17,9 @@ CONDITIONS = {
     "last_loss": 0.5,
     "storage_medium": {"kind": "ssd", "transport": "nvme"},
     "storage_is_default_place": True,
-    "data_is_on_storage": True,
+    "data_in_memory": False,
+    "power_source": None,
+    "accelerator": "cpu",
 }
 FIGURES = {
     "minibatch_time_ms": 100.0,
@@ -31,15 +33,24 @@ MINIBATCHES = [
 
 
 def flags(case=CASE, telemetry=None, minibatches=MINIBATCHES, figures=None, **conditions):
-    found = find_flags(
-        case, {**CONDITIONS, **conditions}, minibatches, telemetry or Telemetry(1.0), {**FIGURES, **(figures or {})}
+    profile = Profile(
+        case=case,
+        provenance="measured",
+        conditions={**CONDITIONS, **conditions},
+        minibatches=minibatches,
+        telemetry=telemetry or sampled("cpu_other_cores", [0.02] * 10),
+        aggregates={**FIGURES, **(figures or {})},
+        flags=[],
+        started_at="2026-01-01T00:00:00+00:00",
     )
+    found = find_flags(profile)
     return {flag.partition(":")[0]: flag for flag in found}
 
 
-def sampled(channel, values, start_s=11.0):
+def sampled(channel, values, start_s=11.0, **record):
+    quiet = Series((11.0,), (0.02,))
     times = tuple(start_s + index for index in range(len(values)))
-    return Telemetry(1.0, series={channel: Series(times, tuple(values))})
+    return Telemetry(1.0, series={"cpu_other_cores": quiet, channel: Series(times, tuple(values))}, **record)
 
 
 def with_cache(state):
@@ -77,8 +88,8 @@ def test_wide_spread_is_named():
 
 
 def test_lost_samples_and_a_dead_sampler_are_named():
-    assert "3 telemetry samples" in flags(telemetry=Telemetry(1.0, lost_samples=3))["lost-samples"]
-    assert "telemetry-lost" in flags(telemetry=Telemetry(1.0, died_at_s=12.0))
+    assert "3 telemetry samples" in flags(telemetry=sampled("cpu_other_cores", [0.0], lost_samples=3))["lost-samples"]
+    assert "telemetry-lost" in flags(telemetry=sampled("cpu_other_cores", [0.0], died_at_s=12.0))
 
 
 def test_power_that_never_settled_is_named_only_where_there_is_a_sensor():
@@ -109,18 +120,39 @@ def test_a_small_set_read_again_from_a_cold_cache_is_named():
     assert flags(data_samples=50) == {}  # a warm set stays warm
 
 
-def test_a_default_storage_name_that_the_medium_does_not_bear_out_is_named():
-    virtual = {"kind": None, "transport": "virtio"}
-    assert "virtio, kind not told" in flags(storage_medium=virtual)["storage-unverified"]
-    assert "hdd" in flags(storage_medium={"kind": "hdd", "transport": "sata"})["storage-unverified"]
-    assert flags(storage_medium=virtual, storage_is_default_place=False) == {}
+@pytest.mark.parametrize(
+    ("name", "kind", "is_default", "flag"),
+    [
+        ("ssd", "ssd", True, None),
+        ("ssd", None, True, "storage-unverified"),
+        ("ssd", None, False, None),  # somebody said so
+        ("ssd", "hdd", True, "storage-mislabelled"),
+        ("hdd", "ram", False, "storage-mislabelled"),
+        ("scratch", "hdd", False, None),
+    ],
+)
+def test_a_storage_name_that_the_medium_does_not_bear_out_is_named(name, kind, is_default, flag):
+    medium = {"kind": kind, "transport": "virtio", "mount_point": "/data"}
+    found = flags(
+        case=dataclasses.replace(CASE, storage=name), storage_medium=medium, storage_is_default_place=is_default
+    )
+    assert list(found) == ([flag] if flag else [])
+    assert all("/data" in text for text in found.values())
+
+
+def test_a_set_that_is_read_from_memory_is_named():
+    assert "in-memory" in flags(data_in_memory=True)
+
+
+def test_load_of_others_that_could_not_be_measured_is_named():
+    assert "disturbance-unknown" in flags(telemetry=Telemetry(1.0))
+
+
+def test_power_by_rapl_of_a_machine_that_trains_on_a_gpu_is_named():
+    power = sampled("power_total_mw", [1.0] * 3)
+    assert "RTX" in flags(telemetry=power, power_source="rapl", accelerator="RTX 3090")["power-without-gpu"]
+    assert flags(telemetry=power, power_source="rapl") == {}
 
 
 def test_training_that_diverged_is_named():
     assert "diverged" in flags(last_loss=None)
-
-
-def test_real_data_on_another_medium_than_the_storage_under_test_is_named():
-    elsewhere = {"kind": "hdd", "transport": "sata", "mount_point": "/data"}
-    found = flags(storage_medium=elsewhere, data_is_on_storage=False, storage_is_default_place=False)
-    assert found == {"data-elsewhere": "data-elsewhere: the data set lies on /data, not on 'ssd'"}

@@ -154,7 +154,7 @@ def kill_runs_in_the_middle(start_suite, folder, times, seed):
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         stored = profiles(folder)
         assert len(stored) >= known + log.read_text().count(SHOWN)
-        assert all(len(profile.clean) == 5 for profile in stored)
+        assert all(len(profile.counted) == 5 for profile in stored)
         known = len(stored)
 
 

@@ -3,74 +3,33 @@
 from __future__ import annotations
 
 import math
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Tuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.metrics import (
-    AGGREGATES,
-    POWER_CHANNEL,
     STABLE_WINDOW_S,
     between,
-    counted_minibatches,
+    end_s,
     energy_mwh,
     epoch_sums,
-    fetch_stall_ms,
     integral,
     overhead_ms,
     quartiles,
     samples_per_s,
     stable_from,
-    summarise,
 )
-from harness.profiles import CLEAN, FIRST, SETTLING, Minibatch, Series, Telemetry
-
-times = st.floats(0, 1e6)
-
-
-def series_of(
-    e2e_ms: Sequence[float], phases: Optional[Sequence[str]] = None, epochs: Optional[Sequence[int]] = None
-) -> List[Minibatch]:
-    """Minibatches that follow each other from 100 s on: a tenth of their time is stall, eight tenths are compute."""
-    start_s, made = 100.0, []
-    for index, time_ms in enumerate(e2e_ms):
-        phase = phases[index] if phases else CLEAN
-        epoch = epochs[index] if epochs else 0
-        made.append(Minibatch(epoch, index, phase, start_s, 0.1 * time_ms, 0.8 * time_ms, time_ms))
-        start_s += time_ms / 1000
-    return made
-
-
-def power(*samples: Tuple[float, float]) -> Telemetry:
-    """Telemetry with these (time, mW) samples of total power."""
-    return Telemetry(1.0, series={POWER_CHANNEL: Series(*map(tuple, zip(*samples)))})
-
-
-def every_second(start_s: float, values_mw: Sequence[float]) -> Telemetry:
-    return power(*[(start_s + place, value) for place, value in enumerate(values_mw)])
-
-
-def test_stall_with_workers_is_what_compute_does_not_hide() -> None:
-    assert fetch_stall_ms(30, 20, 40, workers=1) == 10
-    assert fetch_stall_ms(10, 20, 40, workers=4) == 0
-
-
-def test_stall_without_workers_is_all_of_fetch_and_preprocessing() -> None:
-    assert fetch_stall_ms(10, 20, 40, workers=0) == 30
-
-
-@given(times, times, times, st.integers(0, 8))
-def test_stall_is_never_negative_and_never_above_the_fetch(
-    fetch: float, preprocess: float, compute: float, workers: int
-) -> None:
-    assert 0 <= fetch_stall_ms(fetch, preprocess, compute, workers) <= fetch + preprocess
+from harness.profiles import CLEAN, Minibatch, Series
 
 
 @given(st.lists(st.floats(1, 1e4), min_size=1, max_size=30), st.integers(1, 4))
 def test_stall_compute_and_overhead_of_an_epoch_add_up_to_its_time(e2e_ms: List[float], per_epoch: int) -> None:
-    made = series_of(e2e_ms, epochs=[index // per_epoch for index in range(len(e2e_ms))])
+    made: List[Minibatch] = []
+    for index, time_ms in enumerate(e2e_ms):
+        start_s = end_s(made[-1]) if made else 100.0
+        made.append(Minibatch(index // per_epoch, index, CLEAN, start_s, 0.1 * time_ms, 0.8 * time_ms, time_ms))
     sums = epoch_sums(made)
     assert [epoch.epoch for epoch in sums] == sorted({minibatch.epoch for minibatch in made})
     assert math.isclose(sum(epoch.e2e_s for epoch in sums), sum(e2e_ms) / 1000)
@@ -84,7 +43,7 @@ def test_overhead_is_what_stall_and_compute_leave() -> None:
 
 
 def test_energy_of_constant_power_is_power_times_time() -> None:
-    assert energy_mwh([0, 1, 2, 3600], [5000] * 4) == pytest.approx(5000)
+    assert energy_mwh([0, 1200, 2000, 3600], [5000] * 4) == pytest.approx(5000)
 
 
 def test_energy_follows_the_formula_on_irregular_samples() -> None:
@@ -106,12 +65,27 @@ def test_energy_of_a_window_that_samples_do_not_cover_is_missing(window: Tuple[f
     assert integral([1, 2, 3], [10, 20, 30], *window) is None
 
 
+@pytest.mark.parametrize("gap_s", [2.9, 3.1])
+def test_a_sample_is_charged_for_no_more_than_three_intervals(gap_s: float) -> None:
+    taken = [0, 1, 2, 2 + gap_s, 3 + gap_s]
+    total = integral(taken, [10, 10, 10, 40, 20])
+    assert total == (None if gap_s > 3 else pytest.approx(20 + 40 * gap_s + 20))
+
+
+def test_what_lies_beside_a_gap_is_covered_and_the_nearest_sample_holds_for_one_interval() -> None:
+    taken, values = [0, 1, 2, 10, 11, 12], [10, 20, 30, 40, 50, 60]
+    assert integral(taken, values, 0, 2.5) == pytest.approx(20 + 30 + 0.5 * 30)
+    assert integral(taken, values, 9.5, 12) == pytest.approx(0.5 * 40 + 50 + 60)
+    for start_s, stop_s in ((0, 3.5), (8.5, 12), (5, 6), (2.5, 9.5), (0, 12)):
+        assert integral(taken, values, start_s, stop_s) is None
+
+
 @pytest.mark.parametrize("samples", [0, 1])
 def test_energy_of_fewer_than_two_samples_is_missing(samples: int) -> None:
     assert energy_mwh(range(samples), [5.0] * samples) is None
 
 
-@given(st.lists(st.floats(0.1, 5), min_size=2, max_size=20), st.data())
+@given(st.lists(st.floats(1, 3), min_size=2, max_size=20), st.data())
 def test_energies_of_two_halves_add_up(steps: List[float], data: st.DataObject) -> None:
     taken = [sum(steps[:count]) for count in range(len(steps) + 1)]
     values = data.draw(st.lists(st.floats(0, 1e5), min_size=len(taken), max_size=len(taken)))
@@ -176,118 +150,3 @@ def test_throughput_of_no_time_is_missing() -> None:
 
 def test_between_keeps_both_ends() -> None:
     assert between(Series((1.0, 2.0, 3.0, 4.0), (10.0, 20.0, 30.0, 40.0)), 2, 3) == Series((2.0, 3.0), (20.0, 30.0))
-
-
-def test_aggregates_leave_out_the_first_and_the_settling_minibatches() -> None:
-    made = series_of([5000, 900, 100, 200, 300], [FIRST, SETTLING, CLEAN, CLEAN, CLEAN])
-    figures = summarise(made, Telemetry(1.0), batch_size=16)
-    assert figures["clean_minibatches"] == 3
-    assert figures["minibatch_time_ms"] == 200
-    assert (figures["minibatch_time_q1_ms"], figures["minibatch_time_q3_ms"]) == (150, 250)
-    assert figures["minibatch_time_mean_ms"] == pytest.approx(200)
-    assert figures["fetch_stall_ms"] == pytest.approx(20)
-    assert figures["compute_ms"] == pytest.approx(160)
-    assert figures["overhead_ms"] == pytest.approx(20)
-    assert figures["e2e_s"] == pytest.approx(0.6)
-    assert figures["samples_per_s"] == pytest.approx(3 * 16 / 0.6)
-
-
-def test_every_aggregate_is_documented_and_there() -> None:
-    figures = summarise(series_of([100] * 5), every_second(99.5, [5000] * 5), 16, whole_epochs=True)
-    assert list(figures) == list(AGGREGATES)
-    assert all(aggregate.unit and aggregate.meaning for aggregate in AGGREGATES.values())
-
-
-def test_without_a_power_sensor_power_is_missing_and_not_zero() -> None:
-    figures = summarise(series_of([100] * 50), Telemetry(1.0), 16)
-    names = [name for name in AGGREGATES if "power" in name or "energy" in name]
-    assert names
-    assert [figures[name] for name in names] == [None] * len(names)
-
-
-def test_without_clean_minibatches_there_is_nothing_to_say() -> None:
-    for made in ([], series_of([100], [FIRST])):
-        figures = summarise(made, every_second(99.5, [5000] * 5), 16)
-        assert figures.pop("clean_minibatches") == 0
-        assert set(figures.values()) == {None}
-
-
-def test_power_is_the_median_of_the_stable_samples_in_the_clean_window() -> None:
-    # 100-110 s: one first minibatch of 2 s, then eight clean ones of 1 s; power climbs until 104 s
-    made = series_of([2000] + [1000] * 8, [FIRST] + [CLEAN] * 8)
-    figures = summarise(made, every_second(98.5, [1000, 1000, 2000, 4000, 6000, 8000, *[9000] * 8]), 16)
-    assert figures["power_mw"] == 9000
-    assert figures["power_settled_s"] is not None
-    assert 3 <= figures["power_settled_s"] <= 4.5
-    assert figures["power_samples"] == pytest.approx(6, abs=1)
-    expected_mws = 0.5 * 6000 + 8000 + 6.5 * 9000  # from 102 to 110 s; a sample stands for the second before it
-    assert figures["energy_mwh"] == pytest.approx(expected_mws / 3600)
-    assert figures["power_mean_mw"] == pytest.approx(expected_mws / 8)
-    assert figures["energy_per_sample_mws"] == pytest.approx(expected_mws / (8 * 16))
-
-
-def test_power_before_the_first_minibatch_does_not_count_as_stable() -> None:
-    made = series_of([1000] * 12)
-    figures = summarise(made, every_second(80.5, [1000] * 19 + [3000, 5000, 7000] + [9000] * 10), 16)
-    assert figures["power_mw"] == 9000
-
-
-def test_power_that_never_settles_is_told_and_taken_over_the_whole_clean_window() -> None:
-    made = series_of([1000] * 10)
-    figures = summarise(made, every_second(99.5, [1000 * 1.2**tick for tick in range(12)]), 16)
-    assert figures["power_settled_s"] is None
-    assert figures["power_samples"] == 10
-    assert figures["power_mw"] is not None
-
-
-def test_a_profile_between_two_samples_has_energy_but_no_power_median() -> None:
-    figures = summarise(series_of([10] * 5), every_second(99.5, [5000, 5000]), 16)
-    assert figures["power_mw"] is None
-    assert figures["power_samples"] == 0
-    assert figures["energy_mwh"] == pytest.approx(5000 * 0.05 / 3600)
-
-
-def test_a_sensor_that_died_gives_no_energy() -> None:
-    figures = summarise(series_of([1000] * 10), every_second(99.5, [5000] * 5), 16)
-    assert figures["energy_mwh"] is None
-    assert figures["power_mean_mw"] is None
-    assert figures["power_mw"] == 5000
-
-
-def test_disk_reads_are_summed_over_the_clean_window() -> None:
-    made = series_of([1000] * 4)
-    rates = Series((99.0, 100.0, 101.0, 102.0, 103.0, 104.0), (0.0, 7.0, 2e6, 0.0, 1e6, 0.0))
-    channels = {"disk_read_bytes_per_s": rates, "disk_reads_per_s": rates}
-    figures = summarise(made, Telemetry(1.0, series=channels), 16)
-    assert figures["disk_read_bytes"] == pytest.approx(3e6)
-    assert figures["disk_reads_per_s"] == pytest.approx(3e6 / 4)
-
-
-def test_whole_epochs_keep_epoch_0_apart() -> None:
-    made = series_of([500, 300, 300, 100, 100, 100, 120, 120, 120], [FIRST] + [CLEAN] * 8, [0, 0, 0, 1, 1, 1, 2, 2, 2])
-    figures = summarise(made, every_second(99.5, [3600] * 6), 16, whole_epochs=True)
-    assert figures["epochs"] == 2
-    assert figures["minibatch_time_ms"] == 110
-    assert figures["clean_minibatches"] == 6
-    assert figures["epoch_time_s"] == pytest.approx(0.33)
-    assert figures["epoch_stall_s"] == pytest.approx(0.033)
-    assert figures["epoch_compute_s"] == pytest.approx(0.264)
-    assert figures["epoch_overhead_s"] == pytest.approx(0.033)
-    assert figures["epoch_energy_mwh"] == pytest.approx(0.33)
-    assert figures["epoch0_time_s"] == pytest.approx(1.1)
-    assert figures["epoch0_energy_mwh"] == pytest.approx(1.1)
-
-
-def test_a_single_epoch_is_all_there_is() -> None:
-    figures = summarise(series_of([500, 100, 100], [FIRST, CLEAN, CLEAN]), Telemetry(1.0), 16, whole_epochs=True)
-    assert figures["epochs"] == 0
-    assert figures["epoch_time_s"] is None
-    assert figures["epoch0_time_s"] == pytest.approx(0.7)
-    assert figures["minibatch_time_ms"] == 100
-
-
-def test_minibatches_that_cross_an_epoch_border_all_count() -> None:
-    made = series_of([100] * 6, epochs=[0, 0, 0, 0, 1, 1])
-    assert counted_minibatches(made, whole_epochs=False) == made
-    assert counted_minibatches(made, whole_epochs=True) == made[4:]
-    assert summarise(made, Telemetry(1.0), 16)["epoch_time_s"] is None

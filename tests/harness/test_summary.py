@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from harness.aggregates import AGGREGATES
 from harness.cases import Case
-from harness.metrics import AGGREGATES
 from harness.profiles import Profile, Telemetry
 from harness.summary import describe_result, extra_info, format_summary
 

@@ -31,6 +31,7 @@ class Cifar10Samples:
         self._paths = _batch_paths(directory)
         self._batches = [_open_batch(path) for path in self._paths]
         self._ends = np.cumsum([len(batch) for batch in self._batches])
+        self.in_memory = any(isinstance(batch, np.ndarray) for batch in self._batches)
 
     def __len__(self) -> int:
         return int(self._ends[-1])

@@ -39,6 +39,8 @@ class DetectionSample(NamedTuple):
 class CocoSamples:
     """The pictures of a COCO `instances` file, read and decoded when asked for. Crowds are left out, as is usual."""
 
+    in_memory = False
+
     def __init__(self, directory: Path) -> None:
         """Read the list.
 

@@ -18,7 +18,13 @@ class RawSamples(Protocol):
     """The samples of a data set as they lie on the medium: read and decoded on access, no torch.
 
     Must be picklable and cheap to pickle: DataLoader workers get a copy.
+
+    Attributes:
+        in_memory: the set was read as a whole when it was opened, as is usual for text and packed arrays: training does
+            not touch the medium.
     """
+
+    in_memory: bool
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -77,6 +83,7 @@ class PreparedData:
         bytes: size of all files that hold them.
         files: those files.
         scale: `samples` as a share of the real sample count.
+        in_memory: whether training reads it from memory, not from the medium.
     """
 
     directory: Path
@@ -85,6 +92,7 @@ class PreparedData:
     bytes: int
     files: List[Path]
     scale: float
+    in_memory: bool
 
 
 def prepare(
@@ -140,6 +148,7 @@ def prepare(
         bytes=sum(_size(path) for path in files),
         files=files,
         scale=samples / data_set.real_samples,
+        in_memory=raw.in_memory,
     )
 
 

@@ -13,6 +13,8 @@ from harness.workloads.data.pictures import draw_size, fit_size, make_jpeg, read
 class LabelledPictures:
     """Pictures (PIL, RGB) and their labels; a picture is read and decoded when asked for."""
 
+    in_memory = False
+
     def __init__(
         self, folder: Path, names: Sequence[str], labels: Sequence[int], index_files: Sequence[Path] = ()
     ) -> None:

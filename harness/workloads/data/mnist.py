@@ -36,6 +36,7 @@ class MnistSamples:
                 f"{self._files[1]} has {len(labels)} labels for {len(self._images)} pictures of {self._files[0]}"
             )
         self._labels = [int(label) for label in labels]
+        self.in_memory = isinstance(self._images, np.ndarray)
 
     def __len__(self) -> int:
         return len(self._labels)

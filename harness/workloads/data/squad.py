@@ -38,6 +38,8 @@ class Question(NamedTuple):
 class SquadSamples:
     """The questions of a SQuAD file, the first answer of each. The file is read as a whole when it is opened."""
 
+    in_memory = True
+
     def __init__(self, directory: Path) -> None:
         """Read the file.
 

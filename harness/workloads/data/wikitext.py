@@ -30,6 +30,8 @@ class WikiTextSamples:
     Numbers go by falling frequency in the file. The file is read as a whole when it is opened, as is usual for text.
     """
 
+    in_memory = True
+
     def __init__(self, directory: Path) -> None:
         """Read the file.
 

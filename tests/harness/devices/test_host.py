@@ -134,9 +134,9 @@ def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(m
         profile = device.profile(asked, said.append)
     assert profile.aggregates["power_mw"] == pytest.approx(POWER_W * 1000, rel=0.1)
     assert profile.aggregates["power_samples"] >= 3
-    assert len(profile.clean) >= 5
+    assert len(profile.counted) >= 5
     assert {minibatch.phase for minibatch in profile.minibatches} == {"first", "settling", "clean"}
-    seconds = sum(minibatch.e2e_ms for minibatch in profile.clean) / 1000
+    seconds = sum(minibatch.e2e_ms for minibatch in profile.counted) / 1000
     assert profile.aggregates["energy_mwh"] == pytest.approx(POWER_W * 1000 * seconds / 3600, rel=0.1)
     assert "package" in profile.conditions["power_definition"]
     assert said

@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from hypothesis import strategies as st
 
+from harness.aggregates import POWER_CHANNEL, summarise
 from harness.cases import CACHE_STATES, Case, Settings
-from harness.metrics import POWER_CHANNEL, summarise
 from harness.profiles import CLEAN, FIRST, SETTLING, Minibatch, Profile, Series, Telemetry
 
 ENVIRONMENT: Dict[str, Any] = {"kernel": "6.1.0", "host_name": "bench", "packages": {"torch": "2.15.0"}}
@@ -124,13 +124,25 @@ telemetries = st.builds(
     sampler_cpu_share=st.none() | numbers,
 )
 
+further_settings = {
+    "data_scale": st.none() | st.floats(1e-6, 4),
+    "interval_s": st.floats(1e-3, 60),
+    "seed": st.integers(0, 2**32),
+}
+
 settings_of_minibatches = st.builds(
     Settings,
     minibatches=st.integers(1, 10**6),
+    cache=st.sampled_from([state for state in CACHE_STATES if state != "drop-each-epoch"]),
+    **further_settings,
+)
+
+settings_of_epochs = st.builds(
+    Settings,
+    minibatches=st.none(),
+    epochs=st.integers(1, 10**6),
     cache=st.sampled_from(CACHE_STATES),
-    data_scale=st.none() | st.floats(1e-6, 4),
-    interval_s=st.floats(1e-3, 60),
-    seed=st.integers(0, 2**32),
+    **further_settings,
 )
 
 cases = st.builds(
@@ -141,7 +153,7 @@ cases = st.builds(
     workers=st.integers(0, 64),
     storage=names,
     batch_size=st.integers(1, 4096),
-    settings=settings_of_minibatches,
+    settings=settings_of_minibatches | settings_of_epochs,
     task=st.sampled_from(["training", "inference"]),
 )
 

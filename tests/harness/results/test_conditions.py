@@ -33,6 +33,8 @@ def comparable(**changes: Any) -> Dict[str, Any]:
         {"data_samples": 60_000},
         {"jetpack": "6.2"},
         {"l4t": "36.4.0"},
+        {"cuda": "12.6"},
+        {"tpc_mask": 252},
         {"storage_medium": {**CONDITIONS["storage_medium"], "kind": "hdd"}},
     ],
 )
@@ -52,6 +54,8 @@ def test_another_condition_is_another_key_and_is_named(change: Dict[str, Any]) -
         {"storage_medium": {**CONDITIONS["storage_medium"], "mount_point": "/media/ssd", "free_bytes": 1}},
         {"cache_residency_before": 0.5},
         {"jetpack": None},
+        {"cuda": None},
+        {"tpc_mask": None},
         {"last_loss": 1.5},
     ],
 )

@@ -8,9 +8,9 @@ from typing import Any, Dict, List
 import pytest
 from profile_examples import ENVIRONMENT, make_profile
 
+from harness.aggregates import AGGREGATES
 from harness.corpus import CORPUS_COLUMNS, read_corpus
 from harness.errors import InvalidValueError, StoreError
-from harness.metrics import AGGREGATES
 from harness.profiles import Profile
 from harness.results.export import FURTHER, Exported, export
 from harness.results.store import ResultsStore
@@ -41,9 +41,16 @@ def test_a_profile_becomes_a_row_of_the_schema(tmp_path: Path) -> None:
     }
     assert (row["workers"], row["storage"], row["storage_kind"], row["cache"]) == ("0", "ssd", "ssd", "warm")
     assert (row["torch"], row["kernel"], row["run_id"]) == ("2.15.0", "6.1.0", "run0")
+    assert (row["minibatches"], row["epochs_asked"], row["interval_s"], row["cuda"]) == ("40", "", "1.0", "")
     assert row["power_definition"] == "sum of the domains package-0"
     assert row["flags"] == "noisy: a; disturbed: b"
     assert float(row["fetch_stall_ms"]) == pytest.approx(10)
+
+
+def test_epochs_asked_for_the_interval_and_cuda_are_columns(tmp_path: Path) -> None:
+    settings = {"minibatches": None, "epochs": 3, "interval_s": 0.5}
+    [row] = exported(tmp_path, make_profile(settings=settings, conditions={"cuda": "12.6"}))
+    assert (row["minibatches"], row["epochs_asked"], row["interval_s"], row["cuda"]) == ("", "3", "0.5", "12.6")
 
 
 def test_the_header_is_the_schema_then_the_further_columns(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from profile_examples import ENVIRONMENT, make_profile
 
 from harness import statistics
 from harness.errors import InvalidValueError, StoreError
+from harness.results import conditions
 from harness.results.baseline import CaseRuns, Run, read_baseline, record
 from harness.results.gate import Verdict, check, exit_code, format_verdicts, judge
 from harness.results.store import ResultsStore
@@ -62,9 +63,9 @@ def gate(tmp_path: Path) -> Any:
 
 def case_runs(runs: Sequence[Sequence[float]], workers: int) -> CaseRuns:
     """The runs of a case without a results file."""
-    conditions = {"workload": "lenet-mnist", "task": "training", "workers": workers}
+    compared = {"workload": "lenet-mnist", "task": "training", "workers": workers}
     made = tuple(Run(f"run{number}", "", (), tuple(times_ms)) for number, times_ms in enumerate(runs))
-    return CaseRuns(f"host-w{workers}", conditions, {}, made)
+    return CaseRuns(f"host-w{workers}", compared, {}, made)
 
 
 def test_a_slowdown_of_a_fifth_fails(gate: Any, noise: np.random.Generator) -> None:
@@ -207,16 +208,83 @@ def test_a_slower_case_outweighs_a_refused_one() -> None:
     assert exit_code([Verdict("a", "refused", None, None), Verdict("b", "slower", None, None)]) == 1
 
 
-def test_runs_added_to_the_same_results_are_compared_with_the_baselines_own(tmp_path: Path) -> None:
+def test_a_baseline_is_compared_with_runs_added_since_and_never_with_its_own(tmp_path: Path) -> None:
     with ResultsStore(tmp_path / "r.sqlite") as store:
         add_runs(store, [[100.0] * 40] * 3)
         record(store, tmp_path / "b.json")
-        [verdict] = check(store, tmp_path / "b.json")
-        assert verdict.status == "same"
-        assert "compared with its own" in verdict.notes[0]
+        verdicts = check(store, tmp_path / "b.json")
+        assert [(verdict.status, verdict.after) for verdict in verdicts] == [("not run", None)]
+        assert "measure again: pytest benchmarks" in format_verdicts(verdicts, 0.05)
+        assert exit_code(verdicts) == 2
         add_runs(store, [[130.0] * 40])
         [verdict] = check(store, tmp_path / "b.json")
     assert (verdict.status, len(verdict.after.runs)) == ("slower", 1)
+
+
+def test_a_slowdown_after_an_upgrade_of_torch_does_not_pass_in_the_same_results(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        add_runs(store, [[100.0] * 40] * 3)
+        record(store, tmp_path / "b.json")
+        add_runs(store, [[300.0] * 40] * 3, conditions={"torch": "2.16.0"})
+        [verdict] = check(store, tmp_path / "b.json")
+    assert verdict.status == "refused"
+    assert verdict.notes[0].endswith(': torch: "2.15.0" -> "2.16.0"')
+    assert exit_code([verdict]) == 2
+
+
+def test_cases_that_were_not_run_again_do_not_hide_those_that_were(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for workload in ("a", "b"):
+            add_runs(store, [[100.0] * 40] * 2, case={"workload": workload})
+        record(store, tmp_path / "b.json")
+        add_runs(store, [[101.0] * 40] * 2, case={"workload": "b"})
+        verdicts = check(store, tmp_path / "b.json")
+    assert [verdict.status for verdict in verdicts] == ["not run", "same"]
+    assert exit_code(verdicts) == 0
+
+
+@pytest.mark.parametrize("last", [None, 1])
+def test_runs_that_the_baseline_left_out_are_not_taken_for_new_ones(tmp_path: Path, last: Optional[int]) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        add_runs(store, [[200.0] * 40] * 2, environment={"suite_commit": "a"})
+        add_runs(store, [[100.0] * 40] * 2, environment={"suite_commit": "b"})
+        record(store, tmp_path / "b.json", last)
+        assert [verdict.status for verdict in check(store, tmp_path / "b.json")] == ["not run"]
+
+
+def test_runs_in_containers_with_names_of_their_own_belong_together(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for number in range(3):
+            differing = {"host_name": f"container{number}", "memory_bytes": 2**33 - number}
+            add_runs(store, [[100.0] * 40], environment={**ENVIRONMENT, **differing})
+        [case] = record(store, tmp_path / "b.json").cases
+    assert (len(case.runs), case.older) == (3, 0)
+
+
+@pytest.mark.parametrize("name", ["suite_commit", "kernel", "cpu_governor"])
+def test_what_can_change_the_times_keeps_runs_apart(tmp_path: Path, name: str) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for value in ("a", "b"):
+            add_runs(store, [[100.0] * 40], environment={**ENVIRONMENT, name: value})
+        [case] = record(store, tmp_path / "b.json").cases
+    assert (len(case.runs), case.older) == (1, 1)
+
+
+def test_profiles_stored_under_an_older_meaning_of_the_key_are_one_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older version compared other conditions, so its keys differ where today's do not, and the reverse."""
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        with monkeypatch.context() as older:
+            names = ("data_scale", *(name for name in conditions.NAMED_IN_CONDITIONS if name != "cuda"))
+            older.setattr(conditions, "NAMED_IN_CONDITIONS", names)
+            add_runs(store, [[100.0] * 40], conditions={"cuda": "12.6", "data_scale": 0.1})
+            add_runs(store, [[102.0] * 40], conditions={"cuda": "12.6", "data_scale": 0.2})
+            add_runs(store, [[90.0] * 40], conditions={"cuda": "13.0", "data_scale": 0.1})
+        cases = record(store, tmp_path / "b.json").cases
+        assert [len(case.runs) for case in cases] == [2, 1]
+        assert store.keys() == {case.key for case in cases}
+    assert {case.key for case in read_baseline(tmp_path / "b.json")} == {case.key for case in cases}
 
 
 def test_only_runs_in_the_newest_environment_count(tmp_path: Path) -> None:

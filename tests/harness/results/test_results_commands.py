@@ -44,7 +44,7 @@ def test_export_refuses_with_what_is_wrong(tmp_path: Path, capsys: pytest.Captur
     assert "there is no results file" in capsys.readouterr().err
 
 
-def test_record_then_check_passes(results: Path, capsys: pytest.CaptureFixture) -> None:
+def test_record_then_check_of_new_runs_passes(results: Path, capsys: pytest.CaptureFixture) -> None:
     baseline = results.parent / "b.json"
     assert run("baseline", "record", "--results", results, "--baseline", baseline) == 0
     out = capsys.readouterr().out.splitlines()
@@ -53,7 +53,14 @@ def test_record_then_check_passes(results: Path, capsys: pytest.CaptureFixture) 
         "host-lenet-mnist-maxn-w1-ssd-bs16: 100.000 ms (100.000 to 100.000), 1 run",
         f"{baseline}: 2 cases",
     ]
-    assert run("baseline", "check", "--results", results, "--baseline", baseline) == 0
+    check = ["baseline", "check", "--results", results, "--baseline", baseline]
+    assert run(*check) == 2
+    assert "not run since the baseline was recorded; to compare, measure again: pytest benchmarks" in (
+        capsys.readouterr().out
+    )
+    with ResultsStore(results) as store:
+        store.add(make_profile(), ENVIRONMENT, "run2")
+    assert run(*check) == 0
     assert "same" in capsys.readouterr().out
 
 

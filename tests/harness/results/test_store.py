@@ -76,6 +76,31 @@ def test_the_key_is_that_of_the_comparable_conditions(tmp_path: Path) -> None:
     assert record.key == key(record.comparable)
 
 
+def test_the_keys_follow_what_is_added_by_whichever_process(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store, ResultsStore(tmp_path / "r.sqlite") as other:
+        expected = set()
+        for batch_size, writer in ((1, store), (2, other), (3, store), (3, other)):
+            profile = make_profile(case={"batch_size": batch_size})
+            writer.add(profile, ENVIRONMENT, "run")
+            expected.add(key(comparable_conditions(CONDITIONS, profile.case)))
+            assert store.keys() == expected
+        store.keys().clear()
+        assert store.keys() == expected
+
+
+def test_asking_for_the_keys_again_reads_no_profile_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--resume` asks before each case of a sweep: of thousands of cases into a file of thousands of profiles."""
+    read = []
+    to_record = rows.to_record
+    monkeypatch.setattr(rows, "to_record", lambda number, *rest: read.append(number) or to_record(number, *rest))
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for _ in range(3):
+            store.add(make_profile(), ENVIRONMENT, "run")
+            store.keys()
+            store.keys()
+    assert read == [1, 2, 3]
+
+
 def test_equal_environments_are_stored_once(tmp_path: Path) -> None:
     with ResultsStore(tmp_path / "r.sqlite") as store:
         for environment in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2}):

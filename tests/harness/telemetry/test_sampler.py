@@ -172,6 +172,42 @@ def test_ticks_missed_while_the_sampler_was_held_up_are_counted(start):
     assert sampler.stop().lost_samples > 0
 
 
+def open_files():
+    return {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if is_open(int(fd))}
+
+
+def is_open(fd):
+    """Whether the number still is a file: to list them takes one itself."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def test_a_process_that_cannot_be_started_leaves_nothing_open(machine, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(machine.path / "none"))
+    before = open_files()
+    with pytest.raises(FileNotFoundError):
+        Sampler([MEMORY], 0.01, root=machine.root).start()
+    assert open_files() == before
+
+
+def test_ctrl_c_during_the_start_leaves_no_sampler_and_nothing_open(machine, monkeypatch):
+    sampler = Sampler([MEMORY], 0.01, root=machine.root)
+
+    def interrupt():
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    before = open_files()
+    monkeypatch.setattr(sampler, "poll", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        sampler.start()
+    assert not is_alive(sampler.pid)
+    assert open_files() == before
+
+
 PARENT = """
 import os, signal, sys, time
 from harness.telemetry.sampler import Sampler
