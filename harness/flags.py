@@ -112,7 +112,7 @@ def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minib
 def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:
     medium: Dict[str, Any] = conditions["storage_medium"]
     kind = medium.get("kind")
-    where = f"the data set lies on {medium.get('mount_point')}"
+    where = f"the data set lies on {medium.get('mount_point') or 'an unknown medium'}"
     if storage in KINDS and kind is not None and kind != storage:
         return [f"storage-mislabelled: {where}, whose kind is {kind}"]
     if kind is None and conditions["storage_is_default_place"]:

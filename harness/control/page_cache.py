@@ -5,15 +5,16 @@ What either achieved is to be measured: see `harness.telemetry.page_cache_reside
 
 from __future__ import annotations
 
-import getpass
 import os
 import subprocess
 from pathlib import Path
 from typing import Iterable, Optional
 
 from harness.control.kernel_file import write
+from harness.control.sudoers import sudoers_user
 from harness.devices.protocol import Capability
-from harness.errors import ControlError, DataSetError
+from harness.errors import ControlError
+from harness.telemetry.page_cache_residency import open_data_file
 
 DROP_ALL = 3  # Documentation/admin-guide/sysctl/vm: page cache, and dentries and inodes
 
@@ -25,7 +26,7 @@ _SUDO_TIMEOUT_S = 60.0
 
 def sudo_rule() -> str:
     """The line for a file in `/etc/sudoers.d` that lets this user drop the page cache."""
-    return f"{getpass.getuser()} ALL=(root) NOPASSWD: {' '.join(DROP_COMMAND)}"
+    return f"{sudoers_user()} ALL=(root) NOPASSWD: {' '.join(DROP_COMMAND)}"
 
 
 class PageCache:
@@ -77,17 +78,8 @@ class PageCache:
         """
         os.sync()  # once for all: a sync of each file would flush the disk's own cache each time
         for path in files:
-            try:
-                fd = os.open(path, os.O_RDONLY)
-            except OSError as error:
-                raise DataSetError(
-                    f"{path} cannot be opened to drop it from the page cache: {error.strerror}",
-                    "did something change the data set while it was in use?",
-                ) from error
-            try:
+            with open_data_file(path, "to drop it from the page cache") as fd:
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(fd)
 
 
 def _way_out() -> str:
@@ -109,6 +101,8 @@ def _sudo(*arguments: str) -> Optional[str]:
         )
     except FileNotFoundError:
         return "it is not installed"
+    except OSError as error:  # a directory on the PATH may not be searched
+        return f"it cannot be run: {error.strerror}"
     except subprocess.TimeoutExpired:
         return f"nothing for {_SUDO_TIMEOUT_S:g} s"
     return None if done.returncode == 0 else done.stderr.decode(errors="replace").strip() or f"status {done.returncode}"

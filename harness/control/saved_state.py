@@ -12,7 +12,7 @@ import datetime
 import json
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from harness.control.knob import Knob, KnobSpec, Value, open_knob
 from harness.control.lock import locked
@@ -27,9 +27,22 @@ RESTORE_COMMAND = "python -m harness restore"
 
 
 def default_state_dir() -> Path:
-    """`$XDG_STATE_HOME/jetwatt`, or `~/.local/state/jetwatt`."""
+    """`$XDG_STATE_HOME/jetwatt`, or `~/.local/state/jetwatt`.
+
+    Raises:
+        ControlError: neither is known.
+    """
     base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local/state") / "jetwatt"
+    if base:
+        return Path(base) / "jetwatt"
+    try:
+        home = Path.home()
+    except (RuntimeError, KeyError) as error:  # Python 3.8 raises the second
+        raise ControlError(
+            f"there is no place for the state of a device: HOME is not set, and user {os.getuid()} has no home",
+            "set XDG_STATE_HOME to a directory that can be written",
+        ) from error
+    return home / ".local/state/jetwatt"
 
 
 @contextlib.contextmanager
@@ -90,11 +103,8 @@ def restore(device: str, *, state_dir: Optional[Path] = None, lock_dir: Optional
     with locked(device, lock_dir=lock_dir), signals_wait():
         if not path.exists():
             return []
-        saved = _load(path)
-        knobs = [
-            (open_knob(KnobSpec(entry["module"], entry["options"]), saved["root"]), entry["value"])
-            for entry in saved["knobs"]
-        ]
+        saved_root, saved = _load(path)
+        knobs = [(open_knob(spec, saved_root), value) for spec, value in saved]
         _put_back(knobs, device)
         remove_durably(path)
         return [knob.name for knob, _ in knobs]
@@ -129,19 +139,21 @@ def _save(path: Path, device: str, root: str, before: Sequence[Tuple[Knob, Value
         ) from error
 
 
-def _load(path: Path) -> Dict[str, Any]:
+def _load(path: Path) -> Tuple[str, List[Tuple[KnobSpec, Value]]]:
+    """The root of a saved state, and its knobs with what each stood at."""
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
-        found = state["format"]
+        if state["format"] != FORMAT:
+            raise ControlError(
+                f"the saved state {path} has format {state['format']}, not {FORMAT}",
+                "restore with the version that saved it",
+            )
+        knobs = [(KnobSpec(entry["module"], entry["options"]), entry["value"]) for entry in state["knobs"]]
+        return state["root"], knobs
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ControlError(
             f"the saved state {path} cannot be read: {error!r}", "put the device back by hand, remove it"
         ) from error
-    if found != FORMAT:
-        raise ControlError(
-            f"the saved state {path} has format {found}, not {FORMAT}", "restore with the version that saved it"
-        )
-    return state
 
 
 def _put_back(before: Sequence[Tuple[Knob, Value]], device: str) -> None:

@@ -9,7 +9,16 @@ import re
 from typing import Dict, List, Optional, Tuple
 
 from harness.telemetry.kernel_file import read_text
-from harness.telemetry.mounts import Mount, below_overlay, block_device, mount_of, read_mounts, whole_disk
+from harness.telemetry.mounts import (
+    Mount,
+    below_overlay,
+    block_device,
+    find_mount,
+    mount_of,
+    printable,
+    read_mounts,
+    whole_disk,
+)
 
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.sshfs", "virtiofs")
 _IN_MEMORY = ("tmpfs", "ramfs")
@@ -21,41 +30,41 @@ class Medium:
     """A storage medium, as far as the kernel tells.
 
     Attributes:
-        mount_point: where it is mounted.
+        mount_point: where it is mounted, as text that can be stored and printed; None where no mount is seen.
         device: the disk's name (`nvme0n1`); None where there is no block device.
         transport: `nvme`, `sata`, `usb`, `sd`, `emmc`, `virtio`, `loop`, `scsi`, `memory`, `network`,
             `overlay` (a container's own files, wherever they lie), or None where it is not told.
         rotational: whether the disk turns; None where nobody can tell.
         kind: `ssd`, `hdd`, `sd`, `emmc`, `ram`; None where it cannot be told, as for the disk of a virtual machine.
-        filesystem: `ext4`, ...
+        filesystem: `ext4`, ...; None where no mount is seen.
         size_bytes: of the file system.
         free_bytes: of it, for a user without privileges.
     """
 
-    mount_point: str
+    mount_point: Optional[str]
     device: Optional[str]
     transport: Optional[str]
     rotational: Optional[bool]
     kind: Optional[str]
-    filesystem: str
+    filesystem: Optional[str]
     size_bytes: int
     free_bytes: int
 
 
 def describe(path: str, root: str = "/") -> Medium:
-    """The medium that `path` lies on.
+    """The medium that `path` lies on; in a chroot, where no mount holds it, all but the space is unknown.
 
     Args:
         path: a file or directory that is there.
         root: the directory below which `/sys` and `/proc` are looked for.
 
     Raises:
-        SourceUnavailableError: no mount holds the path.
+        SourceUnavailableError: there is no `/proc/self/mountinfo`.
         OSError: the path is not there.
     """
     mounts = read_mounts(root)
     path = os.path.realpath(path)
-    return _medium(mount_of(path, mounts), mounts, os.statvfs(path), root)
+    return _medium(find_mount(path, mounts), mounts, os.statvfs(path), root)
 
 
 def discover(root: str = "/") -> List[Tuple[str, Medium]]:
@@ -97,7 +106,10 @@ def _holds_data(mount: Mount, root: str) -> bool:
     )
 
 
-def _medium(mount: Mount, mounts: List[Mount], space: os.statvfs_result, root: str) -> Medium:
+def _medium(mount: Optional[Mount], mounts: List[Mount], space: os.statvfs_result, root: str) -> Medium:
+    size_bytes, free_bytes = space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
+    if mount is None:
+        return Medium(None, None, None, None, None, None, size_bytes, free_bytes)
     below = below_overlay(mount, mounts, root)
     device = block_device(below, root)
     disk = None if device is None else _physical_disk(whole_disk(device))
@@ -106,14 +118,14 @@ def _medium(mount: Mount, mounts: List[Mount], space: os.statvfs_result, root: s
     else:
         transport, rotational = _transport_without_disk(below.filesystem), None
     return Medium(
-        mount_point=mount.mount_point,
+        mount_point=printable(mount.mount_point),
         device=None if disk is None else os.path.basename(disk),
         transport=transport,
         rotational=rotational,
         kind=_kind(transport, rotational),
         filesystem=mount.filesystem,
-        size_bytes=space.f_blocks * space.f_frsize,
-        free_bytes=space.f_bavail * space.f_frsize,
+        size_bytes=size_bytes,
+        free_bytes=free_bytes,
     )
 
 

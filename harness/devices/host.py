@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -12,6 +13,7 @@ from harness.aggregates import POWER_CHANNEL
 from harness.cases import DROPPED, Case
 from harness.configuration import Configuration
 from harness.control.affinity import Affinity
+from harness.control.cpu_quota import cpu_quota
 from harness.control.cpu_topology import choose_cpus, read_siblings
 from harness.control.cpufreq import CpuFrequency
 from harness.control.lock import locked
@@ -77,9 +79,14 @@ class HostDevice:
         )
 
     def power_mode_space(self) -> PowerModeSpace:
-        """Core counts up to the CPUs this process may use, and CPU clocks where cpufreq can be written."""
+        """Core counts up to what this process may use, and CPU clocks where cpufreq can be written.
+
+        A container's CPU quota counts like missing CPUs: more threads than it has cores would only be throttled.
+        """
+        quota = cpu_quota(str(self._root))
+        most = len(self._allowed_cpus) if quota is None else max(1, min(len(self._allowed_cpus), math.floor(quota)))
         return PowerModeSpace(
-            cpu_cores=tuple(range(1, len(self._allowed_cpus) + 1)),
+            cpu_cores=tuple(range(1, most + 1)),
             cpu_khz=self._clocks_khz(),
             gpu_khz=(UNKNOWN_KHZ,),
             mem_khz=(UNKNOWN_KHZ,),

@@ -8,7 +8,7 @@ from typing import Dict
 from harness.errors import SourceUnavailableError
 from harness.telemetry.counters import Counters
 from harness.telemetry.kernel_file import read_text
-from harness.telemetry.mounts import below_overlay, block_device, mount_of, read_mounts, whole_disk
+from harness.telemetry.mounts import below_overlay, block_device, mount_of, printable, read_mounts, whole_disk
 from harness.telemetry.source import Reading
 from harness.units import BYTES_PER_SECTOR, ms_to_s
 
@@ -70,8 +70,9 @@ def open_source(root: str, path: str) -> DiskSource:
     mount = below_overlay(mount_of(os.path.realpath(path), mounts), mounts, root)
     device = block_device(mount, root)
     if device is None:
+        source = printable(mount.source)
         raise SourceUnavailableError(
-            f"{path} lies on {mount.filesystem} ({mount.source}), which shows no block device here",
+            f"{printable(path)} lies on {mount.filesystem} ({source}), which shows no block device here",
             "for block I/O choose a storage on a disk of this machine",
         )
     return DiskSource(os.path.join(root, "proc/diskstats"), os.path.basename(whole_disk(device)))

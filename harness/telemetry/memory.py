@@ -8,8 +8,7 @@ from typing import Dict
 from harness.errors import SourceUnavailableError
 from harness.telemetry.kernel_file import read_text
 from harness.telemetry.source import Reading
-
-_BYTES_PER_UNIT = 1024  # the kernel's "kB"
+from harness.units import kib_to_bytes
 
 NOTES = {
     "memory_used_bytes": "MemTotal - MemAvailable",
@@ -30,7 +29,7 @@ def parse_meminfo(text: str) -> Dict[str, int]:
         name, _, value = line.partition(":")
         number, _, unit = value.strip().partition(" ")
         if unit == "kB":
-            fields[name] = int(number) * _BYTES_PER_UNIT
+            fields[name] = kib_to_bytes(int(number))
     return fields
 
 

@@ -7,7 +7,7 @@ import re
 from typing import List, NamedTuple, Optional
 
 from harness.errors import SourceUnavailableError
-from harness.telemetry.kernel_file import read_text
+from harness.telemetry.kernel_file import read_paths
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
@@ -21,6 +21,7 @@ class Mount(NamedTuple):
         options: of this mount and of its file system.
         filesystem: its type: `ext4`, `tmpfs`, `nfs4`, ...
         source: what was mounted: `/dev/nvme0n1p1`, `server:/export`, ...
+        origin: the directory of that file system which is mounted, mostly `/`.
     """
 
     device_number: str
@@ -28,15 +29,16 @@ class Mount(NamedTuple):
     options: List[str]
     filesystem: str
     source: str
+    origin: str
 
 
 def parse_mountinfo(text: str) -> List[Mount]:
     """The mounts in the order in which they were made."""
     mounts = []
-    for line in text.splitlines():
+    for line in filter(None, text.split("\n")):  # splitlines would cut a path at what else ends a line in Unicode
         # proc(5): id, parent, major:minor, root, mount point, options, any tags; "-"; type, source, super options
         before, _, after = line.partition(" - ")
-        _, _, device_number, _, mount_point, options, *_ = before.split(" ")
+        _, _, device_number, origin, mount_point, options, *_ = before.split(" ")
         filesystem, source, super_options = after.split(" ")
         mounts.append(
             Mount(
@@ -45,6 +47,7 @@ def parse_mountinfo(text: str) -> List[Mount]:
                 [_unescape(option) for option in [*options.split(","), *super_options.split(",")]],
                 filesystem,
                 _unescape(source),
+                _unescape(origin),
             )
         )
     return mounts
@@ -56,8 +59,21 @@ def _unescape(text: str) -> str:
 
 
 def read_mounts(root: str) -> List[Mount]:
-    """The mounts that this process sees."""
-    return parse_mountinfo(read_text(os.path.join(root, "proc/self/mountinfo")))
+    """The mounts that this process sees, their paths as `os.fsdecode` gives them.
+
+    Raises:
+        SourceUnavailableError: there is no `/proc/self/mountinfo`.
+    """
+    path = os.path.join(root, "proc/self/mountinfo")
+    try:
+        return parse_mountinfo(read_paths(path))
+    except FileNotFoundError as error:
+        raise SourceUnavailableError(f"{path} does not exist", "mount /proc") from error
+
+
+def printable(path: str) -> str:
+    """A path with a replacement character for each byte that is no UTF-8: for records and messages, not for opening."""
+    return os.fsencode(path).decode("utf-8", errors="replace")
 
 
 def mount_of(path: str, mounts: List[Mount]) -> Mount:
@@ -66,11 +82,18 @@ def mount_of(path: str, mounts: List[Mount]) -> Mount:
     Raises:
         SourceUnavailableError: no mount holds it.
     """
+    mount = find_mount(path, mounts)
+    if mount is None:
+        raise SourceUnavailableError(f"no mount in /proc/self/mountinfo holds {printable(path)}")
+    return mount
+
+
+def find_mount(path: str, mounts: List[Mount]) -> Optional[Mount]:
+    """The mount that holds `path`, as `mount_of`; None where no mount does: a chroot sees no mount at its `/`."""
     holding = [mount for mount in mounts if os.path.commonpath([path, mount.mount_point]) == mount.mount_point]
-    if not holding:
-        raise SourceUnavailableError(f"no mount in /proc/self/mountinfo holds {path}")
     # The deepest holds it; of two at the same place the later hides the earlier.
-    return max(enumerate(holding), key=lambda entry: (len(entry[1].mount_point), entry[0]))[1]
+    deepest = max(enumerate(holding), key=lambda entry: (len(entry[1].mount_point), entry[0]), default=None)
+    return None if deepest is None else deepest[1]
 
 
 def below_overlay(mount: Mount, mounts: List[Mount], root: str) -> Mount:
@@ -81,7 +104,7 @@ def below_overlay(mount: Mount, mounts: List[Mount], root: str) -> Mount:
     layers = [option[len("upperdir=") :] for option in mount.options if option.startswith("upperdir=")]
     if mount.filesystem != "overlay" or not layers or not os.path.isdir(os.path.join(root, layers[0].lstrip("/"))):
         return mount
-    return mount_of(layers[0], mounts)
+    return find_mount(os.path.join("/", layers[0]), mounts) or mount
 
 
 def block_device(mount: Mount, root: str) -> Optional[str]:

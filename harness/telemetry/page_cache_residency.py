@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
 import re
 from pathlib import Path
-from typing import Iterable, NamedTuple, Optional
+from typing import Iterable, Iterator, NamedTuple, Optional
 
 from harness.errors import DataSetError
+from harness.telemetry.kernel_file import read_text
 
 _PROT_READ = 1
 _MAP_SHARED = 1
@@ -45,7 +47,8 @@ class Residency(NamedTuple):
 def residency(files: Iterable[Path], root: str = "/") -> Residency:
     """Measure how much of `files` is in the page cache, without reading them.
 
-    Since Linux 5.2 the kernel says "all of it" of a file that the caller neither owns nor may write; this says `None`.
+    Since Linux 5.2 the kernel says "all of it" of a file that the caller neither owns nor may write; this says `None`,
+    also of a file that cannot be mapped, as on some network and FUSE file systems.
 
     Args:
         files: regular files.
@@ -57,29 +60,43 @@ def residency(files: Iterable[Path], root: str = "/") -> Residency:
     libc = _libc()
     may_ask_of_any = _kernel_tells_all(os.uname().release) or _has_capability(root, _CAP_FOWNER)
     resident = total = 0
-    not_told = None
+    not_told = ""
     for path in files:
-        try:
-            fd = os.open(path, os.O_RDONLY)
-        except OSError as error:
-            raise DataSetError(
-                f"{path} cannot be opened to see what the page cache holds of it: {error.strerror}",
-                "did something change the data set while it was in use?",
-            ) from error
-        try:
+        with open_data_file(path, "to see what the page cache holds of it") as fd:
             status = os.fstat(fd)
             total += status.st_size
             if not (may_ask_of_any or status.st_uid == os.geteuid() or os.access(path, os.W_OK, effective_ids=True)):
-                not_told = path
+                not_told = f"the kernel does not tell it of {path}: own the file, or be allowed to write it"
             elif status.st_size:
-                resident += _resident_bytes(libc, fd, status.st_size)
-        finally:
-            os.close(fd)
-    if not_told is not None:
-        return Residency(
-            None, total, f"the kernel does not tell it of {not_told}: own the file, or be allowed to write it"
-        )
-    return Residency(resident, total)
+                try:
+                    resident += _resident_bytes(libc, fd, status.st_size)
+                except OSError as error:
+                    not_told = f"the kernel does not tell it of {path}: {error.strerror}"
+    return Residency(None if not_told else resident, total, not_told)
+
+
+@contextlib.contextmanager
+def open_data_file(path: Path, purpose: str) -> Iterator[int]:
+    """A descriptor of a data set's file, to read from during the block.
+
+    Args:
+        path: the file.
+        purpose: what for, in the words of a message: `to see ...`.
+
+    Raises:
+        DataSetError: it vanished or may not be read; names it.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise DataSetError(
+            f"{path} cannot be opened {purpose}: {error.strerror}",
+            "did something change the data set while it was in use?",
+        ) from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _resident_bytes(libc: ctypes.CDLL, fd: int, size: int) -> int:
@@ -121,6 +138,6 @@ def _kernel_tells_all(release: str) -> bool:
 
 
 def _has_capability(root: str, number: int) -> bool:
-    with open(os.path.join(root, "proc/self/status")) as file:
-        effective = next(line.split()[1] for line in file if line.startswith("CapEff:"))
+    status = read_text(os.path.join(root, "proc/self/status"))
+    effective = next(line.split()[1] for line in status.split("\n") if line.startswith("CapEff:"))
     return bool(int(effective, 16) >> number & 1)

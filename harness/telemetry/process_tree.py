@@ -101,3 +101,5 @@ class ProcessTree:
                 self._parents[pid] = self._read(pid).parent
             except (FileNotFoundError, ProcessLookupError):
                 continue  # it ended since it was listed
+            except PermissionError:
+                continue  # proc(5), hidepid: another user's, so none of this run's

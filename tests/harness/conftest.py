@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.control.lock import LOCK_DIR_VARIABLE
+
 PROJECT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 
@@ -36,6 +38,14 @@ class Tree:
     def contents(self):
         """Every file's text by its path."""
         return {str(path.relative_to(self.path)): path.read_text() for path in self.path.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_locks(tmp_path_factory):
+    """Runs of the tests, and what they start, exclude each other only: neither a run of the suite nor other tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(LOCK_DIR_VARIABLE, str(tmp_path_factory.mktemp("locks")))
+        yield
 
 
 @pytest.fixture

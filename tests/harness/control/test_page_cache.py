@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 
 import pytest
@@ -79,6 +80,31 @@ def test_a_user_without_sudo_is_shown_the_rule(plain_user, monkeypatch):
     monkeypatch.setenv("PATH", str(plain_user))
     with pytest.raises(ControlError, match="it is not installed"):
         PageCache().drop()
+
+
+@needs_linux
+def test_a_path_that_may_not_be_searched_is_no_way_to_sudo(plain_user, monkeypatch):
+    closed = plain_user / "closed"
+    closed.mkdir(mode=0)
+    monkeypatch.setenv("PATH", str(closed))
+    try:
+        assert not PageCache().available().available
+        with pytest.raises(ControlError, match="sudo says: it cannot be run: Permission denied"):
+            PageCache().drop()
+    finally:
+        closed.chmod(0o755)
+
+
+def test_a_user_without_a_name_is_known_by_number(monkeypatch):
+    """As in a container that was started with `--user 1234`."""
+
+    def no_entry(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", no_entry)
+    assert sudo_rule().startswith(f"#{os.getuid()} ALL=(root) NOPASSWD: ")
 
 
 def test_the_rule_allows_one_command_and_no_other():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import signal
 import sys
 import types
@@ -281,7 +282,20 @@ def test_a_running_device_is_not_restored(dial, places):
         assert knob.read() == 2
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 99}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"format": 99}',
+        '{"format": 1}',
+        '{"format": 1, "root": "/"}',
+        '{"format": 1, "knobs": []}',
+        '{"format": 1, "root": "/", "knobs": [{"module": "dial"}]}',
+    ],
+)
 def test_a_damaged_or_foreign_state_is_named_and_kept(places, text):
     path = places["state_dir"] / "host.json"
     path.parent.mkdir()
@@ -304,6 +318,17 @@ def test_the_state_lies_where_xdg_says(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_state_dir() == tmp_path / ".local/state/jetwatt"
+
+
+def test_without_a_home_the_way_out_is_named(monkeypatch):
+    def no_entry(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", no_entry)
+    with pytest.raises(ControlError, match=r"HOME is not set.*set XDG_STATE_HOME"):
+        default_state_dir()
 
 
 CPUFREQ = "sys/devices/system/cpu/cpufreq"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sqlite3
+
 import pytest
 
 from harness.control.storage import describe, discover
+from harness.errors import SourceUnavailableError
 
 
 @pytest.fixture
@@ -89,6 +94,47 @@ def test_a_volume_over_several_disks_is_none_of_them(tree, disk, tmp_path):
     for name in ("sda1", "sdb1"):
         tree.link(f"sys/devices/virtual/block/dm-0/slaves/{name}", f"../../../../{name}")
     assert describe(str(tmp_path), tree.root).kind is None
+
+
+def test_in_a_chroot_the_medium_is_unknown(tree, tmp_path):
+    """A chroot into a directory that is no mount point sees no mount at its `/`."""
+    tree.write({"proc/self/mountinfo": "1 1 0:5 / /proc rw - proc proc rw"})
+    medium = describe(str(tmp_path), tree.root)
+    known = {name for name, value in vars(medium).items() if value is not None}
+    assert known == {"size_bytes", "free_bytes"}
+    assert 0 < medium.free_bytes < medium.size_bytes
+
+
+def test_without_proc_the_way_out_is_named(tree, tmp_path):
+    with pytest.raises(SourceUnavailableError, match="mountinfo does not exist; mount /proc"):
+        describe(str(tmp_path), tree.root)
+
+
+def test_a_mount_with_a_name_that_is_no_utf8_hides_no_other(tree, disk, tmp_path):
+    disk("sda", SATA, rotational=0, mount_point=str(tmp_path))
+    mountinfo = tree.path / "proc/self/mountinfo"
+    mountinfo.write_bytes(b"9 1 0:44 / /media/caf\xe9 rw - tmpfs tmpfs rw\n" + mountinfo.read_bytes())
+    assert describe(str(tmp_path), tree.root).kind == "ssd"
+
+
+def test_what_is_recorded_of_such_a_mount_can_be_stored(tree, disk, tmp_path):
+    place = os.path.join(os.fsencode(tmp_path), b"caf\xe9")
+    os.mkdir(place)
+    disk("sda", SATA, rotational=0, mount_point="/PLACE")
+    mountinfo = tree.path / "proc/self/mountinfo"
+    mountinfo.write_bytes(mountinfo.read_bytes().replace(b"/PLACE", place))
+    medium = describe(os.fsdecode(place), tree.root)
+    assert (medium.kind, medium.mount_point) == ("ssd", f"{tmp_path}/caf\N{REPLACEMENT CHARACTER}")
+    text = json.dumps(vars(medium), ensure_ascii=False)
+    assert sqlite3.connect(":memory:").execute("SELECT ?", [text]).fetchone() == (text,)
+
+
+def test_a_medium_at_such_a_mount_is_proposed(tree, disk):
+    disk("sda", SATA, rotational=0, mount_point="/PLACE")
+    os.mkdir(os.path.join(os.fsencode(tree.path), b"caf\xe9"))
+    mountinfo = tree.path / "proc/self/mountinfo"
+    mountinfo.write_bytes(mountinfo.read_bytes().replace(b"/PLACE", b"/caf\xe9"))
+    assert [medium.mount_point for _, medium in discover(tree.root)] == ["/caf\N{REPLACEMENT CHARACTER}"]
 
 
 def test_media_are_proposed_by_kind_or_device(tree, disk):

@@ -140,3 +140,13 @@ def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(m
     assert profile.aggregates["energy_mwh"] == pytest.approx(POWER_W * 1000 * seconds / 3600, rel=0.1)
     assert "package" in profile.conditions["power_definition"]
     assert said
+
+
+def test_a_containers_cpu_quota_counts_like_missing_cpus(tmp_path):
+    group = tmp_path / "sys/fs/cgroup"
+    (tmp_path / "proc/self").mkdir(parents=True)
+    group.mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/\n")
+    (tmp_path / "proc/self/mountinfo").write_text("30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+    (group / "cpu.max").write_text("150000 100000\n")
+    assert host(tmp_path).power_mode_space().cpu_cores == (1,)

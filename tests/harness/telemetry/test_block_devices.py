@@ -60,6 +60,28 @@ def test_an_overlay_lies_where_its_upper_layer_does(board):
     assert "nvme0n1" in diskstats.open_source(board.root, "/merged/data").notes["diskstats"]
 
 
+@pytest.mark.parametrize("upper", ["/up", "up"])
+def test_an_overlay_whose_layer_no_mount_holds_is_on_no_disk(board, upper):
+    """In a chroot."""
+    (board.path / "up").mkdir()
+    overlay = f"1 1 0:51 / /merged rw - overlay overlay rw,lowerdir=/a,upperdir={upper},workdir=/w"
+    board.write({"proc/self/mountinfo": overlay})
+    with pytest.raises(SourceUnavailableError, match="/merged/data lies on overlay"):
+        diskstats.open_source(board.root, "/merged/data")
+
+
+def test_a_line_of_the_table_ends_where_the_kernel_ends_it():
+    [mount] = parse_mountinfo("1 1 0:5 /origin /a\N{NEXT LINE}b rw - ext4 /dev/x rw\n")
+    assert (mount.mount_point, mount.origin) == ("/a\N{NEXT LINE}b", "/origin")
+
+
+def test_a_source_that_is_no_utf8_is_said_in_letters(board):
+    line = b"1 1 0:50 / /srv rw - nfs4 server:/caf\xe9 rw\n"
+    (board.path / "proc/self/mountinfo").write_bytes(line)
+    with pytest.raises(SourceUnavailableError, match="server:/caf\N{REPLACEMENT CHARACTER}"):
+        diskstats.open_source(board.root, "/srv/data")
+
+
 @pytest.mark.parametrize(
     ("path", "filesystem"), [("/dev/shm/data", "tmpfs"), ("/srv/data", "nfs4"), ("/merged/data", "overlay")]
 )

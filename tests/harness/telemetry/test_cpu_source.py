@@ -126,6 +126,29 @@ def test_the_sampler_is_no_part_of_the_run(tree):
     assert ProcessTree(f"{tree.root}/proc", RUN, without=WORKER).ticks() == seconds(3)
 
 
+def test_names_that_are_no_utf8_cost_nothing(run_with_worker):
+    """A name is cut after 15 bytes, in the middle of a letter too."""
+    tree = run_with_worker
+    cut = "Überwachungsdä".encode()[:15]
+    assert cut.endswith(b"\xc3")
+    for pid, parent, own in ((WORKER, RUN, 5), (NEIGHBOUR, 1, 20)):
+        line = process(pid, parent, own=own, command="NAME").encode()
+        (tree.path / f"proc/{pid}/stat").write_bytes(line.replace(b"NAME", cut))
+    assert ProcessTree(f"{tree.root}/proc", RUN, without=-1).ticks() == seconds(15)
+
+
+def test_processes_that_may_not_be_read_are_none_of_the_run(plain_user):
+    """/proc mounted with `hidepid=1`."""
+    for pid, parent in ((RUN, 1), (WORKER, RUN), (NEIGHBOUR, 1)):
+        (plain_user / f"{pid}").mkdir()
+        (plain_user / f"{pid}/stat").write_text(process(pid, parent, own=5))
+    (plain_user / f"{NEIGHBOUR}").chmod(0)
+    try:
+        assert ProcessTree(str(plain_user), RUN, without=-1).ticks() == seconds(10)
+    finally:
+        (plain_user / f"{NEIGHBOUR}").chmod(0o755)
+
+
 def test_a_worker_that_ends_while_it_is_read_is_neither_lost_nor_counted_twice(run_with_worker, monkeypatch):
     tree = run_with_worker
     processes = ProcessTree(f"{tree.root}/proc", RUN, without=-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +73,17 @@ def test_what_the_kernel_does_not_tell_is_unknown(write, tree, monkeypatch):
         None, 5, f"the kernel does not tell it of {path}: own the file, or be allowed to write it"
     )
     assert residency([path], tree.root).share is None
+
+
+def test_a_file_that_cannot_be_mapped_is_unknown(write, monkeypatch):
+    """Files in sysfs, like those of some network file systems, have a size and no mapping."""
+    monkeypatch.setattr(page_cache_residency, "_kernel_tells_all", lambda release: True)
+    unmappable = Path("/sys/devices/system/cpu/online")
+    size = unmappable.stat().st_size
+    assert size > 0
+    resident_bytes, total_bytes, reason = residency([unmappable, write("plain", 5)])
+    assert (resident_bytes, total_bytes) == (None, size + 5)
+    assert f"does not tell it of {unmappable}: mmap of {size} bytes: No such device" in reason
 
 
 def test_the_right_to_act_as_any_owner_is_read_from_the_process(write, tree, monkeypatch):
