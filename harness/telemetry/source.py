@@ -20,10 +20,12 @@ class SourceSpec(NamedTuple):
     Attributes:
         module: the module's name in this package (`rapl`); also the source's name in the record.
         options: keyword arguments of its `open_source`, of types that JSON knows.
+        root: below which it looks for `/sys` and `/proc`; empty for where the other sources look.
     """
 
     module: str
     options: Dict[str, Any] = {}  # noqa: RUF012 - never changed; NamedTuple has no factory
+    root: str = ""
 
 
 class Reading(NamedTuple):
@@ -66,11 +68,11 @@ def open_source(spec: SourceSpec, root: str) -> Source:
 
     Args:
         spec: the source and its options.
-        root: the directory below which `/sys` and `/proc` are looked for.
+        root: the directory below which `/sys` and `/proc` are looked for, where the source has none of its own.
 
     Raises:
         SourceUnavailableError: it is not on this machine, or may not be read; says which, and the way out.
         ImportError: there is no such module, or it needs one that is not installed.
     """
     module = importlib.import_module(f"harness.telemetry.{spec.module}")
-    return module.open_source(root, **spec.options)
+    return module.open_source(spec.root or root, **spec.options)
