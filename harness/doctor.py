@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from harness.configuration import FILE_NAME, load_configuration
+from harness.control import privileges
 from harness.control.storage import discover
 from harness.devices.protocol import Capability, Device
-from harness.devices.registry import open_device
+from harness.devices.registry import local_board, open_device
 from harness.environment import describe_environment, package_version
 from harness.errors import DependencyError
 from harness.tables import format_table
@@ -24,16 +25,23 @@ HELP = "say what this machine can measure and control, and what it would need fo
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `doctor`."""
-    parser.add_argument("--device", default="host", help="the device to look at (default: host, this machine)")
+    parser.add_argument("--device", help="the device to look at (default: the board, where there is one, else host)")
     parser.add_argument("--root", type=Path, default=Path("/"), help="where /sys, /proc and /etc are looked for")
     parser.add_argument("--config", type=Path, default=Path(FILE_NAME), help=f"places file (default: {FILE_NAME})")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.add_argument(
+        "--sudoers", action="store_true", help="print what lets this user change the machine, and how to take it back"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine the device and print what was found."""
+    """Examine the device and print what was found; or only print how to be allowed to change it."""
+    if arguments.sudoers:
+        print(format_sudoers())
+        return 0
     configuration = load_configuration(arguments.config)
-    device = open_device(arguments.device, configuration, arguments.root)
+    board = None if arguments.device else local_board(configuration, arguments.root)
+    device = board or open_device(arguments.device or "host", configuration, arguments.root)
     findings = examine(device, arguments.root)
     if arguments.json:
         json.dump(findings, sys.stdout, indent=2)
@@ -47,6 +55,7 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
     """Everything `doctor` says, as plain values."""
     identity = device.identity()
     space = device.power_mode_space()
+    storage_root = str(root) if device.provenance == "measured" else "/"  # an emulated board trains on this machine
     return {
         "device": device.name,
         "model": identity.model,
@@ -54,7 +63,7 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
         "environment": describe_environment(root),
         "power_modes": {"count": len(space), "greatest": space.greatest.name},
         "capabilities": [vars(capability) for capability in [*training_capabilities(), *device.capabilities()]],
-        "storage": [{"name": name, **dataclasses.asdict(medium)} for name, medium in discover(str(root))],
+        "storage": [{"name": name, **dataclasses.asdict(medium)} for name, medium in discover(storage_root)],
     }
 
 
@@ -108,6 +117,24 @@ def format_findings(findings: Dict[str, Any]) -> str:
         "  none that this user may write to"
     ]
     return "\n".join(lines)
+
+
+def format_sudoers() -> str:
+    """The sudo rule, the commands that install it with what it allows, and those that undo them."""
+    why_not = privileges.closed()
+    return "\n".join(
+        [
+            "# What needs root goes through one helper with a fixed list of operations. This rule allows it:",
+            f"#   {privileges.sudo_rule()}",
+            f"# Now: {'installed and allowed' if why_not is None else why_not}",
+            "",
+            "# To install it, also after an update of the suite:",
+            *privileges.install_commands(),
+            "",
+            "# To remove it, with what it has kept:",
+            *(f"#   {command}" for command in privileges.removal_commands()),
+        ]
+    )
 
 
 def _describe_medium(medium: Dict[str, Any]) -> str:

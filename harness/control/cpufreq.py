@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import glob
 import os
-import shlex
-from typing import Dict, List, NamedTuple, Tuple
+from typing import ContextManager, Dict, List, NamedTuple, Optional, Tuple
 
-from harness.control.kernel_file import read_int, read_text, write
+from harness.control.cpu_online import kept_online
+from harness.control.kernel_file import grant, may_write, read_int, read_text, write
 from harness.control.knob import Knob, KnobSpec
 from harness.devices.protocol import Capability
-from harness.errors import InvalidValueError
+from harness.errors import ControlError, InvalidValueError
 
 MINIMUM, MAXIMUM = "scaling_min_freq", "scaling_max_freq"
 
@@ -36,13 +38,15 @@ class Policy(NamedTuple):
     levels_khz: Tuple[int, ...]
 
 
-def write_order(now: Limits, target: Limits) -> List[Tuple[str, int]]:
+def write_order(
+    now: Limits, target: Limits, minimum_file: str = MINIMUM, maximum_file: str = MAXIMUM
+) -> List[Tuple[str, int]]:
     """The two writes from one pair of limits to another, such that minimum <= maximum holds after each.
 
     The kernel refuses a write that breaks it: the maximum goes first when raising, the minimum when lowering.
     """
     lowest, highest = target
-    maximum, minimum = (MAXIMUM, highest), (MINIMUM, lowest)
+    maximum, minimum = (maximum_file, highest), (minimum_file, lowest)
     return [maximum, minimum] if highest >= now[1] else [minimum, maximum]
 
 
@@ -54,12 +58,27 @@ class CpuFrequency(Knob):
 
     def __init__(self, root: str) -> None:
         """The policies below `root`."""
+        self._root = root
         self._directory = os.path.join(root, "sys/devices/system/cpu/cpufreq")
 
     def policies(self) -> List[Policy]:
-        """Those that are there now, by their first CPU."""
+        """Those that are there now, by their first CPU.
+
+        One whose CPUs are all offline is left out where the kernel does not show it then (Linux 5.19 on).
+        """
         directories = glob.glob(os.path.join(self._directory, "policy*"))
-        return sorted((_read_policy(directory) for directory in directories), key=lambda policy: policy.cpus)
+        found = filter(None, map(_read_policy, directories))
+        return sorted(found, key=lambda policy: policy.cpus)
+
+    def online_policies(self) -> List[Policy]:
+        """Those with a CPU that is online; the others take no write."""
+        cpus = os.path.dirname(self._directory)
+
+        def is_online(cpu: int) -> bool:
+            switch = os.path.join(cpus, f"cpu{cpu}", "online")
+            return not os.path.exists(switch) or read_int(switch) == 1
+
+        return [policy for policy in self.policies() if any(map(is_online, policy.cpus))]
 
     def available(self) -> Capability:
         """Needs cpufreq and the right to write its limits."""
@@ -68,20 +87,21 @@ class CpuFrequency(Knob):
         if not policies:
             return Capability(topic, False, f"there is no cpufreq policy in {self._directory}")
         files = [self._file(policy.name, limit) for policy in policies for limit in (MINIMUM, MAXIMUM)]
-        closed = [file for file in files if not os.access(file, os.W_OK, effective_ids=True)]
+        closed = [file for file in files if not may_write(file)]
         if closed:
-            return Capability(topic, False, f"{closed[0]} may not be written by this user", _grant(closed))
+            return Capability(topic, False, f"{closed[0]} may not be written by this user", grant(closed))
         return Capability(topic, True, f"cpufreq limits of {', '.join(policy.name for policy in policies)}")
 
     def pinned(self, khz: int) -> Dict[str, Limits]:
-        """The setting that holds every policy at one clock; a policy that cannot have it gets its own nearest.
+        """The setting that holds every online CPU at one clock; a policy that cannot have it gets its own nearest.
 
         Raises:
             InvalidValueError: no policy can have `khz`; says what they can have.
         """
-        nearest = {policy.name: _nearest_khz(policy, khz) for policy in self.policies()}
+        policies = self.online_policies()
+        nearest = {policy.name: _nearest_khz(policy, khz) for policy in policies}
         if khz not in nearest.values():
-            able = "; ".join(f"{policy.name}: {_range_text(policy)}" for policy in self.policies())
+            able = "; ".join(f"{policy.name}: {_range_text(policy)}" for policy in policies)
             raise InvalidValueError(f"no CPU here runs at {khz} kHz", f"allowed: {able}")
         return {name: [clock, clock] for name, clock in nearest.items()}
 
@@ -93,27 +113,53 @@ class CpuFrequency(Knob):
         }
 
     def apply(self, value: Dict[str, Limits]) -> None:
-        """Set the policies that `value` names."""
+        """Set the policies that `value` names; one that stands right is not written."""
         for name, target in value.items():
             now = [read_int(self._file(name, limit)) for limit in (MINIMUM, MAXIMUM)]
-            for limit, khz in write_order(now, target):
-                path = self._file(name, limit)
-                write(path, khz, way_out=_grant([path]))
+            if now == target:
+                continue
+            with self.writable(name):
+                for limit, khz in write_order(now, target):
+                    path = self._file(name, limit)
+                    write(path, khz, way_out=grant([path]))
+
+    def writable(self, name: str) -> ContextManager[None]:
+        """Have a policy take writes during the block: where its CPUs are all offline, its first comes up for it."""
+        if name in [policy.name for policy in self.online_policies()]:
+            return contextlib.nullcontext()
+        return kept_online(self._root, int(name[len("policy") :]))
+
+    def verify(self, value: Dict[str, Limits]) -> None:
+        """Compare the policies that `value` names; CPUs that came online since have others.
+
+        Raises:
+            ControlError: one stands at something else.
+        """
+        now = self.read()
+        found = {name: now.get(name) for name in value}
+        if found != value:
+            raise ControlError(f"{self.name} was set to {value} and reads back {found}")
 
     def _file(self, policy: str, limit: str) -> str:
         return os.path.join(self._directory, policy, limit)
 
 
-def _read_policy(directory: str) -> Policy:
+def _read_policy(directory: str) -> Optional[Policy]:
+    """What a policy's folder tells; None where the kernel shows nothing because its CPUs are offline."""
     levels_file = os.path.join(directory, "scaling_available_frequencies")
-    levels = read_text(levels_file).split() if os.path.exists(levels_file) else []
-    return Policy(
-        name=os.path.basename(directory),
-        cpus=tuple(int(cpu) for cpu in read_text(os.path.join(directory, "related_cpus")).split()),
-        lowest_khz=read_int(os.path.join(directory, "cpuinfo_min_freq")),
-        highest_khz=read_int(os.path.join(directory, "cpuinfo_max_freq")),
-        levels_khz=tuple(sorted(int(level) for level in levels)),
-    )
+    try:
+        levels = read_text(levels_file).split() if os.path.exists(levels_file) else []
+        return Policy(
+            name=os.path.basename(directory),
+            cpus=tuple(int(cpu) for cpu in read_text(os.path.join(directory, "related_cpus")).split()),
+            lowest_khz=read_int(os.path.join(directory, "cpuinfo_min_freq")),
+            highest_khz=read_int(os.path.join(directory, "cpuinfo_max_freq")),
+            levels_khz=tuple(sorted(int(level) for level in levels)),
+        )
+    except ControlError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EBUSY:
+            return None
+        raise
 
 
 def _nearest_khz(policy: Policy, khz: int) -> int:
@@ -126,10 +172,6 @@ def _range_text(policy: Policy) -> str:
     if policy.levels_khz:
         return ", ".join(map(str, policy.levels_khz))
     return f"{policy.lowest_khz} to {policy.highest_khz}"
-
-
-def _grant(files: List[str]) -> str:
-    return f"until the next boot: `sudo chown $USER {' '.join(map(shlex.quote, files))}`"
 
 
 def open_knob(root: str) -> CpuFrequency:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.control import cpufreq
 from harness.control.cpufreq import MAXIMUM, MINIMUM, CpuFrequency, write_order
 from harness.errors import ControlError, InvalidValueError
 
@@ -145,3 +147,34 @@ def test_with_the_right_to_write_it_is_available(board):
 def test_policies_are_ordered_by_cpu_not_by_text(tree):
     tree.write({**policy(10, "10 11"), **policy(2, "2 3")})
     assert [each.name for each in CpuFrequency(tree.root).policies()] == ["policy2", "policy10"]
+
+
+def test_a_cluster_that_is_offline_is_not_set(board):
+    board.write({f"sys/devices/system/cpu/cpu{cpu}/online": int(cpu < 2) for cpu in range(4)})
+    knob = CpuFrequency(board.root)
+    knob.set(knob.pinned(729600))
+    assert knob.read() == {"policy0": [729600, 729600], "policy2": [204000, 1113600]}
+
+
+def test_a_cluster_that_the_kernel_does_not_show_while_offline_is_left_out(board, monkeypatch):
+    """From Linux 5.19 on, its files answer EBUSY."""
+    plain_read = cpufreq.read_text
+
+    def read_text(path):
+        if "policy2" not in path:
+            return plain_read(path)
+        raise ControlError(f"{path} cannot be read: busy") from OSError(errno.EBUSY, "busy")
+
+    monkeypatch.setattr(cpufreq, "read_text", read_text)
+    knob = CpuFrequency(board.root)
+    assert [each.name for each in knob.policies()] == ["policy0"]
+    saved = knob.read()
+    assert list(saved) == ["policy0"]
+    monkeypatch.undo()
+    knob.restore(saved)  # its CPUs came online meanwhile
+
+
+def test_a_policy_that_cannot_be_read_is_an_error(board):
+    (board.path / DIRECTORY / "policy2/related_cpus").unlink()
+    with pytest.raises(ControlError, match="policy2/related_cpus cannot be read: No such file"):
+        CpuFrequency(board.root).policies()

@@ -1,0 +1,49 @@
+"""The CPU clock limits of every cluster, also of one without a core online, which takes no write while it sleeps."""
+
+from __future__ import annotations
+
+from typing import Dict, List
+
+from harness.control.cpu_online import CpuOnline
+from harness.control.cpufreq import CpuFrequency, Limits
+from harness.control.knob import KnobSpec
+
+
+class ClusterLimits(CpuFrequency):
+    """Policy name to [lowest, highest] clock in kHz.
+
+    A run that had all cores online leaves its limits on clusters that slept before: to put those back, a core of each
+    is woken for as long as the write takes.
+    """
+
+    spec = KnobSpec("cluster_limits")
+
+    def __init__(self, root: str) -> None:
+        """The policies below `root`."""
+        super().__init__(root)
+        self._online = CpuOnline(root)
+
+    def apply(self, value: Dict[str, Limits]) -> None:
+        """Set the policies that `value` names and that are there."""
+        there = self.read()
+        value = {name: limits for name, limits in value.items() if name in there}
+        online = self._online.read()
+        woken = self._asleep([name for name, limits in value.items() if there[name] != limits], online)
+        if not woken:
+            super().apply(value)
+            return
+        self._online.set(sorted([*online, *woken]))
+        try:
+            super().apply(value)
+        finally:
+            self._online.set(online)
+
+    def _asleep(self, names: List[str], online: List[int]) -> List[int]:
+        """The first core of each of these policies that has none online."""
+        policies = [policy for policy in self.policies() if policy.name in names]
+        return [policy.cpus[0] for policy in policies if not set(policy.cpus) & set(online)]
+
+
+def open_knob(root: str) -> ClusterLimits:
+    """The clusters below `root`."""
+    return ClusterLimits(root)

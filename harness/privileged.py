@@ -1,0 +1,493 @@
+#!/usr/bin/python3 -I
+"""The few acts that need root: a fixed list, run through sudo by the one rule that `doctor --sudoers` prints.
+
+    privileged list KIND                         names of the nodes of a kind (see KINDS)
+    privileged read KIND NAME
+    privileged write KIND NAME VALUE
+    privileged store-conf CUSTOM                 custom-1 or custom-2; the nvpmodel conf comes from standard input
+    privileged forget-conf CUSTOM
+    privileged nvpmodel own|CUSTOM ID
+    privileged jetson-clocks show|store|pin|restore|forget
+    privileged fan-service start|stop
+
+What runs with root's rights is a copy of this file that only root can change. It stands alone: the standard library,
+from Python 3.6 on, which is what JetPack 4 calls python3; no environment variable is read or handed on. No argument
+becomes part of a path: a node is named by what is found under /sys, and files lie in one folder of root's.
+"""
+
+# No `from __future__ import annotations` here: Python 3.6 does not know it.
+
+import contextlib
+import os
+import re
+import stat
+import subprocess
+import sys
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+DONE, FAILED, REFUSED = 0, 1, 2
+"""Exit statuses: done; tried in vain; not tried, because it is nothing that may be asked for."""
+
+STATE = "var/lib/jetwatt"
+OWN_CONF = "etc/nvpmodel.conf"
+NVPMODEL = "usr/sbin/nvpmodel"
+JETSON_CLOCKS = "usr/bin/jetson_clocks"
+SYSTEMCTL = "usr/bin/systemctl"
+FAN_SERVICE = "nvfancontrol"
+CUSTOM_CONFS = ("custom-1", "custom-2")
+CLOCKS_FILE = "jetson_clocks.conf"
+
+ONLY = "-"
+"""The name of a node whose kind has no others."""
+
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+_TIMEOUT_S = 120.0
+_LONGEST_INPUT = 256 * 1024  # NVIDIA's confs have some 30 KiB
+_HIGHEST_KHZ = 10**7
+_HIGHEST_HZ = 10**10
+_WORD = re.compile(r"[A-Za-z0-9_]{1,64}")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,10})")
+
+
+class RefusedError(Exception):
+    """What was asked for is nothing that may be done."""
+
+
+class Machine(NamedTuple):
+    """Where the trees are, and who alone may own what is trusted: `/` and root, in tests a folder and its owner."""
+
+    root: str
+    owner: int
+
+
+THIS_MACHINE = Machine("/", 0)
+
+
+class Kind(NamedTuple):
+    """Nodes that are alike.
+
+    Attributes:
+        pattern: their path below the root; a `*` stands for the name.
+        is_value: whether a text may be written to a node at a path; None where nothing may.
+        fits: whether the node at a path is one of them.
+    """
+
+    pattern: str
+    is_value: Optional[Callable[[str, str], bool]] = None
+    fits: Callable[[str], bool] = os.path.lexists
+
+
+def whole_number(text: str, lowest: int, highest: int) -> bool:
+    """Whether a text is a decimal number in a range, written as the kernel writes it."""
+    return _NUMBER.fullmatch(text) is not None and text != "-0" and lowest <= int(text) <= highest
+
+
+def _between(lowest: int, highest: int) -> Callable[[str, str], bool]:
+    return lambda text, path: whole_number(text, lowest, highest)
+
+
+def _beside(path: str, name: str) -> str:
+    """What the file `name` in the folder of `path` holds; empty where there is none."""
+    try:
+        with open(os.path.join(os.path.dirname(path), name)) as file:
+            return file.read().strip("\0\n ")
+    except OSError:
+        return ""
+
+
+def _cpu_clock(text: str, path: str) -> bool:
+    bounds = _beside(path, "cpuinfo_min_freq"), _beside(path, "cpuinfo_max_freq")
+    return all(whole_number(bound, 0, _HIGHEST_KHZ) for bound in bounds) and whole_number(text, *map(int, bounds))
+
+
+def _listed_in(name: str) -> Callable[[str, str], bool]:
+    return lambda text, path: _WORD.fullmatch(text) is not None and text in _beside(path, name).split()
+
+
+def _can_go_offline(path: str) -> bool:
+    name = os.path.basename(os.path.dirname(path))
+    return re.fullmatch(r"cpu[1-9][0-9]{0,3}", name) is not None and os.path.lexists(path)
+
+
+def _names(path: str) -> List[str]:
+    """What a devfreq folder is called, by itself and by the device tree."""
+    return [os.path.basename(os.path.dirname(path)), _beside(path, "device/of_node/name")]
+
+
+def is_gpu(path: str) -> bool:
+    """Whether a file of a devfreq folder belongs to a GPU (17000000.ga10b, gpu-gpc-0, ...)."""
+    return any(
+        re.fullmatch(r"([0-9a-f]+\.)?(gpu|g[apv]1[0-9]b|gm20b|gpu-(gpc|nvd)-[0-9]+)", name) for name in _names(path)
+    )
+
+
+def hides_clocks(path: str) -> bool:
+    """Whether the clocks of a devfreq folder must not be read: on Thor that is reported to deadlock (JetPack 7.2)."""
+    return any(re.match(r"gpu-(gpc|nvd)-|bwmgr", name) for name in _names(path))
+
+
+def _gpu_with_clocks(path: str) -> bool:
+    return os.path.lexists(path) and is_gpu(path) and not hides_clocks(path)
+
+
+def _gpu_or_memory(path: str) -> bool:
+    return os.path.lexists(path) and (is_gpu(path) or os.path.basename(os.path.dirname(path)) == "bwmgr")
+
+
+def _is_fan(path: str) -> bool:
+    return os.path.lexists(path) and _beside(path, "name") in ("pwmfan", "pwm_fan", "pwm-fan")
+
+
+_CPU, _DEVFREQ, _DEBUG = "sys/devices/system/cpu", "sys/class/devfreq/*", "sys/kernel/debug"
+
+KINDS = {
+    "cpu-online": Kind(_CPU + "/cpu*/online", _between(0, 1), _can_go_offline),
+    "cpufreq-min": Kind(_CPU + "/cpufreq/policy*/scaling_min_freq", _cpu_clock),
+    "cpufreq-max": Kind(_CPU + "/cpufreq/policy*/scaling_max_freq", _cpu_clock),
+    "cpufreq-governor": Kind(_CPU + "/cpufreq/policy*/scaling_governor", _listed_in("scaling_available_governors")),
+    "devfreq-min": Kind(_DEVFREQ + "/min_freq", _between(0, _HIGHEST_HZ), _gpu_with_clocks),
+    "devfreq-max": Kind(_DEVFREQ + "/max_freq", _between(0, _HIGHEST_HZ), _gpu_with_clocks),
+    "devfreq-governor": Kind(_DEVFREQ + "/governor", _listed_in("available_governors"), _gpu_or_memory),
+    "emc-rate": Kind(_DEBUG + "/bpmp/debug/clk/emc/rate", _between(1, _HIGHEST_HZ)),
+    "emc-lock": Kind(_DEBUG + "/bpmp/debug/clk/emc/mrq_rate_locked", _between(0, 1)),
+    "emc-lowest": Kind(_DEBUG + "/bpmp/debug/clk/emc/min_rate"),
+    "emc-highest": Kind(_DEBUG + "/bpmp/debug/clk/emc/max_rate"),
+    "emc-level": Kind(_DEBUG + "/bpmp/debug/emc/tables/regular/*"),
+    "emc-cap": Kind("sys/kernel/nvpmodel_emc_cap/emc_iso_cap", _between(0, _HIGHEST_HZ)),
+    "emc-override": Kind(_DEBUG + "/clk/override.emc/clk_state", _between(0, 1)),
+    "emc-override-rate": Kind(_DEBUG + "/clk/override.emc/clk_update_rate", _between(1, _HIGHEST_HZ)),
+    "emc-override-current": Kind(_DEBUG + "/clk/override.emc/clk_rate"),
+    "bwmgr-lowest": Kind(_DEBUG + "/tegra_bwmgr/emc_min_rate"),
+    "bwmgr-highest": Kind(_DEBUG + "/tegra_bwmgr/emc_max_rate"),
+    "fan-pwm": Kind("sys/class/hwmon/*/pwm1", _between(0, 255), _is_fan),
+    "fan-target": Kind("sys/devices/pwm-fan/target_pwm", _between(0, 255)),
+    "fan-automatic": Kind("sys/devices/pwm-fan/temp_control", _between(0, 1)),
+    "page-cache": Kind("proc/sys/vm/drop_caches", _between(1, 3)),
+}
+
+
+def nodes(kind: Kind, root: str) -> Dict[str, str]:
+    """The nodes of a kind that are there: name to path."""
+    path = os.path.join(root, kind.pattern)
+    if "*" not in path[len(root) :]:
+        return {ONLY: path} if kind.fits(path) else {}
+    before, _, after = path.rpartition("*")
+    folder, prefix = os.path.split(before)
+    try:
+        entries = sorted(os.listdir(folder))
+    except OSError:
+        return {}
+    found = {entry: os.path.join(folder, entry) + after for entry in entries if entry.startswith(prefix)}
+    return {name: path for name, path in found.items() if kind.fits(path)}
+
+
+def untrusted_part(path: str, machine: Machine) -> Optional[str]:
+    """The first part of a path, from its end, that another than the owner may change; None where all is well."""
+    top, part = os.path.realpath(machine.root), os.path.realpath(path)
+    while True:
+        info = os.lstat(part)
+        if info.st_uid != machine.owner or info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return part
+        if part in (top, os.path.dirname(part)):
+            return None
+        part = os.path.dirname(part)
+
+
+def perform(words: Sequence[str], machine: Machine, read_input: Callable[[int], bytes]) -> Tuple[int, str]:
+    """Do one operation.
+
+    Args:
+        words: its name and arguments.
+        machine: where.
+        read_input: gives at most so many bytes of standard input.
+
+    Returns:
+        The exit status, and what to print.
+
+    Raises:
+        RefusedError: it is not one of the list, or not with these arguments.
+        OSError: the kernel refused.
+    """
+    operation = OPERATIONS.get((words[0], len(words) - 1)) if words else None
+    if operation is None:
+        raise RefusedError("there is no such operation")
+    return operation(machine, read_input, *words[1:])
+
+
+def _list(machine: Machine, read_input: Callable[[int], bytes], kind: str) -> Tuple[int, str]:
+    return DONE, "".join(name + "\n" for name in nodes(_kind(kind), machine.root))
+
+
+def _read(machine: Machine, read_input: Callable[[int], bytes], kind: str, name: str) -> Tuple[int, str]:
+    fd = _open_node(_node(kind, name, machine), os.O_RDONLY, machine)
+    try:
+        return DONE, os.read(fd, 65536).decode("ascii", "replace")
+    finally:
+        os.close(fd)
+
+
+def _write(machine: Machine, read_input: Callable[[int], bytes], kind: str, name: str, value: str) -> Tuple[int, str]:
+    path, is_value = _node(kind, name, machine), _kind(kind).is_value
+    if is_value is None or not is_value(value, path):
+        raise RefusedError(f"{kind} of {name} may not be set to this value")
+    fd = _open_node(path, os.O_WRONLY, machine)
+    try:
+        os.ftruncate(fd, 0)
+        os.write(fd, (value + "\n").encode("ascii"))
+    finally:
+        os.close(fd)
+    return DONE, ""
+
+
+def _kind(name: str) -> Kind:
+    if name not in KINDS:
+        raise RefusedError("there is no such kind; known: " + ", ".join(KINDS))
+    return KINDS[name]
+
+
+def _node(kind: str, name: str, machine: Machine) -> str:
+    found = nodes(_kind(kind), machine.root)
+    if name not in found:
+        raise RefusedError(f"there is no such {kind} here; found: {', '.join(found) or 'none'}")
+    return found[name]
+
+
+def _open_node(path: str, flags: int, machine: Machine) -> int:
+    """Open a node and see that it is the kernel's, wherever links have led."""
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    opened = os.readlink(f"/proc/self/fd/{fd}")
+    trees = [os.path.join(os.path.realpath(machine.root), tree, "") for tree in ("sys", "proc/sys")]
+    if not (opened.startswith(tuple(trees)) and stat.S_ISREG(os.fstat(fd).st_mode)):
+        os.close(fd)
+        raise RefusedError(f"{path} leads out of the kernel's files")
+    return fd
+
+
+def _store_conf(machine: Machine, read_input: Callable[[int], bytes], conf: str) -> Tuple[int, str]:
+    own = _trusted(OWN_CONF, machine)
+    given = read_input(_LONGEST_INPUT + 1)
+    if len(given) > _LONGEST_INPUT:
+        raise RefusedError(f"the conf is longer than {_LONGEST_INPUT} bytes")
+    with open(own, "rb") as file:
+        text = checked_conf(file.read().decode("ascii", "replace"), given.decode("ascii", "replace"))
+    folder = _open_state(machine)
+    try:
+        _replace(folder, _conf_file(conf), text.encode("ascii"))
+    finally:
+        os.close(folder)
+    return DONE, ""
+
+
+def _forget_conf(machine: Machine, read_input: Callable[[int], bytes], conf: str) -> Tuple[int, str]:
+    return _forget(machine, _conf_file(conf))
+
+
+def _nvpmodel(machine: Machine, read_input: Callable[[int], bytes], conf: str, number: str) -> Tuple[int, str]:
+    if not whole_number(number, 0, 9999):
+        raise RefusedError("a mode's ID is a number from 0 to 9999")
+    path = OWN_CONF if conf == "own" else os.path.join(STATE, _conf_file(conf))
+    command = [_trusted(NVPMODEL, machine), "-f", _trusted(path, machine), "-m", number]
+    return _run(command, b"n\n")  # should it ask whether to reboot
+
+
+def _jetson_clocks(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tuple[int, str]:
+    command = _trusted(JETSON_CLOCKS, machine)
+    if act == "show":
+        return _run([command, "--show"])
+    if act == "pin":
+        return _run([command])
+    if act == "restore":
+        return _run([command, "--restore", _trusted(os.path.join(STATE, CLOCKS_FILE), machine)])
+    if act == "forget":
+        return _forget(machine, CLOCKS_FILE)
+    if act != "store":
+        raise RefusedError("jetson-clocks takes show, store, pin, restore or forget")
+    folder, draft = _open_state(machine), CLOCKS_FILE + ".part"
+    try:
+        _unlink(folder, draft)  # it appends to a file that is there
+        status, output = _run([command, "--store", os.path.join(machine.root, STATE, draft)])
+        if status == DONE:
+            os.replace(draft, CLOCKS_FILE, src_dir_fd=folder, dst_dir_fd=folder)
+        return status, output
+    finally:
+        os.close(folder)
+
+
+def _fan_service(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tuple[int, str]:
+    if act not in ("start", "stop"):
+        raise RefusedError("fan-service takes start or stop")
+    return _run([_trusted(SYSTEMCTL, machine), act, FAN_SERVICE])
+
+
+OPERATIONS = {
+    ("list", 1): _list,
+    ("read", 2): _read,
+    ("write", 3): _write,
+    ("store-conf", 1): _store_conf,
+    ("forget-conf", 1): _forget_conf,
+    ("nvpmodel", 2): _nvpmodel,
+    ("jetson-clocks", 1): _jetson_clocks,
+    ("fan-service", 1): _fan_service,
+}  # type: Dict[Tuple[str, int], Callable[..., Tuple[int, str]]]
+
+
+def checked_conf(own: str, given: str) -> str:
+    """A conf that gives nvpmodel no other files than the board's own conf does, written anew from its words.
+
+    nvpmodel writes with root's rights to whatever path its conf names: a conf from outside may add modes, which set
+    what the board's PARAM sections declare, and nothing else.
+
+    Args:
+        own: the board's conf.
+        given: the conf that someone wants to use.
+
+    Raises:
+        RefusedError: `given` names something that `own` does not, or a value that is no number and none of `own`'s.
+    """
+    known = _sections(own)
+    declared, words = set(), set()  # type: Set[Tuple[str, str]], Set[Tuple[str, ...]]
+    for head, lines in known:
+        if head[0] == "PARAM":
+            declared.update((name[5:], line[0]) for name in head if name.startswith("NAME=") for line in lines)
+        elif head[0] == "POWER_MODEL":
+            words.update(lines)
+    sections = _sections(given)
+    for head, lines in sections:
+        if head[0] != "POWER_MODEL":
+            if not any((head[0], set(head), lines) == (name[0], set(name), content) for name, content in known):
+                raise RefusedError(f"section {' '.join(head)} is not one of the board's own conf")
+        elif not _is_mode_head(head) or not all(_is_setting(line, declared, words) for line in lines):
+            raise RefusedError(f"mode {' '.join(head)} sets what the board's own conf does not declare")
+    return "".join(
+        "".join([f"< {' '.join(head)} >\n", *(" ".join(line) + "\n" for line in lines), "\n"])
+        for head, lines in sections
+    )
+
+
+_Section = Tuple[Tuple[str, ...], Tuple[Tuple[str, ...], ...]]
+
+
+def _sections(text: str) -> List[_Section]:
+    """Each section's head and lines, as words."""
+    sections = []  # type: List[Tuple[Tuple[str, ...], List[Tuple[str, ...]]]]
+    for line in re.split(r"[\r\n]+", text):
+        content = re.split(r"(?:^|[ \t])#", line, maxsplit=1)[0].strip(" \t")
+        if not content:
+            continue
+        if re.search(r"[^\x21-\x7e \t]", content):
+            raise RefusedError("a conf is plain ASCII")
+        if content.startswith("<"):
+            head = re.fullmatch(r"<([^<>]*[A-Z][^<>]*)>?", content)
+            if head is None:
+                raise RefusedError("a conf has a line that begins with < and is no section")
+            sections.append((tuple(re.sub(r"[ \t]*=[ \t]*", "=", head.group(1)).split()), []))
+        elif not sections:
+            raise RefusedError("a conf has a line before its first section")
+        else:
+            sections[-1][1].append(tuple(content.split()))
+    return [(head, tuple(lines)) for head, lines in sections]
+
+
+def _is_mode_head(head: Tuple[str, ...]) -> bool:
+    return re.fullmatch(r"POWER_MODEL ID=[0-9]{1,4} NAME=[A-Za-z0-9_.-]{1,64}", " ".join(head)) is not None
+
+
+def _is_setting(line: Tuple[str, ...], declared: Set[Tuple[str, str]], known: Set[Tuple[str, ...]]) -> bool:
+    is_new = len(line) == 3 and line[:2] in declared and _NUMBER.fullmatch(line[2]) is not None
+    return line in known or is_new
+
+
+def _conf_file(conf: str) -> str:
+    if conf not in CUSTOM_CONFS:
+        raise RefusedError("a conf is one of " + ", ".join(CUSTOM_CONFS))
+    return conf + ".conf"
+
+
+def _trusted(name: str, machine: Machine) -> str:
+    """The path of a file that only the owner can change.
+
+    Raises:
+        RefusedError: others can; names what.
+        OSError: it is not there.
+    """
+    path = os.path.join(machine.root, name)
+    part = untrusted_part(path, machine)
+    if part is not None:
+        raise RefusedError(f"{part} may be changed by others than its owner")
+    return path
+
+
+def _open_state(machine: Machine) -> int:
+    """The folder for files that programs get, made where it is missing; what is in it is reached through this."""
+    path = os.path.join(machine.root, STATE)
+    with contextlib.suppress(FileExistsError):  # whose it is, is seen below
+        os.mkdir(path, 0o755)
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    part = untrusted_part(f"/proc/self/fd/{folder}", machine)  # of what was opened, wherever the name leads now
+    if part is not None:
+        os.close(folder)
+        raise RefusedError(f"{part} may be changed by others than its owner")
+    return folder
+
+
+def _replace(folder: int, name: str, content: bytes) -> None:
+    draft = name + ".part"
+    _unlink(folder, draft)
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(fd)
+    os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _forget(machine: Machine, name: str) -> Tuple[int, str]:
+    folder = _open_state(machine)
+    try:
+        _unlink(folder, name)
+    finally:
+        os.close(folder)
+    return DONE, ""
+
+
+def _unlink(folder: int, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+
+
+def _run(command: List[str], answer: bytes = b"") -> Tuple[int, str]:
+    try:
+        done = subprocess.run(
+            command,
+            input=answer,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=_ENVIRONMENT,
+            cwd="/",
+            timeout=_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return FAILED, f"{command[0]} did not end within {_TIMEOUT_S:g} s and was killed\n"
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def main() -> int:
+    """Do what the command line asks for, as root, from a file that only root can change."""
+    try:
+        if not sys.flags.isolated:
+            raise RefusedError("run it by its own name: its first line keeps the environment out")
+        part = untrusted_part(__file__, THIS_MACHINE)
+        if part is not None:
+            raise RefusedError(f"{part} may be changed by others than root")
+        os.umask(0o022)
+        status, output = perform(sys.argv[1:], THIS_MACHINE, sys.stdin.buffer.read)
+    except RefusedError as error:
+        status, output = REFUSED, f"refused: {error}\n"
+    except OSError as error:
+        status, output = FAILED, f"{error.filename or 'the kernel'}: {error.strerror}\n"
+    (sys.stdout if status == DONE else sys.stderr).write(output)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
