@@ -1,0 +1,183 @@
+"""Writes the tree of a board under a release of L4T: as it is after booting into its default power mode."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Dict, NamedTuple
+
+from boards import nvfancontrol_executable
+from boards.board_state import FOLDER, write_state
+from boards.clock_files import add_engine_caps, add_gpu, add_memory_clock
+from boards.clock_lists import spec_of
+from boards.kernel import Kernel
+from boards.layouts import Layout, layout_of
+from boards.nvpmodel_executable import Nvpmodel
+from boards.plan import Plan
+from boards.processor_files import add_processor
+from boards.sensor_files import add_sensors
+from boards.stock_conf import conf_text
+from boards.system_files import add_identity, add_memory, add_storage
+from harness.devices.boards import BoardSpec
+
+TESTS = Path(__file__).resolve().parents[1]
+
+EXECUTABLES = {
+    "usr/sbin/nvpmodel": "nvpmodel_executable",
+    "usr/bin/jetson_clocks": "jetson_clocks_executable",
+    "usr/bin/tegrastats": "tegrastats_executable",
+    "usr/bin/systemctl": "systemctl_executable",
+    "usr/sbin/nvfancontrol": "nvfancontrol_executable",
+}
+"""Place in the tree to the module here that does the work."""
+
+
+class BoardTree(NamedTuple):
+    """A tree: where it lies, what board it is, what its spec says, and where that release has its files."""
+
+    path: Path
+    spec: BoardSpec
+    layout: Layout
+
+    @property
+    def root(self) -> str:
+        return str(self.path)
+
+    def controls(self) -> Dict[str, str]:
+        """The text of every file that can be written, by its path: compare before and after to see what a run left.
+
+        Without the memory's rate while it is not locked, which then is a reading.
+        """
+        state = Kernel(self.root).state()
+        lock, wish, _, shown = state["places"]["emc"]
+        readings = {wish} if shown == wish and state["accepted"].get(lock) == "0" else set()
+        paths = {name: self.path / name for name in sorted(state["controls"]) if name not in readings}
+        return {name: path.read_text() for name, path in paths.items() if path.is_file()}
+
+
+def plan_board(board: str, l4t: str, *, deep_hwmon: bool = False) -> Plan:
+    """The content of a board's tree, before anything is written."""
+    layout = layout_of(board, l4t)
+    spec = spec_of(layout)
+    plan = Plan()
+    add_identity(plan, layout, spec)
+    add_memory(plan, spec)
+    add_storage(plan, layout, spec)
+    add_processor(plan, layout, spec)
+    add_gpu(plan, layout, spec)
+    add_memory_clock(plan, layout, spec)
+    add_engine_caps(plan, layout, spec)
+    add_sensors(plan, layout, spec, deep_hwmon)
+    plan.show("proc/stat", "")
+    if layout.release.major >= 35:
+        plan.files["etc/systemd/system/nvfancontrol.service"] = "[Service]\nExecStart=/usr/sbin/nvfancontrol"
+        plan.raw["etc/nvfancontrol.conf"] = nvfancontrol_executable.CONF.encode()
+    plan.raw[f"etc/nvpmodel/{layout.conf}.conf"] = conf_text(plan, layout, spec).encode()
+    plan.links["etc/nvpmodel.conf"] = f"etc/nvpmodel/{layout.conf}.conf"
+    plan.files["var/lib/nvpmodel/status"] = "pmode:0000"
+    return plan
+
+
+def build_board(root: Path, board: str, l4t: str, *, mode: str = "", deep_hwmon: bool = False) -> BoardTree:
+    """Write a tree.
+
+    Args:
+        root: where; is made.
+        board: one of `layouts.BOARDS`.
+        l4t: one of its releases.
+        mode: the power mode that it boots into; empty for the default one.
+        deep_hwmon: the power monitors' files lie in the device's folder, and hwmonN has a link to it only.
+
+    Raises:
+        ValueError: this board does not run this release.
+    """
+    layout = layout_of(board, l4t)
+    spec = spec_of(layout)
+    plan = plan_board(board, l4t, deep_hwmon=deep_hwmon)
+    root = Path(root)
+    for name, text in plan.files.items():
+        _write(root / name, f"{text}\n".encode())
+    for name, content in plan.raw.items():
+        _write(root / name, content)
+    for name, target in plan.links.items():
+        _link(root, name, target)
+    for name, module in EXECUTABLES.items():
+        _write(root / name, _script(root, module).encode())
+        (root / name).chmod(0o755)
+    _write_first_state(root, plan, layout, spec)
+    tree = BoardTree(root, spec, layout)
+    boot(tree.root, mode or spec.default_preset)
+    return tree
+
+
+def boot(root: str, mode: str = "") -> None:
+    """Start the board again, into a mode of its conf; empty for the mode that nvpmodel was last asked for.
+
+    Masks can change now, for a GPU context comes after nvpmodel; everything else starts from nothing.
+    """
+    kernel = Kernel(root)
+    kernel.set_gpu_context(False)
+    Nvpmodel(kernel).boot(mode)
+    kernel.set_gpu_context(True)
+    kernel.forget_record()
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def _link(root: Path, name: str, target: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(os.path.relpath(root / target, path.parent.resolve()))
+
+
+def _script(root: Path, module: str) -> str:
+    paths = [str(TESTS), str(TESTS.parent)]
+    return (
+        f"#!{sys.executable}\n"
+        "import sys\n\n"
+        f"sys.path[:0] = {paths!r}\n"
+        f"from boards.{module} import main\n\n"
+        f"sys.exit(main({str(root.resolve())!r}, sys.argv[1:]))\n"
+    )
+
+
+def _write_first_state(root: Path, plan: Plan, layout: Layout, spec: BoardSpec) -> None:
+    (root / FOLDER).mkdir(parents=True)
+    state = {
+        "board": layout.board,
+        "l4t": layout.l4t,
+        "cores": spec.cpu_cores,
+        "tpcs": spec.gpu.tpcs,
+        "peak_mw": spec.peak_power_mw,
+        "controls": plan.controls,
+        "places": plan.places,
+        "accepted": {name: plan.files[name] for name in plan.controls},
+        "masks": {name: plan.files[name] for name, rule in plan.controls.items() if rule["kind"] == "mask"},
+        "load": {"cpu": 0.0, "gpu": 0.0, "mem": 0.0},
+        "gpu_context": False,
+        "notices_context": True,
+        "nvpmodel_hangs": False,
+        "reboot_wanted": "",
+        "throttled": False,
+        "over_current": 0,
+        "clamps_minimum": False,
+        "inactive_policy_is_gone": layout.inactive_policy_is_gone,
+        "inactive_policies_refuse": not layout.inactive_policy_is_gone,
+        "fan_service": layout.release.major >= 35,
+        "has_fan_service": layout.release.major >= 35,
+        "faults": [],
+        "stuck_cores": [],
+        "garbled": {},
+        "parked": [],
+        "vanished": [],
+        "refusals": [],
+        "writes": [],
+        "ticks": [[100.0, 10000.0] for _ in range(spec.cpu_cores)],
+        "used_until": time.monotonic(),
+    }
+    write_state(str(root), state)
