@@ -9,6 +9,7 @@ from harness.aggregates import POWER_CHANNEL
 from harness.cases import Case
 from harness.metrics import between, end_s
 from harness.profiles import Minibatch, Profile, Series, Telemetry
+from harness.telemetry.throttling import throttled_times
 
 DISTURBED_CORES = 0.1
 """Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""
@@ -33,6 +34,7 @@ def find_flags(profile: Profile) -> List[str]:
     telemetry, aggregates = profile.telemetry, profile.aggregates
     return [
         *_disturbance(profile.counted, telemetry),
+        *_throttling(profile.counted, telemetry),
         *_noise(aggregates),
         *_telemetry_gaps(telemetry),
         *_power(conditions, telemetry, aggregates),
@@ -55,6 +57,13 @@ def _disturbance(counted: Sequence[Minibatch], telemetry: Telemetry) -> List[str
         if values and sum(values) / len(values) > DISTURBED_CORES + ACCOUNTING_S / (end - start):
             used.append(f"{who} used {sum(values) / len(values):.2f} cores")
     return [f"disturbed: {' and '.join(used)} meanwhile"] if used else []
+
+
+def _throttling(counted: Sequence[Minibatch], telemetry: Telemetry) -> List[str]:
+    """When and how long heat or too much current held clocks down, counted from the first minibatch that counts."""
+    start, end = counted[0].start_s, end_s(counted[-1])
+    times = [time for time in throttled_times(telemetry.series) if time.start_s < end and time.end_s > start]
+    return [f"throttled: {'; '.join(time.text(start) for time in times)}"] if times else []
 
 
 def _noise(aggregates: Mapping[str, Optional[float]]) -> List[str]:

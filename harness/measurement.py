@@ -16,7 +16,7 @@ from harness.configuration import Configuration
 from harness.control.page_cache import PageCache
 from harness.control.storage import describe
 from harness.devices.protocol import Report
-from harness.errors import CannotRunError
+from harness.errors import CannotRunError, ControlError
 from harness.flags import find_flags
 from harness.metrics import between, stable_from
 from harness.profiles import Minibatch, Profile, Series, Telemetry
@@ -50,6 +50,28 @@ class Bench:
     workload: Workload
     data: PreparedData
     conditions: Dict[str, Any]
+
+
+def check_trainable(case: Case, configuration: Configuration, root: Path) -> None:
+    """Refuse, before anything is touched, a case that cannot be trained on this machine.
+
+    Raises:
+        CannotRunError: the storage has no place here, or the network cannot train on so small a batch.
+        ControlError: the page cache is to be dropped and may not be.
+        DependencyError: torch is not installed.
+    """
+    require("harness.profiling")
+    configuration.data_directory(case.storage)
+    if case.settings.cache in DROPPED:
+        dropping = PageCache(str(root)).available()
+        if not dropping.available:
+            raise ControlError(dropping.detail, dropping.way_out)
+    smallest = get_workload(case.workload).smallest_batch
+    if case.batch_size < smallest:
+        raise CannotRunError(
+            f"{case.workload} cannot train on batches of {case.batch_size}, batch normalisation needs {smallest}",
+            f"--batch-size {smallest} or more",
+        )
 
 
 def make_ready(case: Case, configuration: Configuration, root: Path, report: Report) -> Bench:

@@ -10,12 +10,14 @@ import pytest
 from harness.campaigns import SHIPPED, Campaign, check_axis, load_campaign
 from harness.cases import CACHE_STATES
 from harness.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
+from harness.devices.jetson_identity import read_board
+from harness.devices.registry import local_board
 from harness.errors import InvalidValueError
 
 DEFAULT_CAMPAIGN = "quick"
 
 _AXIS_HELP = {
-    "device": "devices: host (this machine) or a board's name such as orin-agx",
+    "device": "devices: host (this machine) or a board's name such as orin-agx (default: the board, where this is one)",
     "workload": "workloads, such as lenet-mnist or mobilenetv3-gld23k; an unknown one lists all",
     "power_mode": "power modes: maxn, 2c (two CPU cores), CORESc-CPU-GPU-MEM in MHz (12c-2201.6-1300.5-3199), "
     "a preset's name, sample:COUNT, grid:paper, all, or FILE.csv",
@@ -42,6 +44,12 @@ def add_options(parser: pytest.Parser) -> None:
     )
     for axis, text in _AXIS_HELP.items():
         option("--" + axis.replace("_", "-"), f"comma list of {text}", metavar="LIST")
+    option(
+        "--device-root",
+        "a tree with the /sys, /proc and /etc of a Jetson board, which is emulated then: training runs on this "
+        "machine, and every figure says so",
+        metavar="DIR",
+    )
     option("--minibatches", "clean minibatches to record in a case (default: 40)", type=int, metavar="N")
     option("--epochs", "run whole epochs instead; epoch 0 is reported apart", type=int, metavar="N")
     option(
@@ -87,6 +95,10 @@ def campaign_from(config: pytest.Config) -> Campaign:
             axes[axis] = check_axis(
                 axis, [value.partition("=")[0] for value in values] if axis == "storage" else values
             )
+    if "device" not in axes:
+        board = local_board(Configuration(), device_root_from(config))
+        if board is not None:
+            axes["device"] = (board.name,)
     given_settings = {
         "minibatches": config.getoption("jetwatt_minibatches"),
         "epochs": config.getoption("jetwatt_epochs"),
@@ -99,6 +111,23 @@ def campaign_from(config: pytest.Config) -> Campaign:
     if "minibatches" in settings and "epochs" in settings:
         raise InvalidValueError("--minibatches and --epochs were both given", "give one of the two")
     return load_campaign(config.getoption("jetwatt_campaign")).override(axes, settings)
+
+
+def device_root_from(config: pytest.Config) -> Path:
+    """Where boards are looked for: this machine, or the tree of `--device-root`.
+
+    Raises:
+        InvalidValueError: it is given, and no tree of a board.
+    """
+    given: Optional[str] = config.getoption("jetwatt_device_root")
+    if given is None:
+        return Path("/")
+    root = Path(given).expanduser()
+    if read_board(root) is None:
+        raise InvalidValueError(
+            f"--device-root {given} holds no Jetson board", "its proc/device-tree/compatible must name a Tegra chip"
+        )
+    return root
 
 
 def configuration_from(config: pytest.Config) -> Configuration:

@@ -17,7 +17,7 @@ from harness.devices.protocol import Device
 from harness.devices.registry import open_device
 from harness.environment import describe_environment
 from harness.errors import CannotRunError, ControlError, DependencyError, HarnessError, StoreError
-from harness.options import add_options, campaign_from, configuration_from
+from harness.options import add_options, campaign_from, configuration_from, device_root_from
 from harness.profiles import Profile
 from harness.progress import Countdown, Progress
 from harness.recorded_timer import play_back, recorded_time
@@ -40,6 +40,7 @@ class RunState:
             HarnessError: an option is wrong, or names what does not exist.
         """
         self.configuration = configuration_from(config)
+        self._device_root = device_root_from(config)
         self.run_id = uuid.uuid4().hex
         self.profiles: List[Profile] = []
         self.measured: Set[str] = set()
@@ -62,7 +63,8 @@ class RunState:
     def device(self, name: str) -> Device:
         """The device of that name, the same object each time."""
         if name not in self._devices:
-            self._devices[name] = open_device(name, self.configuration)
+            root = Path("/") if name == "host" else self._device_root
+            self._devices[name] = open_device(name, self.configuration, root)
         return self._devices[name]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from harness.aggregates import POWER_CHANNEL
-from harness.cases import DROPPED, Case
+from harness.cases import Case
 from harness.configuration import Configuration
 from harness.control.affinity import Affinity
 from harness.control.cpu_quota import cpu_quota
@@ -21,15 +21,13 @@ from harness.control.page_cache import PageCache
 from harness.control.saved_state import preserved
 from harness.devices.protocol import Capability, Identity, Report
 from harness.environment import cpu_model, memory_bytes
-from harness.errors import CannotRunError, ControlError, HarnessError
-from harness.measurement import Bench, make_ready, measure
+from harness.errors import HarnessError
+from harness.measurement import Bench, check_trainable, make_ready, measure
 from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.power_modes.texts import MAXN, parse_power_modes
 from harness.profiles import Profile
 from harness.telemetry.source import SourceSpec, open_source
 from harness.units import BYTES_PER_GIB
-from harness.workloads import get_workload
-from harness.workloads.optional_packages import require
 
 POWER_SOURCE = "rapl"
 CLOCK_STEP_KHZ = 100_000
@@ -145,25 +143,8 @@ class HostDevice:
         ]
 
     def check(self, case: Case) -> None:
-        """Refuse a case whose storage has no place, or whose batch the network cannot train on.
-
-        Raises:
-            CannotRunError: this case cannot run here.
-            ControlError: the page cache is to be dropped and may not be.
-            DependencyError: torch is not installed.
-        """
-        require("harness.profiling")
-        self._configuration.data_directory(case.storage)
-        if case.settings.cache in DROPPED:
-            dropping = PageCache(str(self._root)).available()
-            if not dropping.available:
-                raise ControlError(dropping.detail, dropping.way_out)
-        smallest = get_workload(case.workload).smallest_batch
-        if case.batch_size < smallest:
-            raise CannotRunError(
-                f"{case.workload} cannot train on batches of {case.batch_size}, batch normalisation needs {smallest}",
-                f"--batch-size {smallest} or more",
-            )
+        """Refuse what cannot be trained here; see `check_trainable`."""
+        check_trainable(case, self._configuration, self._root)
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:

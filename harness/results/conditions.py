@@ -14,6 +14,7 @@ NAMED_IN_CONDITIONS = (
     "device_specification",
     "power_mode",
     "tpc_mask",
+    "dvfs",
     "accelerator",
     "threads",
     "torch",

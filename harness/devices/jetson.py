@@ -1,0 +1,317 @@
+"""A Jetson board: trains under its power modes and reads its own sensors; also a tree of files that stands for one.
+
+    session:  lock -- save every knob -- fan to maximum, DVFS off -- cases -- put everything back
+    a case:   nvpmodel mode -- jetson_clocks -- memory held -- read back -- train and sample
+
+Below a root other than `/` the board is emulated: modes are set in that tree and its sensors are read, while training
+runs on this machine. Its name, its provenance, a condition and a flag of every profile say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from harness.cases import Case
+from harness.configuration import Configuration
+from harness.control.affinity import Affinity
+from harness.control.jetson_clocks import OFF, ON
+from harness.control.lock import locked
+from harness.control.nvpmodel_conf import Conf
+from harness.control.page_cache import PageCache
+from harness.control.saved_state import default_state_dir, preserved
+from harness.devices.jetson_control import JetsonControl
+from harness.devices.jetson_identity import EMULATED, Board
+from harness.devices.jetson_space import LiveSpace, named_modes, read_space
+from harness.devices.protocol import Capability, Identity, Report
+from harness.environment import memory_bytes
+from harness.errors import CannotRunError, ControlError, HarnessError
+from harness.measurement import Bench, check_trainable, make_ready, measure
+from harness.power_modes import PowerMode, PowerModeSpace
+from harness.power_modes.texts import parse_power_modes
+from harness.profiles import Profile
+from harness.telemetry.ina import find_rails
+from harness.telemetry.rail_total import TOTAL
+from harness.telemetry.source import SourceSpec, open_source
+from harness.units import BYTES_PER_GIB
+
+POWER_SOURCE = "ina"
+JTOP_SOCKET = Path("/run/jtop.sock")
+THIS_MACHINE = Path("/")
+
+_TOPICS = {
+    "cpu": "measure CPU use, own and others'",
+    "memory": "measure memory",
+    "thermal": "measure temperatures",
+    "cpufreq": "measure CPU clocks",
+    "ina": "measure power",
+    "devfreq": "measure GPU and memory clocks",
+    "throttle": "notice throttling",
+    "diskstats": "measure block I/O",
+    "jtop": "read jtop beside it",
+}
+"""Telemetry sources in the words of `harness doctor`."""
+
+
+class JetsonDevice:
+    """A Tegra board under a root, be it known or not."""
+
+    def __init__(self, board: Board, configuration: Configuration, root: Path = THIS_MACHINE) -> None:
+        """Touches nothing yet.
+
+        Args:
+            board: from `read_board(root)`.
+            configuration: where storage media and data sets lie.
+            root: where the board's `/sys`, `/proc`, `/etc` and NVIDIA's tools are.
+        """
+        self._root = Path(os.path.abspath(root))
+        self.is_emulated = self._root != THIS_MACHINE
+        self.name = f"{EMULATED}{board.name}" if self.is_emulated else board.name
+        # Training times of this machine beside readings of a tree: no board has measured that.
+        self.provenance = "simulated" if self.is_emulated else "measured"
+        self._board = board
+        self._configuration = configuration
+        self._affinity = Affinity()
+        self._control = JetsonControl(self._root, default_state_dir() / "nvpmodel" / self._lock_name)
+        self._booted = ""
+
+    @property
+    def _lock_name(self) -> str:
+        """Names the lock and the saved state: two trees of one board are two boards."""
+        if not self.is_emulated:
+            return self.name
+        return f"{self.name}-{hashlib.sha256(str(self._root).encode()).hexdigest()[:8]}"
+
+    # -- who it is -----------------------------------------------------------------------------------------------
+
+    def identity(self) -> Identity:
+        """Product, part number, cores and memory (whole GiB, so that a reserved megabyte makes no other board)."""
+        memory, spec = memory_bytes(self._root), self._board.spec
+        return Identity(
+            f"{self._board.product} (emulated)" if self.is_emulated else self._board.product,
+            {
+                "part_number": self._board.part_number,
+                "variant": spec.variant if spec else None,
+                "cpus": self._live.space.cpu_cores[-1],
+                "memory_gib": None if memory is None else round(memory / BYTES_PER_GIB),
+                "gpu": spec.gpu.name if spec else None,
+            },
+        )
+
+    @functools.cached_property
+    def _live(self) -> LiveSpace:
+        """Read once: on some releases clusters come and go with their cores, and the modes are to stay the same."""
+        return read_space(str(self._root), self._board.spec)
+
+    @functools.cached_property
+    def _conf(self) -> Optional[Conf]:
+        return self._control.conf()
+
+    def power_mode_space(self) -> PowerModeSpace:
+        """Core counts and clocks as the board lists them now."""
+        return self._live.space
+
+    def power_modes(self, text: str) -> List[Tuple[str, PowerMode]]:
+        """`maxn`, a mode of the board's nvpmodel, a name of a paper, or what else `parse_power_modes` knows."""
+        return parse_power_modes(text, self._live.space, self._named)
+
+    @functools.cached_property
+    def _named(self) -> Dict[str, PowerMode]:
+        return named_modes(self._live.space, self._conf, self._board.spec)
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a power mode is one of the board's nvpmodel, to be set by its name.
+
+        `maxn` and what a paper names are not: they are the same values under any masks.
+        """
+        return self._conf is not None and any(model.name == name for model in self._conf.models)
+
+    # -- what it can do ------------------------------------------------------------------------------------------
+
+    def capabilities(self) -> List[Capability]:
+        """Board, differences to its spec file, GPU clusters that are off, sensors, knobs, page cache."""
+        board = self._board
+        words = [board.product, board.part_number or "part number not told", f"L4T {board.l4t or 'not told'}"]
+        words.append(f"JetPack {board.jetpack or 'not known for this L4T'}")
+        found = [Capability("know the board", board.spec is not None, ", ".join(words))]
+        found += [Capability("agree with its spec file", False, difference) for difference in self._differences()]
+        found += self._masked_clusters()
+        found += [self._source_capability(spec) for spec in self.telemetry_sources(Path.cwd())]
+        return [*found, *self._control.capabilities(), PageCache().available()]
+
+    def _differences(self) -> List[str]:
+        differences, spec = list(self._live.differences), self._board.spec
+        labels = [rail.label for rail in find_rails(str(self._root))]
+        if spec is not None and labels and set(labels) != set(spec.rails.labels):
+            differences.append(f"power rails are {', '.join(labels)}, not {', '.join(spec.rails.labels)}")
+        presets = [preset.name for preset in spec.presets] if spec else []
+        names = [model.name for model in self._conf.models] if self._conf else []
+        if presets and names and names != presets:
+            differences.append(f"nvpmodel modes are {', '.join(names)}, not {', '.join(presets)}")
+        return differences
+
+    def _masked_clusters(self) -> List[Capability]:
+        mask = self._control.tpc_mask()
+        if mask is None:
+            return []
+        if mask == 0:
+            return [Capability("use the whole GPU", True, "TPC mask 0: no cluster is off")]
+        detail = (
+            f"TPC mask {mask}: {bin(mask).count('1')} clusters of the GPU are off since the boot, in every power mode"
+        )
+        return [
+            Capability("use the whole GPU", False, detail, "boot into another mode: `sudo nvpmodel -m ID`, answer YES")
+        ]
+
+    def _source_capability(self, spec: SourceSpec) -> Capability:
+        topic = _TOPICS[spec.module]
+        try:
+            source = open_source(spec, str(THIS_MACHINE))
+        except HarnessError as error:
+            return Capability(topic, False, error.what, error.way_out)
+        except (OSError, ImportError) as error:
+            return Capability(topic, False, str(error))
+        return Capability(topic, True, source.notes.get(TOTAL, f"{spec.module}: {', '.join(source.notes)}"))
+
+    def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
+        """What is sampled during a profile: what training does on the machine it runs on, and the board's sensors."""
+        board = str(self._root)
+        jtop = [SourceSpec("jtop")] if JTOP_SOCKET.exists() and not self.is_emulated else []
+        return [
+            SourceSpec("cpu", {"pid": os.getpid()}),
+            SourceSpec("memory"),
+            SourceSpec("diskstats", {"path": str(data_directory.resolve())}),
+            SourceSpec("thermal", root=board),
+            SourceSpec("cpufreq", root=board),
+            SourceSpec(POWER_SOURCE, self._total(), root=board),
+            SourceSpec("devfreq", root=board),
+            SourceSpec("throttle", root=board),
+            *jtop,
+        ]
+
+    def _total(self) -> Dict[str, Any]:
+        """What the total power is made of: as known of such boards, where this one has those rails."""
+        spec = self._board.spec
+        labels = {rail.label for rail in find_rails(str(self._root))}
+        if spec is None or not spec.rails.total or (labels and not set(spec.rails.total) <= labels):
+            return {}
+        return {"total": list(spec.rails.total), "remark": spec.rails.note}
+
+    # -- running -------------------------------------------------------------------------------------------------
+
+    def check(self, case: Case) -> None:
+        """Refuse a batch the network cannot train on, and a power mode that cannot be set here or now."""
+        check_trainable(case, self._configuration, THIS_MACHINE)
+        self._control.check(self._live.space)
+        if self._is_own(case.power_mode):
+            other_masks = self._control.needs_reboot(case.power_mode)
+            if other_masks:
+                number = self._conf.model(case.power_mode).id
+                raise CannotRunError(
+                    f"{case.power_mode} takes a reboot: {other_masks}",
+                    f"`sudo nvpmodel -m {number}`, answer YES, and run again after the reboot",
+                )
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        """Lock the board and save its state; fan to its maximum and DVFS off meanwhile; put everything back."""
+        knobs = [self._affinity, *self._control.usable()]
+        with locked(self._lock_name), preserved(knobs, self._lock_name, root=str(self._root)):
+            if self._control.works(self._control.nvpmodel):
+                self._booted = self._control.nvpmodel.read()["mode"]
+            self._control.begin()
+            yield
+
+    def apply(self, mode: PowerMode) -> PowerMode:
+        """Set a mode of the space by a custom nvpmodel mode, or through sysfs; read it back."""
+        return self._apply(mode.name, mode)[0]
+
+    def _apply(self, name: str, mode: PowerMode) -> Tuple[PowerMode, List[str]]:
+        """Set a mode; returns it as read back, and which of its dimensions the kernel does not tell."""
+        self._live.space.check(mode)
+        if self._is_own(name) and self._control.works(self._control.nvpmodel):
+            applied = self._control.apply_own(name, mode, self._live.space)
+        else:
+            applied = self._control.apply(mode, self._booted)
+        if not self.is_emulated:
+            self._use_cores(self._control.online.read())
+        return applied
+
+    def _use_cores(self, online: Sequence[int]) -> None:
+        """Let this process run on every core that is online: it may have lost those that were off for a while."""
+        self._affinity.apply(list(online))
+        if self._affinity.read() != sorted(online):
+            raise ControlError(
+                f"CPUs {list(online)} are online, but this process may only run on {self._affinity.read()}",
+                "run outside of containers and cpusets, `systemd-run --scope` among them",
+            )
+
+    def conditions(self, case: Case, report: Report) -> Dict[str, Any]:
+        """What is known before measuring; writes the data set where it is missing."""
+        return {**self._make_ready(case, report).conditions, **self._own_conditions(case)}
+
+    def _make_ready(self, case: Case, report: Report) -> Bench:
+        return make_ready(case, self._configuration, THIS_MACHINE, report)
+
+    def _own_conditions(self, case: Case) -> Dict[str, Any]:
+        identity, board = self.identity(), self._board
+        [(_, mode)] = self.power_modes(case.power_mode)
+        in_effect = self._booted or getattr(self._control.in_effect(), "name", None)
+        return {
+            "device_model": identity.model,
+            "device_specification": identity.specification,
+            "power_mode": mode._asdict(),
+            "power_mode_name": case.power_mode,
+            "threads": self._threads(mode),
+            "part_number": board.part_number,
+            "l4t": board.l4t,
+            "jetpack": board.jetpack,
+            "nvpmodel_conf": self._conf_hash(),
+            "booted_mode": in_effect,
+            "tpc_mask": self._control.tpc_mask(),
+            "dvfs": OFF if self._control.holds_clocks() else ON,
+            "differs_from_spec": self._differences(),
+            **({"emulated": True} if self.is_emulated else {}),
+        }
+
+    def _threads(self, mode: PowerMode) -> int:
+        """One for each core; this machine may have fewer than the board that it stands for."""
+        return min(mode.cpu_cores, len(self._affinity.read())) if self.is_emulated else mode.cpu_cores
+
+    def _conf_hash(self) -> Optional[str]:
+        """Boards whose modes are defined alike have the same."""
+        try:
+            text = (self._root / "etc/nvpmodel.conf").read_bytes()
+        except OSError:
+            return None
+        return hashlib.sha256(text).hexdigest()[:16]
+
+    def profile(self, case: Case, report: Report) -> Profile:
+        """Set the power mode and train."""
+        bench = self._make_ready(case, report)
+        [(name, wanted)] = self.power_modes(case.power_mode)
+        report(f"    power mode: {name}")
+        mode, untold = self._apply(name, wanted)
+        own = {
+            **self._own_conditions(case),
+            "power_mode": mode._asdict(),
+            "power_mode_not_told": untold,
+            "dvfs": self._control.dvfs(),
+        }
+        profile = measure(
+            dataclasses.replace(bench, conditions={**bench.conditions, **own}),
+            self.telemetry_sources(bench.data.directory),
+            POWER_SOURCE,
+            self._affinity.read(),
+            THIS_MACHINE,
+            report,
+        )
+        if not self.is_emulated:
+            return profile
+        flag = f"emulated: trained on this machine, power and clocks come from the board's tree {self._root}"
+        return dataclasses.replace(profile, provenance=self.provenance, flags=[flag, *profile.flags])

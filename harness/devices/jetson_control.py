@@ -1,0 +1,302 @@
+"""Sets a power mode on a Jetson board with all its knobs together, and reads it back from the kernel's own files.
+
+    nvpmodel (a custom mode, or one of the board's own) -- jetson_clocks (DVFS off) -- memory held -- read back
+
+A board without nvpmodel, or without jetson_clocks, is set through sysfs: cores, CPU, GPU and memory clock, each held.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+from harness.control.cluster_limits import ClusterLimits
+from harness.control.cpu_online import CpuOnline
+from harness.control.cpufreq import Limits
+from harness.control.devfreq import GpuFrequency, find_gpus
+from harness.control.emc import Emc
+from harness.control.fan import Fan
+from harness.control.governor import CPU, DEVFREQ, Governor
+from harness.control.jetson_clocks import DVFS, OFF, ON, JetsonClocks
+from harness.control.knob import Knob
+from harness.control.nvpmodel import Nvpmodel
+from harness.control.nvpmodel_conf import Conf, PowerModel
+from harness.control.nvpmodel_grammar import read_conf
+from harness.control.nvpmodel_modes import (
+    EMC,
+    MAX_FREQ,
+    TPC_PG_MASK,
+    TPC_POWER_GATING,
+    clusters,
+    masks,
+    to_power_mode,
+    tpc_mask,
+)
+from harness.devices.jetson_space import is_rounded
+from harness.devices.protocol import Capability
+from harness.errors import CannotRunError, ControlError, InvalidValueError
+from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.units import hz_to_khz
+
+
+class JetsonControl:
+    """The knobs of the board below a root."""
+
+    def __init__(self, root: Path, state_dir: Path) -> None:
+        """Touches nothing yet.
+
+        Args:
+            root: the directory below which `/sys`, `/etc` and NVIDIA's tools are.
+            state_dir: where nvpmodel confs with custom modes are kept; no other board's.
+        """
+        self._root = str(root)
+        self.nvpmodel = Nvpmodel(self._root, state_dir=str(state_dir))
+        self.online = CpuOnline(self._root)
+        self.cpu = ClusterLimits(self._root)
+        self.gpu = GpuFrequency(self._root)
+        self.memory = Emc(self._root)
+        self.clocks = JetsonClocks(self._root)
+        self.fan = Fan(self._root)
+        # They are put back from the last to the first. nvpmodel comes first, as it moves most of the others; then what
+        # jetson_clocks stored; then, one by one, what still differs.
+        self.knobs: List[Knob] = [
+            self.fan,
+            Governor(self._root, DEVFREQ),
+            Governor(self._root, CPU),
+            self.memory,
+            self.gpu,
+            self.cpu,
+            self.online,
+            self.clocks,
+            self.nvpmodel,
+        ]
+        self._available: Optional[Dict[str, Capability]] = None
+
+    def capabilities(self) -> List[Capability]:
+        """Every knob as it stands for this user."""
+        return list(self._capabilities().values())
+
+    def _capabilities(self) -> Dict[str, Capability]:
+        """By the knob's name; found out once, as some take a second to ask."""
+        if self._available is None:
+            self._available = {knob.name: knob.available() for knob in reversed(self.knobs)}
+        return self._available
+
+    def works(self, knob: Knob) -> bool:
+        """Whether a knob can be set here by this user."""
+        return self._capabilities()[knob.name].available
+
+    def usable(self) -> List[Knob]:
+        """The knobs that can be set, in the order in which they are handed to `preserved`."""
+        return [knob for knob in self.knobs if self.works(knob)]
+
+    def conf(self) -> Optional[Conf]:
+        """The board's own nvpmodel conf; None where there is none that can be understood."""
+        try:
+            return self.nvpmodel.own_conf()
+        except ControlError:
+            return None
+
+    def check(self, space: PowerModeSpace) -> None:
+        """Refuse where a dimension with a choice cannot be set.
+
+        Raises:
+            CannotRunError: names the first, why, and what to grant.
+        """
+        if self.works(self.nvpmodel):
+            return
+        knobs = (self.online, self.cpu, self.gpu, self.memory)
+        for values, knob in zip(space.dimensions, knobs):
+            if len(values) > 1 and not self.works(knob):
+                capability = self._capabilities()[knob.name]
+                raise CannotRunError(
+                    f"no power mode can be set here: {self._capabilities()[self.nvpmodel.name].detail}; "
+                    f"{capability.detail}",
+                    self._capabilities()[self.nvpmodel.name].way_out or capability.way_out,
+                )
+
+    def holds_clocks(self) -> bool:
+        """Whether DVFS is off while a mode is set: by jetson_clocks, or by limits that are the same at both ends."""
+        return self._pins() or (self.works(self.cpu) and self.works(self.gpu))
+
+    def _pins(self) -> bool:
+        """Whether jetson_clocks is used: not where the GPU hides its clocks, for nothing tells then if it took."""
+        return self.works(self.clocks) and all(gpu.shows_clocks for gpu in find_gpus(self._root))
+
+    # -- what is in effect ---------------------------------------------------------------------------------------
+
+    def in_effect(self) -> Optional[PowerModel]:
+        """The nvpmodel mode in effect, with its masks; None where that cannot be told."""
+        try:
+            value = self.nvpmodel.read()
+            return read_conf(Path(value["conf"])).conf.model(value["mode"])
+        except (ControlError, InvalidValueError):
+            return None
+
+    def tpc_mask(self) -> Optional[int]:
+        """Which TPCs of the GPU are off, by the kernel where it tells, else by the mode in effect; None: not told."""
+        conf = self.conf()
+        for path in _paths(conf, TPC_POWER_GATING, TPC_PG_MASK):
+            try:
+                return int((Path(self._root) / path.lstrip("/")).read_text().strip(), 0)
+            except (OSError, ValueError):
+                continue  # not there under this release, or for root only: the mode says it too
+        model = self.in_effect()
+        return tpc_mask(model) if model else None
+
+    def needs_reboot(self, name: str) -> str:
+        """How the masks of the board's own mode differ from those it booted with; empty where they do not."""
+        conf, now = self.conf(), self.in_effect()
+        if conf is None or now is None:
+            return ""
+        wanted, booted = masks(conf.model(name)), masks(now)
+        return ", ".join(
+            f"{mask} {value} instead of {booted[mask]}"
+            for mask, value in wanted.items()
+            if booted.get(mask, value) != value
+        )
+
+    def dvfs(self) -> str:
+        """`off` where CPU and GPU have one clock only, else `on`."""
+        if self._pins():
+            return self.clocks.read()[DVFS]
+        limits = [*self._running().values(), *self.gpu.read().values()]
+        tells = all(gpu.shows_clocks for gpu in find_gpus(self._root))
+        return OFF if tells and all(low == high for low, high in limits) else ON
+
+    def read(self) -> Tuple[PowerMode, List[str]]:
+        """The mode in effect by the kernel's files: cores online, greatest clock of CPU and GPU, clock of the memory.
+
+        Returns:
+            The mode, and the names of the dimensions that the kernel does not tell: `UNKNOWN_KHZ` in the mode.
+        """
+        cpu = [high for _, high in self._running().values()]
+        gpu = [hz_to_khz(high) for _, high in self.gpu.read().values()]
+        memory = self._memory_khz()
+        mode = PowerMode(
+            len(self.online.read()), max(cpu, default=UNKNOWN_KHZ), max(gpu, default=UNKNOWN_KHZ), memory or UNKNOWN_KHZ
+        )
+        return mode, [name for name, khz in zip(PowerMode._fields, mode) if khz == UNKNOWN_KHZ]
+
+    def _running(self) -> Dict[str, Limits]:
+        """The limits of the clusters with a core online; those of others mean nothing."""
+        online, limits = set(self.online.read()), self.cpu.read()
+        return {policy.name: limits[policy.name] for policy in self.cpu.policies() if set(policy.cpus) & online}
+
+    def _memory_khz(self) -> Optional[int]:
+        """Where the memory is held, else its cap; None where neither is told."""
+        try:
+            found = self.memory.read()
+        except ControlError:
+            found = {}
+        if found.get("locked"):
+            return hz_to_khz(found["rate_hz"])
+        for path in _paths(self.conf(), EMC, MAX_FREQ):
+            try:
+                return hz_to_khz(int((Path(self._root) / path.lstrip("/")).read_text())) or None
+            except (OSError, ValueError):
+                continue  # not there under this release
+        return None
+
+    # -- setting -------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """What holds for a whole run: the fan at its maximum (004 sec. 4.4), and DVFS off.
+
+        jetson_clocks stores here what it is to restore, before anything else has changed.
+        """
+        if self.works(self.fan):
+            self.fan.set(self.fan.maximum())
+        if self._pins():
+            self.clocks.set(self.clocks.off())
+
+    def apply(self, mode: PowerMode, booted: str) -> Tuple[PowerMode, List[str]]:
+        """Set a mode of the board's space and read it back.
+
+        The clocks of the space are those that the drivers list, so nothing is rounded: they must read
+        back to the digit.
+
+        Args:
+            mode: what to set; a clock that is `UNKNOWN_KHZ` is left as it is.
+            booted: the mode of the board's own conf whose masks it booted with; empty without nvpmodel.
+
+        Returns:
+            As `read`; a dimension that the kernel does not tell stands as it was asked for.
+
+        Raises:
+            ControlError: it was refused, or did not take.
+        """
+        if self.works(self.nvpmodel):
+            self.nvpmodel.set(self.nvpmodel.custom(mode, booted))
+        else:
+            self.online.set(self._cores(mode.cpu_cores))
+        self._hold(mode)
+        found, untold = self.read()
+        wrong = [
+            f"{name} is {is_now}, not {wanted}"
+            for name, wanted, is_now in zip(PowerMode._fields, mode, found)
+            if name not in untold and UNKNOWN_KHZ not in (wanted, is_now) and wanted != is_now
+        ]
+        if wrong:
+            raise ControlError(f"power mode {mode.name} did not take: {', '.join(wrong)}", _way_out(mode, found))
+        return _completed(found, mode), untold
+
+    def apply_own(self, name: str, expected: PowerMode, space: PowerModeSpace) -> Tuple[PowerMode, List[str]]:
+        """Set one of the board's own nvpmodel modes by its name; as `apply`, but its caps may be rounded.
+
+        Raises:
+            ControlError: it was refused, needs a reboot, or did not take.
+        """
+        conf = self.nvpmodel.own_conf()
+        limits = to_power_mode(conf, conf.model(name))
+        self.nvpmodel.set({"conf": self.nvpmodel.spec.options["conf"], "mode": name})
+        self._hold(expected)
+        found, untold = self.read()
+        mode = _completed(found, expected)
+        if not is_rounded(mode, limits, space):
+            raise ControlError(f"nvpmodel mode {name} did not take: {found.name} was read back, not {expected.name}")
+        return mode, untold
+
+    def _hold(self, mode: PowerMode) -> None:
+        """Switch DVFS off at the maxima of the mode in effect, and hold the memory at the mode's clock."""
+        if self._pins():
+            self.clocks.set(self.clocks.off())
+        else:
+            self._hold_through_sysfs(mode)
+        if mode.mem_khz != UNKNOWN_KHZ and self.works(self.memory):
+            wanted, now = self.memory.pinned(mode.mem_khz), self.memory.read()
+            if wanted != now:
+                self.memory.set(wanted)
+
+    def _hold_through_sysfs(self, mode: PowerMode) -> None:
+        if mode.cpu_khz != UNKNOWN_KHZ and self.works(self.cpu):
+            pins, running = self.cpu.pinned(mode.cpu_khz), self._running()
+            self.cpu.set({**self.cpu.read(), **{name: pins[name] for name in running}})
+        if mode.gpu_khz != UNKNOWN_KHZ and self.works(self.gpu):
+            self.gpu.set(self.gpu.pinned(mode.gpu_khz))
+
+    def _cores(self, count: int) -> List[int]:
+        """The cores to use, cluster by cluster as the conf has them, else by number."""
+        conf, every = self.conf(), self.online.cpus()
+        order = [core for cluster in (clusters(conf) if conf else ()) for core in cluster.cores if core in every]
+        return sorted([*order, *(core for core in every if core not in order)][:count])
+
+
+def _paths(conf: Optional[Conf], param: str, argument: str) -> List[str]:
+    """The files behind an argument of a conf's PARAM, the one for newer kernels first."""
+    section = conf.param(param) if conf else None
+    named = {entry.name: entry.path for entry in section.arguments} if section else {}
+    return [named[name] for name in (f"{argument}_KNEXT", argument) if name in named]
+
+
+def _completed(found: PowerMode, wanted: PowerMode) -> PowerMode:
+    """A mode as read back; what the kernel does not tell, or the space does not have, stands as it was asked for."""
+    pairs = zip(found, wanted)
+    return PowerMode(*(asked if UNKNOWN_KHZ in (is_now, asked) else is_now for is_now, asked in pairs))
+
+
+def _way_out(mode: PowerMode, found: PowerMode) -> str:
+    """What may be behind a clock that did not take."""
+    if found.cpu_khz < mode.cpu_khz or found.gpu_khz < mode.gpu_khz:
+        return "on some releases clocks can only be lowered until the next boot: reboot, and run from high to low"
+    return "see `dmesg`, and what else sets clocks on this board"

@@ -1,0 +1,122 @@
+"""The power modes that a Jetson board has now, by what it lists itself; where its spec file differs, the board wins."""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from harness.control.cpu_online import CpuOnline
+from harness.control.cpufreq import CpuFrequency
+from harness.control.devfreq import GpuFrequency
+from harness.control.emc import Emc
+from harness.control.nvpmodel_conf import Conf, PowerModel
+from harness.control.nvpmodel_modes import Limits, to_power_mode
+from harness.devices.boards import BoardSpec
+from harness.errors import ControlError
+from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.units import hz_to_khz
+
+
+class LiveSpace(NamedTuple):
+    """A board's power modes.
+
+    Attributes:
+        space: the values of each dimension.
+        differences: how they differ from the spec file, and what the board does not tell; a sentence each.
+    """
+
+    space: PowerModeSpace
+    differences: List[str]
+
+
+def read_space(root: str, spec: Optional[BoardSpec]) -> LiveSpace:
+    """What the board under `root` lists: cores, the clocks of its clusters together, of its GPU and of its memory.
+
+    Only the memory's table may come from the spec file, where the board keeps it to itself.
+    """
+    cores = tuple(range(1, len(CpuOnline(root).cpus()) + 1)) or (1,)
+    cpu_khz = _cpu_khz(root)
+    gpus = GpuFrequency(root).gpus()
+    gpu_khz = tuple(sorted({hz_to_khz(level) for gpu in gpus for level in gpu.levels_hz}))
+    mem_khz, why_not = _mem_khz(root)
+    differences: List[str] = []
+    if spec is not None:
+        clocks = spec.clocks
+        differences += _compare("CPU cores", cores[-1:], [(spec.cpu_cores,)])
+        differences += _compare("CPU clocks", cpu_khz, [clocks.cpu_khz])
+        differences += _compare("GPU clocks", gpu_khz, [clocks.gpu_khz, clocks.newer_gpu_khz])
+        if mem_khz:
+            differences += _compare("memory clocks", mem_khz, [clocks.mem_khz])
+        elif clocks.mem_khz:
+            mem_khz = clocks.mem_khz
+            differences.append(f"memory clocks are taken from the spec file: {why_not}")
+    unknown = (UNKNOWN_KHZ,)
+    return LiveSpace(PowerModeSpace(cores, cpu_khz or unknown, gpu_khz or unknown, mem_khz or unknown), differences)
+
+
+def _cpu_khz(root: str) -> Tuple[int, ...]:
+    policies = CpuFrequency(root).policies()
+    return tuple(sorted({khz for policy in policies for khz in policy.levels_khz or (policy.highest_khz,)}))
+
+
+def _mem_khz(root: str) -> Tuple[Tuple[int, ...], str]:
+    """The memory's table, or why there is none."""
+    try:
+        return tuple(Emc(root).levels_khz()), "the board has no table of them"
+    except ControlError as error:
+        return (), error.what
+
+
+def _compare(what: str, live: Sequence[int], known: Sequence[Sequence[int]]) -> List[str]:
+    lists = [tuple(values) for values in known if values]
+    if not lists or tuple(live) in lists:
+        return []
+    nearest = min(lists, key=lambda values: len(set(values) ^ set(live)))
+    more, fewer = sorted(set(live) - set(nearest)), sorted(set(nearest) - set(live))
+    parts = [f"it has {_listed(more)}"] if more else []
+    parts += [f"it lacks {_listed(fewer)}"] if fewer else []
+    return [f"{what} differ from the spec file: {', '.join(parts)}"]
+
+
+def _listed(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values)) if len(values) <= 6 else f"{values[0]} ... {values[-1]} ({len(values)} values)"
+
+
+def conf_mode(conf: Conf, model: PowerModel, space: PowerModeSpace, gpu_cap_rounds_up: bool = False) -> PowerMode:
+    """The power mode that a mode of the board's own conf comes to.
+
+    A cap means the greatest allowed clock not above it, of the GPU on some boards the least not below; no cap means
+    the greatest.
+    """
+    limits = to_power_mode(conf, model)
+    return PowerMode(
+        limits.cpu_cores or space.cpu_cores[-1],
+        _below(limits.cpu_khz, space.cpu_khz),
+        (_above if gpu_cap_rounds_up else _below)(limits.gpu_khz, space.gpu_khz),
+        _below(limits.mem_khz, space.mem_khz),
+    )
+
+
+def named_modes(space: PowerModeSpace, conf: Optional[Conf], spec: Optional[BoardSpec]) -> Dict[str, PowerMode]:
+    """Every mode of the board's own conf, and those that a paper names; `maxn` is known to all devices."""
+    named = {name: space.nearest(mode) for name, mode in spec.named_modes} if spec else {}
+    up = spec is not None and spec.gpu_cap_rounds_up
+    return {**named, **{model.name: conf_mode(conf, model, space, up) for model in (conf.models if conf else ())}}
+
+
+def is_rounded(mode: PowerMode, limits: Limits, space: PowerModeSpace) -> bool:
+    """Whether a mode that was read back is what a conf's caps come to: each clock the neighbour below or above its cap.
+
+    Which of the two a driver takes differs between boards and releases; what it took stands in the profile.
+    """
+    neighbours = (
+        {_below(cap, allowed), _above(cap, allowed)} for cap, allowed in zip(limits[1:], space.dimensions[1:])
+    )
+    return limits.cpu_cores in (None, mode.cpu_cores) and all(khz in near for khz, near in zip(mode[1:], neighbours))
+
+
+def _below(cap: Optional[int], allowed: Sequence[int]) -> int:
+    return max((khz for khz in allowed if cap is None or khz <= cap), default=allowed[0])
+
+
+def _above(cap: Optional[int], allowed: Sequence[int]) -> int:
+    return allowed[-1] if cap is None else min((khz for khz in allowed if khz >= cap), default=allowed[-1])

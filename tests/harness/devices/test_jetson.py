@@ -1,0 +1,245 @@
+"""Jetson boards as devices, on trees of their files: who they are, their modes, and that everything is put back."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+
+import pytest
+from boards.emulator import intercepted
+from boards.kernel import Kernel
+from boards.layouts import PAIRS
+from boards.tree import build_board
+
+from harness.cases import Case
+from harness.configuration import Configuration
+from harness.control import bounded_process
+from harness.control.saved_state import left_behind, restore
+from harness.devices.jetson import JetsonDevice
+from harness.devices.jetson_identity import read_board
+from harness.errors import CannotRunError, ControlError
+from harness.power_modes import UNKNOWN_KHZ, PowerMode
+
+INERT = ("target_pwm", "pwm1", "clk_update_rate")
+"""Files that are readings while somebody else sets the fan, or count for nothing while the override is off."""
+
+
+@pytest.fixture(autouse=True)
+def state_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def device_of(tree, **changes):
+    return JetsonDevice(read_board(tree.path), Configuration(**changes), tree.path)
+
+
+def controls(tree):
+    return {name: text for name, text in tree.controls().items() if not name.endswith(INERT)}
+
+
+@contextlib.contextmanager
+def running(tree, device):
+    """A session on the tree, whose kernel takes the writes."""
+    kernel = Kernel(tree.root)
+    with intercepted(kernel), device.session():
+        yield kernel
+
+
+@pytest.mark.parametrize(("board", "l4t"), PAIRS)
+def test_every_mode_is_read_back_and_the_board_is_as_before(tmp_path, board, l4t):
+    tree = build_board(tmp_path / "root", board, l4t)
+    device = device_of(tree)
+    space, before = device.power_mode_space(), controls(tree)
+    low_high = PowerMode(space.cpu_cores[-1], space.cpu_khz[0], space.gpu_khz[-1], space.mem_khz[0])
+    with running(tree, device) as kernel:
+        for mode in (space.greatest, space.at(0), low_high, space.greatest):
+            assert device.apply(mode) == mode
+        online = sum(kernel.read(f"sys/devices/system/cpu/cpu{core}/online") != "0" for core in space.cpu_cores[:-1])
+        assert online == space.greatest.cpu_cores - 1
+    assert controls(tree) == before
+    assert left_behind() == []
+
+
+@pytest.mark.parametrize(
+    ("board", "l4t", "part_number", "jetpack", "modes"),
+    [
+        ("orin-agx", "r35.4", "p3701-0005", "5.1.2", 18_096),
+        ("xavier-agx", "r32.7", "p2888-0004", "4.6.4", 29_232),
+        ("orin-nano", "r36.4", "p3767-0005", "6.2", 1_800),
+    ],
+)
+def test_a_board_is_told_from_its_device_tree_and_its_modes_from_what_it_lists(
+    tmp_path, board, l4t, part_number, jetpack, modes
+):
+    tree = build_board(tmp_path / "root", board, l4t)
+    found = read_board(tree.path)
+    assert (found.name, found.part_number, found.jetpack) == (board, part_number, jetpack)
+    assert len(device_of(tree).power_mode_space()) == modes
+
+
+def test_an_unknown_board_runs_with_what_discovery_finds(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
+    folder = tree.path / "proc/device-tree"
+    (folder / "compatible").write_bytes(b"nvidia,p9999-0000+p9998-0001\0nvidia,tegra999\0")
+    (folder / "model").write_bytes(b"Something new\0")
+    device = device_of(tree)
+    assert device.name == "emulated-jetson"
+    assert device.identity().model.startswith("Something new")
+    with running(tree, device):
+        assert device.apply(device.power_mode_space().greatest).gpu_khz == 1_300_500
+
+
+def test_where_board_and_spec_file_differ_the_board_wins_and_it_is_reported(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
+    table = next(tree.path.glob("sys/class/devfreq/17000000.gpu/available_frequencies"))
+    table.write_text("306000000 408000000\n")
+    device = device_of(tree)
+    assert device.power_mode_space().gpu_khz == (306_000, 408_000)
+    [difference] = [found.detail for found in device.capabilities() if found.name == "agree with its spec file"]
+    assert "GPU clocks differ from the spec file" in difference
+    assert "1300500" in difference
+
+
+def test_figures_of_a_tree_never_look_like_those_of_a_board(tmp_path):
+    device = device_of(build_board(tmp_path / "root", "orin-agx", "r36.4"))
+    assert device.name == "emulated-orin-agx"
+    assert device.provenance == "simulated"
+    assert device.identity().model.endswith("(emulated)")
+    assert JetsonDevice(read_board(tmp_path / "root"), Configuration()).provenance == "measured"
+
+
+def test_a_mode_of_the_boards_own_is_set_by_its_name(tmp_path):
+    tree = build_board(tmp_path / "root", "xavier-agx", "r35.4")
+    device = device_of(tree)
+    [(name, mode)] = device.power_modes("mode_30w_all")
+    with running(tree, device) as kernel:
+        assert device._apply(name, mode) == (mode, [])
+        assert kernel.read("var/lib/nvpmodel/status").endswith("3")
+    assert mode.cpu_cores == 8
+
+
+def test_a_mode_with_other_masks_is_refused_before_anything_is_changed_with_the_way_out(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
+    case = Case("emulated-orin-agx", "lenet-mnist", "MODE_15W", 0, "ssd", 16)
+    with pytest.raises(CannotRunError, match=r"TPC_PG_MASK 248 instead of 240.*sudo nvpmodel -m 1"):
+        device_of(tree).check(case)
+
+
+def test_without_nvpmodel_and_jetson_clocks_modes_are_set_through_sysfs(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-agx", "r35.4", mode="MAXN")
+    for tool in ("usr/sbin/nvpmodel", "usr/bin/jetson_clocks"):
+        (tree.path / tool).unlink()
+    device, before = device_of(tree), controls(tree)
+    mode = PowerMode(5, 1_113_600, 624_750, 2_133_000)
+    with running(tree, device):
+        assert device.apply(mode) == mode
+        assert device._control.dvfs() == "off"
+    assert controls(tree) == before
+
+
+def test_thors_gpu_is_left_alone_and_said_to_be_unknown(tmp_path):
+    tree = build_board(tmp_path / "root", "thor", "r38.2")
+    assert device_of(tree).power_mode_space().gpu_khz == (UNKNOWN_KHZ,)
+
+
+# -- faults -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", range(0, 40, 4))
+def test_a_write_refused_half_way_is_an_error_and_everything_is_put_back(tmp_path, after):
+    tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
+    device, before = device_of(tree), controls(tree)
+    with running(tree, device) as kernel:
+        kernel.refuse("*", after=after, times=2)
+        with contextlib.suppress(ControlError):  # some writes are tried again, and then the mode has taken
+            mode = device.power_mode_space().at(0)
+            assert device.apply(mode) == mode
+        kernel.heal()
+    assert controls(tree) == before
+
+
+def test_a_core_that_does_not_come_back_is_an_error_that_names_what_is_missing(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
+    device, before = device_of(tree), controls(tree)
+    with running(tree, device) as kernel:
+        device.apply(device.power_mode_space().at(0))
+        kernel.stick_core(5)
+        with pytest.raises(ControlError, match=r"cpu5/online|cpu_cores is 5, not 6"):
+            device.apply(device.power_mode_space().greatest)
+        kernel.heal()
+    assert controls(tree) == before
+
+
+def test_an_nvpmodel_that_hangs_is_ended_and_named(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
+    device, before = device_of(tree), controls(tree)
+    with running(tree, device) as kernel:
+        kernel.hang_nvpmodel()
+        device._control.nvpmodel._timeout_s = 0.5
+        with pytest.raises(ControlError, match="did not end within"):
+            device.apply(device.power_mode_space().greatest)
+        device._control.nvpmodel._timeout_s = 30.0
+        kernel.heal()
+    assert controls(tree) == before
+
+
+def test_two_runs_at_once_are_refused_with_the_other_one_named(tmp_path):
+    tree = build_board(tmp_path / "root", "nano", "r32.7")
+    held = pytest.raises(ControlError, match=f"in use by process {os.getpid()}")
+    with running(tree, device_of(tree)), held, device_of(tree).session():
+        pass
+
+
+@pytest.mark.parametrize(("board", "l4t"), [("orin-agx", "r36.4"), ("nano", "r32.7")])
+def test_a_run_killed_before_any_write_or_command_is_put_back_by_restore(tmp_path, board, l4t):
+    tree = build_board(tmp_path / "root", board, l4t)
+    before, name = controls(tree), device_of(tree)._lock_name
+    killed = number = 0
+    while True:
+        pid = os.fork()
+        if pid == 0:
+            _run_until_killed(tree, number)
+        _, status = os.waitpid(pid, 0)
+        if os.WIFEXITED(status):
+            assert os.WEXITSTATUS(status) == 0
+            break
+        killed += 1
+        with intercepted(Kernel(tree.root)):
+            restore(name)
+        assert controls(tree) == before, f"killed before act {number}"
+        assert left_behind() == []
+        number += 1
+    assert killed > 10
+    assert controls(tree) == before
+
+
+def _run_until_killed(tree, number):
+    """In a process of its own: a run that is killed before its act of this number; leaves with 0 where it ends."""
+    acts = itertools.count()
+
+    def before_act(*_):
+        if next(acts) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    class Commands:
+        """The module `subprocess` for those who run NVIDIA's tools."""
+
+        def __getattr__(self, name):
+            return getattr(subprocess, name)
+
+        def Popen(self, *arguments, **options):  # noqa: N802 - the name that is called
+            before_act()
+            return subprocess.Popen(*arguments, **options)
+
+    status = 1
+    try:
+        device = device_of(tree)
+        bounded_process.subprocess = Commands()
+        with intercepted(Kernel(tree.root), before_act), device.session():
+            device.apply(device.power_mode_space().greatest)
+        status = 0
+    finally:
+        os._exit(status)
