@@ -54,6 +54,12 @@ def tree(tmp_path):
 
 
 @pytest.fixture
+def tree_in():
+    """Makes a tree in a directory, for tests that need one for each of their examples."""
+    return Tree
+
+
+@pytest.fixture
 def plain_user():
     """The rest of the test has no privileges, even where the tests are run by root; gives a directory it can write."""
     directory = Path(tempfile.mkdtemp())

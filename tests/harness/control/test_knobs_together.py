@@ -216,11 +216,9 @@ changes = st.one_of(
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(changes, max_size=8))
-def test_no_write_of_any_sequence_is_refused_and_all_comes_back(tmp_path_factory, monkeypatch, sequence):
-    from conftest import Tree
-
+def test_no_write_of_any_sequence_is_refused_and_all_comes_back(tmp_path_factory, tree_in, monkeypatch, sequence):
     folder = tmp_path_factory.mktemp("sequence")
-    tree = build(Tree(folder / "root"))
+    tree = build(tree_in(folder / "root"))
     before = contents(tree)
     knobs = knobs_of(tree.root)
     with kernel(monkeypatch), preserved(knobs, DEVICE, root=tree.root, state_dir=folder / "state"):
