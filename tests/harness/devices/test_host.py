@@ -57,7 +57,7 @@ def machine_with_rapl(tmp_path):
 
 
 def draw_power(counter):
-    """Count energy as the kernel does; in a process of its own, because training keeps the threads of this one waiting."""
+    """Count energy as the kernel does; in a process of its own, because training keeps threads of this one waiting."""
     start = time.monotonic()
     fresh = counter.with_name("fresh")
     while True:
