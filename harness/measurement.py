@@ -60,18 +60,18 @@ def check_trainable(case: Case, configuration: Configuration, root: Path) -> Non
         ControlError: the page cache is to be dropped and may not be.
         DependencyError: torch is not installed.
     """
-    require("harness.profiling")
     configuration.data_directory(case.storage)
-    if case.settings.cache in DROPPED:
-        dropping = PageCache(str(root)).available()
-        if not dropping.available:
-            raise ControlError(dropping.detail, dropping.way_out)
     smallest = get_workload(case.workload).smallest_batch
     if case.batch_size < smallest:
         raise CannotRunError(
             f"{case.workload} cannot train on batches of {case.batch_size}, batch normalisation needs {smallest}",
             f"--batch-size {smallest} or more",
         )
+    if case.settings.cache in DROPPED:
+        dropping = PageCache(str(root)).available()
+        if not dropping.available:
+            raise ControlError(dropping.detail, dropping.way_out)
+    require("harness.profiling")
 
 
 def make_ready(case: Case, configuration: Configuration, root: Path, report: Report) -> Bench:
