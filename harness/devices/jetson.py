@@ -206,7 +206,6 @@ class JetsonDevice:
 
     def check(self, case: Case) -> None:
         """Refuse a batch the network cannot train on, and a power mode that cannot be set here or now."""
-        check_trainable(case, self._configuration, THIS_MACHINE)
         self._control.check(self._live.space)
         if self._is_own(case.power_mode):
             other_masks = self._control.needs_reboot(case.power_mode)
@@ -216,6 +215,7 @@ class JetsonDevice:
                     f"{case.power_mode} takes a reboot: {other_masks}",
                     f"`sudo nvpmodel -m {number}`, answer YES, and run again after the reboot",
                 )
+        check_trainable(case, self._configuration, THIS_MACHINE)
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
