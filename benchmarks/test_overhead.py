@@ -16,7 +16,7 @@ from harness.devices.host import POWER_SOURCE, HostDevice
 from harness.devices.protocol import Device
 from harness.measurement import PowerWatch, make_ready
 from harness.options import configuration_from
-from harness.profiles import CLEAN
+from harness.profiles import CLEAN, Minibatch
 from harness.progress import Progress
 from harness.recorded_timer import play_back, recorded_time
 from harness.statistics import paired_ratio
@@ -48,6 +48,10 @@ def test_instruments_cost_little(
     bare: List[float] = []
     instrumented: List[float] = []
     shares = []
+
+    def report(done: Minibatch) -> None:
+        progress.update(f"    pair {len(instrumented) + 1} of {PAIRS}: minibatch {done.index}, {done.e2e_ms:.0f} ms")
+
     for pair in range(PAIRS):
         for is_bare in (True, False) if pair % 2 else (False, True):  # neither always goes first
             if is_bare:
@@ -55,9 +59,7 @@ def test_instruments_cost_little(
                 continue
             with Sampler(sources, CASE.settings.interval_s) as sampler:
                 watch = PowerWatch(sampler, POWER_SOURCE)
-                block = profiling.profile_minibatches(
-                    trainer, MINIBATCHES, watch.has_settled, watch.is_enough, lambda done: progress.update(f"{done}")
-                )
+                block = profiling.profile_minibatches(trainer, MINIBATCHES, watch.has_settled, watch.is_enough, report)
                 shares.append(sampler.stop().sampler_cpu_share)
             instrumented.append(statistics.median(done.e2e_ms for done in block if done.phase == CLEAN))
     found = paired_ratio(bare, instrumented)

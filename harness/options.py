@@ -133,6 +133,8 @@ def device_root_from(config: pytest.Config) -> Path:
 def configuration_from(config: pytest.Config) -> Configuration:
     """Places from the configuration file, `--storage NAME=PATH` and `--data-root`."""
     path: Optional[str] = config.getoption("jetwatt_config")
+    if path not in (None, FILE_NAME) and not Path(path).is_file():
+        raise InvalidValueError(f"--config {path} is not there", f"name a file, or leave it out for {FILE_NAME}")
     given: List[str] = (config.getoption("jetwatt_storage") or "").split(",")
     places = dict(value.strip().split("=", 1) for value in given if "=" in value)
     return load_configuration(Path(path or FILE_NAME), places, config.getoption("jetwatt_data_root"))

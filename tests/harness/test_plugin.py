@@ -56,6 +56,7 @@ def test_a_storage_without_a_place_is_skipped_with_the_way_out(run_suite):
         (["--campaign", "nonsense"], ["campaign 'nonsense' is unknown", "quick"]),
         (["--minibatches", "2", "--epochs", "2"], ["--minibatches and --epochs were both given"]),
         (["--storage", "sd=/no/such/place"], ["/no/such/place", "not a directory"]),
+        (["--config", "/no/such/file.toml"], ["--config /no/such/file.toml is not there"]),
         (["--data-root", "/no/such/place"], ["data root is '/no/such/place'"]),
     ],
 )
