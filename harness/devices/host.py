@@ -9,7 +9,6 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from harness.aggregates import POWER_CHANNEL
 from harness.cases import Case
 from harness.configuration import Configuration
 from harness.control.affinity import Affinity
@@ -20,29 +19,18 @@ from harness.control.lock import locked
 from harness.control.page_cache import PageCache
 from harness.control.saved_state import preserved
 from harness.devices.protocol import Capability, Identity, Report
+from harness.devices.source_capability import source_capability
 from harness.environment import cpu_model, memory_bytes
-from harness.errors import HarnessError
 from harness.measurement import Bench, check_trainable, make_ready, measure
 from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.power_modes.texts import MAXN, parse_power_modes
 from harness.profiles import Profile
-from harness.telemetry.source import SourceSpec, open_source
+from harness.telemetry.source import SourceSpec
 from harness.units import BYTES_PER_GIB
 
 POWER_SOURCE = "rapl"
 CLOCK_STEP_KHZ = 100_000
 """Steps offered between a CPU's lowest and highest clock where the driver takes any value."""
-
-
-_TOPICS = {
-    "cpu": "measure CPU use, own and others'",
-    "cpufreq": "measure CPU clocks",
-    "memory": "measure memory",
-    "thermal": "measure temperatures",
-    "rapl": "measure power",
-    "diskstats": "measure block I/O",
-}
-"""Telemetry sources in the words of `harness doctor`."""
 
 
 class HostDevice:
@@ -113,23 +101,13 @@ class HostDevice:
 
     def capabilities(self) -> List[Capability]:
         """Power, clocks, page cache and the rest, as they stand for this user."""
-        readable = [self._source_capability(spec) for spec in self.telemetry_sources(Path.cwd())]
+        readable = [source_capability(spec, str(self._root)) for spec in self.telemetry_sources(Path.cwd())]
         return [
             *readable,
             self._affinity.available(),
             self._frequency.available(),
             PageCache(str(self._root)).available(),
         ]
-
-    def _source_capability(self, spec: SourceSpec) -> Capability:
-        topic = _TOPICS[spec.module]
-        try:
-            source = open_source(spec, str(self._root))
-        except HarnessError as error:
-            return Capability(topic, False, error.what, error.way_out)
-        except OSError as error:
-            return Capability(topic, False, str(error))
-        return Capability(topic, True, source.notes.get(POWER_CHANNEL, f"{spec.module}: {', '.join(source.notes)}"))
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         """What is sampled during a profile; `data_directory` tells which block device is watched."""

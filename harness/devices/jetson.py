@@ -29,33 +29,20 @@ from harness.devices.jetson_control import JetsonControl
 from harness.devices.jetson_identity import EMULATED, Board
 from harness.devices.jetson_space import LiveSpace, named_modes, read_space
 from harness.devices.protocol import Capability, Identity, Report
+from harness.devices.source_capability import source_capability
 from harness.environment import memory_bytes
-from harness.errors import CannotRunError, ControlError, HarnessError
+from harness.errors import CannotRunError, ControlError
 from harness.measurement import Bench, check_trainable, make_ready, measure
 from harness.power_modes import PowerMode, PowerModeSpace
 from harness.power_modes.texts import parse_power_modes
 from harness.profiles import Profile
 from harness.telemetry.ina import find_rails
-from harness.telemetry.rail_total import TOTAL
-from harness.telemetry.source import SourceSpec, open_source
+from harness.telemetry.source import SourceSpec
 from harness.units import BYTES_PER_GIB
 
 POWER_SOURCE = "ina"
 JTOP_SOCKET = Path("/run/jtop.sock")
 THIS_MACHINE = Path("/")
-
-_TOPICS = {
-    "cpu": "measure CPU use, own and others'",
-    "memory": "measure memory",
-    "thermal": "measure temperatures",
-    "cpufreq": "measure CPU clocks",
-    "ina": "measure power",
-    "devfreq": "measure GPU and memory clocks",
-    "throttle": "notice throttling",
-    "diskstats": "measure block I/O",
-    "jtop": "read jtop beside it",
-}
-"""Telemetry sources in the words of `harness doctor`."""
 
 
 class JetsonDevice:
@@ -141,7 +128,7 @@ class JetsonDevice:
         found = [Capability("know the board", board.spec is not None, ", ".join(words))]
         found += [Capability("agree with its spec file", False, difference) for difference in self._differences()]
         found += self._masked_clusters()
-        found += [self._source_capability(spec) for spec in self.telemetry_sources(Path.cwd())]
+        found += [source_capability(spec, str(THIS_MACHINE)) for spec in self.telemetry_sources(Path.cwd())]
         return [*found, *self._control.capabilities(), PageCache().available()]
 
     def _differences(self) -> List[str]:
@@ -167,16 +154,6 @@ class JetsonDevice:
         return [
             Capability("use the whole GPU", False, detail, "boot into another mode: `sudo nvpmodel -m ID`, answer YES")
         ]
-
-    def _source_capability(self, spec: SourceSpec) -> Capability:
-        topic = _TOPICS[spec.module]
-        try:
-            source = open_source(spec, str(THIS_MACHINE))
-        except HarnessError as error:
-            return Capability(topic, False, error.what, error.way_out)
-        except (OSError, ImportError) as error:
-            return Capability(topic, False, str(error))
-        return Capability(topic, True, source.notes.get(TOTAL, f"{spec.module}: {', '.join(source.notes)}"))
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         """What is sampled during a profile: what training does on the machine it runs on, and the board's sensors."""

@@ -1,0 +1,33 @@
+"""Whether a telemetry source can be read here, in the words of `harness doctor`."""
+
+from __future__ import annotations
+
+from harness.aggregates import POWER_CHANNEL
+from harness.devices.protocol import Capability
+from harness.errors import HarnessError
+from harness.telemetry.source import SourceSpec, open_source
+
+_TOPICS = {
+    "cpu": "measure CPU use, own and others'",
+    "memory": "measure memory",
+    "thermal": "measure temperatures",
+    "cpufreq": "measure CPU clocks",
+    "rapl": "measure power",
+    "ina": "measure power",
+    "devfreq": "measure GPU and memory clocks",
+    "throttle": "notice throttling",
+    "diskstats": "measure block I/O",
+    "jtop": "read jtop beside it",
+}
+
+
+def source_capability(spec: SourceSpec, root: str) -> Capability:
+    """Open a source and say what it gives, or why it gives nothing and what it would take."""
+    topic = _TOPICS[spec.module]
+    try:
+        source = open_source(spec, root)
+    except HarnessError as error:
+        return Capability(topic, False, error.what, error.way_out)
+    except (OSError, ImportError) as error:
+        return Capability(topic, False, str(error))
+    return Capability(topic, True, source.notes.get(POWER_CHANNEL, f"{spec.module}: {', '.join(source.notes)}"))
