@@ -48,3 +48,7 @@ class StoreError(HarnessError):
 
 class DependencyError(HarnessError):
     """An optional dependency that is not installed; the way out names the extra that brings it."""
+
+
+class NotFittedError(HarnessError):
+    """A predictor that is asked before it has learned."""

@@ -1,0 +1,110 @@
+"""Tables: the rows of a corpus that belong to one device, workload and task, as arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+import numpy as np
+
+from harness.corpus import read_corpus
+from harness.errors import InvalidValueError, UnknownNameError
+from harness.power_modes import PowerMode
+
+TABLE_KEY = ("device", "workload", "task", "provenance")
+"""Corpus columns that are the same in all rows of a table."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Table:
+    """Profiles of one workload on one device; never changed once made.
+
+    Attributes:
+        device: as in the corpus.
+        workload: as in the corpus.
+        task: `training` or `inference`.
+        provenance: `measured`, `simulated` or `replayed`.
+        modes: power modes, int64 of shape (n, 4), columns as in `PowerMode`.
+        batch_size: samples per minibatch, int64 of shape (n,).
+        time_ms: median minibatch time, shape (n,).
+        power_mw: median power, shape (n,); NaN where it was not measured.
+    """
+
+    device: str
+    workload: str
+    task: str
+    provenance: str
+    modes: np.ndarray
+    batch_size: np.ndarray
+    time_ms: np.ndarray
+    power_mw: np.ndarray
+
+    def __len__(self) -> int:
+        """How many profiles it holds."""
+        return len(self.modes)
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> Table:
+        """Itself: predictors that hold tables as parameters are cloned without copying them."""
+        return self
+
+    def take(self, rows: Any) -> Table:
+        """The rows that an index array, a slice or a mask picks, as a table."""
+        arrays = ("modes", "batch_size", "time_ms", "power_mw")
+        return dataclasses.replace(self, **{name: getattr(self, name)[rows] for name in arrays})
+
+    def power_modes(self) -> List[PowerMode]:
+        """The power mode of each row."""
+        return [PowerMode(*row) for row in self.modes.tolist()]
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of what the table says, in hexadecimal: the same rows in the same order give the same."""
+        digest = hashlib.sha256("\0".join((self.device, self.workload, self.task, self.provenance)).encode())
+        for name in ("modes", "batch_size", "time_ms", "power_mw"):
+            digest.update(np.ascontiguousarray(getattr(self, name)).tobytes())
+        return digest.hexdigest()
+
+
+def load_tables(path: Path) -> List[Table]:
+    """The tables of a corpus file, in the order in which each first appears.
+
+    Raises:
+        StoreError, InvalidValueError, DependencyError: as `harness.corpus.read_corpus`.
+    """
+    groups: Dict[Tuple[str, ...], List[Dict[str, Any]]] = {}
+    for row in read_corpus(path):
+        groups.setdefault(tuple(row[name] for name in TABLE_KEY), []).append(row)
+    return [_table(key, rows) for key, rows in groups.items()]
+
+
+def find_table(tables: Sequence[Table], workload: str, task: str = "training") -> Table:
+    """The one table of a workload and task.
+
+    Raises:
+        UnknownNameError: there is none; lists the workloads that there are.
+        InvalidValueError: there are several (devices, provenances).
+    """
+    found = [table for table in tables if (table.workload, table.task) == (workload, task)]
+    if not found:
+        there = sorted({table.workload for table in tables if table.task == task})
+        raise UnknownNameError(
+            f"the corpus has no {task} of {workload!r}", f"it has {', '.join(there) or f'no {task} at all'}"
+        )
+    if len(found) > 1:
+        kinds = ", ".join(f"{table.device} ({table.provenance})" for table in found)
+        raise InvalidValueError(f"the corpus has {task} of {workload!r} more than once: {kinds}", "split the file")
+    return found[0]
+
+
+def _table(key: Tuple[str, ...], rows: Sequence[Dict[str, Any]]) -> Table:
+    power_mw = [np.nan if row["power_mw"] is None else row["power_mw"] for row in rows]
+    return Table(
+        *key,
+        modes=np.array([[row[name] for name in PowerMode._fields] for row in rows], dtype=np.int64),
+        batch_size=np.array([row["batch_size"] for row in rows], dtype=np.int64),
+        time_ms=np.array([row["minibatch_time_ms"] for row in rows], dtype=float),
+        power_mw=np.array(power_mw, dtype=float),
+    )
