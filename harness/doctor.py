@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
+from harness.capability import Capability
 from harness.configuration import FILE_NAME, load_configuration
 from harness.control import privileges
 from harness.control.storage import discover
-from harness.devices.protocol import Capability, Device
+from harness.devices.protocol import Device
 from harness.devices.registry import local_board, open_device
 from harness.environment import describe_environment, package_version
-from harness.errors import DependencyError
+from harness.errors import DependencyError, InvalidValueError
 from harness.tables import format_table
 from harness.units import BYTES_PER_GIB
 from harness.workloads.optional_packages import require
@@ -39,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.sudoers:
         print(format_sudoers())
         return 0
+    if not arguments.root.is_dir():
+        raise InvalidValueError(f"--root {arguments.root} is no folder", "name the one that holds sys, proc and etc")
     configuration = load_configuration(arguments.config)
     board = None if arguments.device else local_board(configuration, arguments.root)
     device = board or open_device(arguments.device or "host", configuration, arguments.root)

@@ -20,13 +20,14 @@ becomes part of a path: a node is named by what is found under /sys, and files l
 import contextlib
 import os
 import re
+import signal
 import stat
 import subprocess
 import sys
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-DONE, FAILED, REFUSED = 0, 1, 2
-"""Exit statuses: done; tried in vain; not tried, because it is nothing that may be asked for."""
+DONE, FAILED, REFUSED, TIMED_OUT = 0, 1, 2, 124
+"""Exit statuses: done; tried in vain; not tried, because it is nothing that may be asked for; begun and ended early."""
 
 STATE = "var/lib/jetwatt"
 OWN_CONF = "etc/nvpmodel.conf"
@@ -36,12 +37,18 @@ SYSTEMCTL = "usr/bin/systemctl"
 FAN_SERVICE = "nvfancontrol"
 CUSTOM_CONFS = ("custom-1", "custom-2")
 CLOCKS_FILE = "jetson_clocks.conf"
+DRAFT = ".part"
+"""Ends the name of a file until it is whole."""
 
 ONLY = "-"
 """The name of a node whose kind has no others."""
 
+NVPMODEL_TIMEOUT_S = 30.0  # switching cores and clocks takes a second or two
+JETSON_CLOCKS_TIMEOUT_S = 90.0  # it waits for nvpmodel and the GPU, and writes some hundred files
+SYSTEMCTL_TIMEOUT_S = 60.0
+
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
-_TIMEOUT_S = 120.0
+_GRACE_S = 5.0  # a killed process is gone in milliseconds, unless the kernel holds it
 _LONGEST_INPUT = 256 * 1024  # NVIDIA's confs have some 30 KiB
 _HIGHEST_KHZ = 10**7
 _HIGHEST_HZ = 10**10
@@ -115,10 +122,9 @@ def _names(path: str) -> List[str]:
 
 
 def is_gpu(path: str) -> bool:
-    """Whether a file of a devfreq folder belongs to a GPU (17000000.ga10b, gpu-gpc-0, ...)."""
-    return any(
-        re.fullmatch(r"([0-9a-f]+\.)?(gpu|g[apv]1[0-9]b|gm20b|gpu-(gpc|nvd)-[0-9]+)", name) for name in _names(path)
-    )
+    """Whether a file of a devfreq folder belongs to a GPU (17000000.ga10b, gpu-gpc-0, ..., also of chips to come)."""
+    pattern = r"([0-9a-f]+\.)?(gpu|g[a-z][0-9]{2}[a-z]|gpu-(gpc|nvd)-[0-9]+)"
+    return any(re.fullmatch(pattern, name) for name in _names(path))
 
 
 def hides_clocks(path: str) -> bool:
@@ -154,8 +160,9 @@ KINDS = {
     "emc-highest": Kind(_DEBUG + "/bpmp/debug/clk/emc/max_rate"),
     "emc-level": Kind(_DEBUG + "/bpmp/debug/emc/tables/regular/*"),
     "emc-cap": Kind("sys/kernel/nvpmodel_emc_cap/emc_iso_cap", _between(0, _HIGHEST_HZ)),
+    "emc-clock-cap": Kind("sys/kernel/nvpmodel_clk_cap/emc", _between(0, _HIGHEST_HZ)),
     "emc-override": Kind(_DEBUG + "/clk/override.emc/clk_state", _between(0, 1)),
-    "emc-override-rate": Kind(_DEBUG + "/clk/override.emc/clk_update_rate", _between(1, _HIGHEST_HZ)),
+    "emc-override-rate": Kind(_DEBUG + "/clk/override.emc/clk_update_rate", _between(0, _HIGHEST_HZ)),
     "emc-override-current": Kind(_DEBUG + "/clk/override.emc/clk_rate"),
     "bwmgr-lowest": Kind(_DEBUG + "/tegra_bwmgr/emc_min_rate"),
     "bwmgr-highest": Kind(_DEBUG + "/tegra_bwmgr/emc_max_rate"),
@@ -287,25 +294,27 @@ def _nvpmodel(machine: Machine, read_input: Callable[[int], bytes], conf: str, n
         raise RefusedError("a mode's ID is a number from 0 to 9999")
     path = OWN_CONF if conf == "own" else os.path.join(STATE, _conf_file(conf))
     command = [_trusted(NVPMODEL, machine), "-f", _trusted(path, machine), "-m", number]
-    return _run(command, b"n\n")  # should it ask whether to reboot
+    return _run(command, NVPMODEL_TIMEOUT_S, b"n\n")  # should it ask whether to reboot
 
 
 def _jetson_clocks(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tuple[int, str]:
     command = _trusted(JETSON_CLOCKS, machine)
     if act == "show":
-        return _run([command, "--show"])
+        return _run([command, "--show"], JETSON_CLOCKS_TIMEOUT_S)
     if act == "pin":
-        return _run([command])
+        return _run([command], JETSON_CLOCKS_TIMEOUT_S)
     if act == "restore":
-        return _run([command, "--restore", _trusted(os.path.join(STATE, CLOCKS_FILE), machine)])
+        stored = _trusted(os.path.join(STATE, CLOCKS_FILE), machine)
+        return _run([command, "--restore", stored], JETSON_CLOCKS_TIMEOUT_S)
     if act == "forget":
         return _forget(machine, CLOCKS_FILE)
     if act != "store":
         raise RefusedError("jetson-clocks takes show, store, pin, restore or forget")
-    folder, draft = _open_state(machine), CLOCKS_FILE + ".part"
+    folder, draft = _open_state(machine), CLOCKS_FILE + DRAFT
     try:
         _unlink(folder, draft)  # it appends to a file that is there
-        status, output = _run([command, "--store", os.path.join(machine.root, STATE, draft)])
+        store = [command, "--store", os.path.join(machine.root, STATE, draft)]
+        status, output = _run(store, JETSON_CLOCKS_TIMEOUT_S)
         if status == DONE:
             os.replace(draft, CLOCKS_FILE, src_dir_fd=folder, dst_dir_fd=folder)
         return status, output
@@ -316,7 +325,7 @@ def _jetson_clocks(machine: Machine, read_input: Callable[[int], bytes], act: st
 def _fan_service(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tuple[int, str]:
     if act not in ("start", "stop"):
         raise RefusedError("fan-service takes start or stop")
-    return _run([_trusted(SYSTEMCTL, machine), act, FAN_SERVICE])
+    return _run([_trusted(SYSTEMCTL, machine), act, FAN_SERVICE], SYSTEMCTL_TIMEOUT_S)
 
 
 OPERATIONS = {
@@ -431,7 +440,7 @@ def _open_state(machine: Machine) -> int:
 
 
 def _replace(folder: int, name: str, content: bytes) -> None:
-    draft = name + ".part"
+    draft = name + DRAFT
     _unlink(folder, draft)
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
     with os.fdopen(fd, "wb") as file:
@@ -445,6 +454,7 @@ def _forget(machine: Machine, name: str) -> Tuple[int, str]:
     folder = _open_state(machine)
     try:
         _unlink(folder, name)
+        _unlink(folder, name + DRAFT)  # of one that was killed
     finally:
         os.close(folder)
     return DONE, ""
@@ -455,20 +465,36 @@ def _unlink(folder: int, name: str) -> None:
         os.unlink(name, dir_fd=folder)
 
 
-def _run(command: List[str], answer: bytes = b"") -> Tuple[int, str]:
+def _run(command: List[str], timeout_s: float, answer: bytes = b"") -> Tuple[int, str]:
+    """Run a program to its end, or kill it with its children."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=_ENVIRONMENT,
+        cwd="/",
+        start_new_session=True,  # a process group of its own, to be killed as a whole
+    )
     try:
-        done = subprocess.run(
-            command,
-            input=answer,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=_ENVIRONMENT,
-            cwd="/",
-            timeout=_TIMEOUT_S,
-        )
+        output, _ = process.communicate(answer, timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        return FAILED, f"{command[0]} did not end within {_TIMEOUT_S:g} s and was killed\n"
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+        ended = "was ended" if _kill(process) else f"cannot be ended (process {process.pid})"
+        return TIMED_OUT, f"`{' '.join(command)}` did not end within {timeout_s:g} s and {ended}\n"
+    except BaseException:
+        _kill(process)
+        raise
+    return process.returncode, output.decode("utf-8", "replace")
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> bool:
+    with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        process.communicate(timeout=_GRACE_S)
+    except subprocess.TimeoutExpired:
+        return process.poll() is not None
+    return True
 
 
 def main() -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import List
 
+from harness.capability import Capability
 from harness.control.knob import Knob, KnobSpec
-from harness.devices.protocol import Capability
 from harness.errors import ControlError
 
 _THREADS = "/proc/self/task"  # of this process, wherever the device's files are looked for

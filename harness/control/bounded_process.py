@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -49,7 +50,9 @@ def run_bounded(command: Sequence[str], *, timeout_s: float, answer: str = "") -
         line = " ".join(map(shlex.quote, command))
         raise ControlError(f"`{line}` did not end within {timeout_s:g} s and {ended}") from error
     except BaseException:  # Ctrl-C: what comes next must not run beside it
-        _kill(process)
+        if not _kill(process):
+            with contextlib.suppress(subprocess.TimeoutExpired):  # sudo's, which has a time limit of its own
+                process.communicate(timeout=timeout_s)
         raise
     return Finished(process.returncode, output.decode(errors="replace"))
 

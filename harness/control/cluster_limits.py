@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Dict, List
 
 from harness.control.cpu_online import CpuOnline
@@ -13,7 +14,8 @@ class ClusterLimits(CpuFrequency):
     """Policy name to [lowest, highest] clock in kHz.
 
     A run that had all cores online leaves its limits on clusters that slept before: to put those back, a core of each
-    is woken for as long as the write takes.
+    is woken for as long as the write takes. Where a kernel does not tell the limits of a sleeping cluster they are not
+    saved: nvpmodel sets them whenever it wakes one.
     """
 
     spec = KnobSpec("cluster_limits")
@@ -24,11 +26,11 @@ class ClusterLimits(CpuFrequency):
         self._online = CpuOnline(root)
 
     def apply(self, value: Dict[str, Limits]) -> None:
-        """Set the policies that `value` names and that are there."""
-        there = self.read()
-        value = {name: limits for name, limits in value.items() if name in there}
+        """Set the policies that `value` names and that are there: some kernels remove those that sleep."""
+        told = self.read()
+        value = {name: limits for name, limits in value.items() if os.path.isdir(os.path.join(self._directory, name))}
         online = self._online.read()
-        woken = self._asleep([name for name, limits in value.items() if there[name] != limits], online)
+        woken = self._asleep([name for name, limits in value.items() if told.get(name) != limits], online)
         if not woken:
             super().apply(value)
             return
@@ -40,8 +42,9 @@ class ClusterLimits(CpuFrequency):
 
     def _asleep(self, names: List[str], online: List[int]) -> List[int]:
         """The first core of each of these policies that has none online."""
-        policies = [policy for policy in self.policies() if policy.name in names]
-        return [policy.cpus[0] for policy in policies if not set(policy.cpus) & set(online)]
+        told = {policy.name: policy.cpus for policy in self.policies()}
+        cpus = [told.get(name, (self.first_cpu(name),)) for name in names]
+        return [some[0] for some in cpus if not set(some) & set(online)]
 
 
 def open_knob(root: str) -> ClusterLimits:

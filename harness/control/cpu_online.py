@@ -8,9 +8,9 @@ import os
 import re
 from typing import Iterator, List
 
+from harness.capability import Capability
 from harness.control.kernel_file import grant, may_write, read_int, write
 from harness.control.knob import Knob, KnobSpec
-from harness.devices.protocol import Capability
 from harness.errors import ControlError
 
 

@@ -8,10 +8,10 @@ import glob
 import os
 from typing import ContextManager, Dict, List, NamedTuple, Optional, Tuple
 
+from harness.capability import Capability
 from harness.control.cpu_online import kept_online
 from harness.control.kernel_file import grant, may_write, read_int, read_text, write
 from harness.control.knob import Knob, KnobSpec
-from harness.devices.protocol import Capability
 from harness.errors import ControlError, InvalidValueError
 
 MINIMUM, MAXIMUM = "scaling_min_freq", "scaling_max_freq"
@@ -43,11 +43,12 @@ def write_order(
 ) -> List[Tuple[str, int]]:
     """The two writes from one pair of limits to another, such that minimum <= maximum holds after each.
 
-    The kernel refuses a write that breaks it: the maximum goes first when raising, the minimum when lowering.
+    The kernel refuses a write that breaks it: the maximum goes first when raising, the minimum when lowering. What a
+    program that writes past these rules may have left, the minimum above the maximum, is mended too.
     """
     lowest, highest = target
     maximum, minimum = (maximum_file, highest), (minimum_file, lowest)
-    return [maximum, minimum] if highest >= now[1] else [minimum, maximum]
+    return [maximum, minimum] if highest >= max(now) else [minimum, maximum]
 
 
 class CpuFrequency(Knob):
@@ -106,28 +107,40 @@ class CpuFrequency(Knob):
         return {name: [clock, clock] for name, clock in nearest.items()}
 
     def read(self) -> Dict[str, Limits]:
-        """The limits of every policy."""
-        return {
-            policy.name: [read_int(self._file(policy.name, limit)) for limit in (MINIMUM, MAXIMUM)]
-            for policy in self.policies()
-        }
+        """The limits of every policy that tells them: one whose CPUs are all offline may not (Linux 5.19 on)."""
+        limits = {policy.name: self._limits(policy.name) for policy in self.policies()}
+        return {name: pair for name, pair in limits.items() if pair is not None}
 
     def apply(self, value: Dict[str, Limits]) -> None:
-        """Set the policies that `value` names; one that stands right is not written."""
+        """Set the policies that `value` names; one that stands right is not written, one that sleeps is woken."""
         for name, target in value.items():
-            now = [read_int(self._file(name, limit)) for limit in (MINIMUM, MAXIMUM)]
-            if now == target:
+            if self._limits(name) == target:
                 continue
             with self.writable(name):
+                now = [read_int(self._file(name, limit)) for limit in (MINIMUM, MAXIMUM)]
                 for limit, khz in write_order(now, target):
                     path = self._file(name, limit)
                     write(path, khz, way_out=grant([path]))
+
+    def _limits(self, name: str) -> Optional[Limits]:
+        """The limits of a policy; None where the kernel does not tell them because its CPUs are offline."""
+        try:
+            return [read_int(self._file(name, limit)) for limit in (MINIMUM, MAXIMUM)]
+        except ControlError as error:
+            if _is_asleep(error):
+                return None
+            raise
 
     def writable(self, name: str) -> ContextManager[None]:
         """Have a policy take writes during the block: where its CPUs are all offline, its first comes up for it."""
         if name in [policy.name for policy in self.online_policies()]:
             return contextlib.nullcontext()
-        return kept_online(self._root, int(name[len("policy") :]))
+        return kept_online(self._root, self.first_cpu(name))
+
+    @staticmethod
+    def first_cpu(name: str) -> int:
+        """The CPU that the kernel names a policy for; told also while the policy sleeps."""
+        return int(name[len("policy") :])
 
     def verify(self, value: Dict[str, Limits]) -> None:
         """Compare the policies that `value` names; CPUs that came online since have others.
@@ -157,9 +170,14 @@ def _read_policy(directory: str) -> Optional[Policy]:
             levels_khz=tuple(sorted(int(level) for level in levels)),
         )
     except ControlError as error:
-        if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EBUSY:
+        if _is_asleep(error):
             return None
         raise
+
+
+def _is_asleep(error: ControlError) -> bool:
+    """Whether the kernel refused because the CPUs of a policy are all offline."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EBUSY
 
 
 def _nearest_khz(policy: Policy, khz: int) -> int:

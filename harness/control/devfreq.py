@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from typing import Dict, List, NamedTuple, Tuple
 
+from harness.capability import Capability
 from harness.control.cpufreq import Limits, write_order
-from harness.control.kernel_file import entries, grant, may_write, read_int, read_text, write
+from harness.control.kernel_file import grant, may_write, read_int, read_text, write
 from harness.control.knob import Knob, KnobSpec
-from harness.devices.protocol import Capability
 from harness.errors import InvalidValueError
-from harness.privileged import hides_clocks, is_gpu
+from harness.telemetry import devfreq
 from harness.units import HZ_PER_KHZ, hz_to_khz
 
 DIRECTORY = "sys/class/devfreq"
@@ -22,7 +22,7 @@ MINIMUM, MAXIMUM = "min_freq", "max_freq"
 
 
 class Gpu(NamedTuple):
-    """A GPU as devfreq shows it.
+    """A GPU and the clocks that it can have.
 
     Attributes:
         name: its folder's name, `17000000.ga10b`.
@@ -37,13 +37,10 @@ class Gpu(NamedTuple):
 
 def find_gpus(root: str) -> List[Gpu]:
     """The GPUs that devfreq knows below `root`; none before the GPU was powered for the first time."""
-    found = []
-    for name in entries(os.path.join(root, DIRECTORY)):
-        file = os.path.join(root, DIRECTORY, name, MINIMUM)
-        if is_gpu(file):
-            shows_clocks = not hides_clocks(file)
-            found.append(Gpu(name, _levels_hz(os.path.dirname(file)) if shows_clocks else (), shows_clocks))
-    return found
+    return [
+        Gpu(os.path.basename(directory), _levels_hz(directory) if shows_clocks else (), shows_clocks)
+        for directory, shows_clocks in devfreq.find_gpus(root)
+    ]
 
 
 def none_found(root: str) -> Tuple[str, str]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
+from harness.capability import Capability
 from harness.control.kernel_file import entries, exists, grant, may_write, read_int, write
 from harness.control.knob import Knob, KnobSpec
-from harness.devices.protocol import Capability
 from harness.errors import ControlError, InvalidValueError
 from harness.units import HZ_PER_KHZ
 
 _DEBUG = "sys/kernel/debug"
 _TABLES = f"{_DEBUG}/bpmp/debug/emc/tables/regular"
-_CAP = "sys/kernel/nvpmodel_emc_cap/emc_iso_cap"
+_CAPS = ("sys/kernel/nvpmodel_clk_cap/emc", "sys/kernel/nvpmodel_emc_cap/emc_iso_cap")
+"""Where nvpmodel caps it: since L4T r36, and before."""
 
 
 class Clock(NamedTuple):
@@ -63,7 +64,9 @@ CLOCKS = (
 )
 
 Setting = Dict[str, int]
-"""`locked` 0 or 1; `rate_hz` where it is locked, otherwise it moves; `cap_hz` where there is a cap, 0 for none."""
+"""`locked` 0 or 1, where it can be held; `rate_hz` where it is locked, otherwise it moves; `cap_hz` where there is a
+cap, 0 for none (from r36 on no cap reads as the highest clock); `next_hz`, the rate of an override that is off: it
+counts for nothing then, but is put back."""
 
 
 class Emc(Knob):
@@ -119,40 +122,87 @@ class Emc(Knob):
         return {**self._cap(), "locked": 0}
 
     def read(self) -> Setting:
-        """Whether it is held, where, and its cap."""
-        clock = self._need_clock()
+        """Whether it is held, where, and its cap; less of these where the board has less (see `available`)."""
+        clock = self._clock()
+        if clock is None:
+            return self._cap()
         locked = read_int(self._path(clock.lock))
-        rate = {"rate_hz": read_int(self._path(clock.rate))} if locked else {}
-        return {**self._cap(), "locked": locked, **rate}
+        if locked:
+            return {**self._cap(), "locked": locked, "rate_hz": read_int(self._path(clock.rate))}
+        return {**self._cap(), "locked": locked, **self._next(clock)}
 
     def apply(self, value: Setting) -> None:
         """Hold it or let it go; a cap that rises goes first, one that falls last."""
-        clock = self._need_clock()
-        writes = self._lock_writes(clock, value)
+        writes = self._lock_writes(value)
         if "cap_hz" in value:
             cap, now = value["cap_hz"], self._cap().get("cap_hz")
             rises = cap == 0 or (now is not None and 0 < now <= cap)
-            writes = [(_CAP, cap), *writes] if rises else [*writes, (_CAP, cap)]
+            write_cap = [(self._need_cap(), cap)]
+            writes = write_cap + writes if rises else writes + write_cap
         for name, number in writes:
-            path = self._path(name)
-            write(path, number, way_out=grant([path]))
+            self._write(name, number)
 
-    def _lock_writes(self, clock: Clock, value: Setting) -> List[Tuple[str, int]]:
+    def verify(self, value: Setting) -> None:
+        """Compare what counts: not the rate of an override that is off, which the driver may move.
+
+        Raises:
+            ControlError: it stands at something else.
+        """
+        found, wanted = ({name: hz for name, hz in one.items() if name != "next_hz"} for one in (self.read(), value))
+        if found != wanted:
+            raise ControlError(f"{self.name} was set to {wanted} and reads back {found}")
+
+    def forget(self, saved: Setting) -> None:
+        """Put the rate of an override that is off back to what it was.
+
+        Raises:
+            ControlError: it was refused.
+        """
+        clock = self._clock()
+        if clock is not None and "next_hz" in saved and self._next(clock).get("next_hz") != saved["next_hz"]:
+            self._write(clock.target, saved["next_hz"])
+
+    def _lock_writes(self, value: Setting) -> List[Tuple[str, int]]:
+        if "locked" not in value:
+            return []
+        clock = self._need_clock()
         if not value["locked"]:
             return [(clock.lock, 0)]
         writes = [(clock.lock, 1), (clock.target, value["rate_hz"])]
         return writes if clock.lock_first else writes[::-1]
 
+    def _write(self, name: str, number: int) -> None:
+        path = self._path(name)
+        write(path, number, way_out=grant([path]))
+
+    def _next(self, clock: Clock) -> Setting:
+        """The rate that an override would have, where it has a file of its own that tells it."""
+        if clock.target == clock.rate:
+            return {}
+        try:
+            return {"next_hz": read_int(self._path(clock.target))}
+        except ControlError:
+            return {}  # it may be for writing only; nobody misses it while it is off
+
     def _bounds_hz(self, clock: Clock) -> Tuple[int, int]:
         return read_int(self._path(clock.lowest)), read_int(self._path(clock.highest))
 
     def _cap(self) -> Setting:
-        path = self._path(_CAP)
-        return {"cap_hz": read_int(path)} if exists(path) else {}
+        cap = self._cap_file()
+        return {"cap_hz": read_int(self._path(cap))} if cap else {}
+
+    def _cap_file(self) -> str:
+        """The file of the cap; empty where there is none."""
+        return next((name for name in _CAPS if exists(self._path(name))), "")
+
+    def _need_cap(self) -> str:
+        cap = self._cap_file()
+        if not cap:
+            raise ControlError("the memory clock has no cap here", f"known: {', '.join(map(self._path, _CAPS))}")
+        return cap
 
     def _written(self, clock: Clock) -> List[str]:
-        cap = [_CAP] if exists(self._path(_CAP)) else []
-        return [self._path(name) for name in (clock.lock, clock.target, *cap)]
+        return [self._path(name) for name in (clock.lock, clock.target, self._cap_file()) if name]
 
     def _clock(self) -> Optional[Clock]:
         return next((clock for clock in CLOCKS if exists(self._path(clock.lock))), None)

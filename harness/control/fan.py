@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional
 
+from harness.capability import Capability
 from harness.control import privileges
 from harness.control.bounded_process import run_bounded
 from harness.control.kernel_file import grant, may_write, read_int, write
 from harness.control.knob import Knob, KnobSpec
-from harness.devices.protocol import Capability
 from harness.errors import ControlError
-from harness.privileged import FAN_SERVICE, KINDS, ONLY, SYSTEMCTL, nodes
+from harness.privileged import FAN_SERVICE, KINDS, ONLY, SYSTEMCTL, SYSTEMCTL_TIMEOUT_S, nodes
 
 FULL_PWM = 255
 
 _UNIT_FOLDERS = ("etc/systemd/system", "lib/systemd/system", "usr/lib/systemd/system")
-_TIMEOUT_S = 60.0
 
 Setting = Dict[str, Any]
 """`service`: whether nvfancontrol runs (where it is installed); `automatic`: whether the kernel sets the speed (where
@@ -37,7 +36,6 @@ class Fan(Knob):
         """
         self._root = root
         self._systemctl = systemctl or os.path.join(root, SYSTEMCTL)
-        self._is_this_machine = os.path.abspath(root) == "/"
         self.spec = KnobSpec("fan", {"systemctl": systemctl})
 
     def available(self) -> Capability:
@@ -55,7 +53,7 @@ class Fan(Knob):
             return Capability(topic, False, error.what, error.way_out)
         if "service" not in found:
             return Capability(topic, True, ", ".join(speeds))
-        why_not = privileges.closed() if self._needs_helper() else None
+        why_not = privileges.closed() if privileges.needed(self._root) else None
         if why_not is not None:
             needs = f"{FAN_SERVICE} sets the speed, and only root may stop it: {why_not}"
             return Capability(topic, False, needs, privileges.ASK_FOR_RULE)
@@ -112,19 +110,16 @@ class Fan(Knob):
         return any(map(os.path.exists, units))
 
     def _service_runs(self) -> bool:
-        return run_bounded([self._systemctl, "is-active", FAN_SERVICE], timeout_s=_TIMEOUT_S).status == 0
+        return run_bounded([self._systemctl, "is-active", FAN_SERVICE], timeout_s=SYSTEMCTL_TIMEOUT_S).status == 0
 
     def _turn_service(self, act: str) -> None:
-        if self._needs_helper():
+        if privileges.needed(self._root):
             privileges.call("fan-service", act)
             return
-        done = run_bounded([self._systemctl, act, FAN_SERVICE], timeout_s=_TIMEOUT_S)
+        done = run_bounded([self._systemctl, act, FAN_SERVICE], timeout_s=SYSTEMCTL_TIMEOUT_S)
         if done.status:
             said = done.output.strip() or f"status {done.status}"
             raise ControlError(f"`systemctl {act} {FAN_SERVICE}` failed: {said}", f"see `journalctl -u {FAN_SERVICE}`")
-
-    def _needs_helper(self) -> bool:
-        return self._is_this_machine and os.geteuid() != 0
 
 
 def open_knob(root: str, **options: Any) -> Fan:

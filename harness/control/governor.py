@@ -6,11 +6,11 @@ import contextlib
 import os
 from typing import Dict, List
 
+from harness.capability import Capability
 from harness.control.cpufreq import CpuFrequency
 from harness.control.devfreq import none_found
 from harness.control.kernel_file import grant, may_write, read_text, write
 from harness.control.knob import Knob, KnobSpec
-from harness.devices.protocol import Capability
 from harness.errors import ControlError, InvalidValueError
 from harness.privileged import KINDS, nodes
 

@@ -12,21 +12,20 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
+from harness.capability import Capability
 from harness.control import privileges
 from harness.control.bounded_process import run_bounded
+from harness.control.devfreq import find_gpus
 from harness.control.knob import Knob, KnobSpec
-from harness.devices.protocol import Capability
 from harness.errors import ControlError
-from harness.privileged import CLOCKS_FILE, JETSON_CLOCKS, STATE
+from harness.privileged import CLOCKS_FILE, DRAFT, JETSON_CLOCKS, JETSON_CLOCKS_TIMEOUT_S, STATE
 
 DVFS, ON, OFF = "dvfs", "on", "off"
 
 Shown = Dict[str, Dict[str, str]]
 """`cpu0`, ..., `GPU` and `EMC`: each what `--show` says of it, as text."""
-
-TIMEOUT_S = 90.0  # it waits for nvpmodel and the GPU, and writes some hundred files
 
 
 class JetsonClocks(Knob):
@@ -36,24 +35,25 @@ class JetsonClocks(Knob):
     """
 
     name = "jetson_clocks"
+    sets_in_steps = True
 
-    def __init__(self, root: str, *, executable: Optional[str] = None, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, root: str, *, timeout_s: float = JETSON_CLOCKS_TIMEOUT_S) -> None:
         """Touches nothing yet.
 
         Args:
-            root: the directory below which the executable is looked for, and its file is kept.
-            executable: None for the root's own.
-            timeout_s: after which one that does not end is killed.
+            root: the directory below which jetson_clocks lies, and its file is kept.
+            timeout_s: after which one that does not end is killed; the helper has a limit of its own.
         """
-        self._executable = os.path.abspath(executable or os.path.join(root, JETSON_CLOCKS))
-        self._file = os.path.join(os.path.abspath(root), STATE, CLOCKS_FILE)
+        self._root = os.path.abspath(root)
+        self._executable = os.path.join(self._root, JETSON_CLOCKS)
+        self._file = os.path.join(self._root, STATE, CLOCKS_FILE)
+        self._draft = self._file + DRAFT
         self._timeout_s = timeout_s
-        self._is_this_machine = os.path.abspath(root) == "/"
         self._has_stored = False
-        self.spec = KnobSpec("jetson_clocks", {"executable": executable, "timeout_s": timeout_s})
+        self.spec = KnobSpec("jetson_clocks", {"timeout_s": timeout_s})
 
     def available(self) -> Capability:
-        """Needs jetson_clocks and root, also to look."""
+        """Needs jetson_clocks, root or the helper, also to look, and a GPU whose clocks may be read."""
         topic = "switch DVFS off"
         if not os.path.exists(self._executable):
             return Capability(topic, False, f"there is no {self._executable}", "it comes with JetPack")
@@ -64,15 +64,21 @@ class JetsonClocks(Knob):
         return Capability(topic, True, f"{self._executable}; DVFS is {found[DVFS]}")
 
     def off(self) -> Dict[str, Any]:
-        """The setting that holds all clocks at the maximum of the mode in effect."""
+        """The setting that holds all clocks at the maximum of the mode in effect.
+
+        Raises:
+            ControlError: nothing tells here whether it took.
+        """
+        self._check_told()
         return {DVFS: OFF}
 
     def read(self) -> Dict[str, Any]:
         """Whether the clocks are held, and the settings of each.
 
         Raises:
-            ControlError: it cannot be run, or says something that is not understood.
+            ControlError: it cannot be run, it says something that is not understood, or nothing tells.
         """
+        self._check_told()
         shown = parse_show(self._do("show"))
         if not any(name.startswith("cpu") for name in shown):
             raise ControlError(f"`{self._executable} --show` names no CPU", "run it by hand and look")
@@ -117,21 +123,39 @@ class JetsonClocks(Knob):
             )
 
     def restore(self, saved: Dict[str, Any]) -> None:
-        """Put back what this run stored, if anything, and remove the file once all stands as before.
+        """Put back what this run stored, if anything.
 
         Raises:
-            ControlError: it failed or did not take; the file stays.
+            ControlError: it failed or did not take.
         """
-        stored_at = self._stored_at_ns()
-        if stored_at is not None and stored_at != saved["leftover"]:
+        if self._stored_in_this_run(saved):
             self._do("restore")
-            self.verify(saved)
-            self._do("forget")
-            self._has_stored = False
-            return
-        if saved[DVFS] == OFF:
+        elif saved[DVFS] == OFF:
             self._do("pin")
         self.verify(saved)
+
+    def forget(self, saved: Dict[str, Any]) -> None:
+        """Remove the file that this run stored, also half a one that a kill left.
+
+        Raises:
+            ControlError: it cannot be removed.
+        """
+        if self._stored_in_this_run(saved) or os.path.exists(self._draft):
+            self._do("forget")
+        self._has_stored = False
+
+    def _stored_in_this_run(self, saved: Dict[str, Any]) -> bool:
+        return self._stored_at_ns() not in (None, saved["leftover"])
+
+    def _check_told(self) -> None:
+        """Refuse where `--show` would read what must not be read: without it nothing tells if the clocks are held."""
+        hidden = [gpu.name for gpu in find_gpus(self._root) if not gpu.shows_clocks]
+        if hidden:
+            raise ControlError(
+                f"whether jetson_clocks holds the clocks cannot be told: reading those of {', '.join(hidden)} may hang "
+                "the kernel",
+                "set the governors, and the limits of the CPUs",
+            )
 
     def _stored_at_ns(self) -> Optional[int]:
         """When the file was written that jetson_clocks stored; None where there is none."""
@@ -143,24 +167,34 @@ class JetsonClocks(Knob):
         Raises:
             ControlError: it failed.
         """
-        if self._is_this_machine and os.geteuid() != 0:
+        if privileges.needed(self._root):
             return privileges.call("jetson-clocks", act)
-        draft = f"{self._file}.part"
-        if act == "forget":
-            os.unlink(self._file)
-            return ""
-        if act == "store":
-            os.makedirs(os.path.dirname(self._file), exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(draft)  # it appends to a file that is there
-        words = {"show": ["--show"], "store": ["--store", draft], "pin": [], "restore": ["--restore", self._file]}[act]
+        try:
+            if act == "forget":
+                _unlink(self._file)
+                _unlink(self._draft)
+                return ""
+            if act == "store":
+                os.makedirs(os.path.dirname(self._file), exist_ok=True)
+                _unlink(self._draft)  # it appends to a file that is there
+        except OSError as error:
+            raise ControlError(f"{error.filename} is in the way: {error.strerror}", "make it writable") from error
+        words = _WORDS[act] + {"store": [self._draft], "restore": [self._file]}.get(act, [])
         done = run_bounded([self._executable, *words], timeout_s=self._timeout_s)
         if done.status:
             said = done.output.strip() or f"status {done.status}"
             raise ControlError(f"`{' '.join([self._executable, *words])}` failed: {said}", "run it by hand and look")
         if act == "store":
-            os.replace(draft, self._file)
+            os.replace(self._draft, self._file)
         return done.output
+
+
+_WORDS: Dict[str, List[str]] = {"show": ["--show"], "store": ["--store"], "pin": [], "restore": ["--restore"]}
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def parse_show(text: str) -> Shown:

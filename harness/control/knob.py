@@ -11,7 +11,7 @@ import abc
 import importlib
 from typing import Any, Dict, NamedTuple
 
-from harness.devices.protocol import Capability
+from harness.capability import Capability
 from harness.errors import ControlError
 
 Value = Any
@@ -37,11 +37,14 @@ class Knob(abc.ABC):
         spec: how another process opens the same knob.
         name: what messages call it.
         outlives_process: whether a setting stays when this process ends, so that what was before must be on disk.
+        sets_in_steps: whether a program sets more files than `read` tells of, one by one: of a run that was killed a
+            part may be left, whatever it reads.
     """
 
     spec: KnobSpec
     name: str
     outlives_process: bool = True
+    sets_in_steps: bool = False
 
     @abc.abstractmethod
     def available(self) -> Capability:
@@ -89,6 +92,16 @@ class Knob(abc.ABC):
             ControlError: it was refused or did not take.
         """
         self.set(saved)
+
+    def forget(self, saved: Value) -> None:  # noqa: B027 - most knobs lay nothing down
+        """Remove what this knob laid down beside its setting; called once every knob of a run stands as before.
+
+        Args:
+            saved: what `read` returned before the run.
+
+        Raises:
+            ControlError: it was refused.
+        """
 
 
 def open_knob(spec: KnobSpec, root: str) -> Knob:

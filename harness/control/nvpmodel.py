@@ -9,29 +9,29 @@ that follow each other have different ones: what a query returns is then never a
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
+from harness.capability import Capability
+from harness.control import privileges
 from harness.control.bounded_process import Finished, run_bounded
 from harness.control.knob import Knob, KnobSpec
 from harness.control.nvpmodel_conf import Conf, PowerModel
 from harness.control.nvpmodel_grammar import read_conf, write
 from harness.control.nvpmodel_modes import custom_conf, masks
 from harness.control.nvpmodel_output import asks_for_reboot, find_refusal, parse_listing, parse_query, quote
-from harness.control.saved_state import default_state_dir
-from harness.devices.protocol import Capability
 from harness.durable_file import write_durably
 from harness.errors import ControlError, HarnessError, InvalidValueError, UnknownNameError
 from harness.power_modes import PowerMode
+from harness.privileged import CUSTOM_CONFS, DRAFT, NVPMODEL, NVPMODEL_TIMEOUT_S, OWN_CONF, STATE, TIMED_OUT
 
 Mode = Dict[str, str]
 """`conf`, the path of a conf file, and `mode`, the name of a mode in it."""
 
-TIMEOUT_S = 30.0  # switching cores and clocks takes a second or two
-
 _DECLINE = "n\n"
-_FILES = ("custom-1.conf", "custom-2.conf")
 _COMMENT = "Made for one run; the board's own modes are repeated so that they keep their IDs."
 
 
@@ -44,47 +44,25 @@ class Nvpmodel(Knob):
     """The mode in effect, as `{"conf": FILE, "mode": NAME}`."""
 
     name = "nvpmodel mode"
+    sets_in_steps = True
 
-    def __init__(
-        self,
-        root: str = "/",
-        *,
-        executable: Optional[str] = None,
-        conf: Optional[str] = None,
-        state_dir: Optional[str] = None,
-        prefix: Sequence[str] = (),
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
+    def __init__(self, root: str = "/", *, timeout_s: float = NVPMODEL_TIMEOUT_S) -> None:
         """Touches nothing yet.
 
         Args:
-            root: the directory below which the executable and the conf are looked for.
-            executable: None for `usr/sbin/nvpmodel`.
-            conf: the board's own conf; None for `etc/nvpmodel.conf`.
-            state_dir: where the confs with custom modes lie; None for a folder of this user's.
-            prefix: words that come before the command that sets a mode, such as `sudo -n`; queries need no right.
-            timeout_s: after which an nvpmodel that does not end is killed.
+            root: the directory below which nvpmodel and the board's own conf lie, and the confs with custom modes.
+            timeout_s: after which an nvpmodel that does not end is killed; the helper has a limit of its own.
         """
-        self._executable = os.path.abspath(executable or os.path.join(root, "usr/sbin/nvpmodel"))
-        self._conf = os.path.abspath(conf or os.path.join(root, "etc/nvpmodel.conf"))
-        self._state_dir = os.path.abspath(state_dir or default_state_dir() / "nvpmodel")
-        self._prefix = list(prefix)
+        self._root = os.path.abspath(root)
+        self._executable = os.path.join(self._root, NVPMODEL)
+        self._conf = os.path.join(self._root, OWN_CONF)
+        self._state_dir = os.path.join(self._root, STATE)
         self._timeout_s = timeout_s
-        self._is_this_machine = os.path.abspath(root) == "/"
         self._half_set = ""
-        self.spec = KnobSpec(
-            "nvpmodel",
-            {
-                "executable": self._executable,
-                "conf": self._conf,
-                "state_dir": self._state_dir,
-                "prefix": self._prefix,
-                "timeout_s": timeout_s,
-            },
-        )
+        self.spec = KnobSpec("nvpmodel", {"timeout_s": timeout_s})
 
     def available(self) -> Capability:
-        """Needs nvpmodel, a conf that it and we read, and root."""
+        """Needs nvpmodel, a conf that it and we read, and root or the helper."""
         topic = "set nvpmodel modes"
         if not os.path.exists(self._executable):
             way_out = "on a Jetson: `sudo apt install nvidia-l4t-nvpmodel`"
@@ -94,8 +72,10 @@ class Nvpmodel(Knob):
             in_effect = self.read()["mode"]
         except ControlError as error:
             return Capability(topic, False, error.what, error.way_out)
-        if self._is_this_machine and not self._prefix and os.geteuid() != 0:
-            return Capability(topic, False, f"{in_effect} of {names}, which only root may change", "run as root")
+        why_not = self._no_right()
+        if why_not:
+            detail = f"{in_effect} of {names}, which only root may change: {why_not}"
+            return Capability(topic, False, detail, privileges.ASK_FOR_RULE)
         return Capability(topic, True, f"{in_effect} of {names}")
 
     def own_conf(self) -> Conf:
@@ -105,6 +85,10 @@ class Nvpmodel(Knob):
             ControlError: it cannot be read.
         """
         return _read(self._conf)
+
+    def own(self, name: str) -> Mode:
+        """The setting for one of the board's own modes."""
+        return {"conf": self._conf, "mode": name}
 
     def custom(self, mode: PowerMode, booted: str) -> Mode:
         """Write a conf with a mode for `mode`, ready to be set.
@@ -158,6 +142,9 @@ class Nvpmodel(Knob):
         if listed and (model.id, model.name) not in listed:
             found = ", ".join(name for _, name in listed)
             raise self._not_set(value, f"in {value['conf']} nvpmodel finds no other modes than {found}")
+        why_not = self._no_right()
+        if why_not:
+            raise self._not_set(value, f"it needs root: {why_not}", privileges.ASK_FOR_RULE)
         before, self._half_set = self._half_set, value["mode"]
         try:
             finished = self._switch(value["conf"], model)
@@ -192,37 +179,53 @@ class Nvpmodel(Knob):
                 self._way_through_reboot(value, self._find(value)),
             )
 
-    def restore(self, saved: Mode) -> None:
-        """Put a mode back, and remove the confs with custom modes, which nothing needs any more.
+    def forget(self, saved: Mode) -> None:
+        """Remove the confs with custom modes, and what a kill left of one that was being written.
 
         Raises:
-            ControlError: it was refused or did not take.
+            ControlError: one cannot be removed.
         """
-        super().restore(saved)
-        for path in filter(os.path.exists, self._custom_files()):
-            if path != saved["conf"]:
-                self._forget(path)
+        for path in self._custom_files():
+            if path != saved["conf"] and any([os.path.exists(path), *_drafts(path)]):
+                self._remove(path)
 
-    # What needs root or its files: to store a conf, to remove it, to switch to a mode of it. Whoever may have root's
-    # nvpmodel read a FILE of his own may write any file, for a conf names the paths.
+    # What needs root or its files: to store a conf, to remove it, to switch to a mode of it. The helper checks what it
+    # stores: who may have root's nvpmodel read any conf may write any file, for a conf names the paths.
+
+    def _no_right(self) -> str:
+        """Why this user cannot set a mode; empty where they can."""
+        return (privileges.closed() if privileges.needed(self._root) else None) or ""
 
     def _store(self, path: str, text: str) -> None:
+        if privileges.needed(self._root):
+            privileges.call("store-conf", _word(path), given=text)
+            return
         try:
             write_durably(Path(path), text.encode())
         except OSError as error:
             raise ControlError(f"{path} cannot be written: {error.strerror}", "free space there") from error
 
-    def _forget(self, path: str) -> None:
+    def _remove(self, path: str) -> None:
+        if privileges.needed(self._root):
+            privileges.call("forget-conf", _word(path))
+            return
         try:
-            os.unlink(path)
+            for file in [*_drafts(path), path]:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(file)
         except OSError as error:
             raise ControlError(f"{path} cannot be removed: {error.strerror}", "remove it by hand") from error
 
     def _switch(self, conf: str, model: PowerModel) -> Finished:
-        return self._run("-f", conf, "-m", str(model.id), prefix=self._prefix)
+        if not privileges.needed(self._root):
+            return self._run("-f", conf, "-m", str(model.id))
+        answer = privileges.ask("nvpmodel", "own" if conf == self._conf else _word(conf), str(model.id))
+        if answer.status == TIMED_OUT:
+            raise ControlError(answer.output.strip())
+        return Finished(*answer)
 
-    def _run(self, *arguments: str, prefix: Sequence[str] = ()) -> Finished:
-        return run_bounded([*prefix, self._executable, *arguments], timeout_s=self._timeout_s, answer=_DECLINE)
+    def _run(self, *arguments: str) -> Finished:
+        return run_bounded([self._executable, *arguments], timeout_s=self._timeout_s, answer=_DECLINE)
 
     def _find(self, value: Mode) -> PowerModel:
         try:
@@ -235,7 +238,7 @@ class Nvpmodel(Knob):
 
     def _custom_files(self) -> List[str]:
         """Where the confs with custom modes lie."""
-        return [os.path.join(self._state_dir, file) for file in _FILES]
+        return [os.path.join(self._state_dir, f"{name}.conf") for name in CUSTOM_CONFS]
 
     def _custom_confs(self, own: Conf) -> Iterator[Tuple[str, Conf]]:
         """Those that were made of the board's conf as it is now; in another, an ID may mean another mode."""
@@ -277,6 +280,17 @@ def _read(path: str) -> Conf:
         return read_conf(Path(path)).conf
     except InvalidValueError as error:
         raise ControlError(error.what, error.way_out) from error
+
+
+def _word(path: str) -> str:
+    """What the helper calls a conf with a custom mode."""
+    return os.path.splitext(os.path.basename(path))[0]
+
+
+def _drafts(path: str) -> List[str]:
+    """What a kill may leave of a conf: the helper's draft, and those of `write_durably`."""
+    folder, name = os.path.split(glob.escape(path))
+    return glob.glob(f"{folder}/{name}{DRAFT}") + glob.glob(f"{folder}/.{name}.*{DRAFT}")
 
 
 def _names(output: str, model: PowerModel) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import fnmatch
 import os
 import shlex
-import subprocess
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
 
 from harness import privileged
+from harness.control.bounded_process import run_bounded
 from harness.control.sudoers import sudoers_user
 from harness.errors import ControlError
 
@@ -22,6 +22,7 @@ SUDOERS_FILE = "/etc/sudoers.d/jetwatt"
 ASK_FOR_RULE = "`python -m harness doctor --sudoers` prints what to install so that this user may"
 
 _TIMEOUT_S = 180.0  # longer than the helper gives the programs that it runs
+_SUDO_SAYS = "sudo:"
 
 
 class Answer(NamedTuple):
@@ -68,6 +69,11 @@ def node_of(path: str) -> Optional[Tuple[str, str]]:
     return None
 
 
+def needed(root: str) -> bool:
+    """Whether acts of root below `root` go through the helper: it acts on this machine only, and root needs none."""
+    return os.path.abspath(root) == "/" and os.geteuid() != 0
+
+
 def closed() -> Optional[str]:
     """Why this user cannot use the helper now; None where they can."""
     why_not = _other_version()
@@ -99,7 +105,7 @@ def ask(*words: str, given: str = "") -> Answer:
     why_not = _other_version()
     if why_not is None:
         answer = _sudo(HELPER, *words, given=given)
-        if answer.status == privileged.DONE or not answer.output.startswith("sudo:"):
+        if answer.status == privileged.DONE or not answer.output.startswith(_SUDO_SAYS):
             return answer
         why_not = answer.output.strip()
     raise ControlError(f"`{' '.join(words)}` needs root: {why_not}", ASK_FOR_RULE)
@@ -137,17 +143,6 @@ def names(kind: str) -> List[str]:
 def _sudo(*arguments: str, given: str = "") -> Answer:
     """Run sudo without asking for a password."""
     try:
-        done = subprocess.run(
-            ["sudo", "-n", *arguments],
-            input=given.encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_TIMEOUT_S,
-        )
-    except FileNotFoundError:
-        return Answer(privileged.FAILED, "sudo: it is not installed")
-    except OSError as error:  # a directory on the PATH may not be searched
-        return Answer(privileged.FAILED, f"sudo: it cannot be run: {error.strerror}")
-    except subprocess.TimeoutExpired:
-        return Answer(privileged.FAILED, f"sudo: no answer for {_TIMEOUT_S:g} s")
-    return Answer(done.returncode, done.stdout.decode(errors="replace"))
+        return Answer(*run_bounded(["sudo", "-n", *arguments], timeout_s=_TIMEOUT_S, answer=given))
+    except ControlError as error:
+        return Answer(privileged.FAILED, f"{_SUDO_SAYS} {error.what}")

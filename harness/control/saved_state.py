@@ -105,7 +105,7 @@ def restore(device: str, *, state_dir: Optional[Path] = None, lock_dir: Optional
             return []
         saved_root, saved = _load(path)
         knobs = [(open_knob(spec, saved_root), value) for spec, value in saved]
-        _put_back(knobs, device)
+        _put_back(knobs, device, was_killed=True)
         remove_durably(path)
         return [knob.name for knob, _ in knobs]
 
@@ -156,24 +156,34 @@ def _load(path: Path) -> Tuple[str, List[Tuple[KnobSpec, Value]]]:
         ) from error
 
 
-def _put_back(before: Sequence[Tuple[Knob, Value]], device: str) -> None:
-    """Put knobs back in reverse order, those that stand right excepted.
+def _put_back(before: Sequence[Tuple[Knob, Value]], device: str, *, was_killed: bool = False) -> None:
+    """Put knobs back in reverse order, those that stand right excepted; then remove what they laid down beside.
 
-    A second round follows, because putting one knob back may move another (an nvpmodel mode sets clock limits).
+    After a kill, one that sets in steps does not stand right whatever it reads.
+
+    A second round follows, because putting one knob back may move another (an nvpmodel mode sets clock limits). What
+    lies beside may be needed to put back: it goes once nothing is left to do.
 
     Raises:
         ControlError: some do not stand as before; names each. The others were put back all the same.
     """
     refusals: Dict[str, Optional[ControlError]] = {}
-    for _ in range(2):
+    for first_round in (True, False):
         for knob, value in reversed(before):
-            if _refusal(knob.verify, value):
+            suspect = was_killed and first_round and knob.sets_in_steps
+            if suspect or _refusal(knob.verify, value):
                 refusals[knob.name] = _refusal(knob.restore, value)
     found = [(knob, _refusal(knob.verify, value)) for knob, value in before]
     wrong = [str(refusals.get(knob.name) or error) for knob, error in found if error]
     if wrong:
         raise ControlError(
             f"{device} is not as it was before: {'; '.join(wrong)}", f"mend the cause, then {RESTORE_COMMAND}"
+        )
+    left = [str(error) for error in (_refusal(knob.forget, value) for knob, value in reversed(before)) if error]
+    if left:
+        raise ControlError(
+            f"{device} is set as it was before, and this is left over: {'; '.join(left)}",
+            f"mend the cause, then {RESTORE_COMMAND}",
         )
 
 

@@ -143,7 +143,8 @@ def _transport(disk: str) -> Optional[str]:
     name = os.path.basename(disk)
     if name.startswith("mmcblk"):
         # Documentation/driver-api/mmc: the card says whether it is MMC (soldered: eMMC) or SD
-        return {"MMC": "emmc", "SD": "sd"}.get(read_text(os.path.join(disk, "device/type")))
+        kind = os.path.join(disk, "device/type")
+        return {"MMC": "emmc", "SD": "sd"}.get(read_text(kind)) if os.path.isfile(kind) else None
     for pattern, transport in (
         (r"/nvme\d+", "nvme"),
         (r"/usb\d+/", "usb"),

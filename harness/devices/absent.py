@@ -6,9 +6,10 @@ import contextlib
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NoReturn, Tuple
 
+from harness.capability import Capability
 from harness.cases import Case
 from harness.devices.boards import BoardSpec
-from harness.devices.protocol import Capability, Identity, Report
+from harness.devices.protocol import Identity, Report
 from harness.environment import cpu_model
 from harness.errors import CannotRunError
 from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
@@ -19,6 +20,7 @@ class AbsentBoard:
     """Stands for a board off-board: what its spec file says is answered, the rest is refused with the way out."""
 
     provenance = "measured"
+    clocks_only_fall = False  # nothing runs
 
     def __init__(self, spec: BoardSpec, root: Path) -> None:
         """Stand for the board of `spec` on the machine under `root`."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from harness.cases import Case
+from harness.capability import Capability
+from harness.cases import DVFS, STATIC, Case
 from harness.configuration import Configuration
 from harness.control.affinity import Affinity
 from harness.control.cpu_quota import cpu_quota
@@ -18,14 +20,16 @@ from harness.control.cpufreq import CpuFrequency
 from harness.control.lock import locked
 from harness.control.page_cache import PageCache
 from harness.control.saved_state import preserved
-from harness.devices.protocol import Capability, Identity, Report
+from harness.devices.protocol import Identity, Report
 from harness.devices.source_capability import source_capability
 from harness.environment import cpu_model, memory_bytes
+from harness.errors import CannotRunError
 from harness.measurement import Bench, check_trainable, make_ready, measure
 from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.power_modes.texts import MAXN, parse_power_modes
 from harness.profiles import Profile
 from harness.telemetry.source import SourceSpec
+from harness.telemetry.trip_points import temperature_limits_c
 from harness.units import BYTES_PER_GIB
 
 POWER_SOURCE = "rapl"
@@ -38,6 +42,7 @@ class HostDevice:
 
     name = "host"
     provenance = "measured"
+    clocks_only_fall = False
 
     def __init__(self, configuration: Configuration, root: Path = Path("/")) -> None:
         """Look at the machine under `root`; nothing is changed.
@@ -121,7 +126,14 @@ class HostDevice:
         ]
 
     def check(self, case: Case) -> None:
-        """Refuse what cannot be trained here; see `check_trainable`."""
+        """Refuse what cannot be trained here (see `check_trainable`), and free clocks where none can be set.
+
+        There the clocks are what they are, and a case with `dvfs` would be the same as one without.
+        """
+        if case.settings.clocks == DVFS and not self._sets_clocks:
+            raise CannotRunError(
+                f"DVFS cannot be switched on or off here: {self._frequency.available().detail}", "leave out --clocks"
+            )
         check_trainable(case, self._configuration, self._root)
 
     @contextlib.contextmanager
@@ -131,13 +143,23 @@ class HostDevice:
         with locked(self.name), preserved(knobs, self.name, root=str(self._root)):
             yield
 
+    @functools.cached_property
+    def _sets_clocks(self) -> bool:
+        return len(self.power_mode_space().cpu_khz) > 1
+
     def apply(self, mode: PowerMode) -> PowerMode:
         """Bind this process and its workers to as many CPUs as the mode has cores; pin the clock where it can be."""
-        space = self.power_mode_space()
-        space.check(mode)
+        return self._apply(mode, STATIC)
+
+    def _apply(self, mode: PowerMode, clocks: str) -> PowerMode:
+        """As `apply`; with `dvfs` the clock may move below the mode's."""
+        self.power_mode_space().check(mode)
         self._affinity.set(self._cpus_of(mode))
-        if len(space.cpu_khz) > 1:
-            self._frequency.set(self._frequency.pinned(mode.cpu_khz))
+        if self._sets_clocks:
+            lowest = {policy.name: policy.lowest_khz for policy in self._frequency.policies()}
+            pins = self._frequency.pinned(mode.cpu_khz)
+            free = {name: [lowest[name], high] for name, (_, high) in pins.items()}
+            self._frequency.set(free if clocks == DVFS else pins)
         khz = UNKNOWN_KHZ if mode.cpu_khz == UNKNOWN_KHZ else self._highest_allowed_khz()
         return PowerMode(len(self._affinity.read()), khz, *mode[2:])
 
@@ -167,19 +189,26 @@ class HostDevice:
             "power_mode": mode._asdict(),
             "power_mode_name": case.power_mode,
             "threads": mode.cpu_cores,
+            **({"dvfs": "on" if case.settings.clocks == DVFS else "off"} if self._sets_clocks else {}),
         }
 
     def profile(self, case: Case, report: Report) -> Profile:
-        """Apply the power mode and train."""
+        """Apply the power mode and train; or do nothing, where the case is an idle one."""
         bench = self._make_ready(case, report)
         [(_, wanted)] = self.power_modes(case.power_mode)
-        mode = self.apply(wanted)
+        mode = self._apply(wanted, case.settings.clocks)
         own = {**self._own_conditions(case), "power_mode": mode._asdict()}
         return measure(
             dataclasses.replace(bench, conditions={**bench.conditions, **own}),
-            self.telemetry_sources(bench.data.directory),
+            self.telemetry_sources(bench.directory),
             POWER_SOURCE,
             self._idle_cpus(mode),
             self._root,
             report,
+            self._temperature_limits_c(case),
         )
+
+    def _temperature_limits_c(self, case: Case) -> Dict[str, float]:
+        """As asked for; the trip points of any machine are not gone by: firmwares are known that invent theirs."""
+        most_c = case.settings.max_temperature_c
+        return {} if most_c is None else temperature_limits_c(str(self._root), most_c)

@@ -2,6 +2,7 @@
 
     session:  lock -- save every knob -- fan to maximum, DVFS off -- cases -- put everything back
     a case:   nvpmodel mode -- jetson_clocks -- memory held -- read back -- train and sample
+    free clocks:  jetson_clocks undone -- nvpmodel mode -- memory free -- read back -- train and sample
 
 Below a root other than `/` the board is emulated: modes are set in that tree and its sensors are read, while training
 runs on this machine. Its name, its provenance, a condition and a flag of every profile say so.
@@ -17,18 +18,19 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from harness.cases import Case
+from harness.capability import Capability
+from harness.cases import STATIC, Case
 from harness.configuration import Configuration
 from harness.control.affinity import Affinity
 from harness.control.jetson_clocks import OFF, ON
 from harness.control.lock import locked
 from harness.control.nvpmodel_conf import Conf
 from harness.control.page_cache import PageCache
-from harness.control.saved_state import default_state_dir, preserved
+from harness.control.saved_state import preserved
 from harness.devices.jetson_control import JetsonControl
 from harness.devices.jetson_identity import EMULATED, Board
 from harness.devices.jetson_space import LiveSpace, named_modes, read_space
-from harness.devices.protocol import Capability, Identity, Report
+from harness.devices.protocol import Identity, Report
 from harness.devices.source_capability import source_capability
 from harness.environment import memory_bytes
 from harness.errors import CannotRunError, ControlError
@@ -38,10 +40,11 @@ from harness.power_modes.texts import parse_power_modes
 from harness.profiles import Profile
 from harness.telemetry.ina import find_rails
 from harness.telemetry.source import SourceSpec
+from harness.telemetry.trip_points import temperature_limits_c
 from harness.units import BYTES_PER_GIB
 
 POWER_SOURCE = "ina"
-JTOP_SOCKET = Path("/run/jtop.sock")
+JTOP_SOCKET = "run/jtop.sock"
 THIS_MACHINE = Path("/")
 
 
@@ -61,11 +64,13 @@ class JetsonDevice:
         self.name = f"{EMULATED}{board.name}" if self.is_emulated else board.name
         # Training times of this machine beside readings of a tree: no board has measured that.
         self.provenance = "simulated" if self.is_emulated else "measured"
+        self.clocks_only_fall = board.spec is not None and bool(board.spec.clocks_only_fall)
         self._board = board
         self._configuration = configuration
         self._affinity = Affinity()
-        self._control = JetsonControl(self._root, default_state_dir() / "nvpmodel" / self._lock_name)
+        self._control = JetsonControl(self._root)
         self._booted = ""
+        self._ready: Optional[Bench] = None
 
     @property
     def _lock_name(self) -> str:
@@ -129,7 +134,17 @@ class JetsonDevice:
         found += [Capability("agree with its spec file", False, difference) for difference in self._differences()]
         found += self._masked_clusters()
         found += [source_capability(spec, str(THIS_MACHINE)) for spec in self.telemetry_sources(Path.cwd())]
-        return [*found, *self._control.capabilities(), PageCache().available()]
+        return [*found, self._heat_limit(), *self._control.capabilities(), PageCache().available()]
+
+    def _heat_limit(self) -> Capability:
+        topic, limits_c = "end a run on heat", temperature_limits_c(str(self._root))
+        if not limits_c:
+            return Capability(topic, False, "no sensor tells a critical trip point", "--max-temperature CELSIUS")
+        by_limit: Dict[float, List[str]] = {}
+        for channel, limit_c in limits_c.items():
+            by_limit.setdefault(limit_c, []).append(channel)
+        texts = (f"above {limit_c:g} C of {', '.join(channels)}" for limit_c, channels in sorted(by_limit.items()))
+        return Capability(topic, True, "; ".join(texts))
 
     def _differences(self) -> List[str]:
         differences, spec = list(self._live.differences), self._board.spec
@@ -158,7 +173,7 @@ class JetsonDevice:
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         """What is sampled during a profile: what training does on the machine it runs on, and the board's sensors."""
         board = str(self._root)
-        jtop = [SourceSpec("jtop")] if JTOP_SOCKET.exists() and not self.is_emulated else []
+        jtop = [SourceSpec("jtop")] if (self._root / JTOP_SOCKET).exists() else []
         return [
             SourceSpec("cpu", {"pid": os.getpid()}),
             SourceSpec("memory"),
@@ -208,13 +223,13 @@ class JetsonDevice:
         """Set a mode of the space by a custom nvpmodel mode, or through sysfs; read it back."""
         return self._apply(mode.name, mode)[0]
 
-    def _apply(self, name: str, mode: PowerMode) -> Tuple[PowerMode, List[str]]:
+    def _apply(self, name: str, mode: PowerMode, clocks: str = STATIC) -> Tuple[PowerMode, List[str]]:
         """Set a mode; returns it as read back, and which of its dimensions the kernel does not tell."""
         self._live.space.check(mode)
         if self._is_own(name) and self._control.works(self._control.nvpmodel):
-            applied = self._control.apply_own(name, mode, self._live.space)
+            applied = self._control.apply_own(name, mode, self._live.space, clocks)
         else:
-            applied = self._control.apply(mode, self._booted)
+            applied = self._control.apply(mode, self._booted, clocks)
         if not self.is_emulated:
             self._use_cores(self._control.online.read())
         return applied
@@ -233,7 +248,9 @@ class JetsonDevice:
         return {**self._make_ready(case, report).conditions, **self._own_conditions(case)}
 
     def _make_ready(self, case: Case, report: Report) -> Bench:
-        return make_ready(case, self._configuration, THIS_MACHINE, report)
+        if self._ready is None or self._ready.case != case:
+            self._ready = make_ready(case, self._configuration, THIS_MACHINE, report)
+        return self._ready
 
     def _own_conditions(self, case: Case) -> Dict[str, Any]:
         identity, board = self.identity(), self._board
@@ -251,7 +268,7 @@ class JetsonDevice:
             "nvpmodel_conf": self._conf_hash(),
             "booted_mode": in_effect,
             "tpc_mask": self._control.tpc_mask(),
-            "dvfs": OFF if self._control.holds_clocks() else ON,
+            "dvfs": OFF if case.settings.clocks == STATIC and self._control.holds_clocks() else ON,
             "differs_from_spec": self._differences(),
             **({"emulated": True} if self.is_emulated else {}),
         }
@@ -269,11 +286,11 @@ class JetsonDevice:
         return hashlib.sha256(text).hexdigest()[:16]
 
     def profile(self, case: Case, report: Report) -> Profile:
-        """Set the power mode and train."""
+        """Set the power mode and train; or do nothing, where the case is an idle one."""
         bench = self._make_ready(case, report)
         [(name, wanted)] = self.power_modes(case.power_mode)
         report(f"    power mode: {name}")
-        mode, untold = self._apply(name, wanted)
+        mode, untold = self._apply(name, wanted, case.settings.clocks)
         own = {
             **self._own_conditions(case),
             "power_mode": mode._asdict(),
@@ -282,13 +299,14 @@ class JetsonDevice:
         }
         profile = measure(
             dataclasses.replace(bench, conditions={**bench.conditions, **own}),
-            self.telemetry_sources(bench.data.directory),
+            self.telemetry_sources(bench.directory),
             POWER_SOURCE,
             self._affinity.read(),
             THIS_MACHINE,
             report,
+            temperature_limits_c(str(self._root), case.settings.max_temperature_c),
         )
         if not self.is_emulated:
             return profile
-        flag = f"emulated: trained on this machine, power and clocks come from the board's tree {self._root}"
+        flag = f"emulated: times are this machine's, power and clocks come from the board's tree {self._root}"
         return dataclasses.replace(profile, provenance=self.provenance, flags=[flag, *profile.flags])

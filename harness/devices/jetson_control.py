@@ -1,8 +1,10 @@
 """Sets a power mode on a Jetson board with all its knobs together, and reads it back from the kernel's own files.
 
-    nvpmodel (a custom mode, or one of the board's own) -- jetson_clocks (DVFS off) -- memory held -- read back
+    static clocks:  nvpmodel (a custom mode, or one of the board's own) -- jetson_clocks -- memory held -- read back
+    DVFS:           jetson_clocks undone -- nvpmodel -- memory let go -- read back
 
 A board without nvpmodel, or without jetson_clocks, is set through sysfs: cores, CPU, GPU and memory clock, each held.
+With DVFS, CPU and GPU may fall to their lowest clock; the memory is held where there is no nvpmodel to cap it.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
+from harness.capability import Capability
+from harness.cases import STATIC
 from harness.control.cluster_limits import ClusterLimits
 from harness.control.cpu_online import CpuOnline
 from harness.control.cpufreq import Limits
@@ -33,7 +37,6 @@ from harness.control.nvpmodel_modes import (
     tpc_mask,
 )
 from harness.devices.jetson_space import is_rounded
-from harness.devices.protocol import Capability
 from harness.errors import CannotRunError, ControlError, InvalidValueError
 from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.units import hz_to_khz
@@ -42,15 +45,10 @@ from harness.units import hz_to_khz
 class JetsonControl:
     """The knobs of the board below a root."""
 
-    def __init__(self, root: Path, state_dir: Path) -> None:
-        """Touches nothing yet.
-
-        Args:
-            root: the directory below which `/sys`, `/etc` and NVIDIA's tools are.
-            state_dir: where nvpmodel confs with custom modes are kept; no other board's.
-        """
+    def __init__(self, root: Path) -> None:
+        """Touches nothing yet; `root` is the directory below which `/sys`, `/etc` and NVIDIA's tools are."""
         self._root = str(root)
-        self.nvpmodel = Nvpmodel(self._root, state_dir=str(state_dir))
+        self.nvpmodel = Nvpmodel(self._root)
         self.online = CpuOnline(self._root)
         self.cpu = ClusterLimits(self._root)
         self.gpu = GpuFrequency(self._root)
@@ -117,11 +115,7 @@ class JetsonControl:
 
     def holds_clocks(self) -> bool:
         """Whether DVFS is off while a mode is set: by jetson_clocks, or by limits that are the same at both ends."""
-        return self._pins() or (self.works(self.cpu) and self.works(self.gpu))
-
-    def _pins(self) -> bool:
-        """Whether jetson_clocks is used: not where the GPU hides its clocks, for nothing tells then if it took."""
-        return self.works(self.clocks) and all(gpu.shows_clocks for gpu in find_gpus(self._root))
+        return self.works(self.clocks) or (self.works(self.cpu) and self.works(self.gpu))
 
     # -- what is in effect ---------------------------------------------------------------------------------------
 
@@ -158,7 +152,7 @@ class JetsonControl:
 
     def dvfs(self) -> str:
         """`off` where CPU and GPU have one clock only, else `on`."""
-        if self._pins():
+        if self.works(self.clocks):
             return self.clocks.read()[DVFS]
         limits = [*self._running().values(), *self.gpu.read().values()]
         tells = all(gpu.shows_clocks for gpu in find_gpus(self._root))
@@ -207,10 +201,10 @@ class JetsonControl:
         """
         if self.works(self.fan):
             self.fan.set(self.fan.maximum())
-        if self._pins():
+        if self.works(self.clocks):
             self.clocks.set(self.clocks.off())
 
-    def apply(self, mode: PowerMode, booted: str) -> Tuple[PowerMode, List[str]]:
+    def apply(self, mode: PowerMode, booted: str, clocks: str = STATIC) -> Tuple[PowerMode, List[str]]:
         """Set a mode of the board's space and read it back.
 
         The clocks of the space are those that the drivers list, so nothing is rounded: they must read
@@ -219,6 +213,7 @@ class JetsonControl:
         Args:
             mode: what to set; a clock that is `UNKNOWN_KHZ` is left as it is.
             booted: the mode of the board's own conf whose masks it booted with; empty without nvpmodel.
+            clocks: `static` holds them, `dvfs` lets them move below the mode's.
 
         Returns:
             As `read`; a dimension that the kernel does not tell stands as it was asked for.
@@ -226,11 +221,12 @@ class JetsonControl:
         Raises:
             ControlError: it was refused, or did not take.
         """
+        self._prepare(clocks)
         if self.works(self.nvpmodel):
             self.nvpmodel.set(self.nvpmodel.custom(mode, booted))
         else:
             self.online.set(self._cores(mode.cpu_cores))
-        self._hold(mode)
+        self._finish(mode, clocks)
         found, untold = self.read()
         wrong = [
             f"{name} is {is_now}, not {wanted}"
@@ -241,7 +237,9 @@ class JetsonControl:
             raise ControlError(f"power mode {mode.name} did not take: {', '.join(wrong)}", _way_out(mode, found))
         return _completed(found, mode), untold
 
-    def apply_own(self, name: str, expected: PowerMode, space: PowerModeSpace) -> Tuple[PowerMode, List[str]]:
+    def apply_own(
+        self, name: str, expected: PowerMode, space: PowerModeSpace, clocks: str = STATIC
+    ) -> Tuple[PowerMode, List[str]]:
         """Set one of the board's own nvpmodel modes by its name; as `apply`, but its caps may be rounded.
 
         Raises:
@@ -249,20 +247,62 @@ class JetsonControl:
         """
         conf = self.nvpmodel.own_conf()
         limits = to_power_mode(conf, conf.model(name))
-        self.nvpmodel.set({"conf": self.nvpmodel.spec.options["conf"], "mode": name})
-        self._hold(expected)
+        self._prepare(clocks)
+        self.nvpmodel.set(self.nvpmodel.own(name))
+        self._finish(expected, clocks)
         found, untold = self.read()
         mode = _completed(found, expected)
         if not is_rounded(mode, limits, space):
             raise ControlError(f"nvpmodel mode {name} did not take: {found.name} was read back, not {expected.name}")
         return mode, untold
 
+    def _prepare(self, clocks: str) -> None:
+        """Undo jetson_clocks for DVFS: it puts back what was before the run, cores too, so the mode comes after it."""
+        if clocks == STATIC:
+            return
+        if self.works(self.clocks):
+            self.clocks.apply({DVFS: ON})  # whether clocks can move is seen once the mode is set
+        if self.works(self.nvpmodel) and self.works(self.memory) and self.memory.read()["locked"]:
+            self.memory.set(self.memory.free())
+
+    def _finish(self, mode: PowerMode, clocks: str) -> None:
+        """After the cores: hold every clock at the mode's, or let CPU and GPU move below it.
+
+        Raises:
+            ControlError: a clock was refused or did not take.
+        """
+        if clocks == STATIC:
+            self._hold(mode)
+            return
+        if not self.works(self.nvpmodel):
+            self._hold_through_sysfs(mode)
+            self._hold_memory(mode)
+        self._widen()
+
+    def _widen(self) -> None:
+        """Let each CPU cluster and GPU that can have one clock only fall to its lowest.
+
+        The least clock of nvpmodel's modes, where it is below the mode's, is the board's own way of DVFS and stays.
+        """
+        lowest = {policy.name: policy.lowest_khz for policy in self.cpu.policies()}
+        held = {name: [lowest[name], high] for name, (low, high) in self._running().items() if low == high}
+        if held:
+            self.cpu.set({**self.cpu.read(), **held})
+        levels = {gpu.name: gpu.levels_hz for gpu in self.gpu.gpus() if gpu.levels_hz}
+        limits = self.gpu.read()
+        held = {name: [levels[name][0], limits[name][1]] for name in levels if limits[name][0] == limits[name][1]}
+        if held:
+            self.gpu.set({**limits, **held})
+
     def _hold(self, mode: PowerMode) -> None:
         """Switch DVFS off at the maxima of the mode in effect, and hold the memory at the mode's clock."""
-        if self._pins():
+        if self.works(self.clocks):
             self.clocks.set(self.clocks.off())
         else:
             self._hold_through_sysfs(mode)
+        self._hold_memory(mode)
+
+    def _hold_memory(self, mode: PowerMode) -> None:
         if mode.mem_khz != UNKNOWN_KHZ and self.works(self.memory):
             wanted, now = self.memory.pinned(mode.mem_khz), self.memory.read()
             if wanted != now:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Callable, ContextManager, Dict, List, Protocol, Tuple
 
+from harness.capability import Capability
 from harness.cases import Case
 from harness.power_modes import PowerMode, PowerModeSpace
 from harness.profiles import Profile
@@ -26,33 +27,19 @@ class Identity:
     specification: Dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Capability:
-    """One thing a device can or cannot measure or control; a line of `harness doctor`.
-
-    Attributes:
-        name: what it is (`power`, `page cache`, ...).
-        available: whether it works now, for this user.
-        detail: how it works, or why it does not.
-        way_out: what to grant or install to have it; empty where it works or never can.
-    """
-
-    name: str
-    available: bool
-    detail: str
-    way_out: str = ""
-
-
 class Device(Protocol):
     """One device. Nothing touches hardware before `session` is entered.
 
     Attributes:
         name: as given to `--device`.
         provenance: of every profile it yields: `measured`, `simulated` or `replayed`.
+        clocks_only_fall: whether its CPU and GPU clocks may not rise during a run (C11): its cases are then run in an
+            order in which they do not.
     """
 
     name: str
     provenance: str
+    clocks_only_fall: bool
 
     def identity(self) -> Identity:
         """Who this device is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.aggregates import POWER_CHANNEL
-from harness.devices.protocol import Capability
+from harness.capability import Capability
 from harness.errors import HarnessError
 from harness.telemetry.source import SourceSpec, open_source
 

@@ -34,7 +34,7 @@ class CpuFrequencySource:
 
 
 def open_source(root: str) -> CpuFrequencySource:
-    """The policies below `root` now.
+    """The policies below `root` with a CPU online now: what others show is left from when they had one.
 
     Raises:
         SourceUnavailableError: there is none, as in most virtual machines.
@@ -46,4 +46,15 @@ def open_source(root: str) -> CpuFrequencySource:
             f"there is no cpufreq policy in {os.path.dirname(pattern)}",
             "none is to be had in most virtual machines; elsewhere load the CPU's cpufreq driver",
         )
-    return CpuFrequencySource({f"cpu{path.rpartition('policy')[2]}_khz": path for path in directories})
+    running = {f"cpu{path.rpartition('policy')[2]}_khz": path for path in directories if _is_running(path)}
+    return CpuFrequencySource(running)
+
+
+def _is_running(directory: str) -> bool:
+    """Whether a CPU of a policy is online; where the kernel has no such file, reading its clock will tell."""
+    try:
+        return bool(read_text(os.path.join(directory, "affected_cpus")))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # some kernels refuse every file of such a policy

@@ -9,21 +9,16 @@ On Thor, reading a clock of the GPU or of bwmgr through devfreq is reported to h
 
 from __future__ import annotations
 
-import glob
 import os
-import re
-from typing import Callable, Dict, List, NamedTuple, Tuple
+from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from harness.errors import SourceUnavailableError
+from harness.privileged import hides_clocks, is_gpu
 from harness.telemetry.kept_file import KeptFile
-from harness.telemetry.kernel_file import read_text
 from harness.telemetry.source import Reading
 from harness.units import hz_to_khz, permille_to_share
 
-GPU_NAMES = re.compile(r"gpu.*|g[a-z]\d\d[a-z]")
-"""What the device tree calls a GPU: `gpu`, `gm20b`, `gp10b`, `gv11b`, `ga10b`, and whatever comes after."""
-
-THOR_NODES = ("gpu-gpc-*", "gpu-nvd-*", "bwmgr")
+CLOCK = "cur_freq"
 
 EMC_RATES = (
     "sys/kernel/debug/bpmp/debug/clk/emc/rate",
@@ -67,42 +62,43 @@ class DevfreqSource:
         return Reading(values, failed)
 
 
-def find_gpus(root: str) -> List[str]:
-    """The devfreq directories of GPUs below `root`, by their name in the device tree; none of Thor's."""
-    found = []
-    for name in sorted(glob.glob(os.path.join(root, "sys/class/devfreq/*/device/of_node/name"))):
-        if GPU_NAMES.fullmatch(read_text(name).strip("\0").lower()):
-            found.append(os.path.dirname(os.path.dirname(os.path.dirname(name))))
-    hangs = set(_thor_nodes(root))
-    return [directory for directory in found if directory not in hangs]
+class Gpu(NamedTuple):
+    """A GPU as devfreq shows it: its folder, and whether its clocks may be read (on Thor that may hang)."""
+
+    directory: str
+    shows_clocks: bool
 
 
-def _thor_nodes(root: str) -> List[str]:
-    """What is not to be touched on Thor."""
-    return [path for node in THOR_NODES for path in glob.glob(os.path.join(root, "sys/class/devfreq", node))]
+def find_gpus(root: str) -> List[Gpu]:
+    """The GPUs that devfreq knows below `root`, by what the device tree calls them; none before one was powered."""
+    folder = os.path.join(root, "sys/class/devfreq")
+    nodes = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    clocks = [os.path.join(folder, node, CLOCK) for node in nodes]
+    return [Gpu(os.path.dirname(clock), not hides_clocks(clock)) for clock in clocks if is_gpu(clock)]
 
 
 def _gpu_sensors(root: str) -> Tuple[Dict[str, Sensor], Dict[str, str]]:
     sensors: Dict[str, Sensor] = {}
     missing: Dict[str, str] = {}
     gpus = find_gpus(root)
-    for number, directory in enumerate(gpus):
+    readable = [gpu.directory for gpu in gpus if gpu.shows_clocks]
+    for number, directory in enumerate(readable):
         name = "gpu" if number == 0 else f"gpu{number}"
-        sensors[f"{name}_khz"] = Sensor(os.path.join(directory, "cur_freq"), hz_to_khz)
+        sensors[f"{name}_khz"] = Sensor(os.path.join(directory, CLOCK), hz_to_khz)
         load = os.path.join(directory, "device/load")
         if os.path.isfile(load):
             sensors[f"{name}_load_share"] = Sensor(load, permille_to_share)
         else:
             missing[f"{name}_load_share"] = f"{load} does not exist"
-    if not gpus:
-        missing["gpu_khz"] = _why_no_gpu(root)
+    if not readable:
+        missing["gpu_khz"] = _why_no_gpu(root, gpus)
     return sensors, missing
 
 
-def _why_no_gpu(root: str) -> str:
-    nodes = _thor_nodes(root)
-    if nodes:
-        return f"not read: reading a clock below {nodes[0]} is reported to hang on Thor; tegrastats and jtop tell it"
+def _why_no_gpu(root: str, hidden: Sequence[Gpu]) -> str:
+    if hidden:
+        directory = hidden[0].directory
+        return f"not read: reading a clock below {directory} is reported to hang on Thor; tegrastats and jtop tell it"
     directory = os.path.join(root, "sys/class/devfreq")
     return f"no GPU is registered in {directory}; on some releases it is only once the GPU was used since the boot"
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional
+import re
+from typing import Dict, Mapping, NamedTuple, Optional
 
+from harness.control.static_clocks import counts_as
+from harness.metrics import between
+from harness.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.profiles import Series
 from harness.units import percent_to_share
 
@@ -13,6 +17,52 @@ BIN_PERCENT = 5
 SET_PERCENT = 95.0
 """From here on a reading counts as the maximum itself: SIGMETRICS sec. 5.5, footnote 2 takes readings within the 95th
 percentile of the value that was set for that value."""
+
+
+_CHANNELS = {"cpu_khz": r"cpu\d+_khz", "gpu_khz": r"gpu\d*_khz", "mem_khz": r"emc_khz"}
+"""Dimension of a power mode to the telemetry channels that show its clock."""
+
+
+class ClockUse(NamedTuple):
+    """What one clock did during a profile.
+
+    Attributes:
+        set_khz: what the power mode sets it to.
+        residency: as `frequency_residency`, the edges as text: `{"0.9": 0.25, "1": 0.75}`.
+        samples: how often it was read.
+        off: how many of these readings do not count as `set_khz` by the 95 % rule (C3).
+    """
+
+    set_khz: int
+    residency: Dict[str, float]
+    samples: int
+    off: int
+
+
+def clock_use(series: Mapping[str, Series], mode: PowerMode, start_s: float, end_s: float) -> Dict[str, ClockUse]:
+    """What each clock did from `start_s` to `end_s`, by its channel.
+
+    Args:
+        series: telemetry by channel.
+        mode: the power mode as it was read back; of a clock that is not known there is nothing to say.
+        start_s: from when on, in monotonic seconds.
+        end_s: until when.
+
+    Returns:
+        The channels that have a sample in that time, and whose clock the mode tells.
+    """
+    used: Dict[str, ClockUse] = {}
+    for channel, clock in series.items():
+        set_khz = next(
+            (getattr(mode, name) for name, pattern in _CHANNELS.items() if re.fullmatch(pattern, channel)), UNKNOWN_KHZ
+        )
+        readings = between(clock, start_s, end_s).values
+        if set_khz == UNKNOWN_KHZ or not readings:
+            continue
+        residency = frequency_residency(clock, set_khz, start_s, end_s)
+        off = sum(not counts_as(reading, set_khz) for reading in readings)
+        used[channel] = ClockUse(set_khz, {f"{edge:g}": share for edge, share in residency.items()}, len(readings), off)
+    return used
 
 
 def frequency_residency(

@@ -92,6 +92,10 @@ class Record:
         times, values = self._series[channel]
         return Series(tuple(times), tuple(values))
 
+    def newest(self, channel: str) -> Optional[float]:
+        """The newest value of one channel; None where it has none yet."""
+        return self._series[channel][1][-1] if channel in self._series else None
+
     def telemetry(self, interval_s: float, started_s: float, stopped_s: float, how_it_ended: str) -> Telemetry:
         """All that was seen.
 

@@ -125,6 +125,10 @@ class Sampler:
         """One channel as far as `poll` has seen it; None where it has no value yet."""
         return self._record.series(channel)
 
+    def newest(self, channel: str) -> Optional[float]:
+        """The newest value of one channel as far as `poll` has seen it; None where it has none yet."""
+        return self._record.newest(channel)
+
     def stop(self) -> Telemetry:
         """Let the sampler take its last sample and end, and return all it saw; the same again when asked again."""
         if self._telemetry is not None:

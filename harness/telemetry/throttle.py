@@ -4,6 +4,7 @@
                                                           above 0 the kernel or the firmware holds a clock down
     sys/class/hwmon/hwmon3/oc2_event_cnt, oc2_throt_en    Orin and Thor (soctherm_oc): events since the boot; whether
                                                           they throttle
+    sys/class/hwmon/hwmon3/oc2_irq_cnt                    TX2 and Xavier (soctherm_oc): the same as interrupts
     proc/interrupts, lines soctherm_edp                   Nano, TX1: an interrupt for each over-current event
     sys/kernel/debug/bpmp/debug/soctherm/oc2/event_cnt    for root only; used where hwmon does not count
 
@@ -27,6 +28,8 @@ HOLDS_CLOCKS = re.compile(r".*throttle-alert|(thermal-)?(cpufreq|devfreq)\b.*|.*
 
 OVERCURRENT = "throttle_overcurrent_events"
 """The channel of all over-current events together."""
+
+_COUNTS = ("event_cnt", "irq_cnt")
 
 OC_MEANING = {"oc1": "under-voltage", "oc2": "average over-current", "oc3": "instantaneous over-current"}
 """What the counters of Orin count (L4T Developer Guide, Jetson Orin, over-current throttling)."""
@@ -126,18 +129,24 @@ def _number(path: str) -> int:
 
 def _counter_files(root: str) -> List[Tuple[str, str]]:
     """Name (`oc2`) and file of each event counter."""
-    hwmon = sorted(glob.glob(os.path.join(root, "sys/class/hwmon/hwmon*/oc*_event_cnt")))
+    hwmon = sorted(
+        path for kind in _COUNTS for path in glob.glob(os.path.join(root, f"sys/class/hwmon/hwmon*/oc*_{kind}"))
+    )
     if hwmon:
-        return [(os.path.basename(path)[: -len("_event_cnt")], path) for path in hwmon if _throttles(path)]
+        return [(_oc(path), path) for path in hwmon if _throttles(path)]
     debug = sorted(glob.glob(os.path.join(root, "sys/kernel/debug/bpmp/debug/soctherm/oc*/event_cnt")))
     # The firmware numbers from 0 what hwmon numbers from 1.
     named = [(_number(os.path.dirname(path)), path) for path in debug]
     return [(f"oc{number + 1}", path) for number, path in named if os.access(path, os.R_OK, effective_ids=True)]
 
 
+def _oc(counter: str) -> str:
+    return os.path.basename(counter).partition("_")[0]
+
+
 def _throttles(counter: str) -> bool:
     """Whether what a counter counts slows the board down: each can be switched off, and counts on."""
-    switch = counter.replace("_event_cnt", "_throt_en")
+    switch = os.path.join(os.path.dirname(counter), f"{_oc(counter)}_throt_en")
     return not os.path.isfile(switch) or read_text(switch) != "0"
 
 
@@ -157,7 +166,8 @@ def open_source(root: str) -> ThrottleSource:
     for name, path in _counter_files(root):
         channel = _free(f"throttle_{_plain(name)}", "events", counters)
         counters[channel] = path
-        notes[channel] = f"{OC_MEANING.get(name, 'over-current')} events since the first sample, from {path}"
+        meaning = OC_MEANING.get(name) if path.endswith("event_cnt") else None
+        notes[channel] = f"{meaning or 'over-current'} events since the first sample, from {path}"
     interrupts = "" if counters else _interrupts_file(root)
     if interrupts or counters:
         what = "lines soctherm_edp of /proc/interrupts" if interrupts else f"sum of {', '.join(counters)}"

@@ -108,7 +108,17 @@ class Kernel:
 
     def set_load(self, cpu: float = 0.0, gpu: float = 0.0, mem: float = 0.0) -> None:
         """How busy the board is from now on, each 0 to 1."""
-        self._change(load=Load(cpu, gpu, mem)._asdict())
+        self._change(load=Load(cpu, gpu, mem)._asdict(), training=None)
+
+    def train(self, board: str, workload: str, how: Dict[str, Any]) -> None:
+        """The board trains from now on: its readings are those of a simulated board at its clocks.
+
+        Args:
+            board: name of the simulated board.
+            workload: what it trains.
+            how: fields of `harness.simulation.load.Load`.
+        """
+        self._change(training={"board": board, "workload": workload, "how": how})
 
     def set_gpu_context(self, exists: bool) -> None:
         """Whether a GPU context exists: then masks are fixed until the next boot. A booted board has one."""

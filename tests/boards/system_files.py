@@ -66,6 +66,8 @@ def add_storage(plan: Plan, layout: Layout, spec: BoardSpec) -> None:
     for major, disk, partition, folder in disks:
         plan.show(f"{folder}/{disk}/queue/rotational")
         plan.show(f"{folder}/{disk}/size", 62521344)
+        if disk == "mmcblk0":
+            plan.show(f"{folder}/{disk}/device/type", "MMC" if "emmc" in spec.storage else "SD")
         plan.show(f"{folder}/{disk}/{partition}/partition", 1)
         for minor, name, path in ((0, disk, f"{folder}/{disk}"), (1, partition, f"{folder}/{disk}/{partition}")):
             plan.links[f"sys/dev/block/{major}:{minor}"] = path

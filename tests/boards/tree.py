@@ -48,11 +48,15 @@ class BoardTree(NamedTuple):
     def controls(self) -> Dict[str, str]:
         """The text of every file that can be written, by its path: compare before and after to see what a run left.
 
-        Without the memory's rate while it is not locked, which then is a reading.
+        Without those that are readings now: the memory's rate while it is not locked, the fan's speed while somebody
+        else sets it.
         """
         state = Kernel(self.root).state()
         lock, wish, _, shown = state["places"]["emc"]
         readings = {wish} if shown == wish and state["accepted"].get(lock) == "0" else set()
+        pwm, _, _, automatic = state["places"]["fan"]
+        if state["accepted"].get(automatic) == "1" or state["fan_service"]:
+            readings.add(pwm)
         paths = {name: self.path / name for name in sorted(state["controls"]) if name not in readings}
         return {name: path.read_text() for name, path in paths.items() if path.is_file()}
 

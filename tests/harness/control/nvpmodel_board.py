@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 from nvpmodel_samples import orin_agx
 
 from harness.control.nvpmodel import Nvpmodel
+from harness.privileged import STATE
 
 
 class Board:
@@ -41,7 +43,28 @@ class Board:
         return file.read_text().splitlines() if file.exists() else []
 
     def knob(self, **options):
-        return Nvpmodel(str(self.path), **{"state_dir": str(self.path / "state"), "timeout_s": 20.0, **options})
+        return Nvpmodel(str(self.path), **{"timeout_s": 20.0, **options})
+
+    def laid_down(self):
+        """The names of the files with custom modes."""
+        folder = self.path / STATE
+        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
     def stock(self, name):
         return {"conf": self.conf, "mode": name}
+
+
+def end(pids, timeout_s=10.0):
+    """Whether all of these processes come to an end: killed, they may take a moment for it."""
+    until = time.monotonic() + timeout_s
+    while any(map(_runs, pids)) and time.monotonic() < until:
+        time.sleep(0.01)
+    return not any(map(_runs, pids))
+
+
+def _runs(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"

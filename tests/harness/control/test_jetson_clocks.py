@@ -81,6 +81,8 @@ def test_dvfs_goes_off_and_all_comes_back(board):
     assert knob.read()["dvfs"] == "off"
     knob.restore(before)
     assert (board.path / "run/state").read_text() == SHOW + "\n"
+    assert stored(board).exists()  # another knob may move the clocks again
+    knob.forget(before)
     assert not stored(board).exists()
     assert acts(board) == ["--store", "pin", "--restore"]
 
@@ -103,9 +105,44 @@ def test_another_process_puts_back_what_a_killed_one_stored(board):
     knob = JetsonClocks(board.root)
     before = knob.read()
     knob.set(knob.off())
-    JetsonClocks(board.root).restore(before)
+    other = JetsonClocks(board.root)
+    other.restore(before)
+    other.forget(before)
     assert knob.read()["shown"] == before["shown"]
-    assert not stored(board).exists()
+    assert list(stored(board).parent.iterdir()) == []
+
+
+def test_half_a_file_that_a_kill_left_is_removed(board):
+    knob = JetsonClocks(board.root)
+    before = knob.read()
+    stored(board).parent.mkdir(parents=True)
+    stored(board).with_name("jetson_clocks.conf.part").write_text("cpu0: Onl")
+    knob.restore(before)
+    assert acts_of_restore(board) == []
+    knob.forget(before)
+    assert list(stored(board).parent.iterdir()) == []
+
+
+def test_what_nobody_stored_in_this_run_is_not_removed(board):
+    stored(board).parent.mkdir(parents=True)
+    stored(board).write_text("cpu0: Online=1 MinFreq=1 MaxFreq=2\n")
+    knob = JetsonClocks(board.root)
+    knob.forget(knob.read())
+    assert stored(board).exists()
+
+
+def test_where_reading_the_gpus_clocks_may_hang_it_is_not_asked_and_says_why(board):
+    """Thor: `--show` would read them, and nothing else tells whether the clocks are held."""
+    board.write({"sys/class/devfreq/gpu-gpc-0/governor": "x", "sys/class/devfreq/gpu-nvd-0/governor": "x"})
+    knob = JetsonClocks(board.root)
+    capability = knob.available()
+    assert not capability.available
+    assert "reading those of gpu-gpc-0, gpu-nvd-0 may hang the kernel" in capability.detail
+    assert capability.way_out == "set the governors, and the limits of the CPUs"
+    for act in (knob.read, knob.off):
+        with pytest.raises(ControlError, match="whether jetson_clocks holds the clocks cannot be told"):
+            act()
+    assert not (board.path / "run/log").exists()
 
 
 def test_what_an_earlier_run_left_is_neither_restored_nor_added_to(board):

@@ -128,10 +128,9 @@ def test_on_the_board_its_own_conf_and_the_mode_in_effect_are_taken(command, tmp
     assert "MODE_15W" in notes
 
 
-def test_a_mode_that_a_run_left_in_effect_is_not_taken_for_the_booted_one(command, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_a_mode_that_a_run_left_in_effect_is_not_taken_for_the_booted_one(command, tmp_path):
     board = Board(tmp_path / "board")
-    knob = board.knob(state_dir=str(tmp_path / "state/jetwatt/nvpmodel"))
+    knob = board.knob()
     knob.set(knob.custom(ASKED, "MAXN"))
     code, _, error = command("--root", board.path, "--power-mode", "8c-1728-612-3199")
     assert code == 2

@@ -12,11 +12,11 @@ import types
 
 import pytest
 
+from harness.capability import Capability
 from harness.control.cpufreq import MAXIMUM, MINIMUM, CpuFrequency
 from harness.control.knob import Knob, KnobSpec
 from harness.control.lock import locked
 from harness.control.saved_state import default_state_dir, left_behind, preserved, restore
-from harness.devices.protocol import Capability
 from harness.errors import ControlError
 
 DEVICE = "host"

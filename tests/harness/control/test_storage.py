@@ -53,6 +53,7 @@ SATA, USB = f"{PCI}/ata1/host0/target0:0:0/0:0:0:0/block", f"{PCI}/usb2/2-1/host
             ("sd", False, "sd"),
         ),
         ("mmcblk0", "platform/3460000.sdhci/block", {"rotational": 0, "device/type": "MMC"}, ("emmc", False, "emmc")),
+        ("mmcblk0", "platform/3460000.sdhci/block", {"rotational": 0}, (None, None, None)),
         # The disk of a virtual machine counts as turning, whatever is below it.
         ("vda", f"{PCI}/virtio1/block", {"rotational": 1}, ("virtio", None, None)),
         ("loop3", "virtual/block", {"rotational": 0}, ("loop", None, None)),

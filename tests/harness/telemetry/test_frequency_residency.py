@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.profiles import Series
-from harness.telemetry.frequency_residency import frequency_residency
+from harness.telemetry.frequency_residency import clock_use, frequency_residency
 
 
 def test_time_is_shared_among_the_shares_of_the_maximum():
@@ -47,3 +48,30 @@ def test_shares_sum_to_one_and_edges_lie_within_the_scale(steps):
     assert sum(residency.values()) == pytest.approx(1.0)
     assert all(0 <= edge <= 1 and edge != 0.95 for edge in residency)
     assert list(residency) == sorted(residency)
+
+
+MODE = PowerMode(8, 2_265_000, 1_000_000, UNKNOWN_KHZ)
+
+
+def test_each_clock_of_the_mode_has_its_residency_and_its_readings_that_are_off():
+    times_s = (0.0, 1.0, 2.0, 3.0, 4.0)
+    series = {
+        "cpu0_khz": Series(times_s, (2_262_000,) * 5),
+        "cpu4_khz": Series(times_s, (2_262_000, 2_262_000, 1_132_500, 2_262_000, 1_132_500)),
+        "gpu_khz": Series(times_s, (1_100_000,) * 5),
+        "emc_khz": Series(times_s, (3_199_000,) * 5),
+        "jtop_cpu0_khz": Series(times_s, (1,) * 5),
+        "power_total_mw": Series(times_s, (1,) * 5),
+    }
+    used = clock_use(series, MODE, 1.0, 4.0)
+    assert {name: (use.set_khz, use.samples, use.off) for name, use in used.items()} == {
+        "cpu0_khz": (2_265_000, 4, 0),
+        "cpu4_khz": (2_265_000, 4, 2),
+        "gpu_khz": (1_000_000, 4, 4),  # not lowered: as far off as one that fell
+    }
+    assert used["cpu0_khz"].residency == {"1": 1.0}
+    assert used["cpu4_khz"].residency == pytest.approx({"0.5": 1 / 3, "1": 2 / 3})
+
+
+def test_a_clock_that_was_not_read_in_that_time_says_nothing():
+    assert clock_use({"cpu0_khz": Series((0.0, 9.0), (1, 1))}, MODE, 1.0, 8.0) == {}

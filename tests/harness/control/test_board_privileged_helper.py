@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from kernel_trees import CPU, EMC, cpus, emc, gpu, policy
+from nvpmodel_board import end
 from nvpmodel_samples import SAMPLES
 
 from harness import privileged
@@ -42,6 +43,7 @@ def board(tree):
             **policy(0, "0 1"),
             **policy(2, "2 3"),
             **emc(),
+            "sys/kernel/nvpmodel_clk_cap/emc": 3199000000,
             "sys/kernel/debug/clk/override.emc/clk_state": 0,
             "sys/kernel/debug/clk/override.emc/clk_rate": 1,
             "sys/kernel/debug/clk/override.emc/clk_update_rate": 1,
@@ -103,6 +105,7 @@ VALUES = {
     "emc-rate": ("-", "665600000"),
     "emc-lock": ("-", "1"),
     "emc-cap": ("-", "2133000000"),
+    "emc-clock-cap": ("-", "2133000000"),
     "emc-override": ("-", "1"),
     "emc-override-rate": ("-", "204000000"),
     "fan-pwm": ("hwmon3", "255"),
@@ -449,6 +452,36 @@ def test_jetson_clocks_gets_a_file_in_the_folder_and_no_other(ask, board):
     assert list(state.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [(("jetson-clocks", "forget"), "jetson_clocks.conf"), (("forget-conf", "custom-1"), "custom-1.conf")],
+)
+def test_forgetting_removes_what_was_stored_and_what_a_kill_left_of_it_and_follows_no_link(
+    ask, board, tmp_path, words, name
+):
+    victim, state = outside(board, tmp_path), board.path / "var/lib/jetwatt"
+    state.mkdir()
+    (state / name).symlink_to(victim)
+    os.link(str(victim), str(state / f"{name}.part"))
+    (state / "other").write_text("")
+    assert ask(*words) == (0, "")
+    assert victim.read_text() == "as it was\n"
+    assert [path.name for path in state.iterdir()] == ["other"]
+    (state / name).mkdir()
+    refused(ask, board, *words)
+
+
+def test_a_program_that_hangs_is_ended_with_its_children(ask, board, monkeypatch):
+    (board.path / "usr/sbin/nvpmodel").write_text(
+        f"#!/bin/sh\nsleep 600 &\necho $$ $! > {board.root}/pids\nsleep 600\n"
+    )
+    monkeypatch.setattr(privileged, "NVPMODEL_TIMEOUT_S", 0.5)
+    status, output = ask("nvpmodel", "own", "2")
+    assert status == privileged.TIMED_OUT
+    assert output.endswith("nvpmodel.conf -m 2` did not end within 0.5 s and was ended\n")
+    assert end((board.path / "pids").read_text().split())
+
+
 def test_a_store_that_fails_leaves_what_was_stored(ask, board):
     (board.path / "usr/bin/jetson_clocks").write_text("#!/bin/sh\necho no; exit 3\n")
     state = board.path / "var/lib/jetwatt"
@@ -577,7 +610,7 @@ def test_it_does_nothing_where_the_environment_could_reach_it():
 
 
 def test_modules_of_the_caller_are_not_loaded(tmp_path):
-    for name in ("os", "re", "stat", "subprocess", "contextlib", "typing", "sitecustomize", "usercustomize"):
+    for name in ("os", "re", "signal", "stat", "subprocess", "contextlib", "typing", "sitecustomize", "usercustomize"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'loaded')!r}, 'w')\n")
     environment = {
         "PYTHONPATH": str(tmp_path),
@@ -610,4 +643,4 @@ def test_it_is_readable_for_the_python_of_jetpack_4_and_keeps_the_environment_ou
     imported = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
     names = {alias.name for node in imported if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in imported if isinstance(node, ast.ImportFrom)}
-    assert names == {"contextlib", "os", "re", "stat", "subprocess", "sys", "typing"}
+    assert names == {"contextlib", "os", "re", "signal", "stat", "subprocess", "sys", "typing"}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
-import sys
 
 import pytest
 from kernel_trees import cpus, emc, gpu, policy
+from privileged_user import DROP, needs_linux
 
 from harness import privileged
 from harness.__main__ import main
@@ -16,36 +17,6 @@ from harness.control.emc import Emc
 from harness.control.fan import Fan
 from harness.control.jetson_clocks import JetsonClocks
 from harness.errors import ControlError
-
-DROP = "/proc/sys/vm/drop_caches"
-
-needs_linux = pytest.mark.skipif(
-    sys.platform != "linux" or not os.path.exists(DROP), reason="asks this machine's kernel"
-)
-
-
-@pytest.fixture
-def user(plain_user, monkeypatch):
-    """A plain user where the helper is installed, and a `sudo` that writes down what it is asked and answers `says`."""
-
-    def install(says="", status=0, to_stderr=False):
-        log, sudo, helper = plain_user / "log", plain_user / "sudo", plain_user / "privileged"
-        shutil.copy(privileged.__file__, str(helper))
-        sudo.write_text(
-            f'#!/bin/sh\necho "$*" >> {log}\n[ "$2" != -l ] || exit 0\necho "{says}" {">&2" if to_stderr else ""}\n'
-            f"cat >> {log}\nexit {status}\n"
-        )
-        sudo.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{plain_user}:{os.environ['PATH']}")
-        monkeypatch.setattr(privileges, "HELPER", str(helper))
-        return log
-
-    return install
-
-
-@pytest.fixture
-def nothing_installed(plain_user, monkeypatch):
-    monkeypatch.setattr(privileges, "HELPER", str(plain_user / "privileged"))
 
 
 @needs_linux
@@ -120,7 +91,7 @@ def test_input_reaches_the_helper(user):
 def test_a_user_without_sudo_is_told(nothing_installed, plain_user, monkeypatch):
     monkeypatch.setenv("PATH", str(plain_user))
     shutil.copy(privileged.__file__, str(plain_user / "privileged"))
-    assert privileges.closed() == "sudo: it is not installed"
+    assert privileges.closed() == "sudo: sudo cannot be run: No such file or directory"
 
 
 def test_a_tree_elsewhere_is_never_written_through_the_helper(user, plain_user):
@@ -177,6 +148,26 @@ def test_a_memory_clock_that_only_root_sees_asks_for_the_rule(nothing_installed,
     assert not capability.available
     assert "doctor --sudoers" in capability.way_out
     hidden.chmod(0o755)
+
+
+@needs_linux
+def test_a_path_that_may_not_be_searched_is_no_way_to_sudo(user, plain_user, monkeypatch):
+    user()
+    closed = plain_user / "closed"
+    closed.mkdir(mode=0)
+    monkeypatch.setenv("PATH", str(closed))
+    assert privileges.closed() == "sudo: sudo cannot be run: Permission denied"
+    closed.chmod(0o755)
+
+
+def test_a_user_without_a_name_is_known_by_number(monkeypatch):
+    """As in a container that was started with `--user 1234`."""
+
+    def no_entry(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", no_entry)
+    assert privileges.sudo_rule().startswith(f"#{os.getuid()} ALL=(root) NOPASSWD:")
 
 
 def test_the_rule_allows_the_helper_and_nothing_else():

@@ -14,6 +14,8 @@ from harness.control import devfreq
 from harness.control.cpufreq import write_order
 from harness.control.devfreq import MAXIMUM, MINIMUM, GpuFrequency, find_gpus
 from harness.errors import ControlError, InvalidValueError
+from harness.privileged import KINDS, nodes
+from harness.telemetry import devfreq as telemetry
 
 
 @pytest.mark.parametrize(
@@ -25,13 +27,17 @@ from harness.errors import ControlError, InvalidValueError
         ("17000000.ga10b", "ga10b"),
         ("17000000.gpu", "gpu"),
         ("anything", "gpu"),
+        ("0000:01:00.0", "gb10b"),
     ],
 )
 def test_a_gpu_is_found_by_what_the_device_tree_calls_it(tree, name, of_node):
+    """By one rule: the same for the knob, for the helper, and for what reads the clock."""
     gpu(tree, name, of_node)
     gpu(tree, "15340000.vic", "vic", place="vic")
     gpu(tree, "bwmgr", "bwmgr", place="bwmgr")
     assert [found.name for found in find_gpus(tree.root)] == [name]
+    assert list(nodes(KINDS["devfreq-max"], tree.root)) == [name]
+    assert list(telemetry.open_source(tree.root).notes.values()) == [f"{tree.root}/{DEVFREQ}/{name}/cur_freq"]
     assert GpuFrequency(tree.root).read() == {name: [306000000, 1300500000]}
 
 

@@ -9,7 +9,7 @@ from harness.control import emc as emc_module
 from harness.control.emc import Emc
 from harness.errors import ControlError, InvalidValueError
 
-CAP = "sys/kernel/nvpmodel_emc_cap/emc_iso_cap"
+NEWER_CAP = "sys/kernel/nvpmodel_clk_cap/emc"
 OVERRIDE, BANDWIDTH = "sys/kernel/debug/clk/override.emc", "sys/kernel/debug/tegra_bwmgr"
 
 
@@ -89,14 +89,48 @@ def test_a_cap_that_rises_goes_first_and_one_that_falls_last(orin, writes):
 
 def test_nano_gets_the_rate_of_its_override_before_it_counts(nano, writes):
     knob = Emc(nano.root)
-    before = knob.read()
-    assert before == {"locked": 0}
+    before, contents = knob.read(), nano.contents()
+    assert before == {"locked": 0, "next_hz": 0}
     knob.apply(knob.pinned(204000))
     assert writes == [("clk_update_rate", 204000000), ("clk_state", 1)]
     nano.write({f"{OVERRIDE}/clk_rate": 204000000})  # as the clock driver does
     assert knob.read() == {"locked": 1, "rate_hz": 204000000}
     knob.restore(before)
-    assert knob.read() == before
+    knob.forget(before)
+    assert writes[2:] == [("clk_state", 0), ("clk_update_rate", 0)]
+    nano.write({f"{OVERRIDE}/clk_rate": 1600000000})
+    assert nano.contents() == contents
+
+
+def test_the_rate_of_an_override_that_is_off_counts_for_nothing(nano, writes):
+    knob = Emc(nano.root)
+    before = knob.read()
+    knob.forget(before)
+    assert writes == []
+    nano.write({f"{OVERRIDE}/clk_update_rate": 408000000})
+    knob.verify(before)
+    nano.write({f"{OVERRIDE}/clk_update_rate": ""})  # where it is for writing only
+    assert knob.read() == {"locked": 0}
+
+
+@pytest.mark.parametrize("cap", [3199000000, 2133000000])
+def test_newer_releases_cap_it_elsewhere(tree, writes, cap):
+    files = emc(cap=cap)
+    files[NEWER_CAP] = files.pop("sys/kernel/nvpmodel_emc_cap/emc_iso_cap")
+    tree.write(files)
+    knob = Emc(tree.root)
+    before, contents = knob.read(), tree.contents()
+    assert before == {"cap_hz": cap, "locked": 0}
+    knob.set({**knob.pinned(665600), "cap_hz": 665600000})
+    assert ("emc", 665600000) in writes
+    knob.restore(before)
+    tree.write({f"{EMC}/rate": 2133000000})  # it moves again
+    assert tree.contents() == contents
+
+
+def test_a_cap_that_is_not_there_cannot_be_set(nano):
+    with pytest.raises(ControlError, match="has no cap here"):
+        Emc(nano.root).apply({"cap_hz": 1, "locked": 0})
 
 
 def test_a_rate_that_the_driver_changes_is_an_error(nano):
@@ -125,11 +159,16 @@ def test_it_says_whether_it_is_available(orin, tmp_path):
 
 def test_thor_has_a_governor_for_it_only(tree):
     tree.write({"sys/class/devfreq/bwmgr/governor": "x"})
-    capability = Emc(tree.root).available()
+    knob = Emc(tree.root)
+    capability = knob.available()
     assert not capability.available
     assert capability.way_out == "set the governor of bwmgr"
+    assert knob.read() == {}
+    knob.restore({})
+    tree.write({NEWER_CAP: 4266000000})
+    assert knob.read() == {"cap_hz": 4266000000}
     with pytest.raises(ControlError, match="a governor only"):
-        Emc(tree.root).read()
+        knob.apply(knob.free())
 
 
 def test_without_the_right_to_write_root_is_named(plain_user):

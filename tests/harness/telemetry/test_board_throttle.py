@@ -85,6 +85,17 @@ def test_events_that_throttle_nothing_are_left_out(tree):
     }
 
 
+def test_a_tx2_and_a_xavier_count_interrupts_of_their_throttling_hardware(tree):
+    tree.write({f"{OC}/oc{number}_irq_cnt": 7 for number in range(1, 7)})
+    tree.write({f"{OC}/oc{number}_cpu_throttle_ctrl": 1 for number in range(1, 7)})
+    source = throttle.open_source(tree.root)
+    assert source.read(0.0).values == {OVERCURRENT: 0, **{f"throttle_oc{number}_events": 0 for number in range(1, 7)}}
+    tree.write({f"{OC}/oc4_irq_cnt": 9})
+    values = source.read(1.0).values
+    assert (values["throttle_oc4_events"], values[OVERCURRENT]) == (2, 2)
+    assert source.notes["throttle_oc2_events"].startswith("over-current events since the first sample, from ")
+
+
 @pytest.mark.parametrize("broken", ["", "many", 3])
 def test_a_counter_that_is_lost_or_falls_takes_the_sum_with_it(tree, broken):
     tree.write(counters(oc1=5, oc2=5, oc3=5))
