@@ -68,7 +68,10 @@ AGGREGATES: Dict[str, Aggregate] = {
     "epoch0_overhead_s": Aggregate("s", "framework overhead of epoch 0"),
     "epoch0_energy_mwh": Aggregate("mWh", "energy of epoch 0"),
 }
-"""Every aggregate of a profile. Its value is None, never 0, where there was nothing to measure it with or over."""
+"""Every aggregate of a profile. Its value is None, never 0, where there was nothing to measure it with or over.
+
+A profile of the task `idle` has those of power and energy only, over all of its time instead of clean minibatches.
+"""
 
 
 def summarise(
@@ -99,6 +102,26 @@ def summarise(
         figures.update(_disk(clean, telemetry))
     if whole_epochs:
         figures.update(_epochs(minibatches, telemetry))
+    return figures
+
+
+def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[str, Optional[float]]:
+    """The aggregates of a time in which nothing was to run.
+
+    Args:
+        telemetry: what was sampled meanwhile.
+        start_s, end_s: when that was, in monotonic seconds.
+
+    Returns:
+        Every name of `AGGREGATES`; None for all that is not power or energy, and for these without a sensor.
+    """
+    figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
+    power = between(telemetry.series.get(POWER_CHANNEL, Series((), ())), start_s, end_s)
+    if power.values:
+        figures["power_mw"] = float(np.median(power.values))
+        figures["power_mean_mw"] = float(np.mean(power.values))  # 004 sec. 5.6: the average of the samples
+        figures["power_samples"] = float(len(power.values))
+        figures["energy_mwh"] = energy_mwh(power.times_s, power.values)
     return figures
 
 

@@ -34,6 +34,10 @@ class ControlError(HarnessError):
     """A knob that was refused, that did not take (read-back differs), or that needs a permission."""
 
 
+class OverheatedError(HarnessError):
+    """A device that is hotter than it may be: the run ends, and what was changed is put back."""
+
+
 class SourceUnavailableError(HarnessError):
     """A telemetry source that is not on this machine or may not be read; recorded as missing, never as zero."""
 

@@ -6,7 +6,7 @@ import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from harness.aggregates import POWER_CHANNEL
-from harness.cases import Case
+from harness.cases import STATIC, Case
 from harness.metrics import between, end_s
 from harness.profiles import Minibatch, Profile, Series, Telemetry
 from harness.telemetry.throttling import throttled_times
@@ -29,12 +29,16 @@ WARM_SHARE = 0.95
 
 
 def find_flags(profile: Profile) -> List[str]:
-    """Every flag of a profile, each `kind: text`."""
+    """Every flag of a profile of training, each `kind: text`."""
     case, conditions, minibatches = profile.case, profile.conditions, profile.minibatches
     telemetry, aggregates = profile.telemetry, profile.aggregates
+    start, end = profile.counted[0].start_s, end_s(profile.counted[-1])
     return [
-        *_disturbance(profile.counted, telemetry),
-        *_throttling(profile.counted, telemetry),
+        *_disturbance(start, end, telemetry),
+        *_throttling(start, end, telemetry),
+        *_quota(conditions),
+        *_clocks(case, conditions),
+        *_temperature(case, conditions),
         *_noise(aggregates),
         *_telemetry_gaps(telemetry),
         *_power(conditions, telemetry, aggregates),
@@ -45,10 +49,24 @@ def find_flags(profile: Profile) -> List[str]:
     ]
 
 
-def _disturbance(counted: Sequence[Minibatch], telemetry: Telemetry) -> List[str]:
+def find_idle_flags(profile: Profile, start: float, end: float) -> List[str]:
+    """Every flag of a profile during which nothing was to run, from `start` to `end` in monotonic seconds."""
+    conditions, telemetry = profile.conditions, profile.telemetry
+    return [
+        *(_disturbance(start, end, telemetry) if conditions["logging"] == "on" else []),
+        *_throttling(start, end, telemetry),
+        *_clocks(profile.case, conditions),
+        *_telemetry_gaps(telemetry),
+        *([] if conditions["clean_process"] else [f"not-clean: {_NOT_CLEAN}"]),
+    ]
+
+
+_NOT_CLEAN = "this process had loaded torch, and may have kept the GPU awake: run test_baseload.py by itself"
+
+
+def _disturbance(start: float, end: float, telemetry: Telemetry) -> List[str]:
     if "cpu_other_cores" not in telemetry.series:
         return ["disturbance-unknown: what other processes used could not be measured"]
-    start, end = counted[0].start_s, end_s(counted[-1])
     used = []
     for channel, who in (("cpu_other_cores", "other processes"), ("cpu_steal_cores", "the hypervisor's other guests")):
         series = telemetry.series.get(channel, Series((), ()))
@@ -59,11 +77,35 @@ def _disturbance(counted: Sequence[Minibatch], telemetry: Telemetry) -> List[str
     return [f"disturbed: {' and '.join(used)} meanwhile"] if used else []
 
 
-def _throttling(counted: Sequence[Minibatch], telemetry: Telemetry) -> List[str]:
+def _throttling(start: float, end: float, telemetry: Telemetry) -> List[str]:
     """When and how long heat or too much current held clocks down, counted from the first minibatch that counts."""
-    start, end = counted[0].start_s, end_s(counted[-1])
     times = [time for time in throttled_times(telemetry.series) if time.start_s < end and time.end_s > start]
     return [f"throttled: {'; '.join(time.text(start) for time in times)}"] if times else []
+
+
+def _quota(conditions: Mapping[str, Any]) -> List[str]:
+    periods = conditions.get("cpu_quota_throttled_periods")
+    if not periods:
+        return []
+    return [f"cpu-quota: the container had used up its CPU time in {periods} periods, and had to wait for the next"]
+
+
+def _clocks(case: Case, conditions: Mapping[str, Any]) -> List[str]:
+    """Static clocks that were none: DVFS that stayed on, or readings that are not what was set (C3)."""
+    if case.settings.clocks != STATIC or "dvfs" not in conditions:
+        return []  # where nothing can hold clocks, nobody claims that they were held
+    reasons = ["DVFS is on"] if conditions["dvfs"] == "on" else []
+    for channel, use in (conditions.get("clock_use") or {}).items():
+        if use["off"]:
+            reasons.append(f"{channel} was not {use['set_khz']} in {use['off']} of {use['samples']} samples")
+    return [f"not-static: {'; '.join(reasons)}"] if reasons else []
+
+
+def _temperature(case: Case, conditions: Mapping[str, Any]) -> List[str]:
+    most_c = case.settings.max_temperature_c
+    if most_c is None or conditions.get("temperature_limits_c"):
+        return []
+    return [f"temperature-unwatched: the run was to end above {most_c:g} C, and no sensor tells"]
 
 
 def _noise(aggregates: Mapping[str, Optional[float]]) -> List[str]:
@@ -131,4 +173,6 @@ def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:
 
 
 def _loss(conditions: Mapping[str, Any]) -> List[str]:
-    return [] if conditions["last_loss"] is not None else ["diverged: the loss is no finite number any more"]
+    if "last_loss" not in conditions or conditions["last_loss"] is not None:  # inference and simulated boards have no loss
+        return []
+    return ["diverged: the loss is no finite number any more"]

@@ -1,4 +1,7 @@
-"""The way of a measurement on a machine that truly trains: data set, page cache, telemetry, training loop, profile."""
+"""The way of a measurement on a machine that truly trains: data set, page cache, telemetry, training loop, profile.
+
+A case of the task `idle` comes this way too and turns off to `harness.idle`: it has no workload and no data.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,27 @@ import math
 import platform
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from harness.aggregates import POWER_CHANNEL, summarise
-from harness.cases import DROPPED, Case
+from harness.cases import DROPPED, IDLE, TRAINING, Case
 from harness.configuration import Configuration
+from harness.control.cpu_quota import throttled_periods
 from harness.control.page_cache import PageCache
 from harness.control.storage import describe
 from harness.devices.protocol import Report
-from harness.errors import CannotRunError, ControlError
+from harness.errors import CannotRunError, ControlError, SourceUnavailableError
 from harness.flags import find_flags
-from harness.metrics import between, stable_from
+from harness.idle import measure_idle
+from harness.metrics import between, end_s, stable_from
+from harness.power_modes import PowerMode
 from harness.profiles import Minibatch, Profile, Series, Telemetry
+from harness.telemetry.frequency_residency import clock_use
 from harness.telemetry.page_cache_residency import residency
+from harness.telemetry.record import SAMPLER
 from harness.telemetry.sampler import Sampler
 from harness.telemetry.source import SourceSpec
+from harness.telemetry.trip_points import refuse_heat
 from harness.workloads import get_workload
 from harness.workloads.data.data_set import DataSet, PreparedData, prepare
 from harness.workloads.optional_packages import require
@@ -44,12 +53,17 @@ RESIDENT_SHARE = 0.999
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """A case with everything that it is measured with, ready on this machine."""
+    """A case with everything that it is measured with, ready on this machine; an idle one lacks workload and data."""
 
     case: Case
-    workload: Workload
-    data: PreparedData
+    workload: Optional[Workload]
+    data: Optional[PreparedData]
     conditions: Dict[str, Any]
+
+    @property
+    def directory(self) -> Path:
+        """On whose medium block I/O is watched: the data set's folder, else the working directory."""
+        return Path.cwd() if self.data is None else self.data.directory
 
 
 def check_trainable(case: Case, configuration: Configuration, root: Path) -> None:
@@ -60,9 +74,11 @@ def check_trainable(case: Case, configuration: Configuration, root: Path) -> Non
         ControlError: the page cache is to be dropped and may not be.
         DependencyError: torch is not installed.
     """
+    if case.task == IDLE:
+        return
     configuration.data_directory(case.storage)
     smallest = get_workload(case.workload).smallest_batch
-    if case.batch_size < smallest:
+    if case.task == TRAINING and case.batch_size < smallest:
         raise CannotRunError(
             f"{case.workload} cannot train on batches of {case.batch_size}, batch normalisation needs {smallest}",
             f"--batch-size {smallest} or more",
@@ -82,6 +98,8 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         DataSetError: the data set is damaged or does not fit.
         DependencyError: torch is not installed.
     """
+    if case.task == IDLE:
+        return Bench(case, None, None, {"python": platform.python_version()})
     profiling = require("harness.profiling")
     workload = get_workload(case.workload)
     directory = configuration.data_directory(case.storage)
@@ -147,6 +165,7 @@ def measure(
     sampler_cpus: Sequence[int],
     root: Path,
     report: Report,
+    limits_c: Mapping[str, float],
 ) -> Profile:
     """Measure a case under the power mode that is set now.
 
@@ -158,16 +177,21 @@ def measure(
         sampler_cpus: where the sampler may run: best where training does not.
         root: where `/sys` and `/proc` are.
         report: takes lines of progress.
+        limits_c: channel of a temperature to where it ends the run, from `temperature_limits_c`.
 
     Raises:
+        CannotRunError: power at idle is asked for, and there is no sensor of power.
         ControlError: the page cache could not be brought into the state asked for.
         DataSetError: a file of the data set is damaged.
+        OverheatedError: a sensor rose above its limit; there is no profile then, for half of a case is none.
     """
+    if bench.case.task == IDLE:
+        return measure_idle(bench.case, bench.conditions, sources, power_source, sampler_cpus, root, report)
     profiling = require("harness.profiling")
     case, settings, files = bench.case, bench.case.settings, bench.data.files
     profiling.use_threads(bench.conditions["threads"])
     samples = bench.workload.build_data_set(bench.data, settings.seed)
-    conditions = dict(bench.conditions)
+    conditions = {**bench.conditions, "temperature_limits_c": dict(limits_c)}
     residency_by_epoch: List[Optional[float]] = []
     cache = PageCache(str(root))
 
@@ -177,17 +201,20 @@ def measure(
         residency_by_epoch.append(residency(files, str(root)).share)
 
     def on_minibatch(minibatch: Minibatch) -> None:
+        refuse_heat(sampler, limits_c)
         place = f"epoch {minibatch.epoch} of {settings.epochs}, " if settings.epochs else ""
         report(f"    {place}minibatch {minibatch.index} ({minibatch.phase}), {minibatch.e2e_ms:.0f} ms")
 
     with profiling.memory_explained(f"{case.workload} with batches of {case.batch_size}"):
-        trainer = profiling.Trainer(bench.workload, samples, case.batch_size, case.workers, settings.seed)
+        trainer = profiling.LOOPS[case.task](bench.workload, samples, case.batch_size, case.workers, settings.seed)
         report(f"    page cache: {settings.cache}")
         conditions["cache_method"] = _set_cache(cache, settings.cache, files, trainer, root)
         conditions["cache_residency_before"] = residency(files, str(root)).share
         profiling.seed_generators(settings.seed)  # warming the cache drew from them
         started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+        periods = _quota_periods(root)
         with Sampler(sources, settings.interval_s, root=str(root), cpus=sampler_cpus) as sampler:
+            refuse_heat(sampler, limits_c)
             if settings.epochs is not None:
                 minibatches = profiling.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch)
             else:
@@ -196,12 +223,18 @@ def measure(
                     trainer, settings.minibatches, watch.has_settled, watch.is_enough, on_minibatch
                 )
             telemetry = sampler.stop()
-        conditions["first_loss"], conditions["last_loss"] = trainer.losses()
+        if periods is not None:
+            conditions["cpu_quota_throttled_periods"] = _quota_periods(root) - periods
+        if case.task == TRAINING:
+            conditions["first_loss"], conditions["last_loss"] = trainer.losses()
     conditions["cache_residency_after"] = residency(files, str(root)).share
     if residency_by_epoch:
         conditions["cache_residency_by_epoch"] = residency_by_epoch
     conditions["power_source"] = power_source if POWER_CHANNEL in telemetry.series else None
     conditions["power_definition"] = _power_definition(telemetry, power_source)
+    start, end = minibatches[0].start_s, end_s(minibatches[-1])
+    uses = clock_use(telemetry.series, PowerMode(**conditions["power_mode"]), start, end)
+    conditions["clock_use"] = {channel: use._asdict() for channel, use in uses.items()}
     aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
     profile = Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
     return dataclasses.replace(profile, flags=find_flags(profile))
@@ -227,7 +260,18 @@ def _power_definition(telemetry: Telemetry, power_source: Optional[str]) -> str:
     """What the total power is made of, or why there is none."""
     if POWER_CHANNEL in telemetry.series:
         return telemetry.notes[POWER_CHANNEL]
-    return f"no power sensor: {telemetry.missing.get(power_source, 'this device has none')}"
+    if power_source is None:
+        return "no power sensor: this device has none"
+    reasons = [telemetry.missing[name] for name in (power_source, POWER_CHANNEL, SAMPLER) if name in telemetry.missing]
+    return f"no power sensor: {'; '.join(reasons) or f'{power_source} gave no total'}"
+
+
+def _quota_periods(root: Path) -> Optional[int]:
+    """`throttled_periods`; None where the kernel does not say in which group this process is."""
+    try:
+        return throttled_periods(str(root))
+    except SourceUnavailableError:
+        return None
 
 
 class PowerWatch:

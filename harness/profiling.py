@@ -13,12 +13,13 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Sized, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sized, Tuple, Type
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Sampler
 
+from harness.cases import INFERENCE, TRAINING
 from harness.errors import CannotRunError
 from harness.profiles import CLEAN, FIRST, SETTLING, Minibatch
 from harness.units import s_to_ms
@@ -156,6 +157,27 @@ class Trainer:
         """The loss of the first and of the last minibatch; None where it is not a finite number, or there was none."""
         values = [math.nan if loss is None else float(loss) for loss in (self.first_loss, self.last_loss)]
         return tuple(value if math.isfinite(value) else None for value in values)
+
+
+class Inferrer(Trainer):
+    """The same for inference: the network in evaluation mode, its step a forward pass without gradients.
+
+    There is no loss. Random weights do: the time of a forward pass does not depend on their values.
+    """
+
+    def __init__(self, workload: Workload, samples: Any, batch_size: int, workers: int, seed: int) -> None:
+        """As of `Trainer`."""
+        super().__init__(workload, samples, batch_size, workers, seed)
+        self.model.eval()
+
+    def step(self, batch: Any) -> None:
+        """The network's output for a minibatch that is on the accelerator."""
+        with torch.no_grad():
+            self.workload.forward(self.model, batch)
+
+
+LOOPS: Dict[str, Type[Trainer]] = {TRAINING: Trainer, INFERENCE: Inferrer}
+"""What runs the minibatches of a case, by its task."""
 
 
 class StepTimer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 KHZ_PER_MHZ = 1_000
 HZ_PER_KHZ = 1_000
 MS_PER_S = 1_000.0
+S_PER_MINUTE = 60.0
 S_PER_HOUR = 3_600.0
 MW_PER_W = 1_000.0
 MWH_PER_WH = 1_000.0
@@ -41,6 +42,11 @@ def ms_to_s(ms: float) -> float:
 def mw_to_w(mw: float) -> float:
     """Milliwatt to watt."""
     return mw / MW_PER_W
+
+
+def w_to_mw(watt: float) -> float:
+    """Watt to milliwatt."""
+    return watt * MW_PER_W
 
 
 def mws_to_mwh(mws: float) -> float:

@@ -148,10 +148,10 @@ _RECORD_ONE = "record one: python -m harness baseline record --results FILE --ba
 
 
 def group_records(store: ResultsStore) -> Dict[str, List[Record]]:
-    """The profiles that have a clean minibatch, by key, oldest first."""
+    """The profiles that have a clean minibatch, by key, oldest first; a replayed one has a median alone."""
     groups: Dict[str, List[Record]] = {}
     for found in store.records():
-        if found.aggregates.get("minibatch_time_ms") is not None:
+        if found.aggregates.get("minibatch_time_ms") is not None and found.provenance != "replayed":
             groups.setdefault(found.key, []).append(found)
     return groups
 

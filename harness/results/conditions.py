@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any, Dict, List, Mapping
 
-from harness.cases import Case
+from harness.cases import STATIC, Case
 from harness.results.plain import canonical_json, plain
 
 NAMED_IN_CONDITIONS = (
@@ -62,6 +62,10 @@ def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance:
         "seed": case.settings.seed,
     }
     comparable.update({name: conditions[name] for name in NAMED_IN_CONDITIONS if conditions.get(name) is not None})
+    if case.settings.clocks != STATIC:  # what was measured before there was a choice had static ones
+        comparable["clocks"] = case.settings.clocks
+    if case.settings.idle_s is not None:
+        comparable["idle_s"] = case.settings.idle_s
     medium = conditions.get("storage_medium")
     if medium is not None:
         comparable["storage_medium"] = {name: medium[name] for name in OF_THE_MEDIUM if medium.get(name) is not None}

@@ -22,6 +22,8 @@ _CONDITIONS = (
     Column("python", str, "version of Python"),
     Column("l4t", str, "release of Jetson Linux"),
     Column("jetpack", str, "release of JetPack"),
+    Column("tpc_mask", int, "clusters of the GPU that are off since the boot, a bit for each"),
+    Column("dvfs", str, "whether clocks could move below the power mode's, as read back: on or off"),
     Column("data_source", str, "where the samples came from"),
     Column("data_samples", int, "samples in the data set as used"),
     Column("data_scale", float, "samples as a share of the real data set's"),
@@ -45,6 +47,7 @@ FURTHER: Tuple[Column, ...] = (
     Column("minibatches", int, "clean minibatches asked for; empty where epochs were"),
     Column("epochs_asked", int, "epochs asked for, epoch 0 included; empty where minibatches were"),
     Column("interval_s", float, "seconds between telemetry samples asked for"),
+    Column("clocks", str, "what clocks were to do: static or dvfs"),
     Column("seed", int, "of weights, sampling order and written data sets"),
     *(Column(name, float, figure.meaning) for name, figure in AGGREGATES.items() if name not in CORPUS_COLUMNS),
     *_CONDITIONS,
@@ -113,8 +116,10 @@ def corpus_row(record: Record) -> Dict[str, Any]:
     lacking = [field for field in PowerMode._fields if field not in mode]
     if lacking:
         raise StoreError(f"profile {record.id} ({record.case_id}) has no {', '.join(lacking)} in its conditions")
+    # How a replayed row was measured stands in the corpus that it came from; this case's settings say nothing of it.
+    settings = None if record.provenance == "replayed" else case.settings
     return {
-        "device": case.device,
+        "device": conditions.get("board", case.device),
         "workload": case.workload,
         "task": case.task,
         **{field: mode[field] for field in PowerMode._fields},
@@ -125,11 +130,12 @@ def corpus_row(record: Record) -> Dict[str, Any]:
         "workers": case.workers,
         "storage": case.storage,
         "storage_kind": (conditions.get("storage_medium") or {}).get("kind"),
-        "cache": case.settings.cache,
-        "minibatches": case.settings.minibatches,
-        "epochs_asked": case.settings.epochs,
-        "interval_s": case.settings.interval_s,
-        "seed": case.settings.seed,
+        "cache": getattr(settings, "cache", None),
+        "minibatches": getattr(settings, "minibatches", None),
+        "epochs_asked": getattr(settings, "epochs", None),
+        "interval_s": getattr(settings, "interval_s", None),
+        "clocks": getattr(settings, "clocks", None),
+        "seed": getattr(settings, "seed", None),
         **{name: record.aggregates.get(name) for name in AGGREGATES},
         **{column.name: conditions.get(column.name) for column in _CONDITIONS},
         **{column.name: record.environment.get(column.name) for column in _ENVIRONMENT},

@@ -1,0 +1,17 @@
+"""What does a device draw while nothing runs: with the suite's logging, without it, and with DVFS on?
+
+Runs when it is asked for by name, and best alone, after a reboot: `pytest benchmarks/test_baseload.py --idle-seconds 60`.
+"""
+
+from typing import Callable
+
+import pytest
+
+from harness.profiles import Profile
+
+
+@pytest.mark.on_request
+@pytest.mark.idle_states
+def test_baseload(profile: Callable[[], Profile]) -> None:
+    """Do nothing, and record power: the idle states of E10 (004 sec. 5.6)."""
+    assert profile().aggregates["power_mean_mw"] is not None

@@ -1,0 +1,126 @@
+"""Whole runs on emulated boards when something happens: heat, a full disk, jtop that dies, clocks that are left free."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+from board_suite import RESULTS, finish, profiles, run, start, wait_for_profile
+from boards.emulator import Emulator
+from boards.jtop_service import JtopNotPossibleError, running_jtop
+from boards.kernel import Kernel
+from boards.tree import build_board
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+from harness.results.conditions import comparable_conditions
+
+pytestmark = pytest.mark.training
+
+FREE_AND_STATIC = """
+[[sweep]]
+[sweep.settings]
+clocks = "dvfs"
+[[sweep]]
+"""
+
+
+def test_a_hot_board_ends_the_run_and_is_put_back_and_what_was_recorded_stays(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
+    kernel, before = Kernel(tree.root), tree.controls()
+    kernel.throttle()
+    process = start(tree, tmp_path, "--batch-size", "8,16,32,64")
+    wait_for_profile(tmp_path, process)
+    zone = next(zone for zone in tree.path.glob("sys/class/thermal/thermal_zone*") if "gpu" in (zone / "type").read_text())
+    kernel.garble(str(zone / "temp"), "101600")
+    done = finish(process)
+    assert done.returncode != 0
+    assert re.search(r"temperature_gpu_thermal_c is 101\.6, and the run ends above 101\.5", done.stdout)
+    assert "1 failed" in done.stdout
+    recorded = profiles(tmp_path)
+    assert 1 <= len(recorded) < 4
+    kernel.heal()
+    kernel.stop_throttling()
+    assert tree.controls() == before
+    # The same run was throttled from its start: that is flagged, with when and how long, and dropped nothing.
+    [flag] = [flag for flag in recorded[0].flags if flag.startswith("throttled: ")]
+    start_s, end_s = map(float, re.search(r"throttled from (-?[\d.]+) s to ([\d.]+) s by \w+", flag).groups())
+    assert start_s <= 0 < end_s
+    assert any(flag.startswith("not-static: ") and "gpu_khz" in flag for flag in recorded[0].flags)
+
+
+def test_dvfs_is_a_condition_of_a_board_case(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
+    Kernel(tree.root).set_load(gpu=0.3)
+    (tmp_path / "both.toml").write_text(FREE_AND_STATIC)
+    before = tree.controls()
+    done = run(tree, tmp_path, "--campaign", "both.toml", "--power-mode", "8c-1728-612-3199")
+    assert done.returncode == 0, done.stdout + done.stderr
+    free, static = profiles(tmp_path)
+    assert free.case.id == f"{static.case.id}-dvfs"
+    assert (free.conditions["dvfs"], static.conditions["dvfs"]) == ("on", "off")
+    assert free.conditions["power_mode"] == static.conditions["power_mode"]
+    keys = [comparable_conditions(profile.conditions, profile.case) for profile in (free, static)]
+    assert (keys[0]["clocks"], keys[0]["dvfs"]) == ("dvfs", "on")
+    assert "clocks" not in keys[1]
+    # The residency of each clock stands in the record: far below the mode's clock where it may move (M15).
+    assert free.conditions["clock_use"]["gpu_khz"]["residency"].keys().isdisjoint({"1"})
+    assert static.conditions["clock_use"]["gpu_khz"]["residency"] == {"1": 1.0}
+    assert free.aggregates["power_mw"] < static.aggregates["power_mw"]
+    assert not [flag for profile in (free, static) for flag in profile.flags if flag.startswith("not-static")]
+    assert tree.controls() == before
+
+
+def test_a_full_disk_on_a_board_ends_the_run_once_and_the_board_is_put_back(tmp_path):
+    """On a disk of its own, mounted where only the run sees it: the empty results fit on it, a profile does not."""
+    tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
+    before, disk = tree.controls(), tmp_path / "disk"
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size=120k tmpfs {disk}"
+    own_mounts = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else []), "sh", "-c"]
+    try:
+        possible = subprocess.run([*own_mounts, mount], capture_output=True).returncode == 0
+    except FileNotFoundError:
+        possible = False
+    if not possible:
+        pytest.skip("no mount namespace of one's own can be had here (unshare --mount)")
+    within = [*own_mounts, f'{mount} && exec "$@"', "sh"]
+    done = run(tree, tmp_path, "--batch-size", "8,16,32", "--interval", "0.02", "--results", disk / RESULTS, before=within)
+    assert done.returncode != 0
+    assert "1 failed" in done.stdout
+    assert "disk is full" in done.stdout
+    assert "ms per minibatch," not in done.stdout  # no case is said to be measured that is not stored
+    assert tree.controls() == before
+
+
+def test_jtop_and_the_sensors_of_a_board_side_by_side_and_the_run_survives_the_loss_of_jtop(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
+    (tree.path / "run").mkdir()
+    (tree.path / "run/jtop.sock").symlink_to("/run/jtop.sock")
+    Kernel(tree.root).set_load(cpu=0.5, gpu=0.5)
+    with contextlib.ExitStack() as stack:
+        try:
+            service = stack.enter_context(running_jtop(tree.root))
+        except JtopNotPossibleError as error:
+            pytest.skip(str(error))
+        stack.enter_context(Emulator(tree.root))
+        beside = [*service.enter(), "sh", "-c", 'cd "$0" && exec "$@"', tmp_path]
+        process = start(tree, tmp_path, "--batch-size", "8,16", "--minibatches", "300", before=beside)
+        wait_for_profile(tmp_path, process)
+        os.killpg(service.process.pid, signal.SIGKILL)
+        done = finish(process)
+    assert done.returncode == 0, done.stdout + done.stderr
+    both, alone = profiles(tmp_path)
+    own, jtop = (both.telemetry.series[name] for name in ("power_total_mw", "jtop_power_total_mw"))
+    assert min(jtop.values) > max(own.values)  # jtop counts a rail twice, and the profile goes by the board's sensors
+    assert both.conditions["power_source"] == "ina"
+    assert "not added: VDDQ_VDD2_1V8AO" in both.conditions["power_definition"]
+    assert min(own.values) <= both.aggregates["power_mw"] <= max(own.values)
+    assert "jtop" in alone.telemetry.missing
+    assert alone.aggregates["power_mw"] is not None
+    assert alone.conditions["power_source"] == "ina"
