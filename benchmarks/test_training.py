@@ -7,4 +7,4 @@ from harness.profiles import Profile
 
 def test_training(profile: Callable[[], Profile]) -> None:
     """Train, and record stall, compute, E2E and telemetry of each minibatch."""
-    assert profile().counted
+    assert profile().aggregates["minibatch_time_ms"] > 0

@@ -9,7 +9,10 @@ from typing import Callable, List, NamedTuple, Optional
 
 from harness import doctor, modes, nvpmodel_conf_command, restore
 from harness.errors import HarnessError
+from harness.importing import command as importing
 from harness.results import commands
+from harness.simulation import command as simulation_command
+from harness.simulation import corpus_command
 
 REFUSED = 2
 
@@ -31,6 +34,9 @@ COMMANDS = (
     ),
     Command("restore", restore.HELP, restore.add_arguments, restore.run),
     Command("export", "write results as a corpus table", commands.add_export_arguments, commands.export),
+    Command("import", importing.HELP, importing.add_arguments, importing.run),
+    Command("corpus", corpus_command.HELP, corpus_command.add_arguments, corpus_command.run),
+    Command("simulation", simulation_command.HELP, simulation_command.add_arguments, simulation_command.run),
     Command("baseline", "record medians, or check against them", commands.add_baseline_arguments, commands.baseline),
 )
 

@@ -72,6 +72,29 @@ _RULES: Dict[str, Tuple[Callable[[Any], bool], str]] = {
 }
 
 
+class Scanned(NamedTuple):
+    """One line of a corpus file.
+
+    Attributes:
+        place: `line 17`; `row 17` in Parquet.
+        row: its values; None where they cannot be read.
+        fault: how it breaks the schema; empty where it does not.
+    """
+
+    place: str
+    row: Optional[Row]
+    fault: str
+
+
+def scan_corpus(path: Path) -> Iterator[Scanned]:
+    """Every line of a corpus, also those that `read_corpus` would refuse.
+
+    Raises:
+        StoreError, InvalidValueError, DependencyError: as `read_corpus`, but for what a single line breaks.
+    """
+    return _scan_csv(path) if _suffix(path) == ".csv" else _scan_parquet(path)
+
+
 def read_corpus(path: Path) -> List[Row]:
     """Read a corpus and check it.
 
@@ -88,9 +111,12 @@ def read_corpus(path: Path) -> List[Row]:
             line (row for Parquet), column and value.
         DependencyError: Parquet was asked for and pyarrow is not installed.
     """
-    if _suffix(path) == ".csv":
-        return list(_read_csv(path))
-    return list(_read_parquet(path))
+    rows: List[Row] = []
+    for place, row, fault in scan_corpus(path):
+        if row is None or fault:
+            raise InvalidValueError(f"{path} {place}: {fault}")
+        rows.append(row)
+    return rows
 
 
 def write_corpus(path: Path, rows: Sequence[Mapping[str, Any]], further: Sequence[Column] = ()) -> None:
@@ -110,7 +136,9 @@ def write_corpus(path: Path, rows: Sequence[Mapping[str, Any]], further: Sequenc
     columns = [*CORPUS, *further]
     table = [{column.name: row.get(column.name) for column in columns} for row in rows]
     for number, row in enumerate(table, start=1):
-        _check_row(row, f"row {number} for {path}")
+        fault = fault_of(row)
+        if fault:
+            raise InvalidValueError(f"row {number} for {path}: {fault}")
     write_output(path, _to_csv(table, columns) if suffix == ".csv" else _to_parquet(table, columns))
 
 
@@ -132,17 +160,19 @@ def _check_header(header: Sequence[str], path: Path) -> None:
         raise InvalidValueError(f"{path} has more than one column {', '.join(twice)}")
 
 
-def _check_row(row: Row, place: str) -> None:
+def fault_of(row: Row) -> str:
+    """How a row breaks the schema; empty where it does not."""
     for name, (holds, expected) in _RULES.items():
         if not holds(row[name]):
-            raise InvalidValueError(f"{place}: {name} is {_shown(row[name])}, expected {expected}")
+            return f"{name} is {_shown(row[name])}, expected {expected}"
+    return ""
 
 
 def _shown(value: Any) -> str:
     return "empty" if value in (None, "") else repr(value)
 
 
-def _read_csv(path: Path) -> Iterator[Row]:
+def _scan_csv(path: Path) -> Iterator[Scanned]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
@@ -150,32 +180,26 @@ def _read_csv(path: Path) -> Iterator[Row]:
             _check_header(header, path)
             for cells in reader:
                 if cells:
-                    yield _csv_row(header, cells, f"{path} line {reader.line_num}")
+                    yield _csv_row(header, cells, f"line {reader.line_num}")
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "name a corpus file") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise InvalidValueError(f"{path} is no CSV text in UTF-8: {error}") from error
 
 
-def _csv_row(header: Sequence[str], cells: Sequence[str], place: str) -> Row:
+def _csv_row(header: Sequence[str], cells: Sequence[str], place: str) -> Scanned:
     if len(cells) != len(header):
-        raise InvalidValueError(f"{place}: {len(cells)} cells, expected {len(header)} as in the header")
+        return Scanned(place, None, f"{len(cells)} cells, expected {len(header)} as in the header")
     row: Row = dict(zip(header, cells))
     for column in CORPUS:
-        if column.kind is not str:
-            row[column.name] = _number(row[column.name], column, place)
-    _check_row(row, place)
-    return row
-
-
-def _number(text: str, column: Column, place: str) -> Optional[float]:
-    if not text.strip():
-        return None
-    try:
-        return column.kind(text)
-    except ValueError:
-        expected = _RULES[column.name][1]
-        raise InvalidValueError(f"{place}: {column.name} is {text!r}, expected {expected}") from None
+        if column.kind is str:
+            continue
+        text = row[column.name]
+        try:
+            row[column.name] = column.kind(text) if text.strip() else None
+        except ValueError:
+            return Scanned(place, None, f"{column.name} is {text!r}, expected {_RULES[column.name][1]}")
+    return Scanned(place, row, fault_of(row))
 
 
 def _to_csv(table: Iterable[Row], columns: Sequence[Column]) -> bytes:
@@ -186,7 +210,7 @@ def _to_csv(table: Iterable[Row], columns: Sequence[Column]) -> bytes:
     return text.getvalue().encode("utf-8")
 
 
-def _read_parquet(path: Path) -> Iterator[Row]:
+def _scan_parquet(path: Path) -> Iterator[Scanned]:
     arrow, parquet = _pyarrow()
     try:
         table = parquet.read_table(str(path))
@@ -200,8 +224,7 @@ def _read_parquet(path: Path) -> Iterator[Row]:
         if not _is_of_kind(found, column.kind, arrow):
             raise InvalidValueError(f"{path}: column {column.name} is of type {found}, expected {column.kind.__name__}")
     for number, row in enumerate(table.to_pylist(), start=1):
-        _check_row(row, f"{path} row {number}")
-        yield row
+        yield Scanned(f"row {number}", row, fault_of(row))
 
 
 def _is_of_kind(found: Any, kind: type, arrow: Any) -> bool:

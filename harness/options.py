@@ -8,16 +8,18 @@ from typing import Any, Dict, List, Optional, Tuple
 import pytest
 
 from harness.campaigns import SHIPPED, Campaign, check_axis, load_campaign
-from harness.cases import CACHE_STATES
+from harness.cases import CACHE_STATES, CLOCKS
 from harness.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
 from harness.devices.jetson_identity import read_board
 from harness.devices.registry import local_board
 from harness.errors import InvalidValueError
+from harness.idle import DEFAULT_IDLE_S
 
 DEFAULT_CAMPAIGN = "quick"
 
 _AXIS_HELP = {
-    "device": "devices: host (this machine) or a board's name such as orin-agx (default: the board, where this is one)",
+    "device": "devices: host (this machine), a board's name such as orin-agx, sim:BOARD for a simulated one, or "
+    "replay:CORPUS.csv for what was recorded of one (default: the board, where this is one)",
     "workload": "workloads, such as lenet-mnist or mobilenetv3-gld23k; an unknown one lists all",
     "power_mode": "power modes: maxn, 2c (two CPU cores), CORESc-CPU-GPU-MEM in MHz (12c-2201.6-1300.5-3199), "
     "a preset's name, sample:COUNT, grid:paper, all, or FILE.csv",
@@ -40,7 +42,6 @@ def add_options(parser: pytest.Parser) -> None:
         f"which cases: {', '.join(SHIPPED)}, or a TOML file (default: {DEFAULT_CAMPAIGN}). "
         "Each option below replaces that axis or setting in all of the campaign's sweeps.",
         metavar="NAME|FILE",
-        default=DEFAULT_CAMPAIGN,
     )
     for axis, text in _AXIS_HELP.items():
         option("--" + axis.replace("_", "-"), f"comma list of {text}", metavar="LIST")
@@ -57,6 +58,33 @@ def add_options(parser: pytest.Parser) -> None:
         f"page cache before a case: {', '.join(CACHE_STATES)} (cold drops all of it and needs root or a sudo rule; "
         "evicted drops the data set's own pages and needs nothing; default: warm, in the paper campaign cold)",
         metavar="STATE",
+    )
+    option(
+        "--clocks",
+        f"what clocks do while a case runs: {', '.join(CLOCKS)} (static holds them at the power mode's, dvfs lets them "
+        "move below; default: static)",
+        metavar="STATE",
+    )
+    option(
+        "--max-temperature",
+        "end the run once a sensor is above this (default: 3 C below a board's own critical trip points; on host: "
+        "none)",
+        type=float,
+        metavar="CELSIUS",
+    )
+    option(
+        "--idle-seconds",
+        f"how long benchmarks/test_baseload.py watches each idle state (default: {DEFAULT_IDLE_S:g})",
+        type=float,
+        metavar="SECONDS",
+        default=DEFAULT_IDLE_S,
+    )
+    option(
+        "--socket-meter",
+        "comma list of STATE=FILE.csv for benchmarks/test_baseload.py: what a socket meter recorded in an idle state "
+        "that the board cannot tell by itself, such as wol=FILE.csv",
+        metavar="LIST",
+        default="",
     )
     option(
         "--data-root", "where real data sets lie; those that are not there are written to the storage", metavar="DIR"
@@ -106,11 +134,18 @@ def campaign_from(config: pytest.Config) -> Campaign:
         "data_scale": config.getoption("jetwatt_data_scale"),
         "interval_s": config.getoption("jetwatt_interval"),
         "seed": config.getoption("jetwatt_seed"),
+        "clocks": config.getoption("jetwatt_clocks"),
+        "max_temperature_c": config.getoption("jetwatt_max_temperature"),
     }
     settings = {name: value for name, value in given_settings.items() if value is not None}
     if "minibatches" in settings and "epochs" in settings:
         raise InvalidValueError("--minibatches and --epochs were both given", "give one of the two")
-    return load_campaign(config.getoption("jetwatt_campaign")).override(axes, settings)
+    return load_campaign(config.getoption("jetwatt_campaign") or DEFAULT_CAMPAIGN).override(axes, settings)
+
+
+def chooses_workloads(config: pytest.Config) -> bool:
+    """Whether somebody said what to run; without, it is the default campaign."""
+    return any(config.getoption(f"jetwatt_{name}") is not None for name in ("campaign", "workload"))
 
 
 def device_root_from(config: pytest.Config) -> Path:

@@ -6,27 +6,40 @@ import contextlib
 import functools
 import sys
 import uuid
+import warnings
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Type
 
 import pytest
 
-from harness.campaigns import describe_settings, expand
+from harness.campaigns import Sweep, describe_settings, expand
 from harness.cases import AXES, Case
 from harness.devices.protocol import Device
 from harness.devices.registry import open_device
+from harness.devices.replay import ReplayDevice
 from harness.environment import describe_environment
-from harness.errors import CannotRunError, ControlError, DependencyError, HarnessError, StoreError
-from harness.options import add_options, campaign_from, configuration_from, device_root_from
+from harness.errors import (
+    CannotRunError,
+    ControlError,
+    DependencyError,
+    HarnessError,
+    InvalidValueError,
+    OverheatedError,
+    StoreError,
+)
+from harness.idle import idle_cases, metered_profile, read_meter_logs
+from harness.options import add_options, campaign_from, chooses_workloads, configuration_from, device_root_from
+from harness.power_modes import PowerMode
 from harness.profiles import Profile
 from harness.progress import Countdown, Progress
 from harness.recorded_timer import play_back, recorded_time
 from harness.results.conditions import comparable_conditions, key
 from harness.results.store import ResultsStore
+from harness.safe_order import in_safe_order, passes_needed
 from harness.summary import describe_result, extra_info, format_summary
 from harness.units import ms_to_s
 
-ON_REQUEST = "on_request"
+ON_REQUEST, IDLE_STATES = "on_request", "idle_states"
 _PLAYED_BACK = pytest.mark.benchmark(timer=recorded_time)
 
 
@@ -47,13 +60,42 @@ class RunState:
         self.countdown = Countdown(0)
         self.progress = Progress(UncapturedStream(config))
         self._devices: Dict[str, Device] = {}
-        cases = expand(
-            campaign_from(config), lambda device, text: [name for name, _ in self.device(device).power_modes(text)]
-        )
-        # Test parameters are plain values, the axes and the settings in words, so that pytest-benchmark can store them.
-        self.points: Dict[Tuple[Any, ...], Case] = {
-            (*(getattr(case, axis) for axis in AXES), describe_settings(case.settings)): case for case in cases
-        }
+        self._modes: Dict[Tuple[str, str], PowerMode] = {}
+        self.meter_logs = read_meter_logs(config.getoption("jetwatt_socket_meter"))
+        self._chooses_workloads = chooses_workloads(config)
+        cases = expand(campaign_from(config).per_device(self._narrow), self._mode_names)
+        self.points = _points(cases)
+        self.idle_points = _points(idle_cases(cases, config.getoption("jetwatt_idle_seconds"), self.meter_logs))
+
+    def _narrow(self, name: str, sweep: Sweep) -> Sweep:
+        device = self.device(name)
+        return device.narrow(sweep, self._chooses_workloads) if isinstance(device, ReplayDevice) else sweep
+
+    def _mode_names(self, name: str, workload: str, text: str) -> List[str]:
+        device = self.device(name)
+        of = {"workload": workload} if isinstance(device, ReplayDevice) else {}
+        found = device.power_modes(text, **of)
+        self._modes.update({(name, mode_name): mode for mode_name, mode in found})
+        return [mode_name for mode_name, _ in found]
+
+    def case_of(self, item: pytest.Item) -> Optional[Case]:
+        """The case of a test that measures; None for all others."""
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if not {*AXES, "settings"} <= set(parameters):
+            return None
+        return self.case_at(*(parameters[name] for name in (*AXES, "settings")))
+
+    def case_at(self, *point: Any) -> Case:
+        """The case that test parameters stand for."""
+        return self.points.get(point) or self.idle_points[point]
+
+    def mode_of(self, case: Case) -> PowerMode:
+        """The power mode that a case names."""
+        return self._modes[case.device, case.power_mode]
+
+    def clocks_only_fall(self, device: str) -> bool:
+        """Whether cases of this device have to be put into a safe order."""
+        return self.device(device).clocks_only_fall
 
     @functools.cached_property
     def environment(self) -> Dict[str, Any]:
@@ -64,8 +106,21 @@ class RunState:
         """The device of that name, the same object each time."""
         if name not in self._devices:
             root = Path("/") if name == "host" else self._device_root
-            self._devices[name] = open_device(name, self.configuration, root)
+            device = open_device(name, self.configuration, root)
+            known = self._devices.setdefault(device.name, device)
+            if known is not device and known.identity() != device.identity():
+                raise InvalidValueError(f"two devices are called {device.name}", "rename one of the files")
+            self._devices[name] = known
         return self._devices[name]
+
+
+Points = Dict[Tuple[Any, ...], Case]
+"""Test parameters to the case they stand for: plain values, the axes and the settings in words, so that
+pytest-benchmark can store them."""
+
+
+def _points(cases: Iterable[Case]) -> Points:
+    return {(*(getattr(case, axis) for axis in AXES), describe_settings(case.settings)): case for case in cases}
 
 
 STATE = pytest.StashKey[RunState]()
@@ -105,7 +160,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "training: trains a network, so it needs torch")
     config.addinivalue_line(
         "markers",
-        f"{ON_REQUEST}: measures the suite itself; runs only when its file is named: pytest benchmarks/FILE.py",
+        f"{ON_REQUEST}: runs only when its file is named: pytest benchmarks/FILE.py",
+    )
+    config.addinivalue_line(
+        "markers", f"{IDLE_STATES}: runs for the idle states of each device and power mode, instead of its cases"
     )
     try:
         config.stash[STATE] = RunState(config)
@@ -114,10 +172,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize a test that measures with every case of the campaign; the parameters are plain values."""
+    """Parametrize a test that measures with every case of the campaign, or with the idle states of its devices."""
     if not {*AXES, "settings"} <= set(metafunc.fixturenames):
         return
-    points = metafunc.config.stash[STATE].points
+    state = metafunc.config.stash[STATE]
+    points = state.idle_points if metafunc.definition.get_closest_marker(IDLE_STATES) else state.points
     metafunc.parametrize((*AXES, "settings"), list(points), ids=[case.id for case in points.values()])
 
 
@@ -127,19 +186,38 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(_PLAYED_BACK)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """Leave out what runs on request only, unless its file was named."""
+    """Leave out what runs on request only, unless its file was named; then order what is left, after -k and -m."""
     named = {Path(argument.partition("::")[0]).resolve() for argument in config.invocation_params.args if argument}
     left_out = [item for item in items if item.get_closest_marker(ON_REQUEST) and item.path.resolve() not in named]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
+    state = config.stash[STATE]
+    items[:] = in_safe_order(items, state.case_of, state.clocks_only_fall, state.mode_of)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Count the cases that are to be measured."""
     state = session.config.stash[STATE]
     state.countdown = Countdown(sum("profile" in getattr(item, "fixturenames", ()) for item in session.items))
+
+
+def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> List[str]:
+    """Say before hours go by that a sweep takes more than one pass."""
+    state = config.stash[STATE]
+    passes = passes_needed(items, state.case_of, state.clocks_only_fall, state.mode_of)
+    texts = [
+        f"{device}: these power modes have no order in which CPU and GPU clocks only fall, so they run in {count} "
+        "passes. Where this release cannot raise a clock, cases from the second pass on fail: reboot then, and run the "
+        "same again with --resume"
+        for device, count in passes.items()
+        if count > 1
+    ]
+    for text in texts:
+        warnings.warn(text, stacklevel=1)
+    return [f"jetwatt: {text}." for text in texts]
 
 
 @pytest.fixture
@@ -184,7 +262,7 @@ def case(
     settings: str,
 ) -> Case:
     """The case that this test was parametrized with."""
-    return pytestconfig.stash[STATE].points[device, workload, power_mode, workers, storage, batch_size, settings]
+    return pytestconfig.stash[STATE].case_at(device, workload, power_mode, workers, storage, batch_size, settings)
 
 
 @pytest.fixture
@@ -213,19 +291,35 @@ def profile(
     state = request.config.stash[STATE]
 
     def measure() -> Profile:
-        with as_pytest_outcome(DependencyError):
-            measured = ready_device.profile(case, state.progress.update)
+        with as_pytest_outcome(DependencyError), ending_the_run(request.session, OverheatedError):
+            log = state.meter_logs.get(case.workload)
+            if log is None:
+                measured = ready_device.profile(case, state.progress.update)
+            else:
+                conditions = ready_device.conditions(case, state.progress.update)
+                measured = metered_profile(case, conditions, ready_device.provenance, log)
             with ending_the_run(request.session, StoreError):
                 results.add(measured, state.environment, state.run_id)
         state.profiles.append(measured)
         state.measured.add(request.node.nodeid)
-        play_back(benchmark, [ms_to_s(minibatch.e2e_ms) for minibatch in measured.counted])
+        play_back(benchmark, _durations_s(measured))
         benchmark.extra_info.update(extra_info(measured))
         state.countdown.finish_one()
         state.progress.line(f"    {describe_result(measured)}")
         return measured
 
     return measure
+
+
+def _durations_s(measured: Profile) -> List[float]:
+    """What pytest-benchmark is given, which has no table without times.
+
+    Of an idle state that is how long it was watched, of a replayed case the one median that there is.
+    """
+    if measured.case.settings.idle_s is not None:
+        return [measured.case.settings.idle_s]
+    times_ms = [minibatch.e2e_ms for minibatch in measured.counted]
+    return [ms_to_s(time_ms) for time_ms in times_ms or [measured.aggregates["minibatch_time_ms"]]]
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence
 
+from harness.cases import IDLE
 from harness.profiles import Profile
 from harness.tables import format_table
 from harness.units import mw_to_w, mwh_to_wh
@@ -33,11 +34,13 @@ def format_summary(profiles: Sequence[Profile]) -> str:
 def describe_result(profile: Profile) -> str:
     """One line on what came out of a case."""
     figures = profile.aggregates
-    parts = [
-        f"{_number(figures['minibatch_time_ms'])} ms per minibatch"
-        f" (IQR {_number(figures['minibatch_time_q1_ms'])} to {_number(figures['minibatch_time_q3_ms'])})",
-        f"{_number(figures['samples_per_s'])} samples/s",
-    ]
+    parts = [f"idle for {_number(profile.case.settings.idle_s)} s"]
+    if profile.case.task != IDLE:
+        q1, q3 = (figures[f"minibatch_time_{quartile}_ms"] for quartile in ("q1", "q3"))
+        spread = "" if q1 is None else f" (IQR {_number(q1)} to {_number(q3)})"
+        parts = [f"{_number(figures['minibatch_time_ms'])} ms per minibatch{spread}"]
+        if figures["samples_per_s"] is not None:
+            parts.append(f"{_number(figures['samples_per_s'])} samples/s")
     if figures["power_mw"] is not None:
         parts.append(f"{_number(mw_to_w(figures['power_mw']))} W")
     if profile.flags:
@@ -49,16 +52,14 @@ def extra_info(profile: Profile) -> Dict[str, Any]:
     """The suite's own figures as plain values, for pytest-benchmark's JSON; what there is no sensor for is left out."""
     figures = {name: _rounded(value) for name, value in profile.aggregates.items() if value is not None}
     mode = profile.conditions["power_mode"]
+    named = ("data_source", "data_samples", "accelerator", "torch")
     return {
         "provenance": profile.provenance,
         "case": profile.case.id,
         "task": profile.case.task,
         **mode,
         **figures,
-        "data_source": profile.conditions["data_source"],
-        "data_samples": profile.conditions["data_samples"],
-        "accelerator": profile.conditions["accelerator"],
-        "torch": profile.conditions["torch"],
+        **{condition: profile.conditions[condition] for condition in named if condition in profile.conditions},
         "flags": list(profile.flags),
     }
 
@@ -66,16 +67,17 @@ def extra_info(profile: Profile) -> Dict[str, Any]:
 def _row(profile: Profile) -> List[str]:
     figures = profile.aggregates
     name = profile.case.id if profile.provenance == "measured" else f"{profile.case.id} ({profile.provenance})"
-    has_power = figures["power_mw"] is not None
+    median_mw, mean_mw = figures["power_mw"], figures["power_mean_mw"]
+    power_mw = median_mw if mean_mw is None else mean_mw  # a replayed corpus may have the median alone
     return [
         name,
         _number(figures["minibatch_time_ms"]),
-        f"{_number(figures['minibatch_time_q1_ms'])}-{_number(figures['minibatch_time_q3_ms'])}",
+        "-".join(_number(figures[f"minibatch_time_{name}_ms"]) for name in ("q1", "q3")).strip("-") or "-",
         _number(figures["fetch_stall_ms"]),
         _number(figures["compute_ms"]),
         _number(figures["e2e_s"]),
         _number(figures["samples_per_s"]),
-        _number(mw_to_w(figures["power_mean_mw"])) if has_power else NO_POWER_SENSOR,
+        NO_POWER_SENSOR if median_mw is None else _number(mw_to_w(power_mw)),
         _number(mwh_to_wh(figures["energy_mwh"])) if figures["energy_mwh"] is not None else "-",
         _flag_kinds(profile),
     ]

@@ -7,7 +7,7 @@ import itertools
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
-from harness.cases import AXES, Case, Settings
+from harness.cases import AXES, STATIC, Case, Settings
 from harness.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.toml_files import read_toml
 from harness.workloads import get_workload
@@ -23,6 +23,7 @@ AXIS_DEFAULTS: Dict[str, Tuple[Any, ...]] = {
     "batch_size": (16,),  # 004 sec. 4.4, 001 sec. 2.3
 }
 _INTEGER_AXES = ("workers", "batch_size")
+_SETTING_TYPES = {"cache": (str,), "clocks": (str,), "minibatches": (int,), "epochs": (int,), "seed": (int,)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,19 @@ class Campaign:
                   replace_settings(sweep.settings, settings))
             for sweep in self.sweeps
         )  # fmt: skip
+        return dataclasses.replace(self, sweeps=sweeps)
+
+    def per_device(self, change: Callable[[str, Sweep], Sweep]) -> Campaign:
+        """Change sweeps by device.
+
+        Args:
+            change: takes the name of a device and a sweep of that device alone; returns what is run of it.
+        """
+        sweeps = tuple(
+            change(device, Sweep({**sweep.axes, "device": (device,)}, sweep.settings))
+            for sweep in self.sweeps
+            for device in sweep.axes["device"]
+        )
         return dataclasses.replace(self, sweeps=sweeps)
 
 
@@ -98,25 +112,26 @@ def load_campaign(name_or_path: str) -> Campaign:
         raise InvalidValueError(f"campaign file {path}: {error.what}", error.way_out) from error
 
 
-def expand(campaign: Campaign, mode_names: Callable[[str, str], List[str]]) -> List[Case]:
+def expand(campaign: Campaign, mode_names: Callable[[str, str, str], List[str]]) -> List[Case]:
     """The cases of a campaign, in order; one that stands in several sweeps comes once.
 
     Args:
         campaign: what to expand.
-        mode_names: takes a device's name and a power-mode value, returns the names of the modes that it stands for.
+        mode_names: takes a device's name, a workload's and a power-mode value, returns the names of the modes that the
+            value stands for.
 
     Raises:
         HarnessError: a workload, device or power mode is unknown, or two sweeps measure the same case differently.
     """
     cases: Dict[str, Case] = {}
-    names: Dict[Tuple[str, str], List[str]] = {}
+    names: Dict[Tuple[str, str, str], List[str]] = {}
     for sweep in campaign.sweeps:
         for workload in sweep.axes["workload"]:
             get_workload(workload)
         for device, workload, mode_text, workers, storage, batch_size in sweep.points():
-            if (device, mode_text) not in names:
-                names[device, mode_text] = mode_names(device, mode_text)
-            for mode in names[device, mode_text]:
+            if (device, workload, mode_text) not in names:
+                names[device, workload, mode_text] = mode_names(device, workload, mode_text)
+            for mode in names[device, workload, mode_text]:
                 case = Case(device, workload, mode, workers, storage, batch_size, sweep.settings)
                 if cases.setdefault(case.id, case) != case:
                     raise InvalidValueError(
@@ -129,14 +144,17 @@ def expand(campaign: Campaign, mode_names: Callable[[str, str], List[str]]) -> L
 
 def describe_settings(settings: Settings) -> str:
     """How a case is measured, in a few words: cache, length, and what is not as usual."""
+    if settings.idle_s is not None:
+        return f"idle for {settings.idle_s:g} s, {settings.clocks} clocks"
     length = f"{settings.minibatches} minibatches" if settings.epochs is None else f"{settings.epochs} epochs"
     usual = Settings()
     others = [
         f"{name} {getattr(settings, name):g}"
-        for name in ("data_scale", "interval_s", "seed")
+        for name in ("data_scale", "interval_s", "seed", "max_temperature_c")
         if getattr(settings, name) != getattr(usual, name)
     ]
-    return ", ".join([f"{settings.cache} cache", length, *others])
+    clocks = [] if settings.clocks == STATIC else [f"{settings.clocks} clocks"]
+    return ", ".join([f"{settings.cache} cache", length, *clocks, *others])
 
 
 def _parse(name: str, content: Dict[str, Any]) -> Campaign:
@@ -187,7 +205,7 @@ def _parse_settings(settings: Settings, table: Mapping[str, Any]) -> Settings:
     known = {field.name: field for field in dataclasses.fields(Settings)}
     _refuse_unknown("setting", table, tuple(known))
     for name, value in table.items():
-        wanted = (str,) if name == "cache" else (int,) if name in ("minibatches", "epochs", "seed") else (int, float)
+        wanted = _SETTING_TYPES.get(name, (int, float))
         if isinstance(value, bool) or not isinstance(value, wanted):
             raise InvalidValueError(f"setting {name} takes {' or '.join(t.__name__ for t in wanted)}, got {value!r}")
     return replace_settings(settings, table)

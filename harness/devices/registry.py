@@ -12,12 +12,17 @@ from harness.devices.host import HostDevice
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_identity import read_board
 from harness.devices.protocol import Device
+from harness.devices.replay import PREFIX as REPLAY
+from harness.devices.replay import ReplayDevice
+from harness.devices.simulated import PREFIX as SIMULATED
+from harness.devices.simulated import SimulatedDevice
 from harness.errors import UnknownNameError
+from harness.simulation.parameters import SIMULATED_BOARDS
 
 
 def known_devices() -> List[str]:
-    """Every name that `open_device` takes."""
-    return ["host", *BOARDS]
+    """Every name that `open_device` takes, and the form of those that name a file."""
+    return ["host", *BOARDS, *(SIMULATED + board for board in SIMULATED_BOARDS), f"{REPLAY}CORPUS.csv"]
 
 
 def local_board(configuration: Configuration, root: Path = Path("/")) -> Optional[JetsonDevice]:
@@ -30,13 +35,18 @@ def open_device(name: str, configuration: Configuration, root: Path = Path("/"))
     """A device by its name; touches nothing yet.
 
     Args:
-        name: `host`, a board, or what the board below `root` calls itself.
+        name: `host`, a board, what the board below `root` calls itself, `sim:BOARD`, or `replay:CORPUS.csv`.
         configuration: where storage media and data sets lie.
         root: where the machine's, or an emulated board's, `/sys`, `/proc` and `/etc` are.
 
     Raises:
         UnknownNameError: lists the known devices.
+        HarnessError: the corpus to replay cannot be read, or is none.
     """
+    if name.startswith(SIMULATED):
+        return SimulatedDevice(name[len(SIMULATED) :])
+    if name.startswith(REPLAY):
+        return ReplayDevice(name[len(REPLAY) :])
     if name == "host":
         return HostDevice(configuration, root)
     board = local_board(configuration, root)

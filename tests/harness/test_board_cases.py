@@ -2,55 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
+from board_suite import profiles, run
 from boards.kernel import Kernel
-from boards.tree import TESTS, build_board
+from boards.tree import build_board
 
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-from harness.results.store import ResultsStore
-
 pytestmark = pytest.mark.training
-
-PROJECT = TESTS.parent
-INERT = ("target_pwm", "pwm1", "clk_update_rate")  # readings, or without effect while an override is off
-
-RUNNER = """
-import sys
-import pytest
-from boards.emulator import intercepted
-from boards.kernel import Kernel
-
-with intercepted(Kernel(sys.argv[1])):
-    sys.exit(pytest.main(sys.argv[2:]))
-"""
-
-
-def controls(tree):
-    return {name: text for name, text in tree.controls().items() if not name.endswith(INERT)}
-
-
-def run(tree, folder, *arguments):
-    """`pytest benchmarks --device-root TREE` with the tree's kernel taking the writes."""
-    command = [sys.executable, "-c", RUNNER, tree.root, "-c", PROJECT / "pytest.ini", "--rootdir", PROJECT,
-               "-p", "no:cacheprovider", PROJECT / "benchmarks", "--device-root", tree.root, "--results", "r.sqlite",
-               "--workload", "lenet-mnist", "--workers", "0", "--minibatches", "5", "--interval", "0.1",
-               *arguments]  # fmt: skip
-    paths = os.pathsep.join([str(PROJECT), str(TESTS)])
-    environment = {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "200"}
-    return subprocess.run(
-        list(map(str, command)), cwd=folder, env=environment, capture_output=True, text=True, timeout=500
-    )
-
-
-def profiles(folder):
-    with ResultsStore(folder / "r.sqlite", read_only=True) as store:
-        return list(store.profiles())
 
 
 @pytest.mark.parametrize(
@@ -64,7 +24,7 @@ def profiles(folder):
 )
 def test_real_training_under_emulated_modes(tmp_path, board, l4t, modes):
     tree = build_board(tmp_path / "root", board, l4t)
-    before = controls(tree)
+    before = tree.controls()
     done = run(tree, tmp_path, "-k", board.split("-")[0], "--power-mode", modes)
     assert done.returncode == 0, done.stdout + done.stderr
     measured = profiles(tmp_path)
@@ -78,11 +38,13 @@ def test_real_training_under_emulated_modes(tmp_path, board, l4t, modes):
         assert set(series["cpu0_khz"].values) == {mode["cpu_khz"]}
         assert set(series["gpu_khz"].values) == {mode["gpu_khz"]}
         assert set(series["emc_khz"].values) == {mode["mem_khz"]}
+        assert all(use["off"] == 0 for use in profile.conditions["clock_use"].values())
+        assert not [flag for flag in profile.flags if flag.startswith("not-static")]
         assert min(series["power_total_mw"].values) > 0
         assert profile.aggregates["minibatch_time_ms"] > 0
     greatest, *lower = [profile.aggregates["power_mw"] for profile in measured]
     assert all(power_mw < greatest for power_mw in lower)
-    assert controls(tree) == before
+    assert tree.controls() == before
     assert f"emulated-{board}-lenet-mnist-maxn-w0-ssd-bs16 (simulated)" in done.stdout
 
 

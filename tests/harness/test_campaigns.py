@@ -15,7 +15,7 @@ def write(tmp_path, text):
     return str(path)
 
 
-def as_named(device, text):
+def as_named(device, workload, text):
     return [text]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
 from harness.cases import Case, Settings
-from harness.flags import find_flags
+from harness.flags import find_flags, find_idle_flags
 from harness.profiles import CLEAN, FIRST, Minibatch, Profile, Series, Telemetry
 
 CASE = Case("host", "lenet-mnist", "maxn", 0, "ssd", 10)
@@ -156,3 +157,71 @@ def test_power_by_rapl_of_a_machine_that_trains_on_a_gpu_is_named():
 
 def test_training_that_diverged_is_named():
     assert "diverged" in flags(last_loss=None)
+
+
+def test_throttling_is_named_with_when_and_how_long_counted_from_the_first_clean_minibatch():
+    state = sampled("throttle_gpu_throttle_alert_state", [0, 0, 1, 1, 0, 0])  # from 13 to 15 s; clean ones from 11 s on
+    assert "throttled from 2.0 s to 4.0 s by gpu_throttle_alert" in flags(telemetry=state)["throttled"]
+    events = sampled("throttle_oc3_events", [0, 0, 0, 3, 3, 4, 4])
+    text = flags(telemetry=events)["throttled"]
+    assert re.findall(r"from ([\d.]+) s to ([\d.]+) s by oc3 \((\d) events?\)", text) == [
+        ("2.0", "3.0", "3"),
+        ("4.0", "5.0", "1"),
+    ]
+
+
+def test_throttling_before_the_clean_minibatches_or_after_them_does_not_count():
+    assert flags(telemetry=sampled("throttle_cpu_state", [1, 1, 0], start_s=5.0)) == {}
+    assert flags(telemetry=sampled("throttle_cpu_state", [0, 1, 1], start_s=25.0)) == {}
+
+
+def test_waiting_for_the_cpu_quota_of_a_container_is_named():
+    assert "in 7 periods" in flags(cpu_quota_throttled_periods=7)["cpu-quota"]
+    assert flags(cpu_quota_throttled_periods=0) == {}
+
+
+def with_clocks(clocks):
+    return dataclasses.replace(CASE, settings=Settings(clocks=clocks))
+
+
+def test_static_clocks_that_were_not_are_named():
+    use = {"gpu_khz": {"set_khz": 1_300_500, "samples": 12, "off": 3}, "cpu0_khz": {"set_khz": 1, "samples": 9, "off": 0}}
+    assert flags(dvfs="off", clock_use=use)["not-static"] == (
+        "not-static: gpu_khz was not 1300500 in 3 of 12 samples"
+    )
+    assert flags(dvfs="on")["not-static"] == "not-static: DVFS is on"
+
+
+def test_clocks_that_may_move_and_clocks_that_nobody_can_hold_are_no_fault():
+    use = {"gpu_khz": {"set_khz": 1_300_500, "samples": 12, "off": 12}}
+    assert flags(case=with_clocks("dvfs"), dvfs="on", clock_use=use) == {}
+    assert flags(clock_use=use) == {}
+
+
+def test_a_temperature_limit_that_no_sensor_can_keep_is_named():
+    hot = dataclasses.replace(CASE, settings=Settings(max_temperature_c=80.0))
+    assert "above 80 C" in flags(case=hot, temperature_limits_c={})["temperature-unwatched"]
+    assert flags(case=hot, temperature_limits_c={"temperature_cpu_c": 80.0}) == {}
+
+
+def idle_flags(telemetry, **conditions):
+    settings = Settings(minibatches=None, idle_s=10.0)
+    profile = Profile(
+        case=dataclasses.replace(CASE, workload="idle", task="idle", settings=settings),
+        provenance="measured",
+        conditions={"logging": "on", "clean_process": True, "dvfs": "off", **conditions},
+        minibatches=[],
+        telemetry=telemetry,
+        aggregates={},
+        flags=[],
+        started_at="2026-01-01T00:00:00+00:00",
+    )
+    return [flag.partition(":")[0] for flag in find_idle_flags(profile, 11.0, 21.0)]
+
+
+def test_an_idle_device_that_others_use_or_that_trained_before_is_named():
+    busy, quiet = (sampled("cpu_other_cores", [cores] * 10) for cores in (0.5, 0.0))
+    assert idle_flags(quiet) == []
+    assert idle_flags(busy) == ["disturbed"]
+    assert idle_flags(quiet, clean_process=False) == ["not-clean"]
+    assert idle_flags(Telemetry(1.0), logging="the power sensor alone, every 1 s") == []

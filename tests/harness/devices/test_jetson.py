@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-import signal
-import subprocess
 
 import pytest
 from boards.emulator import intercepted
 from boards.kernel import Kernel
 from boards.layouts import PAIRS
+from boards.tools_in_process import tools_in_process
 from boards.tree import build_board
 
 from harness.cases import Case
 from harness.configuration import Configuration
-from harness.control import bounded_process
-from harness.control.saved_state import left_behind, restore
+from harness.control.saved_state import left_behind
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_identity import read_board
 from harness.errors import CannotRunError, ControlError
 from harness.power_modes import UNKNOWN_KHZ, PowerMode
-
-INERT = ("target_pwm", "pwm1", "clk_update_rate")
-"""Files that are readings while somebody else sets the fan, or count for nothing while the override is off."""
 
 
 @pytest.fixture(autouse=True)
@@ -36,15 +30,11 @@ def device_of(tree, **changes):
     return JetsonDevice(read_board(tree.path), Configuration(**changes), tree.path)
 
 
-def controls(tree):
-    return {name: text for name, text in tree.controls().items() if not name.endswith(INERT)}
-
-
 @contextlib.contextmanager
-def running(tree, device):
+def running(tree, device, tools=tools_in_process):
     """A session on the tree, whose kernel takes the writes."""
     kernel = Kernel(tree.root)
-    with intercepted(kernel), device.session():
+    with intercepted(kernel), tools(tree.root), device.session():
         yield kernel
 
 
@@ -52,14 +42,14 @@ def running(tree, device):
 def test_every_mode_is_read_back_and_the_board_is_as_before(tmp_path, board, l4t):
     tree = build_board(tmp_path / "root", board, l4t)
     device = device_of(tree)
-    space, before = device.power_mode_space(), controls(tree)
+    space, before = device.power_mode_space(), tree.controls()
     low_high = PowerMode(space.cpu_cores[-1], space.cpu_khz[0], space.gpu_khz[-1], space.mem_khz[0])
     with running(tree, device) as kernel:
         for mode in (space.greatest, space.at(0), low_high, space.greatest):
             assert device.apply(mode) == mode
         online = sum(kernel.read(f"sys/devices/system/cpu/cpu{core}/online") != "0" for core in space.cpu_cores[:-1])
         assert online == space.greatest.cpu_cores - 1
-    assert controls(tree) == before
+    assert tree.controls() == before
     assert left_behind() == []
 
 
@@ -132,12 +122,12 @@ def test_without_nvpmodel_and_jetson_clocks_modes_are_set_through_sysfs(tmp_path
     tree = build_board(tmp_path / "root", "orin-agx", "r35.4", mode="MAXN")
     for tool in ("usr/sbin/nvpmodel", "usr/bin/jetson_clocks"):
         (tree.path / tool).unlink()
-    device, before = device_of(tree), controls(tree)
+    device, before = device_of(tree), tree.controls()
     mode = PowerMode(5, 1_113_600, 624_750, 2_133_000)
     with running(tree, device):
         assert device.apply(mode) == mode
         assert device._control.dvfs() == "off"
-    assert controls(tree) == before
+    assert tree.controls() == before
 
 
 def test_thors_gpu_is_left_alone_and_said_to_be_unknown(tmp_path):
@@ -151,39 +141,39 @@ def test_thors_gpu_is_left_alone_and_said_to_be_unknown(tmp_path):
 @pytest.mark.parametrize("after", range(0, 40, 4))
 def test_a_write_refused_half_way_is_an_error_and_everything_is_put_back(tmp_path, after):
     tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
-    device, before = device_of(tree), controls(tree)
+    device, before = device_of(tree), tree.controls()
     with running(tree, device) as kernel:
         kernel.refuse("*", after=after, times=2)
         with contextlib.suppress(ControlError):  # some writes are tried again, and then the mode has taken
             mode = device.power_mode_space().at(0)
             assert device.apply(mode) == mode
         kernel.heal()
-    assert controls(tree) == before
+    assert tree.controls() == before
 
 
 def test_a_core_that_does_not_come_back_is_an_error_that_names_what_is_missing(tmp_path):
     tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
-    device, before = device_of(tree), controls(tree)
+    device, before = device_of(tree), tree.controls()
     with running(tree, device) as kernel:
         device.apply(device.power_mode_space().at(0))
         kernel.stick_core(5)
         with pytest.raises(ControlError, match=r"cpu5/online|cpu_cores is 5, not 6"):
             device.apply(device.power_mode_space().greatest)
         kernel.heal()
-    assert controls(tree) == before
+    assert tree.controls() == before
 
 
 def test_an_nvpmodel_that_hangs_is_ended_and_named(tmp_path):
     tree = build_board(tmp_path / "root", "orin-nano", "r36.4")
-    device, before = device_of(tree), controls(tree)
-    with running(tree, device) as kernel:
+    device, before = device_of(tree), tree.controls()
+    with running(tree, device, contextlib.nullcontext) as kernel:
         kernel.hang_nvpmodel()
         device._control.nvpmodel._timeout_s = 0.5
         with pytest.raises(ControlError, match="did not end within"):
             device.apply(device.power_mode_space().greatest)
         device._control.nvpmodel._timeout_s = 30.0
         kernel.heal()
-    assert controls(tree) == before
+    assert tree.controls() == before
 
 
 def test_two_runs_at_once_are_refused_with_the_other_one_named(tmp_path):
@@ -191,55 +181,3 @@ def test_two_runs_at_once_are_refused_with_the_other_one_named(tmp_path):
     held = pytest.raises(ControlError, match=f"in use by process {os.getpid()}")
     with running(tree, device_of(tree)), held, device_of(tree).session():
         pass
-
-
-@pytest.mark.parametrize(("board", "l4t"), [("orin-agx", "r36.4"), ("nano", "r32.7")])
-def test_a_run_killed_before_any_write_or_command_is_put_back_by_restore(tmp_path, board, l4t):
-    tree = build_board(tmp_path / "root", board, l4t)
-    before, name = controls(tree), device_of(tree)._lock_name
-    killed = number = 0
-    while True:
-        pid = os.fork()
-        if pid == 0:
-            _run_until_killed(tree, number)
-        _, status = os.waitpid(pid, 0)
-        if os.WIFEXITED(status):
-            assert os.WEXITSTATUS(status) == 0
-            break
-        killed += 1
-        with intercepted(Kernel(tree.root)):
-            restore(name)
-        assert controls(tree) == before, f"killed before act {number}"
-        assert left_behind() == []
-        number += 1
-    assert killed > 10
-    assert controls(tree) == before
-
-
-def _run_until_killed(tree, number):
-    """In a process of its own: a run that is killed before its act of this number; leaves with 0 where it ends."""
-    acts = itertools.count()
-
-    def before_act(*_):
-        if next(acts) == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    class Commands:
-        """The module `subprocess` for those who run NVIDIA's tools."""
-
-        def __getattr__(self, name):
-            return getattr(subprocess, name)
-
-        def Popen(self, *arguments, **options):  # noqa: N802 - the name that is called
-            before_act()
-            return subprocess.Popen(*arguments, **options)
-
-    status = 1
-    try:
-        device = device_of(tree)
-        bounded_process.subprocess = Commands()
-        with intercepted(Kernel(tree.root), before_act), device.session():
-            device.apply(device.power_mode_space().greatest)
-        status = 0
-    finally:
-        os._exit(status)

@@ -1,0 +1,261 @@
+"""`replay:CORPUS.csv`: a device that answers a case with what a corpus recorded of it, at once."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import re
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from harness.aggregates import AGGREGATES
+from harness.campaigns import Sweep
+from harness.capability import Capability
+from harness.cases import Case, Settings
+from harness.corpus import CORPUS_COLUMNS, Row, read_corpus
+from harness.devices.boards import load_board
+from harness.devices.protocol import Identity, Report
+from harness.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.power_modes import PowerMode
+from harness.power_modes.recorded import RecordedSpace
+from harness.power_modes.texts import MAXN, NamedModes, parse_power_modes
+from harness.profiles import Profile, Telemetry
+
+PREFIX = "replay:"
+DEVICE_MARK = "@"
+"""Between the file and a device, where the corpus holds several: `replay:FILE.csv@orin-agx`."""
+
+SELECTING = ("workers", "storage")
+"""Axes that are no columns of every corpus. One that the corpus lacks is None in every case."""
+
+_NEXT_FLAG = re.compile(r"; (?=[a-z-]+: )")  # between the flags of an exported row
+
+
+class ReplayDevice:
+    """A corpus in the place of a device: its power modes are those of the rows, a profile is what a row says."""
+
+    provenance = "replayed"
+    clocks_only_fall = False
+
+    def __init__(self, text: str) -> None:
+        """Read the corpus.
+
+        Args:
+            text: `FILE.csv` or `FILE.parquet`, with `@DEVICE` behind it where it holds several devices.
+
+        Raises:
+            StoreError, InvalidValueError, DependencyError: as `read_corpus`; or it holds no row, or several devices and
+                none was chosen.
+            UnknownNameError: the device that was chosen is not in it.
+        """
+        self.path, chosen = _split(text)
+        self._rows, self.board = _of_one_device(read_corpus(self.path), chosen, self.path)
+        self.name = PREFIX + self.path.name + (DEVICE_MARK + chosen if chosen else "")
+        self._sha256 = hashlib.sha256(self.path.read_bytes()).hexdigest()
+        self._silent = [axis for axis in SELECTING if axis not in self._rows[0]]
+        self._spaces: Dict[str, RecordedSpace] = {}
+        self._by_mode: Dict[Tuple[Any, ...], List[Row]] = {}
+        for row in self._rows:
+            self._by_mode.setdefault((row["task"], row["workload"], row["batch_size"], _mode(row)), []).append(row)
+
+    def identity(self) -> Identity:
+        """The corpus, by its name and its content."""
+        return Identity(
+            f"replay of {self.board}", {"board": self.board, "corpus": self.path.name, "sha256": self._sha256}
+        )
+
+    def narrow(self, sweep: Sweep, is_chosen: bool) -> Sweep:
+        """What of a sweep can be replayed.
+
+        Axes that the corpus says nothing of fall together, and so do settings: how a row was measured is past.
+
+        Args:
+            sweep: of this device alone.
+            is_chosen: whether somebody asked for its workloads; where nobody did, they are those of the corpus.
+        """
+        axes = {**sweep.axes, "device": (self.name,), **dict.fromkeys(self._silent, (None,))}
+        if not is_chosen:
+            axes.update(workload=self._held("workload"), batch_size=self._held("batch_size"))
+        return Sweep(axes, Settings())
+
+    def _held(self, axis: str) -> Tuple[Any, ...]:
+        """The values of an axis that occur in the corpus."""
+        return tuple(dict.fromkeys(row[axis] for row in self._rows))
+
+    def power_mode_space(self) -> RecordedSpace:
+        """Every power mode of a row."""
+        return self._space("")
+
+    def _space(self, workload: str) -> RecordedSpace:
+        """The modes recorded of a workload; of all workloads where that one has none."""
+        if workload not in self._spaces:
+            modes = [_mode(row) for row in self._rows if row["workload"] == workload]
+            self._spaces[workload] = RecordedSpace.of(modes or [_mode(row) for row in self._rows])
+        return self._spaces[workload]
+
+    def power_modes(self, text: str, workload: str = "") -> NamedModes:
+        """The recorded modes that a `--power-mode` value stands for.
+
+        Args:
+            text: the value. `grid:paper` means the modes of the board's grid that are recorded.
+            workload: take the modes that are recorded of this one, where any is; empty for those of all.
+
+        Raises:
+            UnknownNameError, InvalidValueError: the mode is not recorded; names the nearest ones.
+        """
+        space = self._space(workload)
+        if text.startswith("grid:"):
+            recorded = [(name, mode) for name, mode in load_board(self.board).power_modes(text) if mode in space]
+            if not recorded:
+                raise InvalidValueError(f"{self.path.name} holds no mode of {text}", "all are its own")
+            return recorded
+        return parse_power_modes(text, space, {MAXN: space.greatest})
+
+    def capabilities(self) -> List[Capability]:
+        """What the corpus holds."""
+        workloads = ", ".join(self._held("workload"))
+        return [Capability("replay", True, f"{len(self._rows)} profiles of {self.board}: {workloads}")]
+
+    def check(self, case: Case) -> None:
+        """Refuse a case that the corpus does not hold, naming what it holds."""
+        self._row(case)
+
+    def _row(self, case: Case) -> Row:
+        """The row of a case.
+
+        Raises:
+            CannotRunError: there is none, or there are several.
+        """
+        mode = self._mode_of(case)
+        rows = self._by_mode.get((case.task, case.workload, case.batch_size, mode)) or self._refuse(case, mode)
+        for axis in SELECTING:
+            if axis in self._silent:
+                continue
+            asked = getattr(case, axis)
+            found = [row for row in rows if str(row[axis]) == str(asked)]  # cells of further columns are text
+            if not found:
+                there = ", ".join(dict.fromkeys(str(row[axis]) for row in rows))
+                raise CannotRunError(
+                    f"{self.path.name} holds no {case.workload} at {mode.name} with {axis} {asked}", f"it has: {there}"
+                )
+            rows = found
+        if len(rows) > 1:
+            differing = [name for name in rows[0] if len({str(row[name]) for row in rows}) > 1]
+            raise CannotRunError(
+                f"{self.path.name} holds {len(rows)} rows of {case.workload} at {mode.name}, "
+                f"which differ in {', '.join(differing) or 'nothing'}",
+                "leave one of them in the corpus",
+            )
+        return rows[0]
+
+    def _mode_of(self, case: Case) -> PowerMode:
+        """The mode that a case names: its workload's greatest, or the one of that name, whoever it is recorded of."""
+        if case.power_mode == MAXN:
+            return self._space(case.workload).greatest
+        [(_, mode)] = self.power_modes(case.power_mode)
+        return mode
+
+    def _refuse(self, case: Case, mode: PowerMode) -> List[Row]:
+        """Say which of task, workload, batch size and mode is not there, and what is."""
+        rows: Sequence[Row] = self._rows
+        for column in ("task", "workload", "batch_size"):
+            found = [row for row in rows if row[column] == getattr(case, column)]
+            if not found:
+                raise CannotRunError(
+                    f"{self.path.name} holds no {case.task} of {case.workload} with batches of {case.batch_size}",
+                    f"of {column} it has: {', '.join(dict.fromkeys(str(row[column]) for row in rows))}",
+                )
+            rows = found
+        near = RecordedSpace.of(_mode(row) for row in rows).nearest_ones(mode)
+        raise CannotRunError(
+            f"{self.path.name} holds no {case.workload} with batches of {case.batch_size} at {mode.name}",
+            f"the nearest that it has are {', '.join(other.name for other in near)}",
+        )
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        """Nothing to hold: any number of runs may read one file."""
+        yield
+
+    def apply(self, mode: PowerMode) -> PowerMode:
+        """The mode itself, where it is recorded.
+
+        Raises:
+            InvalidValueError: it is not; names the nearest ones.
+        """
+        self.power_mode_space().check(mode)
+        return mode
+
+    def conditions(self, case: Case, report: Report) -> Dict[str, Any]:
+        """Where the figures come from, and all that the corpus says beside them."""
+        row = self._row(case)
+        identity = self.identity()
+        source = row["provenance"]
+        return {
+            "device_model": identity.model,
+            "device_specification": identity.specification,
+            "board": self.board,
+            "power_mode": _mode(row)._asdict(),
+            "power_mode_name": case.power_mode,
+            "source_provenance": source,
+            "recorded": {
+                name: value for name, value in row.items() if name not in CORPUS_COLUMNS and value not in ("", None)
+            },
+            "minibatch_series": "not recorded: a corpus holds medians",
+            "power_definition": f"replayed from {self.path.name}, where it is {source}",
+            **dict.fromkeys(("accelerator", "torch", "data_source", "data_samples")),
+        }
+
+    def profile(self, case: Case, report: Report) -> Profile:
+        """The recorded figures; there are neither minibatches nor telemetry."""
+        row = self._row(case)
+        return Profile(
+            case=case,
+            provenance=self.provenance,
+            conditions=self.conditions(case, report),
+            minibatches=[],
+            telemetry=Telemetry(case.settings.interval_s, missing={"replay": "a corpus holds no telemetry"}),
+            aggregates={name: _figure(row, name, self.path) for name in AGGREGATES},
+            flags=[flag for flag in _NEXT_FLAG.split(row.get("flags") or "") if flag],
+            started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds"),
+        )
+
+
+def _split(text: str) -> Tuple[Path, str]:
+    """File and device of `FILE@DEVICE`; a file whose own name holds the mark is meant where it is there."""
+    file, mark, device = text.rpartition(DEVICE_MARK)
+    if mark and not Path(text).expanduser().exists():
+        return Path(file).expanduser(), device
+    return Path(text).expanduser(), ""
+
+
+def _of_one_device(rows: Sequence[Row], chosen: str, path: Path) -> Tuple[List[Row], str]:
+    """The rows of one device, and its name."""
+    devices = list(dict.fromkeys(row["device"] for row in rows))
+    if not devices:
+        raise InvalidValueError(f"{path} holds no row", "name a corpus with profiles in it")
+    if chosen and chosen not in devices:
+        raise UnknownNameError(f"{path} holds no profile of {chosen!r}", f"it has: {', '.join(devices)}")
+    if not chosen and len(devices) > 1:
+        raise InvalidValueError(
+            f"{path} holds profiles of several devices: {', '.join(devices)}",
+            f"choose one: --device {PREFIX}{path}{DEVICE_MARK}{devices[0]}",
+        )
+    device = chosen or devices[0]
+    return [row for row in rows if row["device"] == device], device
+
+
+def _mode(row: Mapping[str, Any]) -> PowerMode:
+    return PowerMode(*(row[name] for name in PowerMode._fields))
+
+
+def _figure(row: Row, name: str, path: Path) -> Optional[float]:
+    """An aggregate that the corpus has a column of; None where it has none, or the cell is empty."""
+    value = row.get(name)
+    if value in ("", None):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        raise InvalidValueError(f"{path}: {name} is {value!r}, expected a number") from None

@@ -1,0 +1,252 @@
+"""`sim:BOARD`: a simulated board, which runs a case in virtual time; nothing is trained, nothing is written."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+from harness.aggregates import summarise, summarise_idle
+from harness.capability import Capability
+from harness.cases import DVFS, IDLE, STATIC, Case
+from harness.devices.boards import load_board as load_spec
+from harness.devices.protocol import Identity, Report
+from harness.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.flags import find_flags, find_idle_flags
+from harness.idle import LOGGING, QUIET, QUIET_READINGS
+from harness.power_modes import PowerMode, PowerModeSpace
+from harness.power_modes.texts import NamedModes
+from harness.profiles import Profile
+from harness.simulation.parameters import (
+    BOARD_FILES,
+    PHYSICS_FILE,
+    SIMULATED_BOARDS,
+    SIMULATED_WORKLOADS,
+    WORKLOAD_FILES,
+    load_board,
+    load_workload,
+)
+from harness.simulation.virtual_clock import VirtualClock
+from harness.simulation.virtual_data import VirtualData, virtual_data
+from harness.simulation.virtual_run import POWER_DEFINITION, SimulatedBoard, run_idle, run_training
+from harness.telemetry.frequency_residency import clock_use
+from harness.units import BYTES_PER_GIB
+from harness.workloads import get_workload
+
+PREFIX = "sim:"
+INSTANCE_MARK = "@"
+"""Between a board and the number of its instance: `sim:orin-agx@3`. Instance 0 is what is simulated without one."""
+
+MEDIA = ("ssd", "sd", "hdd", "emmc")
+"""Storage that the model knows."""
+
+TOO_LARGE = {("xavier-nx", "resnet18-cifar10"), ("nano", "resnet18-cifar10")}
+"""Boards and workloads that the papers could not run on them (H12; 004 sec. 4.3). What others need is not published."""
+
+_IDLE_STATES = {(LOGGING, STATIC): "logging", (QUIET, STATIC): "clean", (QUIET, DVFS): "dvfs"}
+
+
+class SimulatedDevice:
+    """A board of the physical model in `harness/simulation`."""
+
+    provenance = "simulated"
+    clocks_only_fall = False  # every case finds the board switched on anew
+
+    def __init__(self, text: str) -> None:
+        """Read the board's parameters.
+
+        Args:
+            text: `BOARD` or `BOARD@INSTANCE`.
+
+        Raises:
+            UnknownNameError, InvalidValueError: there is no such simulated board, or the instance is no number.
+        """
+        board, mark, instance = text.partition(INSTANCE_MARK)
+        if board not in SIMULATED_BOARDS:
+            raise UnknownNameError(f"board {board!r} is not simulated", f"known: {', '.join(SIMULATED_BOARDS)}")
+        if mark and not instance.isdecimal():
+            raise InvalidValueError(f"device {PREFIX}{text}: instance {instance!r} is no number", f"{PREFIX}{board}@1")
+        self.name = PREFIX + text
+        self._board = load_board(board)
+        self._spec = load_spec(board)
+        self._instance = int(instance or 0)
+        self._clock = VirtualClock()
+
+    def identity(self) -> Identity:
+        """The board, which instance of it, and a hash of the parameters that it is simulated by."""
+        return Identity(
+            f"{self._spec.product} (simulated)",
+            {
+                "board": self._board.name,
+                "instance": self._instance,
+                "memory_gib": round(self._board.ram_bytes / BYTES_PER_GIB),
+                "parameters": _fingerprint(PHYSICS_FILE, BOARD_FILES[self._board.name]),
+            },
+        )
+
+    def power_mode_space(self) -> PowerModeSpace:
+        """What is known of the board off-board."""
+        return self._spec.power_mode_space()
+
+    def power_modes(self, text: str) -> NamedModes:
+        """As of the board itself: `maxn`, presets, the papers' names, modes in full, samples, grids, files."""
+        return self._spec.power_modes(text)
+
+    def capabilities(self) -> List[Capability]:
+        """What the model has parameters for."""
+        return [Capability("simulate", True, f"time and power of {', '.join(SIMULATED_WORKLOADS)}")]
+
+    def check(self, case: Case) -> None:
+        """Refuse what the board has no medium, no memory or no parameters for.
+
+        Raises:
+            CannotRunError: says which.
+        """
+        if case.task == IDLE:
+            return
+        if case.workload not in SIMULATED_WORKLOADS:
+            raise CannotRunError(f"{case.workload} is not simulated", f"known: {', '.join(SIMULATED_WORKLOADS)}")
+        media = [medium for medium in MEDIA if medium in self._board.storage]
+        if case.storage not in media:
+            raise CannotRunError(f"{self.name} has no storage {case.storage!r}", f"it has {', '.join(media)}")
+        if (self._board.name, case.workload) in TOO_LARGE:
+            raise CannotRunError(
+                f"{case.workload} does not fit into the {self._board.ram_bytes / BYTES_PER_GIB:.0f} GiB of {self.name}",
+                "take a board with more memory",
+            )
+        smallest = get_workload(case.workload).smallest_batch
+        if case.batch_size < smallest:
+            raise CannotRunError(
+                f"{case.workload} cannot train on batches of {case.batch_size}, batch normalisation needs {smallest}",
+                f"--batch-size {smallest} or more",
+            )
+        data = self._data(case)
+        if data.per_pass * (case.settings.epochs or 2) < 2:  # the first minibatch never counts
+            raise CannotRunError(
+                f"{data.samples} samples of {case.workload} make too few batches of {case.batch_size}",
+                "a larger --data-scale, more --epochs, or a smaller --batch-size",
+            )
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        """Nothing to hold, nothing to put back."""
+        yield
+
+    def apply(self, mode: PowerMode) -> PowerMode:
+        """The mode itself, where the board has it.
+
+        Raises:
+            InvalidValueError: it has not.
+        """
+        self._spec.any_release_space().check(mode)
+        return mode
+
+    def conditions(self, case: Case, report: Report) -> Dict[str, Any]:
+        """The board, its mode, the data set that is virtual, and what all of it is simulated by."""
+        identity = self.identity()
+        [(_, mode)] = self.power_modes(case.power_mode)
+        board = {
+            "device_model": identity.model,
+            "device_specification": identity.specification,
+            "board": self._board.name,
+            "power_mode": mode._asdict(),
+            "power_mode_name": case.power_mode,
+            "tpc_mask": self._tpc_mask(case.power_mode),
+            "dvfs": "off" if case.settings.clocks == STATIC else "on",
+        }
+        return board if case.task == IDLE else {**board, **self._conditions_of_training(case, mode)}
+
+    def _conditions_of_training(self, case: Case, mode: PowerMode) -> Dict[str, Any]:
+        data = self._data(case)
+        specification = self.identity().specification
+        files = (PHYSICS_FILE, BOARD_FILES[self._board.name], WORKLOAD_FILES[case.workload])
+        return {
+            "device_specification": {**specification, "parameters": _fingerprint(*files)},
+            "threads": mode.cpu_cores,
+            "accelerator": f"{self._spec.gpu.name} (simulated)",
+            "torch": None,
+            "data_source": "virtual",
+            "data_samples": data.samples,
+            "data_scale": data.scale,
+            "data_bytes": data.byte_count,
+            "data_in_memory": False,
+            "storage_medium": {"kind": case.storage},
+            "storage_is_default_place": False,
+        }
+
+    def _data(self, case: Case) -> VirtualData:
+        """As many samples as would be written for the case on a machine, or as `--data-scale` asks for."""
+        return virtual_data(
+            self._board,
+            load_workload(case.workload),
+            case.batch_size,
+            case.workers,
+            case.settings.cache,
+            get_workload(case.workload).data_set.default_samples,
+            case.settings.data_scale,
+        )
+
+    def _tpc_mask(self, name: str) -> int:
+        """The clusters that a preset takes from the GPU; a mode given in full leaves it all of them."""
+        masks = [preset.tpc_pg_mask for preset in self._spec.presets if preset.name.lower() == name.lower()]
+        return masks[0] or 0 if masks else 0
+
+    def _in_mode(self, name: str) -> SimulatedBoard:
+        [(_, mode)] = self.power_modes(name)
+        tpcs, mask = self._spec.gpu.tpcs, self._tpc_mask(name)
+        share = 1.0 if not tpcs else 1.0 - bin(mask & ((1 << tpcs) - 1)).count("1") / tpcs
+        return SimulatedBoard(self._board, self._instance, mode, share, self._spec.peak_power_mw)
+
+    def profile(self, case: Case, report: Report) -> Profile:
+        """Run the case in virtual time."""
+        profile = self._profile_idle(case, report) if case.task == IDLE else self._profile_training(case, report)
+        self._clock.advance(next(iter(profile.telemetry.series.values())).times_s[-1])
+        return profile
+
+    def _profile_training(self, case: Case, report: Report) -> Profile:
+        settings, data = case.settings, self._data(case)
+        minibatches, telemetry = run_training(self._in_mode(case.power_mode), load_workload(case.workload), case, data)
+        conditions = {
+            **self.conditions(case, report),
+            "cache_method": "simulated",
+            "cache_residency_before": data.before,
+            "cache_residency_after": float(data.held(len(minibatches))[-1]),
+            "power_source": "simulation",
+            "power_definition": POWER_DEFINITION,
+        }
+        if settings.epochs is not None:
+            conditions["cache_residency_by_epoch"] = data.at_epochs(settings.epochs)
+        aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
+        profile = Profile(case, self.provenance, conditions, minibatches, telemetry, aggregates, [], self._clock.date())
+        return dataclasses.replace(profile, flags=find_flags(profile))
+
+    def _profile_idle(self, case: Case, report: Report) -> Profile:
+        state = _IDLE_STATES.get((case.workload, case.settings.clocks))
+        if state is None:
+            raise CannotRunError(f"idle state {case.workload!r} is not simulated", "give a meter's record of it")
+        board, idle_s = self._in_mode(case.power_mode), case.settings.idle_s
+        interval_s = case.settings.interval_s if state == "logging" else idle_s / QUIET_READINGS
+        telemetry = run_idle(board, case, state, interval_s)
+        conditions = {
+            **self.conditions(case, report),
+            "logging": "on" if state == "logging" else f"the power sensor alone, every {interval_s:g} s",
+            "clean_process": True,
+            "clock_use": {
+                channel: use._asdict() for channel, use in clock_use(telemetry.series, board.mode, 0.0, idle_s).items()
+            },
+            "power_source": "simulation",
+            "power_definition": POWER_DEFINITION,
+        }
+        aggregates = summarise_idle(telemetry, 0.0, idle_s)
+        profile = Profile(case, self.provenance, conditions, [], telemetry, aggregates, [], self._clock.date())
+        return dataclasses.replace(profile, flags=find_idle_flags(profile, 0.0, idle_s))
+
+
+def _fingerprint(*files: Path) -> str:
+    """A short hash of parameter files: other parameters make another board."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,51 @@
+"""Entries: rows on their way into a corpus, each with its place and what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, Iterator, NamedTuple, Optional
+
+from harness.corpus import Row, fault_of, scan_corpus
+from harness.results.export import corpus_row
+from harness.results.store import ResultsStore
+
+STORES = (".sqlite", ".db")
+"""Suffixes of results files."""
+
+
+class Entry(NamedTuple):
+    """A row from somewhere.
+
+    Attributes:
+        place: file and line, `c.csv line 17`.
+        row: its values; None where they cannot be read.
+        fault: what is wrong with it; empty where nothing is.
+    """
+
+    place: str
+    row: Optional[Row]
+    fault: str
+
+
+def read_entries(path: Path) -> Iterator[Entry]:
+    """The rows of a corpus, or of a results file.
+
+    Raises:
+        HarnessError: the file is neither, or cannot be read.
+    """
+    if path.suffix.lower() in STORES:
+        yield from _from_store(path)
+        return
+    for place, row, fault in scan_corpus(path):
+        yield Entry(f"{path} {place}", row, fault)
+
+
+def _from_store(path: Path) -> Iterator[Entry]:
+    """The newest profile of each comparable conditions that has a minibatch time; idle ones have none."""
+    with ResultsStore(path, read_only=True) as store:
+        newest: Dict[str, Entry] = {}
+        for record in store.records():
+            if record.aggregates.get("minibatch_time_ms") is not None:
+                row = corpus_row(record)
+                newest[record.key] = Entry(f"{path} profile {record.id}", row, fault_of(row))
+    yield from newest.values()

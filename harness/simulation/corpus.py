@@ -1,0 +1,84 @@
+"""Simulated corpora: a board's answers in many power modes as rows of the corpus schema."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Dict, List, Optional, Sequence
+
+import numpy as np
+
+from harness.power_modes import PowerMode
+from harness.simulation.load import Load
+from harness.simulation.model import cached_share, simulate
+from harness.simulation.parameters import load_board, load_workload
+
+PROVENANCE = "simulated"
+
+
+def simulate_corpus(
+    board_name: str,
+    workload_name: str,
+    modes: Sequence[PowerMode],
+    *,
+    batch_size: int = 16,
+    workers: Optional[int] = None,
+    storage: str = "ssd",
+    task: str = "training",
+    seed: int = 0,
+    noise: bool = True,
+) -> List[Dict[str, Any]]:
+    """Profile a workload on a simulated board in many power modes.
+
+    Args:
+        board_name, workload_name: as in the corpus.
+        modes: power modes.
+        batch_size: samples per minibatch.
+        workers: of the DataLoader; those that the papers ran the workload with where None.
+        storage: medium of the data set, of which the page cache holds what it can after one pass (001 sec. 2.3).
+        task: `training` or `inference`.
+        seed: of the noise of the measurement; the same seed gives the same rows.
+        noise: whether there is any.
+
+    Returns:
+        A row per mode, in their order: the columns of the corpus, then `workers` and `storage`.
+
+    Raises:
+        UnknownNameError: there is no such simulated board or workload.
+        InvalidValueError: a value that the model has no answer to.
+    """
+    board, workload = load_board(board_name), load_workload(workload_name)
+    loaders = workload.default_workers if workers is None else workers
+    load = Load(
+        batch_size=batch_size,
+        workers=loaders,
+        storage=storage,
+        cached_share=cached_share(board, workload, workers=loaders),
+        task=task,
+    )
+    table = np.array(modes, dtype=np.int64).reshape(-1, len(PowerMode._fields))
+    response = simulate(board, workload, table, load)
+    time_ms, power_mw = response.minibatch_time_ms, response.power_mw
+    if noise:
+        random = np.random.Generator(np.random.PCG64(_stream(board_name, workload_name, load, seed)))
+        time_ms = time_ms * np.exp(board.time_noise * random.standard_normal(len(table)))
+        power_mw = power_mw * np.exp(board.power_noise * random.standard_normal(len(table)))
+    same = {"device": board_name, "workload": workload_name, "task": task}
+    return [
+        {
+            **same,
+            **dict(zip(PowerMode._fields, mode)),
+            "batch_size": batch_size,
+            "minibatch_time_ms": time,
+            "power_mw": power,
+            "provenance": PROVENANCE,
+            "workers": loaders,
+            "storage": storage,
+        }
+        for mode, time, power in zip(table.tolist(), np.round(time_ms, 4).tolist(), np.round(power_mw).tolist())
+    ]
+
+
+def _stream(board_name: str, workload_name: str, load: Load, seed: int) -> int:
+    """The seed of the noise: another one for every board, workload, load and seed."""
+    what = repr((board_name, workload_name, tuple(load), seed))
+    return int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "big")

@@ -1,0 +1,295 @@
+"""The physical model of a board: minibatch time and module power of a workload in many power modes at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Optional, Tuple
+
+import numpy as np
+
+from harness.errors import InvalidValueError
+from harness.simulation import terms
+from harness.simulation.load import Load, Response
+from harness.simulation.parameters import BoardParameters, PhysicsParameters, WorkloadParameters, load_physics
+from harness.simulation.roughness import deviations
+
+
+BYTES_PER_MB = 1e6
+
+
+def simulate(
+    board: BoardParameters,
+    workload: WorkloadParameters,
+    modes: np.ndarray,
+    load: Load,
+    *,
+    tpc_share: float = 1.0,
+    instance: int = 0,
+    rough: bool = True,
+    physics: Optional[PhysicsParameters] = None,
+) -> Response:
+    """The steady state of a board in some power modes.
+
+    Args:
+        board: from `load_board`.
+        workload: from `load_workload`.
+        modes: power modes, shape (n, 4): cores and kHz of CPU, GPU and memory, as `PowerMode`.
+        load: how the workload is run.
+        tpc_share: share of the GPU's clusters that are on; presets gate some of them.
+        instance: which copy of the board; 0 is the one that the parameters were fitted to.
+        rough: with the deviations from the smooth model that a real board shows.
+        physics: what all boards share; the fitted ones where None.
+
+    Raises:
+        InvalidValueError: a value of the load or a mode that the model has no answer to.
+    """
+    physics = load_physics() if physics is None else physics
+    modes = np.asarray(modes, dtype=float).reshape(-1, 4)
+    _check(board, modes, load, tpc_share)
+    response = _steady(board, workload, modes, load, tpc_share, physics)
+    if load.clocks == "dvfs":
+        lowered = dvfs_modes(board, modes, response, physics)
+        response = _steady(board, workload, lowered, load, tpc_share, physics)
+    time_factor, power_factor = instance_factors(board, instance)
+    if rough:
+        seed = f"{board.name} {workload.name} {load.task}"
+        time_factor = time_factor * deviations(board.time_roughness, f"{seed} time", modes)
+        power_factor = power_factor * deviations(board.power_roughness, f"{seed} power", modes)
+    return _scaled(response, time_factor, power_factor)
+
+
+def instance_factors(board: BoardParameters, instance: int) -> Tuple[float, float]:
+    """By how much a copy of a board is slower and draws more than the one that was fitted (instance 0)."""
+    if instance == 0:
+        return 1.0, 1.0
+    random = np.random.Generator(np.random.PCG64([instance, *board.name.encode()]))
+    time, power = random.standard_normal(2)
+    return float(np.exp(board.time_spread * time)), float(np.exp(board.power_spread * power))
+
+
+def _scaled(response: Response, time_factor: Any, power_factor: Any) -> Response:
+    """A response with all times and all powers longer or greater by factors."""
+    times = ("fetch_ms", "preprocess_ms", "stall_ms", "compute_ms", "overhead_ms", "minibatch_time_ms")
+    return dataclasses.replace(
+        response,
+        **{name: getattr(response, name) * time_factor for name in times},
+        power_mw=response.power_mw * power_factor,
+        rails_mw={rail: power * power_factor for rail, power in response.rails_mw.items()},
+    )
+
+
+def _check(board: BoardParameters, modes: np.ndarray, load: Load, tpc_share: float) -> None:
+    if load.task not in ("training", "inference"):
+        raise InvalidValueError(f"task {load.task!r} is not simulated", "training or inference")
+    if load.clocks not in ("static", "dvfs"):
+        raise InvalidValueError(f"clocks {load.clocks!r} are not simulated", "static or dvfs")
+    if load.storage not in ("ssd", "sd", "hdd", "emmc"):
+        raise InvalidValueError(f"storage {load.storage!r} is not simulated", "ssd, sd, hdd or emmc")
+    if load.batch_size < 1 or load.workers < 0 or not 0.0 <= load.cached_share <= 1.0:
+        raise InvalidValueError(f"{load} is no load", "batch size 1 or more, workers 0 or more, cached share 0 to 1")
+    if not 0.0 < tpc_share <= 1.0:
+        raise InvalidValueError(f"tpc_share is {tpc_share}, expected more than 0 and at most 1")
+    if not (modes > 0).all():
+        raise InvalidValueError(f"a power mode of {board.name} has a value that is not above 0")
+
+
+def gpu_ms(
+    board: BoardParameters,
+    workload: WorkloadParameters,
+    gpu_khz: Any,
+    mem_khz: Any,
+    load: Load,
+    tpc_share: float,
+    physics: PhysicsParameters,
+) -> Tuple[Any, Any, Any]:
+    """Time of the GPU for one minibatch: in all, of its arithmetic, and of its traffic to memory."""
+    work = 3.0 * workload.flops_forward * workload.gpu_work * load.batch_size
+    steady_bytes, sharpness = workload.minibatch_bytes, physics.gpu_sharpness * workload.gpu_overlap
+    if load.task == "inference":
+        work = work * physics.inference_work * workload.inference_factor
+        steady_bytes, sharpness = 0.0, physics.gpu_sharpness
+    arithmetic = terms.arithmetic_ms(work, board.cuda_cores * tpc_share, gpu_khz, board.flop_efficiency)
+    transfer = terms.transfer_ms(
+        work * physics.bytes_per_flop * workload.traffic + steady_bytes,
+        board.bandwidth_bytes_per_s,
+        mem_khz / board.mem_khz,
+        board.bandwidth_efficiency,
+    )
+    return terms.smooth_maximum(arithmetic, transfer, sharpness), arithmetic, transfer
+
+
+def launch_cycles(workload: WorkloadParameters, load: Load, physics: PhysicsParameters) -> float:
+    """CPU cycles of launching the kernels of one minibatch."""
+    if load.task == "inference":
+        each = physics.launch_cycles * physics.inference_launches
+        return workload.forward_launches * each + physics.inference_cycles
+    return workload.launches * physics.launch_cycles * workload.launch_work
+
+
+def main_cycles(workload: WorkloadParameters, load: Load, physics: PhysicsParameters) -> float:
+    """CPU cycles of the main process for taking one minibatch over and handing it to the GPU."""
+    if load.task == "inference":
+        return physics.inference_sample_cycles * load.batch_size
+    per_byte = physics.main_cycles_per_byte * workload.input_bytes * load.batch_size
+    return (physics.main_cycles + per_byte) * workload.main_work
+
+
+def fetch_ms(board: BoardParameters, workload: WorkloadParameters, load: Load, physics: PhysicsParameters) -> float:
+    """Time of reading what of one minibatch is not in the page cache, by all workers together."""
+    ms_per_mb = {
+        "ssd": board.ssd_ms_per_mb,
+        "sd": board.sd_ms_per_mb,
+        "hdd": board.hdd_ms_per_mb,
+        "emmc": board.emmc_ms_per_mb,
+    }[load.storage]
+    byte_count = load.batch_size * workload.bytes_per_sample * workload.small_file_share
+    return (1.0 - load.cached_share) * byte_count / BYTES_PER_MB * ms_per_mb / max(load.workers, 1) ** physics.read_ahead
+
+
+def _steady(
+    board: BoardParameters,
+    workload: WorkloadParameters,
+    modes: np.ndarray,
+    load: Load,
+    tpc_share: float,
+    physics: PhysicsParameters,
+) -> Response:
+    cores, cpu_khz, gpu_khz, mem_khz = np.minimum(modes[:, 0], board.cpu_cores), modes[:, 1], modes[:, 2], modes[:, 3]
+    gpu, arithmetic, transfer = gpu_ms(board, workload, gpu_khz, mem_khz, load, tpc_share, physics)
+
+    def cpu(cycles: float, memory_cycles: float) -> np.ndarray:
+        return terms.cpu_ms(cycles, cpu_khz, mem_khz, board.cpu_speed, memory_cycles * board.memory_wait)
+
+    processes = load.workers + 1.0 + physics.other_processes
+    background_khz = physics.background_khz / board.cpu_speed
+    share = terms.core_share(cores, processes, background_khz, cpu_khz, physics.core_sharpness)
+    crowded = 1.0 + physics.contention * (1.0 / share - 1.0)
+
+    launch_alone = cpu(launch_cycles(workload, load, physics), physics.memory_cycles)
+    launch = launch_alone * crowded
+    sharpness = physics.inference_sharpness if load.task == "inference" else physics.launch_sharpness
+    compute = terms.smooth_maximum(gpu, launch, sharpness)
+    residual_alone = cpu(main_cycles(workload, load, physics), physics.loading_memory_cycles)
+    residual = residual_alone * crowded
+
+    inference = load.task == "inference"
+    cycles = 0.0 if inference else workload.preprocess_cycles * load.batch_size
+    preparing = cpu(cycles, physics.loading_memory_cycles)
+    fetch = np.full(len(modes), 0.0 if inference else fetch_ms(board, workload, load, physics))
+    if load.workers == 0:
+        preprocess = preparing * crowded
+        stall = fetch + preprocess + residual
+    else:
+        preprocess = preparing / share / terms.worker_speedup(load.workers, physics.serial_share)
+        busy = compute + residual
+        stall = terms.smooth_maximum(busy, fetch + preprocess, physics.pipeline_sharpness) - compute
+    overhead = physics.overhead_share * (compute + stall) + (0.0 if inference else workload.fixed_ms)
+    total = compute + stall + overhead
+
+    gpu_utilisation = np.minimum(gpu / total, 1.0)
+    # The main process spins while it waits for the GPU, so one core is always in use.
+    used_ms = np.minimum(total + preparing, cores * total)
+    if load.workers == 0:
+        used_ms = np.minimum(total, cores * total)
+    cpu_utilisation = used_ms / (cores * total)
+    base, cpu_power, gpu_power, memory_power = power_mw(
+        board,
+        workload,
+        modes,
+        cpu_utilisation,
+        np.minimum(arithmetic / total, 1.0),
+        gpu_utilisation,
+        np.minimum(transfer / total, 1.0),
+        tpc_share,
+        physics.inference_gpu_power if inference else 1.0,
+    )
+    return Response(
+        fetch_ms=fetch,
+        preprocess_ms=preprocess,
+        stall_ms=stall,
+        compute_ms=compute,
+        overhead_ms=overhead,
+        minibatch_time_ms=total,
+        power_mw=base + cpu_power + gpu_power + memory_power,
+        rails_mw={"base": base, "cpu": cpu_power, "gpu": gpu_power, "memory": memory_power},
+        cpu_utilisation=cpu_utilisation,
+        gpu_utilisation=gpu_utilisation,
+    )
+
+
+def power_mw(
+    board: BoardParameters,
+    workload: WorkloadParameters,
+    modes: np.ndarray,
+    cpu_utilisation: Any,
+    arithmetic_share: Any,
+    gpu_utilisation: Any,
+    traffic_share: Any,
+    tpc_share: float,
+    activity: float = 1.0,
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Module power in four parts: base, CPU, GPU and memory.
+
+    Args:
+        board: whose.
+        workload: what it runs.
+        modes: power modes, shape (n, 4).
+        cpu_utilisation: of the active cores.
+        arithmetic_share: share of the time that the GPU's arithmetic units work.
+        gpu_utilisation: share of the time that the GPU is busy, waiting for memory included.
+        traffic_share: share of the memory's reachable bandwidth that is used.
+        tpc_share: share of the GPU's clusters that are on.
+        activity: dynamic GPU power over that of the workload's training.
+    """
+    cores, cpu_khz, gpu_khz, mem_khz = np.minimum(modes[:, 0], board.cpu_cores), modes[:, 1], modes[:, 2], modes[:, 3]
+    cpu = board.cpu_mw * cores / board.cpu_cores * terms.switching(cpu_khz, board.cpu_khz, board.cpu_voltage, board.cpu_curve)
+    gpu = board.gpu_mw * tpc_share * terms.switching(gpu_khz, board.gpu_khz, board.gpu_voltage, board.gpu_curve)
+    memory_clock = mem_khz / board.mem_khz
+    work = arithmetic_share + board.gpu_stalled * np.maximum(gpu_utilisation - arithmetic_share, 0.0)
+    return (
+        np.full(len(modes), board.base_mw),
+        cpu * (board.cpu_idle + (1.0 - board.cpu_idle) * cpu_utilisation),
+        gpu * (board.gpu_idle + (1.0 - board.gpu_idle) * workload.gpu_activity * activity * work),
+        memory_clock * (board.mem_mw + board.traffic_mw * traffic_share),
+    )
+
+
+def dvfs_modes(
+    board: BoardParameters, modes: np.ndarray, response: Response, physics: PhysicsParameters
+) -> np.ndarray:
+    """The clocks that the governors settle at with DVFS on: GPU by its utilisation, CPU by that of its busiest core.
+
+    The busiest core launches kernels; it is used as far as the GPU waits for it.
+    """
+    lowered = modes.copy()
+    wanted = np.minimum(response.gpu_utilisation / physics.dvfs_gpu_utilisation, 1.0)
+    lowered[:, 2] = np.maximum(modes[:, 2] * wanted, min(board.least_gpu_khz, modes[:, 2].min()))
+    busy = np.maximum(response.cpu_utilisation, 1.0 - response.gpu_utilisation)
+    lowered[:, 1] = modes[:, 1] * (physics.dvfs_cpu_share + (1.0 - physics.dvfs_cpu_share) * busy)
+    return lowered
+
+
+def cached_share(
+    board: BoardParameters, workload: WorkloadParameters, data_scale: float = 1.0, *, workers: int = 4
+) -> float:
+    """Share of the data set that is still in the page cache after a whole pass over it, 0 to 1.
+
+    What RAM the system, the training process and the workers leave is page cache; what does not fit has been pushed out
+    (SIGMETRICS 2023 sec. 5.1.1).
+
+    Args:
+        board: whose RAM.
+        workload: whose data set.
+        data_scale: size of the data set over the real one.
+        workers: of the DataLoader.
+    """
+    held = board.system_bytes + workload.model_bytes + workers * board.worker_bytes
+    left = max(board.ram_bytes - held, 0.0)
+    return float(min(left / (workload.dataset_bytes * data_scale), 1.0))
+
+
+def epoch_ms(response: Response, workload: WorkloadParameters, batch_size: int) -> np.ndarray:
+    """Time of one epoch: minibatches of the data set times minibatch time (001 sec. 2.1)."""
+    return response.minibatch_time_ms * np.ceil(workload.samples / batch_size)
+
+

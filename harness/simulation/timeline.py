@@ -1,0 +1,197 @@
+"""From the steady states of a board to a series of minibatches: jitter, slow beginnings, phases.
+
+Times are those of a clock that is 0 when telemetry begins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Dict, List, NamedTuple, Sequence
+
+import numpy as np
+
+from harness.metrics import STABLE_WINDOW_S, stable_from
+from harness.profiles import CLEAN, FIRST, SETTLING, Minibatch
+from harness.simulation.load import Response
+from harness.units import ms_to_s
+
+STALL_JITTER, COMPUTE_JITTER, OVERHEAD_JITTER = 0.08, 0.01, 0.15
+"""Deviation of a single minibatch from the steady state: standard deviation of the logarithm, so that medians stay.
+
+The papers print no spread within a run. Minibatches of static clocks were seen to differ little in compute and more in
+what many processes take part in.
+"""
+
+WORKER_START_CYCLES = 60e6
+"""CPU cycles of starting one DataLoader worker: 27 ms at 2.2 GHz. No paper prints it."""
+
+TUNING_MINIBATCHES, TUNING_CYCLES = 3.0, 1.5e9
+"""What choosing and loading kernels costs the first minibatch, which is discarded for it (C12; 001 sec. 2.5).
+
+In minibatches' compute time, and CPU cycles: 0.7 s at 2.2 GHz. No paper prints either.
+"""
+
+LEAD_S = 0.05
+"""From the first telemetry sample to the first minibatch."""
+
+DROP_S = 0.5
+"""What dropping the page cache between two epochs takes."""
+
+
+class Steady(NamedTuple):
+    """A board's steady state in one mode, with a certain share of the data set in the page cache.
+
+    Attributes:
+        cached_share: that share, 0 to 1.
+        stall_ms, compute_ms, overhead_ms: of a minibatch.
+        supply_ms: fetching and pre-processing one, by all workers together.
+        rails_mw: parts of the module's power.
+        cpu_utilisation, gpu_utilisation: 0 to 1.
+    """
+
+    cached_share: float
+    stall_ms: float
+    compute_ms: float
+    overhead_ms: float
+    supply_ms: float
+    rails_mw: Dict[str, float]
+    cpu_utilisation: float
+    gpu_utilisation: float
+
+    @property
+    def e2e_ms(self) -> float:
+        """End-to-end time of a minibatch."""
+        return self.stall_ms + self.compute_ms + self.overhead_ms
+
+
+def steady_state(response: Response, cached_share: float) -> Steady:
+    """The steady state of the one mode of a response."""
+    return Steady(
+        cached_share=cached_share,
+        stall_ms=float(response.stall_ms[0]),
+        compute_ms=float(response.compute_ms[0]),
+        overhead_ms=float(response.overhead_ms[0]),
+        supply_ms=float(response.fetch_ms[0] + response.preprocess_ms[0]),
+        rails_mw={name: float(power[0]) for name, power in response.rails_mw.items()},
+        cpu_utilisation=float(response.cpu_utilisation[0]),
+        gpu_utilisation=float(response.gpu_utilisation[0]),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Timeline:
+    """Minibatches one after the other, as columns of shape (n,).
+
+    Attributes:
+        epoch: number of the epoch.
+        state: number of the steady state that it is in.
+        start_s: when it began.
+        stall_ms, compute_ms, e2e_ms: as of `Minibatch`.
+    """
+
+    epoch: np.ndarray
+    state: np.ndarray
+    start_s: np.ndarray
+    stall_ms: np.ndarray
+    compute_ms: np.ndarray
+    e2e_ms: np.ndarray
+
+    @property
+    def end_s(self) -> np.ndarray:
+        """When each ended."""
+        return self.start_s + ms_to_s(self.e2e_ms)
+
+    def up_to(self, count: int) -> Timeline:
+        """The first `count` minibatches."""
+        return Timeline(*(getattr(self, field.name)[:count] for field in dataclasses.fields(self)))
+
+    def minibatches(self, clean_from: int = 1) -> List[Minibatch]:
+        """As they stand in a profile: the first, those that settle, and from number `clean_from` on the clean ones."""
+        phases = [FIRST] + [SETTLING] * (clean_from - 1) + [CLEAN] * (len(self.epoch) - clean_from)
+        columns = (self.start_s, self.stall_ms, self.compute_ms, self.e2e_ms)
+        numbers = (column.tolist() for column in columns)
+        return list(map(Minibatch, self.epoch.tolist(), range(len(phases)), phases, *numbers))
+
+
+def run_minibatches(
+    states: Sequence[Steady],
+    state: np.ndarray,
+    epoch: np.ndarray,
+    workers: int,
+    worker_start_ms: float,
+    tuning_ms: float,
+    pause_s: float,
+    time_factor: float,
+    noise: np.random.Generator,
+) -> Timeline:
+    """Run minibatches one after the other.
+
+    Args:
+        states: the steady states that occur.
+        state: which of them each minibatch is in, shape (n,).
+        epoch: of each minibatch, ascending, shape (n,).
+        workers: `num_workers`; they are started anew for each epoch, and each then makes a whole minibatch by itself.
+        worker_start_ms: what starting one takes.
+        tuning_ms: what the first minibatch takes on the CPU beside all else.
+        pause_s: between two epochs.
+        time_factor: how this run as a whole differs from others.
+        noise: of the jitter.
+    """
+    stall, compute, overhead = (
+        np.array([getattr(one, name) for one in states])[state]
+        * time_factor
+        * np.exp(spread * noise.standard_normal(len(state)))
+        for name, spread in (
+            ("stall_ms", STALL_JITTER),
+            ("compute_ms", COMPUTE_JITTER),
+            ("overhead_ms", OVERHEAD_JITTER),
+        )
+    )
+    begins = np.flatnonzero(np.diff(epoch, prepend=-1))
+    supply = np.array([one.supply_ms for one in states])[state[begins]]
+    stall[begins] += workers * (worker_start_ms + supply) if workers else 0.0
+    compute[0] += TUNING_MINIBATCHES * compute[0] + tuning_ms
+    e2e = stall + compute + overhead
+    pauses = np.zeros(len(state))
+    pauses[begins[1:]] = pause_s
+    start = LEAD_S + np.cumsum(pauses) + np.concatenate([[0.0], np.cumsum(ms_to_s(e2e))[:-1]])
+    return Timeline(epoch, state, start, stall, compute, e2e)
+
+
+class Chosen(NamedTuple):
+    """Which minibatches of a timeline count: from number `clean_from` on, up to `count` in all."""
+
+    clean_from: int
+    count: int
+
+
+def choose_clean(
+    timeline: Timeline,
+    times_s: np.ndarray,
+    power_mw: np.ndarray,
+    wanted: int,
+    least_samples: int,
+    longest_s: float,
+) -> Chosen:
+    """Find the clean minibatches as the measured loop does, which learns of power as it goes.
+
+    Args:
+        timeline: more minibatches than will be needed.
+        times_s: when power was sampled.
+        power_mw: those samples.
+        wanted: clean minibatches.
+        least_samples: power samples that these must see.
+        longest_s: what is waited for power to settle, and then for samples.
+    """
+    since = times_s >= timeline.start_s[0]
+    times, power = times_s[since], power_mw[since]
+    stable = stable_from(times, power)
+    seen_s = longest_s
+    if stable is not None:  # known once the window's last sample is there
+        seen_s = min(times[np.searchsorted(times, stable + (1 - 1e-9) * STABLE_WINDOW_S)], longest_s)
+    clean_from = max(1, int(np.searchsorted(timeline.start_s, seen_s)))
+    settled_s = timeline.start_s[min(clean_from, len(timeline.start_s) - 1)]
+    heard = times[times >= settled_s][:least_samples]
+    enough_s = heard[-1] if len(heard) == least_samples else settled_s + longest_s
+    enough = int(np.searchsorted(timeline.end_s, min(enough_s, settled_s + longest_s))) + 1
+    return Chosen(clean_from, min(max(clean_from + wanted, enough), len(timeline.epoch)))

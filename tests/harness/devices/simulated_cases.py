@@ -1,0 +1,25 @@
+"""Cases for a simulated board."""
+
+from __future__ import annotations
+
+from harness.cases import Case, Settings
+from harness.devices.simulated import SimulatedDevice
+
+
+def silent(_):
+    pass
+
+
+def case_of(device="sim:orin-agx", workload="resnet18-imagenet", mode="maxn", workers=4, storage="ssd", batch_size=16,
+            task="training", **settings):  # fmt: skip
+    if settings.get("epochs") is not None:
+        settings.setdefault("minibatches", None)
+    return Case(device, workload, mode, workers, storage, batch_size, Settings(**settings), task)
+
+
+def profile_of(board="orin-agx", **how):
+    """What a newly opened simulated board makes of a case."""
+    device = SimulatedDevice(board)
+    case = case_of(device.name, **how)
+    device.check(case)
+    return device.profile(case, silent)

@@ -1,0 +1,172 @@
+"""The physical model: what follows from its form, on every board and for every workload."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.devices.boards import load_board as load_spec
+from harness.errors import InvalidValueError, UnknownNameError
+from harness.power_modes import PowerMode
+from harness.simulation.idle import IDLE_STATES, idle_power_mw
+from harness.simulation.load import Load
+from harness.simulation.model import cached_share, epoch_ms, simulate
+from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board, load_workload
+from harness.workloads import WORKLOADS
+
+PLAIN = Load()
+
+
+def run(board, workload, modes, load=PLAIN, **options):
+    options.setdefault("rough", False)
+    return simulate(load_board(board), load_workload(workload), np.array(modes), load, **options)
+
+
+def greatest(board):
+    return load_spec(board).power_mode_space().greatest
+
+
+def test_every_workload_of_the_suite_is_simulated():
+    assert set(SIMULATED_WORKLOADS) == set(WORKLOADS)
+
+
+@pytest.mark.parametrize("workload", SIMULATED_WORKLOADS)
+def test_a_simulated_workload_is_the_one_that_the_suite_trains(workload):
+    simulated, trained = load_workload(workload), WORKLOADS[workload]
+    assert simulated.samples == trained.data_set.real_samples
+    assert simulated.dataset_bytes == trained.data_set.real_bytes
+
+
+@pytest.mark.parametrize("board", SIMULATED_BOARDS)
+@pytest.mark.parametrize("workload", SIMULATED_WORKLOADS)
+@pytest.mark.parametrize("task", ["training", "inference"])
+def test_time_and_power_are_sums_of_their_parts(board, workload, task):
+    modes = load_spec(board).power_mode_space().sample(50)
+    response = run(board, workload, modes, Load(task=task))
+    whole = response.stall_ms + response.compute_ms + response.overhead_ms
+    assert whole == pytest.approx(response.minibatch_time_ms)
+    assert sum(response.rails_mw.values()) == pytest.approx(response.power_mw)
+    for share in (response.cpu_utilisation, response.gpu_utilisation):
+        assert (share >= 0).all()
+        assert (share <= 1).all()
+    assert (response.power_mw < 1.3 * load_spec(board).peak_power_mw).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(SIMULATED_BOARDS),
+    st.sampled_from(SIMULATED_WORKLOADS),
+    st.integers(0, 3),
+    st.integers(0, 10**6),
+)
+def test_more_of_any_setting_is_neither_slower_nor_thriftier_at_rest(board, workload, dimension, number):
+    space = load_spec(board).power_mode_space()
+    mode = space.at(number % len(space))
+    higher = mode._replace(**{PowerMode._fields[dimension]: space.dimensions[dimension][-1]})
+    slow, fast = run(board, workload, [mode, higher]).minibatch_time_ms
+    assert fast <= slow * (1 + 1e-9)
+    assert idle_power_mw(load_board(board), higher) >= idle_power_mw(load_board(board), mode)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(SIMULATED_WORKLOADS), st.integers(1, 128), st.integers(1, 8))
+def test_a_larger_minibatch_takes_longer_and_its_samples_less(workload, batch_size, workers):
+    at = [greatest("xavier-agx")]
+    small = run("xavier-agx", workload, at, Load(batch_size=batch_size, workers=workers)).minibatch_time_ms[0]
+    large = run("xavier-agx", workload, at, Load(batch_size=2 * batch_size, workers=workers)).minibatch_time_ms[0]
+    assert small < large <= 2 * small
+
+
+def test_without_workers_nothing_overlaps():
+    at = [greatest("xavier-agx")]
+    alone = run("xavier-agx", "mobilenetv3-gld23k", at, Load(workers=0))
+    piped = run("xavier-agx", "mobilenetv3-gld23k", at, Load(workers=4))
+    assert alone.stall_ms[0] > alone.preprocess_ms[0]
+    assert piped.stall_ms[0] < 0.1 * alone.stall_ms[0]
+
+
+@pytest.mark.parametrize(("faster", "slower"), [("ssd", "sd"), ("sd", "hdd"), ("ssd", "emmc")])
+def test_a_slower_medium_costs_time_only_where_it_is_read(faster, slower):
+    def time(storage, cached_share):
+        load = Load(workers=0, storage=storage, cached_share=cached_share)
+        return run("xavier-agx", "mobilenetv3-gld23k", [greatest("xavier-agx")], load).minibatch_time_ms[0]
+
+    assert time(slower, 0.0) > time(faster, 0.0)
+    assert time(slower, 1.0) == time(faster, 1.0)
+
+
+def test_gated_clusters_make_the_gpu_slower_and_thriftier():
+    mode = [greatest("orin-agx")]
+    whole, half = (run("orin-agx", "bert-squad", mode, tpc_share=share) for share in (1.0, 0.5))
+    assert half.minibatch_time_ms[0] > 1.2 * whole.minibatch_time_ms[0]
+    assert half.rails_mw["gpu"][0] < 0.7 * whole.rails_mw["gpu"][0]
+
+
+def test_governors_save_power_where_little_is_used():
+    mode = [greatest("xavier-agx")]
+    static, governed = (run("xavier-agx", "lenet-mnist", mode, Load(clocks=clocks)) for clocks in ("static", "dvfs"))
+    assert governed.power_mw[0] < static.power_mw[0]
+    assert governed.gpu_utilisation[0] > static.gpu_utilisation[0]
+
+
+def test_a_mode_deviates_alike_in_any_company():
+    modes = load_spec("orin-agx").power_mode_space().sample(40)
+    together = run("orin-agx", "resnet18-imagenet", modes, rough=True)
+    alone = [run("orin-agx", "resnet18-imagenet", [mode], rough=True) for mode in modes]
+    assert together.minibatch_time_ms.tolist() == [one.minibatch_time_ms[0] for one in alone]
+    assert together.power_mw.tolist() == [one.power_mw[0] for one in alone]
+
+
+def test_instances_of_a_board_differ_and_each_is_itself():
+    mode = [greatest("xavier-nx")]
+    times = [run("xavier-nx", "mobilenetv3-gld23k", mode, instance=i).minibatch_time_ms[0] for i in (0, 1, 2, 1)]
+    assert len(set(times)) == 3
+    assert times[1] == times[3]
+
+
+def test_what_ram_leaves_is_page_cache():
+    large, small = load_board("xavier-agx"), load_board("xavier-nx")
+    pictures = load_workload("mobilenetv3-gld23k")
+    assert cached_share(large, pictures) == 1.0
+    assert cached_share(small, pictures) < 0.1  # 004 sec. 5.1.1: under 6 %
+    assert cached_share(small, pictures, 0.25, workers=0) == 1.0  # 003 sec. III.F: a quarter of the data is cached
+    assert cached_share(small, pictures, 4.0) <= cached_share(small, pictures)
+
+
+def test_an_epoch_has_a_minibatch_for_the_rest():
+    workload = dataclasses.replace(load_workload("lenet-mnist"), samples=33.0)
+    response = simulate(load_board("nano"), workload, np.array([greatest("nano")]), PLAIN)
+    assert epoch_ms(response, workload, 16) == pytest.approx(3 * response.minibatch_time_ms)
+
+
+def test_idle_states_are_ordered():
+    board, mode = load_board("xavier-agx"), greatest("xavier-agx")
+    powers = [idle_power_mw(board, mode, state, socket=True) for state in IDLE_STATES]
+    assert powers == sorted(powers, reverse=True)
+
+
+def test_a_board_that_cannot_be_woken_by_the_network_says_so():
+    with pytest.raises(UnknownNameError, match="it has logging, clean, dvfs"):
+        idle_power_mw(load_board("orin-agx"), greatest("orin-agx"), "wol")
+
+
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        (Load(task="dreaming"), "training or inference"),
+        (Load(clocks="wild"), "static or dvfs"),
+        (Load(storage="tape"), "ssd, sd, hdd or emmc"),
+        (Load(batch_size=0), "batch size 1 or more"),
+        (Load(cached_share=1.1), "cached share 0 to 1"),
+    ],
+)
+def test_a_load_that_is_none_is_refused(load, said):
+    with pytest.raises(InvalidValueError, match=said):
+        run("nano", "lenet-mnist", [greatest("nano")], load)
+
+
+def test_a_mode_without_a_clock_is_refused():
+    with pytest.raises(InvalidValueError, match="not above 0"):
+        run("nano", "lenet-mnist", [PowerMode(4, 0, 921600, 1600000)])

@@ -1,0 +1,65 @@
+"""The parameter files: every value says where it comes from, and what is wrong with a file is said by name."""
+
+import pytest
+
+from harness.errors import InvalidValueError, UnknownNameError
+from harness.simulation import parameters
+from harness.simulation.free_parameters import parameter_files, read_free_parameters
+from harness.simulation.parameters import load_board, load_physics, load_workload
+from harness.toml_files import read_toml
+
+FILES = sorted(parameter_files().values())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_value_says_where_it_comes_from(path):
+    assert all(entry["origin"].strip() for entry in read_toml(path).values())
+
+
+def test_every_file_can_be_read():
+    load_physics()
+    assert [load_board(name).name for name in parameters.BOARD_FILES] == list(parameters.BOARD_FILES)
+    assert [load_workload(name).name for name in parameters.WORKLOAD_FILES] == list(parameters.WORKLOAD_FILES)
+
+
+def test_the_papers_kit_of_orin_agx_has_32_gib():
+    assert load_board("orin-agx").ram_bytes == 32 * 2**30
+
+
+def test_what_follows_from_another_entry_has_its_value():
+    def values(kind, name):
+        return read_toml(parameter_files()[kind, name])
+
+    _, ties = read_free_parameters()
+    for tie in ties:
+        expected = values(tie.owner[0], tie.source)[tie.key]["value"] * tie.times
+        assert values(*tie.owner)[tie.key]["value"] == pytest.approx(expected, rel=1e-3), tie
+
+
+@pytest.mark.parametrize("load", [load_board, load_workload])
+def test_an_unknown_name_is_refused_with_the_known_ones(load):
+    with pytest.raises(UnknownNameError, match="there are .*(nano|lenet-mnist)"):
+        load("abacus")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("wol_mw = { value = 900.0,", "wol_mw = { worth = 900.0,"), "wol_mw has no value with its origin"),
+        (("wol_mw", "wool_mw"), "missing wol_mw; unexpected wool_mw"),
+        (("wol_mw = { value = 900.0", "wol_mw = { value = -1.0"), "wol_mw is -1.0, expected a number, 0 or more"),
+    ],
+)
+def test_a_wrong_file_is_named_with_the_key(tmp_path, monkeypatch, change, said):
+    text = parameters.BOARD_FILES["nano"].read_text()
+    assert change[0] in text
+    wrong = tmp_path / "nano.toml"
+    wrong.write_text(text.replace(*change))
+    monkeypatch.setitem(parameters.BOARD_FILES, "nano", wrong)
+    load_board.cache_clear()
+    try:
+        with pytest.raises(InvalidValueError, match=said) as caught:
+            load_board("nano")
+        assert str(wrong) in str(caught.value)
+    finally:
+        load_board.cache_clear()

@@ -1,0 +1,59 @@
+"""The terms of the model: the limits between which each of them moves."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.simulation import terms
+
+AMOUNTS = st.floats(0.0, 1e6)
+
+
+@given(AMOUNTS, AMOUNTS, st.floats(0.5, 50.0))
+def test_a_smooth_maximum_lies_above_both(one, other, sharpness):
+    assert terms.smooth_maximum(one, other, sharpness) >= max(one, other) * (1 - 1e-12)
+
+
+@given(AMOUNTS, AMOUNTS)
+def test_a_smooth_maximum_is_a_sum_at_one_and_the_maximum_at_last(one, other):
+    assert terms.smooth_maximum(one, other, 1.0) == pytest.approx(one + other)
+    assert terms.smooth_maximum(one, other, 1e4) == pytest.approx(max(one, other), rel=1e-3)
+
+
+def test_arithmetic_takes_two_operations_per_core_and_cycle():
+    assert terms.arithmetic_ms(2.0 * 1000 * 500, 1000, 500, 1.0) == 1.0
+    assert terms.arithmetic_ms(2.0 * 1000 * 500, 1000, 500, 0.5) == 2.0
+
+
+def test_traffic_takes_the_bandwidth_of_the_clock():
+    assert terms.transfer_ms(1e9, 1e9, 1.0, 1.0) == pytest.approx(1000.0)
+    assert terms.transfer_ms(1e9, 1e9, 0.25, 0.5) == pytest.approx(8000.0)
+
+
+@given(st.floats(1e5, 2e6))
+def test_cpu_work_falls_with_either_clock(khz):
+    slow = terms.cpu_ms(1e6, khz, 1e6, 1.0, 0.2)
+    assert terms.cpu_ms(1e6, 2 * khz, 1e6, 1.0, 0.2) < slow
+    assert terms.cpu_ms(1e6, khz, 2e6, 1.0, 0.2) < slow
+    assert terms.cpu_ms(1e6, khz, 1e6, 1.0, 0.0) == pytest.approx(1e6 / khz)
+
+
+@given(st.integers(1, 12), st.floats(1.0, 20.0), st.floats(0.0, 1e6))
+def test_processes_share_what_the_system_leaves_of_the_cores(cores, processes, background_khz):
+    share = terms.core_share(cores, processes, background_khz, 1e6, 8.0)
+    assert 0 < share <= 1
+    assert share * processes <= cores * (1 + 1e-9)
+
+
+def test_more_workers_gain_less_where_some_work_is_serial():
+    assert terms.worker_speedup(1, 0.3) == pytest.approx(1.0)
+    assert terms.worker_speedup(4, 0.0) == pytest.approx(4.0)
+    assert 1 < terms.worker_speedup(4, 0.3) < terms.worker_speedup(100, 0.3) < 1 / 0.3
+
+
+@given(st.floats(0.01, 1.0), st.floats(0.1, 1.0), st.floats(1.0, 8.0))
+def test_a_lower_clock_draws_less_than_its_share_of_time(share, floor, curve):
+    assert terms.switching(share, 1.0, floor, curve) <= share * (1 + 1e-9)
+    assert terms.switching(1.0, 1.0, floor, curve) == pytest.approx(1.0)
+    assert terms.voltage(np.array([0.0]), 1.0, floor, curve)[0] == pytest.approx(floor)
