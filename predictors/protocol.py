@@ -10,12 +10,12 @@ import abc
 import copy
 import dataclasses
 import inspect
-from typing import Any, ClassVar, Dict, NamedTuple, Sequence, Tuple, TypeVar, Union
+from typing import Any, ClassVar, Dict, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
 from harness.errors import InvalidValueError, NotFittedError
-from harness.power_modes import PowerMode
+from harness.power_modes import PowerMode, PowerModeSpace
 
 ModesLike = Union[np.ndarray, Sequence[Sequence[int]]]
 Some = TypeVar("Some", bound="Predictor")
@@ -121,10 +121,11 @@ class Predictor(abc.ABC):
             Itself.
 
         Raises:
-            InvalidValueError: the shapes do not agree, a value is not a number above 0, or the different rows are fewer
-                than `least_modes`.
+            InvalidValueError: the shapes do not agree, a value is not a number above 0, a mode is outside the
+                predictor's space, or the different rows are fewer than `least_modes`.
         """
         rows = check_inputs(modes, batch_size, task)
+        self._check_space(rows)
         measured = {"time_ms": _positive(time_ms, "time_ms"), "power_mw": _positive(power_mw, "power_mw")}
         for what, values in measured.items():
             if values.shape != (len(rows.modes),):
@@ -152,10 +153,12 @@ class Predictor(abc.ABC):
         """Time and power of power modes, given as in `fit`.
 
         Raises:
-            InvalidValueError: the modes are not of that form.
+            InvalidValueError: the modes are not of that form, or outside the predictor's space. Without a space any
+                mode is answered, and one far from what was learned gets what the predictor makes of it.
             NotFittedError: nothing was learned yet.
         """
         rows = check_inputs(modes, batch_size, task)
+        self._check_space(rows)
         if not self.is_fitted:
             raise NotFittedError(f"{self.name} has learned nothing yet", "call fit first, or load a model")
         return self._infer(rows)
@@ -164,6 +167,16 @@ class Predictor(abc.ABC):
     def is_fitted(self) -> bool:
         """Whether it has learned, so that it can predict."""
         return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
+
+    def _check_space(self, rows: Inputs) -> None:
+        """Refuse modes outside the space, for predictors that have the parameter `space` and were given one."""
+        space: Optional[PowerModeSpace] = getattr(self, "space", None)
+        if space is None:
+            return
+        allowed = [np.isin(column, values) for column, values in zip(rows.modes.T, space.dimensions)]
+        outside = np.flatnonzero(~np.all(allowed, axis=0))
+        if len(outside):
+            space.check(PowerMode(*rows.modes[outside[0]].astype(np.int64).tolist()))
 
     @abc.abstractmethod
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
@@ -217,7 +230,7 @@ def check_inputs(modes: ModesLike, batch_size: Union[int, Sequence[int]], task: 
         InvalidValueError: the modes are not n rows of four numbers, cores or a clock are not above 0, or batch sizes or
             tasks do not fit.
     """
-    table = np.asarray(modes, dtype=float)
+    table = _numbers(modes, "power modes")
     if table.ndim != 2 or table.shape[1] != len(PowerMode._fields):
         raise InvalidValueError(
             f"power modes have shape {table.shape}, expected (n, 4)", f"columns are {', '.join(PowerMode._fields)}"
@@ -229,8 +242,8 @@ def check_inputs(modes: ModesLike, batch_size: Union[int, Sequence[int]], task: 
             f"power mode number {row} has {PowerMode._fields[column]} {table[row, column]:g}",
             "predictors need every core count and clock to be known: a number above 0",
         )
-    sizes = np.broadcast_to(_positive(batch_size, "batch_size"), (len(table),)).copy()
-    tasks = np.broadcast_to(np.asarray(task, dtype=object), (len(table),))
+    sizes = _one_each(_positive(batch_size, "batch_size"), "batch_size", len(table))
+    tasks = _one_each(np.asarray(task, dtype=object), "task", len(table))
     unknown = sorted({str(name) for name in tasks} - set(TASKS))
     if unknown:
         raise InvalidValueError(f"task {unknown[0]!r} is unknown", f"known: {', '.join(TASKS)}")
@@ -250,8 +263,24 @@ def merge_repeated(rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> T
     return Inputs(rows.modes[kept], rows.batch_size[kept], rows.inference[kept]), middle[0], middle[1]
 
 
+def _one_each(values: np.ndarray, what: str, count: int) -> np.ndarray:
+    """A value for each row, of one for all or of as many as there are rows."""
+    if values.shape not in ((), (count,)):
+        raise InvalidValueError(
+            f"{what} has shape {values.shape}, expected one for each of {count} modes", "or give one value for all"
+        )
+    return np.broadcast_to(values, (count,)).copy()
+
+
+def _numbers(values: Any, what: str) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InvalidValueError(f"{what} are no table of numbers: {error}", "give them as arrays") from error
+
+
 def _positive(values: Any, what: str) -> np.ndarray:
-    numbers = np.asarray(values, dtype=float)
+    numbers = _numbers(values, what)
     wrong = ~(np.isfinite(numbers) & (numbers > 0))
     if wrong.any():
         found = numbers[wrong].flat[0]

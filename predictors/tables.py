@@ -6,13 +6,14 @@ import dataclasses
 import functools
 import hashlib
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
 from harness.corpus import read_corpus
 from harness.errors import InvalidValueError, UnknownNameError
-from harness.power_modes import PowerMode
+from harness.power_modes import PowerMode, PowerModeSpace
+from predictors.protocol import Inputs, merge_repeated
 
 TABLE_KEY = ("device", "workload", "task", "provenance")
 """Corpus columns that are the same in all rows of a table."""
@@ -37,10 +38,10 @@ class Table:
     workload: str
     task: str
     provenance: str
-    modes: np.ndarray
-    batch_size: np.ndarray
-    time_ms: np.ndarray
-    power_mw: np.ndarray
+    modes: np.ndarray = dataclasses.field(repr=False)
+    batch_size: np.ndarray = dataclasses.field(repr=False)
+    time_ms: np.ndarray = dataclasses.field(repr=False)
+    power_mw: np.ndarray = dataclasses.field(repr=False)
 
     def __len__(self) -> int:
         """How many profiles it holds."""
@@ -59,6 +60,29 @@ class Table:
         """The power mode of each row."""
         return [PowerMode(*row) for row in self.modes.tolist()]
 
+    def complete(self) -> Table:
+        """The rows whose power was measured, each power mode and batch size once.
+
+        Repeated rows become one with the median of what was measured, as predictors take them.
+        """
+        measured = self.take(~np.isnan(self.power_mw))
+        rows = Inputs(measured.modes, measured.batch_size, np.zeros(len(measured), dtype=bool))
+        kept, time_ms, power_mw = merge_repeated(rows, measured.time_ms, measured.power_mw)
+        return dataclasses.replace(
+            self, modes=kept.modes, batch_size=kept.batch_size, time_ms=time_ms, power_mw=power_mw
+        )
+
+    def space(self) -> PowerModeSpace:
+        """The values that each dimension takes in the table."""
+        return PowerModeSpace(*(tuple(np.unique(column).tolist()) for column in self.modes.T))
+
+    def overlaps(self, other: Table) -> bool:
+        """Whether both hold profiles of the same workload on the same device that share a mode and batch size."""
+        if (self.device, self.workload, self.task) != (other.device, other.workload, other.task):
+            return False
+        rows = [{*map(tuple, np.column_stack([table.modes, table.batch_size]).tolist())} for table in (self, other)]
+        return not rows[0].isdisjoint(rows[1])
+
     @functools.cached_property
     def fingerprint(self) -> str:
         """SHA-256 of what the table says, in hexadecimal: the same rows in the same order give the same."""
@@ -74,8 +98,13 @@ def load_tables(path: Path) -> List[Table]:
     Raises:
         StoreError, InvalidValueError, DependencyError: as `harness.corpus.read_corpus`.
     """
-    groups: Dict[Tuple[str, ...], List[Dict[str, Any]]] = {}
-    for row in read_corpus(path):
+    return tables_of(read_corpus(path))
+
+
+def tables_of(rows: Iterable[Mapping[str, Any]]) -> List[Table]:
+    """The tables that corpus rows make, in the order in which each first appears."""
+    groups: Dict[Tuple[str, ...], List[Mapping[str, Any]]] = {}
+    for row in rows:
         groups.setdefault(tuple(row[name] for name in TABLE_KEY), []).append(row)
     return [_table(key, rows) for key, rows in groups.items()]
 
@@ -99,7 +128,7 @@ def find_table(tables: Sequence[Table], workload: str, task: str = "training") -
     return found[0]
 
 
-def _table(key: Tuple[str, ...], rows: Sequence[Dict[str, Any]]) -> Table:
+def _table(key: Tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> Table:
     power_mw = [np.nan if row["power_mw"] is None else row["power_mw"] for row in rows]
     return Table(
         *key,

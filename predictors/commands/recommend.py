@@ -1,0 +1,304 @@
+"""`python -m predictors recommend`: profile a few power modes on a device and name the one to train with."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import uuid
+from pathlib import Path
+from typing import Callable, Dict, List, Optional, Tuple
+
+import numpy as np
+
+from harness.cases import DEFAULT_MINIBATCHES, Case, Settings
+from harness.configuration import DEFAULT_RESULTS, FILE_NAME, load_configuration
+from harness.devices.boards import BOARDS, load_board
+from harness.devices.protocol import Device
+from harness.devices.registry import open_device
+from harness.durable_file import write_output
+from harness.environment import describe_environment
+from harness.errors import CannotRunError, InvalidValueError
+from harness.nvpmodel_conf_command import off_board_conf, on_board_conf
+from harness.power_modes import PowerMode
+from harness.progress import Countdown, Progress, format_duration
+from harness.results.store import ResultsStore
+from harness.tables import format_table
+from harness.workloads import get_workload
+from predictors.commands.device_profiler import DeviceProfiler
+from predictors.commands.strategies import presets_of
+from predictors.protocol import Predictor
+from predictors.registry import make_predictor, predictor_class
+from predictors.strategies.closed_loop import ClosedLoop
+from predictors.strategies.design import design_for
+from predictors.strategies.goals import Goal
+from predictors.strategies.one_shot import OneShot
+from predictors.strategies.protocol import History, Strategy
+from predictors.strategies.recommendation import Estimate, Mode, Recommendation, recommend, thinned
+from predictors.strategies.registry import OURS
+from predictors.strategies.terminal_plot import scatter
+from predictors.tables import Table, find_table, load_tables
+
+HELP = "profile a few power modes on a device, and name the one that meets a budget best"
+
+OBJECTIVES = {
+    "time": "time_ms",
+    "power": "power_mw",
+    "energy": "energy_mws",
+    "edp": "energy_delay_mws_ms",
+}
+"""Values of `--goal`."""
+
+EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
+"""Epochs to convergence that 001 sec. 1.4 and 3.1 use."""
+
+LEAST_GAIN = 0.002
+"""The search ends where another profile promises less than this share of the time."""
+
+_FRONT_LINES = 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `recommend`."""
+    what = parser.add_argument_group("what to train, and where")
+    what.add_argument("--device", required=True, help="a board, sim:orin-agx, replay:CORPUS.csv, host")
+    what.add_argument("--workload", required=True, help="what to train: mobilenetv3-gld23k, ...")
+    what.add_argument("--batch-size", type=int, default=16, help="samples per minibatch (default: 16)")
+    what.add_argument("--workers", type=int, default=4, help="num_workers of the DataLoader (default: 4)")
+    what.add_argument("--storage", default="ssd", help="storage medium of the data set (default: ssd)")
+    what.add_argument("--epochs", type=float, help="of the training, for hours and watt-hours saved")
+    goal = parser.add_argument_group("the goal")
+    goal.add_argument("--goal", choices=tuple(OBJECTIVES), default="time", help="what to make small (default: time)")
+    goal.add_argument("--power-budget", type=float, metavar="W", help="greatest module power")
+    goal.add_argument("--time-limit", type=float, metavar="MS", help="greatest minibatch time")
+    goal.add_argument("--deadline", type=float, metavar="HOURS", help="greatest time of the whole training")
+    goal.add_argument("--energy-budget", type=float, metavar="WH", help="greatest energy of the whole training")
+    search = parser.add_argument_group("the search")
+    search.add_argument("--profiles", type=int, default=15, help="modes that may be profiled (default: 15)")
+    search.add_argument(
+        "--risk",
+        type=float,
+        metavar="P",
+        help="pick without measuring, from random modes, at most at this chance of more than 1 W too much",
+    )
+    search.add_argument("--batch", type=int, default=1, help="modes chosen at once, run from high to low (default: 1)")
+    search.add_argument("--corpus", type=Path, metavar="FILE", help="profiles of other workloads to start from")
+    search.add_argument("--reference", metavar="W[,W]", help="which of its workloads (default: all but this one)")
+    search.add_argument("--minibatches", type=int, default=DEFAULT_MINIBATCHES, help="per profile (default: 40)")
+    search.add_argument("--seed", type=int, default=0)
+    search.add_argument("--results", type=Path, default=DEFAULT_RESULTS, metavar="FILE", help="keeps the profiles")
+    search.add_argument("--resume", action="store_true", help="use what --results holds of the same conditions")
+    search.add_argument("--config", type=Path, default=Path(FILE_NAME), help="places of storage media and data sets")
+    search.add_argument("--device-root", type=Path, default=Path("/"), help="a tree with an emulated board's /sys")
+    out = parser.add_argument_group("what comes out")
+    out.add_argument("--write-conf", type=Path, metavar="FILE", help="an nvpmodel conf with the mode")
+    out.add_argument("--plot", type=Path, metavar="FILE", help="time and power of all modes as a picture (matplotlib)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Profile, choose, and print the recommendation."""
+    workload = get_workload(arguments.workload)
+    minibatches = _minibatches_of_training(arguments, workload.data_set.real_samples)
+    goal = goal_of(arguments, minibatches)
+    device = open_device(arguments.device, load_configuration(arguments.config), arguments.device_root)
+    case = Case(
+        arguments.device,
+        arguments.workload,
+        "maxn",
+        arguments.workers,
+        arguments.storage,
+        arguments.batch_size,
+        Settings(minibatches=arguments.minibatches, seed=arguments.seed),
+    )
+    references = _references(arguments)
+    board = _board_name(device)
+    progress = Progress(sys.stderr)
+    with ResultsStore(arguments.results) as store, device.session():
+        profiler = DeviceProfiler(
+            device,
+            case,
+            device.power_modes("all"),
+            store=store,
+            environment=describe_environment(),
+            run_id=uuid.uuid4().hex,
+            resume=arguments.resume,
+            report=progress.update,
+        )
+        countdown = Countdown(min(arguments.profiles, len(profiler.candidates.modes)))
+
+        def show(line: str) -> None:
+            label = countdown.start_one()
+            countdown.finish_one()
+            progress.line(f"{label} {line}")
+
+        history = History(profiler, arguments.profiles, show)
+
+        def make() -> Predictor:
+            return make_predictor(
+                predictor_class(OURS), references=references, board=board or None, seed=arguments.seed
+            )
+
+        strategy = _strategy(arguments, make, references, board)
+        presets = presets_of(board) if board else ()
+        found = recommend(history, goal, strategy.choose, make(), presets, minibatches)
+    progress.clear()
+    print(format_recommendation(found, device, profiler.resumed, minibatches))
+    if arguments.plot:
+        from predictors.strategies.plots import draw_recommendation
+
+        draw_recommendation(found, arguments.plot, device.provenance)
+        print(f"wrote {arguments.plot}")
+    if arguments.write_conf:
+        _write_conf(arguments, device, board, found.choice.power_mode)
+    if not found.choice.feasible:
+        raise CannotRunError(
+            f"no mode is known that keeps {goal.describe()}", "the nearest one stands above; raise the limit"
+        )
+    return 0
+
+
+def goal_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> Goal:
+    """The goal that the options ask for.
+
+    Args:
+        arguments: of this command.
+        minibatches: of the whole training; None where unknown.
+
+    Raises:
+        InvalidValueError: no limit was given where one is needed, or a limit on the whole training without its length.
+    """
+    limits = {}
+    if arguments.power_budget is not None:
+        limits["power_mw"] = arguments.power_budget * 1e3
+    if arguments.time_limit is not None:
+        limits["time_ms"] = arguments.time_limit
+    whole = {"deadline": arguments.deadline, "energy-budget": arguments.energy_budget}
+    for option, value in whole.items():
+        if value is not None and minibatches is None:
+            raise InvalidValueError(f"--{option} is for the whole training, whose length is not known", "give --epochs")
+    if arguments.deadline is not None and minibatches is not None:
+        limits["time_ms"] = min(limits.get("time_ms", np.inf), arguments.deadline * 3.6e6 / minibatches)
+    if arguments.energy_budget is not None and minibatches is not None:
+        limits["energy_mws"] = arguments.energy_budget * 3.6e6 / minibatches
+    if not limits and arguments.goal in ("time", "power"):
+        extreme = "greatest" if arguments.goal == "time" else "least"
+        raise InvalidValueError(
+            f"the least {arguments.goal} without any limit is that of the {extreme} mode",
+            "give --power-budget, --time-limit, --deadline or --energy-budget",
+        )
+    return Goal(OBJECTIVES[arguments.goal], limits)
+
+
+def _minibatches_of_training(arguments: argparse.Namespace, samples: int) -> Optional[float]:
+    epochs = arguments.epochs if arguments.epochs is not None else EPOCHS.get(arguments.workload)
+    return None if epochs is None else epochs * (samples // arguments.batch_size)
+
+
+def _references(arguments: argparse.Namespace) -> Tuple[Table, ...]:
+    if arguments.corpus is None:
+        return ()
+    tables = load_tables(arguments.corpus)
+    if arguments.reference:
+        return tuple(find_table(tables, name) for name in arguments.reference.split(","))
+    return tuple(table for table in tables if table.workload != arguments.workload)
+
+
+def _board_name(device: Device) -> str:
+    """The board that a device is or stands for; empty where it is none."""
+    name = device.name.rpartition(":")[2]
+    name = name[len("emulated-") :] if name.startswith("emulated-") else name
+    return name if name in BOARDS else ""
+
+
+def _strategy(
+    arguments: argparse.Namespace, make: Callable[[], Predictor], references: Tuple[Table, ...], board: str
+) -> Strategy:
+    if arguments.risk is not None:
+        return OneShot(make, risk=arguments.risk, seed=arguments.seed)
+    design = design_for(references, board or None, arguments.seed)
+    return ClosedLoop(make, design, least_gain=LEAST_GAIN, batch=arguments.batch)
+
+
+def format_recommendation(found: Recommendation, device: Device, resumed: int, minibatches: Optional[float]) -> str:
+    """What a person wants to read: the front, the mode, what it saves, what it cost."""
+    choice, mode = found.choice, found.mode
+    front = format_table(
+        [">time ms", ">power W", "mode", ""],
+        [
+            [f"{one.time_ms.value:.1f}", f"{one.power_mw.value / 1e3:.1f}", one.power_mode.name, _mark(one, mode)]
+            for one in thinned(found.front, _FRONT_LINES)
+        ],
+    )
+    verdict = "recommended" if choice.feasible else "NOT WITHIN THE LIMITS, the nearest"
+    lines = [
+        _plot(found),
+        "",
+        f"front of time and power ({device.provenance}; without a mark: predicted)",
+        front,
+        "",
+        f"goal:        {found.goal.describe()}",
+        f"{verdict}: {choice.power_mode.name}, batch size {choice.batch_size} ({choice.reason})",
+        f"minibatch:   {_figure(mode.time_ms, 1.0, 'ms')}",
+        f"power:       {_figure(mode.power_mw, 1e3, 'W')}",
+        f"spent:       {choice.spent.profiles} profiles, {format_duration(choice.spent.seconds)}"
+        + (f", {resumed} of them from the results file" if resumed else ""),
+    ]
+    span = "the whole training" if minibatches is not None else "an hour's training in this mode"
+    for saving in found.savings:
+        other = saving.other
+        kept = "" if saving.keeps_limits else "; that mode breaks the limits"
+        known = "profiled" if other.time_ms.measured else "predicted"
+        figures = f"{known} {other.time_ms.value:.1f} ms, {other.power_mw.value / 1e3:.1f} W"
+        saved = f"{saving.hours:+.2f} h and {saving.energy_wh:+.1f} Wh saved over {span}"
+        lines.append(f"against {other.label} ({other.power_mode.name}, {figures}): {saved}{kept}")
+    return "\n".join(lines)
+
+
+def _figure(estimate: Estimate, unit: float, name: str) -> str:
+    value, low, high = (part / unit for part in estimate[:3])
+    return f"{value:.1f} {name} {'profiled' if estimate.measured else 'predicted'} (80 %: {low:.1f} to {high:.1f})"
+
+
+def _mark(one: Mode, chosen: Mode) -> str:
+    words: List[str] = []
+    if one.time_ms.measured:
+        words.append("profiled")
+    if one.power_mode == chosen.power_mode:
+        words.append("<- recommended")
+    return " ".join(words)
+
+
+def _plot(found: Recommendation) -> str:
+    time_ms, power_w = np.exp(found.posterior.log_time), np.exp(found.posterior.log_power) / 1e3
+    measured = found.posterior.measured
+    front_w = np.array([one.power_mw.value / 1e3 for one in found.front])
+    front_ms = np.array([one.time_ms.value for one in found.front])
+    layers = [
+        (".", power_w, np.log10(time_ms)),
+        ("o", front_w, np.log10(front_ms)),
+        ("+", power_w[measured], np.log10(time_ms[measured])),
+        ("X", power_w[[found.choice.index]], np.log10(time_ms[[found.choice.index]])),
+    ]
+    return scatter(
+        layers,
+        "power in W   (. all modes, o front, + profiled, X recommended)",
+        "log10 of the minibatch time in ms",
+    )
+
+
+def _write_conf(arguments: argparse.Namespace, device: Device, board: str, mode: PowerMode) -> None:
+    """Write an nvpmodel conf with the mode: from the board's own on the board, else from what is known of it."""
+    if not board:
+        raise InvalidValueError(f"{arguments.device} has no nvpmodel", "leave --write-conf out")
+    name = "JETWATT"
+    on_board = device.name in (board, f"emulated-{board}")
+    if on_board:
+        number, text = on_board_conf(arguments.device_root, mode, name)
+    else:
+        number, text = off_board_conf(load_board(board), mode, name)
+    write_output(arguments.write_conf, text.encode())
+    print(f"wrote {arguments.write_conf}: the mode is number {number}, {name}")
+    print(f"  install, on the board:  sudo nvpmodel -f {arguments.write_conf} -m {number}")
+    print("  undo:                   sudo nvpmodel -f /etc/nvpmodel.conf -m NUMBER, as `nvpmodel -q` gave it before")
+    if not on_board:
+        board_command = f"python -m harness nvpmodel-conf --power-mode {mode.name} --name {name} --out FILE"
+        print(f"  better made there, from the board's own conf: {board_command}")

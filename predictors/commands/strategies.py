@@ -1,0 +1,141 @@
+"""`python -m predictors strategies evaluate`: the papers' contest of strategies under power budgets."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+from harness.devices.boards import BOARDS, load_board
+from harness.durable_file import write_output
+from harness.errors import InvalidValueError
+from harness.progress import Countdown, Progress
+from harness.tables import format_table
+from predictors.strategies.contest import Entry, entries, results, run_contest
+from predictors.strategies.evaluation import budget_goals
+from predictors.strategies.fixed import Preset, claimed_from_name
+from predictors.strategies.registry import ALL, STRATEGIES, Setting, strategy_names
+from predictors.tables import find_table, load_tables
+
+HELP = "choose power modes under power budgets, and hold the choices against the truth"
+
+_COLUMNS: Tuple[Tuple[str, str], ...] = (
+    ("penalty_median", "median"),
+    ("penalty_mean", "mean"),
+    ("penalty_max", "max"),
+    ("over_limit_pct", "A/L %"),
+    ("over_limit_plus1_pct", "A/L+1 %"),
+    ("area_w", "area W"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommands of `strategies`."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    evaluate = actions.add_parser("evaluate", help=HELP, description=_description())
+    evaluate.formatter_class = argparse.RawDescriptionHelpFormatter
+    evaluate.add_argument("--corpus", type=Path, required=True, metavar="FILE", help="CSV or Parquet, all modes known")
+    evaluate.add_argument("--reference-corpus", type=Path, metavar="FILE", help="where --reference is, if elsewhere")
+    evaluate.add_argument("--reference", metavar="W", help="workload that transfer predictors start from")
+    evaluate.add_argument("--target", required=True, metavar="W[,W]", help="workloads to choose for")
+    evaluate.add_argument("--strategies", default=ALL, metavar="LIST", help="comma list, or all (default)")
+    evaluate.add_argument("--budgets", default="17:50:1", metavar="A:B:STEP", help="in W (default: 17:50:1, 001 5.2)")
+    evaluate.add_argument("--profiles", default="15", metavar="N[,N]", help="modes that may be profiled (default: 15)")
+    evaluate.add_argument("--repeats", type=int, default=5, metavar="N", help="runs with other seeds (default: 5)")
+    evaluate.add_argument(
+        "--risk", type=float, metavar="P", default=0.05, help="of one-shot: chance of over 1 W too much (default: 0.05)"
+    )
+    evaluate.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default: 2)")
+    evaluate.add_argument("--json", type=Path, metavar="OUT", help="write all figures")
+    evaluate.add_argument("--plots", type=Path, metavar="DIR", help="draw the papers' plots (needs matplotlib)")
+    evaluate.set_defaults(run_action=run_evaluate)
+
+
+def _description() -> str:
+    listed = "\n".join(f"  {name:<12} {kind.meaning}" for name, kind in STRATEGIES.items())
+    return f"{HELP}.\n\nstrategies:\n{listed}"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    return arguments.run_action(arguments)
+
+
+def run_evaluate(arguments: argparse.Namespace) -> int:
+    """Run the contest and print its table."""
+    names = strategy_names(arguments.strategies)
+    goals = budget_goals(arguments.budgets)
+    profiles = _counts(arguments.profiles)
+    tables = load_tables(arguments.corpus)
+    targets = [find_table(tables, workload) for workload in arguments.target.split(",")]
+    references = ()
+    if arguments.reference:
+        elsewhere = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
+        references = (find_table(elsewhere, arguments.reference),)
+    setting = Setting(references=references, presets=presets_of(targets[0].device), risk=arguments.risk)
+    if not setting.presets and "presets" in names:
+        print(f"note: the presets of {targets[0].device} are not known, left out", file=sys.stderr)
+        names.remove("presets")
+    runs = entries(names, targets, profiles, arguments.repeats)
+    progress, countdown = Progress(sys.stderr), Countdown(len(runs))
+
+    def show(entry: Entry) -> None:
+        label = countdown.start_one()
+        countdown.finish_one()
+        progress.update(f"{label} {entry.strategy}, {entry.target.workload}, {entry.profiles} profiles")
+
+    found = run_contest(runs, goals, setting, arguments.jobs, show)
+    progress.clear()
+    rows = results(found, targets)
+    print(format_results(rows))
+    if arguments.json:
+        said = {"corpus": str(arguments.corpus), "reference": arguments.reference, "budgets_w": arguments.budgets}
+        said.update(repeats=arguments.repeats, risk=arguments.risk)
+        write_output(arguments.json, (json.dumps({**said, "results": rows}, indent=1) + "\n").encode())
+        print(f"wrote {arguments.json}")
+    if arguments.plots:
+        from predictors.strategies.plots import draw
+
+        for path in draw(found, targets, arguments.plots):
+            print(f"wrote {path}")
+    return 0
+
+
+def presets_of(device: str) -> Tuple[Preset, ...]:
+    """The vendor's modes of a board, with what their names claim; none where the board is unknown."""
+    if device not in BOARDS:
+        return ()
+    spec = load_board(device)
+    return tuple(
+        Preset(preset.name, spec.preset_mode(preset), claimed_from_name(preset.name)) for preset in spec.presets
+    )
+
+
+def format_results(rows: Sequence[Dict[str, Any]]) -> str:
+    """The contest as a table: penalties in %, shares in %, area in W, what was spent."""
+    header = ["strategy", "target", ">profiles", *(f">{title}" for _, title in _COLUMNS), ">infeasible", ">time spent"]
+    body = [
+        [
+            row["strategy"],
+            row["target"],
+            str(row["profiles"]),
+            *("-" if row[name] is None else f"{row[name]:.1f}" for name, _ in _COLUMNS),
+            f"{row['infeasible']}/{row['choices']}",
+            f"{row['profiling_seconds'] / 60:.1f} min",
+        ]
+        for row in rows
+    ]
+    provenance = ", ".join(sorted({row["provenance"] for row in rows}))
+    return f"time penalty in % (median, mean, max), tables {provenance}\n" + format_table(header, body)
+
+
+def _counts(text: str) -> List[int]:
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        counts = []
+    if not counts or min(counts) < 1:
+        raise InvalidValueError(f"profiles {text!r} are no counts", "write whole numbers with commas: 10,15,50")
+    return list(dict.fromkeys(counts))

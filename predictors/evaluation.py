@@ -1,0 +1,231 @@
+"""How good predictors are: fitted on some modes of a table, tested on the modes that were not used, and on all.
+
+Two protocols stand side by side. The papers' (001 sec. 4) tests on every mode of the corpus, those used to fit
+included; the stricter one, which results lead with, only on the others. Both give the median and the quartiles over
+repeats, each with other modes to fit on. Within a repeat every predictor gets the same modes.
+
+Where `predictors.slices` knows an odd part of the table, the stricter errors are told once more without it; modes to
+fit on are drawn from all of the table either way, because whoever profiles does not know what is odd.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import zlib
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from harness.errors import InvalidValueError
+from predictors.metrics import coverage, mape, profiling_seconds, spread
+from predictors.pareto import energy_mws
+from predictors.protocol import Prediction, Predictor
+from predictors.sampling import choose_by_profiling
+from predictors.slices import slice_of
+from predictors.tables import Table
+
+LEVELS = (80, 95)
+"""Predictive intervals whose coverage is checked, in %."""
+
+HELD_OUT_SHARE = 0.1
+"""Share of the modes that is not fitted where all are to be: without it nothing would be left for the stricter test.
+
+001 sec. 3.1 holds back as much of its full corpus for validation.
+"""
+
+
+class Errors(NamedTuple):
+    """MAPE in % over a set of modes; None where the predictor does not answer or nothing is in the set."""
+
+    time_mape: Optional[float]
+    power_mape: Optional[float]
+    energy_mape: Optional[float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """What one predictor did in one repeat.
+
+    Attributes:
+        n_modes: how many modes it was fitted on.
+        held_out: errors on the modes that were not used to fit.
+        all_modes: errors on every mode of the table.
+        without_slice: errors on the held-out modes outside the odd slice; None where no slice is known.
+        coverage: share in % of held-out observations within their interval, by `time_80`, `power_95`, ...
+        profiling_seconds: what profiling the fitted modes costs.
+        fit_seconds: how long `fit` took.
+        predict_seconds: how long `predict` of all modes of the table took.
+    """
+
+    n_modes: int
+    held_out: Errors
+    all_modes: Errors
+    without_slice: Optional[Errors]
+    coverage: Dict[str, Optional[float]]
+    profiling_seconds: float
+    fit_seconds: float
+    predict_seconds: float
+
+
+def rows_to_fit(
+    table: Table,
+    count: Optional[int],
+    sampling: str,
+    repeat: int,
+    seed: int = 0,
+    references: Sequence[Table] = (),
+) -> np.ndarray:
+    """The places of the rows that a repeat fits on: a function of the arguments alone, so the same for all predictors.
+
+    Args:
+        table: what is to be learned.
+        count: how many; None for all but `HELD_OUT_SHARE`.
+        sampling: how they are chosen, a name of `predictors.sampling.SAMPLERS`.
+        repeat: which repeat, from 0.
+        seed: of all repeats.
+        references: tables of other workloads, which some samplers learn from.
+
+    Raises:
+        InvalidValueError: the table has not as many rows, or rows of several batch sizes where a sampler chooses modes
+            one after the other.
+        UnknownNameError: there is no such sampling.
+    """
+    wanted = len(table) - max(1, round(HELD_OUT_SHARE * len(table))) if count is None else count
+    if not 1 <= wanted <= len(table):
+        raise InvalidValueError(
+            f"cannot fit on {wanted} modes of {table.workload}", f"the corpus has {len(table)} with time and power"
+        )
+    sizes = np.unique(table.batch_size)
+    if sampling == "sequential" and len(sizes) > 1:
+        raise InvalidValueError(
+            f"sequential sampling of {table.workload} at {len(sizes)} batch sizes is not defined", "choose another one"
+        )
+    target = zlib.crc32("/".join((table.device, table.workload, table.task)).encode())
+    drawn = np.random.SeedSequence([seed, repeat, target, wanted]).generate_state(1)[0]
+    places = choose_by_profiling(
+        table.modes,
+        wanted,
+        lambda chosen: (table.time_ms[chosen], table.power_mw[chosen]),
+        sampling=sampling,
+        seed=int(drawn),
+        references=references,
+        board=table.device,
+        batch_size=table.batch_size,
+        task=table.task,
+    )
+    return np.sort(places)
+
+
+def judge(
+    predictor: Predictor,
+    table: Table,
+    fitted: np.ndarray,
+    tested: Optional[np.ndarray] = None,
+    profiled: Optional[Table] = None,
+) -> Score:
+    """Fit a predictor on some rows of a table and test it.
+
+    Args:
+        predictor: not fitted yet.
+        table: complete, no row twice.
+        fitted: places of the rows to fit on.
+        tested: places of the rows that it is tested on; all by default.
+        profiled: the same rows as they were profiled for the fit, where that was another measurement than the one to
+            test with: another instance of the board, fewer minibatches.
+
+    Raises:
+        InvalidValueError: the predictor cannot learn from these rows.
+        DependencyError: it needs a package that is not installed.
+    """
+    learned = (table if profiled is None else profiled).take(fitted)
+    start_s = time.perf_counter()
+    fit_to(predictor, learned)
+    fit_seconds = time.perf_counter() - start_s
+    start_s = time.perf_counter()
+    prediction = predict_rows(predictor, table)
+    predict_seconds = time.perf_counter() - start_s
+    everything = np.zeros(len(table), dtype=bool)
+    everything[slice(None) if tested is None else tested] = True
+    held_out = everything.copy()
+    held_out[fitted] = False
+    odd = slice_of(table)
+    return Score(
+        n_modes=len(fitted),
+        held_out=_errors(table, prediction, held_out),
+        all_modes=_errors(table, prediction, everything),
+        without_slice=None if odd is None else _errors(table, prediction, held_out & ~odd.contains(table.modes)),
+        coverage=_coverage(table, prediction, held_out),
+        profiling_seconds=profiling_seconds(learned.time_ms),
+        fit_seconds=fit_seconds,
+        predict_seconds=predict_seconds,
+    )
+
+
+def fit_to(predictor: Predictor, table: Table) -> None:
+    """Fit a predictor to all rows of a table."""
+    predictor.fit(table.modes, table.time_ms, table.power_mw, batch_size=table.batch_size, task=table.task)
+
+
+def predict_rows(predictor: Predictor, table: Table) -> Prediction:
+    """What a predictor says of all rows of a table."""
+    return predictor.predict(table.modes, batch_size=table.batch_size, task=table.task)
+
+
+def summarise(scores: Sequence[Score]) -> Dict[str, Any]:
+    """The figures over repeats, as plain values; those that cannot be had are None.
+
+    Returns:
+        `time_mape_median`, `time_mape_q1`, `time_mape_q3` and the same of power and energy for the stricter protocol,
+        and under `all_modes` for the papers' and under `without_slice`; `coverage` (means over repeats); medians of
+        `profiling_seconds`, `fit_seconds` and `predict_seconds`; the errors of each repeat as `time_mape`, ...
+    """
+    without = [score.without_slice for score in scores]
+    return {
+        "n_modes": scores[0].n_modes,
+        **_spreads([score.held_out for score in scores]),
+        "all_modes": _spreads([score.all_modes for score in scores]),
+        "without_slice": None if without[0] is None else _spreads([errors for errors in without if errors is not None]),
+        "coverage": {name: _mean([score.coverage[name] for score in scores]) for name in scores[0].coverage},
+        **{
+            name: float(np.median([getattr(score, name) for score in scores]))
+            for name in ("profiling_seconds", "fit_seconds", "predict_seconds")
+        },
+        **{name: [getattr(score.held_out, name) for score in scores] for name in Errors._fields},
+        "repeats": len(scores),
+    }
+
+
+def _errors(table: Table, prediction: Prediction, rows: np.ndarray) -> Errors:
+    pairs = [
+        (table.time_ms, prediction.time_ms),
+        (table.power_mw, prediction.power_mw),
+        (energy_mws(table.time_ms, table.power_mw), energy_mws(prediction.time_ms, prediction.power_mw)),
+    ]
+    return Errors(*(mape(observed[rows], predicted[rows]) for observed, predicted in pairs))
+
+
+def _coverage(table: Table, prediction: Prediction, rows: np.ndarray) -> Dict[str, Optional[float]]:
+    found: Dict[str, Optional[float]] = {}
+    for level in LEVELS:
+        intervals: List[Tuple[str, np.ndarray, Tuple[np.ndarray, np.ndarray]]] = [
+            ("time", table.time_ms, prediction.time_interval_ms(level / 100)),
+            ("power", table.power_mw, prediction.power_interval_mw(level / 100)),
+        ]
+        for what, observed, (low, high) in intervals:
+            found[f"{what}_{level}"] = coverage(observed[rows], low[rows], high[rows])
+    return found
+
+
+def _spreads(errors: Sequence[Errors]) -> Dict[str, Optional[float]]:
+    found: Dict[str, Optional[float]] = {}
+    for what in Errors._fields:
+        over_repeats = spread([getattr(one, what) for one in errors])
+        for place, name in enumerate(("median", "q1", "q3")):
+            found[f"{what}_{name}"] = None if over_repeats is None else over_repeats[place]
+    return found
+
+
+def _mean(values: Sequence[Optional[float]]) -> Optional[float]:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known and len(known) == len(values) else None

@@ -1,0 +1,139 @@
+"""The gate: errors of an evaluation held against recorded ones, with a tolerance that comes from their spread.
+
+A median of n repeats whose quartiles are q1 and q3 has a standard error of about 1.253 (q3 - q1) / (1.349 sqrt(n)), and
+the difference of two of them sqrt(2) times that (Kenney, Keeping: Mathematics of Statistics, 1962, on the median of
+normal samples). Where a median rose by more than three such errors it is not chance.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+
+from harness.durable_file import write_output
+from harness.errors import InvalidValueError, StoreError
+from harness.tables import format_table
+from predictors.metrics import Spread
+
+STANDARD_ERRORS = 3.0
+LEAST_TOLERANCE = 0.05
+"""Share of the recorded median that is always allowed: other versions of NumPy and scikit-learn round otherwise."""
+
+FIGURES = ("time_mape", "power_mape")
+KEY = ("corpus", "predictor", "target", "modes")
+
+
+class Verdict(NamedTuple):
+    """One recorded figure and what is found now.
+
+    Attributes:
+        key: corpus, predictor, target, number of modes and figure, in words.
+        recorded: None where it was not recorded.
+        found: the median now; None where there is none any more.
+        tolerance: how much more than recorded is allowed, in points; None without a record.
+        passed: whether it is within; also where nothing was recorded or expected.
+    """
+
+    key: str
+    recorded: Optional[float]
+    found: Optional[float]
+    tolerance: Optional[float]
+    passed: bool
+
+
+def tolerance(recorded: Spread, repeats: int) -> float:
+    """How much a median may rise, in the unit of the spread."""
+    error = 1.253 * (recorded.q3 - recorded.q1) / (1.349 * math.sqrt(repeats))
+    return max(STANDARD_ERRORS * math.sqrt(2) * error, LEAST_TOLERANCE * recorded.median)
+
+
+def entries_of(results: Sequence[Mapping[str, Any]], corpus: str) -> List[Dict[str, Any]]:
+    """What of an evaluation's results is worth recording.
+
+    Args:
+        results: as `predictors.trials` gives them.
+        corpus: a name for what they were got on.
+    """
+    parts = [f"{figure}_{part}" for figure in FIGURES for part in Spread._fields]
+    return [
+        {
+            "corpus": corpus,
+            **{name: result[name] for name in (*KEY[1:], "repeats", "provenance")},
+            **{name: None if result[name] is None else round(result[name], 4) for name in parts},
+        }
+        for result in results
+    ]
+
+
+def check(recorded: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> List[Verdict]:
+    """Hold found entries against recorded ones.
+
+    An entry that was never recorded passes, and says so by `recorded` being None. A recorded figure that is None now,
+    or is not among what its predictor gave on that corpus now, fails.
+    """
+    now = {tuple(entry[name] for name in KEY): entry for entry in found}
+    before = {tuple(entry[name] for name in KEY): entry for entry in recorded}
+    tried = {key[:2] for key in now}
+    verdicts = []
+    for key in dict.fromkeys([*before, *now]):
+        if key[:2] not in tried:
+            continue  # this corpus or predictor was not run now
+        verdicts += [_verdict(key, figure, before.get(key), now.get(key)) for figure in FIGURES]
+    return verdicts
+
+
+def _verdict(
+    key: Sequence[Any], figure: str, before: Optional[Mapping[str, Any]], now: Optional[Mapping[str, Any]]
+) -> Verdict:
+    name = " ".join(map(str, (*key, figure)))
+    value = None if now is None else now[f"{figure}_median"]
+    if before is None or before[f"{figure}_median"] is None:
+        return Verdict(name, None, value, None, True)
+    spread = Spread(*(before[f"{figure}_{part}"] for part in Spread._fields))
+    allowed = tolerance(spread, before["repeats"])
+    return Verdict(name, spread.median, value, allowed, value is not None and value <= spread.median + allowed)
+
+
+def format_verdicts(verdicts: Sequence[Verdict]) -> str:
+    """A line for each figure: recorded, found, difference, what is allowed."""
+    rows = []
+    for one in verdicts:
+        known = one.recorded is not None and one.found is not None
+        difference = f"{one.found - one.recorded:+.2f}" if known else "-"  # type: ignore[operator]
+        shown = ["-" if value is None else f"{value:.2f}" for value in (one.recorded, one.found)]
+        allowed = "-" if one.tolerance is None else f"+{one.tolerance:.2f}"
+        verdict = "not recorded" if one.recorded is None else "ok" if one.passed else "WORSE"
+        rows.append([one.key, *shown, difference, allowed, verdict])
+    return format_table(["figure", ">recorded %", ">found %", ">difference", ">allowed", "verdict"], rows)
+
+
+def read_recorded(path: Path) -> List[Dict[str, Any]]:
+    """The recorded entries; none where the file is not there yet.
+
+    Raises:
+        StoreError: the file cannot be read.
+        InvalidValueError: it does not hold recorded entries.
+    """
+    if not path.exists():
+        return []
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["entries"]
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidValueError(f"{path} holds no recorded errors: {error!r}", "record them again") from error
+
+
+def record(path: Path, found: Sequence[Mapping[str, Any]], environment: Mapping[str, Any]) -> None:
+    """Write found entries in the place of those of the same corpus and predictor; others stay.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    tried = {(entry["corpus"], entry["predictor"]) for entry in found}
+    kept = [entry for entry in read_recorded(path) if (entry["corpus"], entry["predictor"]) not in tried]
+    entries = sorted([*kept, *found], key=lambda entry: [str(entry[name]).rjust(8) for name in KEY])
+    content = {"environment": dict(environment), "entries": entries}
+    write_output(path, (json.dumps(content, indent=1) + "\n").encode("utf-8"))

@@ -1,0 +1,233 @@
+"""The papers' plots of an evaluation: errors and profiling time, predicted against observed, and fronts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, List, Mapping, Optional, Sequence
+
+import numpy as np
+
+from harness.errors import DependencyError, InvalidValueError, StoreError
+from harness.units import mw_to_w
+from predictors.evaluation import fit_to, predict_rows
+from predictors.pareto import time_power_front
+from predictors.protocol import Prediction
+from predictors.trials import Plan, Target
+
+DPI = 130
+_COLOURS = ("#0b6e99", "#d1662e", "#5a8f3c", "#8a5aa8", "#b3a12c", "#7a7a7a", "#c2477f", "#3c8f86", "#8f5b3c")
+
+
+def plot_errors(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
+    """MAPE against the number of modes: bars with quartile whiskers, profiling time on the second axis (001 Figs 7, 8).
+
+    Args:
+        path: the picture, a PNG.
+        results: of one target.
+
+    Raises:
+        DependencyError: matplotlib is not installed.
+        StoreError: the picture cannot be written.
+    """
+    plt = pyplot()
+    names = list(dict.fromkeys(result["predictor"] for result in results))
+    counts = sorted({result["n_modes"] for result in results})
+    figure, panels = plt.subplots(1, 2, figsize=(12, 4.8))
+    figure.subplots_adjust(left=0.06, right=0.94, top=0.91, bottom=0.2, wspace=0.3)
+    for axes, what in zip(panels, ("time", "power")):
+        width = 0.8 / len(names)
+        for place, name in enumerate(names):
+            for result in results:
+                if result["predictor"] != name or result[f"{what}_mape_median"] is None:
+                    continue
+                median = result[f"{what}_mape_median"]
+                reach = [[median - result[f"{what}_mape_q1"]], [result[f"{what}_mape_q3"] - median]]
+                x = counts.index(result["n_modes"]) + (place - (len(names) - 1) / 2) * width
+                axes.bar(x, median, width, yerr=reach, color=colour(place), capsize=2, error_kw={"linewidth": 0.8})
+        axes.set_ylabel(f"{what} MAPE (%), modes not used to fit")
+        axes.set_xlabel("profiled modes")
+        axes.set_xticks(range(len(counts)), [str(count) for count in counts])
+        _limit_outliers(axes, [result[f"{what}_mape_q3"] for result in results])
+        minutes = [
+            float(np.median([one["profiling_seconds"] for one in results if one["n_modes"] == count])) / 60
+            for count in counts
+        ]
+        second = axes.twinx()
+        second.plot(range(len(counts)), minutes, "k.--", linewidth=0.9)
+        second.set_ylabel("profiling time (min, dashed)")
+        second.set_ylim(bottom=0)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colour(place)) for place in range(len(names))]
+    figure.legend(handles, names, ncol=len(names), loc="lower center", frameon=False, fontsize=9)
+    first = results[0]
+    figure.suptitle(f"{first['target']} on {first['device']}, {first['provenance']}; bars: median, whiskers: Q1 to Q3")
+    save(figure, path)
+
+
+def plot_predicted(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
+    """Predicted against observed time and power, a column for each predictor.
+
+    Args:
+        path: the picture, a PNG.
+        target: what was observed.
+        predictions: of every mode of the target, by predictor.
+
+    Raises:
+        DependencyError, StoreError: as `plot_errors`.
+    """
+    plt = pyplot()
+    table = target.table
+    figure, grid = plt.subplots(
+        2, len(predictions), figsize=(3.1 * len(predictions) + 0.6, 6.2), squeeze=False, constrained_layout=True
+    )
+    for column, (name, prediction) in enumerate(predictions.items()):
+        pairs = (
+            ("time (ms)", table.time_ms, prediction.time_ms),
+            ("power (W)", mw_to_w(table.power_mw), mw_to_w(prediction.power_mw)),
+        )
+        for axes, (what, observed, predicted) in zip(grid[:, column], pairs):
+            axes.plot(observed, predicted, ".", markersize=2, alpha=0.4, color=colour(column), rasterized=True)
+            ends = [observed.min(), observed.max()]
+            axes.plot(ends, ends, "k-", linewidth=0.8)
+            if what.startswith("time"):
+                _use_log_scale(axes, "x", "y")
+            axes.set_xlabel(f"observed {what}")
+            axes.set_ylabel(f"predicted {what}")
+            axes.set_title(name, fontsize=10)
+    figure.suptitle(f"{target.name} on {table.device}, {table.provenance}")
+    save(figure, path)
+
+
+def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
+    """All observed modes and their Pareto front, and where the modes on each predicted front really are.
+
+    Args:
+        path: the picture, a PNG.
+        target: what was observed.
+        predictions: of every mode of the target, by predictor.
+
+    Raises:
+        DependencyError, StoreError: as `plot_errors`.
+    """
+    plt = pyplot()
+    table = target.table
+    watts = mw_to_w(table.power_mw)
+    figure, axes = plt.subplots(figsize=(7.6, 5), constrained_layout=True)
+    axes.plot(watts, table.time_ms, ".", color="#cccccc", markersize=2, label="observed modes", rasterized=True)
+    best = time_power_front(table.time_ms, table.power_mw)
+    axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.4, label="observed front")
+    for place, (name, prediction) in enumerate(predictions.items()):
+        chosen = time_power_front(prediction.time_ms, prediction.power_mw)
+        if len(chosen):
+            label = f"{name}: modes on its front, as observed"
+            axes.plot(watts[chosen], table.time_ms[chosen], "o", markersize=3.5, color=colour(place), label=label)
+    _use_log_scale(axes, "y")
+    axes.set_xlabel("power (W)")
+    axes.set_ylabel("minibatch time (ms)")
+    axes.set_title(f"{target.name} on {table.device}, {table.provenance}")
+    axes.legend(fontsize=8)
+    save(figure, path)
+
+
+def write_plots(directory: Path, plan: Plan, results: Sequence[Mapping[str, Any]]) -> List[Path]:
+    """The three plots of every target; predictors are fitted once more, on the modes of the first repeat.
+
+    Args:
+        directory: where to, made where it is missing.
+        plan: what was run; scatter and fronts are of its greatest number of modes.
+        results: what came out.
+
+    Returns:
+        The pictures' paths.
+
+    Raises:
+        DependencyError, StoreError: as `plot_errors`.
+    """
+    written = []
+    for target in plan.targets:
+        mine = [result for result in results if result["target"] == target.name]
+        if not mine:
+            continue
+        count = max((count for count in plan.counts if count is not None), default=None)
+        predictions = _predictions(plan, target, count, list(dict.fromkeys(one["predictor"] for one in mine)))
+        name = target.name.replace("/", "-").replace(" ", "-")
+        paths = [directory / f"{name}-{kind}.png" for kind in ("errors", "predicted", "fronts")]
+        plot_errors(paths[0], mine)
+        written.append(paths[0])
+        if predictions:
+            plot_predicted(paths[1], target, predictions)
+            plot_fronts(paths[2], target, predictions)
+            written += paths[1:]
+    return written
+
+
+def _predictions(plan: Plan, target: Target, count: Optional[int], names: Sequence[str]) -> Mapping[str, Prediction]:
+    """Those of the predictors that answer both figures, on the modes of the first repeat."""
+    table, found = target.table, {}
+    for name in names:
+        predictor = target.make(name, plan.seed)
+        try:
+            fit_to(predictor, table.take(target.rows(count, plan.sampling, 0, plan.seed)))
+        except InvalidValueError:  # too few modes for it: the evaluation told so
+            continue
+        prediction = predict_rows(predictor, table)
+        if not (np.isnan(prediction.time_ms).any() or np.isnan(prediction.power_mw).any()):
+            found[name] = prediction
+    return found
+
+
+def _use_log_scale(axes: Any, *directions: str) -> None:
+    """Logarithmic axes with few ticks, written as plain numbers."""
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+    for direction in directions:
+        axes.set(**{f"{direction}scale": "log"})
+        axis = getattr(axes, f"{direction}axis")
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(ScalarFormatter())
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _limit_outliers(axes: Any, values: Sequence[Optional[float]]) -> None:
+    """Cut the axis where a few hopeless errors would flatten all others."""
+    known = sorted(value for value in values if value is not None)
+    if known and known[-1] > 4 * known[len(known) // 2]:
+        axes.set_ylim(0, 4 * known[len(known) // 2])
+        axes.annotate("taller bars are cut", (0.99, 0.98), xycoords="axes fraction", ha="right", va="top", fontsize=8)
+
+
+def colour(place: int) -> str:
+    """The colour of the first, second, ... thing in a plot."""
+    return _COLOURS[place % len(_COLOURS)]
+
+
+def pyplot() -> Any:
+    """`matplotlib.pyplot`, drawing into files.
+
+    Raises:
+        DependencyError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise DependencyError(
+            "plots need matplotlib, which is not installed", "pip install matplotlib, or leave out --plots"
+        ) from error
+    matplotlib.use("Agg")  # pictures go into files: no display is needed
+    from matplotlib import pyplot as drawing
+
+    return drawing
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure as a PNG, making its folder, and close it.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=DPI)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error}", "make room, allow it, or name another folder") from error
+    finally:
+        pyplot().close(figure)

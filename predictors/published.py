@@ -1,0 +1,145 @@
+"""The errors that the papers print for their predictors, and what the predictors here get in the same place."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from harness.errors import InvalidValueError, StoreError
+from harness.power_modes import PowerMode, parse_power_mode
+from predictors.registry import ALL
+from predictors.scenarios import Case, Source
+
+FILE = Path(__file__).resolve().parents[1] / "baselines" / "published" / "predictors.csv"
+"""The papers' errors; `fact` is the number that a figure has in this project's reading of the papers."""
+
+TEN_MODES = "a..j"
+"""004 Table 3: the ten modes of a Xavier that 004 tests its regressions on."""
+
+SAMPLES = {
+    "bert-squad": 100,  # 001 sec. 4.3.2: 50 to fit, 50 others to validate
+    "lstm-wikitext": 100,
+    "resnet18-gld23k": 150,  # 001 sec. 4.3.1: 100 to validate
+    "mobilenetv3-imagenet": 150,
+}
+"""How many modes the paper profiled of a workload on an Orin AGX where it was not the whole grid."""
+
+DEVICE_SAMPLES = {"xavier-agx": 1000, "orin-nano": 180}  # 001 sec. 4.3.3, 4.3.4
+
+
+class Published(NamedTuple):
+    """One error of a paper.
+
+    Attributes:
+        fact: its number.
+        paper: which.
+        section: where in it.
+        predictor: whose error it is, by the name it has here.
+        device, workload, batch_size: of the target.
+        reference: workload that a transfer started from; empty for none.
+        modes: how many were fitted, `all`, or names with commas.
+        tested: on which mode or named modes; empty for all.
+        metric: `time_mape`, `power_mape` or `energy_mape`.
+        comparator: `=`, `<`, `<=`, `~` or `range`.
+        value_pct: the error; the lower end of a range.
+        value_high_pct: the upper end of a range, else None.
+    """
+
+    fact: str
+    paper: str
+    section: str
+    predictor: str
+    device: str
+    workload: str
+    batch_size: int
+    reference: str
+    modes: str
+    tested: str
+    metric: str
+    comparator: str
+    value_pct: float
+    value_high_pct: Optional[float]
+
+    @property
+    def count(self) -> Optional[int]:
+        """How many modes are fitted; None for all but a held-out tenth, and where they are named."""
+        return int(self.modes) if self.modes.isdecimal() else None
+
+    @property
+    def text(self) -> str:
+        """The error as the paper has it."""
+        if self.value_high_pct is not None:
+            return f"{self.value_pct:g}-{self.value_high_pct:g}"
+        return f"{'' if self.comparator == '=' else self.comparator}{self.value_pct:g}"
+
+    def case(self, greatest: PowerMode) -> Case:
+        """What has to be tested to get the same figure.
+
+        Args:
+            greatest: the greatest mode of the device, whose clocks stand where a tested mode leaves one out.
+        """
+        references = (Source(self.reference),) if self.reference else ()
+        if self.tested == TEN_MODES:
+            target = Source(self.workload, self.device, batch_size=self.batch_size, named=tuple("abcdefghij"))
+            return Case(target, references, fitted=tuple(self.modes.split(",")))
+        drawn = DEVICE_SAMPLES.get(self.device, SAMPLES.get(self.workload))
+        target = Source(self.workload, self.device, batch_size=self.batch_size, modes=drawn)
+        tested = (parse_power_mode(self.tested, greatest),) if self.tested else ()
+        return Case(target, references, tested=tested)
+
+
+def read_published(path: Path = FILE) -> List[Published]:
+    """The papers' errors, in the order of the file.
+
+    Raises:
+        StoreError: the file cannot be read.
+        InvalidValueError: it does not have the columns, or a value is no number.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error}", "run this in a checkout of the suite") from error
+    try:
+        return [_published(row) for row in rows]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidValueError(f"{path} is no table of published errors: {error!r}") from error
+
+
+def _published(row: Mapping[str, str]) -> Published:
+    high = row["value_high_pct"]
+    numbers: Dict[str, Any] = {
+        "batch_size": int(row["batch_size"]),
+        "value_pct": float(row["value_pct"]),
+        "value_high_pct": float(high) if high else None,
+    }
+    if row["modes"] != ALL and not row["modes"].isdecimal() and row["tested"] != TEN_MODES:
+        raise ValueError(f"modes {row['modes']!r}")
+    return Published(**{name: numbers.get(name, row[name]) for name in Published._fields})
+
+
+def compare(
+    rows: Sequence[Published], results: Sequence[Tuple[Optional[Mapping[str, Any]], Optional[Mapping[str, Any]]]]
+) -> List[Dict[str, Any]]:
+    """For each error of a paper what was got here, as plain values.
+
+    Args:
+        rows: the papers' errors.
+        results: for each, the result of the same predictor and of the one that this suite adds; None where it could
+            not be run. Errors are those over all tested modes, as the papers have them (001 sec. 4).
+    """
+    return [
+        {
+            **row._asdict(),
+            "published": row.text,
+            "same_predictor_pct": _error(row, same),
+            "best_pct": _error(row, best),
+            "provenance": next((one["provenance"] for one in (same, best) if one is not None), None),
+        }
+        for row, (same, best) in zip(rows, results)
+    ]
+
+
+def _error(row: Published, result: Optional[Mapping[str, Any]]) -> Optional[float]:
+    return None if result is None else result["all_modes"][f"{row.metric}_median"]

@@ -1,0 +1,319 @@
+"""The papers' questions to predictors as named scenarios: what is learned from which tables, and tested on which.
+
+A scenario says what it needs by device, workload, batch size and number of modes. Measured profiles are used where a
+corpus with them is given, simulated ones otherwise; each result says which.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from harness.errors import UnknownNameError
+from harness.power_modes import PowerMode
+from predictors.tables import Table
+from predictors.trials import Plan, Target
+
+RESNET, MOBILENET, YOLO = "resnet18-imagenet", "mobilenetv3-gld23k", "yolov8n-coco"
+ORIN, XAVIER, ORIN_NANO = "orin-agx", "xavier-agx", "orin-nano"
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Profiles that a scenario needs.
+
+    Attributes:
+        workload, device, task, batch_size: whose they are.
+        modes: how many, drawn at random from the paper's grid of the device; None for all of it.
+        named: power modes that a paper names, instead.
+        instance: which copy of the board, 0 the one that references are of.
+        minibatches: how many are timed in each profile.
+    """
+
+    workload: str
+    device: str = ORIN
+    task: str = "training"
+    batch_size: int = 16  # 001 sec. 2.3
+    modes: Optional[int] = None
+    named: Tuple[str, ...] = ()
+    instance: int = 0
+    minibatches: int = 40  # 001 sec. 2.5
+
+    @property
+    def is_default_profile(self) -> bool:
+        """Whether a corpus says all that it takes to be this: corpora do not tell instance and minibatches."""
+        return self.instance == 0 and self.minibatches == 40
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One target of a scenario.
+
+    Attributes:
+        target: what is tested.
+        references: what transfer predictors start from.
+        label: how results call it; the workload by default.
+        profiled: how the modes to fit on were profiled, where that differs from how the tested ones were.
+        fitted: names of the power modes to fit on, where a paper gives them.
+        tested: power modes to test on, where a paper gives them.
+    """
+
+    target: Source
+    references: Tuple[Source, ...] = ()
+    label: str = ""
+    profiled: Optional[Source] = None
+    fitted: Tuple[str, ...] = ()
+    tested: Tuple[PowerMode, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """A question that a paper asks.
+
+    Attributes:
+        name: as the command line has it.
+        question: in words.
+        source: the section that asks it.
+        cases: its targets.
+        counts: how many modes are fitted; None for all but a held-out tenth.
+        predictors: who is asked where nobody is named.
+    """
+
+    name: str
+    question: str
+    source: str
+    cases: Tuple[Case, ...]
+    counts: Tuple[Optional[int], ...] = (50,)
+    predictors: str = "all"
+
+
+def _case(target: Source, *references: Source, label: str = "") -> Case:
+    return Case(target, references, label)
+
+
+_ON_ORIN = {name: Source(name) for name in (RESNET, MOBILENET, YOLO)}
+_PM1, _PM2 = PowerMode(12, 1_651_200, 624_750, 3_199_000), PowerMode(12, 2_201_600, 1_236_750, 3_199_000)
+"""001 Fig. 2a: 12 cores at 1.65 / 0.62 / 3.19 and 2.20 / 1.23 / 3.19 GHz; clocks as the board lists them."""
+
+
+def _crossed() -> Tuple[Case, ...]:
+    """001 sec. 4.3.1: 150 modes each, 50 to fit and 100 to validate."""
+    pairs = ((RESNET, "resnet18-gld23k", "R* to RM"), (RESNET, "mobilenetv3-imagenet", "R* to MR"))
+    pairs += ((MOBILENET, "mobilenetv3-imagenet", "M* to MR"), (MOBILENET, "resnet18-gld23k", "M* to RM"))
+    return tuple(_case(Source(target, modes=150), Source(reference), label=label) for reference, target, label in pairs)
+
+
+def _batch_sizes() -> Tuple[Case, ...]:
+    wanted = ((RESNET, 8), (RESNET, 32), (MOBILENET, 8), (MOBILENET, 16), (MOBILENET, 32))
+    return tuple(
+        _case(Source(workload, batch_size=size, modes=150), Source(RESNET), label=f"{workload} at {size}")
+        for workload, size in wanted
+    )
+
+
+def _reference_choice() -> Tuple[Case, ...]:
+    return tuple(
+        _case(target, reference, label=f"{reference.workload} to {target.workload}")
+        for reference in _ON_ORIN.values()
+        for target in _ON_ORIN.values()
+        if target is not reference  # the paper's diagonal is a network on all modes: `--modes all` of `nn`
+    )
+
+
+def _how_much_profiling() -> Tuple[Case, ...]:
+    fewer = tuple(
+        Case(
+            Source(YOLO, modes=1000),
+            (Source(RESNET, minibatches=count),),
+            f"{count} minibatches",
+            Source(YOLO, modes=1000, minibatches=count),
+        )
+        for count in (10, 20, 30, 40)
+    )
+    smaller = tuple(
+        _case(Source(YOLO, modes=1000), Source(RESNET, modes=count), label=f"reference of {count or 4368} modes")
+        for count in (500, 1000, 2000, None)
+    )
+    return (*fewer, *smaller)
+
+
+def _other_instances() -> Tuple[Case, ...]:
+    return tuple(
+        Case(
+            Source(RESNET, modes=500, instance=instance),
+            (Source(YOLO),),
+            f"instance 0 to {instance}",
+            Source(RESNET, modes=500),
+        )
+        for instance in (1, 2, 3, 4)
+    )
+
+
+def _vendor_modes() -> Tuple[Case, ...]:
+    """001 sec. 1.4; ResNet-18 is no reference for itself, so that it stands on YOLOv8n there."""
+    return tuple(
+        Case(source, (_ON_ORIN[YOLO if source.workload == RESNET else RESNET],), tested=(_PM1, _PM2))
+        for source in _ON_ORIN.values()
+    )
+
+
+SCENARIOS: Dict[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            "G1", "the same network on other data, other data with the same network", "001 sec. 4.3.1", _crossed()
+        ),
+        Scenario(
+            "G2",
+            "a network and data that were never seen",
+            "001 sec. 4.2, 4.3.2",
+            (
+                _case(_ON_ORIN[MOBILENET], _ON_ORIN[RESNET]),
+                _case(_ON_ORIN[YOLO], _ON_ORIN[RESNET]),
+                _case(Source("bert-squad", modes=220), _ON_ORIN[RESNET]),
+                _case(Source("lstm-wikitext", modes=220), _ON_ORIN[RESNET]),
+            ),
+        ),
+        Scenario(
+            "G3",
+            "a board of another generation",
+            "001 sec. 4.3.3",
+            tuple(
+                _case(Source(name, XAVIER, modes=1000), _ON_ORIN[RESNET], label=f"{name} on {XAVIER}")
+                for name in (RESNET, MOBILENET)
+            ),
+        ),
+        Scenario(
+            "G4",
+            "another board of the same generation",
+            "001 sec. 4.3.4",
+            tuple(
+                _case(Source(name, ORIN_NANO, modes=180), _ON_ORIN[RESNET], label=f"{name} on {ORIN_NANO}")
+                for name in (RESNET, MOBILENET)
+            ),
+        ),
+        Scenario("G5", "other minibatch sizes than the reference's", "001 sec. 4.3.5", _batch_sizes()),
+        Scenario("G6", "profiles of one board, predictions for others of its kind", "004 sec. 5.4", _other_instances()),
+        Scenario(
+            "G7",
+            "ten modes of a network never seen, from the four that 004 recommends",
+            "004 sec. 5.7.2",
+            tuple(
+                Case(Source(name, XAVIER, named=tuple("abcdefghij")), fitted=tuple("efij"))
+                for name in ("lenet-mnist", MOBILENET, "resnet18-cifar10", "vgg11-cifar10")
+            ),
+            predictors="linear,linear-energy,ridge",
+        ),
+        Scenario(
+            "E16",
+            "error against the number of profiled modes, with what profiling costs",
+            "001 sec. 4.2, Figs 7 and 8",
+            tuple(_case(_ON_ORIN[name], _ON_ORIN[RESNET]) for name in (MOBILENET, YOLO)),
+            counts=(*range(10, 101, 10), None),
+            predictors="nn,powertrain",
+        ),
+        Scenario("E17", "which workload to take as the reference", "001 sec. 4.1, Fig. 6", _reference_choice()),
+        Scenario(
+            "E18",
+            "fewer minibatches in a profile, fewer modes of the reference",
+            "001 sec. 2.5, 3.2",
+            _how_much_profiling(),
+            predictors="powertrain",
+        ),
+        Scenario(
+            "E19",
+            "power of two modes, by the vendor's estimator and by PowerTrain",
+            "001 sec. 1.4, Fig. 2a",
+            _vendor_modes(),
+            predictors="npe,powertrain",
+        ),
+    )
+}
+"""All of them, by name."""
+
+
+def find_scenario(name: str) -> Scenario:
+    """The scenario of a name, in upper or lower case.
+
+    Raises:
+        UnknownNameError: there is none; lists what there is.
+    """
+    if name.upper() not in SCENARIOS:
+        raise UnknownNameError(f"scenario {name!r} is unknown", f"known: {', '.join(SCENARIOS)}")
+    return SCENARIOS[name.upper()]
+
+
+def make_plan(
+    scenario: Scenario,
+    measured: Sequence[Table],
+    simulate: Callable[[Source], Table],
+    named_modes: Callable[[str], Dict[str, PowerMode]],
+    limit: Optional[int] = None,
+) -> Plan:
+    """A scenario with its tables.
+
+    Args:
+        scenario: what is asked.
+        measured: tables to use where they are what is needed.
+        simulate: makes the others: all modes of the paper's grid, or the named ones.
+        named_modes: a device's modes by the names that papers give them.
+        limit: the greatest number of modes of any table, for a quick look; None for as many as the paper had.
+    """
+    tables: Dict[Tuple[Source, bool], Table] = {}
+
+    def table(source: Source, simulated: bool = False) -> Table:
+        if (source, simulated) not in tables:
+            tables[source, simulated] = _resolve(source, () if simulated else measured, simulate, limit)
+        return tables[source, simulated]
+
+    targets: List[Target] = []
+    for case in scenario.cases:
+        # What is profiled apart is simulated, and so must be what it is tested on: the two differ in one thing only.
+        observed = table(case.target, simulated=case.profiled is not None)
+        names = named_modes(case.target.device) if case.fitted else {}
+        targets.append(
+            Target(
+                observed,
+                tuple(table(source) for source in case.references),
+                case.label,
+                fitted=_places(observed, [names[name] for name in case.fitted]),
+                tested=_places(observed, case.tested),
+                profiled=None if case.profiled is None else table(case.profiled, simulated=True),
+            )
+        )
+    return Plan((), tuple(targets), scenario.counts)
+
+
+def _resolve(
+    source: Source, measured: Sequence[Table], simulate: Callable[[Source], Table], limit: Optional[int]
+) -> Table:
+    found = _measured(source, measured)
+    complete = found if found is not None else simulate(source).complete()
+    wanted = min(count for count in (source.modes, limit, len(complete)) if count is not None)
+    if wanted == len(complete) or source.named:
+        return complete
+    # The same rows whatever the instance and the minibatches, so that profiles of both can be held side by side.
+    drawn = np.random.default_rng([wanted, len(complete)]).choice(len(complete), size=wanted, replace=False)
+    return complete.take(np.sort(drawn))
+
+
+def _measured(source: Source, tables: Sequence[Table]) -> Optional[Table]:
+    """The table that holds what is needed, if there is one with enough rows."""
+    if not source.is_default_profile or source.named:
+        return None
+    for table in tables:
+        if (table.device, table.workload, table.task) == (source.device, source.workload, source.task):
+            fitting = table.take(table.batch_size == source.batch_size).complete()
+            if len(fitting):
+                return fitting
+    return None
+
+
+def _places(table: Table, modes: Sequence[PowerMode]) -> Optional[np.ndarray]:
+    """Where modes stand in a table, or what is nearest to them; None where there are none."""
+    if not modes:
+        return None
+    logs = np.log(table.modes)
+    return np.array([np.abs(logs - np.log(mode)).sum(axis=1).argmin() for mode in modes])

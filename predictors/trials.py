@@ -1,0 +1,216 @@
+"""Runs an evaluation: every predictor on every target, number of modes and repeat, on several processes at once."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import multiprocessing
+import os
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from harness.errors import HarnessError
+from predictors.evaluation import Score, judge, rows_to_fit, summarise
+from predictors.protocol import Predictor
+from predictors.registry import make_predictor, predictor_class
+from predictors.tables import Table
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What predictors are tested on.
+
+    Attributes:
+        table: complete, no row twice.
+        references: what transfer predictors may start from.
+        label: how results call it; the workload by default.
+        fitted: places of the rows to fit on where these are given; drawn otherwise.
+        tested: places of the rows to test on; all by default.
+        profiled: the same rows as profiled for the fit, where they were measured apart.
+    """
+
+    table: Table
+    references: Tuple[Table, ...] = ()
+    label: str = ""
+    fitted: Optional[np.ndarray] = None
+    tested: Optional[np.ndarray] = None
+    profiled: Optional[Table] = None
+
+    @property
+    def name(self) -> str:
+        """How results call it."""
+        return self.label or self.table.workload
+
+    def make(self, predictor: str, seed: int) -> Predictor:
+        """A predictor, not fitted, that may use the references."""
+        return make_predictor(
+            predictor_class(predictor),
+            references=self.references,
+            space=self.table.space(),
+            board=self.table.device,
+            seed=seed,
+        )
+
+    def rows(self, count: Optional[int], sampling: str, repeat: int, seed: int) -> np.ndarray:
+        """The places of the rows that a repeat fits on."""
+        if self.fitted is not None:
+            return self.fitted
+        return rows_to_fit(
+            self.table if self.profiled is None else self.profiled, count, sampling, repeat, seed, self.references
+        )
+
+
+class Group(NamedTuple):
+    """The trials that one result is made of: a predictor, the place of a target, and how many modes are fitted."""
+
+    predictor: str
+    target: int
+    count: Optional[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is to be run.
+
+    Attributes:
+        predictors: names.
+        targets: on which tables.
+        counts: how many modes are fitted; None for all but a held-out tenth.
+        repeats: how often, each time with other modes.
+        sampling: how modes are chosen.
+        seed: of all.
+        chosen: the groups to run where these are not every predictor on every target at every count.
+    """
+
+    predictors: Tuple[str, ...]
+    targets: Tuple[Target, ...]
+    counts: Tuple[Optional[int], ...] = (50,)
+    repeats: int = 10
+    sampling: str = "random"
+    seed: int = 0
+    chosen: Optional[Tuple[Group, ...]] = None
+
+    def groups(self) -> List[Group]:
+        """The groups of trials, in the order of predictors, targets and counts."""
+        if self.chosen is not None:
+            return list(self.chosen)
+        return [
+            Group(name, place, count)
+            for name in self.predictors
+            for place in range(len(self.targets))
+            for count in self.counts
+        ]
+
+
+class Results(NamedTuple):
+    """What came out.
+
+    Attributes:
+        results: plain values by name, in the order of the plan's groups.
+        skipped: what could not be run, each with its reason.
+        by_group: the same results by group.
+    """
+
+    results: List[Dict[str, Any]]
+    skipped: List[Dict[str, Any]]
+    by_group: Dict[Group, Dict[str, Any]]
+
+
+def run_plan(
+    plan: Plan, jobs: int = 1, report: Callable[[int, int, str], None] = lambda done, total, what: None
+) -> Results:
+    """Run all trials.
+
+    A predictor that cannot learn from a target's modes, or lacks a package, is skipped there with the reason.
+
+    Args:
+        plan: what to run.
+        jobs: processes at once, each with one thread; 1 runs them in this process.
+        report: told how many trials are done, of how many, and which was the last.
+    """
+    groups = plan.groups()
+    found: Dict[Group, Dict[int, Union[Score, str]]] = {group: {} for group in groups}
+    trials = [(group, repeat) for group in groups for repeat in range(plan.repeats)]
+    for done, (group, repeat, outcome) in enumerate(_outcomes(plan, trials, jobs), start=1):
+        found[group][repeat] = outcome
+        report(done, len(trials), f"{group.predictor} on {plan.targets[group.target].name}")
+    results: Dict[Group, Dict[str, Any]] = {}
+    skipped = []
+    for group, by_repeat in found.items():
+        outcomes = [by_repeat[repeat] for repeat in range(plan.repeats)]  # they end in any order
+        reasons = [outcome for outcome in outcomes if isinstance(outcome, str)]
+        scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
+        what = _describe(plan, group)
+        if reasons:
+            skipped.append({**what, "reason": reasons[0]})
+        else:
+            provenance = plan.targets[group.target].table.provenance
+            results[group] = {**what, **summarise(scores), "provenance": provenance}
+    return Results(list(results.values()), skipped, results)
+
+
+def run_trial(
+    predictor: str, target: Target, count: Optional[int], sampling: str, repeat: int, seed: int
+) -> Union[Score, str]:
+    """Fit and test one predictor once; the reason, where that cannot be done."""
+    try:
+        fitted = target.rows(count, sampling, repeat, seed)
+        return judge(target.make(predictor, seed + repeat), target.table, fitted, target.tested, target.profiled)
+    except HarnessError as error:
+        return str(error)
+
+
+def _outcomes(
+    plan: Plan, trials: Sequence[Tuple[Group, int]], jobs: int
+) -> Iterator[Tuple[Group, int, Union[Score, str]]]:
+    """What each trial came to, as they end."""
+
+    def arguments(group: Group, repeat: int) -> Tuple[Any, ...]:
+        return group.predictor, plan.targets[group.target], group.count, plan.sampling, repeat, plan.seed
+
+    if jobs == 1:
+        for group, repeat in trials:
+            yield group, repeat, run_trial(*arguments(group, repeat))
+        return
+    # Processes are spawned, not forked: a fork of a process in which torch runs threads may hang.
+    context = multiprocessing.get_context("spawn")
+    with _one_thread_each(), concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        running = {pool.submit(run_trial, *arguments(*trial)): trial for trial in trials}
+        try:
+            for future in concurrent.futures.as_completed(running):
+                yield (*running[future], future.result())
+        finally:
+            for future in running:
+                future.cancel()
+
+
+@contextlib.contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Processes started meanwhile compute with one thread each, so that they do not wait for each other's."""
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _describe(plan: Plan, group: Group) -> Dict[str, Any]:
+    target = plan.targets[group.target]
+    return {
+        "predictor": group.predictor,
+        "target": target.name,
+        "device": target.table.device,
+        "task": target.table.task,
+        "references": [f"{table.device}/{table.workload} ({table.provenance})" for table in target.references],
+        "modes": "given" if target.fitted is not None else "all" if group.count is None else group.count,
+        "sampling": "given" if target.fitted is not None else plan.sampling,
+    }

@@ -1,0 +1,32 @@
+"""Gates: errors held against recorded ones, and the option that records them anew."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--record-baselines", action="store_true", help="gates: write what is found to baselines/recorded, show changes"
+    )
+
+
+@pytest.fixture(scope="session")
+def recording(pytestconfig: pytest.Config) -> bool:
+    """Whether what is found becomes the baseline."""
+    return bool(pytestconfig.getoption("--record-baselines", default=False))
+
+
+@pytest.fixture(scope="session")
+def measured_corpus() -> Path:
+    """The measured table of Orin AGX training; where it is not there, what needs it is skipped."""
+    folder = Path(os.environ.get("JETWATT_DATA") or PROJECT.parent / "shared" / "data")
+    path = folder / "powertrain" / "orin-agx-training.csv"
+    if not path.exists():
+        pytest.skip(f"there is no measured corpus {path.name}: JETWATT_DATA names the folder that holds it")
+    return path

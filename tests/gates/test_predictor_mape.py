@@ -1,0 +1,132 @@
+"""Predictors err no more than recorded: on simulated corpora always, on measured ones where they are.
+
+`pytest tests/gates -k predictor --record-baselines` writes what is found now and prints the differences.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Callable, List, Tuple, Type
+
+import numpy as np
+import pytest
+
+from harness.environment import describe_environment
+from predictors.commands.scenario import simulated
+from predictors.gate import check, entries_of, format_verdicts, read_recorded, record
+from predictors.protocol import Inputs, Predictor
+from predictors.registry import MODULES, predictor_class
+from predictors.report import format_skipped
+from predictors.scenarios import Source
+from predictors.tables import Table, find_table, load_tables
+from predictors.trials import Plan, Target, run_plan
+
+RECORDED = Path(__file__).resolve().parents[2] / "baselines" / "recorded" / "predictors.json"
+NEURAL = ("nn", "powertrain")
+NEEDS = {"nn": "torch", "powertrain": "torch", "gbr": "sklearn", "mlp": "sklearn"}
+LEARNERS = [name for name in MODULES if name not in NEURAL]
+SIMULATED, MEASURED = "simulated-orin-agx", "measured-orin-agx-training"
+
+
+def part_of(table: Table, count: int) -> Table:
+    """As many rows, the same every time."""
+    return table.take(
+        np.sort(np.random.default_rng(count).choice(len(table), size=min(count, len(table)), replace=False))
+    )
+
+
+@pytest.fixture(scope="session")
+def simulated_targets() -> Tuple[Target, ...]:
+    tables = [part_of(simulated(Source(name)), 400) for name in ("resnet18-imagenet", "yolov8n-coco", "bert-squad")]
+    return tuple(Target(table, (tables[0],)) for table in tables[1:])
+
+
+@pytest.fixture(scope="session")
+def measured_targets(measured_corpus: Path) -> Tuple[Target, ...]:
+    tables = load_tables(measured_corpus)
+    reference = part_of(find_table(tables, "resnet18-imagenet").complete(), 1000)
+    return tuple(
+        Target(part_of(find_table(tables, name).complete(), 1000), (reference,))
+        for name in ("yolov8n-coco", "lstm-wikitext")
+    )
+
+
+Hold = Callable[..., List[str]]
+
+
+@pytest.fixture
+def hold(recording: bool, capsys: pytest.CaptureFixture) -> Hold:
+    """What of a predictor is worse than recorded, a line each; nothing where it is being recorded."""
+
+    def held(predictor: str, targets: Tuple[Target, ...], corpus: str, repeats: int = 5) -> List[str]:
+        if predictor in NEEDS:
+            pytest.importorskip(NEEDS[predictor])
+        found = run_plan(Plan((predictor,), targets, (10, 50), repeats))
+        assert found.results, format_skipped(found.skipped)
+        entries = entries_of(found.results, corpus)
+        verdicts = check(read_recorded(RECORDED), entries)
+        if recording:
+            with capsys.disabled():
+                print("\n" + format_verdicts(verdicts))
+            record(RECORDED, entries, describe_environment())
+            return []
+        unknown = [one.key for one in verdicts if one.recorded is None and one.found is not None]
+        assert not unknown, f"no baseline for {', '.join(unknown)}: pytest tests/gates -k predictor --record-baselines"
+        return [format_verdicts([one]) for one in verdicts if not one.passed]
+
+    return held
+
+
+@pytest.mark.parametrize("predictor", LEARNERS)
+def test_predictor_errs_no_more_than_recorded_on_a_simulated_board(predictor, simulated_targets, hold: Hold):
+    assert hold(predictor, simulated_targets, SIMULATED) == []
+
+
+@pytest.mark.parametrize("predictor", LEARNERS)
+def test_predictor_errs_no_more_than_recorded_on_measured_tables(predictor, measured_targets, hold: Hold):
+    assert hold(predictor, measured_targets, MEASURED) == []
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("predictor", NEURAL)
+def test_neural_predictor_errs_no_more_than_recorded_on_a_simulated_board(predictor, simulated_targets, hold: Hold):
+    assert hold(predictor, simulated_targets, SIMULATED, repeats=3) == []
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("predictor", NEURAL)
+def test_neural_predictor_errs_no_more_than_recorded_on_measured_tables(predictor, measured_targets, hold: Hold):
+    assert hold(predictor, measured_targets, MEASURED, repeats=3) == []
+
+
+def halve_features(monkeypatch: pytest.MonkeyPatch, kind: Type[Predictor]) -> None:
+    """It no longer sees the GPU and memory clocks."""
+    learn, infer = kind._learn, kind._infer
+
+    def blind(rows: Inputs) -> Inputs:
+        modes = rows.modes.copy()
+        modes[:, 2:] = 1_000_000
+        return rows._replace(modes=modes)
+
+    monkeypatch.setattr(kind, "_learn", lambda self, rows, *measured: learn(self, blind(rows), *measured))
+    monkeypatch.setattr(kind, "_infer", lambda self, rows: infer(self, blind(rows)))
+
+
+def shuffle_targets(monkeypatch: pytest.MonkeyPatch, kind: Type[Predictor]) -> None:
+    """It learns the time and power of other modes."""
+    learn = kind._learn
+
+    def confused(self: Predictor, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+        order = np.random.default_rng(0).permutation(len(time_ms))
+        learn(self, rows, time_ms[order], power_mw[order])
+
+    monkeypatch.setattr(kind, "_learn", confused)
+
+
+@pytest.mark.parametrize("breakage", [halve_features, shuffle_targets])
+@pytest.mark.parametrize("predictor", ["physical-gp", "ridge"])
+def test_a_broken_predictor_fails_the_gate(predictor, breakage, simulated_targets, recording, hold: Hold, monkeypatch):
+    if recording:
+        pytest.skip("a broken predictor is not to be recorded")
+    breakage(monkeypatch, predictor_class(predictor))
+    assert hold(predictor, simulated_targets, SIMULATED)
