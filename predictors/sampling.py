@@ -1,0 +1,281 @@
+"""Which power modes to profile: samplers by name, within a number of modes or of seconds, in an order a board can take.
+
+`random` is what the papers do. `space-filling` spreads modes evenly over the ranks of the settings. `d-optimal` and
+`v-optimal` ask the physical model which modes teach it most, about its parameters and about what it is to predict; they
+choose from a space-filling pool, since alone they would sit in the corners, where boards are strangest. `sequential`
+does the same from what the modes profiled so far have taught.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from harness.errors import InvalidValueError, UnknownNameError
+from harness.power_modes import PowerMode
+from harness.power_modes.orders import SAFE, order_passes
+from predictors.metrics import profiling_seconds
+from predictors.protocol import DEFAULT_BATCH_SIZE, Inputs, check_inputs
+from predictors.tables import Table
+
+_POOL = 64  # of which designs choose; at least four times what they choose
+_PREDICTED = 300  # modes that stand for all to be predicted
+_FIRST_SHARE = 0.5  # of the modes of a sequential design that are chosen before any was profiled
+_ROUNDS = 15  # in which the rest is chosen, at most
+
+
+class Profiled(NamedTuple):
+    """Modes that were profiled already.
+
+    Attributes:
+        modes: shape (n, 4).
+        time_ms: shape (n,).
+        power_mw: shape (n,).
+    """
+
+    modes: np.ndarray
+    time_ms: np.ndarray
+    power_mw: np.ndarray
+
+
+class Request(NamedTuple):
+    """What a sampler is asked.
+
+    Attributes:
+        rows: the candidates with the batch size and task they would be profiled at.
+        count: how many to choose, at most as many as there are.
+        seed: the same seed gives the same modes.
+        references: tables of other workloads.
+        board: the device, as the corpus calls it; None where it is not known.
+        history: what was profiled already.
+        cost_s: what profiling each candidate costs, for samplers that weigh it.
+    """
+
+    rows: Inputs
+    count: int
+    seed: int
+    references: Tuple[Table, ...]
+    board: Optional[str]
+    history: Optional[Profiled]
+    cost_s: Optional[np.ndarray]
+
+
+def choose(
+    candidates: Any,
+    count: Optional[int] = None,
+    *,
+    sampling: str = "random",
+    seconds: Optional[float] = None,
+    cost_s: Optional[Sequence[float]] = None,
+    seed: int = 0,
+    references: Sequence[Table] = (),
+    board: Optional[str] = None,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    task: str = "training",
+    history: Optional[Profiled] = None,
+) -> np.ndarray:
+    """The places of the modes to profile, the most wanted first, none twice and none that was profiled already.
+
+    Args:
+        candidates: power modes, shape (n, 4).
+        count: how many; as many as the seconds allow where it is None.
+        sampling: a name of `SAMPLERS`.
+        seconds: what profiling them may take in all; modes that would exceed it are left out.
+        cost_s: what profiling each candidate takes, shape (n,); estimated from `history` where it is None.
+        seed: the same seed chooses the same modes.
+        references: tables of other workloads, for the designs.
+        board: the device, as the corpus calls it.
+        batch_size: that the modes are profiled at.
+        task: that the modes are profiled at.
+        history: what was profiled already.
+
+    Raises:
+        UnknownNameError: there is no such sampler.
+        InvalidValueError: the modes are no modes, fewer are left than wanted, neither count nor seconds is given, or
+            seconds are given and there is nothing to tell the costs from.
+    """
+    if sampling not in SAMPLERS:
+        raise UnknownNameError(f"sampling {sampling!r} is unknown", f"known: {', '.join(SAMPLERS)}")
+    rows = check_inputs(candidates, batch_size, task)
+    open_places = np.flatnonzero(~_among(rows.modes, history.modes)) if history else np.arange(len(rows.modes))
+    left = Inputs(*(part[open_places] for part in rows))
+    if count is None and seconds is None:
+        raise InvalidValueError("neither a number of modes nor of seconds to profile is given", "give one, or both")
+    if count is not None and not 1 <= count <= len(open_places):
+        raise InvalidValueError(f"cannot choose {count} power modes", f"there are {len(open_places)} not profiled yet")
+    costs = None
+    if seconds is not None:
+        costs = _costs(left, cost_s, open_places, history, seed)
+        affordable = int(np.searchsorted(np.cumsum(np.sort(costs)), seconds, side="right"))
+        count = min(affordable, len(open_places) if count is None else count)
+        if count == 0:
+            return np.array([], dtype=int)
+    request = Request(left, int(count), seed, tuple(references), board, history, costs)
+    places = SAMPLERS[sampling](request)
+    if seconds is not None:
+        places = _within(places, costs, seconds)
+    return open_places[places]
+
+
+def choose_by_profiling(
+    candidates: Any,
+    count: int,
+    profile: Callable[[np.ndarray], Tuple[np.ndarray, np.ndarray]],
+    *,
+    sampling: str = "sequential",
+    **options: Any,
+) -> np.ndarray:
+    """Places of modes that were chosen in rounds, each from what those before it taught; for other samplers in one.
+
+    Args:
+        candidates: power modes, shape (n, 4).
+        count: how many in all.
+        profile: takes places of candidates, returns their times in ms and powers in mW.
+        sampling: a name of `SAMPLERS`.
+        options: further arguments of `choose`, without history and seconds.
+    """
+    if sampling != "sequential":
+        return choose(candidates, count, sampling=sampling, **options)
+    table = np.asarray(candidates)
+    places = choose(table, max(1, round(_FIRST_SHARE * count)), sampling=sampling, **options)
+    time_ms, power_mw = profile(places)
+    step = max(1, (count - len(places)) // _ROUNDS)
+    while len(places) < count:
+        known = Profiled(table[places], time_ms, power_mw)
+        more = choose(table, min(step, count - len(places)), sampling=sampling, history=known, **options)
+        measured = profile(more)
+        places = np.concatenate([places, more])
+        time_ms, power_mw = np.concatenate([time_ms, measured[0]]), np.concatenate([power_mw, measured[1]])
+    return places
+
+
+def in_passes(candidates: Any, places: np.ndarray) -> List[np.ndarray]:
+    """Chosen places in the order to profile them: passes within which neither CPU nor GPU clock rises.
+
+    As `harness.power_modes.orders.order_passes` makes them.
+    """
+    table = np.asarray(candidates).astype(np.int64)
+    items = [(int(place), PowerMode(*table[place].tolist())) for place in places]
+    passes = order_passes(items, SAFE, mode_of=lambda item: item[1])
+    return [np.array([place for place, _ in one], dtype=int) for one in passes]
+
+
+def draw_random(request: Request) -> np.ndarray:
+    """Uniformly, as the papers do (001 sec. 4)."""
+    return np.random.default_rng(request.seed).permutation(len(request.rows.modes))[: request.count]
+
+
+def fill_space(request: Request) -> np.ndarray:
+    """Nearest to the points of a scrambled Sobol sequence, by the rank of each setting among the candidates'."""
+    return _nearest_to_sobol(request.rows.modes, request.count, request.seed)
+
+
+def design_d_optimal(request: Request) -> np.ndarray:
+    """What teaches most about the parameters of the physical model, of a space-filling pool."""
+    return _design(request._replace(history=None), "d")
+
+
+def design_v_optimal(request: Request) -> np.ndarray:
+    """What makes the predictions of the physical model surest, of a space-filling pool."""
+    return _design(request._replace(history=None), "v")
+
+
+def design_sequential(request: Request) -> np.ndarray:
+    """What makes the predictions surest after what was profiled; as `v-optimal` while nothing was."""
+    return _design(request, "v")
+
+
+SAMPLERS: Dict[str, Callable[[Request], np.ndarray]] = {
+    "random": draw_random,
+    "space-filling": fill_space,
+    "d-optimal": design_d_optimal,
+    "v-optimal": design_v_optimal,
+    "sequential": design_sequential,
+}
+"""The samplers by name. Each takes a request and returns places among its rows, as many as asked for."""
+
+
+def _design(request: Request, criterion: str) -> np.ndarray:
+    from predictors.physical_gp.design import after_profiling, before_profiling, most_telling
+    from predictors.physical_gp.predictor import PhysicalGP, beliefs_about
+    from predictors.physical_gp.response import features
+
+    rows, history = request.rows, request.history
+    count = len(rows.modes)
+    profiled = 0 if history is None else len(history.modes)
+    seed = request.seed + profiled  # a pool of its own in each round
+    pool = _nearest_to_sobol(rows.modes, min(count, max(_POOL, 4 * request.count)), seed)
+    few = np.random.default_rng(seed).permutation(count)[:_PREDICTED]
+    predicted = features(Inputs(*(part[few] for part in rows)))
+    if not profiled:
+        belief = before_profiling(beliefs_about(request.references, request.board), predicted, request.seed)
+    else:
+        predictor = PhysicalGP(references=request.references, board=request.board, seed=request.seed)
+        _fit(predictor, rows, history)
+        belief = after_profiling(predictor.posterior_)
+    candidates = features(Inputs(*(part[pool] for part in rows)))
+    cost_s = None if request.cost_s is None else request.cost_s[pool]
+    return pool[most_telling(belief, candidates, predicted, request.count, criterion=criterion, cost_s=cost_s)]
+
+
+def _nearest_to_sobol(modes: np.ndarray, count: int, seed: int) -> np.ndarray:
+    from scipy.stats import qmc
+
+    exponent = int(np.ceil(np.log2(count)))
+    points = qmc.Sobol(modes.shape[1], seed=seed).random_base2(exponent)[:count]
+    ranks = np.column_stack([_ranks(column) for column in modes.T])
+    taken: List[int] = []
+    for point in points:
+        distance = ((ranks - point) ** 2).sum(1)
+        distance[taken] = np.inf
+        taken.append(int(np.argmin(distance)))
+    return np.array(taken, dtype=int)
+
+
+def _ranks(column: np.ndarray) -> np.ndarray:
+    """The place of each value among the different ones, from 0 to 1."""
+    values, place = np.unique(column, return_inverse=True)
+    return (place.reshape(-1) + 0.5) / len(values)
+
+
+def _among(modes: np.ndarray, others: np.ndarray) -> np.ndarray:
+    known = {tuple(row) for row in np.asarray(others, dtype=float).tolist()}
+    return np.array([tuple(row) in known for row in modes.tolist()], dtype=bool)
+
+
+def _fit(predictor: Any, rows: Inputs, history: Profiled) -> None:
+    """Fit to what was profiled, at the batch size and task of the candidates."""
+    task = "inference" if rows.inference[0] else "training"
+    predictor.fit(history.modes, history.time_ms, history.power_mw, batch_size=rows.batch_size[0], task=task)
+
+
+def _costs(
+    rows: Inputs, cost_s: Optional[Sequence[float]], places: np.ndarray, history: Optional[Profiled], seed: int
+) -> np.ndarray:
+    """What profiling each row takes, in s: as given, or as predicted from the history."""
+    if cost_s is not None:
+        costs = np.asarray(cost_s, dtype=float)[places]
+        if not (np.isfinite(costs) & (costs > 0)).all():
+            raise InvalidValueError("a profile would cost no positive number of seconds", "give what each mode takes")
+        return costs
+    if history is None or len(history.modes) == 0:
+        raise InvalidValueError(
+            "a budget in seconds needs to know what a profile costs", "give cost_s, or profile one mode first"
+        )
+    from predictors.physical_gp import PhysicalGP
+
+    predictor = PhysicalGP(seed=seed)
+    _fit(predictor, rows, history)
+    task = "inference" if rows.inference[0] else "training"
+    time_ms = predictor.predict(rows.modes, batch_size=rows.batch_size[0], task=task).time_ms
+    return np.array([profiling_seconds(one) for one in time_ms])
+
+
+def _within(places: np.ndarray, costs: np.ndarray, seconds: float) -> np.ndarray:
+    kept, spent = [], 0.0
+    for place in places:
+        if spent + costs[place] <= seconds:
+            kept.append(int(place))
+            spent += costs[place]
+    return np.array(kept, dtype=int)

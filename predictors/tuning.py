@@ -1,0 +1,131 @@
+"""`with tuning(...)`: a power mode found while your own training loop runs.
+
+    from predictors.tuning import tuning
+
+    with tuning("orin-agx", power_budget_w=30) as tuner:
+        for batch in loader:
+            train_step(batch)          # ends with torch.cuda.synchronize() or loss.item()
+            tuner.step()
+
+The device is held for as long as the block runs, and put back as it was at its end; then it tells what the search came
+to. Workers of a DataLoader that were started before a change of mode keep the CPUs that they had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Callable, Iterator, Optional, Tuple
+
+import numpy as np
+
+from harness.aggregates import POWER_CHANNEL
+from harness.configuration import FILE_NAME, load_configuration
+from harness.devices.boards import BOARDS
+from harness.devices.protocol import Device
+from harness.devices.registry import open_device
+from harness.errors import CannotRunError
+from harness.metrics import between
+from harness.telemetry.sampler import Sampler
+from predictors.protocol import Predictor
+from predictors.registry import make_predictor, predictor_class
+from predictors.strategies.closed_loop import ClosedLoop
+from predictors.strategies.design import design_for
+from predictors.strategies.goals import Goal, power_budget
+from predictors.strategies.online import OnlineTuner, Power
+from predictors.strategies.registry import OURS
+from predictors.tables import Table
+
+LEAST_GAIN = 0.005
+"""The search ends where another mode promises less than this share of the time."""
+
+
+@contextlib.contextmanager
+def tuning(
+    device: str,
+    *,
+    power_budget_w: Optional[float] = None,
+    goal: Optional[Goal] = None,
+    profiles: int = 15,
+    minibatches: int = 40,
+    batch_size: int = 16,
+    interval_s: float = 1.0,
+    references: Tuple[Table, ...] = (),
+    root: Path = Path("/"),
+    power_mw: Optional[Power] = None,
+    report: Callable[[str], None] = print,
+) -> Iterator[OnlineTuner]:
+    """Search for a power mode while the block trains; `step()` belongs after each minibatch.
+
+    Args:
+        device: a board's name, or `host`.
+        power_budget_w: the least time under this module power; or give `goal`.
+        goal: what to reach instead.
+        profiles: modes that may be tried.
+        minibatches: that count in each mode.
+        batch_size: of the loop.
+        interval_s: of the power sensor.
+        references: tables of other workloads on this device, which make the search shorter.
+        root: below it lie the board's /sys, /proc and /etc.
+        power_mw: a power meter of your own, instead of the device's sensors.
+        report: takes a line for each mode that was tried.
+
+    Raises:
+        CannotRunError: the device has no power sensor, or neither budget nor goal was given.
+        ControlError: the device is in use, or a mode did not take; it is put back.
+    """
+    if goal is None and power_budget_w is None:
+        raise CannotRunError("tuning needs a goal", "give power_budget_w=30, or goal=Goal(...)")
+    wanted = goal if goal is not None else power_budget(float(power_budget_w or 0) * 1e3)
+    opened = open_device(device, load_configuration(Path(FILE_NAME)), root)
+    board = device if device in BOARDS else None
+
+    def make() -> Predictor:
+        return make_predictor(predictor_class(OURS), references=references, board=board)
+
+    strategy = ClosedLoop(make, design_for(references, board, 0), least_gain=LEAST_GAIN)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(opened.session())
+        meter = power_mw or stack.enter_context(_sensor(opened, interval_s, root))
+        tuner = OnlineTuner(
+            strategy,
+            wanted,
+            list(opened.power_mode_space()),
+            opened.apply,
+            meter,
+            profiles=profiles,
+            minibatches=minibatches,
+            batch_size=batch_size,
+            report=report,
+        )
+        try:
+            yield tuner
+        finally:
+            report(tuner.close().describe())
+
+
+@contextlib.contextmanager
+def _sensor(device: Device, interval_s: float, root: Path) -> Iterator[Power]:
+    """The device's own power sensors, sampled in a process of their own.
+
+    Raises:
+        CannotRunError: there are none that can be read.
+    """
+    sources = getattr(device, "telemetry_sources", None)
+    if sources is None:
+        raise CannotRunError(f"{device.name} does not run your training loop", "tune on host or on a board")
+    with Sampler(sources(Path.cwd()), interval_s, root=str(root)) as sampler:
+        sampler.poll()
+        if sampler.series(POWER_CHANNEL) is None:
+            raise CannotRunError(
+                f"{device.name} has no power sensor that can be read: {sampler.missing}",
+                "`python -m harness doctor` says why; or give power_mw=, a meter of your own",
+            )
+
+        def median_mw(start_s: float, end_s: float) -> Optional[float]:
+            sampler.poll()
+            power = sampler.series(POWER_CHANNEL)
+            values = between(power, start_s, end_s).values if power is not None else ()
+            return float(np.median(values)) if len(values) else None
+
+        yield median_mw

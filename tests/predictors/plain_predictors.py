@@ -1,0 +1,77 @@
+"""Predictors that are simple enough to know what they should answer, and tables that they can learn."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+import numpy as np
+
+from harness.power_modes import PowerModeSpace
+from predictors.protocol import Inputs, Prediction, Predictor, State
+from predictors.tables import Table
+
+SPACE = PowerModeSpace((2, 4, 8), (500_000, 1_000_000, 2_000_000), (100_000, 400_000, 1_300_000), (204_000, 3_199_000))
+"""54 modes."""
+
+
+class LogLinear(Predictor):
+    """Logarithms of time and power as linear functions of the logarithms of the settings."""
+
+    name = "log-linear"
+    least_modes = 2
+
+    def __init__(
+        self,
+        ridge: float = 1e-6,
+        seed: int = 0,
+        space: Optional[PowerModeSpace] = None,
+        references: Tuple[Table, ...] = (),
+    ) -> None:
+        self.ridge = ridge
+        self.seed = seed
+        self.space = space
+        self.references = references
+
+    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+        design, logs = _design(rows), np.log(np.column_stack([time_ms, power_mw]))
+        self.weights_ = np.linalg.solve(design.T @ design + self.ridge * np.eye(design.shape[1]), design.T @ logs)
+        self.log_sd_ = float(np.maximum(np.std(logs - design @ self.weights_), 1e-9))
+
+    def _infer(self, rows: Inputs) -> Prediction:
+        time_ms, power_mw = np.exp(_design(rows) @ self.weights_).T
+        return Prediction(time_ms, power_mw, np.full(len(time_ms), self.log_sd_), np.full(len(time_ms), self.log_sd_))
+
+    def state(self) -> State:
+        return State({"log_sd": self.log_sd_}, {"weights": self.weights_})
+
+    def restore(self, state: State) -> None:
+        self.log_sd_, self.weights_ = state.values["log_sd"], state.arrays["weights"]
+
+
+class Nothing(LogLinear):
+    """Knows the power only, as an estimator by the vendor may."""
+
+    name = "nothing-of-time"
+
+    def _infer(self, rows: Inputs) -> Prediction:
+        prediction = super()._infer(rows)
+        unknown = np.full_like(prediction.time_ms, np.nan)
+        return Prediction(unknown, prediction.power_mw, unknown, prediction.power_log_sd)
+
+
+def _design(rows: Inputs) -> np.ndarray:
+    logs = np.log(rows.modes) - np.log([4, 1e6, 4e5, 1e6])
+    return np.column_stack([np.ones(len(logs)), logs, np.log(rows.batch_size / 16), rows.inference])
+
+
+def made_table(workload: str = "lenet-mnist", noise: float = 0.0, seed: int = 0, **changes: str) -> Table:
+    """Every mode of `SPACE`, time and power by a power law, with noise where asked for."""
+    modes = np.array(list(SPACE), dtype=np.int64)
+    random = np.random.default_rng(seed)
+    cores, cpu, gpu, mem = (modes / modes.max(axis=0)).T
+    time_ms = 20 * cores**-0.1 * cpu**-0.4 * gpu**-0.6 * mem**-0.1 * np.exp(noise * random.standard_normal(len(modes)))
+    power_mw = 4e4 * cores**0.1 * cpu**0.2 * gpu**0.3 * mem**0.1 * np.exp(noise * random.standard_normal(len(modes)))
+    about = {"device": "orin-agx", "task": "training", "provenance": "simulated", **changes}
+    return Table(
+        workload=workload, modes=modes, batch_size=np.full(len(modes), 16), time_ms=time_ms, power_mw=power_mw, **about
+    )

@@ -1,0 +1,164 @@
+"""The closed loop, and one pick at a risk: on tables with a predictor of known quality."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import InvalidValueError
+from predictors.protocol import Inputs, Prediction, Predictor, State
+from predictors.strategies.closed_loop import ClosedLoop, expected_gains, expected_improvement
+from predictors.strategies.evaluation import budget_goals, judge, optimum, summarise, sweep
+from predictors.strategies.goals import Goal, power_budget
+from predictors.strategies.one_shot import OneShot
+from predictors.strategies.posterior import learn
+from predictors.strategies.profilers import TableProfiler
+from predictors.strategies.protocol import History
+from predictors.strategies.search import RandomSearch
+from tests.predictors.strategies.strategy_examples import example_table
+
+TABLE = example_table(roughness=0.03)
+GOALS = budget_goals("14:44:5")
+
+
+class NearlyRight(Predictor):
+    """Knows the table but for a normal error of log time and log power that it is honest about."""
+
+    name = "nearly-right"
+
+    def __init__(self, table=TABLE, log_sd: float = 0.05, claimed: float = 1.0, seed: int = 0) -> None:
+        self.table, self.log_sd, self.claimed, self.seed = table, log_sd, claimed, seed
+
+    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+        self.fitted_ = len(time_ms)
+
+    def _infer(self, rows: Inputs) -> Prediction:
+        error = np.random.default_rng(self.seed).normal(size=(2, len(rows.modes))) * self.log_sd
+        sd = np.full(len(rows.modes), self.claimed * self.log_sd)
+        return Prediction(self.table.time_ms * np.exp(error[0]), self.table.power_mw * np.exp(error[1]), sd, sd)
+
+    def state(self) -> State:
+        return State({}, {})
+
+    def restore(self, state: State) -> None:
+        raise InvalidValueError("nothing is kept")
+
+
+def middle_modes(history, count):
+    return np.linspace(0, len(TABLE) - 1, count).astype(int)
+
+
+def closed_loop(seed=0, **options):
+    return ClosedLoop(lambda: NearlyRight(seed=seed), middle_modes, **options)
+
+
+def penalty(make, goals=GOALS, profiles=15):
+    return summarise(sweep(TABLE, make, goals, profiles, 0)).penalty_mean
+
+
+def test_it_finds_better_modes_than_random_search_and_breaks_no_limit():
+    figures = summarise(sweep(TABLE, closed_loop, GOALS, 15, 0))
+    assert figures.penalty_mean < penalty(RandomSearch) / 2
+    assert (figures.over_limit_pct, figures.infeasible) == (0, 0)
+
+
+def test_more_profiles_make_it_no_worse():
+    assert penalty(closed_loop, profiles=25) <= penalty(closed_loop, profiles=10)
+
+
+def test_a_predictor_that_knows_nothing_makes_it_worse():
+    """The loop lives by its predictor: with one that errs tenfold it must show."""
+    lost = ClosedLoop(lambda: NearlyRight(log_sd=2.0), middle_modes)
+    assert penalty(lambda seed: lost) > penalty(closed_loop)
+
+
+def test_the_answer_was_measured():
+    choice = closed_loop().choose(History(TableProfiler(TABLE), 12), power_budget(25_000.0))
+    assert choice.measured is not None
+    assert choice.index in dict(choice.profiled)
+    assert choice.spent.profiles == 12
+
+
+def test_it_stops_where_nothing_better_is_likely():
+    choice = closed_loop(least_gain=0.05).choose(History(TableProfiler(TABLE), 100), power_budget(25_000.0))
+    assert choice.spent.profiles < 40
+
+
+def test_a_budget_below_every_mode_ends_in_the_nearest_mode_and_says_so():
+    choice = closed_loop().choose(History(TableProfiler(TABLE), 15), power_budget(float(TABLE.power_mw.min()) * 0.8))
+    assert not choice.feasible
+    assert choice.measured.power_mw < float(np.quantile(TABLE.power_mw, 0.05))
+
+
+def test_one_set_of_profiles_serves_a_whole_sweep():
+    history = History(TableProfiler(TABLE), 25)
+    choices = closed_loop().choose_all(history, GOALS)
+    assert history.spent.profiles == 25
+    assert all(choice.feasible for choice in choices)
+    alone = penalty(RandomSearch, profiles=25)
+    together = np.mean([judge(TABLE, goal, choice).penalty_pct for goal, choice in zip(GOALS, choices)])
+    assert together < alone
+
+
+def test_modes_can_be_chosen_in_batches():
+    choice = closed_loop(batch=4).choose(History(TableProfiler(TABLE), 15), power_budget(25_000.0))
+    assert choice.spent.profiles == 15
+
+
+def test_the_least_energy_under_a_deadline_is_found():
+    goal = Goal("energy_mws", {"time_ms": float(np.median(TABLE.time_ms))})
+    outcome = judge(TABLE, goal, closed_loop().choose(History(TableProfiler(TABLE), 25), goal))
+    assert outcome.choice.feasible
+    assert outcome.penalty_pct < 10
+
+
+def test_what_was_profiled_promises_nothing():
+    history = History(TableProfiler(TABLE), 10)
+    for index in middle_modes(history, 10):
+        history.profile(int(index))
+    gains = expected_gains(learn(NearlyRight(), history), history, GOALS)
+    assert (gains[history.places] == 0).all()
+    assert (gains >= 0).all()
+
+
+@given(st.floats(-3, 3), st.floats(0.01, 2), st.floats(-3, 3))
+def test_expected_improvement_is_the_mean_of_what_falls_below(mean, sd, incumbent):
+    drawn = np.random.default_rng(0).normal(mean, sd, 40_000)
+    expected = np.maximum(incumbent - drawn, 0).mean()
+    assert expected_improvement(np.array(mean), np.array(sd), incumbent) == pytest.approx(expected, abs=0.03 * sd)
+
+
+def test_a_pick_at_a_risk_breaks_the_limit_no_more_often_than_that():
+    """With a predictor that is honest about its error, over many seeds."""
+    outcomes = [
+        outcome
+        for seed in range(40)
+        for outcome in sweep(TABLE, lambda _, s=seed: OneShot(lambda: NearlyRight(seed=s), risk=0.1), GOALS, 5, 0, True)
+    ]
+    figures = summarise(outcomes)
+    careless = [
+        outcome
+        for seed in range(40)
+        for outcome in sweep(TABLE, lambda _, s=seed: OneShot(lambda: NearlyRight(seed=s)), GOALS, 5, 0, True)
+    ]
+    assert figures.over_limit_plus1_pct < summarise(careless).over_limit_plus1_pct / 2
+
+
+def test_a_pick_where_no_mode_is_safe_enough_is_marked_infeasible():
+    budget = power_budget(float(TABLE.power_mw.min()) * 0.5)
+    choice = OneShot(lambda: NearlyRight(), risk=0.05).choose(History(TableProfiler(TABLE), 5), budget)
+    assert not choice.feasible
+    assert "nearest" in choice.reason
+
+
+@pytest.mark.parametrize("risk", [0.0, 1.0, -0.1, 5])
+def test_a_risk_that_is_no_probability_is_refused(risk):
+    with pytest.raises(InvalidValueError, match="risk"):
+        OneShot(NearlyRight, risk=risk)
+
+
+def test_the_perfect_predictor_picks_the_optimum():
+    outcomes = sweep(TABLE, lambda seed: OneShot(lambda: NearlyRight(log_sd=1e-9)), GOALS, 3, 0, True)
+    assert [outcome.choice.index for outcome in outcomes] == [optimum(TABLE, goal) for goal in GOALS]

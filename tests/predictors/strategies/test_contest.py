@@ -1,0 +1,60 @@
+"""The contest of strategies: which runs there are, and what comes out of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.errors import UnknownNameError
+from predictors.strategies.contest import entries, results, run_contest
+from predictors.strategies.evaluation import budget_goals
+from predictors.strategies.registry import STRATEGIES, Setting, strategy_names
+from tests.predictors.strategies.strategy_examples import example_table
+
+TABLE = example_table()
+CONTRACT = {
+    "strategy", "target", "profiles", "penalty_median", "penalty_mean", "penalty_max", "over_limit_pct",
+    "over_limit_plus1_pct", "area_w", "infeasible", "profiling_seconds", "provenance",
+}  # fmt: skip
+
+
+def test_what_neither_number_nor_seed_changes_runs_once():
+    runs = entries(["maxn", "mdbs", "random", "brute-force"], [TABLE], [10, 15], 3)
+    counted = {name: [(run.profiles, run.repeat) for run in runs if run.strategy == name] for name in STRATEGIES}
+    assert counted["maxn"] == [(0, 0)]
+    assert counted["mdbs"] == [(10, 0), (15, 0)]
+    assert counted["random"] == [(count, repeat) for count in (10, 15) for repeat in range(3)]
+    assert counted["brute-force"] == [(len(TABLE), 0)]
+
+
+def test_results_carry_the_keys_that_programs_rely_on():
+    runs = entries(["random", "maxn"], [TABLE], [10], 2)
+    rows = results(run_contest(runs, budget_goals("15:40:5"), Setting()), [TABLE])
+    assert all(set(row) >= CONTRACT for row in rows)
+    assert json.loads(json.dumps(rows)) == rows
+    assert {row["provenance"] for row in rows} == {"simulated"}
+
+
+def test_two_processes_find_what_one_finds():
+    runs = entries(["random"], [TABLE], [10], 2)
+    goals = budget_goals("20,30")
+    assert results(run_contest(runs, goals, Setting(), 2), [TABLE]) == results(
+        run_contest(runs, goals, Setting()), [TABLE]
+    )
+
+
+def test_more_profiles_are_better_for_a_random_search():
+    runs = entries(["random"], [TABLE], [5, 100], 5)
+    few, many = results(run_contest(runs, budget_goals("15:40:5"), Setting()), [TABLE])
+    assert many["penalty_mean"] < few["penalty_mean"]
+    assert many["profiling_seconds"] > few["profiling_seconds"]
+
+
+def test_all_stands_for_every_strategy_once():
+    assert strategy_names("mdbs,all,mdbs") == ["mdbs", *(name for name in STRATEGIES if name != "mdbs")]
+
+
+def test_an_unknown_strategy_is_refused_with_the_known_ones():
+    with pytest.raises(UnknownNameError, match="closed-loop"):
+        strategy_names("mdbs,gradient")

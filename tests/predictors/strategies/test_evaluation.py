@@ -1,0 +1,78 @@
+"""The papers' figures of strategies, by hand on a table of four modes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import InvalidValueError
+from predictors.strategies.evaluation import budget_goals, budgets_mw, optimum, summarise, sweep
+from predictors.strategies.fixed import Maxn
+from predictors.strategies.goals import Goal, power_budget
+from predictors.strategies.search import RandomSearch
+from predictors.tables import Table
+from tests.predictors.strategies.strategy_examples import example_table
+
+FOUR = Table(
+    "board",
+    "workload",
+    "training",
+    "simulated",
+    modes=np.array([[2, 1, 1, 1], [4, 1, 1, 1], [6, 1, 1, 1], [8, 1, 1, 1]]),
+    batch_size=np.full(4, 16),
+    time_ms=np.array([400.0, 200.0, 150.0, 100.0]),
+    power_mw=np.array([10e3, 20e3, 25e3, 40e3]),
+)
+
+
+def test_the_optimum_is_the_fastest_mode_within_the_budget():
+    assert [optimum(FOUR, power_budget(watts * 1e3)) for watts in (9, 10, 24, 25, 60)] == [None, 0, 1, 2, 3]
+
+
+def test_the_figures_of_maxn_by_hand():
+    figures = summarise(sweep(FOUR, lambda seed: Maxn(), budget_goals("5:50:15"), 0, 0))
+    # Budgets 5 (no mode), 20 (optimum 200 ms), 35 (150 ms), 50 W (100 ms); MAXN has 100 ms at 40 W.
+    assert figures.choices == 3
+    assert figures.unmeetable == 1
+    assert figures.penalty_mean == pytest.approx((-50 + -100 / 3 + 0) / 3)
+    assert figures.penalty_median == pytest.approx(-100 / 3)
+    assert figures.penalty_max == 0
+    assert figures.over_limit_pct == pytest.approx(200 / 3)
+    assert figures.over_limit_plus1_pct == pytest.approx(200 / 3)
+    assert figures.area_w == pytest.approx((20 + 5 + 0) / 3)
+
+
+def test_half_a_watt_too_much_counts_as_over_the_limit_but_not_by_a_watt():
+    figures = summarise(sweep(FOUR, lambda seed: Maxn(), budget_goals("39.5"), 0, 0))
+    assert (figures.over_limit_pct, figures.over_limit_plus1_pct) == (100, 0)
+
+
+def test_a_strategy_that_says_infeasible_where_there_is_a_mode_is_counted():
+    outcomes = sweep(FOUR, RandomSearch, [power_budget(10e3)] * 20, 1, 0)
+    wrong = sum(outcome.choice.index != 0 for outcome in outcomes)
+    assert 0 < summarise(outcomes).infeasible == wrong
+
+
+@given(st.integers(0, 5), st.integers(1, 40))
+def test_no_measured_choice_has_a_penalty_below_zero_or_breaks_the_limit(seed, profiles):
+    outcomes = sweep(example_table(), RandomSearch, budget_goals("15:45:10"), profiles, seed)
+    assert all(outcome.penalty_pct >= 0 and outcome.over_mw == 0 for outcome in outcomes if outcome.choice.feasible)
+
+
+def test_an_energy_goal_is_judged_by_energy():
+    outcomes = sweep(FOUR, lambda seed: Maxn(), [Goal("energy_mws")], 0, 0)
+    assert outcomes[0].optimum == 2  # 3,750 mWs against 4,000 of three others
+    assert outcomes[0].penalty_pct == pytest.approx(100 * (4000 / 3750 - 1))
+
+
+def test_budgets_are_written_as_a_range_or_a_list():
+    assert budgets_mw("17:50:1") == [1e3 * watts for watts in range(17, 51)]
+    assert budgets_mw("15,30.5") == [15e3, 30.5e3]
+
+
+@pytest.mark.parametrize("text", ["", "a", "10:20", "0:5:1", "-3", "5:1:1"])
+def test_budgets_that_are_none_are_refused(text):
+    with pytest.raises(InvalidValueError, match="budgets"):
+        budgets_mw(text)

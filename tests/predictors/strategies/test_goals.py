@@ -1,0 +1,56 @@
+"""Goals: objectives, limits, and what they mean for distributions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import InvalidValueError, UnknownNameError
+from predictors.strategies.goals import QUANTITIES, Goal, log_distribution, power_budget, value_of
+
+figures = st.floats(1.0, 1e6)
+
+
+@given(figures, figures, st.integers(1, 512), st.sampled_from(sorted(QUANTITIES)))
+def test_the_logarithm_of_a_quantity_is_the_sum_of_the_logarithms(time_ms, power_mw, batch, name):
+    time, power, size = np.array([time_ms]), np.array([power_mw]), np.array([batch])
+    mean, _ = log_distribution(name, (np.log(time), time * 0), (np.log(power), power * 0), size)
+    assert np.exp(mean) == pytest.approx(value_of(name, time, power, size))
+
+
+def test_energy_is_uncertain_by_time_and_by_power():
+    one = np.array([1.0])
+    _, sd = log_distribution("energy_mws", (one, 0.3 * one), (one, 0.4 * one), one)
+    assert sd == pytest.approx(0.5)
+
+
+def test_energy_of_a_minibatch_is_in_milliwatt_seconds():
+    assert value_of("energy_mws", np.array(200.0), np.array(30_000.0), np.array(16)) == pytest.approx(6000.0)
+
+
+def test_excess_is_that_of_the_worst_limit():
+    goal = Goal("energy_mws", {"power_mw": 20_000.0, "time_ms": 100.0})
+    assert goal.excess(np.array([50.0, 130.0]), np.array([22_000.0, 10_000.0]), np.array([16, 16])) == pytest.approx(
+        [0.1, 0.3]
+    )
+
+
+def test_a_goal_without_limits_is_kept_by_everything():
+    assert (Goal("power_mw").excess(np.ones(3), np.ones(3), np.ones(3)) < 0).all()
+
+
+def test_a_goal_names_what_it_asks_for():
+    assert power_budget(30_000.0).describe() == "least time_ms with power_mw at most 30000"
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_limit_that_nothing_can_meet_is_refused(limit):
+    with pytest.raises(InvalidValueError, match="power_mw"):
+        Goal("time_ms", {"power_mw": limit})
+
+
+def test_an_unknown_quantity_is_refused_with_the_known_ones():
+    with pytest.raises(UnknownNameError, match="energy_mws"):
+        Goal("joules")

@@ -1,0 +1,132 @@
+"""Tuning while a training loop runs: on a pretended device whose clock is moved by the minibatches."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from harness.errors import ControlError, InvalidValueError
+from predictors.strategies.closed_loop import ClosedLoop
+from predictors.strategies.evaluation import judge
+from predictors.strategies.goals import power_budget
+from predictors.strategies.online import OnlineTuner
+from tests.predictors.strategies.strategy_examples import example_table
+from tests.predictors.strategies.test_closed_loop import NearlyRight, middle_modes
+
+TABLE = example_table()
+GOAL = power_budget(25_000.0)
+MODES = TABLE.power_modes()
+
+
+class PretendedDevice:
+    """A device and its training loop, in time of its own."""
+
+    def __init__(self, switching_s=0.5, fails_at=None):
+        self.now_s, self.place, self.changes = 0.0, len(MODES) - 1, 0
+        self._switching_s, self._fails_at = switching_s, fails_at
+
+    def apply(self, mode):
+        self.changes += 1
+        if self.changes == self._fails_at:
+            raise ControlError(f"{mode.name} did not take")
+        self.place = MODES.index(mode)
+        self.now_s += self._switching_s
+        return mode
+
+    def power_mw(self, start_s, end_s):
+        return float(TABLE.power_mw[self.place]) if end_s - start_s > 0.05 else None
+
+    def train(self):
+        self.now_s += TABLE.time_ms[self.place] / 1e3
+
+    def tuner(self, **options):
+        strategy = ClosedLoop(lambda: NearlyRight(TABLE, log_sd=0.03), middle_modes)
+        options = {"profiles": 10, "minibatches": 5, "settling_s": 0.2, **options}
+        return OnlineTuner(strategy, GOAL, MODES, self.apply, self.power_mw, clock=lambda: self.now_s, **options)
+
+
+def train_until(device, tuner, is_done, most=20_000):
+    for _ in range(most):
+        device.train()
+        tuner.step()
+        if is_done():
+            return
+        if tuner._running is None:
+            time.sleep(0.001)  # the strategy's thread thinks in real time
+    raise AssertionError("the search did not end")
+
+
+def test_it_settles_on_a_good_mode_within_the_limit_and_sets_it():
+    device = PretendedDevice()
+    tuner = device.tuner()
+    train_until(device, tuner, lambda: tuner.settled)
+    found = tuner.close()
+    assert found.finished
+    assert found.choice.feasible
+    assert MODES[device.place] == found.choice.power_mode
+    assert judge(TABLE, GOAL, found.choice).penalty_pct < 20
+    assert len(found.profiled) == 10
+
+
+def test_what_was_profiled_is_what_the_device_does():
+    device = PretendedDevice()
+    tuner = device.tuner()
+    train_until(device, tuner, lambda: tuner.settled)
+    for mode, measured in tuner.close().profiled:
+        place = MODES.index(mode)
+        assert measured.time_ms == pytest.approx(TABLE.time_ms[place])
+        assert measured.power_mw == pytest.approx(TABLE.power_mw[place])
+
+
+def test_the_lost_time_is_what_the_search_took_longer_than_the_chosen_mode():
+    device = PretendedDevice()
+    tuner = device.tuner()
+    train_until(device, tuner, lambda: tuner.settled)
+    settled_s = device.now_s
+    found = tuner.close()
+    first_ms = TABLE.time_ms[len(MODES) - 1]  # ended before the search began
+    assert found.search_s == pytest.approx(settled_s - first_ms / 1e3)
+    assert found.lost_s == pytest.approx(found.search_s - found.minibatches * found.choice.measured.time_ms / 1e3)
+    assert "lost" in found.describe()
+
+
+def test_training_that_ends_early_gets_the_best_mode_so_far():
+    device = PretendedDevice()
+    tuner = device.tuner()
+    train_until(device, tuner, lambda: len(tuner._history.taken) >= 4)
+    found = tuner.close()
+    assert not found.finished
+    assert found.choice.measured is not None
+    assert not tuner._thread.is_alive()
+
+
+def test_training_that_ends_at_once_has_nothing_to_tell():
+    found = PretendedDevice().tuner().close()
+    assert found.choice is None
+    assert "no mode" in found.describe()
+
+
+def test_a_mode_that_does_not_take_reaches_the_training_loop():
+    device = PretendedDevice(fails_at=3)
+    tuner = device.tuner()
+    with pytest.raises(ControlError, match="did not take"):
+        train_until(device, tuner, lambda: tuner.settled)
+    tuner.close()
+
+
+def test_once_settled_steps_change_nothing():
+    device = PretendedDevice()
+    tuner = device.tuner()
+    train_until(device, tuner, lambda: tuner.settled)
+    changes = device.changes
+    for _ in range(50):
+        device.train()
+        tuner.step()
+    assert device.changes == changes
+
+
+def test_no_mode_to_choose_from_is_refused():
+    device = PretendedDevice()
+    with pytest.raises(InvalidValueError, match="no power mode"):
+        OnlineTuner(ClosedLoop(NearlyRight, middle_modes), GOAL, [], device.apply, device.power_mw)

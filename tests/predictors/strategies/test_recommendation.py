@@ -1,0 +1,67 @@
+"""A recommendation: the chosen mode, the front around it, and what it saves."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.errors import InvalidValueError
+from harness.power_modes import PowerMode
+from predictors.strategies.closed_loop import ClosedLoop
+from predictors.strategies.fixed import Maxn, Preset
+from predictors.strategies.goals import power_budget
+from predictors.strategies.profilers import TableProfiler
+from predictors.strategies.protocol import History
+from predictors.strategies.recommendation import energy_wh, recommend, thinned
+from tests.predictors.strategies.strategy_examples import example_table
+from tests.predictors.strategies.test_closed_loop import NearlyRight, middle_modes
+
+TABLE = example_table()
+PRESET = Preset("MODE_20W", PowerMode(4, 1_100_000, 400_000, 2_100_000), 20_000.0)
+
+
+def recommended(budget_mw=25_000.0, minibatches=1e5, presets=(PRESET,)):
+    strategy = ClosedLoop(lambda: NearlyRight(TABLE, log_sd=0.02), middle_modes)
+    history = History(TableProfiler(TABLE), 12)
+    goal = power_budget(budget_mw)
+    return recommend(history, goal, strategy.choose, NearlyRight(TABLE, log_sd=0.02), presets, minibatches)
+
+
+def test_the_recommended_mode_has_the_figures_that_were_profiled():
+    found = recommended()
+    assert found.mode.time_ms.measured
+    assert found.mode.time_ms.value == pytest.approx(TABLE.time_ms[found.choice.index])
+    assert found.mode.time_ms.low < found.mode.time_ms.value < found.mode.time_ms.high
+
+
+def test_savings_are_those_of_time_and_power_over_the_whole_training():
+    found = recommended()
+    for saving in found.savings:
+        hours = (saving.other.time_ms.value - found.mode.time_ms.value) * 1e5 / 3.6e6
+        assert saving.hours == pytest.approx(hours)
+        assert saving.energy_wh == pytest.approx(energy_wh(saving.other, 1e5) - energy_wh(found.mode, 1e5))
+    assert [saving.other.label for saving in found.savings] == ["MAXN", "preset MODE_20W"]
+    assert [saving.keeps_limits for saving in found.savings] == [False, True]
+
+
+def test_an_hour_of_a_minibatch_of_36_ms_is_a_hundred_thousand():
+    found = recommended(minibatches=None)
+    (maxn, _) = found.savings
+    assert maxn.hours == pytest.approx(maxn.other.time_ms.value / found.mode.time_ms.value - 1)
+
+
+def test_the_front_rises_in_power_and_falls_in_time():
+    front = recommended().front
+    assert all(a.power_mw.value < b.power_mw.value for a, b in zip(front, front[1:]))
+    assert all(a.time_ms.value > b.time_ms.value for a, b in zip(front, front[1:]))
+
+
+def test_a_long_front_is_thinned_and_keeps_its_ends():
+    front = recommended().front
+    few = thinned(front, 5)
+    assert len(few) <= 5
+    assert (few[0], few[-1]) == (front[0], front[-1])
+
+
+def test_nothing_profiled_is_no_recommendation():
+    with pytest.raises(InvalidValueError, match="profiles"):
+        recommend(History(TableProfiler(TABLE), 0), power_budget(25e3), Maxn().choose, NearlyRight(TABLE))

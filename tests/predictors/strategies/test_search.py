@@ -1,0 +1,154 @@
+"""Strategies that search by profiling: what they find, and what they may spend."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import InvalidValueError
+from harness.power_modes import PowerMode
+from predictors.strategies.evaluation import judge, optimum
+from predictors.strategies.fixed import Maxn, Preset, Presets, claimed_from_name
+from predictors.strategies.goals import Goal, power_budget
+from predictors.strategies.grid import Grid
+from predictors.strategies.profilers import TableProfiler
+from predictors.strategies.protocol import History
+from predictors.strategies.search import DIMENSIONS, BinarySearch, BruteForce, CoordinateSearch, RandomSearch
+from tests.predictors.strategies.strategy_examples import example_table
+
+TABLE = example_table()
+LEAST_MW, MOST_MW = float(TABLE.power_mw.min()), float(TABLE.power_mw.max())
+SEARCHES = [RandomSearch(), BinarySearch(), BinarySearch(middle="lower"), CoordinateSearch()]
+budgets = st.floats(LEAST_MW, MOST_MW)
+
+
+def history(profiles, table=TABLE):
+    return History(TableProfiler(table), profiles)
+
+
+@pytest.mark.parametrize("strategy", SEARCHES, ids=lambda strategy: strategy.name)
+@given(budget_mw=budgets, profiles=st.integers(1, 30))
+@settings(max_examples=25, deadline=None)
+def test_a_search_spends_no_more_than_it_may_and_answers_with_what_it_measured(strategy, budget_mw, profiles):
+    spent = history(profiles)
+    choice = strategy.choose(spent, power_budget(budget_mw))
+    assert choice.spent.profiles == len(choice.profiled) <= profiles
+    assert choice.measured is not None
+    assert choice.feasible == (choice.measured.power_mw <= budget_mw)
+    best = [found.time_ms for _, found in choice.profiled if found.power_mw <= budget_mw]
+    assert not best or choice.measured.time_ms == min(best)
+
+
+@pytest.mark.parametrize("strategy", SEARCHES, ids=lambda strategy: strategy.name)
+def test_a_search_says_when_nothing_keeps_the_limit(strategy):
+    choice = strategy.choose(history(15), power_budget(LEAST_MW / 2))
+    assert not choice.feasible
+    assert choice.measured.power_mw == min(found.power_mw for _, found in choice.profiled)
+
+
+def test_brute_force_finds_the_optimum():
+    goal = power_budget(20_000.0)
+    outcome = judge(TABLE, goal, BruteForce().choose(history(len(TABLE)), goal))
+    assert outcome.penalty_pct == 0
+    assert outcome.choice.index == optimum(TABLE, goal)
+
+
+def test_brute_force_asks_for_all_profiles():
+    with pytest.raises(InvalidValueError, match="all"):
+        BruteForce().choose(history(10), power_budget(20_000.0))
+
+
+@given(budget_mw=budgets, middle=st.sampled_from(["upper", "lower"]), dropped=st.sampled_from(["upper", "lower"]))
+@settings(max_examples=40, deadline=None)
+def test_binary_search_needs_about_the_logarithm_of_the_number_of_modes(budget_mw, middle, dropped):
+    choice = BinarySearch(middle=middle, when_not_better=dropped).choose(history(1000), power_budget(budget_mw))
+    halvings = sum(math.ceil(math.log2(size)) for size in Grid(TableProfiler(TABLE).candidates).shape)
+    assert choice.spent.profiles <= halvings + 1
+
+
+def test_binary_search_follows_the_report_step_by_step():
+    """000 sec. 4.2: profile the middle; within the budget drop the lower half of the dimension, else the upper."""
+    choice = BinarySearch().choose(history(3), power_budget(MOST_MW))
+    modes = [PowerMode(*TABLE.modes[index].tolist()) for index, _ in choice.profiled]
+    assert modes[0] == PowerMode(8, 1_200_000, 700_000, 2_100_000)
+    assert modes[1] == PowerMode(12, 1_200_000, 700_000, 2_100_000)
+    assert modes[2] == PowerMode(12, 1_600_000, 700_000, 2_100_000)
+
+
+def test_binary_search_refuses_an_order_that_leaves_a_dimension_out():
+    with pytest.raises(InvalidValueError, match="batch_size"):
+        BinarySearch(order=DIMENSIONS[:4]).choose(history(5), power_budget(20_000.0))
+
+
+def test_the_coordinate_search_beats_random_modes_of_the_same_number():
+    goals = [power_budget(float(budget)) for budget in range(16_000, 40_000, 2_000)]
+
+    def penalty(make):
+        return np.mean([judge(TABLE, goal, make().choose(history(15), goal)).penalty_pct for goal in goals])
+
+    assert penalty(CoordinateSearch) < penalty(RandomSearch)
+
+
+def test_one_random_sample_serves_every_budget():
+    shared = history(20)
+    choices = RandomSearch().choose_all(shared, [power_budget(20_000.0), power_budget(30_000.0)])
+    assert shared.spent.profiles == 20
+    assert [choice.spent.profiles for choice in choices] == [20, 20]
+
+
+def test_maxn_takes_the_greatest_mode_and_costs_nothing():
+    choice = Maxn().choose(history(0), power_budget(20_000.0))
+    assert choice.power_mode == PowerMode(*TABLE.modes.max(axis=0).tolist())
+    assert choice.spent.profiles == 0
+
+
+PRESETS = [
+    Preset("MAXN", PowerMode(12, 2_200_000, 1_300_000, 3_200_000), math.inf),
+    Preset("MODE_30W", PowerMode(8, 1_700_000, 600_000, 3_200_000), 30_000.0),
+    Preset("MODE_15W", PowerMode(4, 1_100_000, 400_000, 2_100_000), 15_000.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("budget_w", "preset", "feasible"), [(14, 2, False), (15, 2, True), (29, 2, True), (30, 1, True), (60, 1, True)]
+)
+def test_presets_go_by_what_they_claim(budget_w, preset, feasible):
+    choice = Presets(PRESETS).choose(history(0), power_budget(budget_w * 1e3))
+    expected = Grid(TableProfiler(TABLE).candidates).nearest(PRESETS[preset].mode)
+    assert (choice.index, choice.feasible) == (expected, feasible)
+
+
+def test_without_a_power_limit_the_most_powerful_preset_is_taken():
+    choice = Presets(PRESETS).choose(history(0), Goal("time_ms"))
+    assert choice.power_mode == PowerMode(12, 2_200_000, 1_300_000, 3_200_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "claimed_mw"), [("MODE_30W", 30e3), ("15W", 15e3), ("MODE_15W_6CORE", 15e3), ("MAXN", math.inf)]
+)
+def test_a_presets_name_tells_its_claim(name, claimed_mw):
+    assert claimed_from_name(name) == claimed_mw
+
+
+def test_a_profile_is_never_paid_for_twice():
+    spent = history(5)
+    assert spent.profile(3) == spent.profile(3)
+    assert spent.spent.profiles == 1
+
+
+def test_profiles_beyond_the_limit_are_refused():
+    spent = history(1)
+    spent.profile(0)
+    with pytest.raises(InvalidValueError, match="spent"):
+        spent.profile(1)
+
+
+def test_a_mode_that_is_no_candidate_is_stood_for_by_the_nearest():
+    sparse = TABLE.take(np.arange(0, len(TABLE), 7))
+    grid = Grid(TableProfiler(sparse).candidates)
+    assert all(0 <= grid.at(step) < len(sparse) for step in np.ndindex(*grid.shape))
+    assert all(grid.at(step) == place for place, step in enumerate(grid.steps))

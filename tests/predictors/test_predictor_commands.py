@@ -1,0 +1,230 @@
+"""The commands do on a simulated corpus what their help says, and refuse what they cannot do in one sentence."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import predictors.registry
+from harness.corpus import write_corpus
+from harness.simulation.corpus import simulate_corpus
+from predictors.__main__ import main
+from predictors.commands.evaluate import TrialProgress, make_target, parse_counts
+from predictors.commands.scenario import named_modes, simulated
+from predictors.published import FILE, read_published
+from predictors.scenarios import SCENARIOS, Source, find_scenario, make_plan
+from tests.predictors.plain_predictors import SPACE, LogLinear, Nothing, made_table
+
+WORKLOADS = ("resnet18-imagenet", "yolov8n-coco")
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch):
+    for kind in (LogLinear, Nothing):
+        monkeypatch.setitem(predictors.registry.MODULES, kind.name, kind.__module__)
+
+
+@pytest.fixture(name="corpus")
+def _corpus(tmp_path):
+    path = tmp_path / "corpus.csv"
+    write_corpus(path, [row for name in WORKLOADS for row in simulate_corpus("orin-agx", name, list(SPACE))])
+    return path
+
+
+def run(*words):
+    return main([str(word) for word in words])
+
+
+def test_evaluate_prints_and_writes_its_results(corpus, tmp_path, capsys):
+    out = tmp_path / "out.json"
+    code = run(
+        *("evaluate", "--corpus", corpus, "--reference", "resnet18-imagenet", "--target", ",".join(WORKLOADS)),
+        *("--predictors", "log-linear", "--modes", "8,20,all", "--repeats", 2, "--json", out, "--jobs", 1),
+    )
+    assert code == 0
+    content = json.loads(out.read_text())
+    assert [(one["target"], one["n_modes"]) for one in content["results"]] == [
+        (name, count) for name in WORKLOADS for count in (8, 20, 49)
+    ]
+    assert [one["references"] for one in content["results"][::3]] == [[], ["orin-agx/resnet18-imagenet (simulated)"]]
+    assert {one["provenance"] for one in content["results"]} == {"simulated"}
+    assert len(content["corpora"][0]["sha256"]) == 64
+    assert "tested on simulated corpora" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--target", "vgg"), "no training of 'vgg'"),
+        (("--target", "yolov8n-coco", "--task", "inference"), "no inference at all"),
+        (("--target", "yolov8n-coco", "--predictors", "magic"), "'magic' is unknown"),
+        (("--target", "yolov8n-coco", "--modes", "many"), "--modes holds 'many'"),
+        (("--target", "yolov8n-coco", "--modes", "0"), "--modes holds '0'"),
+        (("--target", "yolov8n-coco", "--repeats", "0"), "--repeats is 0"),
+        (("--target", "yolov8n-coco", "--jobs", "0"), "--jobs is 0"),
+        (("--target", "yolov8n-coco", "--predictors", "log-linear", "--modes", "500"), "no predictor could be tested"),
+    ],
+)
+def test_evaluate_refuses_what_it_cannot_do(corpus, words, said, capsys):
+    assert run("evaluate", "--corpus", corpus, "--jobs", 1, *words) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Traceback" not in error
+
+
+def test_fit_and_predict_give_every_mode_of_the_board_with_intervals(corpus, tmp_path, capsys):
+    model, out = tmp_path / "M", tmp_path / "P.csv"
+    assert run("fit", "--corpus", corpus, "--target", "yolov8n-coco", "--modes", 50, "--out", model) == 0
+    assert "from 50 of 54 profiles" in capsys.readouterr().out
+    assert run("predict", "--model", model, "--board", "orin-agx", "--out", out) == 0
+    assert "18096 power modes of orin-agx" in capsys.readouterr().out
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 18_096
+    figures = {name: np.array([float(row[name]) for row in rows]) for name in rows[0] if name != "provenance"}
+    for what, unit in (("time", "ms"), ("power", "mw")):
+        middle = figures["minibatch_time_ms" if what == "time" else "power_mw"]
+        low_80, low_95 = (figures[f"{what}_{level}_low_{unit}"] for level in (80, 95))
+        high_80, high_95 = (figures[f"{what}_{level}_high_{unit}"] for level in (80, 95))
+        assert ((low_95 <= low_80) & (low_80 <= middle) & (middle <= high_80) & (high_80 <= high_95)).all()
+    assert {row["provenance"] for row in rows} == {"predicted from simulated"}
+    assert figures["on_front"].sum() > 1
+
+
+def test_predict_leaves_out_what_the_predictor_does_not_know(corpus, tmp_path, capsys):
+    model, out = tmp_path / "M", tmp_path / "P.csv"
+    run("fit", "--corpus", corpus, "--target", "yolov8n-coco", "--out", model, "--predictor", "nothing-of-time")
+    assert "no profile is left to test it on" in capsys.readouterr().out
+    assert run("predict", "--model", model, "--board", "nano", "--out", out, "--power-mode", "maxn") == 0
+    said = capsys.readouterr()
+    assert "learned orin-agx, not nano" in said.err
+    with out.open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["minibatch_time_ms"] == ""
+    assert float(row["power_mw"]) > 0
+
+
+def test_predict_refuses_a_file_that_is_no_model(corpus, tmp_path, capsys):
+    assert run("predict", "--model", corpus, "--board", "orin-agx", "--out", tmp_path / "P.csv") == 2
+    assert "no model file of this suite" in capsys.readouterr().err
+
+
+def test_a_reference_that_holds_the_target_s_own_profiles_is_left_out():
+    table, other = made_table(), made_table("bert-squad")
+    assert make_target(table, (table.take(slice(3)), other)).references == (other,)
+
+
+def test_counts_are_numbers_or_all():
+    assert parse_counts("10,50,all,10") == (10, 50, None)
+
+
+def test_progress_tells_how_long_the_rest_takes():
+    now, lines = [0.0], []
+
+    class Lines:
+        update = staticmethod(lines.append)
+        clear = staticmethod(lambda: lines.append("cleared"))
+
+    progress = TrialProgress(Lines(), clock=lambda: now[0])
+    now[0] = 10.0
+    progress(1, 4, "ridge on bert-squad")
+    progress(4, 4, "ridge on bert-squad")
+    assert lines == ["[1/4, 30 s left] ridge on bert-squad", "[4/4, 0 s left] ridge on bert-squad", "cleared"]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario_runs_on_simulated_boards(name, tmp_path, capsys):
+    out = tmp_path / "out.json"
+    words = ("scenario", name, "--predictors", "log-linear", "--repeats", 1, "--limit", 120, "--jobs", 1, "--json", out)
+    assert run(*words) == 0
+    results = json.loads(out.read_text())["results"]
+    assert {one["target"] for one in results} >= {case.label or case.target.workload for case in SCENARIOS[name].cases}
+    assert {one["provenance"] for one in results} == {"simulated"}
+    assert all(one["all_modes"]["power_mape_median"] > 0 for one in results)
+
+
+def test_scenarios_are_listed_with_who_asks(capsys):
+    assert run("scenario") == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in ("G1", "G7", "E16", "E17", "E18", "E19", "001 sec. 4.3.1"))
+
+
+def test_an_unknown_scenario_is_refused_with_the_known_ones(capsys):
+    assert run("scenario", "G8") == 2
+    assert "known: G1, G2" in capsys.readouterr().err
+
+
+def test_a_scenario_takes_measured_profiles_where_they_are_what_it_needs():
+    measured = made_table("yolov8n-coco", provenance="measured")
+    plan = make_plan(find_scenario("g2"), [measured], simulated, named_modes, limit=50)
+    kinds = {target.name: target.table.provenance for target in plan.targets}
+    assert kinds["yolov8n-coco"] == "measured"
+    assert kinds["bert-squad"] == "simulated"
+    assert {len(target.table) for target in plan.targets} == {50}
+
+
+def test_what_is_profiled_apart_is_never_simulated_for_a_measured_target():
+    measured = made_table("resnet18-imagenet", provenance="measured")
+    plan = make_plan(find_scenario("G6"), [measured], simulated, named_modes, limit=50)
+    assert {target.table.provenance for target in plan.targets} == {"simulated"}
+    assert all(np.array_equal(target.table.modes, target.profiled.modes) for target in plan.targets)
+
+
+def test_fit_takes_one_number_of_modes(corpus, tmp_path, capsys):
+    assert run("fit", "--corpus", corpus, "--target", "yolov8n-coco", "--modes", "10,20", "--out", tmp_path / "M") == 2
+    assert "takes one number" in capsys.readouterr().err
+
+
+def test_published_refuses_a_fact_that_no_paper_has(capsys):
+    assert run("published", "--fact", "F1") == 2
+    assert "no published error" in capsys.readouterr().err
+
+
+def test_instances_of_a_board_differ_and_few_minibatches_are_noisier():
+    boards = [simulated(Source("lenet-mnist", instance=instance)).time_ms for instance in (0, 1)]
+    assert abs(np.median(boards[1] / boards[0]) - 1) > 1e-4
+    exact = np.median([simulated(Source("lenet-mnist"), seed).time_ms for seed in range(9)], axis=0)
+    noise = [np.std(simulated(Source("lenet-mnist", minibatches=count)).time_ms / exact) for count in (10, 160)]
+    assert noise[0] > 1.5 * noise[1]
+
+
+def test_the_papers_errors_each_name_a_predictor_and_a_fact():
+    rows = read_published(FILE)
+    assert len(rows) > 60
+    assert {row.predictor for row in rows} == {"nn", "powertrain", "npe", "linear", "linear-energy"}
+    assert all(row.fact[0] == "F" and row.value_pct > 0 for row in rows)
+    by_fact = {row.fact: row for row in rows}
+    assert (by_fact["F439"].value_pct, by_fact["F439"].modes) == (11.7, "50")  # 001 sec. 4.2
+    assert by_fact["F406"].text == "8.1-9.7"
+    assert by_fact["F420"].text == "<20"
+
+
+def test_published_errors_stand_beside_those_got_here(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("predictors.commands.published.DEFAULT", "log-linear")
+    own = tmp_path / "own.csv"
+    header, *lines = FILE.read_text().splitlines()
+    wanted = [line for line in lines if line.startswith(("F1162,", "F464,"))]
+    own.write_text(
+        "\n".join([header, *wanted]).replace(",powertrain,", ",log-linear,").replace(",linear,", ",log-linear,")
+    )
+    rows = read_published(own)
+    monkeypatch.setattr("predictors.commands.published.read_published", lambda: rows)
+    out = tmp_path / "out.json"
+    assert run("published", "--limit", 120, "--repeats", 1, "--jobs", 1, "--json", out) == 0
+    errors = json.loads(out.read_text())["errors"]
+    assert [one["fact"] for one in errors] == ["F464", "F1162", "F1162", "F1162"]
+    assert all(one["same_predictor_pct"] == one["best_pct"] > 0 for one in errors)
+    assert "simulated" in capsys.readouterr().out
+
+
+def test_plots_are_drawn_of_every_target(corpus, tmp_path):
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "plots"
+    words = ("--target", "yolov8n-coco", "--predictors", "log-linear,nothing-of-time", "--modes", "10,20,all")
+    assert run("evaluate", "--corpus", corpus, *words, "--repeats", 2, "--jobs", 1, "--plots", folder) == 0
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == [f"yolov8n-coco-{kind}.png" for kind in ("errors", "fronts", "predicted")]
+    assert all(path.read_bytes()[1:4] == b"PNG" for path in folder.iterdir())

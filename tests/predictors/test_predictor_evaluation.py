@@ -1,0 +1,200 @@
+"""An evaluation tests on what it says, fits every predictor on the same modes, and tells what it could not run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import predictors.registry
+from harness.errors import InvalidValueError, UnknownNameError
+from predictors.evaluation import fit_to, judge, predict_rows, rows_to_fit, summarise
+from predictors.metrics import mape, profiling_seconds
+from predictors.registry import MODULES, make_predictor, predictor_class, predictor_names
+from predictors.report import format_results, format_skipped, write_results
+from predictors.sampling import SAMPLERS
+from predictors.trials import Group, Plan, Target, run_plan
+from tests.predictors.plain_predictors import LogLinear, Nothing, made_table
+
+TABLE = made_table(noise=0.1)
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch):
+    for kind in (LogLinear, Nothing):
+        monkeypatch.setitem(predictors.registry.MODULES, kind.name, kind.__module__)
+
+
+def test_the_stricter_protocol_tests_on_the_other_modes_and_the_papers_on_all():
+    fitted = np.arange(20)
+    score = judge(LogLinear(), TABLE, fitted)
+    predictor = LogLinear()
+    fit_to(predictor, TABLE.take(fitted))
+    predicted = predict_rows(predictor, TABLE)
+    assert score.held_out.time_mape == mape(TABLE.time_ms[20:], predicted.time_ms[20:])
+    assert score.held_out.power_mape == mape(TABLE.power_mw[20:], predicted.power_mw[20:])
+    assert score.all_modes.time_mape == mape(TABLE.time_ms, predicted.time_ms)
+    assert score.profiling_seconds == profiling_seconds(TABLE.time_ms[:20])
+    assert score.n_modes == 20
+
+
+def test_the_odd_slice_is_left_out_of_the_test_where_the_table_has_one():
+    slow = TABLE.modes[:, 0] == 2
+    time_ms = np.where(slow & (TABLE.modes[:, 1] == 500_000), TABLE.time_ms / 5, TABLE.time_ms)
+    measured = dataclasses.replace(TABLE, time_ms=time_ms, provenance="measured")
+    score = judge(LogLinear(), measured, np.arange(6, 30))
+    assert score.without_slice.time_mape < score.held_out.time_mape / 2
+    assert judge(LogLinear(), TABLE, np.arange(6, 30)).without_slice is None
+
+
+def test_only_the_tested_modes_count_where_they_are_given():
+    score = judge(LogLinear(), TABLE, np.arange(20), tested=np.array([3, 30]))
+    predictor = LogLinear()
+    fit_to(predictor, TABLE.take(slice(20)))
+    predicted = predict_rows(predictor, TABLE).time_ms
+    assert score.held_out.time_mape == mape(TABLE.time_ms[[30]], predicted[[30]])
+    assert score.all_modes.time_mape == pytest.approx(mape(TABLE.time_ms[[3, 30]], predicted[[3, 30]]))
+
+
+def test_profiles_taken_elsewhere_are_learned_and_those_here_are_tested():
+    elsewhere = dataclasses.replace(TABLE, time_ms=2 * TABLE.time_ms)
+    assert judge(LogLinear(), TABLE, np.arange(40), profiled=elsewhere).held_out.time_mape > 80
+
+
+def test_coverage_is_near_its_level_for_a_predictor_that_knows_its_noise():
+    scores = [judge(LogLinear(), made_table(noise=0.1, seed=seed), np.arange(27)) for seed in range(20)]
+    found = summarise(scores)["coverage"]
+    assert 55 < found["time_80"] < 85
+    assert 75 < found["power_95"] < 98
+
+
+def test_what_a_predictor_does_not_answer_is_none_and_the_rest_is_there():
+    result = summarise([judge(Nothing(), TABLE, np.arange(20))])
+    assert result["time_mape_median"] is None
+    assert result["coverage"]["time_80"] is None
+    assert result["energy_mape_median"] is None
+    assert result["power_mape_median"] > 0
+
+
+def test_rows_are_those_of_their_repeat_target_count_and_seed():
+    def drawn(**changes):
+        asked = {"table": TABLE, "count": 10, "sampling": "random", "repeat": 0, "seed": 0, **changes}
+        return rows_to_fit(**asked).tolist()
+
+    assert drawn() == drawn()
+    assert len(set(drawn())) == 10
+    others = [drawn(repeat=1), drawn(seed=1), drawn(table=made_table("bert-squad"))]
+    assert all(other != drawn() for other in others)
+
+
+@pytest.mark.parametrize("sampling", SAMPLERS)
+def test_every_sampling_chooses_rows_that_repeat(sampling):
+    chosen = [rows_to_fit(TABLE, 9, sampling, 1, references=(made_table("bert-squad"),)).tolist() for _ in range(2)]
+    assert chosen[0] == chosen[1]
+    assert len(set(chosen[0])) == 9
+
+
+def test_several_batch_sizes_are_not_sampled_one_after_the_other():
+    both = dataclasses.replace(TABLE, batch_size=np.where(np.arange(54) < 27, 8, 16))
+    assert len(rows_to_fit(both, 9, "random", 0)) == 9
+    with pytest.raises(InvalidValueError, match="2 batch sizes"):
+        rows_to_fit(both, 9, "sequential", 0)
+
+
+def test_an_unknown_sampling_is_refused():
+    with pytest.raises(UnknownNameError, match=r"known: random"):
+        rows_to_fit(TABLE, 9, "by-heart", 0)
+
+
+def test_all_modes_leave_a_tenth_to_test_on():
+    assert len(rows_to_fit(TABLE, None, "random", 0)) == 54 - 5
+
+
+def test_more_modes_than_there_are_are_refused():
+    with pytest.raises(InvalidValueError, match="cannot fit on 55 modes"):
+        rows_to_fit(TABLE, 55, "random", 0)
+
+
+def test_every_predictor_gets_the_same_modes_and_references(monkeypatch):
+    seen = {LogLinear: [], Nothing: []}
+
+    def learn(self, rows, time_ms, power_mw, original=LogLinear._learn):
+        seen[type(self)].append((rows.modes.tolist(), self.references, self.seed))
+        original(self, rows, time_ms, power_mw)
+
+    monkeypatch.setattr(LogLinear, "_learn", learn)
+    reference = made_table("bert-squad")
+    run_plan(Plan((LogLinear.name, Nothing.name), (Target(TABLE, (reference,)),), (5, 10), repeats=2))
+    assert seen[LogLinear] == seen[Nothing]
+    assert len(seen[Nothing]) == 4
+    assert all(references == (reference,) for _, references, _ in seen[Nothing])
+
+
+def test_a_plan_gives_a_result_for_each_predictor_target_and_count():
+    plan = Plan(
+        (LogLinear.name,), (Target(TABLE), Target(made_table("bert-squad"), label="other")), (5, None), repeats=2
+    )
+    told = []
+    found = run_plan(plan, report=lambda done, total, what: told.append((done, total)))
+    assert [(one["target"], one["modes"], one["n_modes"]) for one in found.results] == [
+        ("lenet-mnist", 5, 5), ("lenet-mnist", "all", 49), ("other", 5, 5), ("other", "all", 49),
+    ]  # fmt: skip
+    assert told == [(done, 8) for done in range(1, 9)]
+    assert found.by_group[Group(LogLinear.name, 1, 5)]["target"] == "other"
+    assert {one["provenance"] for one in found.results} == {"simulated"}
+
+
+def test_several_processes_find_what_one_finds():
+    plan = Plan(("physical-gp",), (Target(TABLE),), (8, 500), repeats=2)
+    alone, together = (run_plan(plan, jobs) for jobs in (1, 2))
+    assert alone.results[0]["time_mape"] == pytest.approx(together.results[0]["time_mape"], rel=1e-3)
+    assert alone.skipped == together.skipped
+
+
+def test_what_cannot_learn_is_skipped_with_the_reason():
+    found = run_plan(Plan((LogLinear.name,), (Target(TABLE),), (1, 5, 500), repeats=1))
+    assert [one["n_modes"] for one in found.results] == [5]
+    assert [one["modes"] for one in found.skipped] == [1, 500]
+    text = format_skipped(found.skipped)
+    assert "at least 2" in text
+    assert "cannot fit on 500 modes" in text
+
+
+def test_results_are_written_as_the_contract_says(tmp_path):
+    found = run_plan(Plan((LogLinear.name, Nothing.name), (Target(TABLE),), (5,), repeats=3))
+    write_results(tmp_path / "out.json", found, seed=0)
+    content = json.loads((tmp_path / "out.json").read_text())
+    keys = {
+        *("predictor", "target", "n_modes", "sampling", "fit_seconds", "predict_seconds", "provenance"),
+        *(f"{what}_mape_{part}" for what in ("time", "power") for part in ("median", "q1", "q3")),
+    }
+    assert all(keys <= set(result) for result in content["results"])
+    assert content["environment"]["python"]
+    first = content["results"][0]
+    assert first["time_mape_q1"] <= first["time_mape_median"] <= first["time_mape_q3"]
+    assert first["time_mape_median"] == np.median(first["time_mape"])
+
+
+def test_the_table_names_provenance_and_leaves_missing_figures_out():
+    text = format_results(run_plan(Plan((Nothing.name,), (Target(TABLE),), (5,), repeats=1)).results)
+    assert text.startswith("tested on simulated corpora")
+    assert "None" not in text
+    assert "nan" not in text
+
+
+def test_predictors_are_named_with_commas_or_all_at_once():
+    assert predictor_names("ridge,nn,ridge") == ["ridge", "nn"]
+    assert predictor_names("nn,all")[0] == "nn"
+    assert set(predictor_names("all")) == set(MODULES)
+    with pytest.raises(UnknownNameError, match=r"known: .*powertrain"):
+        predictor_names("nnn")
+    with pytest.raises(UnknownNameError, match="known: "):
+        predictor_class("nnn")
+
+
+def test_a_predictor_takes_of_what_is_offered_what_it_has():
+    made = make_predictor(LogLinear, seed=5, board="orin-agx", references=(TABLE,))
+    assert made.seed == 5
+    assert made.references == (TABLE,)

@@ -1,0 +1,148 @@
+"""Samplers choose what was asked, within the budget, and designs make predictors better than chance does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import InvalidValueError, UnknownNameError
+from predictors.metrics import mape, profiling_seconds
+from predictors.physical_gp import PhysicalGP
+from predictors.sampling import SAMPLERS, Profiled, choose, choose_by_profiling, in_passes
+from tests.predictors.physical_gp.made_tables import make_table
+
+TABLE = make_table(20)
+COST_S = np.array([profiling_seconds(time_ms) for time_ms in TABLE.time_ms])
+
+
+def _profile(places):
+    return TABLE.time_ms[places], TABLE.power_mw[places]
+
+
+def _profiled(places):
+    return Profiled(TABLE.modes[places], *_profile(places))
+
+
+@settings(max_examples=25)
+@given(
+    sampling=st.sampled_from(sorted(SAMPLERS)),
+    count=st.integers(1, 40),
+    size=st.integers(40, 400),
+    seed=st.integers(0, 99),
+)
+def test_every_sampler_gives_as_many_different_modes_as_asked(sampling, count, size, seed):
+    places = choose(TABLE.modes[:size], count, sampling=sampling, seed=seed)
+    assert len(set(places.tolist())) == len(places) == count
+    assert places.min() >= 0
+    assert places.max() < size
+    assert np.array_equal(places, choose(TABLE.modes[:size], count, sampling=sampling, seed=seed))
+
+
+@pytest.mark.parametrize("sampling", SAMPLERS)
+def test_all_modes_can_be_chosen(sampling):
+    assert sorted(choose(TABLE.modes[:12], 12, sampling=sampling)) == list(range(12))
+
+
+@pytest.mark.parametrize("sampling", SAMPLERS)
+def test_what_was_profiled_is_not_chosen_again(sampling):
+    known = np.arange(0, 400, 2)
+    places = choose(TABLE.modes, 30, sampling=sampling, history=_profiled(known))
+    assert not set(places.tolist()) & set(known.tolist())
+
+
+@pytest.mark.parametrize("sampling", SAMPLERS)
+def test_a_budget_in_seconds_is_kept_and_used(sampling):
+    seconds = 15 * float(np.median(COST_S))
+    places = choose(TABLE.modes, sampling=sampling, seconds=seconds, cost_s=COST_S)
+    assert 0.5 * seconds < COST_S[places].sum() <= seconds
+
+
+def test_a_design_that_pays_per_second_takes_cheaper_modes():
+    by_count, by_seconds = (
+        choose(TABLE.modes, 10, sampling="v-optimal", **budget)
+        for budget in ({}, {"seconds": float(COST_S.sum()), "cost_s": COST_S})
+    )
+    assert COST_S[by_seconds].sum() < COST_S[by_count].sum()
+
+
+def test_costs_are_estimated_from_what_was_profiled():
+    history = _profiled(np.random.default_rng(0).permutation(400)[:20])
+    seconds = 10 * float(np.median(COST_S))
+    places = choose(TABLE.modes, seconds=seconds, history=history)
+    assert COST_S[places].sum() == pytest.approx(seconds, rel=0.5)
+
+
+def test_too_few_seconds_choose_nothing():
+    assert len(choose(TABLE.modes, seconds=0.5 * COST_S.min(), cost_s=COST_S)) == 0
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({}, "neither a number of modes nor of seconds"),
+    ({"count": 0}, "cannot choose 0"),
+    ({"count": 401}, "there are 400"),
+    ({"seconds": 60.0}, "needs to know what a profile costs"),
+    ({"seconds": 60.0, "cost_s": np.zeros(400)}, "no positive number"),
+])  # fmt: skip
+def test_what_cannot_be_chosen_is_refused(arguments, message):
+    with pytest.raises(InvalidValueError, match=message):
+        choose(TABLE.modes, **arguments)
+
+
+def test_an_unknown_sampler_is_refused_with_the_known_ones():
+    with pytest.raises(UnknownNameError, match="v-optimal"):
+        choose(TABLE.modes, 5, sampling="guess")
+
+
+def test_designs_avoid_both_clumps_and_corners():
+    corners = {
+        tuple(row)
+        for row in TABLE.modes.tolist()
+        if all(value in (TABLE.modes[:, k].min(), TABLE.modes[:, k].max()) for k, value in enumerate(row))
+    }
+    chosen = [
+        tuple(row)
+        for seed in range(5)
+        for row in TABLE.modes[choose(TABLE.modes, 10, sampling="v-optimal", seed=seed)].tolist()
+    ]
+    assert sum(mode in corners for mode in chosen) < 0.2 * len(chosen)
+    for column in TABLE.modes[choose(TABLE.modes, 10, sampling="v-optimal")].T:
+        assert len(np.unique(column)) >= 3
+
+
+@pytest.mark.parametrize("sampling", ["v-optimal", "sequential"])
+def test_ten_designed_modes_teach_more_than_ten_random_ones(sampling):
+    def error(table, name, seed):
+        places = choose_by_profiling(
+            table.modes, 10, lambda these: (table.time_ms[these], table.power_mw[these]), sampling=name, seed=seed
+        )
+        predictor = PhysicalGP(seed=seed).fit(table.modes[places], table.time_ms[places], table.power_mw[places])
+        return mape(table.time_ms, predictor.predict(table.modes).time_ms)
+
+    tables = [make_table(seed) for seed in range(30, 36)]
+    designed, random = (
+        [error(table, name, seed) for seed, table in enumerate(tables)] for name in (sampling, "random")
+    )
+    assert np.median(designed) < np.median(random)
+
+
+@pytest.mark.parametrize("sampling", SAMPLERS)
+def test_profiling_in_rounds_tells_each_round_of_those_before(sampling):
+    asked = []
+
+    def profile(places):
+        asked.append(places)
+        return _profile(places)
+
+    places = choose_by_profiling(TABLE.modes, 12, profile, sampling=sampling)
+    assert len(set(places.tolist())) == 12
+    assert len(asked) == (7 if sampling == "sequential" else 0)
+
+
+def test_passes_hold_every_chosen_mode_once_and_clocks_only_fall():
+    places = choose(TABLE.modes, 30, seed=1)
+    passes = in_passes(TABLE.modes, places)
+    assert sorted(np.concatenate(passes)) == sorted(places)
+    for one in passes:
+        assert (np.diff(TABLE.modes[one][:, 1:3], axis=0) <= 0).all()

@@ -1,0 +1,92 @@
+"""A corpus falls into tables of one workload each, which know what they hold."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+from harness.corpus import write_corpus
+from harness.errors import InvalidValueError, UnknownNameError
+from predictors.tables import find_table, load_tables, tables_of
+from tests.predictors.plain_predictors import SPACE, made_table
+
+
+def rows_of(table, **changes):
+    about = {"device": table.device, "workload": table.workload, "task": table.task, "provenance": table.provenance}
+    columns = zip(table.modes.tolist(), table.time_ms.tolist(), table.power_mw.tolist())
+    return [
+        {
+            **about,
+            **dict(zip(("cpu_cores", "cpu_khz", "gpu_khz", "mem_khz"), mode)),
+            "batch_size": 16,
+            "minibatch_time_ms": time_ms,
+            "power_mw": power_mw,
+            **changes,
+        }
+        for mode, time_ms, power_mw in columns
+    ]
+
+
+def test_a_corpus_file_becomes_a_table_for_each_workload_device_task_and_provenance(tmp_path):
+    table = made_table()
+    others = [{"workload": "bert-squad"}, {"task": "inference"}, {"provenance": "replayed"}, {"device": "nano"}]
+    rows = [row for change in ({}, *others) for row in rows_of(table, **change)]
+    write_corpus(tmp_path / "c.csv", rows)
+    loaded = load_tables(tmp_path / "c.csv")
+    assert [len(one) for one in loaded] == [54] * 5
+    assert loaded[0].fingerprint == table.fingerprint
+    assert len({one.fingerprint for one in loaded}) == 5
+
+
+def test_a_workload_is_found_or_what_there_is_is_listed():
+    tables = tables_of([*rows_of(made_table("a")), *rows_of(made_table("b"))])
+    assert find_table(tables, "b").workload == "b"
+    with pytest.raises(UnknownNameError, match="it has a, b"):
+        find_table(tables, "c")
+    with pytest.raises(UnknownNameError, match="no inference at all"):
+        find_table(tables, "a", "inference")
+
+
+def test_a_workload_of_two_devices_is_not_chosen_by_chance():
+    tables = tables_of([*rows_of(made_table()), *rows_of(made_table(), device="nano")])
+    with pytest.raises(InvalidValueError, match="more than once"):
+        find_table(tables, "lenet-mnist")
+
+
+def test_rows_without_power_and_repeats_are_not_in_the_complete_table():
+    rows = rows_of(made_table())[:4]
+    rows[0]["power_mw"] = None
+    rows.append({**rows[2], "minibatch_time_ms": rows[2]["minibatch_time_ms"] + 2})
+    (table,) = tables_of(rows)
+    complete = table.complete()
+    assert np.isnan(table.power_mw[0])
+    assert complete.modes.tolist() == table.modes[1:4].tolist()
+    assert complete.time_ms[1] == pytest.approx(rows[2]["minibatch_time_ms"] + 1)
+
+
+def test_the_fingerprint_says_what_is_in_the_rows_taken():
+    table = made_table()
+    assert table.take([0, 1]).fingerprint == table.take(slice(2)).fingerprint
+    assert table.take([1, 0]).fingerprint != table.take([0, 1]).fingerprint
+
+
+def test_a_deep_copy_is_the_table_itself():
+    table = made_table()
+    assert copy.deepcopy({"references": (table,)})["references"][0] is table
+
+
+def test_tables_overlap_where_they_share_a_profile():
+    table = made_table()
+    assert table.take(slice(10)).overlaps(table.take(slice(9, 20)))
+    assert not table.take(slice(10)).overlaps(table.take(slice(10, 20)))
+    assert not table.overlaps(made_table("bert-squad"))
+
+
+def test_the_space_of_a_table_holds_the_values_it_has():
+    assert made_table().space() == SPACE
+
+
+def test_what_a_table_says_of_itself_is_short():
+    assert len(repr(made_table())) < 200
