@@ -1,0 +1,1 @@
+"""From a goal, such as the least time under a power budget, to a power mode, spending as few profiles as possible."""

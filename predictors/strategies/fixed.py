@@ -1,0 +1,82 @@
+"""Strategies that profile nothing: the greatest mode, and the vendor's presets."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Sequence
+
+import numpy as np
+
+from harness.errors import InvalidValueError
+from harness.power_modes import PowerMode
+from predictors.strategies.goals import Goal
+from predictors.strategies.grid import Grid
+from predictors.strategies.protocol import Choice, History, Strategy
+
+
+class Preset(NamedTuple):
+    """A mode that the vendor ships.
+
+    Attributes:
+        name: as the board calls it.
+        mode: what it sets.
+        claimed_mw: the power that it claims to stay under; infinite where it claims none.
+    """
+
+    name: str
+    mode: PowerMode
+    claimed_mw: float
+
+
+class Maxn(Strategy):
+    """Always the greatest mode, whatever the limits say (001 sec. 5.1)."""
+
+    name = "maxn"
+    deterministic = True
+
+    def choose(self, history: History, goal: Goal) -> Choice:
+        """The candidate with the greatest cores and clocks, and the greatest batch size; costs no profile.
+
+        It promises nothing, so it counts as feasible.
+        """
+        grid = Grid(history.profiler.candidates)
+        return _unmeasured(history, grid.greatest(), "the greatest mode, limits not looked at")
+
+
+class Presets(Strategy):
+    """The most powerful preset that claims to meet the power budget (001 sec. 1.4)."""
+
+    name = "presets"
+    deterministic = True
+
+    def __init__(self, presets: Sequence[Preset] = ()) -> None:
+        """Choose among `presets`."""
+        self.presets = tuple(presets)
+
+    def choose(self, history: History, goal: Goal) -> Choice:
+        """The candidate nearest to that preset; costs no profile.
+
+        Presets know no limit but power: without one the most powerful preset is taken. Where none claims to meet it,
+        the weakest is the answer, as infeasible.
+
+        Raises:
+            InvalidValueError: there are no presets.
+        """
+        if not self.presets:
+            raise InvalidValueError("the strategy presets was given none", "it needs a board whose presets are known")
+        ordered = sorted(self.presets, key=lambda preset: preset.claimed_mw)
+        budget_mw = goal.limits.get("power_mw", float("inf"))
+        meeting = [preset for preset in ordered if preset.claimed_mw <= budget_mw]
+        chosen = meeting[-1] if meeting else ordered[0]
+        index = Grid(history.profiler.candidates).nearest(chosen.mode)
+        return _unmeasured(history, index, f"preset {chosen.name}", feasible=bool(meeting))
+
+
+def _unmeasured(history: History, index: int, reason: str, feasible: bool = True) -> Choice:
+    size = int(history.profiler.candidates.batch_size[index])
+    return Choice(history.mode(index), size, feasible, None, None, history.spent, (), reason, index)
+
+
+def claimed_from_name(name: str) -> float:
+    """The power in mW that a preset's name claims: 30,000 of `MODE_30W`; infinite where it names none."""
+    digits = "".join(character if character.isdigit() else " " for character in name.upper().partition("W")[0]).split()
+    return float(digits[-1]) * 1e3 if digits and "W" in name.upper() else float(np.inf)

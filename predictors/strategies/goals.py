@@ -1,0 +1,116 @@
+"""Goals: what is to be as small as possible, and which limits it has to keep.
+
+Time, power and what is made of them are products of powers of three figures, so their logarithms are sums:
+
+    log quantity = a * log time_ms + b * log power_mw + c * log batch_size + constant
+
+which lets a predictor that gives normal distributions of log time and log power say how likely a limit is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Dict, Mapping, NamedTuple, Tuple
+
+import numpy as np
+
+from harness.errors import InvalidValueError, UnknownNameError
+
+
+class Quantity(NamedTuple):
+    """Something that a goal minimises or limits.
+
+    Attributes:
+        time: the power with which the minibatch time enters.
+        power: the power with which the module power enters.
+        batch: the power with which the batch size enters.
+        per_unit: what one unit of ms, mW and samples makes in the unit of the quantity's name.
+        meaning: what it is, in words.
+    """
+
+    time: int
+    power: int
+    batch: int
+    per_unit: float
+    meaning: str
+
+
+QUANTITIES: Dict[str, Quantity] = {
+    "time_ms": Quantity(1, 0, 0, 1.0, "minibatch time, which is the latency of an inference batch"),
+    "power_mw": Quantity(0, 1, 0, 1.0, "module power"),
+    "energy_mws": Quantity(1, 1, 0, 1e-3, "energy of a minibatch"),
+    "energy_delay_mws_ms": Quantity(2, 1, 0, 1e-3, "energy of a minibatch times its time (energy-delay product)"),
+    "sample_time_ms": Quantity(1, 0, -1, 1.0, "time of a sample, the inverse of the throughput"),
+    "sample_energy_mws": Quantity(1, 1, -1, 1e-3, "energy of a sample"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Goal:
+    """Minimise one quantity subject to upper limits on others.
+
+    Attributes:
+        minimise: a name of `QUANTITIES`.
+        limits: names of `QUANTITIES` to the greatest value allowed.
+    """
+
+    minimise: str = "time_ms"
+    limits: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse quantities that do not exist and limits that nothing can meet."""
+        for name in (self.minimise, *self.limits):
+            if name not in QUANTITIES:
+                raise UnknownNameError(f"quantity {name!r} is unknown", f"known: {', '.join(QUANTITIES)}")
+        for name, limit in self.limits.items():
+            if not (limit > 0 and math.isfinite(limit)):
+                raise InvalidValueError(f"the limit of {name} is {limit}, expected a number above 0")
+
+    def objective(self, time_ms: np.ndarray, power_mw: np.ndarray, batch_size: np.ndarray) -> np.ndarray:
+        """What is to be small, of shape (n,), in the unit that its name ends in."""
+        return value_of(self.minimise, time_ms, power_mw, batch_size)
+
+    def excess(self, time_ms: np.ndarray, power_mw: np.ndarray, batch_size: np.ndarray) -> np.ndarray:
+        """By which share the worst limit is broken, shape (n,): 0.1 is 10 % above it, 0 and below is within all."""
+        worst = np.full(np.shape(time_ms), -1.0)
+        for name, limit in self.limits.items():
+            worst = np.maximum(worst, value_of(name, time_ms, power_mw, batch_size) / limit - 1)
+        return worst
+
+    def describe(self) -> str:
+        """The goal in words: `least time_ms with power_mw at most 30000`."""
+        limits = " and ".join(f"{name} at most {limit:g}" for name, limit in self.limits.items())
+        return f"least {self.minimise}" + (f" with {limits}" if limits else "")
+
+
+def power_budget(budget_mw: float) -> Goal:
+    """The papers' problem (001 sec. 5): the least time with a power of at most `budget_mw`."""
+    return Goal("time_ms", {"power_mw": budget_mw})
+
+
+def value_of(name: str, time_ms: np.ndarray, power_mw: np.ndarray, batch_size: np.ndarray) -> np.ndarray:
+    """A quantity, of shape (n,), in the unit that its name ends in."""
+    quantity = QUANTITIES[name]
+    size = np.asarray(batch_size, dtype=float)
+    return quantity.per_unit * time_ms**quantity.time * power_mw**quantity.power * size**quantity.batch
+
+
+def log_distribution(
+    name: str,
+    log_time: Tuple[np.ndarray, np.ndarray],
+    log_power: Tuple[np.ndarray, np.ndarray],
+    batch_size: np.ndarray,
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of a quantity's natural logarithm, time and power taken as independent.
+
+    Args:
+        name: of `QUANTITIES`.
+        log_time: mean and standard deviation of the logarithm of the time in ms, each of shape (n,).
+        log_power: the same of the power in mW.
+        batch_size: samples per minibatch, shape (n,).
+    """
+    quantity = QUANTITIES[name]
+    mean = quantity.time * log_time[0] + quantity.power * log_power[0]
+    mean = mean + quantity.batch * np.log(np.asarray(batch_size, dtype=float)) + math.log(quantity.per_unit)
+    return mean, np.hypot(quantity.time * log_time[1], quantity.power * log_power[1])

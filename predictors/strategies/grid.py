@@ -1,0 +1,51 @@
+"""Candidates as a grid: the values of each dimension, and where a mode stands among them."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Sequence, Tuple
+
+import numpy as np
+
+from predictors.strategies.protocol import Candidates
+
+
+class Grid:
+    """The distinct values of cores, CPU, GPU and memory clocks (and batch sizes) that candidates are made of.
+
+    Where not every combination is a candidate, the nearest that is stands for it.
+    """
+
+    def __init__(self, candidates: Candidates) -> None:
+        """Find the values of each dimension, ascending."""
+        self._rows = np.column_stack([candidates.modes, candidates.batch_size])
+        self.dimensions: List[np.ndarray] = [np.unique(column) for column in self._rows.T]
+        steps = [np.searchsorted(values, column) for values, column in zip(self.dimensions, self._rows.T)]
+        self.steps = np.column_stack(steps)
+        self._places: Dict[Tuple[int, ...], int] = {
+            tuple(step): place for place, step in enumerate(self.steps.tolist())
+        }
+        self._scale = np.array([max(len(values) - 1, 1) for values in self.dimensions], dtype=float)
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """How many values each dimension has."""
+        return tuple(len(values) for values in self.dimensions)
+
+    def at(self, step: Sequence[int]) -> int:
+        """The candidate at a step of each dimension, or the nearest one: by steps, each as a share of its dimension."""
+        found = self._places.get(tuple(int(value) for value in step))
+        if found is not None:
+            return found
+        distance = (np.abs(self.steps - np.asarray(step)) / self._scale).sum(axis=1)
+        return int(distance.argmin())
+
+    def greatest(self) -> int:
+        """The candidate with the greatest value of every dimension, or the nearest to it."""
+        return self.at([size - 1 for size in self.shape])
+
+    def nearest(self, mode: Sequence[int]) -> int:
+        """The candidate nearest to any mode, with the greatest batch size: clocks by ratio, cores by difference."""
+        cores = np.abs(self._rows[:, 0] - mode[0]) / self.dimensions[0][-1]
+        clocks = np.abs(np.log(self._rows[:, 1:4] / np.asarray(mode[1:4], dtype=float))).sum(axis=1)
+        behind = self.dimensions[4][-1] - self._rows[:, 4]
+        return int(np.lexsort((behind, cores + clocks))[0])

@@ -1,0 +1,230 @@
+"""Tuning while training goes on: minibatches that are trained anyway are the profiles (future work of 001 sec. 7).
+
+The strategy runs in a thread of its own and asks for a profile as it would of any device; the training loop, which says
+`step()` after each minibatch, sets the mode asked for and answers once enough minibatches have run in it:
+
+    training loop   step step step step step step step step step ...
+                      |settling  |  counted  |settling ...
+    strategy        profile(7) ............. answer, think, profile(31) ...
+
+Nothing waits: while the strategy thinks, training goes on in the mode that is set.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import threading
+import time
+from typing import Callable, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from harness.errors import HarnessError, InvalidValueError
+from harness.power_modes import PowerMode
+from predictors.strategies.goals import Goal
+from predictors.strategies.protocol import Candidates, Choice, History, Measured, Strategy
+
+Power = Callable[[float, float], Optional[float]]
+"""From two monotonic times in s to the median power between them in mW; None where it was not sampled."""
+
+
+class StoppedError(HarnessError):
+    """Training ended before the search did."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OnlineReport:
+    """What tuning while training came to.
+
+    Attributes:
+        choice: the mode that training ended in; None where not one profile was complete.
+        finished: whether the search ended before the training.
+        minibatches: how many ran during the search.
+        search_s: how long the search went on.
+        lost_s: by how much those minibatches took longer than in the chosen mode, changes of mode included; below 0
+            where faster modes were tried that break a limit.
+        profiled: the modes that were tried, with what they gave.
+    """
+
+    choice: Optional[Choice]
+    finished: bool
+    minibatches: int
+    search_s: float
+    lost_s: Optional[float]
+    profiled: Tuple[Tuple[PowerMode, Measured], ...]
+
+    def describe(self) -> str:
+        """In two lines, for a log."""
+        if self.choice is None or self.lost_s is None:
+            return f"no mode was profiled in {self.minibatches} minibatches"
+        how = "settled on" if self.finished else "training ended during the search; best so far"
+        return (
+            f"{how} {self.choice.power_mode.name}: {self.choice.reason}\n"
+            f"search: {len(self.profiled)} modes, {self.minibatches} minibatches, {self.search_s:.1f} s, "
+            f"of which {self.lost_s:.1f} s lost against that mode"
+        )
+
+
+class _Running(NamedTuple):
+    """The profile that is under way: its candidate, since when its mode is set, and the minibatches that count."""
+
+    index: int
+    set_s: float
+    times_ms: List[float]
+
+
+class OnlineTuner:
+    """Searches for a power mode while a training loop runs; `step` is all that the loop calls."""
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        goal: Goal,
+        modes: List[PowerMode],
+        apply: Callable[[PowerMode], object],
+        power_mw: Power,
+        *,
+        profiles: int = 15,
+        minibatches: int = 40,
+        settling_s: float = 3.0,
+        batch_size: int = 16,
+        report: Callable[[str], None] = lambda line: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin the search; the first mode is set at the first `step`.
+
+        Args:
+            strategy: chooses what to try.
+            goal: what to reach.
+            modes: what may be set.
+            apply: sets a mode and reads it back.
+            power_mw: the power sensor.
+            profiles: modes that may be tried.
+            minibatches: that count in each mode, the first of them apart (001 sec. 2.5).
+            settling_s: after a change of mode, what runs so long does not count (001 sec. 2.5: 2-3 s).
+            batch_size: samples per minibatch of the loop.
+            report: takes a line for each mode that was tried.
+            clock: monotonic seconds.
+        """
+        if not modes:
+            raise InvalidValueError("there is no power mode to choose from")
+        rows = np.maximum(np.array(modes, dtype=np.int64), 1)  # an unknown clock is the same in all modes
+        self.task = "training"
+        self.candidates = Candidates(rows, np.full(len(rows), batch_size, dtype=np.int64))
+        self._modes = list(modes)
+        self._apply = apply
+        self._power_mw = power_mw
+        self._count = minibatches
+        self._settling_s = settling_s
+        self._clock = clock
+        self._requests: queue.Queue = queue.Queue()
+        self._answers: queue.Queue = queue.Queue()
+        self._history = History(self, profiles, report)
+        self._goal = goal
+        self._choice: Optional[Choice] = None
+        self._error: Optional[BaseException] = None
+        self._running: Optional[_Running] = None
+        self._settled = False
+        self._began_s: Optional[float] = None
+        self._last_s: Optional[float] = None
+        self._spent: List[float] = []
+        self._ended_s: Optional[float] = None
+        self._thread = threading.Thread(target=self._search, args=(strategy,), name="jetwatt-tuner", daemon=True)
+        self._thread.start()
+
+    @property
+    def settled(self) -> bool:
+        """Whether the search is over and the chosen mode is set."""
+        return self._settled
+
+    def profile(self, index: int) -> Measured:
+        """Asked by the strategy, in its thread: what the training loop finds in a mode.
+
+        Raises:
+            StoppedError: training ended.
+        """
+        self._requests.put(index)
+        answer = self._answers.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def step(self) -> None:
+        """Called by the training loop after each minibatch, when its work on the device is done.
+
+        Raises:
+            HarnessError: a mode could not be set, or power could not be measured; the search is over then.
+        """
+        now = self._clock()
+        if self._settled:
+            return
+        if self._began_s is None:
+            self._began_s = self._last_s = now  # the first minibatch says nothing: its beginning is not known
+        elif self._last_s is not None:
+            self._take_in(now - self._last_s, now)
+        self._follow()
+        self._last_s = self._clock()
+
+    def close(self) -> OnlineReport:
+        """End the search where it goes on, and tell what it came to; the mode stays as it is."""
+        if self._thread.is_alive():
+            self._answers.put(StoppedError("training ended before the search did"))
+            self._thread.join()
+        if not self._settled:
+            self._ended_s = self._clock()
+        best = self._history.best_measured(self._goal)
+        choice = self._choice
+        if choice is None and best is not None:
+            choice = self._history.choice(best, self._goal, f"best of {len(self._history.taken)} tried")
+        found = tuple((self._history.mode(index), measured) for index, measured in self._history.taken.items())
+        search_s = 0.0 if self._began_s is None or self._ended_s is None else self._ended_s - self._began_s
+        lost_s = None
+        if choice is not None and choice.measured is not None:
+            lost_s = search_s - len(self._spent) * choice.measured.time_ms / 1e3
+        return OnlineReport(choice, self._settled, len(self._spent), search_s, lost_s, found)
+
+    def _search(self, strategy: Strategy) -> None:
+        try:
+            self._choice = strategy.choose(self._history, self._goal)
+        except StoppedError:
+            return
+        except BaseException as error:  # handed to the training loop, which raises it
+            self._error = error
+
+    def _take_in(self, seconds: float, now: float) -> None:
+        """One more minibatch has ended."""
+        self._spent.append(seconds)
+        running = self._running
+        if running is None or now - seconds < running.set_s + self._settling_s:
+            return
+        running.times_ms.append(seconds * 1e3)
+        if len(running.times_ms) < self._count:
+            return
+        start_s = now - sum(running.times_ms) / 1e3
+        power_mw = self._power_mw(start_s, now)
+        if power_mw is None:
+            return  # a fast mode may end before the sensor has spoken: more minibatches then
+        self._running = None
+        self._answers.put(Measured(float(np.median(running.times_ms)), power_mw, now - running.set_s))
+
+    def _follow(self) -> None:
+        """Set what the strategy asks for, or what it chose."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            self._settled = True
+            raise error
+        if self._running is not None:
+            return
+        if not self._thread.is_alive():
+            if self._choice is not None:
+                self._apply(self._modes[self._choice.index])
+                self._settled = True
+                self._ended_s = self._clock()
+            return
+        try:
+            index = self._requests.get_nowait()
+        except queue.Empty:
+            return
+        self._apply(self._modes[index])
+        self._running = _Running(index, self._clock(), [])

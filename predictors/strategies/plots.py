@@ -1,0 +1,146 @@
+"""The papers' plots of strategies: penalties, power errors, and where the choices lie against the fronts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, List, Sequence, Tuple
+
+import numpy as np
+
+from harness.units import mw_to_w
+from predictors.pareto import time_power_front
+from predictors.plots import colour, pyplot, save
+from predictors.strategies.evaluation import Outcome, summarise
+from predictors.strategies.recommendation import Recommendation
+from predictors.tables import Table
+
+Found = Dict[Tuple[str, str, int], List[Outcome]]
+"""Outcomes by strategy, target and number of profiles."""
+
+
+def draw(found: Found, targets: Sequence[Table], directory: Path) -> List[Path]:
+    """The three plots of every target.
+
+    Args:
+        found: from `predictors.strategies.contest.run_contest`.
+        targets: the tables that it ran on.
+        directory: where to; made where it is missing.
+
+    Returns:
+        The pictures' paths.
+
+    Raises:
+        DependencyError: matplotlib is not installed.
+        StoreError: a picture cannot be written.
+    """
+    written = []
+    for table in targets:
+        mine = {
+            f"{strategy} ({profiles})" if profiles else strategy: outcomes
+            for (strategy, target, profiles), outcomes in found.items()
+            if target == table.workload
+        }
+        for kind, plot in (
+            ("penalties", draw_penalties),
+            ("power-errors", draw_power_errors),
+            ("choices", draw_choices),
+        ):
+            path = directory / f"{table.workload}-{kind}.png"
+            plot(path, table, mine)
+            written.append(path)
+    return written
+
+
+def draw_penalties(path: Path, table: Table, found: Dict[str, List[Outcome]]) -> None:
+    """Time penalties over all budgets and repeats as violins, their medians marked (001 Fig 12)."""
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=(1.1 * len(found) + 2, 4.4), constrained_layout=True)
+    values = [
+        np.array([one.penalty_pct for one in outcomes if one.penalty_pct is not None]) for outcomes in found.values()
+    ]
+    top = 1.15 * max(float(np.quantile(column, 0.95)) for column in values) + 2
+    for place, column in enumerate(values):
+        if np.ptp(column) > 0:
+            violin = axes.violinplot([column], [place], widths=0.85, showextrema=False)
+            violin["bodies"][0].set_facecolor(colour(place))
+        median = float(np.median(column))
+        axes.plot([place], [median], "o", color="black", markersize=3)
+        axes.annotate(f"{median:.1f}", (place, min(median, top)), (5, 3), textcoords="offset points", fontsize=7)
+    axes.set_ylim(min(float(column.min()) for column in values) * 1.05 - 1, top)
+    axes.axhline(0, color="black", linewidth=0.6)
+    axes.set_xticks(range(len(found)), list(found), rotation=30, ha="right", fontsize=8)
+    axes.set_ylabel("time penalty (%), dot: median")
+    axes.set_title(f"{_title(table)}; the highest 5 % may be cut", fontsize=10)
+    save(figure, path)
+
+
+def draw_power_errors(path: Path, table: Table, found: Dict[str, List[Outcome]]) -> None:
+    """Area above the budget, and the shares of choices over it and over it by 1 W, as bars (001 Fig 13)."""
+    plt = pyplot()
+    figures = [summarise(outcomes) for outcomes in found.values()]
+    figure, axes = plt.subplots(figsize=(1.1 * len(found) + 2, 4.4), constrained_layout=True)
+    places = np.arange(len(found))
+    shares = (
+        ("A/L", [one.over_limit_pct for one in figures]),
+        ("A/L+1", [one.over_limit_plus1_pct for one in figures]),
+    )
+    for offset, (name, heights) in zip((-0.27, 0.0), shares):
+        axes.bar(places + offset, heights, 0.26, label=name, color=colour(0 if name == "A/L" else 1))
+    axes.set_ylabel("choices over the limit (%)")
+    axes.set_ylim(0, max([100.0 * 0.05, *(max(heights) for _, heights in shares)]) * 1.1)
+    second = axes.twinx()
+    second.bar(places + 0.27, [one.area_w for one in figures], 0.26, color=colour(2))
+    second.set_ylabel("Area (W per choice)")
+    second.set_ylim(0, max([0.5, *(one.area_w for one in figures)]) * 1.1)
+    axes.bar([0], [0], color=colour(2), label="Area (right)")
+    axes.set_xticks(places, list(found), rotation=30, ha="right", fontsize=8)
+    axes.legend(fontsize=8)
+    axes.set_title(_title(table), fontsize=10)
+    save(figure, path)
+
+
+def draw_choices(path: Path, table: Table, found: Dict[str, List[Outcome]]) -> None:
+    """All modes of a table with their front, and where the choices lie as observed (001 Fig 11)."""
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=(7.8, 5), constrained_layout=True)
+    watts = mw_to_w(table.power_mw)
+    axes.plot(watts, table.time_ms, ".", color="#cccccc", markersize=2, label="all modes", rasterized=True)
+    best = time_power_front(table.time_ms, table.power_mw)
+    axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
+    for place, (name, outcomes) in enumerate(found.items()):
+        chosen = sorted({outcome.choice.index for outcome in outcomes})
+        axes.plot(watts[chosen], table.time_ms[chosen], "o", markersize=3.5, color=colour(place), label=name, alpha=0.8)
+    axes.set_yscale("log")
+    axes.set_xlabel("power (W)")
+    axes.set_ylabel("minibatch time (ms)")
+    axes.set_title(_title(table), fontsize=10)
+    axes.legend(fontsize=7, ncol=2)
+    save(figure, path)
+
+
+def draw_recommendation(found: Recommendation, path: Path, provenance: str) -> None:
+    """Time and power of all modes as predicted, the front, what was profiled, and the recommended mode."""
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=(7.8, 5), constrained_layout=True)
+    time_ms, watts = np.exp(found.posterior.log_time), np.exp(found.posterior.log_power) / 1e3
+    axes.plot(watts, time_ms, ".", color="#cccccc", markersize=2, label="predicted", rasterized=True)
+    front = [(one.power_mw.value / 1e3, one.time_ms.value) for one in found.front]
+    axes.step(*zip(*front), "k-", where="post", linewidth=1.2, label="front")
+    profiled = found.posterior.measured
+    axes.plot(watts[profiled], time_ms[profiled], "o", color=colour(0), markersize=5, label="profiled")
+    mode = found.mode
+    label = f"recommended: {mode.power_mode.name}"
+    axes.plot([mode.power_mw.value / 1e3], [mode.time_ms.value], "*", color=colour(1), markersize=15, label=label)
+    limit = found.goal.limits.get("power_mw")
+    if limit is not None:
+        axes.axvline(limit / 1e3, color=colour(1), linewidth=0.9, linestyle="--", label=f"budget {limit / 1e3:g} W")
+    axes.set_yscale("log")
+    axes.set_xlabel("power (W)")
+    axes.set_ylabel("minibatch time (ms)")
+    axes.set_title(f"{found.goal.describe()}, {provenance}", fontsize=10)
+    axes.legend(fontsize=8)
+    save(figure, path)
+
+
+def _title(table: Table) -> str:
+    return f"{table.workload} on {table.device}, {table.provenance}"

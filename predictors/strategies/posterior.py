@@ -1,0 +1,102 @@
+"""What a predictor believes of every candidate, measured ones included, and what that means for a goal."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Mapping, Tuple
+
+import numpy as np
+
+from predictors.protocol import Predictor
+from predictors.strategies.goals import Goal, log_distribution, value_of
+from predictors.strategies.protocol import History, Measured
+
+MEASURED_LOG_SD = 0.005
+"""By about so much a second profile of a mode differs from the first: what is measured is known, but not exactly."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Posterior:
+    """Normal distributions of log time (ms) and log power (mW) of n candidates; all arrays have shape (n,)."""
+
+    log_time: np.ndarray
+    log_time_sd: np.ndarray
+    log_power: np.ndarray
+    log_power_sd: np.ndarray
+    batch_size: np.ndarray
+    measured: np.ndarray
+
+    def log_objective(self, goal: Goal) -> Tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the objective's logarithm."""
+        return self._log(goal.minimise)
+
+    def objective(self, goal: Goal) -> np.ndarray:
+        """The objective at the middle of the distribution."""
+        return goal.objective(np.exp(self.log_time), np.exp(self.log_power), self.batch_size)
+
+    def excess(self, goal: Goal) -> np.ndarray:
+        """The excess over the limits at the middle of the distribution."""
+        return goal.excess(np.exp(self.log_time), np.exp(self.log_power), self.batch_size)
+
+    def chance(self, goal: Goal, slack: Mapping[str, float]) -> np.ndarray:
+        """How likely each candidate keeps all limits: the chance of its least likely limit.
+
+        The limits' chances are not multiplied, because they are not independent.
+
+        Args:
+            goal: whose limits.
+            slack: by how much a limit may be exceeded, by the quantity's name and in its unit.
+        """
+        from scipy.special import ndtr
+
+        least = np.ones(len(self.log_time))
+        for name, limit in goal.limits.items():
+            mean, sd = self._log(name)
+            least = np.minimum(least, ndtr((np.log(limit + slack.get(name, 0.0)) - mean) / sd))
+        return least
+
+    def at(self, index: int) -> Measured:
+        """The middle of a candidate's distributions."""
+        return Measured(float(np.exp(self.log_time[index])), float(np.exp(self.log_power[index])), 0.0)
+
+    def _log(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
+        times, powers = (self.log_time, self.log_time_sd), (self.log_power, self.log_power_sd)
+        return log_distribution(name, times, powers, self.batch_size)
+
+
+def learn(predictor: Predictor, history: History, widen: float = 1.0) -> Posterior:
+    """Fit a predictor to the profiles taken and ask it of every candidate.
+
+    What was profiled is known: there the posterior is the measurement.
+
+    Args:
+        predictor: is fitted anew.
+        history: what was profiled.
+        widen: factor on the standard deviations of what was not profiled.
+    """
+    candidates, task = history.profiler.candidates, history.profiler.task
+    places = history.places
+    predictor.fit(
+        candidates.modes[places],
+        history.time_ms,
+        history.power_mw,
+        batch_size=candidates.batch_size[places],
+        task=task,
+    )
+    predicted = predictor.predict(candidates.modes, batch_size=candidates.batch_size, task=task)
+    columns = {
+        "log_time": np.log(predicted.time_ms),
+        "log_time_sd": widen * predicted.time_log_sd,
+        "log_power": np.log(predicted.power_mw),
+        "log_power_sd": widen * predicted.power_log_sd,
+    }
+    columns["log_time"][places], columns["log_power"][places] = np.log(history.time_ms), np.log(history.power_mw)
+    columns["log_time_sd"][places] = columns["log_power_sd"][places] = MEASURED_LOG_SD
+    measured = np.zeros(len(candidates.modes), dtype=bool)
+    measured[places] = True
+    return Posterior(**columns, batch_size=candidates.batch_size, measured=measured)
+
+
+def values_at(posterior: Posterior, name: str) -> np.ndarray:
+    """A quantity of every candidate at the middle of the distributions."""
+    return value_of(name, np.exp(posterior.log_time), np.exp(posterior.log_power), posterior.batch_size)

@@ -1,0 +1,232 @@
+"""What every strategy is: from a goal to a power mode, by profiles that are counted."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Any, Callable, ClassVar, Dict, List, NamedTuple, Optional, Protocol, Sequence
+
+import numpy as np
+
+from harness.errors import InvalidValueError
+from harness.power_modes import PowerMode
+from predictors.strategies.goals import Goal
+
+
+class Candidates(NamedTuple):
+    """What can be chosen: power modes, each with a batch size.
+
+    Attributes:
+        modes: int64 of shape (n, 4), columns as in `PowerMode`.
+        batch_size: int64 of shape (n,).
+    """
+
+    modes: np.ndarray
+    batch_size: np.ndarray
+
+
+class Measured(NamedTuple):
+    """What profiling one candidate gave.
+
+    Attributes:
+        time_ms: median minibatch time.
+        power_mw: median module power.
+        seconds: what profiling took, the change of mode included.
+    """
+
+    time_ms: float
+    power_mw: float
+    seconds: float
+
+
+class Profiler(Protocol):
+    """A device with a workload on it, for whoever chooses: what can be chosen, and what a choice gives.
+
+    Attributes:
+        candidates: what can be chosen.
+        task: `training` or `inference`.
+    """
+
+    candidates: Candidates
+    task: str
+
+    def profile(self, index: int) -> Measured:
+        """Profile one candidate, given by its place.
+
+        Raises:
+            HarnessError: it could not be measured.
+        """
+
+
+class Spent(NamedTuple):
+    """What a choice has cost.
+
+    Attributes:
+        profiles: how many candidates were profiled.
+        seconds: how long that took.
+    """
+
+    profiles: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What a strategy answers.
+
+    Attributes:
+        power_mode: the mode it chose; the nearest to feasible where `feasible` is False.
+        batch_size: the batch size it chose.
+        feasible: whether the strategy holds that the goal's limits are kept. False says: nothing that it knows of keeps
+            them, this is what comes nearest.
+        predicted: time and power that a predictor gives for the choice; None for a strategy that has none.
+        measured: what profiling the choice gave; None where it was not profiled.
+        spent: what the choice has cost.
+        profiled: every profile on the way, in order: place of the candidate and what it gave.
+        reason: why this one, in a sentence.
+        index: the place of the chosen candidate.
+    """
+
+    power_mode: PowerMode
+    batch_size: int
+    feasible: bool
+    predicted: Optional[Measured]
+    measured: Optional[Measured]
+    spent: Spent
+    profiled: Sequence[Any] = ()
+    reason: str = ""
+    index: int = -1
+
+
+class History:
+    """The profiles taken so far, at most `limit` of them; nothing is profiled twice."""
+
+    def __init__(self, profiler: Profiler, limit: int, report: Callable[[str], None] = lambda line: None) -> None:
+        """Profile through `profiler`, at most `limit` times; `report` takes a line for each.
+
+        Raises:
+            InvalidValueError: `limit` is below 0.
+        """
+        if limit < 0:
+            raise InvalidValueError(f"the number of profiles must be 0 or more, got {limit}")
+        self.profiler = profiler
+        self.limit = min(limit, len(profiler.candidates.modes))
+        self.taken: Dict[int, Measured] = {}
+        self._report = report
+
+    def profile(self, index: int) -> Measured:
+        """The profile of a candidate, taken now if it was not before.
+
+        Raises:
+            InvalidValueError: no profile is left.
+        """
+        if index not in self.taken:
+            if self.left <= 0:
+                raise InvalidValueError(f"all {self.limit} profiles are spent", "allow more profiles")
+            self.taken[index] = self.profiler.profile(index)
+            mode, found = self.mode(index), self.taken[index]
+            figures = f"{found.time_ms:.1f} ms, {found.power_mw / 1e3:.1f} W"
+            self._report(f"profile {len(self.taken)} of {self.limit}: {mode.name} {figures}")
+        return self.taken[index]
+
+    @property
+    def left(self) -> int:
+        """How many profiles may still be taken."""
+        return self.limit - len(self.taken)
+
+    @property
+    def spent(self) -> Spent:
+        """What was spent so far."""
+        return Spent(len(self.taken), sum(found.seconds for found in self.taken.values()))
+
+    @property
+    def places(self) -> np.ndarray:
+        """The places of the profiled candidates, in the order of profiling."""
+        return np.fromiter(self.taken, dtype=np.int64, count=len(self.taken))
+
+    @property
+    def time_ms(self) -> np.ndarray:
+        """Their minibatch times."""
+        return np.array([found.time_ms for found in self.taken.values()])
+
+    @property
+    def power_mw(self) -> np.ndarray:
+        """Their powers."""
+        return np.array([found.power_mw for found in self.taken.values()])
+
+    def mode(self, index: int) -> PowerMode:
+        """The power mode of a candidate."""
+        return PowerMode(*self.profiler.candidates.modes[index].tolist())
+
+    def best_measured(self, goal: Goal) -> Optional[int]:
+        """The place of the best profiled candidate within the limits, else of the one that breaks them least.
+
+        None where nothing was profiled.
+        """
+        if not self.taken:
+            return None
+        sizes = self.profiler.candidates.batch_size[self.places]
+        objective = goal.objective(self.time_ms, self.power_mw, sizes)
+        excess = goal.excess(self.time_ms, self.power_mw, sizes)
+        within = excess <= 0
+        best = np.where(within, objective, np.inf).argmin() if within.any() else excess.argmin()
+        return int(self.places[best])
+
+    def choose_measured(self, goal: Goal, reason: str) -> Choice:
+        """The choice of the best profiled candidate.
+
+        Raises:
+            InvalidValueError: nothing was profiled.
+        """
+        best = self.best_measured(goal)
+        if best is None:
+            raise InvalidValueError("a choice by profiles needs at least one profile", "allow more profiles")
+        return self.choice(best, goal, reason)
+
+    def choice(self, index: int, goal: Goal, reason: str, predicted: Optional[Measured] = None) -> Choice:
+        """The choice of a candidate, feasible by its profile, or by what is predicted where it was not profiled."""
+        measured = self.taken.get(index)
+        size = self.profiler.candidates.batch_size[index]
+        known = measured or predicted
+        feasible = known is not None and bool(
+            goal.excess(np.array(known.time_ms), np.array(known.power_mw), np.array(size)) <= 0
+        )
+        return Choice(
+            self.mode(index),
+            int(size),
+            feasible,
+            predicted,
+            measured,
+            self.spent,
+            tuple(self.taken.items()),
+            reason,
+            index,
+        )
+
+
+class Strategy(abc.ABC):
+    """From a goal to a power mode.
+
+    Attributes:
+        name: how the command line calls it.
+        deterministic: whether every seed gives the same choice.
+    """
+
+    name: ClassVar[str]
+    deterministic: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def choose(self, history: History, goal: Goal) -> Choice:
+        """Choose for one goal.
+
+        Args:
+            history: profiles through it, within its limit; what it holds already may be used.
+            goal: what to reach.
+
+        Raises:
+            InvalidValueError: it needs more profiles than there are.
+        """
+
+    def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
+        """Choose for several goals with the profiles of one history, in the order of `goals`."""
+        return [self.choose(history, goal) for goal in goals]

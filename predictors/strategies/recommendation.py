@@ -1,0 +1,155 @@
+"""A recommendation: a choice with everything that a person wants to know of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from harness.errors import InvalidValueError
+from harness.power_modes import PowerMode
+from predictors.pareto import front
+from predictors.protocol import Predictor
+from predictors.strategies.fixed import Maxn, Preset, Presets
+from predictors.strategies.goals import Goal, value_of
+from predictors.strategies.posterior import Posterior, learn
+from predictors.strategies.protocol import Choice, History
+
+LEVEL = 0.8
+"""Share of measurements that the intervals are to hold."""
+
+
+class Estimate(NamedTuple):
+    """A figure with the interval that is to hold it with probability `LEVEL`, and whether it was measured."""
+
+    value: float
+    low: float
+    high: float
+    measured: bool
+
+
+class Mode(NamedTuple):
+    """A mode that a recommendation speaks of, with its minibatch time and power."""
+
+    label: str
+    power_mode: PowerMode
+    batch_size: int
+    time_ms: Estimate
+    power_mw: Estimate
+
+
+class Saving(NamedTuple):
+    """What the choice saves against another mode over a whole training; below 0 it costs more.
+
+    Attributes:
+        other: the mode compared with.
+        hours: of time.
+        energy_wh: of module energy.
+        keeps_limits: whether the other mode is expected to keep the goal's limits.
+    """
+
+    other: Mode
+    hours: float
+    energy_wh: float
+    keeps_limits: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Recommendation:
+    """What is recommended, and why.
+
+    Attributes:
+        goal: what was asked for.
+        choice: the answer.
+        mode: the chosen mode with its figures.
+        front: the modes that no other beats in time and objective's rival (power), by rising power.
+        savings: against the greatest mode and against the best preset that claims to keep the limit.
+        posterior: what is believed of every candidate.
+    """
+
+    goal: Goal
+    choice: Choice
+    mode: Mode
+    front: Tuple[Mode, ...]
+    savings: Tuple[Saving, ...]
+    posterior: Posterior
+
+
+def recommend(
+    history: History,
+    goal: Goal,
+    choose: Callable[[History, Goal], Choice],
+    predictor: Predictor,
+    presets: Tuple[Preset, ...] = (),
+    minibatches: Optional[float] = None,
+) -> Recommendation:
+    """Choose, and collect what there is to say of the choice.
+
+    Args:
+        history: profiles through it; at least as many as `predictor` needs.
+        goal: what to reach.
+        choose: a strategy's `choose`.
+        predictor: tells what was not measured; fitted anew to all profiles.
+        presets: the vendor's modes.
+        minibatches: of the whole training, for the savings; None where that is not known: then of an hour's training
+            on the chosen mode.
+
+    Raises:
+        InvalidValueError: nothing was profiled, so there is nothing to learn from.
+    """
+    choice = choose(history, goal)
+    if not history.taken:
+        raise InvalidValueError("a recommendation needs profiles", "allow some with --profiles")
+    posterior = learn(predictor, history)
+    chosen = describe(posterior, history, choice.index, "recommended")
+    total = minibatches if minibatches is not None else 3.6e6 / chosen.time_ms.value
+    others = [("MAXN", Maxn().choose(history, goal).index)]
+    if presets:
+        best = Presets(presets).choose(history, goal)
+        others.append((best.reason, best.index))
+    savings = tuple(
+        _saving(describe(posterior, history, index, label), chosen, total, posterior.excess(goal)[index] <= 0)
+        for label, index in others
+        if index != choice.index
+    )
+    places = front(np.exp(posterior.log_power), np.exp(posterior.log_time))
+    return Recommendation(
+        goal, choice, chosen, tuple(describe(posterior, history, int(i), "") for i in places), savings, posterior
+    )
+
+
+def describe(posterior: Posterior, history: History, index: int, label: str) -> Mode:
+    """A candidate with what is believed of it."""
+    candidates = history.profiler.candidates
+    columns = ((posterior.log_time, posterior.log_time_sd), (posterior.log_power, posterior.log_power_sd))
+    time_ms, power_mw = (_estimate(middle[index], sd[index], bool(posterior.measured[index])) for middle, sd in columns)
+    return Mode(label, history.mode(index), int(candidates.batch_size[index]), time_ms, power_mw)
+
+
+def energy_wh(mode: Mode, minibatches: float) -> float:
+    """Module energy of so many minibatches."""
+    figures = (np.array(mode.time_ms.value), np.array(mode.power_mw.value), np.array(mode.batch_size))
+    return float(value_of("energy_mws", *figures)) * minibatches / 3.6e6
+
+
+def thinned(modes: Tuple[Mode, ...], count: int) -> List[Mode]:
+    """At most `count` modes of a front, spread evenly over its power, both ends kept."""
+    if len(modes) <= count:
+        return list(modes)
+    powers = np.array([mode.power_mw.value for mode in modes])
+    wanted = np.linspace(powers[0], powers[-1], count)
+    return [modes[place] for place in sorted({int(np.abs(powers - power).argmin()) for power in wanted})]
+
+
+def _estimate(log_middle: float, log_sd: float, measured: bool) -> Estimate:
+    from scipy.special import ndtri
+
+    factor = float(np.exp(ndtri((1 + LEVEL) / 2) * log_sd))
+    value = float(np.exp(log_middle))
+    return Estimate(value, value / factor, value * factor, measured)
+
+
+def _saving(other: Mode, chosen: Mode, minibatches: float, keeps_limits: bool) -> Saving:
+    hours = (other.time_ms.value - chosen.time_ms.value) * minibatches / 3.6e6
+    return Saving(other, hours, energy_wh(other, minibatches) - energy_wh(chosen, minibatches), bool(keeps_limits))

@@ -1,0 +1,203 @@
+"""Strategies that search by profiling alone: random, brute force, binary search and coordinate search."""
+
+from __future__ import annotations
+
+from typing import List, Sequence, Tuple
+
+import numpy as np
+
+from harness.errors import InvalidValueError
+from predictors.strategies.goals import Goal
+from predictors.strategies.grid import Grid
+from predictors.strategies.protocol import Choice, History, Strategy
+
+DIMENSIONS = ("cpu_cores", "cpu_khz", "gpu_khz", "mem_khz", "batch_size")
+
+
+class RandomSearch(Strategy):
+    """Profiles random candidates and takes the best of them (RND, 001 sec. 5.1)."""
+
+    name = "random"
+
+    def __init__(self, seed: int = 0) -> None:
+        """Draw with `seed`."""
+        self.seed = seed
+
+    def choose(self, history: History, goal: Goal) -> Choice:
+        """The best of as many random candidates as may be profiled."""
+        profile_random(history, history.left, self.seed)
+        return history.choose_measured(goal, f"best of {history.spent.profiles} random modes")
+
+    def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
+        """One sample serves every goal."""
+        profile_random(history, history.left, self.seed)
+        return [history.choose_measured(goal, f"best of {history.spent.profiles} random modes") for goal in goals]
+
+
+def profile_random(history: History, count: int, seed: int) -> None:
+    """Profile `count` candidates drawn uniformly among those not profiled yet."""
+    untried = np.setdiff1d(np.arange(len(history.profiler.candidates.modes)), history.places)
+    for index in np.random.default_rng(seed).choice(untried, size=min(count, len(untried)), replace=False):
+        history.profile(int(index))
+
+
+class BruteForce(Strategy):
+    """Profiles every candidate (001 Table 1); the ground truth where noise allows it."""
+
+    name = "brute-force"
+    deterministic = True
+
+    def choose(self, history: History, goal: Goal) -> Choice:
+        """The best of all candidates.
+
+        Raises:
+            InvalidValueError: not all of them may be profiled.
+        """
+        count = len(history.profiler.candidates.modes)
+        if history.limit < count:
+            raise InvalidValueError(f"brute force profiles all {count} candidates, {history.limit} are allowed")
+        for index in range(count):
+            history.profile(index)
+        return history.choose_measured(goal, f"best of all {count} modes")
+
+
+class BinarySearch(Strategy):
+    """Multi-dimensional binary search, MDBS (000 sec. 4.2).
+
+    Keeps a range of values in each dimension and profiles the middle of all ranges. Within the limits: the upper half
+    of the current dimension is kept, above them the lower half; then comes the next dimension that has more than one
+    value left, until one mode remains, which is profiled too. The answer is the best mode profiled within the limits.
+
+    The report leaves open (and this class has as parameters): the order of the dimensions, which of the two middle
+    values of an even range is profiled, and what is dropped when a mode is within the limits but not faster than the
+    best so far. It does not say what happens when nothing fits: the answer is then infeasible.
+    """
+
+    name = "mdbs"
+    deterministic = True
+
+    def __init__(
+        self,
+        order: Sequence[str] = DIMENSIONS,
+        middle: str = "upper",
+        when_not_better: str = "lower",
+    ) -> None:
+        """Choose a variant.
+
+        Args:
+            order: names of `DIMENSIONS`, in the order in which they are halved, again and again.
+            middle: `upper` or `lower` of the two middle values.
+            when_not_better: the half that is dropped within the limits without an improvement: `lower` (there is room
+                to go up), or `upper`.
+        """
+        self.order = tuple(order)
+        self.middle = middle
+        self.when_not_better = when_not_better
+
+    def choose(self, history: History, goal: Goal) -> Choice:
+        """Search until one mode is left, or no profile."""
+        if sorted(self.order) != sorted(DIMENSIONS):
+            raise InvalidValueError(f"order {self.order!r} is none of the dimensions", f"order {', '.join(DIMENSIONS)}")
+        grid = Grid(history.profiler.candidates)
+        ranges = [(0, size - 1) for size in grid.shape]
+        best = np.inf
+        turn = 0
+        while True:
+            middle = [self._middle(low, high) for low, high in ranges]
+            index = grid.at(middle)
+            if index not in history.taken and history.left <= 0:
+                break
+            objective, excess = figures(history, index, goal)
+            better = excess <= 0 and objective < best
+            best = objective if better else best
+            open_dimensions = [place for place, (low, high) in enumerate(ranges) if low < high]
+            if not open_dimensions:
+                break
+            place, turn = self._next(open_dimensions, turn)
+            keep_upper = excess <= 0 and (better or self.when_not_better == "lower")
+            ranges[place] = self._half(ranges[place], middle[place], keep_upper)
+        return history.choose_measured(goal, f"binary search over {len(grid.shape)} dimensions")
+
+    def _middle(self, low: int, high: int) -> int:
+        return (low + high + (self.middle == "upper")) // 2
+
+    def _half(self, bounds: Tuple[int, int], middle: int, keep_upper: bool) -> Tuple[int, int]:
+        """The half of a range that is kept; never empty, and smaller than the range."""
+        low, high = bounds
+        if self.middle == "upper":
+            return (middle, high) if keep_upper else (low, middle - 1)
+        return (middle + 1, high) if keep_upper else (low, middle)
+
+    def _next(self, open_dimensions: Sequence[int], turn: int) -> Tuple[int, int]:
+        """The dimension whose turn it is, and whose turn comes then."""
+        for ahead in range(len(self.order)):
+            place = DIMENSIONS.index(self.order[(turn + ahead) % len(self.order)])
+            if place in open_dimensions:
+                return place, (turn + ahead + 1) % len(self.order)
+        raise AssertionError("there is an open dimension")
+
+
+class CoordinateSearch(Strategy):
+    """Coordinate search from the middle of the grid, the dimension that pays most first.
+
+    Profiles the middle mode and, in each dimension, a step towards where the limits lead: up where the middle mode
+    keeps them, down where it breaks them. Then it takes the dimensions in turn, the one with the greatest fall of log
+    time for the rise of log power first when going up, the one with the least rise of time for the fall of power when
+    going down, and finds by bisection how far to go. A search by slopes in each dimension is what the literature calls
+    GMD; this is one of that kind, not a copy.
+    """
+
+    name = "gmd"
+    deterministic = True
+
+    def choose(self, history: History, goal: Goal) -> Choice:
+        """Search until every dimension had its turn, or no profile is left."""
+        grid = Grid(history.profiler.candidates)
+        here = [(size - 1) // 2 for size in grid.shape]
+        _, excess = figures(history, grid.at(here), goal)
+        upwards = excess <= 0
+        for place in self._ranked(history, grid, here, upwards):
+            here[place] = self._bisect(history, goal, grid, here, place, upwards)
+        return history.choose_measured(goal, "coordinate search")
+
+    def _ranked(self, history: History, grid: Grid, here: Sequence[int], upwards: bool) -> List[int]:
+        """The dimensions in the order in which they pay; those that cannot move, or not be tried, are left out."""
+        middle = history.profile(grid.at(here))
+        slopes: List[Tuple[float, int]] = []
+        for place, size in enumerate(grid.shape):
+            there = list(here)
+            there[place] = (here[place] + size) // 2 if upwards else here[place] // 2
+            index = grid.at(there)
+            if there == list(here) or (index not in history.taken and history.left <= 0):
+                continue
+            found = history.profile(index)
+            time = np.log(found.time_ms / middle.time_ms)
+            power = np.log(found.power_mw / middle.power_mw)
+            # Gain per cost when going up, cost per gain when going down: least first both times.
+            slopes.append((time / max(power, 1e-3) if upwards else max(time, 0.0) / max(-power, 1e-3), place))
+        return [place for _, place in sorted(slopes)]
+
+    def _bisect(self, history: History, goal: Goal, grid: Grid, here: Sequence[int], place: int, upwards: bool) -> int:
+        """How far to go in a dimension: the highest value within the limits, as far as the profiles reach."""
+        low, high = (here[place], grid.shape[place] - 1) if upwards else (0, here[place])
+        known = low
+        while low < high:
+            middle = (low + high + 1) // 2
+            there = list(here)
+            there[place] = middle
+            index = grid.at(there)
+            if index not in history.taken and history.left <= 0:
+                break
+            if figures(history, index, goal)[1] <= 0:
+                low = known = middle
+            else:
+                high = middle - 1
+        return known
+
+
+def figures(history: History, index: int, goal: Goal) -> Tuple[float, float]:
+    """Objective and excess over the limits of a candidate, profiled now if it was not before."""
+    found = history.profile(index)
+    size = history.profiler.candidates.batch_size[index]
+    time_ms, power_mw = np.array(found.time_ms), np.array(found.power_mw)
+    return float(goal.objective(time_ms, power_mw, size)), float(goal.excess(time_ms, power_mw, size))
