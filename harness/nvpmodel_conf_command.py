@@ -6,14 +6,14 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from harness.control.nvpmodel import Nvpmodel
 from harness.control.nvpmodel_conf import Conf
 from harness.control.nvpmodel_grammar import read_conf, write
 from harness.control.nvpmodel_modes import custom_conf, masks, online_cores, to_power_mode, tpc_mask
 from harness.control.nvpmodel_stock import UNKNOWN, stock_conf
-from harness.devices.boards import load_board
+from harness.devices.boards import BoardSpec, load_board
 from harness.durable_file import write_output
 from harness.errors import InvalidValueError
 from harness.power_modes import UNKNOWN_KHZ, PowerMode, format_mhz, parse_power_mode
@@ -51,10 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(modes, indent=2) if arguments.json else format_modes(modes))
         return 0
     base = _board_base(arguments) if arguments.board else _file_base(arguments)
-    conf = custom_conf(base.conf, base.booted, base.mode, arguments.name, alone=arguments.alone)
-    masks_of = f"masks and other caps are those of {base.booted}"
-    text = write(conf, f"{arguments.name}: power mode {base.mode.name}, {masks_of}.\n{base.origin}")
-    print(f"note: {masks_of}", file=sys.stderr)
+    _, text = _made(base, arguments.name, arguments.alone)
+    print(f"note: {_masks_of(base)}", file=sys.stderr)
     if arguments.out:
         write_output(arguments.out, text.encode())
         print(f"wrote {arguments.out}")
@@ -115,14 +113,47 @@ class _Base(NamedTuple):
     origin: str
 
 
+def off_board_conf(spec: BoardSpec, mode: PowerMode, name: str) -> Tuple[int, str]:
+    """A conf with a mode for a power mode, from what is known of a board without it.
+
+    Returns:
+        The new mode's number, and the file's text.
+    """
+    return _made(_stock_base(spec, mode), name)
+
+
+def on_board_conf(root: Path, mode: PowerMode, name: str) -> Tuple[int, str]:
+    """The same from the conf of the board below `root`; masks and caps are those of the mode in effect.
+
+    Raises:
+        InvalidValueError, ControlError: the board's conf or the mode in effect cannot be read.
+    """
+    path = root / "etc/nvpmodel.conf"
+    return _made(_Base(_read(path), _in_effect(root), mode, f"Made from {path}."), name)
+
+
+def _made(base: _Base, name: str, alone: bool = False) -> Tuple[int, str]:
+    conf = custom_conf(base.conf, base.booted, base.mode, name, alone=alone)
+    text = write(conf, f"{name}: power mode {base.mode.name}, {_masks_of(base)}.\n{base.origin}")
+    return conf.model(name).id, text
+
+
+def _masks_of(base: _Base) -> str:
+    return f"masks and other caps are those of {base.booted}"
+
+
+def _stock_base(spec: BoardSpec, mode: PowerMode, booted_mode: Optional[str] = None) -> _Base:
+    conf = stock_conf(spec)
+    booted = booted_mode or spec.papers_mode or spec.default_preset or conf.models[0].name
+    return _Base(conf, booted, mode, f"Made off-board, for {spec.product} ({spec.variant}): {UNKNOWN}.")
+
+
 def _board_base(arguments: argparse.Namespace) -> _Base:
     spec = load_board(arguments.board, arguments.variant)
     modes = spec.power_modes(arguments.power_mode)
     if len(modes) != 1:
         raise InvalidValueError(f"{arguments.power_mode!r} stands for {len(modes)} power modes", "name one")
-    conf = stock_conf(spec)
-    booted = arguments.booted_mode or spec.papers_mode or spec.default_preset or conf.models[0].name
-    return _Base(conf, booted, modes[0][1], f"Made off-board, for {spec.product} ({spec.variant}): {UNKNOWN}.")
+    return _stock_base(spec, modes[0][1], arguments.booted_mode)
 
 
 def _file_base(arguments: argparse.Namespace) -> _Base:
