@@ -22,7 +22,7 @@ MAY_NAME_TORCH = ("harness.profiling", "harness.workloads", "predictors.neural",
 
 PREDICTORS_MAY_IMPORT = (
     *("harness.power_modes", "harness.corpus", "harness.errors", "harness.units"),
-    *("harness.tables", "harness.durable_file", "harness.environment"),
+    *("harness.tables", "harness.durable_file", "harness.environment", "harness.interleaving"),
 )
 """A predictor learns from a corpus and speaks of power modes; it knows nothing of devices. How a table is laid out, a
 file written and an environment described is said once, by the harness."""

@@ -1,0 +1,116 @@
+"""Plans for training with inference in between: held against trying every plan."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.errors import InvalidValueError
+from harness.interleaving import expect
+from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
+from predictors.strategies.profilers import TableProfiler
+from tests.predictors.strategies.strategy_examples import example_table
+from tests.predictors.strategies.test_closed_loop import NearlyRight
+
+TRAINING = example_table()
+INFERENCE = example_table(batch_sizes=(1, 4, 16), task="inference")
+
+
+class EitherTable(NearlyRight):
+    """Nearly right about whichever of the two tables it was asked for."""
+
+    def _infer(self, rows):
+        self.table = TRAINING if len(rows.modes) == len(TRAINING) else INFERENCE
+        return super()._infer(rows)
+
+
+def spread(history, count):
+    return np.linspace(0, len(history.profiler.candidates.modes) - 1, count).astype(int)
+
+
+def chosen(goal, profiles=30, log_sd=0.03):
+    return choose_concurrent(
+        TableProfiler(TRAINING),
+        TableProfiler(INFERENCE),
+        goal,
+        lambda: EitherTable(log_sd=log_sd),
+        spread,
+        profiles=profiles,
+    )
+
+
+def best_shared_mode(goal):
+    """The greatest training throughput over every mode and batch size that keeps the limits."""
+    repeated = np.repeat(np.arange(len(TRAINING)), 3)
+    every = expect(
+        TRAINING.time_ms[repeated],
+        TRAINING.power_mw[repeated],
+        INFERENCE.time_ms,
+        INFERENCE.power_mw,
+        INFERENCE.batch_size,
+        goal.arrivals_per_s,
+    )
+    kept = (every.latency_ms <= goal.latency_ms) & (every.load < 1)
+    if goal.power_mw is not None:
+        kept &= every.power_mw <= goal.power_mw
+    return every.training_per_s[kept].max() if kept.any() else None
+
+
+GOALS = [
+    ConcurrentGoal(5.0, 1000.0),
+    ConcurrentGoal(10.0, 1500.0, 30_000.0),
+    ConcurrentGoal(2.0, 600.0, 25_000.0),
+]
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=str)
+def test_the_plan_is_nearly_the_best_there_is_and_keeps_the_limits(goal):
+    found = chosen(goal)
+    assert found.plan.feasible
+    assert found.plan.expected.latency_ms <= goal.latency_ms
+    assert goal.power_mw is None or found.plan.expected.power_mw <= goal.power_mw
+    assert found.plan.expected.training_per_s >= 0.8 * best_shared_mode(goal)
+    assert found.training_mode == found.inference_mode
+    assert found.profiles <= 30
+
+
+def test_a_settled_plan_rests_on_profiles_of_its_own_modes():
+    found = chosen(GOALS[0])
+    assert found.settled
+    train_ms, infer_ms = TRAINING.time_ms[found.plan.training], INFERENCE.time_ms[found.plan.inference]
+    assert found.plan.expected.latency_ms == pytest.approx(
+        1e3 * (found.inference_batch - 1) / GOALS[0].arrivals_per_s + train_ms + infer_ms
+    )
+
+
+def test_a_latency_that_no_mode_reaches_is_marked_infeasible():
+    assert not chosen(ConcurrentGoal(5.0, 0.5)).plan.feasible
+
+
+def test_modes_of_their_own_are_never_worse_when_a_change_costs_nothing():
+    shared = ConcurrentGoal(5.0, 1500.0, 25_000.0)
+    own = ConcurrentGoal(5.0, 1500.0, 25_000.0, switching_ms=1e-6)
+    exact = {"profiles": 60, "log_sd": 1e-6}
+    with_own, with_one = chosen(own, **exact), chosen(shared, **exact)
+    assert with_own.plan.expected.training_per_s >= 0.999 * with_one.plan.expected.training_per_s
+
+
+def test_a_dear_change_of_mode_makes_modes_of_their_own_worse():
+    cheap = chosen(ConcurrentGoal(5.0, 1500.0, 25_000.0, switching_ms=1.0), log_sd=1e-6)
+    dear = chosen(ConcurrentGoal(5.0, 1500.0, 25_000.0, switching_ms=60.0), log_sd=1e-6)
+    assert dear.plan.expected.training_per_s < cheap.plan.expected.training_per_s
+
+
+def test_profiles_are_never_exceeded():
+    assert chosen(GOALS[1], profiles=6).profiles <= 6
+
+
+def test_a_single_profile_does_not_suffice():
+    with pytest.raises(InvalidValueError, match="suffice"):
+        chosen(GOALS[0], profiles=1)
+
+
+@pytest.mark.parametrize("name", ["arrivals_per_s", "latency_ms", "power_mw", "switching_ms"])
+def test_limits_that_nothing_can_meet_are_refused(name):
+    with pytest.raises(InvalidValueError, match=name):
+        ConcurrentGoal(**{"arrivals_per_s": 1.0, "latency_ms": 1.0, name: 0.0})
