@@ -89,21 +89,20 @@ def minibatch_times(values: Dict[str, np.ndarray], at: Features) -> Times:
     """T and its components of the formulas above."""
     v = values
     compute = v["batch_compute"] * at.batch + v["inference_compute"] * at.inference
-    gpu = np.exp(v["gpu"] + compute - v["gpu_slope"] * at.gpu)
-    memory = np.exp(v["memory"] + compute - v["memory_slope"] * at.memory)
-    traffic_overlap = np.exp(v["traffic_overlap"])
-    both = (gpu**traffic_overlap + memory**traffic_overlap) ** (1 / traffic_overlap)
-    left = at.cpu - np.log1p(np.exp(v["background"] - at.cores - at.cpu))
+    gpu = v["gpu"] + compute - v["gpu_slope"] * at.gpu
+    memory = v["memory"] + compute - v["memory_slope"] * at.memory
+    left = at.cpu - np.logaddexp(0, v["background"] - at.cores - at.cpu)
     core = -v["cpu_slope"] * left - v["cpu_memory_slope"] * at.memory
-    crowd = np.log1p(np.exp(np.exp(v["crowd_slope"]) * (v["crowd"] - at.cores)))
+    crowd = np.logaddexp(0, np.exp(v["crowd_slope"]) * (v["crowd"] - at.cores))
     host = core + v["batch_cpu"] * at.batch + v["inference_cpu"] * at.inference
     main = v["crowd_main"] * crowd
-    launch = np.exp(v["launch"] + core + v["batch_launch"] * at.batch + v["inference_launch"] * at.inference + main)
-    prepare = np.exp(v["prepare"] + host + crowd)
+    launch = v["launch"] + core + v["batch_launch"] * at.batch + v["inference_launch"] * at.inference + main
+    prepare = v["prepare"] + host + crowd
     serial = np.exp(v["serial"] + host + main)
-    overlap = np.exp(v["overlap"])
-    hidden = (both**overlap + launch**overlap + prepare**overlap) ** (1 / overlap)
-    return Times(serial + np.exp(v["constant"]) + hidden, gpu, memory, launch + prepare + serial)
+    both = _smooth_maximum(np.exp(v["traffic_overlap"]), gpu, memory)
+    hidden = _smooth_maximum(np.exp(v["overlap"]), both, launch, prepare)
+    total = serial + np.exp(v["constant"]) + np.exp(hidden)
+    return Times(total, np.exp(gpu), np.exp(memory), np.exp(launch) + np.exp(prepare) + serial)
 
 
 def power_w(
@@ -161,6 +160,14 @@ def linearised(
     values = log_response(theta[:, None, :] + steps, at, log_time)
     middle = values[:, 0]
     return middle, np.swapaxes(values[:, 1:] - middle[:, None], 1, 2) / _STEP
+
+
+def _smooth_maximum(sharpness: np.ndarray, *logs: np.ndarray) -> np.ndarray:
+    """The logarithm of (x^p + y^p + ...)^(1/p), of the logarithms of x, y, ..."""
+    total = sharpness * logs[0]
+    for one in logs[1:]:
+        total = np.logaddexp(total, sharpness * one)
+    return total / sharpness
 
 
 def _switching(log_clock: np.ndarray, logit: np.ndarray, exponent: float) -> np.ndarray:
