@@ -23,7 +23,9 @@ def tree(tmp_path, monkeypatch):
     return build_board(tmp_path / "root", "orin-nano", "r36.4")
 
 
-@pytest.mark.parametrize("pattern", ["*/scaling_max_freq", "*/devfreq/*/max_freq", "*/cpu3/online", "*/nvpmodel_clk_cap/emc"])
+@pytest.mark.parametrize(
+    "pattern", ["*/scaling_max_freq", "*/devfreq/*/max_freq", "*/cpu3/online", "*/nvpmodel_clk_cap/emc"]
+)
 def test_einval_in_the_middle_of_a_mode_is_an_error_and_everything_is_put_back(tree, pattern):
     device, before = JetsonDevice(read_board(tree.path), Configuration(), tree.path), tree.controls()
     kernel = Kernel(tree.root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from nvpmodel_board import Board, end
 from nvpmodel_samples import orin_agx
 
+from harness.control.bounded_process import run_bounded
 from harness.control.knob import KnobSpec, open_knob
 from harness.control.nvpmodel import custom_name
 from harness.control.nvpmodel_grammar import parse, read_conf
@@ -166,6 +168,24 @@ def test_ctrl_c_ends_nvpmodel_before_anything_else_runs(board):
         board.knob().set(board.stock("MODE_50W"))
     thread.join()
     assert end(board.lines("pids")[0].split())
+
+
+def test_ctrl_c_waits_for_a_process_of_roots_which_it_may_not_end(tmp_path, monkeypatch):
+    """As that of sudo: what puts things back must not run beside it."""
+
+    def interrupted(self, *arguments, **options):
+        monkeypatch.undo()
+        monkeypatch.setattr(os, "killpg", refuse)
+        raise KeyboardInterrupt
+
+    def refuse(pid, number):
+        raise PermissionError
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    command = ["/bin/sh", "-c", f"sleep 0.5; echo ended > {tmp_path}/log"]
+    with pytest.raises(KeyboardInterrupt):
+        run_bounded(command, timeout_s=20)
+    assert (tmp_path / "log").read_text() == "ended\n"
 
 
 def interrupt_once_it_hangs(board):

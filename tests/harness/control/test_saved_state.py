@@ -159,6 +159,63 @@ def test_a_knob_that_cannot_be_put_back_is_named_and_the_others_are(dial, places
     assert knobs[1].read() == 1
 
 
+def test_what_knobs_laid_down_goes_once_all_stand_as_before_changed_or_not(dial, places, monkeypatch):
+    knobs, order = [dial("a"), dial("b")], []
+    monkeypatch.setattr(Dial, "restore", lambda self, saved: (order.append("restore"), self.set(saved)))
+    monkeypatch.setattr(Dial, "forget", lambda self, saved: order.append(("forget", self.name, saved)))
+    with run(knobs, places):
+        knobs[0].set(2)
+    assert order == ["restore", ("forget", knobs[1].name, 1), ("forget", knobs[0].name, 1)]
+
+
+def test_nothing_is_forgotten_that_another_restore_may_need(dial, places, monkeypatch):
+    knobs = [dial("a"), dial("b")]
+    monkeypatch.setattr(Dial, "forget", lambda self, saved: pytest.fail("b is not as before yet"))
+
+    def refuse(value):
+        raise ControlError("b is stuck")
+
+    def change_all():
+        for knob in knobs:
+            knob.set(2)
+        monkeypatch.setattr(knobs[1], "apply", refuse)
+
+    with pytest.raises(ControlError, match="b is stuck"), run(knobs, places):
+        change_all()
+
+
+def test_what_cannot_be_removed_is_named_and_tried_again_by_restore(dial, places, monkeypatch):
+    knob = dial("a")
+
+    def refuse(self, saved):
+        raise ControlError("its file cannot be removed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Dial, "forget", refuse)
+        with pytest.raises(ControlError, match=r"as it was before, and this is left over: its file"), run(
+            [knob], places
+        ):
+            knob.set(2)
+    assert knob.read() == 1
+    assert restore(DEVICE, **places) == [knob.name]
+
+
+def test_after_a_kill_a_knob_that_sets_in_steps_is_put_back_whatever_it_reads(dial, places, tmp_path, monkeypatch):
+    """A program that was killed may have set the second of its files, of which the first tells nothing."""
+    monkeypatch.setattr(Dial, "sets_in_steps", True)
+    (tmp_path / "beside").write_text("1\n")
+    knob = dial("a", 1, moves="beside")
+
+    def work():
+        with run([knob], places):
+            (tmp_path / "beside").write_text("2\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    in_a_child(work)
+    restore(DEVICE, **places)
+    assert (tmp_path / "beside").read_text() == "1\n"
+
+
 def test_garbage_in_a_knob_is_mended(dial, places):
     knob = dial("a", 1)
     with run([knob], places):
