@@ -30,7 +30,8 @@ def simulate_corpus(
     """Profile a workload on a simulated board in many power modes.
 
     Args:
-        board_name, workload_name: as in the corpus.
+        board_name: as in the corpus.
+        workload_name: as in the corpus.
         modes: power modes.
         batch_size: samples per minibatch.
         workers: of the DataLoader; those that the papers ran the workload with where None.

@@ -45,11 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     simulate.add_argument("--storage", default="ssd", help="ssd, sd, hdd or emmc (default: %(default)s)")
     which = simulate.add_argument_group("which modes (default: all)")
     which.add_argument("--all", action="store_true", help="all modes of the board; what is done by default")
-    which.add_argument("--grid", choices=tuple(GRIDS), help="a part of the space: paper, as the PowerTrain paper's 4,368")
+    which.add_argument("--grid", choices=tuple(GRIDS), help="a part of them: paper, as the PowerTrain paper's 4,368")
     which.add_argument("--sample", type=int, metavar="N", help="draw N modes uniformly from these, none twice")
     which.add_argument("--power-mode", metavar="TEXT", help="as `modes` takes it: maxn, a..n, sample:N, a FILE.csv")
     simulate.add_argument("--seed", type=int, default=0, help="of the noise and the sample (default: %(default)s)")
-    simulate.add_argument("--no-noise", action="store_true", help="what the board does, without the measurement's noise")
+    simulate.add_argument("--no-noise", action="store_true", help="what the board does, without noise of measurement")
     simulate.add_argument("--out", type=Path, required=True, metavar="FILE", help=f"{' or '.join(SUFFIXES)}")
 
 
@@ -62,9 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     device = arguments.device[len(_PREFIX) :] if arguments.device.startswith(_PREFIX) else arguments.device
     if arguments.all and (arguments.grid or arguments.sample or arguments.power_mode):
         raise InvalidValueError("--all was given with --grid, --sample or --power-mode", "give one of them")
-    named = choose_modes(
-        load_spec(device), arguments.power_mode, arguments.grid, arguments.sample, arguments.seed
-    )
+    named = choose_modes(load_spec(device), arguments.power_mode, arguments.grid, arguments.sample, arguments.seed)
     rows = _rows(arguments, device, [mode for _, mode in named])
     write_corpus(arguments.out, rows, FURTHER)
     print(f"{arguments.out}: {len(rows)} rows, simulated")

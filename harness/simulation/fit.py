@@ -7,11 +7,12 @@ from other measuring sessions, and the papers contradict themselves in places.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from harness.corpus import Row
+from harness.errors import DependencyError
 from harness.power_modes import PowerMode
 from harness.simulation.figures import Figure
 from harness.simulation.free_parameters import read_free_parameters, with_values
@@ -168,9 +169,7 @@ def fit(figures: Sequence[Figure], tables: Sequence[MeasuredTable], most_steps: 
     )
 
 
-def _least_squares():  # noqa: ANN202 - scipy's function
-    from harness.errors import DependencyError
-
+def _least_squares() -> Callable[..., Any]:
     try:
         from scipy.optimize import least_squares
     except ImportError as error:

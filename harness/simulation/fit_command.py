@@ -24,8 +24,8 @@ HELP = "fit the parameters of simulated boards to the papers' figures and to mea
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `simulation fit`."""
     parser.epilog = (
-        "Every fit begins at the priors that stand beside the values, so the same figures and tables give the same values. "
-        f"`--out {PHYSICS_FILE.parent.name}` in a clone's folder harness puts them into use."
+        "Every fit begins at the priors that stand beside the values, so the same data give the same values. "
+        "In a clone, `--out harness/simulation` puts them into use."
     )
     parser.add_argument(
         "--corpus",
@@ -97,7 +97,8 @@ def _describe_figures(evaluator: Evaluator, found: Fitted) -> str:
     answers = evaluator.answers(found.parameters, rough=False)
     deviations = [abs(figure.deviation(said)) for figure, said in zip(evaluator.figures, answers)]
     close = sum(deviation <= CLOSE for deviation in deviations)
+    median = share_to_percent(float(np.median(deviations)))
     return (
         f"{close} of {len(deviations)} figures of the papers within {share_to_percent(CLOSE):g} %, "
-        f"median {share_to_percent(float(np.median(deviations))):.1f} %; cost {found.cost:.1f} after {found.steps} steps"
+        f"median {median:.1f} %; cost {found.cost:.1f} after {found.steps} steps"
     )

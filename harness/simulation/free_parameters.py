@@ -34,9 +34,8 @@ class FreeParameter(NamedTuple):
     spread: float
 
     def value(self, distance: float) -> float:
-        """The value at a distance from the prior, in spreads; rounded, as it is written."""
-        exact = self.prior * np.exp(np.clip(distance, -_REACH, _REACH) * self.spread)
-        return float(exact)
+        """The value at a distance from the prior, in spreads."""
+        return float(self.prior * np.exp(np.clip(distance, -_REACH, _REACH) * self.spread))
 
 
 class Tie(NamedTuple):
@@ -61,7 +60,7 @@ def read_free_parameters() -> Tuple[List[FreeParameter], List[Tie]]:
     """The entries of all files with a prior, and those that follow from others.
 
     Raises:
-        InvalidValueError: a tie names no board or workload.
+        InvalidValueError: a tie names no board or workload, or ties go in a circle.
     """
     free, ties = [], []
     files = parameter_files()
@@ -73,7 +72,20 @@ def read_free_parameters() -> Tuple[List[FreeParameter], List[Tie]]:
                 if (owner[0], entry["same_as"]) not in files:
                     raise InvalidValueError(f"{path}: {key} is the same as that of {entry['same_as']!r}, which is none")
                 ties.append(Tie(owner, key, entry["same_as"], float(entry.get("times", 1.0))))
-    return free, ties
+    return free, [_to_its_root(tie, ties) for tie in ties]
+
+
+def _to_its_root(tie: Tie, ties: Sequence[Tie]) -> Tie:
+    """A tie to what its source, itself tied, follows from."""
+    by_place = {(one.owner, one.key): one for one in ties}
+    seen = {tie.owner[1]}
+    while ((tie.owner[0], tie.source), tie.key) in by_place:
+        if tie.source in seen:
+            raise InvalidValueError(f"{tie.key} of {tie.owner[1]} follows from itself", "give one of them a value")
+        seen.add(tie.source)
+        further = by_place[(tie.owner[0], tie.source), tie.key]
+        tie = tie._replace(source=further.source, times=tie.times * further.times)
+    return tie
 
 
 def with_values(
@@ -118,7 +130,7 @@ def _replaced(parameters: Parameters, changes: Mapping[Owner, Mapping[str, float
 
 
 def file_texts(parameters: Parameters) -> Dict[Path, str]:
-    """The parameter files as text with the values of a set in the entries that are free or follow; the rest as it is."""
+    """The parameter files as text, with the values of a set in those entries that are free or follow."""
     owners = _owners(parameters)
     free, ties = read_free_parameters()
     moving: Dict[Owner, List[str]] = {}

@@ -13,7 +13,6 @@ from harness.simulation.load import Load, Response
 from harness.simulation.parameters import BoardParameters, PhysicsParameters, WorkloadParameters, load_physics
 from harness.simulation.roughness import deviations
 
-
 BYTES_PER_MB = 1e6
 
 
@@ -142,8 +141,8 @@ def fetch_ms(board: BoardParameters, workload: WorkloadParameters, load: Load, p
         "hdd": board.hdd_ms_per_mb,
         "emmc": board.emmc_ms_per_mb,
     }[load.storage]
-    byte_count = load.batch_size * workload.bytes_per_sample * workload.small_file_share
-    return (1.0 - load.cached_share) * byte_count / BYTES_PER_MB * ms_per_mb / max(load.workers, 1) ** physics.read_ahead
+    read_bytes = (1.0 - load.cached_share) * load.batch_size * workload.bytes_per_sample * workload.small_file_share
+    return read_bytes / BYTES_PER_MB * ms_per_mb / max(load.workers, 1) ** physics.read_ahead
 
 
 def _steady(
@@ -241,22 +240,32 @@ def power_mw(
         tpc_share: share of the GPU's clusters that are on.
         activity: dynamic GPU power over that of the workload's training.
     """
-    cores, cpu_khz, gpu_khz, mem_khz = np.minimum(modes[:, 0], board.cpu_cores), modes[:, 1], modes[:, 2], modes[:, 3]
-    cpu = board.cpu_mw * cores / board.cpu_cores * terms.switching(cpu_khz, board.cpu_khz, board.cpu_voltage, board.cpu_curve)
-    gpu = board.gpu_mw * tpc_share * terms.switching(gpu_khz, board.gpu_khz, board.gpu_voltage, board.gpu_curve)
-    memory_clock = mem_khz / board.mem_khz
+    cpu, gpu = busy_mw(board, modes, tpc_share)
     work = arithmetic_share + board.gpu_stalled * np.maximum(gpu_utilisation - arithmetic_share, 0.0)
     return (
         np.full(len(modes), board.base_mw),
         cpu * (board.cpu_idle + (1.0 - board.cpu_idle) * cpu_utilisation),
         gpu * (board.gpu_idle + (1.0 - board.gpu_idle) * workload.gpu_activity * activity * work),
-        memory_clock * (board.mem_mw + board.traffic_mw * traffic_share),
+        modes[:, 3] / board.mem_khz * (board.mem_mw + board.traffic_mw * traffic_share),
     )
 
 
-def dvfs_modes(
-    board: BoardParameters, modes: np.ndarray, response: Response, physics: PhysicsParameters
-) -> np.ndarray:
+def busy_mw(board: BoardParameters, modes: np.ndarray, tpc_share: float = 1.0) -> Tuple[np.ndarray, np.ndarray]:
+    """Power of a CPU and of a GPU that are fully used, each of shape (n,); `modes` and `tpc_share` as of `power_mw`."""
+    active = np.minimum(modes[:, 0], board.cpu_cores) / board.cpu_cores
+    return (
+        board.cpu_mw * active * terms.switching(modes[:, 1], board.cpu_khz, board.cpu_voltage, board.cpu_curve),
+        board.gpu_mw * tpc_share * terms.switching(modes[:, 2], board.gpu_khz, board.gpu_voltage, board.gpu_curve),
+    )
+
+
+def idle_mw(board: BoardParameters, modes: np.ndarray) -> np.ndarray:
+    """What the clocks of some modes draw while nothing runs, shape (n,); `modes` as of `power_mw`."""
+    cpu, gpu = busy_mw(board, modes)
+    return cpu * board.cpu_idle + gpu * board.gpu_idle + board.mem_mw * modes[:, 3] / board.mem_khz
+
+
+def dvfs_modes(board: BoardParameters, modes: np.ndarray, response: Response, physics: PhysicsParameters) -> np.ndarray:
     """The clocks that the governors settle at with DVFS on: GPU by its utilisation, CPU by that of its busiest core.
 
     The busiest core launches kernels; it is used as far as the GPU waits for it.
@@ -291,5 +300,3 @@ def cached_share(
 def epoch_ms(response: Response, workload: WorkloadParameters, batch_size: int) -> np.ndarray:
     """Time of one epoch: minibatches of the data set times minibatch time (001 sec. 2.1)."""
     return response.minibatch_time_ms * np.ceil(workload.samples / batch_size)
-
-

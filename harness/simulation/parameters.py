@@ -47,7 +47,7 @@ class PhysicsParameters:
         main_cycles_per_byte: the same per byte of a minibatch of inputs: collating, copying to the GPU.
         overhead_share: framework overhead over stall and compute.
         inference_work: GPU work of inference over that of training, per sample.
-        inference_launches: CPU cycles of a launch in inference over `launch_cycles`: nothing is kept for a backward pass.
+        inference_launches: CPU cycles of a launch in inference over `launch_cycles`: nothing is kept for going back.
         inference_sharpness: as `launch_sharpness`, of inference, which waits for each result.
         inference_cycles: CPU cycles per minibatch of an inference loop beside launches.
         inference_sample_cycles: CPU cycles per sample of an inference loop.

@@ -1,9 +1,9 @@
 """Roughness: the fixed deviations of a real board from a smooth model, so that predictors find neither too easy.
 
-What a good fit leaves of measured tables is not noise: profiled again, a mode deviates the same way. It has the structure
-of interactions, so a part belongs to each setting, a part to each pair of settings, and a part to the mode alone. Each
-is drawn from a seed made of board, workload and the settings' values: the same mode always deviates alike, whatever else is
-simulated with it, and two workloads deviate differently.
+What a good fit leaves of measured tables has structure: modes that share two of their settings deviate alike. So a part
+of the deviation belongs to each of some pairs of settings, and a part to the mode alone. Each part is a function of a
+seed and of the settings' values: a mode deviates alike whatever else is simulated with it, and two workloads deviate
+differently.
 """
 
 from __future__ import annotations

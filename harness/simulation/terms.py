@@ -16,7 +16,8 @@ def smooth_maximum(one: Any, other: Any, sharpness: float) -> Any:
     """What takes as long as the longer of two overlapping activities, and longer where both are alike.
 
     Args:
-        one, other: 0 or more.
+        one: 0 or more.
+        other: 0 or more.
         sharpness: 1 adds them (nothing overlaps), infinity is the plain maximum.
     """
     longer, shorter = np.maximum(one, other), np.minimum(one, other)
@@ -46,7 +47,8 @@ def cpu_ms(cycles: Any, cpu_khz: Any, mem_khz: Any, speed: float, memory_cycles:
 
     Args:
         cycles: of a Cortex-A78AE.
-        cpu_khz, mem_khz: clocks.
+        cpu_khz: clock of the core.
+        mem_khz: clock of the memory.
         speed: of the core, in work of a Cortex-A78AE at the same clock.
         memory_cycles: memory cycles waited for per CPU cycle; what makes CPU work depend on the memory clock
             (SIGMETRICS 2023 sec. 5.6.7).
@@ -77,7 +79,8 @@ def voltage(khz: Any, greatest_khz: float, floor: float, curve: float) -> Any:
     """Supply voltage of a clock domain over that of its greatest clock, from `floor` at no clock at all.
 
     Args:
-        khz, greatest_khz: clocks.
+        khz: the clock.
+        greatest_khz: the greatest one of the domain.
         floor: voltage that a low clock needs all the same, over that of the greatest.
         curve: exponent of the clock; 1 is a straight line, more stays low for longer.
     """

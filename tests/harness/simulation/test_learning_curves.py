@@ -6,6 +6,7 @@ import pytest
 from harness.devices.boards import load_board as load_spec
 from harness.simulation.learning_curves import LEARNERS, Point, gaussian_process, is_large, learning_curves, ridge
 from harness.simulation.table_errors import Table
+from tests.harness.simulation.measured import measured_table
 
 SPACE = load_spec("orin-agx").power_mode_space()
 
@@ -85,6 +86,6 @@ def test_both_tables_are_learned_from_the_same_modes():
 
 
 @pytest.mark.parametrize("workload", ["resnet18-imagenet", "yolov8n-coco"])
-def test_simulated_boards_are_as_hard_to_learn_as_real_ones(measured_tables, workload):
-    points = learning_curves(measured_tables[workload])
+def test_simulated_boards_are_as_hard_to_learn_as_real_ones(workload):
+    points = learning_curves(measured_table(workload))
     assert [point for point in points if not point.is_alike] == []

@@ -15,6 +15,7 @@ from harness.simulation.table_errors import (
     split_tables,
     validate_table,
 )
+from tests.harness.simulation.measured import measured_table
 
 MODES = load_spec("orin-agx").power_mode_space().sample(200, 1)
 
@@ -130,7 +131,7 @@ def test_a_small_board_has_budgets_of_its_own():
 
 
 @pytest.mark.parametrize("workload", ["resnet18-imagenet", "yolov8n-coco"])
-def test_tables_that_the_parameters_were_fitted_to_are_met(measured_tables, workload):
-    found = validate_table(measured_tables[workload])["smooth"]
+def test_tables_that_the_parameters_were_fitted_to_are_met(workload):
+    found = validate_table(measured_table(workload))["smooth"]
     assert found["time_median_ape"] <= 4.0
     assert found["power_median_ape"] <= 3.0
