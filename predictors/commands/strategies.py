@@ -88,7 +88,7 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
 
     found = run_contest(runs, goals, setting, arguments.jobs, show)
     progress.clear()
-    rows = results(found, targets)
+    rows = results(found, targets, len(goals))
     print(format_results(rows))
     if arguments.json:
         said = {"corpus": str(arguments.corpus), "reference": arguments.reference, "budgets_w": arguments.budgets}

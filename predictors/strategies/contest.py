@@ -6,6 +6,7 @@ import concurrent.futures
 import multiprocessing
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from predictors.metrics import spread
 from predictors.strategies.evaluation import Outcome, summarise, sweep
 from predictors.strategies.goals import Goal
 from predictors.strategies.registry import STRATEGIES, Setting
@@ -90,13 +91,25 @@ def _outcomes(
         yield from ((entry, future.result()) for entry, future in zip(runs, futures))
 
 
-def results(found: Dict[Tuple[str, str, int], List[Outcome]], targets: Sequence[Table]) -> List[Dict[str, Any]]:
-    """The figures of each strategy, target and number of profiles, as plain values."""
+def results(
+    found: Dict[Tuple[str, str, int], List[Outcome]], targets: Sequence[Table], goals: int
+) -> List[Dict[str, Any]]:
+    """The figures of each strategy, target and number of profiles, as plain values.
+
+    `penalty_mean_q1` and `penalty_mean_q3` are quartiles, over repeats, of the mean penalty of one repeat.
+
+    Args:
+        found: from `run_contest`.
+        targets: the tables that it ran on.
+        goals: how many goals a sweep had.
+    """
     provenance = {table.workload: table.provenance for table in targets}
     device = {table.workload: table.device for table in targets}
     rows = []
     for (strategy, target, profiles), outcomes in found.items():
         figures: Dict[str, Optional[float]] = summarise(outcomes).as_dict()
+        sweeps = [outcomes[start : start + goals] for start in range(0, len(outcomes), goals)]
+        spread_of_means = spread([summarise(one).penalty_mean for one in sweeps])
         figures["profiles_spent"] = figures.pop("profiles")
         rows.append(
             {
@@ -104,7 +117,10 @@ def results(found: Dict[Tuple[str, str, int], List[Outcome]], targets: Sequence[
                 "target": target,
                 "device": device[target],
                 "profiles": profiles,
+                "repeats": len(sweeps),
                 **figures,
+                "penalty_mean_q1": None if spread_of_means is None else spread_of_means.q1,
+                "penalty_mean_q3": None if spread_of_means is None else spread_of_means.q3,
                 "provenance": provenance[target],
             }
         )

@@ -19,6 +19,11 @@ CONTRACT = {
 }  # fmt: skip
 
 
+def contest(runs, budgets, jobs=1):
+    goals = budget_goals(budgets)
+    return results(run_contest(runs, goals, Setting(), jobs), [TABLE], len(goals))
+
+
 def test_what_neither_number_nor_seed_changes_runs_once():
     runs = entries(["maxn", "mdbs", "random", "brute-force"], [TABLE], [10, 15], 3)
     counted = {name: [(run.profiles, run.repeat) for run in runs if run.strategy == name] for name in STRATEGIES}
@@ -30,7 +35,7 @@ def test_what_neither_number_nor_seed_changes_runs_once():
 
 def test_results_carry_the_keys_that_programs_rely_on():
     runs = entries(["random", "maxn"], [TABLE], [10], 2)
-    rows = results(run_contest(runs, budget_goals("15:40:5"), Setting()), [TABLE])
+    rows = contest(runs, "15:40:5")
     assert all(set(row) >= CONTRACT for row in rows)
     assert json.loads(json.dumps(rows)) == rows
     assert {row["provenance"] for row in rows} == {"simulated"}
@@ -38,15 +43,18 @@ def test_results_carry_the_keys_that_programs_rely_on():
 
 def test_two_processes_find_what_one_finds():
     runs = entries(["random"], [TABLE], [10], 2)
-    goals = budget_goals("20,30")
-    assert results(run_contest(runs, goals, Setting(), 2), [TABLE]) == results(
-        run_contest(runs, goals, Setting()), [TABLE]
-    )
+    assert contest(runs, "20,30", jobs=2) == contest(runs, "20,30")
+
+
+def test_the_spread_over_repeats_holds_the_mean_over_all():
+    (row,) = contest(entries(["random"], [TABLE], [10], 6), "15:40:5")
+    assert row["repeats"] == 6
+    assert row["penalty_mean_q1"] < row["penalty_mean"] < row["penalty_mean_q3"] * 1.5
 
 
 def test_more_profiles_are_better_for_a_random_search():
     runs = entries(["random"], [TABLE], [5, 100], 5)
-    few, many = results(run_contest(runs, budget_goals("15:40:5"), Setting()), [TABLE])
+    few, many = contest(runs, "15:40:5")
     assert many["penalty_mean"] < few["penalty_mean"]
     assert many["profiling_seconds"] > few["profiling_seconds"]
 
