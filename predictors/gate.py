@@ -1,4 +1,4 @@
-"""The gate: errors of an evaluation held against recorded ones, with a tolerance that comes from their spread.
+"""The gate: figures of an evaluation held against recorded ones, with a tolerance that comes from their spread.
 
 A median of n repeats whose quartiles are q1 and q3 has a standard error of about 1.253 (q3 - q1) / (1.349 sqrt(n)), and
 the difference of two of them sqrt(2) times that (Kenney, Keeping: Mathematics of Statistics, 1962, on the median of
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from harness.durable_file import write_output
 from harness.errors import InvalidValueError, StoreError
@@ -21,15 +21,31 @@ STANDARD_ERRORS = 3.0
 LEAST_TOLERANCE = 0.05
 """Share of the recorded median that is always allowed: other versions of NumPy and scikit-learn round otherwise."""
 
-FIGURES = ("time_mape", "power_mape")
-KEY = ("corpus", "predictor", "target", "modes")
+
+class Kind(NamedTuple):
+    """What is gated.
+
+    Attributes:
+        key: what tells an entry from others; the first two are what one test runs.
+        figures: each stands in an entry as median, q1 and q3 over repeats, in points; less is better.
+        least_points: how many points more than recorded are always allowed.
+    """
+
+    key: Tuple[str, ...]
+    figures: Tuple[str, ...]
+    least_points: float = 0.0
+
+
+PREDICTORS = Kind(("corpus", "predictor", "target", "modes"), ("time_mape", "power_mape"))
+STRATEGIES = Kind(("corpus", "strategy", "target", "profiles"), ("penalty", "over_limit_plus1"), least_points=1.0)
+"""A choice is one of thousands of modes: another rounding may well find another one that is nearly as good."""
 
 
 class Verdict(NamedTuple):
     """One recorded figure and what is found now.
 
     Attributes:
-        key: corpus, predictor, target, number of modes and figure, in words.
+        key: the entry and the figure, in words.
         recorded: None where it was not recorded.
         found: the median now; None where there is none any more.
         tolerance: how much more than recorded is allowed, in points; None without a record.
@@ -43,56 +59,63 @@ class Verdict(NamedTuple):
     passed: bool
 
 
-def tolerance(recorded: Spread, repeats: int) -> float:
+def tolerance(recorded: Spread, repeats: int, least_points: float = 0.0) -> float:
     """How much a median may rise, in the unit of the spread."""
     error = 1.253 * (recorded.q3 - recorded.q1) / (1.349 * math.sqrt(repeats))
-    return max(STANDARD_ERRORS * math.sqrt(2) * error, LEAST_TOLERANCE * recorded.median)
+    return max(STANDARD_ERRORS * math.sqrt(2) * error, LEAST_TOLERANCE * recorded.median, least_points)
 
 
-def entries_of(results: Sequence[Mapping[str, Any]], corpus: str) -> List[Dict[str, Any]]:
+def entries_of(results: Sequence[Mapping[str, Any]], corpus: str, kind: Kind = PREDICTORS) -> List[Dict[str, Any]]:
     """What of an evaluation's results is worth recording.
 
     Args:
-        results: as `predictors.trials` gives them.
+        results: with the names of `kind`, as `predictors.trials` gives them.
         corpus: a name for what they were got on.
+        kind: what is gated.
     """
-    parts = [f"{figure}_{part}" for figure in FIGURES for part in Spread._fields]
+    parts = [f"{figure}_{part}" for figure in kind.figures for part in Spread._fields]
     return [
         {
             "corpus": corpus,
-            **{name: result[name] for name in (*KEY[1:], "repeats", "provenance")},
+            **{name: result[name] for name in (*kind.key[1:], "repeats", "provenance")},
             **{name: None if result[name] is None else round(result[name], 4) for name in parts},
         }
         for result in results
     ]
 
 
-def check(recorded: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> List[Verdict]:
+def check(
+    recorded: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]], kind: Kind = PREDICTORS
+) -> List[Verdict]:
     """Hold found entries against recorded ones.
 
     An entry that was never recorded passes, and says so by `recorded` being None. A recorded figure that is None now,
-    or is not among what its predictor gave on that corpus now, fails.
+    or is not among what its predictor or strategy gave on that corpus now, fails.
     """
-    now = {tuple(entry[name] for name in KEY): entry for entry in found}
-    before = {tuple(entry[name] for name in KEY): entry for entry in recorded}
+    now = {tuple(entry[name] for name in kind.key): entry for entry in found}
+    before = {tuple(entry[name] for name in kind.key): entry for entry in recorded}
     tried = {key[:2] for key in now}
     verdicts = []
     for key in dict.fromkeys([*before, *now]):
         if key[:2] not in tried:
-            continue  # this corpus or predictor was not run now
-        verdicts += [_verdict(key, figure, before.get(key), now.get(key)) for figure in FIGURES]
+            continue  # that was not run now
+        verdicts += [_verdict(key, figure, before.get(key), now.get(key), kind.least_points) for figure in kind.figures]
     return verdicts
 
 
 def _verdict(
-    key: Sequence[Any], figure: str, before: Optional[Mapping[str, Any]], now: Optional[Mapping[str, Any]]
+    key: Sequence[Any],
+    figure: str,
+    before: Optional[Mapping[str, Any]],
+    now: Optional[Mapping[str, Any]],
+    least_points: float,
 ) -> Verdict:
     name = " ".join(map(str, (*key, figure)))
     value = None if now is None else now[f"{figure}_median"]
     if before is None or before[f"{figure}_median"] is None:
         return Verdict(name, None, value, None, True)
     spread = Spread(*(before[f"{figure}_{part}"] for part in Spread._fields))
-    allowed = tolerance(spread, before["repeats"])
+    allowed = tolerance(spread, before["repeats"], least_points)
     return Verdict(name, spread.median, value, allowed, value is not None and value <= spread.median + allowed)
 
 
@@ -126,14 +149,16 @@ def read_recorded(path: Path) -> List[Dict[str, Any]]:
         raise InvalidValueError(f"{path} holds no recorded errors: {error!r}", "record them again") from error
 
 
-def record(path: Path, found: Sequence[Mapping[str, Any]], environment: Mapping[str, Any]) -> None:
-    """Write found entries in the place of those of the same corpus and predictor; others stay.
+def record(
+    path: Path, found: Sequence[Mapping[str, Any]], environment: Mapping[str, Any], kind: Kind = PREDICTORS
+) -> None:
+    """Write found entries in the place of those of the same corpus and predictor or strategy; others stay.
 
     Raises:
         StoreError: the file cannot be written.
     """
-    tried = {(entry["corpus"], entry["predictor"]) for entry in found}
-    kept = [entry for entry in read_recorded(path) if (entry["corpus"], entry["predictor"]) not in tried]
-    entries = sorted([*kept, *found], key=lambda entry: [str(entry[name]).rjust(8) for name in KEY])
+    tried = {tuple(entry[name] for name in kind.key[:2]) for entry in found}
+    kept = [entry for entry in read_recorded(path) if tuple(entry[name] for name in kind.key[:2]) not in tried]
+    entries = sorted([*kept, *found], key=lambda entry: [str(entry[name]).rjust(8) for name in kind.key])
     content = {"environment": dict(environment), "entries": entries}
     write_output(path, (json.dumps(content, indent=1) + "\n").encode("utf-8"))

@@ -96,7 +96,7 @@ def results(
 ) -> List[Dict[str, Any]]:
     """The figures of each strategy, target and number of profiles, as plain values.
 
-    `penalty_mean_q1` and `penalty_mean_q3` are quartiles, over repeats, of the mean penalty of one repeat.
+    `by_repeat` holds median and quartiles, over repeats, of the mean penalty and of A/L+1 of one repeat, both in %.
 
     Args:
         found: from `run_contest`.
@@ -108,8 +108,11 @@ def results(
     rows = []
     for (strategy, target, profiles), outcomes in found.items():
         figures: Dict[str, Optional[float]] = summarise(outcomes).as_dict()
-        sweeps = [outcomes[start : start + goals] for start in range(0, len(outcomes), goals)]
-        spread_of_means = spread([summarise(one).penalty_mean for one in sweeps])
+        sweeps = [summarise(outcomes[start : start + goals]) for start in range(0, len(outcomes), goals)]
+        by_repeat = {
+            "penalty": spread([one.penalty_mean for one in sweeps]),
+            "over_limit_plus1": spread([one.over_limit_plus1_pct for one in sweeps]),
+        }
         figures["profiles_spent"] = figures.pop("profiles")
         rows.append(
             {
@@ -119,8 +122,7 @@ def results(
                 "profiles": profiles,
                 "repeats": len(sweeps),
                 **figures,
-                "penalty_mean_q1": None if spread_of_means is None else spread_of_means.q1,
-                "penalty_mean_q3": None if spread_of_means is None else spread_of_means.q3,
+                "by_repeat": {name: found and found._asdict() for name, found in by_repeat.items()},
                 "provenance": provenance[target],
             }
         )

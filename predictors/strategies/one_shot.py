@@ -20,9 +20,9 @@ TOLERANCE = {"power_mw": 1000.0}
 WIDEN = 2.0
 """Factor on the predictor's standard deviations where a risk is set.
 
-The best-looking of thousands of modes is one whose power was likely predicted too low (the winner's curse), so intervals
-that hold for any mode are too narrow for a chosen one. With 1, 28.7 % of picks for ResNet-18 on an Orin AGX broke a
-risk of 5 %, with 2 it is 5.1 % (50 random modes, budgets 17 to 50 W, 4 repeats; YOLOv8n and LSTM: none with 2).
+The best-looking of thousands of modes is one whose power was likely predicted too low (the winner's curse), so
+intervals that hold for any mode are too narrow for a chosen one. With 1, 28.7 % of picks for ResNet-18 on an Orin AGX
+broke a risk of 5 %, with 2 it is 5.1 % (50 random modes, budgets 17 to 50 W, 4 repeats; YOLOv8n and LSTM: none).
 """
 
 

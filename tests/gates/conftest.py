@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any, Dict
 
 import pytest
 
+from harness.environment import describe_environment
+
 PROJECT = Path(__file__).resolve().parents[2]
+
+
+def software() -> Dict[str, Any]:
+    """What a recorded figure depends on: versions, and nothing of the machine."""
+    described = describe_environment()
+    return {name: described[name] for name in ("jetwatt", "python", "packages")}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

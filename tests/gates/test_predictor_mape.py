@@ -11,7 +11,6 @@ from typing import Callable, List, Tuple, Type
 import numpy as np
 import pytest
 
-from harness.environment import describe_environment
 from predictors.commands.scenario import simulated
 from predictors.gate import check, entries_of, format_verdicts, read_recorded, record
 from predictors.protocol import Inputs, Predictor
@@ -20,11 +19,10 @@ from predictors.report import format_skipped
 from predictors.scenarios import Source
 from predictors.tables import Table, find_table, load_tables
 from predictors.trials import Plan, Target, run_plan
+from tests.gates.conftest import software
 
 RECORDED = Path(__file__).resolve().parents[2] / "baselines" / "recorded" / "predictors.json"
-NEURAL = ("nn", "powertrain")
-NEEDS = {"nn": "torch", "powertrain": "torch", "gbr": "sklearn", "mlp": "sklearn"}
-LEARNERS = [name for name in MODULES if name not in NEURAL]
+NEEDS = {"gbr": "sklearn", "mlp": "sklearn"}
 SIMULATED, MEASURED = "simulated-orin-agx", "measured-orin-agx-training"
 
 
@@ -68,7 +66,7 @@ def hold(recording: bool, capsys: pytest.CaptureFixture) -> Hold:
         if recording:
             with capsys.disabled():
                 print("\n" + format_verdicts(verdicts))
-            record(RECORDED, entries, describe_environment())
+            record(RECORDED, entries, software())
             return []
         unknown = [one.key for one in verdicts if one.recorded is None and one.found is not None]
         assert not unknown, f"no baseline for {', '.join(unknown)}: pytest tests/gates -k predictor --record-baselines"
@@ -77,26 +75,14 @@ def hold(recording: bool, capsys: pytest.CaptureFixture) -> Hold:
     return held
 
 
-@pytest.mark.parametrize("predictor", LEARNERS)
+@pytest.mark.parametrize("predictor", MODULES)
 def test_predictor_errs_no_more_than_recorded_on_a_simulated_board(predictor, simulated_targets, hold: Hold):
     assert hold(predictor, simulated_targets, SIMULATED) == []
 
 
-@pytest.mark.parametrize("predictor", LEARNERS)
+@pytest.mark.parametrize("predictor", MODULES)
 def test_predictor_errs_no_more_than_recorded_on_measured_tables(predictor, measured_targets, hold: Hold):
     assert hold(predictor, measured_targets, MEASURED) == []
-
-
-@pytest.mark.training
-@pytest.mark.parametrize("predictor", NEURAL)
-def test_neural_predictor_errs_no_more_than_recorded_on_a_simulated_board(predictor, simulated_targets, hold: Hold):
-    assert hold(predictor, simulated_targets, SIMULATED, repeats=3) == []
-
-
-@pytest.mark.training
-@pytest.mark.parametrize("predictor", NEURAL)
-def test_neural_predictor_errs_no_more_than_recorded_on_measured_tables(predictor, measured_targets, hold: Hold):
-    assert hold(predictor, measured_targets, MEASURED, repeats=3) == []
 
 
 def halve_features(monkeypatch: pytest.MonkeyPatch, kind: Type[Predictor]) -> None:

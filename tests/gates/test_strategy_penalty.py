@@ -1,0 +1,136 @@
+"""Strategies choose no worse than recorded: on simulated corpora always, on measured ones where they are.
+
+`pytest tests/gates -k strategy --record-baselines` writes what is found now and prints the differences.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from predictors.commands.scenario import simulated
+from predictors.commands.strategies import presets_of
+from predictors.gate import STRATEGIES as KIND
+from predictors.gate import check, entries_of, format_verdicts, read_recorded, record
+from predictors.scenarios import Source
+from predictors.strategies import closed_loop
+from predictors.strategies.contest import entries, results, run_contest
+from predictors.strategies.evaluation import budget_goals
+from predictors.strategies.posterior import Posterior
+from predictors.strategies.registry import STRATEGIES, Setting
+from predictors.strategies.search import BinarySearch
+from predictors.tables import Table, find_table, load_tables
+from tests.gates.conftest import software
+
+RECORDED = Path(__file__).resolve().parents[2] / "baselines" / "recorded" / "strategies.json"
+GATED = [name for name in STRATEGIES if name not in ("brute-force", "nn", "powertrain")]
+"""Brute force is the truth; the networks have their gate among the predictors."""
+
+SIMULATED, MEASURED = "simulated-orin-agx", "measured-orin-agx-training"
+BUDGETS, PROFILES, REPEATS = "17:50:11", 15, 3
+
+Tables = Tuple[List[Table], Table]
+"""Targets, and the reference."""
+
+
+@pytest.fixture(scope="session")
+def simulated_tables() -> Tables:
+    reference, *targets = (simulated(Source(name)) for name in ("resnet18-imagenet", "yolov8n-coco", "bert-squad"))
+    return targets, reference
+
+
+@pytest.fixture(scope="session")
+def measured_tables(measured_corpus: Path) -> Tables:
+    tables = load_tables(measured_corpus)
+    targets = [find_table(tables, name).complete() for name in ("yolov8n-coco", "lstm-wikitext")]
+    return targets, find_table(tables, "resnet18-imagenet").complete()
+
+
+def found_on(strategy: str, tables: Tables) -> List[Dict[str, Any]]:
+    """The results of a small contest, as the gate wants them."""
+    targets, reference = tables
+    goals = budget_goals(BUDGETS)
+    setting = Setting(references=(reference,), presets=presets_of(reference.device), risk=0.05)
+    found = run_contest(entries([strategy], targets, [PROFILES], REPEATS), goals, setting)
+    return [
+        {**row, **{f"{name}_{part}": value for name, one in row["by_repeat"].items() for part, value in one.items()}}
+        for row in results(found, targets, len(goals))
+    ]
+
+
+Hold = Callable[..., List[str]]
+
+
+@pytest.fixture
+def hold(recording: bool, capsys: pytest.CaptureFixture) -> Hold:
+    """What of a strategy is worse than recorded, a line each; nothing where it is being recorded."""
+
+    def held(strategy: str, tables: Tables, corpus: str) -> List[str]:
+        now = entries_of(found_on(strategy, tables), corpus, KIND)
+        verdicts = check(read_recorded(RECORDED), now, KIND)
+        if recording:
+            with capsys.disabled():
+                print("\n" + format_verdicts(verdicts))
+            record(RECORDED, now, software(), KIND)
+            return []
+        unknown = [one.key for one in verdicts if one.recorded is None and one.found is not None]
+        assert not unknown, f"no baseline for {', '.join(unknown)}: pytest tests/gates -k strategy --record-baselines"
+        return [format_verdicts([one]) for one in verdicts if not one.passed]
+
+    return held
+
+
+@pytest.mark.parametrize("strategy", GATED)
+def test_strategy_chooses_no_worse_than_recorded_on_a_simulated_board(strategy, simulated_tables, hold: Hold):
+    assert hold(strategy, simulated_tables, SIMULATED) == []
+
+
+@pytest.mark.parametrize("strategy", GATED)
+def test_strategy_chooses_no_worse_than_recorded_on_measured_tables(strategy, measured_tables, hold: Hold):
+    assert hold(strategy, measured_tables, MEASURED) == []
+
+
+def forget_the_objective(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The closed loop no longer knows which modes are fast."""
+    log_objective = Posterior.log_objective
+
+    def flat(self: Posterior, goal: Any) -> Tuple[np.ndarray, np.ndarray]:
+        mean, sd = log_objective(self, goal)
+        return np.full_like(mean, mean.mean()), sd
+
+    monkeypatch.setattr(Posterior, "log_objective", flat)
+    return "closed-loop"
+
+
+def forget_the_limit(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The pick at a risk no longer looks at power."""
+    monkeypatch.setattr(Posterior, "chance", lambda self, goal, slack: np.ones(len(self.log_time)))
+    return "one-shot"
+
+
+def search_the_wrong_half(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The binary search keeps what it should drop."""
+    half = BinarySearch._half
+    monkeypatch.setattr(BinarySearch, "_half", lambda self, bounds, middle, up: half(self, bounds, middle, not up))
+    return "mdbs"
+
+
+def gain_at_random(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The front is searched where nothing is to be expected."""
+    gains = closed_loop.expected_gains
+    monkeypatch.setattr(closed_loop, "expected_gains", lambda *known: 1 / (1e-9 + gains(*known)) * (gains(*known) > 0))
+    return "front"
+
+
+@pytest.mark.parametrize(
+    "breakage",
+    [forget_the_objective, forget_the_limit, search_the_wrong_half, gain_at_random],
+    ids=lambda one: one.__name__,
+)
+def test_a_broken_strategy_fails_the_gate(breakage, simulated_tables, recording, hold: Hold, monkeypatch):
+    if recording:
+        pytest.skip("a broken strategy is not to be recorded")
+    assert hold(breakage(monkeypatch), simulated_tables, SIMULATED)
