@@ -21,8 +21,8 @@ OWN = ("closed-loop", "one-shot")
 
 _PUBLISHED = (
     Approach("brute force", 4368, 0.0, 0.0, "001 Table 1, over the paper's grid; the mode is the best by definition"),
-    Approach("NN-100", 100, 5.0, 10.0, "001 Table 1; penalty of NN on MobileNet, sec. 5.2"),
-    Approach("PowerTrain, 50 modes", 50, 1.0, 30.0, "001 Table 1 and sec. 1.4; breaks the limit by over 1 W in 26.5 %"),
+    Approach("NN-100", 100, 5.0, 10.0, "001 Table 1; median penalty of NN on MobileNet, sec. 5.2"),
+    Approach("PowerTrain, 50 modes", 50, 1.0, 30.0, "001 Table 1; median, sec. 1.4; over the limit by 1 W in 26.5 %"),
     Approach("random, 50 modes", 50, 20.0, 0.0, "001 sec. 5.2: 12 to 28 %"),
 )
 
@@ -58,10 +58,11 @@ def run(arguments: argparse.Namespace) -> int:
 def own_approaches() -> List[Approach]:
     """This suite's strategies with the penalties that were recorded for them; none where nothing was recorded.
 
-    Of several targets it is the worst one that counts.
+    Measured tables count, of several the worst one; simulated ones only where nothing was measured.
     """
     worst: Dict[str, Dict[str, Any]] = {}
-    for entry in read_recorded(RECORDED):
+    entries = read_recorded(RECORDED)
+    for entry in [one for one in entries if one["provenance"] == "measured"] or entries:
         known = worst.get(entry["strategy"])
         if entry["strategy"] in OWN and (known is None or entry["penalty_median"] > known["penalty_median"]):
             worst[entry["strategy"]] = entry
