@@ -26,7 +26,8 @@ class Scale(NamedTuple):
 
     Attributes:
         shift: shape (columns,).
-        width: shape (columns,); 1 where a column is constant.
+        width: shape (columns,); 0 where a column is constant, whose values then all become 0: nothing is known of what
+            others would do.
     """
 
     shift: np.ndarray
@@ -34,7 +35,10 @@ class Scale(NamedTuple):
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         """Values to scaled ones."""
-        return (values - self.shift) / self.width
+        shifted = np.asarray(values, dtype=float) - self.shift
+        return np.divide(
+            shifted, self.width, out=np.zeros_like(shifted), where=np.broadcast_to(self.width > 0, shifted.shape)
+        )
 
     def undo(self, scaled: np.ndarray) -> np.ndarray:
         """Scaled values to values."""
@@ -43,12 +47,12 @@ class Scale(NamedTuple):
 
 def standard_scale(values: np.ndarray) -> Scale:
     """To mean 0 and variance 1, as scikit-learn's StandardScaler."""
-    return Scale(values.mean(axis=0), _width(values.std(axis=0)))
+    return Scale(values.mean(axis=0), _width(values, values.std(axis=0)))
 
 
 def min_max_scale(values: np.ndarray) -> Scale:
     """To the range from 0 to 1, as scikit-learn's MinMaxScaler."""
-    return Scale(values.min(axis=0), _width(np.ptp(values, axis=0)))
+    return Scale(values.min(axis=0), _width(values, np.ptp(values, axis=0)))
 
 
 SCALES = {"standard": standard_scale, "min-max": min_max_scale}
@@ -127,5 +131,6 @@ def scale_of(values: Mapping[str, Any]) -> Scale:
     return Scale(np.array(values["shift"]), np.array(values["width"]))
 
 
-def _width(widths: np.ndarray) -> np.ndarray:
-    return np.where(widths > 0, widths, 1.0)
+def _width(values: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    rounding = 1e-9 * np.abs(values).max(axis=0)
+    return np.where(np.ptp(values, axis=0) > rounding, widths, 0.0)

@@ -14,7 +14,8 @@ import numpy as np
 
 from harness.errors import InvalidValueError
 from harness.units import KHZ_PER_MHZ
-from predictors.protocol import Inputs
+from predictors.protocol import Inputs, check_inputs
+from predictors.tables import Table
 
 
 class InputColumns(NamedTuple):
@@ -34,21 +35,25 @@ class InputColumns(NamedTuple):
         Raises:
             InvalidValueError: a row has another batch size or task than the one learned.
         """
-        columns = [rows.modes[:, 0], *(rows.modes[:, 1:] / KHZ_PER_MHZ).T]
-        if self.batch_size is None:
-            columns.append(np.log(rows.batch_size))
-        else:
+        if self.batch_size is not None:
             self._refuse(rows.batch_size != self.batch_size, "batch size", f"{self.batch_size:g}", rows.batch_size)
-        if self.inference is None:
-            columns.append(rows.inference.astype(float))
-        else:
+        if self.inference is not None:
             tasks = np.where(rows.inference, "inference", "training")
             learned = "inference" if self.inference else "training"
             self._refuse(tasks != learned, "task", learned, tasks)
+        return self.matrix_of_others(rows)
+
+    def matrix_of_others(self, rows: Inputs) -> np.ndarray:
+        """The same for rows of another workload, whose batch size and task may be others."""
+        columns = [rows.modes[:, 0], *(rows.modes[:, 1:] / KHZ_PER_MHZ).T]
+        if self.batch_size is None:
+            columns.append(np.log(rows.batch_size))
+        if self.inference is None:
+            columns.append(rows.inference.astype(float))
         return np.column_stack(columns)
 
     def log_matrix(self, rows: Inputs) -> np.ndarray:
-        """The same with logarithms of cores and clocks."""
+        """As `matrix`, with logarithms of cores and clocks."""
         columns = self.matrix(rows)
         columns[:, :4] = np.log(columns[:, :4])
         return columns
@@ -65,9 +70,7 @@ class InputColumns(NamedTuple):
 def columns_of(rows: Inputs) -> InputColumns:
     """The inputs that rows to be learned ask for."""
     sizes, tasks = np.unique(rows.batch_size), np.unique(rows.inference)
-    return InputColumns(
-        float(sizes[0]) if len(sizes) == 1 else None, float(tasks[0]) if len(tasks) == 1 else None
-    )
+    return InputColumns(float(sizes[0]) if len(sizes) == 1 else None, float(tasks[0]) if len(tasks) == 1 else None)
 
 
 def columns_from(values: Mapping[str, Any]) -> InputColumns:
@@ -85,3 +88,8 @@ def columns_from(values: Mapping[str, Any]) -> InputColumns:
 def column_values(columns: InputColumns) -> Dict[str, Any]:
     """The columns as plain values."""
     return dict(columns._asdict())
+
+
+def table_inputs(table: Table) -> Inputs:
+    """The rows of a table in the form that predictors work with."""
+    return check_inputs(table.modes, table.batch_size, table.task)

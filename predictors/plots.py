@@ -98,7 +98,7 @@ def plot_predicted(path: Path, target: Target, predictions: Mapping[str, Predict
 
 
 def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
-    """All observed modes and their Pareto front, and where the modes on each predicted front really are.
+    """All observed modes and their Pareto front, and where the modes on predicted fronts really are, a panel for each.
 
     Args:
         path: the picture, a PNG.
@@ -111,20 +111,30 @@ def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction
     plt = pyplot()
     table = target.table
     watts = mw_to_w(table.power_mw)
-    figure, axes = plt.subplots(figsize=(7.6, 5), constrained_layout=True)
-    axes.plot(watts, table.time_ms, ".", color="#cccccc", markersize=2, label="observed modes", rasterized=True)
     best = time_power_front(table.time_ms, table.power_mw)
-    axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.4, label="observed front")
-    for place, (name, prediction) in enumerate(predictions.items()):
+    columns = min(3, len(predictions))
+    lines = -(-len(predictions) // columns)
+    figure, grid = plt.subplots(
+        lines, columns, figsize=(4.6 * columns + 0.6, 3.4 * lines + 0.6), squeeze=False, sharex=True, sharey=True,
+        constrained_layout=True,
+    )  # fmt: skip
+    for axes in grid.flat[len(predictions) :]:
+        axes.axis("off")
+    for place, (axes, (name, prediction)) in enumerate(zip(grid.flat, predictions.items())):
         chosen = time_power_front(prediction.time_ms, prediction.power_mw)
-        if len(chosen):
-            label = f"{name}: modes on its front, as observed"
-            axes.plot(watts[chosen], table.time_ms[chosen], "o", markersize=3.5, color=colour(place), label=label)
-    _use_log_scale(axes, "y")
-    axes.set_xlabel("power (W)")
-    axes.set_ylabel("minibatch time (ms)")
-    axes.set_title(f"{target.name} on {table.device}, {table.provenance}")
-    axes.legend(fontsize=8)
+        axes.plot(watts, table.time_ms, ".", color="#cccccc", markersize=2, label="all modes", rasterized=True)
+        axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
+        axes.plot(
+            watts[chosen], table.time_ms[chosen], "o", markersize=3.5, color=colour(place), label="predicted front"
+        )
+        _use_log_scale(axes, "y")
+        axes.set_title(name, fontsize=10)
+    for axes in grid[-1]:
+        axes.set_xlabel("observed power (W)")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("observed minibatch time (ms)")
+    grid[0, 0].legend(fontsize=8)
+    figure.suptitle(f"{target.name} on {table.device}, {table.provenance}: the modes on each front, as observed")
     save(figure, path)
 
 

@@ -135,10 +135,17 @@ def compare(
             "published": row.text,
             "same_predictor_pct": _error(row, same),
             "best_pct": _error(row, best),
-            "provenance": next((one["provenance"] for one in (same, best) if one is not None), None),
+            "provenance": next((_provenance(one) for one in (same, best) if one is not None), None),
         }
         for row, (same, best) in zip(rows, results)
     ]
+
+
+def _provenance(result: Mapping[str, Any]) -> str:
+    """That of the target, and that of the references where it is another."""
+    own = result["provenance"]
+    others = [name for name in result["references"] if not name.endswith(f"({own})")]
+    return f"{own}, from {others[0].rpartition('(')[2][:-1]}" if others else own
 
 
 def _error(row: Published, result: Optional[Mapping[str, Any]]) -> Optional[float]:

@@ -85,6 +85,8 @@ def _figure(value: Optional[float], digits: int = 2) -> str:
 
 
 def _range(result: Mapping[str, Any], what: str) -> str:
+    if result[f"{what}_q1"] is None:
+        return "-"
     return f"{_figure(result[f'{what}_q1'], 1)}-{_figure(result[f'{what}_q3'], 1)}"
 
 

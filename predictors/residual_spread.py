@@ -17,6 +17,8 @@ from predictors.protocol import Prediction
 USUAL_WEIGHT = 4.0
 """How many residuals the usual spread counts as."""
 
+USUAL_MODES = 50
+
 FOLDS = 5
 
 
@@ -40,18 +42,22 @@ class ResidualSpread(NamedTuple):
         return Prediction(time_ms, power_mw, *sure, freedom=self.freedom)
 
 
-def residual_spread(observed: np.ndarray, predicted: np.ndarray, usual: Tuple[float, float]) -> ResidualSpread:
+def residual_spread(
+    observed: np.ndarray, predicted: np.ndarray, usual: Tuple[float, float], learned: int
+) -> ResidualSpread:
     """The spread that residuals tell.
 
     Args:
         observed: time and power, shape (n, 2), above 0; n may be 0.
         predicted: the same, for modes that the regression that says so had not learned.
-        usual: standard deviation of the residuals of log time and log power that is usual for such a regression.
+        usual: standard deviation of the residuals of log time and log power that such a regression has after
+            `USUAL_MODES` modes. It is taken to fall with the root of the modes.
+        learned: how many modes the regression learned from.
     """
     squares = np.log(observed / predicted) ** 2
     freedom = USUAL_WEIGHT + len(squares)
-    variances = (USUAL_WEIGHT * np.square(usual) + squares.sum(axis=0)) / freedom
-    return ResidualSpread(*np.sqrt(variances).tolist(), freedom)
+    beforehand = USUAL_WEIGHT * np.square(usual) * USUAL_MODES / learned
+    return ResidualSpread(*np.sqrt((beforehand + squares.sum(axis=0)) / freedom).tolist(), freedom)
 
 
 def cross_validated(
