@@ -110,7 +110,8 @@ def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[s
 
     Args:
         telemetry: what was sampled meanwhile.
-        start_s, end_s: when that was, in monotonic seconds.
+        start_s: from when on, in monotonic seconds.
+        end_s: until when.
 
     Returns:
         Every name of `AGGREGATES`; None for all that is not power or energy, and for these without a sensor.

@@ -24,8 +24,15 @@ STATIC, DVFS = "static", "dvfs"
 CLOCKS = (STATIC, DVFS)
 """What clocks do while a case runs (A7): `static`, held at the power mode's (004 sec. 4.4); `dvfs`, free below them."""
 
-TRAINING, INFERENCE, IDLE = "training", "inference", "idle"
-"""Tasks of a case: a network is trained; it only answers (forward passes); nothing runs and power is measured (E10)."""
+TRAINING, INFERENCE, CONCURRENT, IDLE = "training", "inference", "concurrent", "idle"
+"""Tasks of a case.
+
+A network is trained; it only answers (forward passes); one is trained while another answers requests (E21); nothing
+runs and power is measured (E10).
+"""
+
+CUT_MINIBATCHES = 10
+"""What is left of a profile that takes too long: 10 are the fewest that 001 sec. 2.5 tried."""
 
 DEFAULT_MINIBATCHES = 40  # PowerTrain sec. 2.5: fewer give no 1-s power sample in fast modes
 
@@ -38,6 +45,8 @@ class Settings:
         minibatches: clean minibatches to record; None where whole epochs are asked for.
         epochs: epochs to run, epoch 0 included; None where minibatches are asked for.
         idle_s: seconds to do nothing for, in a case of the task `idle`; None in all others.
+        limit_s: once a case has taken so many seconds, `CUT_MINIBATCHES` clean ones suffice; None for no limit.
+        duration_s: seconds to go on for, in a case of the task `concurrent`; None in all others.
         cache: one of `CACHE_STATES`.
         data_scale: data-set size as a share of the real sample count; None for the data set's own small default.
         interval_s: telemetry interval asked for, in seconds.
@@ -55,12 +64,14 @@ class Settings:
     clocks: str = STATIC
     max_temperature_c: Optional[float] = None
     idle_s: Optional[float] = None
+    duration_s: Optional[float] = None
+    limit_s: Optional[float] = None
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be measured."""
-        if [self.minibatches, self.epochs, self.idle_s].count(None) != 2:
+        if [self.minibatches, self.epochs, self.idle_s, self.duration_s].count(None) != 3:
             raise InvalidValueError("a case is measured for a number of minibatches or of epochs, one of the two")
-        for name in ("minibatches", "epochs", "idle_s"):
+        for name in ("minibatches", "epochs", "idle_s", "duration_s"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidValueError(f"{name} must be at least 1, got {value}")
@@ -72,6 +83,8 @@ class Settings:
             raise InvalidValueError("cache state drop-each-epoch needs epochs", "give epochs, or the cache state cold")
         if not self.interval_s > 0:
             raise InvalidValueError(f"interval_s must be above 0, got {self.interval_s}")
+        if self.limit_s is not None and not self.limit_s > 0:
+            raise InvalidValueError(f"limit_s must be above 0, got {self.limit_s}")
         if self.clocks not in CLOCKS:
             raise InvalidValueError(f"clocks {self.clocks!r} are unknown", f"known: {', '.join(CLOCKS)}")
         if self.max_temperature_c is not None and not self.max_temperature_c > 0:
@@ -90,7 +103,7 @@ class Case:
         storage: name of a storage medium; None where a replayed corpus does not tell.
         batch_size: samples per minibatch.
         settings: how it is measured.
-        task: `training`, `inference`, or `idle`.
+        task: `training`, `inference`, `concurrent` or `idle`.
     """
 
     device: str
@@ -114,8 +127,8 @@ class Case:
         """Stable and readable: `host-resnet18-cifar10-maxn-w4-ssd-bs16`.
 
         `-CACHE` follows where the cache state is not warm, `-xSCALE` where a data scale was asked for, `-dvfs` where
-        clocks are free, `-inference` where nothing is trained. A case of the task `idle` has neither workers, storage
-        nor batch: `orin-agx-idle-maxn`.
+        clocks are free, `-inference` or `-concurrent` where that is the task. A case of the task `idle` has neither
+        workers, storage nor batch: `orin-agx-idle-maxn`.
         """
         parts = [self.device, self.workload, self.power_mode]
         if self.task != IDLE:
@@ -126,7 +139,7 @@ class Case:
                 parts.append(self.settings.cache)
             if self.settings.data_scale is not None:
                 parts.append(f"x{self.settings.data_scale:g}")
-        if self.task == INFERENCE:
+        if self.task in (INFERENCE, CONCURRENT):
             parts.append(self.task)
         if self.settings.clocks != STATIC:
             parts.append(self.settings.clocks)

@@ -8,7 +8,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from harness.aggregates import POWER_CHANNEL
 from harness.cases import STATIC, Case
 from harness.metrics import between, end_s
-from harness.profiles import Minibatch, Profile, Series, Telemetry
+from harness.mixes import Mix
+from harness.profiles import CLEAN, Minibatch, Profile, Series, Telemetry
 from harness.telemetry.throttling import throttled_times
 
 DISTURBED_CORES = 0.1
@@ -22,6 +23,9 @@ KINDS = ("ssd", "hdd", "sd", "emmc", "ram")
 
 NOISY_SHARE = 0.2
 """An interquartile range above this share of the median is named."""
+
+BATCHES_WAITING = 2
+"""One inference batch may be filling up while another one waits for a training minibatch; more means a queue that grows."""
 
 COLD_SHARE = 0.05
 WARM_SHARE = 0.95
@@ -40,6 +44,7 @@ def find_flags(profile: Profile) -> List[str]:
         *_clocks(case, conditions),
         *_temperature(case, conditions),
         *_noise(aggregates),
+        *_cut(case, minibatches),
         *_telemetry_gaps(telemetry),
         *_power(conditions, telemetry, aggregates),
         *_cache(case.settings.cache, conditions),
@@ -58,6 +63,19 @@ def find_idle_flags(profile: Profile, start: float, end: float) -> List[str]:
         *_clocks(profile.case, conditions),
         *_telemetry_gaps(telemetry),
         *([] if conditions["clean_process"] else [f"not-clean: {_NOT_CLEAN}"]),
+    ]
+
+
+def find_concurrent_flags(profile: Profile, start: float, end: float) -> List[str]:
+    """Every flag of a profile of training with inference in between, from `start` to `end` in monotonic seconds."""
+    waiting = profile.aggregates["waiting"] or 0.0
+    batch = Mix.parse(profile.case.workload).batch_size
+    return [
+        *_disturbance(start, end, profile.telemetry),
+        *_throttling(start, end, profile.telemetry),
+        *_clocks(profile.case, profile.conditions),
+        *_telemetry_gaps(profile.telemetry),
+        *([f"overloaded: {waiting:.0f} requests were waiting at the end"] if waiting > BATCHES_WAITING * batch else []),
     ]
 
 
@@ -114,6 +132,15 @@ def _noise(aggregates: Mapping[str, Optional[float]]) -> List[str]:
     if not median or low is None or high is None or (high - low) / median <= NOISY_SHARE:
         return []
     return [f"noisy: the interquartile range is {(high - low) / median:.0%} of the median"]
+
+
+def _cut(case: Case, minibatches: Sequence[Minibatch]) -> List[str]:
+    """A profile that was ended by its time limit."""
+    wanted, limit_s = case.settings.minibatches, case.settings.limit_s
+    clean = sum(minibatch.phase == CLEAN for minibatch in minibatches)
+    if wanted is None or limit_s is None or clean >= wanted:
+        return []
+    return [f"cut: {clean} of {wanted} minibatches, because they took longer than {limit_s:g} s"]
 
 
 def _telemetry_gaps(telemetry: Telemetry) -> List[str]:
@@ -173,6 +200,8 @@ def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:
 
 
 def _loss(conditions: Mapping[str, Any]) -> List[str]:
-    if "last_loss" not in conditions or conditions["last_loss"] is not None:  # inference and simulated boards have no loss
+    if (
+        "last_loss" not in conditions or conditions["last_loss"] is not None
+    ):  # inference and simulated boards have no loss
         return []
     return ["diverged: the loss is no finite number any more"]

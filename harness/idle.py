@@ -43,6 +43,7 @@ SETTLING_S = 5.0
 
 QUIET_READINGS = 10
 
+
 class MeterLog(NamedTuple):
     """What a socket meter recorded while a device was in an idle state: the state's name, the file, and its content."""
 
@@ -89,7 +90,7 @@ def idle_cases(cases: Sequence[Case], idle_s: float, logs: Mapping[str, MeterLog
     wanted = [(name, clocks, idle_s) for name, clocks in STATES]
     for name, log in logs.items():
         times_s = log.telemetry.series[POWER_CHANNEL].times_s
-        wanted.append((name, DVFS, times_s[-1] - times_s[0]))
+        wanted.append((name, STATIC, times_s[-1] - times_s[0]))
     return [_idle_case(case, *state) for case in first.values() for state in wanted]
 
 
@@ -153,10 +154,10 @@ def measure_idle(
 
 
 def metered_profile(case: Case, conditions: Mapping[str, Any], provenance: str, log: MeterLog) -> Profile:
-    """What a socket meter recorded, as the profile of an idle case."""
+    """What a socket meter recorded, as the profile of an idle case; of clocks its state's name says what there is."""
     times_s = log.telemetry.series[POWER_CHANNEL].times_s
     own = {
-        **conditions,
+        **{name: value for name, value in conditions.items() if name != "dvfs"},
         "logging": "none on the device",
         "power_source": "socket meter",
         "power_definition": log.telemetry.notes[POWER_CHANNEL],

@@ -42,9 +42,7 @@ def passes_needed(
     }
 
 
-def _places(
-    items: Sequence[Item], case_of: CaseOf, clocks_only_fall: Callable[[str], bool]
-) -> Dict[str, List[int]]:
+def _places(items: Sequence[Item], case_of: CaseOf, clocks_only_fall: Callable[[str], bool]) -> Dict[str, List[int]]:
     """Where the cases of each device stand whose clocks only fall."""
     places: Dict[str, List[int]] = {}
     for place, case in enumerate(map(case_of, items)):

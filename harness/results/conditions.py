@@ -64,8 +64,9 @@ def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance:
     comparable.update({name: conditions[name] for name in NAMED_IN_CONDITIONS if conditions.get(name) is not None})
     if case.settings.clocks != STATIC:  # what was measured before there was a choice had static ones
         comparable["clocks"] = case.settings.clocks
-    if case.settings.idle_s is not None:
-        comparable["idle_s"] = case.settings.idle_s
+    for name in ("idle_s", "duration_s"):
+        if getattr(case.settings, name) is not None:
+            comparable[name] = getattr(case.settings, name)
     medium = conditions.get("storage_medium")
     if medium is not None:
         comparable["storage_medium"] = {name: medium[name] for name in OF_THE_MEDIUM if medium.get(name) is not None}

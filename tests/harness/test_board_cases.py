@@ -60,4 +60,6 @@ def test_a_sensor_that_vanishes_or_reads_garbage_is_missing_and_the_run_goes_on(
     assert "garbage" in profile.telemetry.missing["power_vdd_in_mw"]
     assert "power_vdd_cpu_gpu_cv_mw" in profile.telemetry.missing
     assert profile.aggregates["power_mw"] is None
+    assert "no power sensor: " in profile.conditions["power_definition"]
+    assert "VDD_IN" in profile.conditions["power_definition"]
     assert "power_vdd_soc_mw" in profile.telemetry.series

@@ -98,6 +98,21 @@ def test_data_scales_are_told_apart(tmp_path):
     ]
 
 
+def test_static_and_free_clocks_are_told_apart(tmp_path):
+    path = write(tmp_path, '[[sweep]]\n[sweep.settings]\nclocks = "dvfs"\n[[sweep]]')
+    free, static = expand(load_campaign(path), as_named)
+    assert free.id == f"{static.id}-dvfs"
+    assert static.id == "host-resnet18-cifar10-maxn-w4-ssd-bs16"
+    assert describe_settings(free.settings) == "warm cache, 40 minibatches, dvfs clocks"
+
+
+def test_an_idle_case_has_neither_workers_nor_storage_nor_batch():
+    settings = Settings(minibatches=None, idle_s=60.0, clocks="dvfs")
+    case = Case("orin-agx", "idle-quiet", "maxn", 0, "ssd", 1, settings, task="idle")
+    assert case.id == "orin-agx-idle-quiet-maxn-dvfs"
+    assert describe_settings(settings) == "idle for 60 s, dvfs clocks"
+
+
 def test_one_power_mode_value_may_stand_for_many_modes():
     campaign = load_campaign("quick").override(
         {"workload": ["lenet-mnist"], "workers": [0], "power_mode": ["both"]}, {}
@@ -120,6 +135,9 @@ def test_one_power_mode_value_may_stand_for_many_modes():
         ("[settings]\ncache = 'lukewarm'", "cache state 'lukewarm' is unknown"),
         ("[settings]\nminibatches = 1\nepochs = 1", "one of the two"),
         ("[settings]\nepochs = 0", "epochs must be at least 1"),
+        ("[settings]\nclocks = 'fast'", "clocks 'fast' are unknown; known: static, dvfs"),
+        ("[settings]\nclocks = 1", "setting clocks takes str"),
+        ("[settings]\nmax_temperature_c = -1", "max_temperature_c must be above 0"),
         ("[sweep]\nworkers = [1]", "array of tables"),
         ("this is no TOML", "not a readable TOML file"),
     ],

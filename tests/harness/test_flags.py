@@ -185,10 +185,11 @@ def with_clocks(clocks):
 
 
 def test_static_clocks_that_were_not_are_named():
-    use = {"gpu_khz": {"set_khz": 1_300_500, "samples": 12, "off": 3}, "cpu0_khz": {"set_khz": 1, "samples": 9, "off": 0}}
-    assert flags(dvfs="off", clock_use=use)["not-static"] == (
-        "not-static: gpu_khz was not 1300500 in 3 of 12 samples"
-    )
+    use = {
+        "gpu_khz": {"set_khz": 1_300_500, "samples": 12, "off": 3},
+        "cpu0_khz": {"set_khz": 1, "samples": 9, "off": 0},
+    }
+    assert flags(dvfs="off", clock_use=use)["not-static"] == ("not-static: gpu_khz was not 1300500 in 3 of 12 samples")
     assert flags(dvfs="on")["not-static"] == "not-static: DVFS is on"
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cases import Case, Settings
+from harness import measurement
+from harness.cases import DVFS, Case, Settings
 from harness.configuration import Configuration
 from harness.devices.host import HostDevice
 from harness.errors import CannotRunError, HarnessError
@@ -125,11 +126,15 @@ def test_capabilities_name_what_is_missing_and_what_it_takes(tmp_path):
 
 
 @pytest.mark.training
-def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(machine_with_rapl, tmp_path):
+def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(
+    machine_with_rapl, tmp_path, monkeypatch
+):
     pytest.importorskip("torch")
     pytest.importorskip("sklearn")
     device = host(machine_with_rapl, storage={"ssd": tmp_path})
-    asked = case(settings=Settings(minibatches=5, interval_s=0.25))
+    asked = case(settings=Settings(minibatches=5, interval_s=0.25, max_temperature_c=80.0))
+    periods = iter((5, 12))
+    monkeypatch.setattr(measurement, "throttled_periods", lambda root: next(periods))
     said = []
     with device.session():
         profile = device.profile(asked, said.append)
@@ -140,6 +145,8 @@ def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(m
     seconds = sum(minibatch.e2e_ms for minibatch in profile.counted) / 1000
     assert profile.aggregates["energy_mwh"] == pytest.approx(POWER_W * 1000 * seconds / 3600, rel=0.25)
     assert "package" in profile.conditions["power_definition"]
+    assert profile.conditions["cpu_quota_throttled_periods"] == 7
+    assert {"cpu-quota", "temperature-unwatched"} <= {flag.partition(":")[0] for flag in profile.flags}
     assert said
 
 
@@ -151,3 +158,27 @@ def test_a_containers_cpu_quota_counts_like_missing_cpus(tmp_path):
     (tmp_path / "proc/self/mountinfo").write_text("30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
     (group / "cpu.max").write_text("150000 100000\n")
     assert host(tmp_path).power_mode_space().cpu_cores == (1,)
+
+
+def test_where_clocks_can_be_set_they_are_held_or_left_free_below_the_mode(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    policy = tree_with_cpufreq(tmp_path)
+    device, mode = host(tmp_path), PowerMode(1, 1_600_000, 0, 0)
+
+    def limits():
+        return [(policy / f"scaling_{end}_freq").read_text().strip() for end in ("min", "max")]
+
+    with device.session():
+        assert device._apply(mode, DVFS) == mode
+        assert limits() == ["800000", "1600000"]
+        assert device.apply(mode) == mode
+        assert limits() == ["1600000", "1600000"]
+    free = case(settings=Settings(clocks=DVFS), power_mode="1c-1600-x-x")
+    assert device._own_conditions(free)["dvfs"] == "on"
+    assert device._own_conditions(case())["dvfs"] == "off"
+
+
+def test_where_no_clock_can_be_set_free_clocks_are_refused_and_nothing_is_claimed(tmp_path):
+    with pytest.raises(CannotRunError, match="DVFS cannot be switched on or off here"):
+        host(tmp_path).check(case(settings=Settings(clocks=DVFS)))
+    assert "dvfs" not in host(tmp_path)._own_conditions(case())

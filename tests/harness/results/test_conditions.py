@@ -114,3 +114,13 @@ def test_the_order_of_conditions_does_not_matter(conditions: Dict[str, Any]) -> 
 def test_a_condition_that_is_no_plain_value_is_named() -> None:
     with pytest.raises(StoreError, match="condition data_samples is"):
         comparable(data_samples=object())
+
+
+def test_free_clocks_and_the_length_of_idling_must_agree_and_static_clocks_have_the_key_they_always_had() -> None:
+    def of(**settings: Any) -> Dict[str, Any]:
+        return comparable_conditions(CONDITIONS, make_profile(settings=settings).case)
+
+    assert of(clocks="static") == of()
+    assert key(of(clocks="dvfs")) != key(of())
+    assert key(of(minibatches=None, idle_s=60.0)) != key(of(minibatches=None, idle_s=90.0))
+    assert of(max_temperature_c=80.0) == of()  # it guards a run, and changes none of its figures

@@ -25,7 +25,7 @@ def exported(tmp_path: Path, *profiles: Profile, all_runs: bool = False, suffix:
 
 
 def test_a_profile_becomes_a_row_of_the_schema(tmp_path: Path) -> None:
-    [row] = exported(tmp_path, make_profile(flags=["noisy: a", "disturbed: b"]))
+    [row] = exported(tmp_path, make_profile(flags=["noisy: a", "power-unsettled: b"]))
     assert {name: row[name] for name in CORPUS_COLUMNS} == {
         "device": "host",
         "workload": "lenet-mnist",
@@ -43,7 +43,7 @@ def test_a_profile_becomes_a_row_of_the_schema(tmp_path: Path) -> None:
     assert (row["torch"], row["kernel"], row["run_id"]) == ("2.15.0", "6.1.0", "run0")
     assert (row["minibatches"], row["epochs_asked"], row["interval_s"], row["cuda"]) == ("40", "", "1.0", "")
     assert row["power_definition"] == "sum of the domains package-0"
-    assert row["flags"] == "noisy: a; disturbed: b"
+    assert row["flags"] == "noisy: a; power-unsettled: b"
     assert float(row["fetch_stall_ms"]) == pytest.approx(10)
 
 
@@ -51,6 +51,17 @@ def test_epochs_asked_for_the_interval_and_cuda_are_columns(tmp_path: Path) -> N
     settings = {"minibatches": None, "epochs": 3, "interval_s": 0.5}
     [row] = exported(tmp_path, make_profile(settings=settings, conditions={"cuda": "12.6"}))
     assert (row["minibatches"], row["epochs_asked"], row["interval_s"], row["cuda"]) == ("", "3", "0.5", "12.6")
+
+
+def test_what_a_boards_clocks_and_gpu_were_are_columns(tmp_path: Path) -> None:
+    profile = make_profile(settings={"clocks": "dvfs"}, conditions={"tpc_mask": 248, "dvfs": "on"})
+    [row] = exported(tmp_path, profile)
+    assert (row["tpc_mask"], row["clocks"], row["dvfs"]) == ("248", "dvfs", "on")
+
+
+def test_without_a_board_these_columns_are_empty(tmp_path: Path) -> None:
+    [row] = exported(tmp_path, make_profile())
+    assert (row["tpc_mask"], row["clocks"], row["dvfs"]) == ("", "static", "")
 
 
 def test_the_header_is_the_schema_then_the_further_columns(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_slowdown_of_a_fifth_fails_with_one_run_on_each_side_and_says_what_is_
 
 
 def test_the_same_data_passes(gate: Any, noise: np.random.Generator) -> None:
-    runs = [noisy_times(noise) for _ in range(3)]
+    runs = [noisy_times(noise) for _ in range(8)]
     verdicts = gate([(runs, {})], [(runs, {})])
     assert [(verdict.status, verdict.comparison.ratio) for verdict in verdicts] == [("same", 1.0)]
     assert exit_code(verdicts) == 0
@@ -108,7 +108,8 @@ def test_a_slowdown_within_the_noise_passes_however_large(gate: Any) -> None:
     swings = [[100.0] * 40, [160.0] * 40, [120.0] * 40]
     verdicts = gate([(swings, {})], [([[150.0] * 40, [110.0] * 40, [170.0] * 40], {})])
     assert verdicts[0].comparison.ratio > 1.05
-    assert [verdict.status for verdict in verdicts] == ["same"]
+    assert [verdict.status for verdict in verdicts] == ["inconclusive"]
+    assert exit_code(verdicts) == 0
 
 
 def test_one_slow_run_after_many_is_measured_by_the_noise_between_those(gate: Any) -> None:
@@ -117,7 +118,7 @@ def test_one_slow_run_after_many_is_measured_by_the_noise_between_those(gate: An
     assert [verdict.status for verdict in verdicts] == ["slower"]
     assert "taken from the other side" in verdicts[0].notes[0]
     wild = [[80.0] * 40, [100.0] * 40, [125.0] * 40, [100.0] * 40]
-    assert [verdict.status for verdict in gate([(wild, {})], [([[110.0] * 40], {})])] == ["same"]
+    assert [verdict.status for verdict in gate([(wild, {})], [([[110.0] * 40], {})])] == ["inconclusive"]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_holms_correction_counts_all_cases(gate: Any, noise: np.random.Generator
     assert [verdict.status for verdict in alone] == ["slower"]
     others = [([noisy_times(noise) for _ in range(3)], {"case": {"workers": workers}}) for workers in range(1, 20)]
     among = gate([(slow[0], {}), *others], [(slow[1], {}), *others])
-    assert {verdict.status for verdict in among} == {"same"}
+    assert {verdict.status for verdict in among} <= {"same", "inconclusive"}
 
 
 @pytest.mark.parametrize(
@@ -301,7 +302,7 @@ def test_only_runs_in_the_newest_environment_count(tmp_path: Path) -> None:
 
 def test_last_takes_the_newest_runs(gate: Any) -> None:
     after = [[100.0] * 40] * 5 + [[130.0] * 40]
-    assert gate([([[100.0] * 40] * 3, {})], [(after, {})])[0].status == "same"
+    assert gate([([[100.0] * 40] * 3, {})], [(after, {})])[0].status == "inconclusive"
     [verdict] = gate([([[100.0] * 40] * 3, {})], [(after, {})], last=1)
     assert (verdict.status, len(verdict.after.runs)) == ("slower", 1)
     with pytest.raises(InvalidValueError, match="at least 1"):
@@ -309,9 +310,9 @@ def test_last_takes_the_newest_runs(gate: Any) -> None:
 
 
 def test_flags_of_one_side_alone_are_told(gate: Any) -> None:
-    before, after = {"flags": ["storage-unverified: a"]}, {"flags": ["storage-unverified: a", "disturbed: b"]}
+    before, after = {"flags": ["storage-unverified: a"]}, {"flags": ["storage-unverified: a", "noisy: b"]}
     [verdict] = gate([([[100.0] * 40] * 2, before)], [([[100.0] * 40] * 2, after)])
-    assert verdict.notes == ["flagged only now: disturbed"]
+    assert verdict.notes == ["flagged only now: noisy"]
 
 
 def test_the_table_shows_ratio_interval_verdict_notes_and_the_test_used(gate: Any) -> None:
