@@ -8,7 +8,7 @@ import sys
 from typing import Callable, List, NamedTuple, Optional
 
 from harness.errors import HarnessError
-from predictors.commands import advise, evaluate, fit, predict, published, recommend, scenario, strategies
+from predictors.commands import advise, concurrent, evaluate, fit, predict, published, recommend, scenario, strategies
 
 REFUSED = 2
 
@@ -30,6 +30,7 @@ COMMANDS = (
     Command("predict", predict.HELP, predict.add_arguments, predict.run),
     Command("strategies", strategies.HELP, strategies.add_arguments, strategies.run),
     Command("recommend", recommend.HELP, recommend.add_arguments, recommend.run),
+    Command("concurrent", concurrent.HELP, concurrent.add_arguments, concurrent.run),
     Command("advise", advise.HELP, advise.add_arguments, advise.run),
 )
 

@@ -34,6 +34,7 @@ class DeviceProfiler:
         environment: Optional[Mapping[str, Any]] = None,
         run_id: str = "",
         resume: bool = False,
+        needs_power: bool = True,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Profile on a device that is held by the caller.
@@ -47,6 +48,7 @@ class DeviceProfiler:
             environment: goes with them.
             run_id: goes with them.
             resume: take a profile of the same conditions from `store` instead of measuring again.
+            needs_power: whether a profile without power is refused; else its power is NaN.
             report: takes lines of progress while a profile runs.
         """
         self.task = case.task
@@ -56,13 +58,13 @@ class DeviceProfiler:
         self._names = [name for name, _ in modes]
         sizes = tuple(batch_sizes or (case.batch_size,))
         rows = np.array([(*mode, size) for _, mode in modes for size in sizes], dtype=np.int64)
-        # A clock that a device does not tell is the same in all modes: any constant above 0 will do for a predictor.
-        self.candidates = Candidates(np.maximum(rows[:, :4], 1), rows[:, 4])
+        self.candidates = Candidates(rows[:, :4], rows[:, 4])
         self._per_mode = len(sizes)
         self._store = store
         self._environment = dict(environment or {})
         self._run_id = run_id
         self._stored = _stored_numbers(store) if store is not None and resume else {}
+        self._needs_power = needs_power
         self._report = report
 
     def case(self, index: int) -> Case:
@@ -91,16 +93,18 @@ class DeviceProfiler:
             profile = self._device.profile(case, self._report)
             if self._store is not None:
                 self._store.add(profile, self._environment, self._run_id)
-        return figures_of(profile)
+        return figures_of(profile, self._needs_power)
 
 
-def figures_of(profile: Profile) -> Measured:
-    """Minibatch time, power and what the profile took.
+def figures_of(profile: Profile, needs_power: bool = True) -> Measured:
+    """Minibatch time, power and what the profile took; power is NaN where it is not needed and was not measured.
 
     Raises:
-        CannotRunError: one of both was not measured.
+        CannotRunError: what is needed was not measured.
     """
     time_ms, power_mw = (profile.aggregates.get(name) for name in ("minibatch_time_ms", "power_mw"))
+    if power_mw is None and not needs_power:
+        power_mw = float("nan")
     if time_ms is None or power_mw is None:
         missing = "minibatch time" if time_ms is None else "power"
         raise CannotRunError(

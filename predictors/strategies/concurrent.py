@@ -18,6 +18,7 @@ from harness.interleaving import Expected, expect
 from harness.power_modes import PowerMode
 from predictors.pareto import time_power_front
 from predictors.protocol import Predictor
+from predictors.strategies.closed_loop import Designer
 from predictors.strategies.posterior import Posterior, learn
 from predictors.strategies.protocol import History, Profiler
 
@@ -97,7 +98,7 @@ def choose_concurrent(
     inference: Profiler,
     goal: ConcurrentGoal,
     predictor: Callable[[], Predictor],
-    first: Callable[[History, int], object],
+    first: Designer,
     profiles: int = 30,
     initial: int = 3,
     report: Callable[[str], None] = lambda line: None,
@@ -110,7 +111,7 @@ def choose_concurrent(
         goal: what to reach.
         predictor: makes a predictor that has learned nothing.
         first: chooses the modes to begin with, as in `predictors.strategies.closed_loop`.
-        profiles: at most so many, of both kinds together.
+        profiles: at most so many, of both kinds together; where they suffice for all there is, all is profiled.
         initial: profiles of each kind to begin with.
         report: takes a line for each profile.
 
@@ -120,8 +121,9 @@ def choose_concurrent(
     if profiles < 2:
         raise InvalidValueError(f"{profiles} profiles do not suffice", "allow one of training and one of inference")
     histories = (History(training, profiles, report), History(inference, profiles, report))
+    everything = sum(len(history.profiler.candidates.modes) for history in histories)
     for history in histories:
-        for index in first(history, min(initial, profiles // 2)):  # type: ignore[attr-defined]
+        for index in range(history.limit) if everything <= profiles else first(history, min(initial, profiles // 2)):
             history.profile(int(index))
     while True:
         posteriors = [learn(predictor(), history) for history in histories]

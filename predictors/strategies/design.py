@@ -32,7 +32,7 @@ def design_for(references: Tuple[Table, ...], board: Optional[str], seed: int, s
         size = int(sizes[len(sizes) // 2])
         places = np.flatnonzero(candidates.batch_size == size)
         chosen = choose(
-            candidates.modes[places],
+            candidates.known_modes[places],
             min(count, len(places)),
             sampling=sampling,
             seed=seed,

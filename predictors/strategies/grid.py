@@ -17,7 +17,7 @@ class Grid:
 
     def __init__(self, candidates: Candidates) -> None:
         """Find the values of each dimension, ascending."""
-        self._rows = np.column_stack([candidates.modes, candidates.batch_size])
+        self._rows = np.column_stack([candidates.known_modes, candidates.batch_size])
         self.dimensions: List[np.ndarray] = [np.unique(column) for column in self._rows.T]
         steps = [np.searchsorted(values, column) for values, column in zip(self.dimensions, self._rows.T)]
         self.steps = np.column_stack(steps)
@@ -46,6 +46,6 @@ class Grid:
     def nearest(self, mode: Sequence[int]) -> int:
         """The candidate nearest to any mode, with the greatest batch size: clocks by ratio, cores by difference."""
         cores = np.abs(self._rows[:, 0] - mode[0]) / self.dimensions[0][-1]
-        clocks = np.abs(np.log(self._rows[:, 1:4] / np.asarray(mode[1:4], dtype=float))).sum(axis=1)
+        clocks = np.abs(np.log(self._rows[:, 1:4] / np.maximum(mode[1:4], 1.0))).sum(axis=1)
         behind = self.dimensions[4][-1] - self._rows[:, 4]
         return int(np.lexsort((behind, cores + clocks))[0])

@@ -109,9 +109,8 @@ class OnlineTuner:
         """
         if not modes:
             raise InvalidValueError("there is no power mode to choose from")
-        rows = np.maximum(np.array(modes, dtype=np.int64), 1)  # an unknown clock is the same in all modes
         self.task = "training"
-        self.candidates = Candidates(rows, np.full(len(rows), batch_size, dtype=np.int64))
+        self.candidates = Candidates(np.array(modes, dtype=np.int64), np.full(len(modes), batch_size, dtype=np.int64))
         self._modes = list(modes)
         self._apply = apply
         self._power_mw = power_mw

@@ -67,7 +67,8 @@ class Posterior:
 def learn(predictor: Predictor, history: History, widen: float = 1.0) -> Posterior:
     """Fit a predictor to the profiles taken and ask it of every candidate.
 
-    What was profiled is known: there the posterior is the measurement.
+    What was profiled is known: there the posterior is the measurement. Where all was profiled, nothing is predicted,
+    and power may be missing (NaN).
 
     Args:
         predictor: is fitted anew.
@@ -76,14 +77,16 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0) -> Posteri
     """
     candidates, task = history.profiler.candidates, history.profiler.task
     places = history.places
+    if len(places) == len(candidates.modes):
+        return _all_known(history)
     predictor.fit(
-        candidates.modes[places],
+        candidates.known_modes[places],
         history.time_ms,
         history.power_mw,
         batch_size=candidates.batch_size[places],
         task=task,
     )
-    predicted = predictor.predict(candidates.modes, batch_size=candidates.batch_size, task=task)
+    predicted = predictor.predict(candidates.known_modes, batch_size=candidates.batch_size, task=task)
     columns = {
         "log_time": np.log(predicted.time_ms),
         "log_time_sd": widen * predicted.time_log_sd,
@@ -95,6 +98,15 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0) -> Posteri
     measured = np.zeros(len(candidates.modes), dtype=bool)
     measured[places] = True
     return Posterior(**columns, batch_size=candidates.batch_size, measured=measured)
+
+
+def _all_known(history: History) -> Posterior:
+    count = len(history.taken)
+    order = np.argsort(history.places)
+    sd = np.full(count, MEASURED_LOG_SD)
+    times, powers = np.log(history.time_ms[order]), np.log(history.power_mw[order])
+    sizes = history.profiler.candidates.batch_size
+    return Posterior(times, sd, powers, sd, sizes, np.ones(count, dtype=bool))
 
 
 def values_at(posterior: Posterior, name: str) -> np.ndarray:

@@ -17,12 +17,17 @@ class Candidates(NamedTuple):
     """What can be chosen: power modes, each with a batch size.
 
     Attributes:
-        modes: int64 of shape (n, 4), columns as in `PowerMode`.
+        modes: int64 of shape (n, 4), columns as in `PowerMode`; a clock that the device does not tell is 0.
         batch_size: int64 of shape (n,).
     """
 
     modes: np.ndarray
     batch_size: np.ndarray
+
+    @property
+    def known_modes(self) -> np.ndarray:
+        """The modes as predictors take them: an unknown clock is the same in all, so any number above 0 will do."""
+        return np.maximum(self.modes, 1)
 
 
 class Measured(NamedTuple):
@@ -125,7 +130,8 @@ class History:
                 raise InvalidValueError(f"all {self.limit} profiles are spent", "allow more profiles")
             self.taken[index] = self.profiler.profile(index)
             mode, found = self.mode(index), self.taken[index]
-            figures = f"{found.time_ms:.1f} ms, {found.power_mw / 1e3:.1f} W"
+            power = "no power" if np.isnan(found.power_mw) else f"{found.power_mw / 1e3:.1f} W"
+            figures = f"{found.time_ms:.1f} ms, {power}"
             self._report(f"profile {len(self.taken)} of {self.limit}: {mode.name} {figures}")
         return self.taken[index]
 

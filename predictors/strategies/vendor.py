@@ -27,7 +27,7 @@ class VendorEstimate(Strategy):
         """Choose by estimate alone; costs no profile."""
         candidates = history.profiler.candidates
         estimator = make_predictor(predictor_class("npe"), board=self.device)
-        power_mw = estimator.predict(candidates.modes, batch_size=candidates.batch_size).power_mw
+        power_mw = estimator.predict(candidates.known_modes, batch_size=candidates.batch_size).power_mw
         budget_mw = goal.limits.get("power_mw", np.inf)
         within = power_mw <= budget_mw
         index = int(np.where(within, power_mw, -np.inf).argmax() if within.any() else power_mw.argmin())
