@@ -22,6 +22,8 @@ from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_identity import read_board
 from harness.power_modes import PowerMode
 
+pytestmark = pytest.mark.exhaustive
+
 MOVES = "proc/stat"  # CPU time
 
 

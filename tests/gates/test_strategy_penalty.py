@@ -25,6 +25,8 @@ from predictors.strategies.search import BinarySearch
 from predictors.tables import Table, find_table, load_tables
 from tests.gates.conftest import software
 
+pytestmark = pytest.mark.exhaustive
+
 RECORDED = Path(__file__).resolve().parents[2] / "baselines" / "recorded" / "strategies.json"
 GATED = [name for name in STRATEGIES if name not in ("brute-force", "nn", "powertrain")]
 """Brute force is the truth; the networks have their gate among the predictors."""
