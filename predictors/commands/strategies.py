@@ -18,6 +18,7 @@ from predictors.strategies.evaluation import budget_goals
 from predictors.strategies.fixed import Preset, claimed_from_name
 from predictors.strategies.registry import ALL, STRATEGIES, Setting, strategy_names
 from predictors.tables import find_table, load_tables
+from predictors.vendor_estimate import MODULES
 
 HELP = "choose power modes under power budgets, and hold the choices against the truth"
 
@@ -75,9 +76,10 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
         elsewhere = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
         references = (find_table(elsewhere, arguments.reference),)
     setting = Setting(references=references, presets=presets_of(targets[0].device), risk=arguments.risk)
-    if not setting.presets and "presets" in names:
-        print(f"note: the presets of {targets[0].device} are not known, left out", file=sys.stderr)
-        names.remove("presets")
+    for name, why in _left_out(setting, targets[0].device).items():
+        if name in names:
+            print(f"note: {name} is left out: {why}", file=sys.stderr)
+            names.remove(name)
     runs = entries(names, targets, profiles, arguments.repeats)
     progress, countdown = Progress(sys.stderr), Countdown(len(runs))
 
@@ -101,6 +103,18 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
         for path in draw(found, targets, arguments.plots):
             print(f"wrote {path}")
     return 0
+
+
+def _left_out(setting: Setting, device: str) -> Dict[str, str]:
+    """The strategies that cannot run here, and why."""
+    reasons = {}
+    if not setting.presets:
+        reasons["presets"] = f"the presets of {device} are not known"
+    if device not in MODULES:
+        reasons["npe"] = f"no figures of the module {device} are known"
+    if not setting.references:
+        reasons["powertrain"] = "it starts from a reference workload: --reference W"
+    return reasons
 
 
 def presets_of(device: str) -> Tuple[Preset, ...]:

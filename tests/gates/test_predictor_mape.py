@@ -21,7 +21,10 @@ from predictors.tables import Table, find_table, load_tables
 from predictors.trials import Plan, Target, run_plan
 from tests.gates.conftest import software
 
+pytestmark = pytest.mark.exhaustive
+
 RECORDED = Path(__file__).resolve().parents[2] / "baselines" / "recorded" / "predictors.json"
+SLOW = ("gbr", "mlp", "nn", "powertrain")
 NEEDS = {"gbr": "sklearn", "mlp": "sklearn"}
 SIMULATED, MEASURED = "simulated-orin-agx", "measured-orin-agx-training"
 
@@ -56,10 +59,10 @@ Hold = Callable[..., List[str]]
 def hold(recording: bool, capsys: pytest.CaptureFixture) -> Hold:
     """What of a predictor is worse than recorded, a line each; nothing where it is being recorded."""
 
-    def held(predictor: str, targets: Tuple[Target, ...], corpus: str, repeats: int = 5) -> List[str]:
+    def held(predictor: str, targets: Tuple[Target, ...], corpus: str) -> List[str]:
         if predictor in NEEDS:
             pytest.importorskip(NEEDS[predictor])
-        found = run_plan(Plan((predictor,), targets, (10, 50), repeats))
+        found = run_plan(Plan((predictor,), targets, (10, 50), repeats=3 if predictor in SLOW else 5))
         assert found.results, format_skipped(found.skipped)
         entries = entries_of(found.results, corpus)
         verdicts = check(read_recorded(RECORDED), entries)
