@@ -14,6 +14,11 @@ from predictors.strategies.evaluation import Outcome, summarise
 from predictors.strategies.recommendation import Recommendation
 from predictors.tables import Table
 
+LINEAR_TO_PCT = 5
+
+TRUTH = "brute-force"
+"""Is right by definition, and left out."""
+
 Found = Dict[Tuple[str, str, int], List[Outcome]]
 """Outcomes by strategy, target and number of profiles."""
 
@@ -38,7 +43,7 @@ def draw(found: Found, targets: Sequence[Table], directory: Path) -> List[Path]:
         mine = {
             f"{strategy} ({profiles})" if profiles else strategy: outcomes
             for (strategy, target, profiles), outcomes in found.items()
-            if target == table.workload
+            if target == table.workload and strategy != TRUTH
         }
         for kind, plot in (
             ("penalties", draw_penalties),
@@ -58,19 +63,22 @@ def draw_penalties(path: Path, table: Table, found: Dict[str, List[Outcome]]) ->
     values = [
         np.array([one.penalty_pct for one in outcomes if one.penalty_pct is not None]) for outcomes in found.values()
     ]
-    top = 1.15 * max(float(np.quantile(column, 0.95)) for column in values) + 2
     for place, column in enumerate(values):
         if np.ptp(column) > 0:
             violin = axes.violinplot([column], [place], widths=0.85, showextrema=False)
             violin["bodies"][0].set_facecolor(colour(place))
         median = float(np.median(column))
         axes.plot([place], [median], "o", color="black", markersize=3)
-        axes.annotate(f"{median:.1f}", (place, min(median, top)), (5, 3), textcoords="offset points", fontsize=7)
-    axes.set_ylim(min(float(column.min()) for column in values) * 1.05 - 1, top)
+        axes.annotate(f"{median:.1f}", (place, median), (5, 3), textcoords="offset points", fontsize=7)
+    # A good strategy is within a few percent, a bad one hundreds off: linear in the middle, logarithmic beyond.
+    axes.set_yscale("symlog", linthresh=LINEAR_TO_PCT)
+    ticks = [-100, -20, -LINEAR_TO_PCT, 0, LINEAR_TO_PCT, 20, 100, 500]
+    axes.set_yticks(ticks, [str(tick) for tick in ticks])
+    axes.set_ylim(min(-LINEAR_TO_PCT / 2, *(float(column.min()) for column in values)) * 1.1, None)
     axes.axhline(0, color="black", linewidth=0.6)
     axes.set_xticks(range(len(found)), list(found), rotation=30, ha="right", fontsize=8)
     axes.set_ylabel("time penalty (%), dot: median")
-    axes.set_title(f"{_title(table)}; the highest 5 % may be cut", fontsize=10)
+    axes.set_title(f"{_title(table)}; scale logarithmic beyond {LINEAR_TO_PCT} %", fontsize=10)
     save(figure, path)
 
 
@@ -109,7 +117,8 @@ def draw_choices(path: Path, table: Table, found: Dict[str, List[Outcome]]) -> N
     axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
     for place, (name, outcomes) in enumerate(found.items()):
         chosen = sorted({outcome.choice.index for outcome in outcomes})
-        axes.plot(watts[chosen], table.time_ms[chosen], "o", markersize=3.5, color=colour(place), label=name, alpha=0.8)
+        mark = "os^"[place % 3]  # colours alone would repeat
+        axes.plot(watts[chosen], table.time_ms[chosen], mark, markersize=4, color=colour(place), label=name, alpha=0.8)
     axes.set_yscale("log")
     axes.set_xlabel("power (W)")
     axes.set_ylabel("minibatch time (ms)")
