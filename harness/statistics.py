@@ -64,6 +64,13 @@ class Comparison(NamedTuple):
     between_runs: bool
 
 
+class RunError(NamedTuple):
+    """The standard error of the logarithm of a run's median, and the degrees of freedom behind it."""
+
+    error: float
+    freedom: int
+
+
 class _Side(NamedTuple):
     """One side: its median, the standard error of the median's logarithm, and the degrees of freedom behind that."""
 
@@ -121,6 +128,18 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
     return Estimate(float(np.median(ratios)), float(ratios[outside]), float(ratios[len(ratios) - 1 - outside]))
 
 
+def run_error(times: Sequence[float], seed: int = 0) -> RunError:
+    """How far the median of one run may be off by the noise within the run, from moving blocks of its minibatches."""
+    draws = _draw_medians([np.log(np.asarray(times, dtype=float))], np.random.default_rng(seed))
+    return RunError(_spread(draws), _blocks_freedom(times))
+
+
+def block_medians(times: Sequence[float]) -> List[float]:
+    """Medians of neighbouring minibatches, `block_length` of them each: nearly independent of each other."""
+    block = block_length(len(times))
+    return [float(np.median(times[start : start + block])) for start in range(0, len(times) - block + 1, block)]
+
+
 def holm(p_values: Sequence[float]) -> List[float]:
     """P-values adjusted for how many tests were made, in the order given (Holm's step-down method [6])."""
     adjusted = [0.0] * len(p_values)
@@ -139,15 +158,23 @@ def block_length(count: int) -> int:
 def _side(runs: Runs, others: Runs, generator: np.random.Generator) -> _Side:
     logs = [np.log(np.asarray(run, dtype=float)) for run in runs]
     draws = _draw_medians(logs, generator)
-    # The deviation of equal draws is the rounding error of their mean, not 0.
-    error = float(np.std(draws, ddof=1)) if np.ptp(draws) > 0 else 0.0
+    error = _spread(draws)
     freedom = len(runs) - 1
     if len(runs) == 1 and len(others) > 1:
         error = math.hypot(error, float(np.std([np.log(np.median(run)) for run in others], ddof=1)))
         freedom = len(others) - 1
     elif len(runs) == 1:
-        freedom = max(1, len(runs[0]) // block_length(len(runs[0])) - 1)
+        freedom = _blocks_freedom(runs[0])
     return _Side(float(np.median(np.concatenate(runs))), error, freedom)
+
+
+def _spread(draws: np.ndarray) -> float:
+    """The standard deviation; of equal draws 0 and not the rounding error of their mean."""
+    return float(np.std(draws, ddof=1)) if np.ptp(draws) > 0 else 0.0
+
+
+def _blocks_freedom(times: Sequence[float]) -> int:
+    return max(1, len(times) // block_length(len(times)) - 1)
 
 
 def _draw_medians(runs: Sequence[np.ndarray], generator: np.random.Generator) -> np.ndarray:

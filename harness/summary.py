@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence
 
 from harness.cases import IDLE
+from harness.experiments.verdicts import Verdict
 from harness.profiles import Profile
+from harness.results.conditions import comparable_conditions
+from harness.results.plain import canonical_json
 from harness.tables import format_table
 from harness.units import mw_to_w, mwh_to_wh
 
@@ -48,6 +51,18 @@ def describe_result(profile: Profile) -> str:
     return ", ".join(parts)
 
 
+def format_verdicts(verdicts: Sequence[Verdict]) -> str:
+    """How many take-aways came to which verdict, and in full what is not confirmed; provenance stands with each."""
+    counts: Dict[str, int] = {}
+    for one in verdicts:
+        counts[f"{one.verdict} ({one.provenance})"] = counts.get(f"{one.verdict} ({one.provenance})", 0) + 1
+    lines = [", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))]
+    for one in verdicts:
+        if one.verdict != "confirmed":
+            lines.append(one.text + (f"; known: {one.shortfall}" if one.shortfall else ""))
+    return "\n".join(lines)
+
+
 def extra_info(profile: Profile) -> Dict[str, Any]:
     """The suite's own figures as plain values, for pytest-benchmark's JSON; what there is no sensor for is left out."""
     figures = {name: _rounded(value) for name, value in profile.aggregates.items() if value is not None}
@@ -60,6 +75,7 @@ def extra_info(profile: Profile) -> Dict[str, Any]:
         **mode,
         **figures,
         **{condition: profile.conditions[condition] for condition in named if condition in profile.conditions},
+        "conditions": canonical_json(comparable_conditions(profile.conditions, profile.case, profile.provenance)),
         "flags": list(profile.flags),
     }
 
@@ -118,3 +134,16 @@ def _number(value: Optional[float]) -> str:
 def _rounded(value: float) -> float:
     """Six significant digits: enough for any figure here, and a JSON file people can read."""
     return float(f"{value:.6g}")
+
+
+def describe_concurrent(profile: Profile) -> str:
+    """One line on what training and inference gave together."""
+    figures = profile.aggregates
+    parts = [f"trained {_number(figures['training_samples_per_s'])} samples/s"]
+    parts.append(f"served {_number(figures['inference_per_s'])} requests/s")
+    if figures["latency_median_ms"] is not None:
+        parts.append(
+            f"latency {_number(figures['latency_median_ms'])} ms in the median, "
+            f"{_number(figures['latency_p95_ms'])} ms at 95 %"
+        )
+    return ", ".join(parts)

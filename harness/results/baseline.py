@@ -21,6 +21,7 @@ from harness.durable_file import write_output
 from harness.errors import InvalidValueError, StoreError
 from harness.profiles import counted_minibatches
 from harness.results.conditions import key
+from harness.results.flagged import LEFT_OUT, is_disqualified
 from harness.results.rows import Record
 from harness.results.store import ResultsStore
 from harness.statistics import CONFIDENCE, Estimate, median_estimate
@@ -55,6 +56,7 @@ class CaseRuns:
         environment: that of the newest run; the others' differ in `SAYS_NOTHING` at most.
         runs: oldest first.
         older: profiles of the same conditions that were not taken.
+        flagged: profiles of the same conditions that were left out because of their flags.
     """
 
     case_id: str
@@ -62,6 +64,7 @@ class CaseRuns:
     environment: Dict[str, Any]
     runs: Tuple[Run, ...]
     older: int = 0
+    flagged: int = dataclasses.field(default=0, compare=False)
 
     @property
     def key(self) -> str:
@@ -84,13 +87,20 @@ class CaseRuns:
 
 
 class Recorded(NamedTuple):
-    """What a recording wrote: the cases, and the ids of cases that the file held before and holds no more."""
+    """What a recording did.
+
+    Attributes:
+        cases: what it wrote.
+        dropped: the ids of cases that the file held before and holds no more.
+        flagged: how many profiles were left out because of their flags.
+    """
 
     cases: List[CaseRuns]
     dropped: List[str]
+    flagged: int
 
 
-def record(store: ResultsStore, path: Path, last: Optional[int] = None) -> Recorded:
+def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_flagged: bool = False) -> Recorded:
     """Write a baseline from the profiles of a results file.
 
     Of each comparable conditions the runs in the environment of the newest one are taken (`SAYS_NOTHING` aside).
@@ -99,13 +109,23 @@ def record(store: ResultsStore, path: Path, last: Optional[int] = None) -> Recor
         store: the results file.
         path: the baseline; replaced whole or not at all.
         last: take at most this many runs of each, the newest.
+        include_flagged: keep profiles that were disturbed or throttled (`harness.results.flagged`).
 
     Raises:
         StoreError: there is no profile, or `path` cannot be written or holds something else.
     """
-    cases = [newest_runs(store, records, last) for records in group_records(store).values()]
-    if not cases:
-        raise StoreError(f"{store.path} holds no profile with a clean minibatch", "measure some: pytest benchmarks")
+    groups = group_records(store)
+    kept = without_flagged(groups, include_flagged)
+    flagged = sum(map(len, groups.values())) - sum(map(len, kept.values()))
+    if not kept:
+        left_out = f": left out {flagged} {LEFT_OUT}" if flagged else ""
+        raise StoreError(
+            f"{store.path} holds no profile with a clean minibatch{left_out}", "measure some: pytest benchmarks"
+        )
+    cases = [
+        dataclasses.replace(newest_runs(store, records, last), flagged=len(groups[key]) - len(records))
+        for key, records in kept.items()
+    ]
     before = read_baseline(path) if path.exists() else []
     keys = {case.key for case in cases}
     document = {
@@ -116,7 +136,7 @@ def record(store: ResultsStore, path: Path, last: Optional[int] = None) -> Recor
         "cases": [_to_json(case) for case in cases],
     }
     write_output(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode("utf-8"))
-    return Recorded(cases, [case.case_id for case in before if case.key not in keys])
+    return Recorded(cases, [case.case_id for case in before if case.key not in keys], flagged)
 
 
 def read_baseline(path: Path) -> List[CaseRuns]:
@@ -156,13 +176,26 @@ def group_records(store: ResultsStore) -> Dict[str, List[Record]]:
     return groups
 
 
-def newest_runs(store: ResultsStore, records: Sequence[Record], last: Optional[int] = None) -> CaseRuns:
-    """The runs among profiles of one key that share the environment of the newest, at most `last` of them."""
+def without_flagged(groups: Mapping[str, Sequence[Record]], include_flagged: bool) -> Dict[str, List[Record]]:
+    """The groups without profiles that have to be measured again, unless they are to be kept; none is empty."""
+    kept = {
+        key: [found for found in group if include_flagged or not is_disqualified(found.flags)]
+        for key, group in groups.items()
+    }
+    return {key: group for key, group in kept.items() if group}
+
+
+def newest_records(records: Sequence[Record], last: Optional[int] = None) -> List[Record]:
+    """Those among profiles of one key that share the environment of the newest, at most `last` of them."""
     if last is not None and last < 1:
         raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
-    newest = records[-1]
-    chosen = [found for found in records if _telling(found.environment) == _telling(newest.environment)]
-    chosen = chosen if last is None else chosen[-last:]
+    chosen = [found for found in records if _telling(found.environment) == _telling(records[-1].environment)]
+    return chosen if last is None else chosen[-last:]
+
+
+def newest_runs(store: ResultsStore, records: Sequence[Record], last: Optional[int] = None) -> CaseRuns:
+    """The runs of `newest_records`."""
+    newest, chosen = records[-1], newest_records(records, last)
     return CaseRuns(
         case_id=newest.case_id,
         conditions=newest.comparable,

@@ -9,6 +9,7 @@ from harness.configuration import DEFAULT_RESULTS
 from harness.corpus import SUFFIXES
 from harness.results.baseline import record
 from harness.results.export import export as export_corpus
+from harness.results.flagged import DISQUALIFYING, LEFT_OUT
 from harness.results.gate import (
     DEFAULT_THRESHOLD,
     OK_CODE,
@@ -29,6 +30,7 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all-runs", action="store_true", help="a row for every profile, not only the newest of the same conditions"
     )
+    add_include_flagged(parser)
 
 
 def export(arguments: argparse.Namespace) -> int:
@@ -38,12 +40,14 @@ def export(arguments: argparse.Namespace) -> int:
         HarnessError: the corpus was not written.
     """
     with ResultsStore(arguments.results, read_only=True) as store:
-        done = export_corpus(store, arguments.out, arguments.all_runs)
+        done = export_corpus(store, arguments.out, arguments.all_runs, arguments.include_flagged)
     print(f"{arguments.out}: {done.rows} rows")
     if done.older:
         print(f"left out: {done.older} older profiles of the same conditions (--all-runs keeps them)")
     if done.without_time:
         print(f"left out: {done.without_time} profiles without a clean minibatch")
+    if done.flagged:
+        print(f"left out: {done.flagged} {LEFT_OUT}")
     return OK_CODE
 
 
@@ -56,7 +60,7 @@ def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
         "check",
         description=f"Compare the profiles of a results file with a baseline. {TEST}",
         epilog="exit code: 0 none is slower, 1 a case is slower, 2 a comparison was refused or none was possible;"
-        " cases that only one side has are listed and change nothing",
+        " inconclusive cases, and those that only one side has, are listed and change nothing",
     )
     for action in (recording, checking):
         _add_results(action)
@@ -67,6 +71,7 @@ def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="N",
             help="take the newest N runs of each case (default: all of its environment)",
         )
+        add_include_flagged(action)
     checking.add_argument(
         "--threshold",
         type=float,
@@ -86,8 +91,14 @@ def baseline(arguments: argparse.Namespace) -> int:
         return _record(store, arguments) if arguments.action == "record" else _check(store, arguments)
 
 
+def add_include_flagged(parser: argparse.ArgumentParser) -> None:
+    """Add the option that keeps profiles which are left out otherwise."""
+    flags = " or ".join(DISQUALIFYING)
+    parser.add_argument("--include-flagged", action="store_true", help=f"keep profiles that were flagged {flags}")
+
+
 def _record(store: ResultsStore, arguments: argparse.Namespace) -> int:
-    done = record(store, arguments.baseline, arguments.last)
+    done = record(store, arguments.baseline, arguments.last, arguments.include_flagged)
     for case in done.cases:
         estimate = case.estimate()
         runs = f"{len(case.runs)} run{'s' if len(case.runs) > 1 else ''}"
@@ -95,13 +106,15 @@ def _record(store: ResultsStore, arguments: argparse.Namespace) -> int:
         print(f"{case.case_id}: {estimate.median:.3f} ms ({estimate.low:.3f} to {estimate.high:.3f}), {runs}{older}")
     for case_id in done.dropped:
         print(f"{case_id}: no longer in the baseline, {arguments.results} has no profile of the same conditions")
+    if done.flagged:
+        print(f"left out: {done.flagged} {LEFT_OUT}")
     print(f"{arguments.baseline}: {len(done.cases)} cases")
     return OK_CODE
 
 
 def _check(store: ResultsStore, arguments: argparse.Namespace) -> int:
     threshold = percent_to_share(arguments.threshold)
-    verdicts = check(store, arguments.baseline, threshold, arguments.last)
+    verdicts = check(store, arguments.baseline, threshold, arguments.last, arguments.include_flagged)
     print(format_verdicts(verdicts, threshold))
     return exit_code(verdicts)
 

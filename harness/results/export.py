@@ -9,6 +9,7 @@ from harness.aggregates import AGGREGATES
 from harness.corpus import CORPUS_COLUMNS, Column, write_corpus
 from harness.errors import StoreError
 from harness.power_modes import PowerMode
+from harness.results.flagged import LEFT_OUT, is_disqualified
 from harness.results.rows import Record
 from harness.results.store import ResultsStore
 
@@ -68,20 +69,23 @@ class Exported(NamedTuple):
         rows: rows written.
         older: profiles left out because there is a newer one of the same conditions.
         without_time: profiles left out because they have no clean minibatch.
+        flagged: profiles left out because of their flags.
     """
 
     rows: int
     older: int
     without_time: int
+    flagged: int = 0
 
 
-def export(store: ResultsStore, out: Path, all_runs: bool = False) -> Exported:
+def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagged: bool = False) -> Exported:
     """Write the profiles of a results file as a corpus.
 
     Args:
         store: the results file.
         out: ends in `.csv` or `.parquet`; replaced whole or not at all.
         all_runs: keep every profile; otherwise the newest of each comparable conditions.
+        include_flagged: keep profiles that were disturbed or throttled (`harness.results.flagged`).
 
     Raises:
         StoreError: there is no profile, or `out` cannot be written.
@@ -89,20 +93,25 @@ def export(store: ResultsStore, out: Path, all_runs: bool = False) -> Exported:
         DependencyError: Parquet was asked for and pyarrow is not installed.
     """
     usable: List[Record] = []
-    without_time = 0
+    without_time = flagged = 0
     for record in store.records():
         if record.aggregates.get("minibatch_time_ms") is None:
             without_time += 1
+        elif is_disqualified(record.flags) and not include_flagged:
+            flagged += 1
         else:
             usable.append(record)
     if not usable:
-        raise StoreError(f"{store.path} holds no profile with a clean minibatch", "measure some: pytest benchmarks")
+        left_out = f": left out {flagged} {LEFT_OUT}" if flagged else ""
+        raise StoreError(
+            f"{store.path} holds no profile with a clean minibatch{left_out}", "measure some: pytest benchmarks"
+        )
     newest = {
         record.key: record for record in usable
     }  # a later record of the same key takes the place of an earlier one
     kept = usable if all_runs else list(newest.values())
     write_corpus(out, [corpus_row(record) for record in kept], FURTHER)
-    return Exported(len(kept), len(usable) - len(kept), without_time)
+    return Exported(len(kept), len(usable) - len(kept), without_time, flagged)
 
 
 def corpus_row(record: Record) -> Dict[str, Any]:

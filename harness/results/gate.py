@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from harness.errors import InvalidValueError
-from harness.results.baseline import CaseRuns, group_records, newest_runs, read_baseline
+from harness.results.baseline import CaseRuns, group_records, newest_runs, read_baseline, without_flagged
 from harness.results.conditions import differences
+from harness.results.flagged import LEFT_OUT
 from harness.results.rows import Record
 from harness.results.store import ResultsStore
 from harness.statistics import CONFIDENCE, Comparison, compare_medians, holm
@@ -32,7 +33,7 @@ SIGNIFICANCE = 0.05
 MIN_MINIBATCHES = 10
 """With fewer clean minibatches on a side its noise cannot be told from a change."""
 
-SLOWER, FASTER, SAME = "slower", "faster", "same"
+SLOWER, FASTER, SAME, INCONCLUSIVE = "slower", "faster", "same", "inconclusive"
 REFUSED, TOO_FEW, NOT_RUN, NEW = "refused", "too few", "not run", "not in baseline"
 
 NOT_RUN_NOTE = "not run since the baseline was recorded; to compare, measure again: pytest benchmarks"
@@ -45,6 +46,7 @@ TEST = (
     "slower: the ratio of median minibatch times is beyond the threshold, and a one-sided test finds it beyond noise"
     f" (p < {SIGNIFICANCE:g} after Holm's correction over all compared cases). The noise is the standard error from a"
     " hierarchical bootstrap, runs first, then moving blocks of minibatches, with Student's t for the number of runs."
+    " inconclusive: neither, and the interval reaches beyond the threshold both ways."
 )
 """The test, for help texts and below every table."""
 
@@ -55,7 +57,8 @@ class Verdict:
 
     Attributes:
         case_id: the case's id.
-        status: `slower`, `faster` or `same` where it was compared; `refused` where the conditions differ; `too few`
+        status: `slower`, `faster` or `same` where it was compared, `inconclusive` where it was and its interval reaches
+            beyond the threshold both ways; `refused` where the conditions differ; `too few`
             where a side has less than `MIN_MINIBATCHES` clean minibatches; `not run` and `not in baseline` where only
             one side has it.
         before: its runs in the baseline; None where there are none.
@@ -73,7 +76,11 @@ class Verdict:
 
 
 def check(
-    store: ResultsStore, path: Path, threshold: float = DEFAULT_THRESHOLD, last: Optional[int] = None
+    store: ResultsStore,
+    path: Path,
+    threshold: float = DEFAULT_THRESHOLD,
+    last: Optional[int] = None,
+    include_flagged: bool = False,
 ) -> List[Verdict]:
     """Compare the profiles of a results file with a baseline.
 
@@ -89,6 +96,7 @@ def check(
         path: the baseline.
         threshold: as a share: 0.05 is 5 %.
         last: take at most this many runs now, the newest.
+        include_flagged: keep profiles that were disturbed or throttled (`harness.results.flagged`).
 
     Returns:
         A verdict for each case of the baseline, in its order, then one for each case that only the results have.
@@ -99,7 +107,12 @@ def check(
     """
     before = read_baseline(path)
     fresh = _since(before, group_records(store))
-    return judge(before, [newest_runs(store, records, last) for records in fresh.values()], threshold)
+    kept = without_flagged(fresh, include_flagged)
+    now = [
+        dataclasses.replace(newest_runs(store, records, last), flagged=len(fresh[key]) - len(records))
+        for key, records in kept.items()
+    ]
+    return [_only_flagged(verdict, fresh) for verdict in judge(before, now, threshold)]
 
 
 def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: float = DEFAULT_THRESHOLD) -> List[Verdict]:
@@ -131,7 +144,7 @@ def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: floa
             needed = f"at least {MIN_MINIBATCHES} clean minibatches are needed on each side"
             verdicts.append(Verdict(case.case_id, TOO_FEW, case, now[key], None, [needed]))
         else:
-            verdicts.append(_not_compared(case, _nearest(case, unmatched)))
+            verdicts.append(_not_compared(case, nearest(case, unmatched)))
     refused = {verdict.case_id for verdict in verdicts if verdict.status == REFUSED}
     new = [case for case in unmatched if case.case_id not in refused]
     return verdicts + [Verdict(case.case_id, NEW, None, case) for case in new]
@@ -142,7 +155,7 @@ def exit_code(verdicts: Sequence[Verdict]) -> int:
     found = {verdict.status for verdict in verdicts}
     if SLOWER in found:
         return SLOWER_CODE
-    if found & {REFUSED, TOO_FEW} or not found & {SAME, FASTER}:
+    if found & {REFUSED, TOO_FEW} or not found & {SAME, FASTER, INCONCLUSIVE}:
         return REFUSED_CODE
     return OK_CODE
 
@@ -168,6 +181,13 @@ def _since(before: Sequence[CaseRuns], groups: Mapping[str, Sequence[Record]]) -
     return {key: group for key, group in fresh.items() if group}
 
 
+def _only_flagged(verdict: Verdict, fresh: Mapping[str, Sequence[Record]]) -> Verdict:
+    """The verdict; where a case was run again and all its profiles were left out, with that as its note."""
+    if verdict.status != NOT_RUN or verdict.before is None or verdict.before.key not in fresh:
+        return verdict
+    return dataclasses.replace(verdict, notes=[f"run again, but left out: {len(fresh[verdict.before.key])} {LEFT_OUT}"])
+
+
 def _is_enough(case: CaseRuns) -> bool:
     return sum(map(len, case.series)) >= MIN_MINIBATCHES
 
@@ -177,11 +197,18 @@ def _status(comparison: Comparison, threshold: float, p_slower: float, p_faster:
         return SLOWER
     if comparison.ratio < 1 / (1 + threshold) and p_faster < SIGNIFICANCE:
         return FASTER
-    return SAME
+    return INCONCLUSIVE if is_wider(comparison.low, comparison.high, threshold) else SAME
+
+
+def is_wider(low: float, high: float, threshold: float) -> bool:
+    """Whether an interval of a ratio reaches beyond the threshold both ways, so that it tells nothing either way."""
+    return low < 1 / (1 + threshold) and high > 1 + threshold
 
 
 def _notes(before: CaseRuns, after: CaseRuns, comparison: Comparison) -> List[str]:
     notes = []
+    if after.flagged:
+        notes.append(f"left out: {after.flagged} {LEFT_OUT}")
     if after.older:
         notes.append(f"{after.older} older profiles not used: of another environment, or beyond --last")
     if not comparison.between_runs:
@@ -199,7 +226,7 @@ def _notes(before: CaseRuns, after: CaseRuns, comparison: Comparison) -> List[st
     return notes
 
 
-def _nearest(before: CaseRuns, candidates: Sequence[CaseRuns]) -> Optional[CaseRuns]:
+def nearest(before: CaseRuns, candidates: Sequence[CaseRuns]) -> Optional[CaseRuns]:
     """The runs of the same workload under the conditions that differ least: what the user probably meant to compare."""
     same = [case for case in candidates if case.case_id == before.case_id]
     same = same or [case for case in candidates if _subject(case) == _subject(before)]

@@ -16,6 +16,7 @@ from typing import Any, Iterator, List, Mapping, Sequence, Set, Tuple, Union
 from harness.errors import StoreError
 from harness.profiles import Minibatch, Profile
 from harness.results import rows
+from harness.results.flagged import is_disqualified
 from harness.results.opening import RESCUE, explain, open_to_read, open_to_write
 from harness.results.plain import canonical_json, plain
 from harness.results.rows import MinibatchRow, ProfileRow, Record, SeriesRow
@@ -45,6 +46,7 @@ class ResultsStore:
         self.path = Path(path)
         self._process = os.getpid()
         self._keys: Set[str] = set()
+        self._usable_keys: Set[str] = set()
         self._keys_up_to = 0
         with self._explained("open"):
             self._connection = open_to_read(self.path) if read_only else open_to_write(self.path)
@@ -93,15 +95,20 @@ class ResultsStore:
         """How many profiles there are."""
         return int(self._query("SELECT count(*) FROM profiles")[0][0])
 
-    def keys(self) -> Set[str]:
+    def keys(self, include_flagged: bool = True) -> Set[str]:
         """The keys of the comparable conditions that there are profiles of.
 
         Asked again, as for each case of a sweep, it reads only the profiles that were added since.
+
+        Args:
+            include_flagged: also those of which every profile was disturbed or throttled (`harness.results.flagged`).
         """
         for record in self.records(after=self._keys_up_to):
             self._keys.add(record.key)
+            if not is_disqualified(record.flags):
+                self._usable_keys.add(record.key)
             self._keys_up_to = record.id
-        return set(self._keys)
+        return set(self._keys if include_flagged else self._usable_keys)
 
     def records(self, after: int = 0) -> Iterator[Record]:
         """Every profile without its raw series, oldest first.

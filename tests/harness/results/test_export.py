@@ -128,3 +128,16 @@ def test_another_suffix_is_refused_and_nothing_written(tmp_path: Path) -> None:
 def test_a_profile_without_a_power_mode_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="has no cpu_cores, cpu_khz, gpu_khz, mem_khz"):
         exported(tmp_path, make_profile(conditions={"power_mode": {}}))
+
+
+def test_disturbed_and_throttled_profiles_are_left_out_unless_they_are_wanted(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(make_profile([300.0] * 40, flags=["throttled: hot"]), ENVIRONMENT, "run")
+        with pytest.raises(StoreError, match="left out 1 profiles flagged disturbed or throttled"):
+            export(store, tmp_path / "c.csv")
+        store.add(make_profile(), ENVIRONMENT, "run")
+        store.add(make_profile([300.0] * 40, flags=["disturbed: b"]), ENVIRONMENT, "run")
+        assert export(store, tmp_path / "c.csv") == Exported(rows=1, older=0, without_time=0, flagged=2)
+        assert [row["minibatch_time_ms"] for row in read_corpus(tmp_path / "c.csv")] == [100.0]
+        assert export(store, tmp_path / "c.csv", include_flagged=True) == Exported(rows=1, older=2, without_time=0)
+        assert [row["minibatch_time_ms"] for row in read_corpus(tmp_path / "c.csv")] == [300.0]

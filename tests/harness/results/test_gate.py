@@ -413,3 +413,39 @@ def test_what_is_no_baseline_is_refused(tmp_path: Path, content: str, complaint:
         read_baseline(tmp_path / "b.json")
     with pytest.raises(StoreError, match="cannot read the baseline"):
         read_baseline(tmp_path / "missing.json")
+
+
+def test_disturbed_and_throttled_profiles_are_in_no_baseline(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        add_runs(store, [[300.0] * 40], flags=["throttled: hot"])
+        with pytest.raises(StoreError, match="left out 1 profiles flagged disturbed or throttled"):
+            record(store, tmp_path / "b.json")
+        add_runs(store, [[100.0] * 40] * 2, flags=["noisy: a"])
+        add_runs(store, [[300.0] * 40], flags=["noisy: a", "disturbed: b"])
+        recorded = record(store, tmp_path / "b.json")
+        assert ([len(case.runs) for case in recorded.cases], recorded.flagged) == ([2], 2)
+        recorded = record(store, tmp_path / "b.json", include_flagged=True)
+        assert ([len(case.runs) for case in recorded.cases], recorded.flagged) == ([4], 0)
+
+
+def test_disturbed_profiles_fail_no_gate(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        add_runs(store, [[100.0] * 40] * 3)
+        record(store, tmp_path / "b.json")
+        add_runs(store, [[300.0] * 40], flags=["disturbed: a"])
+        [verdict] = check(store, tmp_path / "b.json")
+        assert verdict.status == "not run"
+        assert "run again, but left out: 1 profiles flagged disturbed or throttled" in verdict.notes[0]
+        assert [verdict.status for verdict in check(store, tmp_path / "b.json", include_flagged=True)] == ["slower"]
+        add_runs(store, [[101.0] * 40])
+        [verdict] = check(store, tmp_path / "b.json")
+    assert (verdict.status, len(verdict.after.runs)) == ("same", 1)
+    assert verdict.notes[0].startswith("left out: 1 profiles flagged disturbed or throttled")
+
+
+def test_what_a_baseline_with_flagged_runs_was_made_of_is_not_new(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        add_runs(store, [[100.0] * 40])
+        add_runs(store, [[100.0] * 40], flags=["disturbed: a"])
+        record(store, tmp_path / "b.json", include_flagged=True)
+        assert [verdict.status for verdict in check(store, tmp_path / "b.json")] == ["not run"]

@@ -88,3 +88,15 @@ def test_check_help_states_the_test_used(capsys: pytest.CaptureFixture) -> None:
     assert "hierarchical bootstrap" in text
     assert "Holm" in text
     assert "default: 5" in text
+
+
+def test_what_is_left_out_because_of_its_flags_is_counted(results: Path, capsys: pytest.CaptureFixture) -> None:
+    with ResultsStore(results) as store:
+        store.add(make_profile([300.0] * 40, flags=["disturbed: a"]), ENVIRONMENT, "run2")
+    said = "left out: 1 profiles flagged disturbed or throttled (--include-flagged keeps them)"
+    baseline, out = results.parent / "b.json", results.parent / "c.csv"
+    for command in (["export", "--out", out], ["baseline", "record", "--baseline", baseline]):
+        assert run(*command, "--results", results) == 0
+        assert said in capsys.readouterr().out
+        assert run(*command, "--results", results, "--include-flagged") == 0
+        assert said not in capsys.readouterr().out

@@ -411,3 +411,17 @@ def test_cases_differ_by_what_was_asked_for(tmp_path: Path) -> None:
             case = dataclasses.replace(profile.case, settings=dataclasses.replace(profile.case.settings, seed=seed))
             store.add(changed(profile, case=case), ENVIRONMENT, "run")
         assert len(store.keys()) == 2
+
+
+def test_what_was_disturbed_is_not_done(tmp_path: Path) -> None:
+    """`--resume` measures it again, until a profile is neither disturbed nor throttled."""
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for flags, done in (
+            (["disturbed: a"], 0),
+            (["throttled: b", "noisy: c"], 0),
+            (["noisy: c"], 1),
+            (["disturbed: a"], 1),
+        ):
+            store.add(make_profile(flags=flags), ENVIRONMENT, "run")
+            assert len(store.keys(include_flagged=False)) == done
+            assert len(store.keys()) == 1

@@ -1,0 +1,66 @@
+"""`python -m harness compare`: two results files, or JSON files of pytest-benchmark, and what changed between them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Tuple
+
+from harness.comparison.pairing import pair
+from harness.comparison.report import Result, format_result, to_json
+from harness.comparison.sides import read_side
+from harness.comparison.verdicts import DEFAULT_THRESHOLD, TEST, exit_code, judge
+from harness.results.commands import add_include_flagged
+from harness.units import percent_to_share, share_to_percent
+
+HELP = "compare two results files: what became slower or takes more power"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `compare`."""
+    parser.description = f"Compare the cases of two files whose conditions agree. {TEST}".replace("%", "%%")
+    parser.epilog = (
+        "exit code: 0 no case, workload or all of them is slower or takes more power; 1 something is; 2 nothing is, but"
+        " a comparison was refused or none was possible; cases that only one side has are listed and change nothing"
+    )
+    for name, text in (("before", "one side"), ("after", "the other")):
+        parser.add_argument(
+            name, type=Path, metavar=name.upper(), help=f"{text}: a results file, or a .json of pytest-benchmark"
+        )
+    parser.add_argument(
+        "--by",
+        type=_names,
+        default=(),
+        metavar="NAMES",
+        help="conditions that may differ because they are the question: l4t,jetpack,torch (default: none)",
+    )
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        default=share_to_percent(DEFAULT_THRESHOLD),
+        metavar="PERCENT",
+        help="a change below this is none (default: %(default)g)",
+    )
+    add_include_flagged(parser)
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print JSON")
+    forms.add_argument("--markdown", action="store_true", help="print Markdown, for a job summary")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run `compare`.
+
+    Raises:
+        HarnessError: a file cannot be read, or holds nothing to compare.
+    """
+    before, after = (read_side(path, arguments.include_flagged) for path in (arguments.before, arguments.after))
+    threshold = percent_to_share(arguments.threshold)
+    pairing = pair(before, after, arguments.by)
+    verdicts = judge(pairing.pairs, same_question=not arguments.by, threshold=threshold)
+    result = Result(before, after, arguments.by, pairing, verdicts, threshold)
+    print(to_json(result) if arguments.json else format_result(result, arguments.markdown))
+    return exit_code(verdicts, pairing)
+
+
+def _names(text: str) -> Tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
