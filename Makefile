@@ -12,7 +12,7 @@ ARGS ?=
 RUN := "$(VENV)/bin/python" -m
 
 .DEFAULT_GOAL := help
-.PHONY: help install test bench lint format clean
+.PHONY: help install test bench report lint format clean
 
 help: ## list what make can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,10 @@ test: install ## run the tests
 
 bench: install ## measure the quick campaign on this machine into out/results.sqlite, in at most 5 minutes
 	$(RUN) pytest benchmarks --campaign quick --results out/results.sqlite $(ARGS)
+
+report: install ## make the report of out/results.sqlite into out/report, and open it where there is a desktop
+	$(RUN) harness report --results out/results.sqlite --out out/report
+	@if [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] && command -v xdg-open > /dev/null; then xdg-open out/report/index.html; fi
 
 lint: install ## check style, docstrings and imports (ruff)
 	$(RUN) ruff check .

@@ -8,8 +8,10 @@ import sys
 from typing import Callable, List, NamedTuple, Optional
 
 from harness import doctor, modes, nvpmodel_conf_command, restore
+from harness.comparison import command as comparison
 from harness.errors import HarnessError
 from harness.importing import command as importing
+from harness.report import command as report_command
 from harness.results import commands
 from harness.simulation import command as simulation_command
 from harness.simulation import corpus_command
@@ -37,7 +39,9 @@ COMMANDS = (
     Command("import", importing.HELP, importing.add_arguments, importing.run),
     Command("corpus", corpus_command.HELP, corpus_command.add_arguments, corpus_command.run),
     Command("simulation", simulation_command.HELP, simulation_command.add_arguments, simulation_command.run),
+    Command("report", report_command.HELP, report_command.add_arguments, report_command.run),
     Command("baseline", "record medians, or check against them", commands.add_baseline_arguments, commands.baseline),
+    Command("compare", comparison.HELP, comparison.add_arguments, comparison.run),
 )
 
 

@@ -104,7 +104,7 @@ def test_make_alone_lists_every_target_with_what_it_does(arguments):
         ["make", "--no-print-directory", *arguments], cwd=str(PROJECT), stdout=subprocess.PIPE, check=True
     )
     listed = dict(re.findall(r"^make (\w+) +(\S.+)$", done.stdout.decode(), flags=re.MULTILINE))
-    assert sorted(listed) == ["bench", "clean", "format", "help", "install", "lint", "test"]
+    assert sorted(listed) == ["bench", "clean", "format", "help", "install", "lint", "report", "test"]
     assert len(done.stdout.splitlines()) == len(listed)
 
 

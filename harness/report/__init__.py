@@ -1,0 +1,1 @@
+"""The report: results as figures for papers and as one page that a person explores."""

@@ -1,0 +1,168 @@
+"""Marks as SVG elements."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Sequence, Tuple
+
+from harness.report.brush import Brush, px
+from harness.report.colours import RAMP
+from harness.report.figure import Bar, Curve, Dots, Label, Mark, Ramp, Rule, Violin
+from harness.report.layout import WIDTH, Layout, text_width
+from harness.report.violins import density, quartiles_of
+
+
+def draw_mark(mark: Mark, layout: Layout, brush: Brush) -> List[str]:
+    """A mark's elements; labels are drawn together, by `draw_labels`."""
+    if isinstance(mark, Bar):
+        return _bar(mark, layout, brush)
+    if isinstance(mark, Curve):
+        return _curve(mark, layout, brush)
+    if isinstance(mark, Dots):
+        return [_dots(mark, layout, brush)]
+    if isinstance(mark, Violin):
+        return _violin(mark, layout, brush)
+    if isinstance(mark, Rule):
+        if mark.vertical:
+            x = layout.x(mark.value)
+            ends = (x, layout.top, x, layout.bottom)
+        else:
+            y = layout.y(mark.value)
+            ends = (layout.left, y, layout.right, y)
+        return [brush.line(*ends, "muted", ' stroke-dasharray="2 3"')]
+    if isinstance(mark, Ramp):
+        return _ramp(mark, layout, brush)
+    return []
+
+
+def _bar(bar: Bar, layout: Layout, brush: Brush) -> List[str]:
+    category, value = (layout.y, layout.x) if layout.horizontal else (layout.x, layout.y)
+    first, last = sorted((category(bar.place - bar.width / 2), category(bar.place + bar.width / 2)))
+    attribute, child = brush.tip(bar.tip)
+    parts = [f"<g{attribute}>{child}"]
+    total = 0.0
+    for colour, height in bar.parts:
+        low, high = sorted((value(total), value(total + height)))
+        total += height
+        box = (low, first, high, last) if layout.horizontal else (first, low, last, high)
+        shape = f'x="{px(box[0])}" y="{px(box[1])}" width="{px(box[2] - box[0])}" height="{px(box[3] - box[1])}"'
+        parts.append(f"<rect {shape} {brush.paint(fill=colour)}/>")
+        if bar.hatched:
+            parts.append(f'<rect {shape} fill="url(#hatch)"/>')
+    if bar.low is not None and bar.high is not None:
+        middle = (first + last) / 2
+        ends = [value(bar.low), value(bar.high)]
+        parts.append(_whisker(middle, ends, layout.horizontal, brush))
+    parts.append("</g>")
+    return parts
+
+
+def _whisker(middle: float, ends: Sequence[float], horizontal: bool, brush: Brush) -> str:
+    low, high = ends
+    if horizontal:
+        path = f"M{px(low)},{px(middle)}H{px(high)}M{px(low)},{px(middle - 3)}v6M{px(high)},{px(middle - 3)}v6"
+    else:
+        path = f"M{px(middle)},{px(low)}V{px(high)}M{px(middle - 3)},{px(low)}h6M{px(middle - 3)},{px(high)}h6"
+    return f'<path d="{path}" fill="none" {brush.paint(stroke="ink")}/>'
+
+
+def _curve(curve: Curve, layout: Layout, brush: Brush) -> List[str]:
+    points = [(layout.x(x), layout.y(y)) for x, y in zip(curve.xs, curve.ys)]
+    if not points:
+        return []
+    moves = [f"M{px(points[0][0])},{px(points[0][1])}"]
+    for (_, before), (x, y) in zip(points, points[1:]):
+        moves.append(f"H{px(x)}V{px(y)}" if curve.step and before != y else f"L{px(x)},{px(y)}")
+    dashes = ' stroke-dasharray="5 3"' if curve.dashed else ""
+    attribute, child = brush.tip(curve.tip)
+    parts = [
+        f'<g{attribute}>{child}<path d="{"".join(moves)}" fill="none" stroke-width="1.6" stroke-linejoin="round"'
+        f"{dashes} {brush.paint(stroke=curve.colour)}/>"
+    ]
+    for (x, y), low, high in zip(points, curve.lows or [None] * len(points), curve.highs or [None] * len(points)):
+        if low is not None and high is not None:
+            path = f"M{px(x)},{px(layout.y(low))}V{px(layout.y(high))}"
+            parts.append(f'<path d="{path}" fill="none" {brush.paint(stroke=curve.colour)}/>')
+        if curve.marker is not None:
+            parts.append(f'<path d="{marker_path(curve.marker, x, y)}" {brush.paint(fill=curve.colour)}/>')
+    return [*parts, "</g>"]
+
+
+def marker_path(kind: int, x: float, y: float) -> str:
+    """The path of a marker: shapes beside colours, for those who do not tell colours apart."""
+    shapes: Dict[int, str] = {
+        0: "m-3,0a3,3 0 1,0 6,0a3,3 0 1,0 -6,0z",
+        1: "m-3,-3h6v6h-6z",
+        2: "m0,-4l3.6,6.4h-7.2z",
+        3: "m0,-4l4,4l-4,4l-4,-4z",
+        4: "m0,4l3.6,-6.4h-7.2z",
+        5: "m-1.3,-4h2.6v2.7h2.7v2.6h-2.7v2.7h-2.6v-2.7h-2.7v-2.6h2.7z",
+    }
+    return f"M{px(x)},{px(y)}{shapes[kind % len(shapes)]}"
+
+
+def _dots(dots: Dots, layout: Layout, brush: Brush) -> str:
+    """All of them as one path of points without length, each a round end: a few bytes a dot."""
+    path = "".join(f"M{px(layout.x(x))},{px(layout.y(y))}h0" for x, y in zip(dots.xs, dots.ys))
+    return (
+        f'<path d="{path}" fill="none" stroke-linecap="round" stroke-width="{dots.diameter:g}"'
+        f" {brush.paint(stroke=dots.colour)}/>"
+    )
+
+
+def _violin(violin: Violin, layout: Layout, brush: Brush) -> List[str]:
+    half = abs(layout.x(1.0) - layout.x(0.0)) * 0.42
+    middle = layout.x(violin.place)
+    attribute, child = brush.tip(violin.tip)
+    parts = [f"<g{attribute}>{child}"]
+    outline = density(violin.values)
+    if outline:
+        right = [(middle + half * share, layout.y(value)) for value, share in outline]
+        left = [(2 * middle - x, y) for x, y in reversed(right)]
+        path = "M" + "L".join(f"{px(x)},{px(y)}" for x, y in [*right, *left]) + "z"
+        parts.append(f'<path d="{path}" fill-opacity="0.5" {brush.paint(fill=violin.colour, stroke=violin.colour)}/>')
+        if violin.hatched:
+            parts.append(f'<path d="{path}" fill="url(#hatch)"/>')
+    else:
+        dots = Dots(violin.colour, (violin.place,) * len(violin.values), violin.values, 5.0)
+        parts.append(_dots(dots, layout, brush))
+    first, median, third = (layout.y(value) for value in quartiles_of(violin.values))
+    parts.append(
+        f'<path d="M{px(middle)},{px(first)}V{px(third)}" stroke-width="3" fill="none" {brush.paint(stroke="ink")}/>'
+    )
+    parts.append(f'<path d="{marker_path(0, middle, median)}" {brush.paint(fill="page", stroke="ink")}/></g>')
+    return parts
+
+
+def _ramp(mark: Ramp, layout: Layout, brush: Brush) -> List[str]:
+    y, step = 22.0, 14.0
+    end = layout.right - text_width(mark.high, 10) - 4
+    start = end - step * len(RAMP)
+    parts = [brush.text(start - 4, y + 8, mark.low, "end", "muted", ' font-size="10"')]
+    parts += [
+        f'<rect x="{px(start + step * place)}" y="{px(y + 1)}" width="{px(step)}" height="8" fill="{colour}"/>'
+        for place, colour in enumerate(RAMP)
+    ]
+    parts.append(brush.text(end + 4, y + 8, mark.high, "start", "muted", ' font-size="10"'))
+    return parts
+
+
+def draw_labels(labels: Sequence[Label], layout: Layout, brush: Brush) -> List[str]:
+    """Each beside its point where there is room; one that would cover another is left out."""
+    points = [(layout.x(label.x), layout.y(label.y)) for label in labels]
+    taken: List[Tuple[float, float, float, float]] = [(x - 4, y - 4, x + 4, y + 4) for x, y in points]
+    parts = []
+    for label, (x, y) in zip(labels, points):
+        width = text_width(label.text, 10)
+        for dx, dy in ((6, 3.5), (-6 - width, 3.5), (-width / 2, -6), (-width / 2, 13), (5, -5), (5, 12)):
+            box = (x + dx, y + dy - 9, x + dx + width, y + dy + 2)
+            across = layout.left <= box[0] and box[2] <= WIDTH - 2
+            down = layout.top - 4 <= box[1] and box[3] <= layout.bottom
+            if across and down and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                parts.append(brush.text(x + dx, y + dy, label.text, more=' font-size="10"'))
+                break
+    return parts
+
+
+def _overlap(a: Tuple[float, float, float, float], b: Tuple[float, float, float, float]) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

@@ -1,0 +1,94 @@
+"""Time and power of many power modes of one workload: what scatters and the explorer show."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+from harness.analysis.pareto import pareto_front
+from harness.corpus import TASKS
+from harness.power_modes import PowerMode
+from harness.report.selection import Material, bare, device_name, mode_of
+from harness.results.rows import Record
+
+LEAST_MODES = 4
+
+LETTER = 3
+"""Names of modes up to this long stand beside their points."""
+
+
+class ModeTable(NamedTuple):
+    """Power modes of one device and workload with what was found there.
+
+    Attributes:
+        device, workload, task, batch_size, provenance: of all rows.
+        origin: `corpus`, or `results` for profiles of the results file.
+        modes: the power modes, each once.
+        names: what each is called.
+        time_ms: median time of a minibatch.
+        power_mw: median power.
+    """
+
+    device: str
+    workload: str
+    task: str
+    batch_size: int
+    provenance: str
+    origin: str
+    modes: Tuple[PowerMode, ...]
+    names: Tuple[str, ...]
+    time_ms: Tuple[float, ...]
+    power_mw: Tuple[float, ...]
+
+    @property
+    def title(self) -> str:
+        """What tells it from others."""
+        task = "" if self.task == "training" else f", {self.task}"
+        return f"{self.workload} on {self.device}, batch size {self.batch_size}{task}, {self.origin}"
+
+    @property
+    def energy_mws(self) -> Tuple[float, ...]:
+        """Energy of a minibatch."""
+        return tuple(time * power / 1e3 for time, power in zip(self.time_ms, self.power_mw))
+
+    @property
+    def front(self) -> List[int]:
+        """Places of the time-power front, the mode with the least power first."""
+        return pareto_front(self.time_ms, self.power_mw)
+
+
+def mode_tables(material: Material) -> List[ModeTable]:
+    """Every table with enough modes: those of the corpus, then those of the results file."""
+    groups: Dict[Tuple[Any, ...], Dict[PowerMode, Tuple[str, float, float]]] = {}
+    for row in material.corpus:
+        if row["power_mw"] is not None:
+            mode = PowerMode(*(row[field] for field in PowerMode._fields))
+            place = (row["device"], row["workload"], row["task"], row["batch_size"], row["provenance"], "corpus")
+            groups.setdefault(place, {})[mode] = (str(mode), row["minibatch_time_ms"], row["power_mw"])
+    for record in material.records:
+        mode, time_ms, power_mw = mode_of(record), *_figures(record)
+        if record.case.task in TASKS and mode is not None and time_ms and power_mw:
+            groups.setdefault(_place(record), {})[mode] = (record.case.power_mode, time_ms, power_mw)
+    return [
+        ModeTable(
+            *(bare(place[0]), *place[1:5], "corpus" if place[5] == "corpus" else "results"),
+            tuple(members),
+            tuple(name for name, _, _ in members.values()),
+            tuple(time for _, time, _ in members.values()),
+            tuple(power for _, _, power in members.values()),
+        )
+        for place, members in groups.items()
+        if len(members) >= LEAST_MODES
+    ]
+
+
+def _figures(record: Record) -> Tuple[Any, Any]:
+    return record.aggregates.get("minibatch_time_ms"), record.aggregates.get("power_mw")
+
+
+def _place(record: Record) -> Tuple[Any, ...]:
+    """What agrees within a table of profiles of the results file: all but the mode."""
+    case = record.case
+    return (
+        *(device_name(record), case.workload, case.task, case.batch_size, record.provenance),
+        ("results", case.workers, case.storage, case.settings),
+    )

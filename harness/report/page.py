@@ -1,0 +1,267 @@
+"""The page: one HTML file that needs nothing else, made of figures, verdicts, flags and tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from html import escape
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from harness.report.brush import Brush
+from harness.report.colours import RAMP, css_variables
+from harness.report.figure import Figure, cell_text
+from harness.report.svg import legend_key, panel_svg
+
+TABLE_ROWS = 120
+"""Rows that a figure's table shows; its CSV file has all."""
+
+Cells = Sequence[Sequence[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A section of the page: its anchor, experiments, title and figures."""
+
+    anchor: str
+    experiments: str
+    title: str
+    figures: Tuple[Figure, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Content:
+    """All that the page says.
+
+    Attributes:
+        title: of the page.
+        lead: what was measured, on what, in a sentence or two.
+        provenances: of everything on it, each once.
+        tiles: figure and meaning, for the summary.
+        devices: header and rows of what was measured on what.
+        sections: with figures.
+        missing: title and what would make it, of every kind of figure without data.
+        verdicts: header and rows; the verdict in the first column.
+        verdict_counts: how many verdicts there are of each kind.
+        flags: header and rows.
+        explorer: JSON of the explorer's tables; `[]` without.
+        explorer_titles: what each of them is.
+        files: path from the page, and what it is.
+        made: when and by what version.
+        pictures: names of the figures that have a PNG file.
+    """
+
+    title: str
+    lead: str
+    provenances: Tuple[str, ...]
+    tiles: Tuple[Tuple[str, str], ...]
+    devices: Tuple[Tuple[str, ...], Cells]
+    sections: Tuple[Section, ...]
+    missing: Tuple[Tuple[str, str], ...]
+    verdicts: Tuple[Tuple[str, ...], Cells]
+    verdict_counts: Mapping[str, int]
+    flags: Tuple[Tuple[str, ...], Cells]
+    explorer: str
+    explorer_titles: Tuple[str, ...]
+    files: Tuple[Tuple[str, str], ...]
+    made: str
+    pictures: frozenset
+
+
+def page_html(content: Content) -> str:
+    """The page as text."""
+    parts = [
+        _head(content.title),
+        f'<header id="top"><h1>{escape(content.title)}</h1><p>{escape(content.lead)}</p>',
+        f'<p class="muted">{escape(content.made)}</p>{_notice(content.provenances)}</header>',
+        _navigation(content),
+        "<main>",
+        _heading("summary", "Summary"),
+        _tiles(content.tiles),
+        _table(*content.devices),
+        _explorer(content),
+        _verdicts(content),
+        *(_section(section, content.pictures) for section in content.sections),
+        _flags(content),
+        _missing(content.missing),
+        _files(content.files),
+        "</main>",
+        '<div id="tip" role="status"></div>',
+        '<svg width="0" height="0" style="position:absolute" aria-hidden="true">'
+        f"<defs>{Brush(False).hatch()}</defs></svg>",
+        f'<script type="application/json" id="explorer-data">{content.explorer}</script>',
+        f'<script type="application/json" id="ramp">{json.dumps(RAMP)}</script>',
+        f"<script>{_own('page.js')}</script></body></html>\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _own(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def _head(title: str) -> str:
+    light, dark = (f":root{{{css_variables(is_dark)}}}" for is_dark in (False, True))
+    colours = f"{light}@media screen and (prefers-color-scheme: dark){{{dark}}}"
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+        f"<title>{escape(title)}</title><style>{colours}{_own('page.css')}</style></head><body>"
+    )
+
+
+def _notice(provenances: Sequence[str]) -> str:
+    """What a reader must know who looks no further: that figures are not measured."""
+    told = {
+        "simulated": "<b>Simulated</b> figures come from a model of the board, not from a board. They are hatched or"
+        " dashed and carry a dashed badge.",
+        "replayed": "<b>Replayed</b> figures were measured earlier, elsewhere, and are repeated from a corpus.",
+    }
+    found = [text for name, text in told.items() if name in provenances]
+    return f'<div class="notice" role="note">{" ".join(found)}</div>' if found else ""
+
+
+def _navigation(content: Content) -> str:
+    links = [("summary", "Summary")]
+    links += [("explore", "Explore")] if content.explorer_titles else []
+    links += [("takeaways", "Take-aways")] if content.verdicts[1] else []
+    links += [(section.anchor, section.title) for section in content.sections]
+    links += [("flags", "Flags"), ("files", "Data")]
+    items = "".join(f'<li><a href="#{anchor}">{escape(title)}</a></li>' for anchor, title in links)
+    return f'<nav aria-label="Sections"><ul>{items}</ul></nav>'
+
+
+def _heading(anchor: str, title: str, small: str = "") -> str:
+    more = f"<small>{escape(small)}</small>" if small else ""
+    return f'<h2 id="{anchor}">{escape(title)}{more}</h2>'
+
+
+def badge(text: str, kind: str = "") -> str:
+    """A word in a frame; several provenances make a badge each."""
+    return " ".join(f'<span class="badge {kind or part}">{escape(part)}</span>' for part in text.split(", "))
+
+
+def _tiles(tiles: Sequence[Tuple[str, str]]) -> str:
+    inner = "".join(
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(meaning)}</span></div>' for value, meaning in tiles
+    )
+    return f'<div class="tiles">{inner}</div>'
+
+
+def _table(header: Sequence[str], rows: Cells, badges: Sequence[int] = ()) -> str:
+    numbers = [
+        bool(rows) and all(isinstance(row[place], (int, float, type(None))) for row in rows)
+        for place in range(len(header))
+    ]
+
+    def cell(place: int, value: Any) -> str:
+        text = badge(str(value)) if place in badges or header[place] == "provenance" else escape(cell_text(value))
+        return f'<td class="number">{text}</td>' if numbers[place] else f"<td>{text}</td>"
+
+    head = "".join(
+        f'<th class="number">{escape(name)}</th>' if is_number else f"<th>{escape(name)}</th>"
+        for name, is_number in zip(header, numbers)
+    )
+    body = "".join("<tr>" + "".join(cell(place, value) for place, value in enumerate(row)) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _explorer(content: Content) -> str:
+    if not content.explorer_titles:
+        return ""
+    tables = "".join(
+        f'<option value="{place}">{escape(title)}</option>' for place, title in enumerate(content.explorer_titles)
+    )
+    resources = ("CPU cores", "CPU clock", "GPU clock", "memory clock")
+    colours = "".join(f'<option value="{place}">{name}</option>' for place, name in enumerate(resources))
+    swatch = "".join(f'<i style="background:{colour}"></i>' for colour in RAMP)
+    return f"""{_heading("explore", "Explore power modes")}
+<p>Every point is a power mode. Point at one to see which;
+set a power budget to see which mode is fastest within it.</p>
+<div id="explorer">
+<div class="controls">
+<label>workload<select name="table">{tables}</select></label>
+<label>colour by<select name="colour">{colours}</select></label>
+<label>against<select name="cost"><option value="power">power</option>
+<option value="energy">energy</option></select></label>
+<label>power budget: <b id="budget-value"></b>
+<input type="range" name="budget" step="0.1" aria-label="power budget in W"></label>
+</div>
+<svg id="plot" role="img"></svg>
+<div class="legend"><span id="scale-low"></span><span>{swatch}</span><span id="scale-high"></span>
+<span id="explorer-badge" class="badge"></span></div>
+<output aria-live="polite"></output>
+<p id="note" class="muted"></p>
+<noscript><p>This part needs JavaScript; the section Pareto fronts shows the same as pictures.</p></noscript>
+</div>"""
+
+
+def _verdicts(content: Content) -> str:
+    header, rows = content.verdicts
+    if not rows:
+        return ""
+    counts = ", ".join(f"{count} {name}" for name, count in content.verdict_counts.items())
+    return (
+        _heading("takeaways", "Take-aways of the papers", counts)
+        + "<p>What the papers claim, held against these profiles. Confirmed: the 95 % interval of the effect lies"
+        " within the claim's bounds in every case looked at; contradicted: it lies beyond them in one; undecided"
+        " otherwise. The effect shown is the one nearest to a bound.</p>" + _table(header, rows, badges=(0,))
+    )
+
+
+def _section(section: Section, pictures: frozenset) -> str:
+    figures = "".join(_figure(figure, figure.name in pictures) for figure in section.figures)
+    return _heading(section.anchor, section.title, section.experiments) + figures
+
+
+def _figure(figure: Figure, has_picture: bool) -> str:
+    legend = "".join(f"<li>{legend_key(series)}{escape(series.name)}</li>" for series in figure.series)
+    panels = "".join(panel_svg(panel, figure.caption) for panel in figure.panels)
+    formats = ["svg", *(["png"] if has_picture else []), "csv"]
+    links = " ".join(f'<a href="figures/{figure.name}.{suffix}">{suffix.upper()}</a>' for suffix in formats)
+    rows = figure.rows[:TABLE_ROWS]
+    more = f", the first {len(rows)} of {len(figure.rows)} rows" if len(rows) < len(figure.rows) else ""
+    return (
+        f'<figure id="figure-{figure.name}"><h3>{escape(figure.title)} {badge(figure.provenance)}</h3>'
+        + (f'<ul class="legend">{legend}</ul>' if legend else "")
+        + f'<div class="panels">{panels}</div><figcaption>{escape(figure.caption)}</figcaption>'
+        f'<div class="links">{links}</div>'
+        f"<details><summary>Table{more}</summary>{_table(figure.columns, rows)}</details></figure>"
+    )
+
+
+def _flags(content: Content) -> str:
+    header, rows = content.flags
+    text = "What to know before trusting figures: who was disturbed, throttled, lost samples."
+    inner = _table(header, rows) if rows else "<p>No profile carries a flag.</p>"
+    return (
+        _heading("flags", "Flags", f"{len(rows)} kind{'s' if len(rows) > 1 else ''}" if rows else "")
+        + f"<p>{text}</p>{inner}"
+    )
+
+
+def _missing(missing: Sequence[Tuple[str, str]]) -> str:
+    if not missing:
+        return ""
+    items = "".join(f"<li><b>{escape(title)}</b>: {escape(needs)}</li>" for title, needs in missing)
+    return _heading("missing", "Not shown, for want of data") + f"<ul>{items}</ul>"
+
+
+def _files(files: Sequence[Tuple[str, str]]) -> str:
+    items = "".join(f'<li><a href="{escape(path)}">{escape(path)}</a>: {escape(what)}</li>' for path, what in files)
+    return _heading("files", "Data") + f"<ul>{items}</ul>"
+
+
+def counted(values: Sequence[str]) -> Dict[str, int]:
+    """How often each value occurs, in the order of their first places."""
+    counts: Dict[str, int] = {}
+    for value in values:
+        counts[value] = counts.get(value, 0) + 1
+    return counts
+
+
+def words(values: List[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; nothing of nothing."""
+    return " and ".join(part for part in (", ".join(values[:-1]), *values[-1:]) if part)

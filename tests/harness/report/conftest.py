@@ -1,0 +1,38 @@
+"""A report of simulated results, made once for all tests of the report."""
+
+from __future__ import annotations
+
+import pytest
+from sample_results import corpus_rows, predictor_results, strategy_results, write_sample
+
+from harness.report.assembly import write_report
+from harness.report.selection import Material, newest
+from harness.results.store import ResultsStore
+
+
+@pytest.fixture(scope="session")
+def sample_store(tmp_path_factory):
+    """A results file with something for every figure, opened to read."""
+    path = write_sample(tmp_path_factory.mktemp("report") / "results.sqlite")
+    with ResultsStore(path, read_only=True) as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def material(sample_store):
+    """Everything that a report can be made of."""
+    return Material(
+        sample_store,
+        newest(sample_store.records()),
+        tuple(corpus_rows(2600)),
+        tuple(predictor_results()),
+        tuple(strategy_results()),
+    )
+
+
+@pytest.fixture(scope="session")
+def report(material, tmp_path_factory):
+    """The folder of a report with every figure."""
+    out = tmp_path_factory.mktemp("report") / "out"
+    write_report(material, out, (), png=False)
+    return out

@@ -1,0 +1,122 @@
+"""Results of simulated boards with something for every figure, and evaluations as `predictors` writes them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+from harness.cases import DVFS, IDLE, Case, Settings
+from harness.configuration import Configuration
+from harness.devices.registry import open_device
+from harness.power_modes import PowerMode
+from harness.results.store import ResultsStore
+
+EPOCHS = Settings(minibatches=None, epochs=3, cache="cold")
+XAVIER, ORIN = "sim:xavier-agx", "sim:orin-agx"
+USUAL = Case(XAVIER, "resnet18-cifar10", "maxn", 4, "ssd", 16, EPOCHS)
+
+
+def cases() -> Iterator[Case]:
+    """One factor after the other around the papers' defaults."""
+    yield USUAL
+    yield from (dataclasses.replace(USUAL, workers=workers) for workers in (0, 2))
+    yield dataclasses.replace(USUAL, settings=dataclasses.replace(EPOCHS, cache="drop-each-epoch"))
+    for workers, storage in itertools.product((0, 4), ("sd", "hdd")):
+        yield dataclasses.replace(USUAL, workers=workers, storage=storage)
+    yield from (dataclasses.replace(USUAL, batch_size=size) for size in (8, 64))
+    yield from (dataclasses.replace(USUAL, power_mode=name) for name in "abefgh")
+    yield dataclasses.replace(USUAL, settings=dataclasses.replace(EPOCHS, clocks=DVFS))
+    yield dataclasses.replace(USUAL, device=ORIN)
+    for scale in (0.05, 0.2):
+        yield dataclasses.replace(USUAL, settings=dataclasses.replace(EPOCHS, data_scale=scale))
+    idle = Settings(minibatches=None, cache="as-is", idle_s=20.0)
+    for name, clocks in (("idle", "static"), ("idle-quiet", "static"), ("idle-quiet", DVFS)):
+        settings = dataclasses.replace(idle, clocks=clocks)
+        yield Case(XAVIER, name, "maxn", 0, "ssd", 1, settings, IDLE)
+
+
+def write_sample(path: Path) -> Path:
+    """Run all cases and store their profiles."""
+    devices = {name: open_device(name, Configuration()) for name in (XAVIER, ORIN)}
+    with ResultsStore(path) as store:
+        for case in cases():
+            profile = devices[case.device].profile(case, lambda *_, **__: None)
+            store.add(profile, {"host_name": "bench", "jetwatt": "0.1.0"}, "run")
+    return path
+
+
+def corpus_rows(count: int) -> List[Dict[str, Any]]:
+    """Rows of a corpus with many modes: faster modes draw more power, with a little disorder."""
+    rows = []
+    for place in range(count):
+        mode = PowerMode(
+            2 + 2 * (place % 6), 268_800 + 13_000 * (place % 149), 114_750 + 97_000 * (place % 13), 204_000
+        )
+        speed = mode.cpu_cores * mode.gpu_khz
+        rows.append(
+            {
+                "device": "orin-agx",
+                "workload": "resnet18-imagenet",
+                "task": "training",
+                **mode._asdict(),
+                "batch_size": 16,
+                "provenance": "measured",
+                "minibatch_time_ms": 20.0 + 4e8 / speed + 7 * ((place * 7919) % 101) / 101,
+                "power_mw": 9000.0 + speed / 500 + 900 * ((place * 104729) % 97) / 97,
+            }
+        )
+    return rows
+
+
+def predictor_results() -> List[Dict[str, Any]]:
+    """As in the JSON of `python -m predictors evaluate`."""
+    return [
+        {
+            "predictor": name,
+            "target": "yolov8n-coco",
+            "device": "orin-agx",
+            "task": "training",
+            "sampling": "random",
+            "n_modes": count,
+            "repeats": 10,
+            "provenance": "measured",
+            "profiling_seconds": 25.0 * count,
+            **{
+                f"{what}_mape_{part}": factor * base / count**0.5
+                for what, base in (("time", 60.0), ("power", 20.0), ("energy", 70.0))
+                for part, factor in (("median", 1.0), ("q1", 0.9), ("q3", 1.2))
+            },
+        }
+        for place, name in enumerate(("nn", "powertrain", "ridge"))
+        for count in (10, 50, 100)
+    ]
+
+
+def strategy_results() -> List[Dict[str, Any]]:
+    """As in the JSON of `python -m predictors strategies evaluate`."""
+    return [
+        {
+            "strategy": name,
+            "target": "yolov8n-coco",
+            "device": "orin-agx",
+            "profiles": profiles,
+            "penalty_median": penalty,
+            "penalty_mean": penalty + 3,
+            "penalty_max": penalty + 20,
+            "over_limit_pct": over,
+            "over_limit_plus1_pct": over / 2,
+            "area_w": over / 20,
+            "infeasible": 0,
+            "choices": 34,
+            "profiles_spent": profiles,
+            "profiling_seconds": 20.0 * profiles,
+            "provenance": "measured",
+        }
+        for name, profiles, penalty, over in (
+            ("powertrain", 50, 2.0, 20.0),
+            ("random", 50, 14.0, 0.0),
+            ("maxn", 0, -20.0, 90.0),
+        )
+    ]

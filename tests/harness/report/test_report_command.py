@@ -1,0 +1,85 @@
+"""The command `report`: what it writes, what it says of what is missing, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from sample_results import USUAL, predictor_results, strategy_results
+
+from harness.__main__ import main
+from harness.configuration import Configuration
+from harness.devices.registry import open_device
+from harness.report.png import can_write_png
+from harness.results.store import ResultsStore
+
+
+@pytest.fixture
+def one_profile(tmp_path):
+    """A results file with a single profile, with a flag."""
+    path = tmp_path / "one.sqlite"
+    profile = open_device(USUAL.device, Configuration()).profile(USUAL, lambda *_, **__: None)
+    profile.flags.append("throttled: by heat, 3 s <after> the start")
+    with ResultsStore(path) as store:
+        store.add(profile, {"host_name": "bench"}, "run")
+    return path
+
+
+def test_a_report_of_one_profile_names_what_would_bring_the_other_figures(one_profile, tmp_path, capsys):
+    assert main(["report", "--results", str(one_profile), "--out", str(tmp_path / "rep"), "--no-png"]) == 0
+    said = capsys.readouterr().out
+    page = (tmp_path / "rep" / "index.html").read_text()
+    assert str(tmp_path / "rep" / "index.html") in said
+    assert "no data for:" in said
+    assert "Not shown, for want of data" in page
+    assert "--workers 0,4" in page
+    assert "throttled" in page
+    assert "3 s &lt;after&gt; the start" in page, "what profiles say is text, not HTML"
+    assert '<span class="badge simulated">' in page
+    assert 'href="../one.sqlite"' in page
+
+
+def test_the_page_needs_nothing_from_elsewhere(report):
+    page = (report / "index.html").read_text()
+    fetched = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert [one for one in fetched if one.startswith(("http", "//"))] == []
+    assert re.findall(r"@import|url\((?!#)", page) == []
+    assert "default-src 'none'" in page
+    assert len(page) < 3_000_000
+
+
+def test_evaluations_become_figures(one_profile, tmp_path):
+    files = {"predictors": predictor_results(), "strategies": strategy_results()}
+    for name, results in files.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"results": results}))
+    command = ["report", "--results", str(one_profile), "--out", str(tmp_path / "rep"), "--no-png"]
+    assert main([*command, *(text for name in files for text in (f"--{name}", str(tmp_path / f"{name}.json")))]) == 0
+    names = {path.stem for path in (tmp_path / "rep" / "figures").glob("*.svg")}
+    assert {"prediction-orin-agx-yolov8n-coco-random", "strategies-orin-agx-yolov8n-coco"} <= names
+
+
+@pytest.mark.skipif(not can_write_png(), reason="matplotlib is not installed")
+def test_every_figure_is_a_png_file_too_where_matplotlib_is_installed(one_profile, tmp_path):
+    assert main(["report", "--results", str(one_profile), "--out", str(tmp_path / "rep")]) == 0
+    pictures = sorted((tmp_path / "rep" / "figures").glob("*.png"))
+    assert [path.stem for path in pictures] == sorted(
+        path.stem for path in (tmp_path / "rep" / "figures").glob("*.svg")
+    )
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+    assert ".png" in (tmp_path / "rep" / "index.html").read_text()
+
+
+@pytest.mark.parametrize("content", ['{"results": []}', '{"results": [{"strategy": "maxn"}]}', "[1]", "not json"])
+def test_a_file_that_is_no_evaluation_is_refused_by_name(one_profile, tmp_path, capsys, content):
+    (tmp_path / "odd.json").write_text(content)
+    command = ["report", "--results", str(one_profile), "--out", str(tmp_path / "rep")]
+    assert main([*command, "--predictors", str(tmp_path / "odd.json")]) == 2
+    assert "odd.json" in capsys.readouterr().err
+
+
+def test_a_results_file_without_profiles_is_refused(tmp_path, capsys):
+    ResultsStore(tmp_path / "empty.sqlite").close()
+    assert main(["report", "--results", str(tmp_path / "empty.sqlite"), "--out", str(tmp_path / "rep")]) == 2
+    assert "pytest benchmarks" in capsys.readouterr().err
+    assert not (tmp_path / "rep" / "index.html").exists()
