@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
 
@@ -11,6 +12,8 @@ from harness.toml_files import read_toml
 
 FILE_NAME = "jetwatt.toml"
 DEFAULT_STORAGE = "ssd"
+SECOND_STORAGE = "disk"
+"""A second medium that every machine has, so that a small campaign can compare two."""
 DEFAULT_DATA_DIRECTORY = Path("out") / "data"
 DEFAULT_RESULTS = Path("out") / "results.sqlite"
 
@@ -21,7 +24,7 @@ class Configuration:
 
     Attributes:
         storage: storage name to a directory on that medium. `ssd`, the papers' default, is the working directory's
-            medium where nothing else is said.
+            medium where nothing else is said, and `disk` that of the temporary directory.
         data_root: where real data sets lie, if anywhere.
     """
 
@@ -42,6 +45,8 @@ class Configuration:
             return self.storage[storage] / "jetwatt-data"
         if storage == DEFAULT_STORAGE:
             return DEFAULT_DATA_DIRECTORY
+        if storage == SECOND_STORAGE:
+            return Path(tempfile.gettempdir()) / "jetwatt-data"
         raise CannotRunError(
             f"storage {storage!r} has no place on this machine",
             f'--storage {storage}=/mount/point, or [storage] {storage} = "/mount/point" in {FILE_NAME}; '
@@ -49,8 +54,8 @@ class Configuration:
         )
 
     def is_default_place(self, storage: str) -> bool:
-        """Whether a storage name stands for the working directory only because nothing else was said."""
-        return storage == DEFAULT_STORAGE and storage not in self.storage
+        """Whether a storage name stands for a directory only because nothing else was said."""
+        return storage in (DEFAULT_STORAGE, SECOND_STORAGE) and storage not in self.storage
 
 
 def load_configuration(

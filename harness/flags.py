@@ -25,7 +25,7 @@ NOISY_SHARE = 0.2
 """An interquartile range above this share of the median is named."""
 
 BATCHES_WAITING = 2
-"""One inference batch may be filling up while another one waits for a training minibatch; more means a queue that grows."""
+"""One inference batch may fill up while another one waits for a training minibatch; more means a queue that grows."""
 
 COLD_SHARE = 0.05
 WARM_SHARE = 0.95

@@ -1,6 +1,7 @@
 """The way of a measurement on a machine that truly trains: data set, page cache, telemetry, training loop, profile.
 
-A case of the task `idle` comes this way too and turns off to `harness.idle`: it has no workload and no data.
+A case of the task `idle` comes this way too and turns off to `harness.idle`: it has no workload and no data. So does
+one of the task `concurrent`, to `harness.concurrent`: it has two of each.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from harness.aggregates import POWER_CHANNEL, summarise
-from harness.cases import DROPPED, IDLE, TRAINING, Case
+from harness.cases import CONCURRENT, DROPPED, IDLE, TRAINING, Case
+from harness.concurrent import concurrent_conditions, measure_concurrent, parts_of
 from harness.configuration import Configuration
 from harness.control.cpu_quota import throttled_periods
 from harness.control.page_cache import PageCache
@@ -53,12 +55,16 @@ RESIDENT_SHARE = 0.999
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """A case with everything that it is measured with, ready on this machine; an idle one lacks workload and data."""
+    """A case with everything that it is measured with, ready on this machine.
+
+    An idle one lacks workload and data; of a concurrent one these are of the training, and `beside` is the inference.
+    """
 
     case: Case
     workload: Optional[Workload]
     data: Optional[PreparedData]
     conditions: Dict[str, Any]
+    beside: Optional[Bench] = None
 
     @property
     def directory(self) -> Path:
@@ -75,6 +81,10 @@ def check_trainable(case: Case, configuration: Configuration, root: Path) -> Non
         DependencyError: torch is not installed.
     """
     if case.task == IDLE:
+        return
+    if case.task == CONCURRENT:
+        for part in parts_of(case):
+            check_trainable(part, configuration, root)
         return
     configuration.data_directory(case.storage)
     smallest = get_workload(case.workload).smallest_batch
@@ -100,6 +110,10 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
     """
     if case.task == IDLE:
         return Bench(case, None, None, {"python": platform.python_version()})
+    if case.task == CONCURRENT:
+        training, inference = (make_ready(part, configuration, root, report) for part in parts_of(case))
+        conditions = concurrent_conditions(training.conditions, inference.conditions)
+        return dataclasses.replace(training, case=case, conditions=conditions, beside=inference)
     profiling = require("harness.profiling")
     workload = get_workload(case.workload)
     directory = configuration.data_directory(case.storage)
@@ -187,6 +201,8 @@ def measure(
     """
     if bench.case.task == IDLE:
         return measure_idle(bench.case, bench.conditions, sources, power_source, sampler_cpus, root, report)
+    if bench.case.task == CONCURRENT:
+        return measure_concurrent(bench, sources, power_source, sampler_cpus, root, report)
     profiling = require("harness.profiling")
     case, settings, files = bench.case, bench.case.settings, bench.data.files
     profiling.use_threads(bench.conditions["threads"])
@@ -220,7 +236,12 @@ def measure(
             else:
                 watch = PowerWatch(sampler, power_source)
                 minibatches = profiling.profile_minibatches(
-                    trainer, settings.minibatches, watch.has_settled, watch.is_enough, on_minibatch
+                    trainer,
+                    settings.minibatches,
+                    watch.has_settled,
+                    watch.is_enough,
+                    on_minibatch,
+                    settings.limit_s,
                 )
             telemetry = sampler.stop()
         if periods is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
 from harness.campaigns import SHIPPED, Campaign, check_axis, load_campaign
-from harness.cases import CACHE_STATES, CLOCKS
+from harness.cases import CACHE_STATES, CLOCKS, CUT_MINIBATCHES
 from harness.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
 from harness.devices.jetson_identity import read_board
 from harness.devices.registry import local_board
@@ -50,6 +51,38 @@ def add_options(parser: pytest.Parser) -> None:
         "a tree with the /sys, /proc and /etc of a Jetson board, which is emulated then: training runs on this "
         "machine, and every figure says so",
         metavar="DIR",
+    )
+    option(
+        "--assert-takeaways",
+        "fail where measured profiles contradict a take-away of the papers, and where simulated ones do not confirm it "
+        "(otherwise verdicts are only reported)",
+        action="store_true",
+    )
+    option(
+        "--duration",
+        "how long benchmarks/test_variability.py repeats each case (the papers: 54000, that is 15 h; default: three "
+        "repetitions)",
+        type=float,
+        metavar="SECONDS",
+        default=0.0,
+    )
+    option(
+        "--deadline",
+        "stop before the first case that would begin after this time, HH:MM or YYYY-MM-DDTHH:MM; --resume goes on then",
+        metavar="TIME",
+        default="",
+    )
+    option(
+        "--case-limit",
+        f"once a case has taken so long, {CUT_MINIBATCHES} clean minibatches suffice; it is marked then",
+        type=float,
+        metavar="SECONDS",
+    )
+    option(
+        "--container-image",
+        "the image in which benchmarks/test_containers.py runs its cases; the suite has to be installed in it",
+        metavar="IMAGE",
+        default="",
     )
     option("--minibatches", "clean minibatches to record in a case (default: 40)", type=int, metavar="N")
     option("--epochs", "run whole epochs instead; epoch 0 is reported apart", type=int, metavar="N")
@@ -135,6 +168,7 @@ def campaign_from(config: pytest.Config) -> Campaign:
         "interval_s": config.getoption("jetwatt_interval"),
         "seed": config.getoption("jetwatt_seed"),
         "clocks": config.getoption("jetwatt_clocks"),
+        "limit_s": config.getoption("jetwatt_case_limit"),
         "max_temperature_c": config.getoption("jetwatt_max_temperature"),
     }
     settings = {name: value for name, value in given_settings.items() if value is not None}
@@ -146,6 +180,30 @@ def campaign_from(config: pytest.Config) -> Campaign:
 def chooses_workloads(config: pytest.Config) -> bool:
     """Whether somebody said what to run; without, it is the default campaign."""
     return any(config.getoption(f"jetwatt_{name}") is not None for name in ("campaign", "workload"))
+
+
+def replaces_axes(config: pytest.Config) -> bool:
+    """Whether an option replaces an axis: that asks for a sweep of one's own, and not for the papers' experiments."""
+    return any(config.getoption(f"jetwatt_{axis}") is not None for axis in _AXIS_HELP if axis != "device")
+
+
+def deadline_from(config: pytest.Config, now: Optional[datetime.datetime] = None) -> Optional[datetime.datetime]:
+    """When no further case may begin; None for never. A time of day is the next one that comes.
+
+    Raises:
+        InvalidValueError: it is no time.
+    """
+    given: str = config.getoption("jetwatt_deadline")
+    if not given:
+        return None
+    now = datetime.datetime.now() if now is None else now
+    try:
+        if "T" in given:
+            return datetime.datetime.fromisoformat(given)
+        at = datetime.datetime.combine(now.date(), datetime.time.fromisoformat(given))
+    except ValueError as error:
+        raise InvalidValueError(f"--deadline {given!r} is no time", "HH:MM, or YYYY-MM-DDTHH:MM") from error
+    return at if at > now else at + datetime.timedelta(days=1)
 
 
 def device_root_from(config: pytest.Config) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import datetime
 import functools
 import sys
 import uuid
@@ -12,11 +14,12 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import pytest
 
-from harness.campaigns import Sweep, describe_settings, expand
-from harness.cases import AXES, Case
+from harness.campaigns import Campaign, Sweep, describe_settings, expand
+from harness.cases import AXES, TRAINING, Case
 from harness.devices.protocol import Device
 from harness.devices.registry import open_device
 from harness.devices.replay import ReplayDevice
+from harness.devices.simulated import INSTANCE_MARK, SimulatedDevice
 from harness.environment import describe_environment
 from harness.errors import (
     CannotRunError,
@@ -27,8 +30,18 @@ from harness.errors import (
     OverheatedError,
     StoreError,
 )
+from harness.experiments.evidence import Evidence, evidence_of
+from harness.experiments.verdicts import Verdict, verdicts_of
 from harness.idle import idle_cases, metered_profile, read_meter_logs
-from harness.options import add_options, campaign_from, chooses_workloads, configuration_from, device_root_from
+from harness.options import (
+    add_options,
+    campaign_from,
+    chooses_workloads,
+    configuration_from,
+    deadline_from,
+    device_root_from,
+    replaces_axes,
+)
 from harness.power_modes import PowerMode
 from harness.profiles import Profile
 from harness.progress import Countdown, Progress
@@ -36,10 +49,13 @@ from harness.recorded_timer import play_back, recorded_time
 from harness.results.conditions import comparable_conditions, key
 from harness.results.store import ResultsStore
 from harness.safe_order import in_safe_order, passes_needed
-from harness.summary import describe_result, extra_info, format_summary
+from harness.summary import describe_result, extra_info, format_summary, format_verdicts
 from harness.units import ms_to_s
 
-ON_REQUEST, IDLE_STATES = "on_request", "idle_states"
+ON_REQUEST, IDLE_STATES, TAKEAWAYS = "on_request", "idle_states", "judged_device"
+TRAINING_FILE, BASELOAD = "training", "baseload"
+NO_CASE = "none"
+"""Stands for the case of a test that has none in this run; such a test is deselected."""
 _PLAYED_BACK = pytest.mark.benchmark(timer=recorded_time)
 
 
@@ -63,7 +79,17 @@ class RunState:
         self._modes: Dict[Tuple[str, str], PowerMode] = {}
         self.meter_logs = read_meter_logs(config.getoption("jetwatt_socket_meter"))
         self._chooses_workloads = chooses_workloads(config)
-        cases = expand(campaign_from(config).per_device(self._narrow), self._mode_names)
+        self.campaign = campaign_from(config)
+        self._replaces_axes = replaces_axes(config)
+        self._deadline = deadline_from(config)
+        self._named_files = {
+            Path(argument.partition("::")[0]).resolve() for argument in config.invocation_params.args if argument
+        }
+        self._experiments: Dict[str, Points] = {}
+        self._done: Dict[Tuple[str, str], Profile] = {}
+        self._resumed: Set[Tuple[str, str]] = set()
+        self.evidence: List[Evidence] = []
+        cases = expand(self.campaign.per_device(self._narrow), self._mode_names)
         self.points = _points(cases)
         self.idle_points = _points(idle_cases(cases, config.getoption("jetwatt_idle_seconds"), self.meter_logs))
 
@@ -78,6 +104,78 @@ class RunState:
         self._modes.update({(name, mode_name): mode for mode_name, mode in found})
         return [mode_name for mode_name, _ in found]
 
+    def is_named(self, file: Path) -> bool:
+        """Whether somebody asked for this very file."""
+        return file.resolve() in self._named_files
+
+    def takes_part(self, experiment: str, file: Path) -> bool:
+        """Whether an experiment's file runs: it is named, or the campaign has it and nobody asked for other axes."""
+        return self.is_named(file) or (experiment in self.campaign.experiments and not self._replaces_axes)
+
+    def points_of(self, experiment: str, file: Path) -> Points:
+        """The cases of a benchmark file; none of an experiment that does not take part.
+
+        Replayed corpora have no experiments of their own: what they answer is asked by the sweeps of the campaign.
+        """
+        if experiment == TRAINING_FILE:
+            return self.points
+        if experiment not in self._experiments:
+            campaign = self.campaign.of_experiment(experiment)
+            sweeps = [self._among(sweep) for sweep in campaign.sweeps] if self.takes_part(experiment, file) else []
+            expanded = expand(Campaign(experiment, "", tuple(filter(None, sweeps))), self._mode_names)
+            self._experiments[experiment] = _points(expanded)
+        return self._experiments[experiment]
+
+    def _among(self, sweep: Sweep) -> Optional[Sweep]:
+        """A sweep of the devices that it is for, and of their further instances; None where it is for none."""
+        devices: List[str] = []
+        for name in sweep.axes["device"]:
+            device = self.device(name)
+            if isinstance(device, ReplayDevice) or (sweep.boards and self.board(name) not in sweep.boards):
+                continue
+            can_copy = isinstance(device, SimulatedDevice) and INSTANCE_MARK not in name
+            copies = range(1, sweep.instances) if can_copy else ()
+            devices += [name, *(f"{name}{INSTANCE_MARK}{number}" for number in copies)]
+        return dataclasses.replace(sweep, axes={**sweep.axes, "device": tuple(devices)}) if devices else None
+
+    def board(self, name: str) -> str:
+        """What kind of board a device is; its own name where it is none."""
+        return str(self.device(name).identity().specification.get("board") or name)
+
+    def devices(self) -> List[str]:
+        """The devices that were asked for."""
+        names = [name for sweep in self.campaign.sweeps for name in sweep.axes["device"]]
+        return list(dict.fromkeys(names))
+
+    @property
+    def is_too_late(self) -> bool:
+        """Whether no further case may begin."""
+        return self._deadline is not None and datetime.datetime.now() >= self._deadline
+
+    def found(self, key: str, case: Case) -> Optional[Profile]:
+        """The profile of this case under these conditions that this run has made already.
+
+        One of the same power mode by another name is another profile: take-aways ask for modes by their names.
+        """
+        return self._done.get((key, case.id))
+
+    def keep(self, key: str, profile: Profile) -> None:
+        """Take a new profile into the run's."""
+        self.profiles.append(profile)
+        self.evidence.append(evidence_of(profile))
+        self._done.setdefault((key, profile.case.id), profile)
+
+    def resume(self, key: str, case: Case, results: ResultsStore) -> None:
+        """Let a profile of an earlier run, of these conditions, speak in this one's verdicts."""
+        if (key, case.id) not in self._resumed:
+            self._resumed.add((key, case.id))
+            numbers = [record.id for record in results.records() if record.key == key]
+            self.evidence.append(evidence_of(results.profile(numbers[-1]))._replace(case=case))
+
+    def verdicts(self) -> List[Verdict]:
+        """What the profiles of this run say to the papers' take-aways."""
+        return verdicts_of(self.evidence)
+
     def case_of(self, item: pytest.Item) -> Optional[Case]:
         """The case of a test that measures; None for all others."""
         parameters = getattr(getattr(item, "callspec", None), "params", {})
@@ -87,7 +185,10 @@ class RunState:
 
     def case_at(self, *point: Any) -> Case:
         """The case that test parameters stand for."""
-        return self.points.get(point) or self.idle_points[point]
+        for points in (self.points, *self._experiments.values()):
+            if point in points:
+                return points[point]
+        return self.idle_points[point]
 
     def mode_of(self, case: Case) -> PowerMode:
         """The power mode that a case names."""
@@ -120,7 +221,17 @@ pytest-benchmark can store them."""
 
 
 def _points(cases: Iterable[Case]) -> Points:
-    return {(*(getattr(case, axis) for axis in AXES), describe_settings(case.settings)): case for case in cases}
+    return {(*(getattr(case, axis) for axis in AXES), _in_words(case)): case for case in cases}
+
+
+def _in_words(case: Case) -> str:
+    words = describe_settings(case.settings)
+    return words if case.task == TRAINING else f"{case.task}, {words}"
+
+
+def _experiment_of(file: Path) -> str:
+    """The experiment that a benchmark file is for: `page_cache` of `test_page_cache.py`."""
+    return file.stem.partition("_")[2]
 
 
 STATE = pytest.StashKey[RunState]()
@@ -158,6 +269,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Read campaign and places; a wrong option ends the run here with what is known instead."""
     config.addinivalue_line("markers", "training: trains a network, so it needs torch")
+    config.addinivalue_line("markers", "exhaustive: goes through very many cases of a kind; one Python is enough for it")
     config.addinivalue_line(
         "markers",
         f"{ON_REQUEST}: runs only when its file is named: pytest benchmarks/FILE.py",
@@ -173,11 +285,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize a test that measures with every case of the campaign, or with the idle states of its devices."""
+    state, file = metafunc.config.stash[STATE], metafunc.definition.path
+    if TAKEAWAYS in metafunc.fixturenames:
+        takes_part = state.takes_part(_experiment_of(file), file)
+        metafunc.parametrize(TAKEAWAYS, state.devices() if takes_part else [NO_CASE])
     if not {*AXES, "settings"} <= set(metafunc.fixturenames):
         return
-    state = metafunc.config.stash[STATE]
-    points = state.idle_points if metafunc.definition.get_closest_marker(IDLE_STATES) else state.points
-    metafunc.parametrize((*AXES, "settings"), list(points), ids=[case.id for case in points.values()])
+    marked = metafunc.definition.get_closest_marker
+    if marked(IDLE_STATES):
+        points = state.idle_points
+    else:  # a corpus of thousands of modes is not expanded unless somebody asks for it
+        points = {} if marked(ON_REQUEST) and not state.is_named(file) else state.points_of(_experiment_of(file), file)
+    ids = [case.id for case in points.values()]
+    metafunc.parametrize((*AXES, "settings"), list(points) or [(NO_CASE,) * (len(AXES) + 1)], ids=ids or [NO_CASE])
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -189,13 +309,28 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Leave out what runs on request only, unless its file was named; then order what is left, after -k and -m."""
-    named = {Path(argument.partition("::")[0]).resolve() for argument in config.invocation_params.args if argument}
-    left_out = [item for item in items if item.get_closest_marker(ON_REQUEST) and item.path.resolve() not in named]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
     state = config.stash[STATE]
+    left_out = {item for item in items if _is_left_out(item, state)}
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
     items[:] = in_safe_order(items, state.case_of, state.clocks_only_fall, state.mode_of)
+    items.sort(key=lambda item: TAKEAWAYS in getattr(item, "fixturenames", ()))  # judged once all is measured
+
+
+def _is_left_out(item: pytest.Item, state: RunState) -> bool:
+    """Whether a test has no case, or runs on request only and nobody asked.
+
+    Idle states of simulated boards take no time, so a campaign with the experiment `baseload` runs them at once.
+    """
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    if NO_CASE in parameters.values():
+        return True
+    if not item.get_closest_marker(ON_REQUEST) or state.is_named(item.path):
+        return False
+    case = state.case_of(item)
+    at_once = case is not None and state.device(case.device).provenance == "simulated"
+    return not (item.get_closest_marker(IDLE_STATES) and at_once and state.takes_part(BASELOAD, item.path))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -269,6 +404,9 @@ def case(
 def ready_device(request: pytest.FixtureRequest, case: Case, hold_device: Callable[[Device], None]) -> Device:
     """The case's device, held, with the data set in its place; skips what cannot run here or was measured already."""
     state = request.config.stash[STATE]
+    if state.is_too_late:
+        request.session.shouldstop = "the deadline has come; --resume goes on where this run stopped"
+        pytest.skip("the deadline has come")
     state.progress.line(f"{state.countdown.start_one()} {case.id}")
     with as_pytest_outcome():
         device = state.device(case.device)
@@ -277,8 +415,9 @@ def ready_device(request: pytest.FixtureRequest, case: Case, hold_device: Callab
         results = request.getfixturevalue("results")  # not before: a case that cannot run here needs no file
         hold_device(device)
         conditions = comparable_conditions(device.conditions(case, state.progress.update), case, device.provenance)
-    stored = results.keys() if request.config.getoption("jetwatt_resume") else ()
-    if key(conditions) in stored:
+    stored = results.keys(include_flagged=False) if request.config.getoption("jetwatt_resume") else ()
+    if key(conditions) in stored and state.found(key(conditions), case) is None:
+        state.resume(key(conditions), case, results)
         pytest.skip(f"measured already under the same conditions, see {results.path}")
     return device
 
@@ -287,10 +426,26 @@ def ready_device(request: pytest.FixtureRequest, case: Case, hold_device: Callab
 def profile(
     request: pytest.FixtureRequest, case: Case, ready_device: Device, results: ResultsStore, benchmark: Any
 ) -> Callable[[], Profile]:
-    """A function that measures the case, stores its profile, hands it to pytest-benchmark and returns it."""
-    state = request.config.stash[STATE]
+    """A function that measures the case, stores its profile, hands it to pytest-benchmark and returns it.
 
-    def measure() -> Profile:
+    A case that this run has measured already, for another experiment, is not measured again. A repetition differs in
+    its seed: the weights, and the order of samples.
+    """
+    state = request.config.stash[STATE]
+    asked = case
+
+    def measure(repetition: int = 0) -> Profile:
+        settings = dataclasses.replace(asked.settings, seed=asked.settings.seed + repetition)
+        case = dataclasses.replace(asked, settings=settings)
+        with as_pytest_outcome():
+            known = comparable_conditions(
+                ready_device.conditions(case, state.progress.update), case, ready_device.provenance
+            )
+        done = state.found(key(known), case)
+        if done is not None:
+            if repetition == 0:
+                _show(done, "as measured before in this run: ")
+            return done
         with as_pytest_outcome(DependencyError), ending_the_run(request.session, OverheatedError):
             log = state.meter_logs.get(case.workload)
             if log is None:
@@ -300,15 +455,42 @@ def profile(
                 measured = metered_profile(case, conditions, ready_device.provenance, log)
             with ending_the_run(request.session, StoreError):
                 results.add(measured, state.environment, state.run_id)
-        state.profiles.append(measured)
+        state.keep(key(known), measured)
+        if repetition == 0:
+            _show(measured)
+        else:
+            state.progress.line(f"    repetition {repetition}: {describe_result(measured)}")
+        return measured
+
+    def _show(measured: Profile, remark: str = "") -> None:
         state.measured.add(request.node.nodeid)
         play_back(benchmark, _durations_s(measured))
         benchmark.extra_info.update(extra_info(measured))
         state.countdown.finish_one()
-        state.progress.line(f"    {describe_result(measured)}")
-        return measured
+        state.progress.line(f"    {remark}{describe_result(measured)}")
 
     return measure
+
+
+@pytest.fixture
+def takeaways(request: pytest.FixtureRequest, judged_device: str) -> Callable[[], List[Verdict]]:
+    """A function that says what this run's profiles of a device say to the take-aways of the file's experiment.
+
+    With `--assert-takeaways` it fails where measured profiles contradict one, and where simulated ones do not confirm
+    one that the model should. Skips where there is nothing to judge.
+    """
+    experiment, state = _experiment_of(request.path), request.config.stash[STATE]
+
+    def judge() -> List[Verdict]:
+        found = [one for one in state.verdicts() if one.experiment == experiment and one.device == judged_device]
+        if not found:
+            pytest.skip(f"no profile of {judged_device} speaks to a take-away of {experiment}")
+        wrong = [one.text for one in found if one.is_violated]
+        if wrong and request.config.getoption("jetwatt_assert_takeaways"):
+            pytest.fail("\n".join(wrong), pytrace=False)
+        return found
+
+    return judge
 
 
 def _durations_s(measured: Profile) -> List[float]:
@@ -359,4 +541,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if state.profiles:
         terminalreporter.section("jetwatt")
         terminalreporter.write_line(format_summary(state.profiles))
+        verdicts = state.verdicts()
+        if verdicts:
+            terminalreporter.section("take-aways of the papers")
+            terminalreporter.write_line(format_verdicts(verdicts))
         terminalreporter.write_line(f"results: {terminalreporter.config.getoption('jetwatt_results')}")

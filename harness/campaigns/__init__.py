@@ -7,8 +7,9 @@ import itertools
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
-from harness.cases import AXES, STATIC, Case, Settings
+from harness.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Settings
 from harness.errors import HarnessError, InvalidValueError, UnknownNameError
+from harness.mixes import Mix
 from harness.toml_files import read_toml
 from harness.workloads import get_workload
 
@@ -23,15 +24,27 @@ AXIS_DEFAULTS: Dict[str, Tuple[Any, ...]] = {
     "batch_size": (16,),  # 004 sec. 4.4, 001 sec. 2.3
 }
 _INTEGER_AXES = ("workers", "batch_size")
+_TASKS = (TRAINING, INFERENCE, CONCURRENT)
 _SETTING_TYPES = {"cache": (str,), "clocks": (str,), "minibatches": (int,), "epochs": (int,), "seed": (int,)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """A full crossing of axis values, all measured with the same settings."""
+    """A full crossing of axis values, all measured with the same settings.
+
+    Attributes:
+        axes: axis name to its values.
+        settings: how every case is measured.
+        task: of every case: `training`, `inference` or `concurrent`.
+        boards: the only boards that it is for, simulated ones included, and `host`; empty for all.
+        instances: how many copies of a simulated board run it.
+    """
 
     axes: Mapping[str, Tuple[Any, ...]]
     settings: Settings
+    task: str = TRAINING
+    boards: Tuple[str, ...] = ()
+    instances: int = 1
 
     def points(self) -> List[Tuple[Any, ...]]:
         """Every combination, each a tuple in the order of `AXES`, the last axis changing fastest."""
@@ -40,11 +53,23 @@ class Sweep:
 
 @dataclasses.dataclass(frozen=True)
 class Campaign:
-    """Sweeps run one after the other; a case that stands in several of them runs once."""
+    """Sweeps run one after the other; a case that stands in several of them runs once.
+
+    Attributes:
+        name: of the file.
+        description: in a sentence.
+        sweeps: what `benchmarks/test_training.py` runs.
+        experiments: name of an experiment to the sweeps that `benchmarks/test_NAME.py` runs.
+    """
 
     name: str
     description: str
     sweeps: Tuple[Sweep, ...]
+    experiments: Mapping[str, Tuple[Sweep, ...]] = dataclasses.field(default_factory=dict)
+
+    def of_experiment(self, name: str) -> Campaign:
+        """The campaign that consists of one experiment; without any sweep where this campaign does not have it."""
+        return dataclasses.replace(self, sweeps=self.experiments.get(name, ()), experiments={})
 
     def override(self, axes: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> Campaign:
         """Replace axes and settings in every sweep.
@@ -54,12 +79,19 @@ class Campaign:
             settings: fields of `Settings` that stand in for those of the campaign. Minibatches replace epochs and the
                 other way round.
         """
-        sweeps = tuple(
-            Sweep({**sweep.axes, **{axis: tuple(values) for axis, values in axes.items()}},
-                  replace_settings(sweep.settings, settings))
-            for sweep in self.sweeps
-        )  # fmt: skip
-        return dataclasses.replace(self, sweeps=sweeps)
+        given = {axis: tuple(values) for axis, values in axes.items()}
+
+        def change(sweep: Sweep) -> Sweep:
+            own = {axis: values for axis, values in given.items() if axis != "workload" or sweep.task != CONCURRENT}
+            return dataclasses.replace(
+                sweep, axes={**sweep.axes, **own}, settings=replace_settings(sweep.settings, settings)
+            )
+
+        return dataclasses.replace(
+            self,
+            sweeps=tuple(map(change, self.sweeps)),
+            experiments={name: tuple(map(change, sweeps)) for name, sweeps in self.experiments.items()},
+        )
 
     def per_device(self, change: Callable[[str, Sweep], Sweep]) -> Campaign:
         """Change sweeps by device.
@@ -68,7 +100,7 @@ class Campaign:
             change: takes the name of a device and a sweep of that device alone; returns what is run of it.
         """
         sweeps = tuple(
-            change(device, Sweep({**sweep.axes, "device": (device,)}, sweep.settings))
+            change(device, dataclasses.replace(sweep, axes={**sweep.axes, "device": (device,)}))
             for sweep in self.sweeps
             for device in sweep.axes["device"]
         )
@@ -81,6 +113,11 @@ def replace_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings
     Without epochs, a cache that is dropped before each of them is a cold one.
     """
     changes = dict(changes)
+    if settings.duration_s is not None and "duration_s" not in changes:  # as long as that, whatever others are told
+        changes = {name: value for name, value in changes.items() if name not in ("minibatches", "epochs")}
+    if changes.get("duration_s") is not None:
+        changes.setdefault("minibatches", None)
+        changes.setdefault("epochs", None)
     if changes.get("minibatches") is not None:
         changes.setdefault("epochs", None)
         if changes.get("cache", settings.cache) == "drop-each-epoch" and changes["epochs"] is None:
@@ -127,12 +164,13 @@ def expand(campaign: Campaign, mode_names: Callable[[str, str, str], List[str]])
     names: Dict[Tuple[str, str, str], List[str]] = {}
     for sweep in campaign.sweeps:
         for workload in sweep.axes["workload"]:
-            get_workload(workload)
+            for part in Mix.parse(workload).workloads if sweep.task == CONCURRENT else (workload,):
+                get_workload(part)
         for device, workload, mode_text, workers, storage, batch_size in sweep.points():
             if (device, workload, mode_text) not in names:
                 names[device, workload, mode_text] = mode_names(device, workload, mode_text)
             for mode in names[device, workload, mode_text]:
-                case = Case(device, workload, mode, workers, storage, batch_size, sweep.settings)
+                case = Case(device, workload, mode, workers, storage, batch_size, sweep.settings, sweep.task)
                 if cases.setdefault(case.id, case) != case:
                     raise InvalidValueError(
                         f"case {case.id} stands in two sweeps with different settings: "
@@ -147,10 +185,12 @@ def describe_settings(settings: Settings) -> str:
     if settings.idle_s is not None:
         return f"idle for {settings.idle_s:g} s, {settings.clocks} clocks"
     length = f"{settings.minibatches} minibatches" if settings.epochs is None else f"{settings.epochs} epochs"
+    if settings.duration_s is not None:
+        length = f"{settings.duration_s:g} s"
     usual = Settings()
     others = [
         f"{name} {getattr(settings, name):g}"
-        for name in ("data_scale", "interval_s", "seed", "max_temperature_c")
+        for name in ("data_scale", "interval_s", "seed", "limit_s", "max_temperature_c")
         if getattr(settings, name) != getattr(usual, name)
     ]
     clocks = [] if settings.clocks == STATIC else [f"{settings.clocks} clocks"]
@@ -158,17 +198,43 @@ def describe_settings(settings: Settings) -> str:
 
 
 def _parse(name: str, content: Dict[str, Any]) -> Campaign:
-    _refuse_unknown("key", content, ("description", "axes", "settings", "sweep"))
-    axes = {**AXIS_DEFAULTS, **_parse_axes(content.get("axes", {}))}
-    settings = _parse_settings(Settings(), content.get("settings", {}))
-    tables = content.get("sweep", [{}])
+    _refuse_unknown("key", content, ("description", "axes", "settings", "sweep", "experiment"))
+    base = Sweep(
+        {**AXIS_DEFAULTS, **_parse_axes(content.get("axes", {}))},
+        _parse_settings(Settings(), content.get("settings", {})),
+    )
+    experiments: Dict[str, Tuple[Sweep, ...]] = {}
+    for experiment, table in content.get("experiment", {}).items():
+        own = {key: value for key, value in table.items() if key != "sweep"}
+        experiments[experiment] = _parse_sweeps(_parse_sweep(base, own), table.get("sweep", [{}]))
+    sweeps = _parse_sweeps(base, content.get("sweep", [{}]))
+    return Campaign(name, str(content.get("description", "")), sweeps, experiments)
+
+
+def _parse_sweeps(base: Sweep, tables: Any) -> Tuple[Sweep, ...]:
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise InvalidValueError("sweep must be an array of tables", "write [[sweep]]")
-    sweeps = []
-    for table in tables:
-        own = {axis: values for axis, values in table.items() if axis != "settings"}
-        sweeps.append(Sweep({**axes, **_parse_axes(own)}, _parse_settings(settings, table.get("settings", {}))))
-    return Campaign(name, str(content.get("description", "")), tuple(sweeps))
+    return tuple(_parse_sweep(base, table) for table in tables)
+
+
+def _parse_sweep(base: Sweep, table: Mapping[str, Any]) -> Sweep:
+    """A sweep that is as another one but for what its table says."""
+    beside = ("settings", "task", "boards", "instances")
+    axes = _parse_axes({axis: values for axis, values in table.items() if axis not in beside})
+    task, boards, instances = table.get("task", base.task), table.get("boards", base.boards), table.get("instances")
+    if task not in _TASKS:
+        raise InvalidValueError(f"task {task!r} is unknown", f"known: {', '.join(_TASKS)}")
+    if not isinstance(boards, (list, tuple)) or not all(isinstance(board, str) for board in boards):
+        raise InvalidValueError(f"boards takes a list of names, got {boards!r}", 'boards = ["xavier-agx"]')
+    if instances is not None and (not isinstance(instances, int) or instances < 1):
+        raise InvalidValueError(f"instances takes a whole number from 1 up, got {instances!r}")
+    return Sweep(
+        {**base.axes, **axes},
+        _parse_settings(base.settings, table.get("settings", {})),
+        task,
+        tuple(boards),
+        instances or base.instances,
+    )
 
 
 def _parse_axes(table: Mapping[str, Any]) -> Dict[str, Tuple[Any, ...]]:

@@ -8,13 +8,14 @@ import hashlib
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
-from harness.aggregates import summarise, summarise_idle
+from harness.aggregates import POWER_CHANNEL, summarise, summarise_idle
 from harness.capability import Capability
-from harness.cases import DVFS, IDLE, STATIC, Case
+from harness.cases import CONCURRENT, DVFS, IDLE, STATIC, Case
+from harness.concurrent import concurrent_conditions, parts_of, summarise_concurrent
 from harness.devices.boards import load_board as load_spec
 from harness.devices.protocol import Identity, Report
 from harness.errors import CannotRunError, InvalidValueError, UnknownNameError
-from harness.flags import find_flags, find_idle_flags
+from harness.flags import find_concurrent_flags, find_flags, find_idle_flags
 from harness.idle import LOGGING, QUIET, QUIET_READINGS
 from harness.power_modes import PowerMode, PowerModeSpace
 from harness.power_modes.texts import NamedModes
@@ -30,6 +31,7 @@ from harness.simulation.parameters import (
 )
 from harness.simulation.virtual_clock import VirtualClock
 from harness.simulation.virtual_data import VirtualData, virtual_data
+from harness.simulation.virtual_interleaving import run_interleaved
 from harness.simulation.virtual_run import POWER_DEFINITION, SimulatedBoard, run_idle, run_training
 from harness.telemetry.frequency_residency import clock_use
 from harness.units import BYTES_PER_GIB
@@ -106,6 +108,10 @@ class SimulatedDevice:
         """
         if case.task == IDLE:
             return
+        if case.task == CONCURRENT:
+            for part in parts_of(case):
+                self.check(part)
+            return
         if case.workload not in SIMULATED_WORKLOADS:
             raise CannotRunError(f"{case.workload} is not simulated", f"known: {', '.join(SIMULATED_WORKLOADS)}")
         media = [medium for medium in MEDIA if medium in self._board.storage]
@@ -156,7 +162,12 @@ class SimulatedDevice:
             "tpc_mask": self._tpc_mask(case.power_mode),
             "dvfs": "off" if case.settings.clocks == STATIC else "on",
         }
-        return board if case.task == IDLE else {**board, **self._conditions_of_training(case, mode)}
+        if case.task == IDLE:
+            return board
+        if case.task == CONCURRENT:
+            training, inference = (self._conditions_of_training(part, mode) for part in parts_of(case))
+            return {**board, **concurrent_conditions(training, inference)}
+        return {**board, **self._conditions_of_training(case, mode)}
 
     def _conditions_of_training(self, case: Case, mode: PowerMode) -> Dict[str, Any]:
         data = self._data(case)
@@ -201,7 +212,8 @@ class SimulatedDevice:
 
     def profile(self, case: Case, report: Report) -> Profile:
         """Run the case in virtual time."""
-        profile = self._profile_idle(case, report) if case.task == IDLE else self._profile_training(case, report)
+        kinds = {IDLE: self._profile_idle, CONCURRENT: self._profile_concurrent}
+        profile = kinds.get(case.task, self._profile_training)(case, report)
         self._clock.advance(next(iter(profile.telemetry.series.values())).times_s[-1])
         return profile
 
@@ -221,6 +233,20 @@ class SimulatedDevice:
         aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
         profile = Profile(case, self.provenance, conditions, minibatches, telemetry, aggregates, [], self._clock.date())
         return dataclasses.replace(profile, flags=find_flags(profile))
+
+    def _profile_concurrent(self, case: Case, report: Report) -> Profile:
+        parts = [(part, load_workload(part.workload), self._data(part)) for part in parts_of(case)]
+        found, minibatches, telemetry = run_interleaved(self._in_mode(case.power_mode), case, parts)
+        conditions = {
+            **self.conditions(case, report),
+            "power_source": "simulation",
+            "power_definition": POWER_DEFINITION,
+        }
+        power = telemetry.series[POWER_CHANNEL]
+        batches = [part.batch_size for part, _, _ in parts]
+        aggregates = summarise_concurrent(found, power, *batches, 0.0, found.duration_s)
+        profile = Profile(case, self.provenance, conditions, minibatches, telemetry, aggregates, [], self._clock.date())
+        return dataclasses.replace(profile, flags=find_concurrent_flags(profile, 0.0, found.duration_s))
 
     def _profile_idle(self, case: Case, report: Report) -> Profile:
         state = _IDLE_STATES.get((case.workload, case.settings.clocks))

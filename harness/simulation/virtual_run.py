@@ -8,7 +8,7 @@ from typing import Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
-from harness.cases import DVFS, STATIC, Case
+from harness.cases import CUT_MINIBATCHES, DVFS, STATIC, Case
 from harness.measurement import MAX_SETTLING_S, MIN_POWER_SAMPLES
 from harness.metrics import STABLE_WINDOW_S
 from harness.power_modes import PowerMode
@@ -113,6 +113,9 @@ def run_training(
         clean_from, count = choose_clean(
             timeline, at.times_s, power_mw, settings.minibatches, MIN_POWER_SAMPLES, MAX_SETTLING_S
         )
+        if settings.limit_s is not None:
+            in_time = int(np.searchsorted(timeline.end_s, settings.limit_s)) + 1
+            count = min(count, max(in_time, clean_from + min(settings.minibatches, CUT_MINIBATCHES)))
         timeline = timeline.up_to(count)
     at = at.until(float(timeline.end_s[-1]) + LEAD_S)
     series = observe(

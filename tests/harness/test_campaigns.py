@@ -168,3 +168,59 @@ def test_worker_counts_are_whole_numbers(values):
 
 def test_numbers_may_come_as_text():
     assert check_axis("batch_size", ["8", "16", "8"]) == (8, 16)
+
+
+EXPERIMENTS = """
+[settings]
+minibatches = 40
+[experiment.page_cache]
+workers = [0]
+settings = { epochs = 3, cache = "cold" }
+[[experiment.page_cache.sweep]]
+[[experiment.page_cache.sweep]]
+boards = ["xavier-agx"]
+storage = ["hdd"]
+[experiment.concurrent_training_inference]
+task = "concurrent"
+workload = ["resnet18-cifar10+lenet-mnist-bs4@20"]
+settings = { duration_s = 5 }
+"""
+
+
+def test_an_experiment_has_sweeps_of_its_own_and_leaves_the_campaigns_alone(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(EXPERIMENTS)
+    campaign = load_campaign(str(file))
+    assert len(campaign.sweeps) == 1
+    plain, hdd = campaign.of_experiment("page_cache").sweeps
+    assert (plain.axes["workers"], plain.settings.epochs, plain.settings.minibatches) == ((0,), 3, None)
+    assert (hdd.boards, hdd.axes["storage"], hdd.settings.cache) == (("xavier-agx",), ("hdd",), "cold")
+    assert campaign.of_experiment("nonsense").sweeps == ()
+
+
+def test_options_reach_experiments_but_not_what_a_mix_is_made_of(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(EXPERIMENTS)
+    campaign = load_campaign(str(file)).override({"workload": ["lenet-mnist"]}, {"minibatches": 7})
+    page_cache = campaign.of_experiment("page_cache").sweeps[0]
+    assert (page_cache.axes["workload"], page_cache.settings.minibatches) == (("lenet-mnist",), 7)
+    (mix,) = campaign.of_experiment("concurrent_training_inference").sweeps
+    assert mix.axes["workload"] == ("resnet18-cifar10+lenet-mnist-bs4@20",)
+    assert (mix.settings.duration_s, mix.settings.minibatches) == (5, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ('[experiment.x]\ntask = "dreaming"', "dreaming"),
+        ("[experiment.x]\ninstances = 0", "instances"),
+        ("[experiment.x]\nboards = 3", "boards"),
+        ('[experiment.x]\ntask = "concurrent"\nworkload = ["lenet-mnist"]', "lenet-mnist"),
+    ],
+)
+def test_a_wrong_experiment_says_what_is_wrong(tmp_path, text, word):
+    file = tmp_path / "wrong.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidValueError) as refused:
+        expand(load_campaign(str(file)).of_experiment("x"), lambda *_: ["maxn"])
+    assert word in refused.value.what

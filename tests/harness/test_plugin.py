@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
+from boards.tree import build_board
+
+from harness.control.cpufreq import CpuFrequency
 
 USAGE_ERROR = 4
 
@@ -53,6 +56,10 @@ def test_a_storage_without_a_place_is_skipped_with_the_way_out(run_suite):
         (["--workers", "many"], ["axis workers takes whole numbers"]),
         (["--batch-size", "0"], ["axis batch_size takes whole numbers from 1 up"]),
         (["--cache", "lukewarm"], ["cache state 'lukewarm' is unknown", "evicted"]),
+        (["--clocks", "fast"], ["clocks 'fast' are unknown", "dvfs"]),
+        (["--socket-meter", "wol"], ["--socket-meter takes STATE=FILE.csv, got 'wol'"]),
+        (["--socket-meter", "wol=/no/such.csv"], ["power log /no/such.csv cannot be read"]),
+        (["--idle-seconds", "0"], ["idle_s must be at least 1"]),
         (["--campaign", "nonsense"], ["campaign 'nonsense' is unknown", "quick"]),
         (["--minibatches", "2", "--epochs", "2"], ["--minibatches and --epochs were both given"]),
         (["--storage", "sd=/no/such/place"], ["/no/such/place", "not a directory"]),
@@ -71,7 +78,10 @@ def test_a_wrong_option_is_a_usage_error_that_lists_what_is_known(run_suite, arg
 def test_help_has_the_options_in_their_own_group(run_suite):
     text = run_suite("--help").stdout
     group = text[text.index("measuring DNN training (jetwatt)") :]
-    options = "campaign device workload power-mode workers storage batch-size cache minibatches epochs results resume"
+    options = (
+        "campaign device workload power-mode workers storage batch-size cache minibatches epochs results resume "
+        "clocks max-temperature idle-seconds socket-meter"
+    )
     for option in options.split():
         assert f"--{option}" in group
 
@@ -96,3 +106,42 @@ def test_results_that_cannot_be_written_are_an_error_before_anything_is_measured
     assert "1 error" in done.stdout
     assert "/dev/full" in done.stdout
     assert "ms per minibatch" not in done.stdout
+
+
+def test_free_clocks_are_refused_where_none_can_be_set(run_suite, monkeypatch):
+    if CpuFrequency("/").available().available:
+        pytest.skip("this machine's CPU clocks can be set")
+    done = run_suite("--clocks", "dvfs", "--workload", "lenet-mnist", "--workers", "0", "-rs")
+    assert "1 skipped" in done.stdout
+    assert "DVFS cannot be switched on or off here" in done.stdout
+
+
+def test_cases_of_a_board_that_cannot_raise_clocks_come_in_an_order_in_which_they_fall(run_suite, tmp_path):
+    tree = build_board(tmp_path / "root", "orin-agx", "r36.4", mode="MAXN")
+    modes = "2c-729.6-306-665.6,12c-729.6-408-3199,maxn,4c-1728-612-3199"
+    collect = ("--collect-only", "--device-root", tree.root, "--workload", "lenet-mnist", "--batch-size", "8,16")
+    done = run_suite(*collect, "-q", "--workers", "0", "--power-mode", modes)
+    order = [case.split("lenet-mnist-")[1].split("-w0")[0] for case in ids(done)]
+    assert order[::2] == order[1::2]  # the two batch sizes of a mode stay together
+    assert order[::2] == ["maxn", "4c-1728-612-3199", "12c-729.6-408-3199", "2c-729.6-306-665.6"]
+
+
+def test_modes_of_such_a_board_that_take_several_passes_are_said_with_what_to_do(run_suite, tmp_path):
+    tree = build_board(tmp_path / "root", "orin-agx", "r36.4", mode="MAXN")
+    collect = ("--collect-only", "--device-root", tree.root, "--workload", "lenet-mnist", "--workers", "0")
+    both = ("--power-mode", "12c-2201.6-306-3199,12c-729.6-1300.5-3199")
+    done = run_suite(*collect, *both)
+    assert "so they run in 2 passes" in done.stdout
+    assert "reboot then, and run the same again with --resume" in done.stdout
+    assert "2 passes" not in run_suite(*collect, *both, "-k", "2201").stdout
+
+
+def test_idle_states_run_only_where_their_file_is_named(run_suite):
+    assert "baseload" not in run_suite("--collect-only", "-q").stdout
+
+
+def test_what_a_socket_meter_recorded_is_of_one_power_mode(run_suite, tmp_path):
+    (tmp_path / "m.csv").write_text("time_s,power_w\n0,1\n20,1\n")
+    done = run_suite("--socket-meter", "wol=m.csv", "--power-mode", "1c,maxn", check=False)
+    assert done.returncode == USAGE_ERROR
+    assert "is of one power mode, and there are 2" in done.stderr + done.stdout

@@ -1,0 +1,70 @@
+"""What does a container cost: the same case bare, and inside one (F17)?
+
+Needs a container engine and an image in which the suite is installed: `--container-image IMAGE`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, List
+
+import pytest
+
+from harness.analysis.means import interval, over_runs, quotient
+from harness.containers import container_command, find_engine
+from harness.experiments.evidence import WARM, evidence_of
+from harness.profiles import Profile
+from harness.progress import Progress
+from harness.results.store import ResultsStore
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def engine(pytestconfig: pytest.Config) -> str:
+    """The container engine; skips where there is none, or no image was named."""
+    found = find_engine()
+    if found is None:
+        pytest.skip("there is no container engine on the PATH: install docker or podman")
+    if not pytestconfig.getoption("jetwatt_container_image"):
+        pytest.skip("no image was named: --container-image IMAGE, with the suite installed in it")
+    return found
+
+
+def in_container(engine: str, image: str, bare: Profile, data: Path, results: Path) -> List[str]:
+    """The command that measures the case of a bare profile inside a container."""
+    case = bare.case
+    options = {
+        "workload": case.workload, "power-mode": case.power_mode, "workers": case.workers,
+        "storage": f"{case.storage}={data}", "batch-size": case.batch_size, "cache": case.settings.cache,
+        "minibatches": case.settings.minibatches, "results": results,
+    }  # fmt: skip
+    command = ["python3", "-m", "pytest", "benchmarks/test_training.py", "-p", "no:cacheprovider"]
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    gpus = bare.conditions.get("accelerator") != "cpu"
+    return container_command(engine, image, [PROJECT, data, results.parent], PROJECT, [*command, *words], gpus)
+
+
+def test_containers(
+    engine: str, profile: Callable[[], Profile], pytestconfig: pytest.Config, progress: Progress
+) -> None:
+    """Measure a case bare, then in a container on the same data: the ratio of their times with its interval."""
+    bare = profile()
+    if bare.provenance != "measured":
+        pytest.skip(f"{bare.case.device} is not a machine that a container could run on")
+    image: Any = pytestconfig.getoption("jetwatt_container_image")
+    with tempfile.TemporaryDirectory() as folder:
+        results, data = Path(folder) / "container.sqlite", Path("out").resolve()
+        done = subprocess.run(
+            in_container(engine, image, bare, data, results), capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0 or not results.exists():
+            pytest.fail(f"the container failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}", pytrace=False)
+        with ResultsStore(results, read_only=True) as store:
+            inside = list(store.profiles())[-1]
+    times = [over_runs([evidence_of(one).figures["time", WARM]]) for one in (bare, inside)]
+    found = interval(quotient(*times), 0.95)
+    progress.line(f"    in a container / bare: {found.value:.3f} ({found.low:.3f} to {found.high:.3f})")
+    assert found.low <= found.value <= found.high

@@ -1,0 +1,24 @@
+"""What do time and power come to in thousands of power modes: a corpus to predict from (E15; 001 sec. 2.5)?
+
+Runs when it is asked for by name, for hours on a board:
+
+    pytest benchmarks/test_corpus_profiling.py --campaign paper --device orin-agx --results corpus.sqlite \
+        --resume --deadline 06:00 --case-limit 120
+
+Cases run in an order in which CPU and GPU clocks only fall; the time left is shown with each. What is there already is
+left out, so a run that was stopped goes on. A mode that takes longer than the limit is cut to ten
+minibatches and says so.
+"""
+
+from typing import Callable
+
+import pytest
+
+from harness.profiles import Profile
+
+
+@pytest.mark.on_request
+def test_corpus_profiling(profile: Callable[[], Profile]) -> None:
+    """Profile a power mode."""
+    measured = profile()
+    assert measured.aggregates["minibatch_time_ms"] > 0

@@ -1,0 +1,19 @@
+"""Does an epoch grow with the data set, or faster: what of it stays in the page cache, what is read when (E6)?"""
+
+from typing import Callable, List
+
+from harness.analysis.reading import reading_by_epoch
+from harness.experiments.verdicts import Verdict
+from harness.profiles import Profile
+
+
+def test_dataset_scaling(profile: Callable[[], Profile]) -> None:
+    """Train with each size of the data set, and see what every epoch finds in the page cache and reads."""
+    measured = profile()
+    assert measured.aggregates["minibatch_time_ms"] > 0
+    assert reading_by_epoch(measured)
+
+
+def test_takeaways(takeaways: Callable[[], List[Verdict]]) -> None:
+    """003 sec. III.E and F."""
+    assert takeaways()

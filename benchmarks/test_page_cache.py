@@ -1,0 +1,16 @@
+"""What does the page cache do to the epochs after the first (E2)?"""
+
+from typing import Callable, List
+
+from harness.experiments.verdicts import Verdict
+from harness.profiles import Profile
+
+
+def test_page_cache(profile: Callable[[], Profile]) -> None:
+    """Train from a cold cache, which is kept between epochs or dropped."""
+    assert profile().aggregates["minibatch_time_ms"] > 0
+
+
+def test_takeaways(takeaways: Callable[[], List[Verdict]]) -> None:
+    """004 sec. 5.1.1 and 5.1.2, 003 sec. III.D."""
+    assert takeaways()

@@ -1,0 +1,16 @@
+"""Does a faster medium train faster: at worst, without workers, and as usual (E3)?"""
+
+from typing import Callable, List
+
+from harness.experiments.verdicts import Verdict
+from harness.profiles import Profile
+
+
+def test_storage_media(profile: Callable[[], Profile]) -> None:
+    """Train from each medium."""
+    assert profile().aggregates["minibatch_time_ms"] > 0
+
+
+def test_takeaways(takeaways: Callable[[], List[Verdict]]) -> None:
+    """004 sec. 5.2, 003 sec. III.C."""
+    assert takeaways()

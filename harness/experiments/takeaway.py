@@ -1,0 +1,60 @@
+"""A take-away of the papers as a check over profiles: what it says, where it stands, on which boards it was seen."""
+
+from __future__ import annotations
+
+from typing import Callable, List, Mapping, NamedTuple, Optional, Tuple
+
+from harness.experiments.findings import Finding
+from harness.experiments.view import View
+
+Views = Mapping[str, View]
+"""Name of a device to what it says; of the device that is asked first."""
+
+Check = Callable[[View, Views], Optional[Finding]]
+
+LENET, MOBILENET, CIFAR, RESNET = "lenet-mnist", "mobilenetv3-gld23k", "resnet18-cifar10", "resnet18-imagenet"
+SMALL_DATA = (LENET, CIFAR)
+XAVIER, NX, NANO, ORIN = "xavier-agx", "xavier-nx", "nano", "orin-agx"
+PAPERS_BOARDS = (XAVIER, NX, NANO)
+"""The boards of 004."""
+
+
+class Takeaway(NamedTuple):
+    """What a paper found.
+
+    Attributes:
+        name: of its check.
+        experiment: the benchmark file that measures what it needs: `benchmarks/test_EXPERIMENT.py`.
+        section: paper and section, such as `004 5.1.7`.
+        facts: ids in `baselines/published/claims.csv` and `figures.csv`.
+        says: what is claimed and how it is judged, in a sentence or two.
+        boards: where the paper saw it; a simulated board that is none of them is not asked. Empty for any.
+        check: what it comes to; None, or without cells, where the profiles that it needs are not there.
+    """
+
+    name: str
+    experiment: str
+    section: str
+    facts: Tuple[str, ...]
+    says: str
+    boards: Tuple[str, ...]
+    check: Check
+
+
+class Takeaways(List[Takeaway]):
+    """The take-aways of an experiment, in the order they stand in."""
+
+    def __init__(self, experiment: str) -> None:
+        """Those that `benchmarks/test_EXPERIMENT.py` measures for."""
+        super().__init__()
+        self._experiment = experiment
+
+    def of(self, section: str, *facts: str, boards: Tuple[str, ...] = ()) -> Callable[[Check], Check]:
+        """Take a check into the list: the function's name and docstring become the take-away's."""
+
+        def take(check: Check) -> Check:
+            says = " ".join((check.__doc__ or "").split())
+            self.append(Takeaway(check.__name__, self._experiment, section, facts, says, boards, check))
+            return check
+
+        return take
