@@ -27,7 +27,7 @@ test: install ## run the tests
 	$(RUN) pytest tests $(ARGS)
 
 bench: install ## measure the quick campaign on this machine into out/results.sqlite, in at most 5 minutes
-	$(RUN) pytest benchmarks --campaign quick --results out/results.sqlite $(ARGS)
+	$(RUN) pytest benchmarks/test_training.py --campaign quick --results out/results.sqlite $(ARGS)
 
 report: install ## make the report of out/results.sqlite into out/report, and open it where there is a desktop
 	$(RUN) harness report --results out/results.sqlite --out out/report
