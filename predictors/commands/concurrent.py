@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
+
+import numpy as np
 
 from harness.cases import DEFAULT_MINIBATCHES, INFERENCE, Case, Settings
 from harness.concurrent import run_concurrent
@@ -19,7 +22,7 @@ from harness.errors import CannotRunError, InvalidValueError
 from harness.profiles import Profile
 from harness.progress import Progress, format_duration
 from harness.workloads import get_workload
-from predictors.commands.device_profiler import DeviceProfiler
+from predictors.commands.device_profiler import DeviceProfiler, modes_of
 from predictors.protocol import Predictor
 from predictors.registry import make_predictor, predictor_class
 from predictors.strategies.concurrent import ConcurrentChoice, ConcurrentGoal, choose_concurrent
@@ -70,10 +73,15 @@ def run(arguments: argparse.Namespace) -> int:
         None if arguments.power_budget is None else arguments.power_budget * 1e3,
         arguments.switching_ms,
     )
+    if not arguments.duration > 0:
+        raise InvalidValueError(f"--duration is {arguments.duration:g}, expected seconds above 0")
     for workload in (arguments.training, arguments.inference):
         get_workload(workload)
     device = open_device(arguments.device, load_configuration(arguments.config))
     progress = Progress(sys.stderr)
+    signal.signal(
+        signal.SIGPIPE, signal.SIG_IGN
+    )  # a pipe that is closed must not end this before the device is put back
     with device.session():
         attempts = attempt(arguments, device, goal, progress)
     progress.clear()
@@ -82,8 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         content = describe(arguments, goal, attempts, device)
         write_output(arguments.json, (json.dumps(content, indent=1) + "\n").encode())
         print(f"wrote {arguments.json}")
-    choice, profile = attempts[-1]
-    if not choice.plan.feasible or _short_of(goal, profile) > 1:
+    if _short_of(goal, best_of(goal, attempts)[1]) > 1:
         raise CannotRunError("no plan is known that keeps the limits", "the nearest one stands above; allow more")
     return 0
 
@@ -100,7 +107,7 @@ def attempt(arguments: argparse.Namespace, device: Device, goal: ConcurrentGoal,
         Settings(minibatches=arguments.minibatches, seed=arguments.seed),
     )
     answering = dataclasses.replace(template, workload=arguments.inference, workers=0, task=INFERENCE)
-    modes = device.power_modes("all")
+    modes = modes_of(device, arguments.training)
     names = {mode: name for name, mode in modes}
     needs_power = goal.power_mw is not None or goal.switching_ms is not None
     sizes = _sizes(arguments.inference_batches)
@@ -131,23 +138,31 @@ def attempt(arguments: argparse.Namespace, device: Device, goal: ConcurrentGoal,
             progress.update,
         )
         found.append((choice, profile))
-        short = _short_of(goal, profile)
-        if short <= 1 or goal.switching_ms is not None:
+        latency, power = _shortfalls(goal, profile)
+        if max(latency, power) <= 1 or not np.isfinite(latency + power) or goal.switching_ms is not None:
             break
         wanted = dataclasses.replace(
             wanted,
-            latency_ms=wanted.latency_ms / short,
-            power_mw=None if wanted.power_mw is None else wanted.power_mw / short,
+            latency_ms=wanted.latency_ms / max(latency, 1.0),
+            power_mw=None if wanted.power_mw is None else wanted.power_mw / max(power, 1.0),
         )
     return found
 
 
+def best_of(goal: ConcurrentGoal, attempts: List[Attempt]) -> Attempt:
+    """The attempt that kept the limits, or came nearest."""
+    return min(attempts, key=lambda attempt: max(_short_of(goal, attempt[1]), 1.0))
+
+
 def _short_of(goal: ConcurrentGoal, profile: Profile) -> float:
     """The worst ratio of what came out to what is allowed: 1 and below keeps all limits."""
-    ratios = [_figure(profile, "latency_p95_ms") / goal.latency_ms]
-    if goal.power_mw is not None:
-        ratios.append(_figure(profile, "power_mw") / goal.power_mw)
-    return max(ratios)
+    return max(_shortfalls(goal, profile))
+
+
+def _shortfalls(goal: ConcurrentGoal, profile: Profile) -> Tuple[float, float]:
+    """That ratio of latency, and of power (0 where it is not limited)."""
+    latency = _figure(profile, "latency_p95_ms") / goal.latency_ms
+    return latency, 0.0 if goal.power_mw is None else _figure(profile, "power_mw") / goal.power_mw
 
 
 def _figure(profile: Profile, name: str) -> float:
@@ -166,7 +181,7 @@ def describe(
     arguments: argparse.Namespace, goal: ConcurrentGoal, attempts: List[Attempt], device: Device
 ) -> Dict[str, Any]:
     """Goal, choice and outcome as plain values."""
-    choice, profile = attempts[-1]
+    choice, profile = best_of(goal, attempts)
     expected = {name: float(value) for name, value in dataclasses.asdict(choice.plan.expected).items()}
     return {
         "device": device.name,
@@ -179,9 +194,9 @@ def describe(
             "inference_mode": choice.inference_mode.name,
             "inference_batch": choice.inference_batch,
             "expected": {name: value if value == value else None for name, value in expected.items()},
-            "feasible": choice.plan.feasible and _short_of(goal, profile) <= 1,
-            "profiles": choice.profiles,
-            "profiling_seconds": choice.seconds,
+            "feasible": _short_of(goal, profile) <= 1,
+            "profiles": attempts[-1][0].profiles,
+            "profiling_seconds": attempts[-1][0].seconds,
         },
         "outcome": {name: value for name, value in profile.aggregates.items() if value is not None},
         "flags": profile.flags,
@@ -193,8 +208,9 @@ def format_attempts(
     arguments: argparse.Namespace, goal: ConcurrentGoal, attempts: List[Attempt], device: Device
 ) -> str:
     """Goal, choice and what came out, for people."""
-    choice, profile = attempts[-1]
+    choice, profile = best_of(goal, attempts)
     expected = choice.plan.expected
+    last = attempts[-1][0]
     power = "" if goal.power_mw is None else f", mean power at most {goal.power_mw / 1e3:g} W"
     inference_mode = "" if goal.switching_ms is None else f", inference in {choice.inference_mode.name}"
     drawn = profile.aggregates.get("power_mw")
@@ -202,7 +218,7 @@ def format_attempts(
         f"goal:     train {arguments.training} as fast as possible while {goal.arrivals_per_s:g} requests/s of "
         f"{arguments.inference} take at most {goal.latency_ms:g} ms{power}",
         f"choice:   {choice.training_mode.name}{inference_mode}, inference batches of {choice.inference_batch} "
-        f"({choice.profiles} profiles, {format_duration(choice.seconds)}; plan number {len(attempts)})",
+        f"({last.profiles} profiles, {format_duration(last.seconds)}; {len(attempts)} plans)",
         f"expected: {expected.training_per_s * arguments.batch_size:.1f} trained samples/s, latency up to "
         f"{expected.latency_ms:.0f} ms",
         f"outcome ({device.provenance}, {arguments.duration:g} s interleaved): "

@@ -12,11 +12,13 @@ import numpy as np
 
 from harness.cases import Case
 from harness.devices.protocol import Device
+from harness.devices.replay import ReplayDevice
 from harness.errors import CannotRunError
 from harness.power_modes import PowerMode
 from harness.profiles import Profile
 from harness.results.conditions import comparable_conditions, key
 from harness.results.store import ResultsStore
+from predictors.metrics import profiling_seconds
 from predictors.strategies.protocol import Candidates, Measured
 
 
@@ -53,6 +55,7 @@ class DeviceProfiler:
         """
         self.task = case.task
         self.resumed = 0
+        self.taken: Dict[int, Measured] = {}
         self._device = device
         self._case = case
         self._names = [name for name, _ in modes]
@@ -76,13 +79,17 @@ class DeviceProfiler:
         )
 
     def profile(self, index: int) -> Measured:
-        """Measure a candidate, or take its profile from the results file.
+        """Measure a candidate, or take its profile from the results file; once in the life of this profiler.
 
         Raises:
             CannotRunError: the device cannot run it, or gives no power.
             HarnessError: it could not be measured.
         """
-        case = self.case(index)
+        if index not in self.taken:
+            self.taken[index] = self._measure(self.case(index))
+        return self.taken[index]
+
+    def _measure(self, case: Case) -> Measured:
         self._device.check(case)
         conditions = self._device.conditions(case, self._report)
         number = self._stored.get(key(comparable_conditions(conditions, case, self._device.provenance)))
@@ -94,6 +101,12 @@ class DeviceProfiler:
             if self._store is not None:
                 self._store.add(profile, self._environment, self._run_id)
         return figures_of(profile, self._needs_power)
+
+
+def modes_of(device: Device, workload: str) -> List[Tuple[str, PowerMode]]:
+    """Every power mode that a workload can be profiled in, each with its name: of a replayed corpus, what it holds."""
+    of = {"workload": workload} if isinstance(device, ReplayDevice) else {}
+    return device.power_modes("all", **of)
 
 
 def figures_of(profile: Profile, needs_power: bool = True) -> Measured:
@@ -111,13 +124,13 @@ def figures_of(profile: Profile, needs_power: bool = True) -> Measured:
             f"{profile.case.id} gave no {missing}: {profile.conditions.get('power_definition', 'too few minibatches')}",
             "choose power modes on a device that measures power; `python -m harness doctor` says what this one has",
         )
-    return Measured(time_ms, power_mw, _seconds(profile))
+    return Measured(time_ms, power_mw, _seconds(profile, time_ms))
 
 
-def _seconds(profile: Profile) -> float:
-    """From the start of telemetry, before the first minibatch, to the end of the last."""
+def _seconds(profile: Profile, time_ms: float) -> float:
+    """From the start of telemetry to the end of the last minibatch; of a replayed profile, what it would take."""
     if not profile.minibatches:
-        return 0.0
+        return profiling_seconds(np.array(time_ms))
     last = profile.minibatches[-1]
     starts: List[float] = [series.times_s[0] for series in profile.telemetry.series.values() if series.times_s]
     return last.start_s + last.e2e_ms / 1e3 - min([profile.minibatches[0].start_s, *starts])

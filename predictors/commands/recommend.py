@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import uuid
 from pathlib import Path
@@ -24,7 +25,7 @@ from harness.progress import Countdown, Progress, format_duration
 from harness.results.store import ResultsStore
 from harness.tables import format_table
 from harness.workloads import get_workload
-from predictors.commands.device_profiler import DeviceProfiler
+from predictors.commands.device_profiler import DeviceProfiler, modes_of
 from predictors.commands.strategies import presets_of
 from predictors.protocol import Predictor
 from predictors.registry import make_predictor, predictor_class
@@ -53,6 +54,8 @@ EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobile
 
 LEAST_GAIN = 0.002
 """The search ends where another profile promises less than this share of the time."""
+
+PICTURES = (".png", ".svg", ".pdf")
 
 _FRONT_LINES = 12
 
@@ -96,6 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Profile, choose, and print the recommendation."""
+    _refuse_wrong_numbers(arguments)
     workload = get_workload(arguments.workload)
     minibatches = _minibatches_of_training(arguments, workload.data_set.real_samples)
     goal = goal_of(arguments, minibatches)
@@ -111,12 +115,21 @@ def run(arguments: argparse.Namespace) -> int:
     )
     references = _references(arguments)
     board = _board_name(device)
+    if arguments.write_conf and not board:
+        raise InvalidValueError(f"{arguments.device} has no nvpmodel", "leave --write-conf out")
     progress = Progress(sys.stderr)
+    if device.clocks_only_fall and device.provenance == "measured":
+        progress.line(
+            f"note: some releases of {device.name} can only lower clocks; if a mode is refused, reboot and --resume"
+        )
+    signal.signal(
+        signal.SIGPIPE, signal.SIG_IGN
+    )  # a pipe that is closed must not end this before the device is put back
     with ResultsStore(arguments.results) as store, device.session():
         profiler = DeviceProfiler(
             device,
             case,
-            device.power_modes("all"),
+            modes_of(device, arguments.workload),
             store=store,
             environment=describe_environment(),
             run_id=uuid.uuid4().hex,
@@ -124,11 +137,12 @@ def run(arguments: argparse.Namespace) -> int:
             report=progress.update,
         )
         countdown = Countdown(min(arguments.profiles, len(profiler.candidates.modes)))
+        countdown.start_one()
 
         def show(line: str) -> None:
-            label = countdown.start_one()
             countdown.finish_one()
-            progress.line(f"{label} {line}")
+            left = countdown.start_one().strip("[]").partition(", ")[2]
+            progress.line(f"{line}{left and f' ({left})'}")
 
         history = History(profiler, arguments.profiles, show)
 
@@ -150,8 +164,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.write_conf:
         _write_conf(arguments, device, board, found.choice.power_mode)
     if not found.choice.feasible:
+        near = found.mode
+        figures = f"{near.time_ms.value:.4g} ms at {near.power_mw.value / 1e3:.4g} W"
         raise CannotRunError(
-            f"no mode is known that keeps {goal.describe()}", "the nearest one stands above; raise the limit"
+            f"no mode is known for the {goal.describe()}", f"the nearest has {figures}: allow that, or more --profiles"
         )
     return 0
 
@@ -188,6 +204,21 @@ def goal_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> Goal
     return Goal(OBJECTIVES[arguments.goal], limits)
 
 
+def _refuse_wrong_numbers(arguments: argparse.Namespace) -> None:
+    """Refuse counts that make no search, before anything is profiled."""
+    for name in ("batch_size", "profiles", "batch", "minibatches", "epochs"):
+        value = getattr(arguments, name)
+        if value is not None and not value > 0:
+            raise InvalidValueError(f"--{name.replace('_', '-')} is {value:g}, expected a number above 0")
+    if arguments.seed < 0:
+        raise InvalidValueError(f"--seed is {arguments.seed}, expected 0 or more")
+    if arguments.reference and arguments.corpus is None:
+        raise InvalidValueError("--reference names a workload of a corpus", "give --corpus FILE with it")
+    suffix = arguments.plot.suffix.lower() if arguments.plot else ".png"
+    if suffix not in PICTURES:
+        raise InvalidValueError(f"--plot ends in {suffix!r}", f"a picture ends in {', '.join(PICTURES)}")
+
+
 def _minibatches_of_training(arguments: argparse.Namespace, samples: int) -> Optional[float]:
     epochs = arguments.epochs if arguments.epochs is not None else EPOCHS.get(arguments.workload)
     return None if epochs is None else epochs * (samples // arguments.batch_size)
@@ -204,7 +235,7 @@ def _references(arguments: argparse.Namespace) -> Tuple[Table, ...]:
 
 def _board_name(device: Device) -> str:
     """The board that a device is or stands for; empty where it is none."""
-    name = device.name.rpartition(":")[2]
+    name = getattr(device, "board", None) or device.name.rpartition(":")[2].partition("@")[0]
     name = name[len("emulated-") :] if name.startswith("emulated-") else name
     return name if name in BOARDS else ""
 
@@ -225,7 +256,7 @@ def format_recommendation(found: Recommendation, device: Device, resumed: int, m
         [">time ms", ">power W", "mode", ""],
         [
             [f"{one.time_ms.value:.1f}", f"{one.power_mw.value / 1e3:.1f}", one.power_mode.name, _mark(one, mode)]
-            for one in thinned(found.front, _FRONT_LINES)
+            for one in _shown_front(found)
         ],
     )
     verdict = "recommended" if choice.feasible else "NOT WITHIN THE LIMITS, the nearest"
@@ -237,8 +268,8 @@ def format_recommendation(found: Recommendation, device: Device, resumed: int, m
         "",
         f"goal:        {found.goal.describe()}",
         f"{verdict}: {choice.power_mode.name}, batch size {choice.batch_size} ({choice.reason})",
-        f"minibatch:   {_figure(mode.time_ms, 1.0, 'ms')}",
-        f"power:       {_figure(mode.power_mw, 1e3, 'W')}",
+        f"minibatch:   {_figure(mode.time_ms, 1.0, 'ms')}, {device.provenance}",
+        f"power:       {_figure(mode.power_mw, 1e3, 'W')}, {device.provenance}",
         f"spent:       {choice.spent.profiles} profiles, {format_duration(choice.spent.seconds)}"
         + (f", {resumed} of them from the results file" if resumed else ""),
     ]
@@ -251,6 +282,14 @@ def format_recommendation(found: Recommendation, device: Device, resumed: int, m
         saved = f"{saving.hours:+.2f} h and {saving.energy_wh:+.1f} Wh saved over {span}"
         lines.append(f"against {other.label} ({other.power_mode.name}, {figures}): {saved}{kept}")
     return "\n".join(lines)
+
+
+def _shown_front(found: Recommendation) -> List[Mode]:
+    """Some modes of the front, the recommended one always among them."""
+    modes = thinned(found.front, _FRONT_LINES)
+    if all(one.power_mode != found.mode.power_mode for one in modes):
+        modes.append(found.mode)
+    return sorted(modes, key=lambda one: one.power_mw.value)
 
 
 def _figure(estimate: Estimate, unit: float, name: str) -> str:
@@ -287,15 +326,16 @@ def _plot(found: Recommendation) -> str:
 
 def _write_conf(arguments: argparse.Namespace, device: Device, board: str, mode: PowerMode) -> None:
     """Write an nvpmodel conf with the mode: from the board's own on the board, else from what is known of it."""
-    if not board:
-        raise InvalidValueError(f"{arguments.device} has no nvpmodel", "leave --write-conf out")
     name = "JETWATT"
     on_board = device.name in (board, f"emulated-{board}")
     if on_board:
         number, text = on_board_conf(arguments.device_root, mode, name)
     else:
         number, text = off_board_conf(load_board(board), mode, name)
-    write_output(arguments.write_conf, text.encode())
+    origin = (
+        f"# Chosen by `python -m predictors recommend --device {arguments.device}`: {device.provenance} profiles.\n"
+    )
+    write_output(arguments.write_conf, (origin + text).encode())
     print(f"wrote {arguments.write_conf}: the mode is number {number}, {name}")
     print(f"  install, on the board:  sudo nvpmodel -f {arguments.write_conf} -m {number}")
     print("  undo:                   sudo nvpmodel -f /etc/nvpmodel.conf -m NUMBER, as `nvpmodel -q` gave it before")

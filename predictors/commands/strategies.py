@@ -10,14 +10,14 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from harness.devices.boards import BOARDS, load_board
 from harness.durable_file import write_output
-from harness.errors import InvalidValueError
+from harness.errors import CannotRunError, InvalidValueError
 from harness.progress import Countdown, Progress
 from harness.tables import format_table
 from predictors.strategies.contest import Entry, entries, results, run_contest
 from predictors.strategies.evaluation import budget_goals
 from predictors.strategies.fixed import Preset, claimed_from_name
 from predictors.strategies.registry import ALL, STRATEGIES, Setting, strategy_names
-from predictors.tables import find_table, load_tables
+from predictors.tables import Table, find_table, load_tables
 from predictors.vendor_estimate import MODULES
 
 HELP = "choose power modes under power budgets, and hold the choices against the truth"
@@ -69,17 +69,21 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     names = strategy_names(arguments.strategies)
     goals = budget_goals(arguments.budgets)
     profiles = _counts(arguments.profiles)
+    if arguments.repeats < 1:
+        raise InvalidValueError(f"--repeats is {arguments.repeats}, expected 1 or more")
     tables = load_tables(arguments.corpus)
     targets = [find_table(tables, workload) for workload in arguments.target.split(",")]
-    references = ()
+    references: Tuple[Table, ...] = ()
     if arguments.reference:
         elsewhere = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
         references = (find_table(elsewhere, arguments.reference),)
     setting = Setting(references=references, presets=presets_of(targets[0].device), risk=arguments.risk)
-    for name, why in _left_out(setting, targets[0].device).items():
+    for name, why in _left_out(setting, targets).items():
         if name in names:
             print(f"note: {name} is left out: {why}", file=sys.stderr)
             names.remove(name)
+    if not names:
+        raise CannotRunError("no strategy is left to run", "the reasons stand above")
     runs = entries(names, targets, profiles, arguments.repeats)
     progress, countdown = Progress(sys.stderr), Countdown(len(runs))
 
@@ -105,25 +109,34 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _left_out(setting: Setting, device: str) -> Dict[str, str]:
+def _left_out(setting: Setting, targets: Sequence[Table]) -> Dict[str, str]:
     """The strategies that cannot run here, and why."""
-    reasons = {}
+    reasons, device = {}, targets[0].device
+    own = {table.fingerprint for table in setting.references}
     if not setting.presets:
         reasons["presets"] = f"the presets of {device} are not known"
     if device not in MODULES:
         reasons["npe"] = f"no figures of the module {device} are known"
-    if not setting.references:
-        reasons["powertrain"] = "it starts from a reference workload: --reference W"
+    if not setting.references or any(table.fingerprint in own for table in targets):
+        reasons["powertrain"] = "it starts from a reference workload that is no target: --reference W"
     return reasons
 
 
 def presets_of(device: str) -> Tuple[Preset, ...]:
-    """The vendor's modes of a board, with what their names claim; none where the board is unknown."""
+    """The vendor's modes of a board, with what their names claim; none where the board is unknown.
+
+    A preset may switch off a part of the GPU at boot. Neither profiles nor tables are of such a GPU: its name says so.
+    """
     if device not in BOARDS:
         return ()
     spec = load_board(device)
     return tuple(
-        Preset(preset.name, spec.preset_mode(preset), claimed_from_name(preset.name)) for preset in spec.presets
+        Preset(
+            preset.name + (", with all of its GPU" if preset.tpc_pg_mask else ""),
+            spec.preset_mode(preset),
+            claimed_from_name(preset.name),
+        )
+        for preset in spec.presets
     )
 
 

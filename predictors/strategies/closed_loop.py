@@ -12,10 +12,14 @@ from typing import Callable, List, Optional, Sequence
 
 import numpy as np
 
+from harness.errors import InvalidValueError
 from predictors.protocol import Predictor
 from predictors.strategies.goals import Goal
 from predictors.strategies.posterior import Posterior, learn
 from predictors.strategies.protocol import Choice, History, Strategy
+
+UNLIKELY = 0.01
+"""Where no mode has a greater chance of keeping the limits, the nearest one is looked for."""
 
 Designer = Callable[[History, int], Sequence[int]]
 """From a history and a count to the places of the candidates to begin with."""
@@ -43,8 +47,14 @@ class ClosedLoop(Strategy):
             initial: how many those are.
             least_gain: stop where the expected improvement, as a share of the objective, is below this; 0 spends all
                 profiles.
-            batch: modes chosen at once, so that they can be profiled in a safe order; 1 learns from each.
+            batch: modes chosen at once, and profiled from high to low clocks; 1 learns from each.
+
+        Raises:
+            InvalidValueError: `batch` or `initial` is below 1.
         """
+        for name, value in (("batch", batch), ("initial", initial)):
+            if value < 1:
+                raise InvalidValueError(f"{name} is {value}, expected 1 or more")
         self._predictor = predictor
         self._design = design
         self.initial = initial
@@ -57,8 +67,8 @@ class ClosedLoop(Strategy):
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         """Search for all goals at once: each step takes the mode that promises most over all of them."""
-        for index in self._design(history, min(self.initial, history.left)):
-            history.profile(int(index))
+        for index in from_high_to_low(history, self._design(history, min(self.initial, history.left))):
+            history.profile(index)
         posterior: Optional[Posterior] = None
         while history.left > 0:
             posterior = learn(self._predictor(), history)
@@ -66,7 +76,7 @@ class ClosedLoop(Strategy):
             chosen = [int(index) for index in np.argsort(-gains)[: min(self.batch, history.left)]]
             if gains[chosen[0]] <= self.least_gain:
                 break
-            for index in chosen:
+            for index in from_high_to_low(history, [index for index in chosen if gains[index] > 0]):
                 history.profile(index)
         return [self._answer(history, goal, posterior) for goal in goals]
 
@@ -76,6 +86,12 @@ class ClosedLoop(Strategy):
         if best is None:
             return history.choose_measured(goal, "")
         return history.choice(best, goal, f"best of {history.spent.profiles} profiled modes", predicted)
+
+
+def from_high_to_low(history: History, places: Sequence[int]) -> List[int]:
+    """Candidates in the order of falling GPU, CPU and memory clocks: some boards take no other (001 sec. 2.5)."""
+    modes = history.profiler.candidates.modes
+    return sorted((int(place) for place in places), key=lambda place: tuple(-modes[place][[2, 1, 3, 0]]))
 
 
 def expected_gains(posterior: Posterior, history: History, goals: Sequence[Goal]) -> np.ndarray:
@@ -95,8 +111,10 @@ def expected_gains(posterior: Posterior, history: History, goals: Sequence[Goal]
         if within:
             incumbent = math.log(goal.objective(*_measured(history, best), sizes[best]))
             total += chance * expected_improvement(mean, sd, incumbent)
-        else:
+        elif chance[~posterior.measured].max(initial=0.0) > UNLIKELY:
             total += chance * (1 + np.clip(mean.max() - mean, 0, None))
+        else:  # nothing will keep the limits: what comes nearest is to be known, and then nothing more
+            total[int(posterior.excess(goal).argmin())] += 1.0
     return np.where(posterior.measured, 0.0, total / max(len(goals), 1))
 
 

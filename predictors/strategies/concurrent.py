@@ -18,7 +18,7 @@ from harness.interleaving import Expected, expect
 from harness.power_modes import PowerMode
 from predictors.pareto import time_power_front
 from predictors.protocol import Predictor
-from predictors.strategies.closed_loop import Designer
+from predictors.strategies.closed_loop import UNLIKELY, Designer, from_high_to_low
 from predictors.strategies.posterior import Posterior, learn
 from predictors.strategies.protocol import History, Profiler
 
@@ -123,8 +123,9 @@ def choose_concurrent(
     histories = (History(training, profiles, report), History(inference, profiles, report))
     everything = sum(len(history.profiler.candidates.modes) for history in histories)
     for history in histories:
-        for index in range(history.limit) if everything <= profiles else first(history, min(initial, profiles // 2)):
-            history.profile(int(index))
+        begin = range(history.limit) if everything <= profiles else first(history, min(initial, profiles // 2))
+        for index in from_high_to_low(history, begin):
+            history.profile(index)
     while True:
         posteriors = [learn(predictor(), history) for history in histories]
         found = best_plan(posteriors[0], posteriors[1], histories, goal)
@@ -156,7 +157,7 @@ def best_plan(training: Posterior, inference: Posterior, histories: tuple, goal:
     chance = _chance(training, inference, pairs, goal, expected)
     score = expected.training_per_s * chance
     # Where nothing is likely to keep the limits it is what comes nearest.
-    best = int(score.argmax() if score.max() > 0 else _excess(expected, goal).argmin())
+    best = int(score.argmax() if chance.max() > UNLIKELY else _excess(expected, goal).argmin())
     one = Expected(*(np.asarray(values[best]) for values in dataclasses.astuple(expected)))
     feasible = bool(_excess(one, goal) <= 0)
     return Plan(int(pairs.training[best]), int(pairs.inference[best]), one, feasible)

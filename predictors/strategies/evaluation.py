@@ -153,7 +153,7 @@ def budgets_mw(text: str) -> List[float]:
             values = np.arange(first, last + step / 1e6, step)
         else:
             values = np.array([float(part) for part in text.split(",")])
-    except ValueError:
+    except (ValueError, ZeroDivisionError):
         values = np.array([])
     if not len(values) or not (values > 0).all():
         raise InvalidValueError(f"budgets {text!r} are none", "write FIRST:LAST:STEP or a comma list, in W: 17:50:1")

@@ -46,6 +46,30 @@ QUANTITIES: Dict[str, Quantity] = {
 }
 
 
+class _Written(NamedTuple):
+    """How a quantity is written for people: its name, the unit, and what one of its own units makes in that."""
+
+    name: str
+    unit: str
+    factor: float
+
+
+_WORDS: Dict[str, _Written] = {
+    "time_ms": _Written("minibatch time", "ms", 1.0),
+    "power_mw": _Written("power", "W", 1e-3),
+    "energy_mws": _Written("energy of a minibatch", "J", 1e-3),
+    "energy_delay_mws_ms": _Written("energy-delay product", "J s", 1e-6),
+    "sample_time_ms": _Written("time of a sample", "ms", 1.0),
+    "sample_energy_mws": _Written("energy of a sample", "J", 1e-3),
+}
+
+
+def written(name: str, limit: float) -> str:
+    """A limit in words: `power at most 30 W`."""
+    words = _WORDS[name]
+    return f"{words.name} at most {limit * words.factor:.4g} {words.unit}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Goal:
     """Minimise one quantity subject to upper limits on others.
@@ -79,9 +103,9 @@ class Goal:
         return worst
 
     def describe(self) -> str:
-        """The goal in words: `least time_ms with power_mw at most 30000`."""
-        limits = " and ".join(f"{name} at most {limit:g}" for name, limit in self.limits.items())
-        return f"least {self.minimise}" + (f" with {limits}" if limits else "")
+        """The goal in words: `least minibatch time with power at most 30 W`."""
+        limits = " and ".join(f"{written(name, limit)}" for name, limit in self.limits.items())
+        return f"least {_WORDS[self.minimise].name}" + (f" with {limits}" if limits else "")
 
 
 def power_budget(budget_mw: float) -> Goal:

@@ -17,13 +17,17 @@ from predictors.strategies.search import profile_random
 TOLERANCE = {"power_mw": 1000.0}
 """A choice counts as breaking a power limit when it exceeds it by more (A/L+1, 001 sec. 5.2)."""
 
-WIDEN = 2.0
-"""Factor on the predictor's standard deviations where a risk is set.
+WIDENING = 8.0
 
-The best-looking of thousands of modes is one whose power was likely predicted too low (the winner's curse), so
-intervals that hold for any mode are too narrow for a chosen one. With 1, 28.7 % of picks for ResNet-18 on an Orin AGX
-broke a risk of 5 %, with 2 it is 5.1 % (50 random modes, budgets 17 to 50 W, 4 repeats; YOLOv8n and LSTM: none).
-"""
+
+def widening(profiles: int) -> float:
+    """By how much to widen a predictor's standard deviations where one of very many modes is chosen.
+
+    The best-looking of thousands of modes is one whose power was likely predicted too low (the winner's curse), so
+    intervals that hold for any mode are too narrow for a chosen one, the more so the fewer profiles there are. The
+    factor was set on the tables behind 001; docs/strategies.md says what it gives there.
+    """
+    return 1.0 + WIDENING / profiles**0.5
 
 
 class OneShot(Strategy):
@@ -42,7 +46,7 @@ class OneShot(Strategy):
         name: Optional[str] = None,
         risk: Optional[float] = None,
         tolerance: Optional[Mapping[str, float]] = None,
-        widen: float = WIDEN,
+        widen: Optional[float] = None,
         seed: int = 0,
     ) -> None:
         """Choose by the predictors that a function makes.
@@ -52,7 +56,8 @@ class OneShot(Strategy):
             name: how the command line calls this strategy.
             risk: greatest probability, 0 to 1, of breaking a limit by more than the tolerance; None for none.
             tolerance: by quantity, in its unit; None for `TOLERANCE`.
-            widen: factor on the predictor's standard deviations; only a risk takes notice of them.
+            widen: factor on the predictor's standard deviations, of which only a risk takes notice; None for
+                `widening` of the number of profiles.
             seed: draws the modes.
         """
         if risk is not None and not 0 < risk < 1:
@@ -71,7 +76,7 @@ class OneShot(Strategy):
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         """One fit serves every goal."""
         profile_random(history, history.left, self.seed)
-        posterior = learn(self._predictor(), history, self.widen)
+        posterior = learn(self._predictor(), history, self.widen or widening(len(history.taken)))
         return [self._pick(posterior, history, goal) for goal in goals]
 
     def _pick(self, posterior: Posterior, history: History, goal: Goal) -> Choice:
@@ -81,7 +86,7 @@ class OneShot(Strategy):
         else:
             chance = posterior.chance(goal, self.tolerance)
             allowed, nearest = chance >= 1 - self.risk, -chance
-            promise = f"predicted to keep the limits at a risk of {self.risk:.0%}"
+            promise = f"at most {self.risk:.0%} likely to break a limit by more than the tolerance"
         if not allowed.any():
             index = int(nearest.argmin())
             reason = f"no mode is {promise}; this one comes nearest"

@@ -39,7 +39,7 @@ class OnlineReport:
 
     Attributes:
         choice: the mode that training ended in; None where not one profile was complete.
-        finished: whether the search ended before the training.
+        finished: whether the search ended before the training, and its choice was set.
         minibatches: how many ran during the search.
         search_s: how long the search went on.
         lost_s: by how much those minibatches took longer than in the chosen mode, changes of mode included; below 0
@@ -58,9 +58,10 @@ class OnlineReport:
         """In two lines, for a log."""
         if self.choice is None or self.lost_s is None:
             return f"no mode was profiled in {self.minibatches} minibatches"
-        how = "settled on" if self.finished else "training ended during the search; best so far"
+        how = "settled on" if self.finished else "the search did not end; best so far"
+        kept = "" if self.choice.feasible else " WHICH BREAKS THE LIMITS and is the nearest that was tried"
         return (
-            f"{how} {self.choice.power_mode.name}: {self.choice.reason}\n"
+            f"{how} {self.choice.power_mode.name}{kept}: {self.choice.reason}\n"
             f"search: {len(self.profiled)} modes, {self.minibatches} minibatches, {self.search_s:.1f} s, "
             f"of which {self.lost_s:.1f} s lost against that mode"
         )
@@ -101,7 +102,7 @@ class OnlineTuner:
             apply: sets a mode and reads it back.
             power_mw: the power sensor.
             profiles: modes that may be tried.
-            minibatches: that count in each mode, the first of them apart (001 sec. 2.5).
+            minibatches: that count in each mode (001 sec. 2.5).
             settling_s: after a change of mode, what runs so long does not count (001 sec. 2.5: 2-3 s).
             batch_size: samples per minibatch of the loop.
             report: takes a line for each mode that was tried.
@@ -124,7 +125,7 @@ class OnlineTuner:
         self._choice: Optional[Choice] = None
         self._error: Optional[BaseException] = None
         self._running: Optional[_Running] = None
-        self._settled = False
+        self._settled = self._failed = False
         self._began_s: Optional[float] = None
         self._last_s: Optional[float] = None
         self._spent: List[float] = []
@@ -156,7 +157,7 @@ class OnlineTuner:
             HarnessError: a mode could not be set, or power could not be measured; the search is over then.
         """
         now = self._clock()
-        if self._settled:
+        if self._settled or self._failed:
             return
         if self._began_s is None:
             self._began_s = self._last_s = now  # the first minibatch says nothing: its beginning is not known
@@ -166,12 +167,19 @@ class OnlineTuner:
         self._last_s = self._clock()
 
     def close(self) -> OnlineReport:
-        """End the search where it goes on, and tell what it came to; the mode stays as it is."""
+        """End the search where it goes on, and tell what it came to; the mode stays as it is.
+
+        Raises:
+            HarnessError: the strategy failed after the last `step`.
+        """
         if self._thread.is_alive():
             self._answers.put(StoppedError("training ended before the search did"))
             self._thread.join()
-        if not self._settled:
+        if self._ended_s is None:
             self._ended_s = self._clock()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
         best = self._history.best_measured(self._goal)
         choice = self._choice
         if choice is None and best is not None:
@@ -211,13 +219,13 @@ class OnlineTuner:
         """Set what the strategy asks for, or what it chose."""
         if self._error is not None:
             error, self._error = self._error, None
-            self._settled = True
+            self._fail()
             raise error
         if self._running is not None:
             return
         if not self._thread.is_alive():
             if self._choice is not None:
-                self._apply(self._modes[self._choice.index])
+                self._set(self._choice.index)
                 self._settled = True
                 self._ended_s = self._clock()
             return
@@ -225,5 +233,17 @@ class OnlineTuner:
             index = self._requests.get_nowait()
         except queue.Empty:
             return
-        self._apply(self._modes[index])
+        self._set(index)
         self._running = _Running(index, self._clock(), [])
+
+    def _set(self, index: int) -> None:
+        """Set a mode; where it is refused, the search is over."""
+        try:
+            self._apply(self._modes[index])
+        except HarnessError:
+            self._fail()
+            raise
+
+    def _fail(self) -> None:
+        self._failed = True
+        self._ended_s = self._clock()

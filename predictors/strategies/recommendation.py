@@ -107,7 +107,8 @@ def recommend(
     others = [("MAXN", Maxn().choose(history, goal).index)]
     if presets:
         best = Presets(presets).choose(history, goal)
-        others.append((best.reason, best.index))
+        if best.index != others[0][1]:
+            others.append((best.reason, best.index))
     savings = tuple(
         _saving(describe(posterior, history, index, label), chosen, total, posterior.excess(goal)[index] <= 0)
         for label, index in others

@@ -162,3 +162,25 @@ def test_a_risk_that_is_no_probability_is_refused(risk):
 def test_the_perfect_predictor_picks_the_optimum():
     outcomes = sweep(TABLE, lambda seed: OneShot(lambda: NearlyRight(log_sd=1e-9)), GOALS, 3, 0, True)
     assert [outcome.choice.index for outcome in outcomes] == [optimum(TABLE, goal) for goal in GOALS]
+
+
+def test_where_nothing_keeps_the_limit_the_nearest_mode_is_found_and_no_more_is_profiled():
+    wanted = ClosedLoop(lambda: NearlyRight(log_sd=1e-3), middle_modes)
+    choice = wanted.choose(History(TableProfiler(TABLE), 100), power_budget(float(TABLE.power_mw.min()) * 0.8))
+    assert not choice.feasible
+    assert choice.index == int(TABLE.power_mw.argmin())
+    assert choice.spent.profiles < 10
+
+
+def test_modes_of_a_batch_are_profiled_from_high_to_low_clocks():
+    history = History(TableProfiler(TABLE), 3 + 4)
+    closed_loop(batch=4).choose(history, power_budget(25_000.0))
+    gpu_khz = TABLE.modes[history.places, 2]
+    assert (np.diff(gpu_khz[:3]) <= 0).all()
+    assert (np.diff(gpu_khz[3:]) <= 0).all()
+
+
+@pytest.mark.parametrize("option", ["batch", "initial"])
+def test_a_loop_without_modes_is_refused(option):
+    with pytest.raises(InvalidValueError, match=option):
+        closed_loop(**{option: 0})

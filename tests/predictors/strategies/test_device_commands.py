@@ -63,21 +63,28 @@ def test_a_budget_below_every_mode_names_the_nearest_one_and_is_refused(capsys):
     code, out, err = run(capsys, *RECOMMEND, "--power-budget", 8, "--profiles", 8)
     assert code == 2
     assert "NOT WITHIN THE LIMITS" in out
-    assert "power_mw at most 8000" in err
+    assert "power at most 8 W" in err
+    nearest = float(err.split(" W: allow")[0].split()[-1])
+    assert nearest < 13
 
 
 def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
     code, out, _ = run(capsys, *RECOMMEND, "--goal", "energy", "--deadline", 12, "--epochs", 148, "--profiles", 8)
     assert code == 0
-    assert "least energy_mws with time_ms at most" in out
+    assert "least energy of a minibatch with minibatch time at most" in out
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ([], "without any limit"),
-        (["--power-budget", "30", "--profiles", "0"], "profile"),
+        (["--power-budget", "30", "--profiles", "0"], "--profiles is 0"),
         (["--power-budget", "-3"], "above 0"),
+        (["--power-budget", "30", "--batch", "0"], "--batch is 0"),
+        (["--power-budget", "30", "--batch-size", "0"], "--batch-size is 0"),
+        (["--power-budget", "30", "--deadline", "5", "--epochs", "0"], "--epochs is 0"),
+        (["--power-budget", "30", "--reference", "x"], "--corpus"),
+        (["--power-budget", "30", "--plot", "p.xyz"], ".png"),
         (["--power-budget", "30", "--workload", "resnet"], "unknown"),
     ],
 )
@@ -90,7 +97,7 @@ def test_a_wrong_option_is_refused_with_what_is_wrong(capsys, options, words):
 def test_a_pick_at_a_risk_is_not_measured_again(capsys):
     code, out, _ = run(capsys, *RECOMMEND, "--power-budget", 30, "--profiles", 12, "--risk", 0.05)
     assert code == 0
-    assert "at a risk of 5%" in out
+    assert "at most 5% likely to break a limit by more than the tolerance" in out
 
 
 def test_concurrent_finds_a_plan_and_says_what_came_of_it(capsys, tmp_path):
@@ -130,3 +137,30 @@ def test_the_contest_on_a_simulated_corpus_writes_its_contract(capsys, tmp_path)
     rows = json.loads((tmp_path / "o.json").read_text())["results"]
     assert [row["strategy"] for row in rows] == ["closed-loop", "mdbs", "presets", "npe", "maxn"]
     assert {row["provenance"] for row in rows} == {"simulated"}
+
+
+def test_a_replayed_corpus_offers_the_modes_of_the_workload_that_is_asked_for(capsys, tmp_path):
+    from harness.__main__ import main as harness
+    from harness.corpus import read_corpus, write_corpus
+
+    rows = []
+    for workload, count in (("resnet18-imagenet", 60), ("lstm-wikitext", 20)):
+        path = tmp_path / f"{workload}.csv"
+        assert harness([
+            *("corpus", "simulate", "--device", "orin-agx", "--workload", workload),
+            *("--sample", str(count), "--seed", str(count), "--out", str(path)),
+        ]) == 0  # fmt: skip
+        rows += read_corpus(path)
+    write_corpus(tmp_path / "c.csv", rows)
+    capsys.readouterr()
+    options = ["--device", f"replay:{tmp_path / 'c.csv'}", "--workload", "lstm-wikitext", "--power-budget", 25]
+    code, out, _ = run(capsys, "recommend", *options, "--profiles", 8)
+    assert code == 0
+    assert "replayed" in out
+    assert "0 s" not in next(line for line in out.splitlines() if line.startswith("spent")).split(", ")[1]
+
+
+def test_a_plan_that_falls_short_is_made_again_without_profiling_twice(capsys, tmp_path):
+    options = ["--latency-limit", 260, "--power-budget", 20, "--duration", 5, "--profiles", 12]
+    _, _, _ = run(capsys, *CONCURRENT, *options, "--json", tmp_path / "o.json")
+    assert json.loads((tmp_path / "o.json").read_text())["choice"]["profiles"] <= 12

@@ -42,7 +42,7 @@ def test_a_goal_without_limits_is_kept_by_everything():
 
 
 def test_a_goal_names_what_it_asks_for():
-    assert power_budget(30_000.0).describe() == "least time_ms with power_mw at most 30000"
+    assert power_budget(30_000.0).describe() == "least minibatch time with power at most 30 W"
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, float("nan"), float("inf")])

@@ -130,3 +130,36 @@ def test_no_mode_to_choose_from_is_refused():
     device = PretendedDevice()
     with pytest.raises(InvalidValueError, match="no power mode"):
         OnlineTuner(ClosedLoop(NearlyRight, middle_modes), GOAL, [], device.apply, device.power_mw)
+
+
+class Failing(ClosedLoop):
+    """A strategy that fails once it has two profiles."""
+
+    def choose(self, history, goal):
+        for index in (0, 1):
+            history.profile(index)
+        raise ControlError("the model broke")
+
+
+def test_a_search_that_fails_reaches_the_training_loop_and_is_not_called_settled():
+    device = PretendedDevice()
+    tuner = OnlineTuner(
+        Failing(lambda: NearlyRight(TABLE), middle_modes), GOAL, MODES, device.apply, device.power_mw,
+        minibatches=5, settling_s=0.2, clock=lambda: device.now_s,
+    )  # fmt: skip
+    with pytest.raises(ControlError, match="the model broke"):
+        train_until(device, tuner, lambda: tuner.settled)
+    found = tuner.close()
+    assert not found.finished
+    assert found.search_s > 0
+
+
+def test_a_goal_that_nothing_keeps_is_told_so():
+    device = PretendedDevice()
+    strategy = ClosedLoop(lambda: NearlyRight(TABLE, log_sd=0.03), middle_modes)
+    tuner = OnlineTuner(
+        strategy, power_budget(3_000.0), MODES, device.apply, device.power_mw,
+        profiles=6, minibatches=5, settling_s=0.2, clock=lambda: device.now_s,
+    )  # fmt: skip
+    train_until(device, tuner, lambda: tuner.settled)
+    assert "BREAKS THE LIMITS" in tuner.close().describe()
