@@ -2,7 +2,7 @@
 
     from predictors.tuning import tuning
 
-    with tuning("orin-agx", power_budget_w=30) as tuner:
+    with tuning("xavier-agx", power_budget_w=20) as tuner:
         for batch in loader:
             train_step(batch)          # ends with torch.cuda.synchronize() or loss.item()
             tuner.step()

@@ -7,7 +7,7 @@ import signal
 import sys
 import uuid
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, List, Optional, Tuple
 
 import numpy as np
 
@@ -24,9 +24,9 @@ from harness.power_modes import PowerMode
 from harness.progress import Countdown, Progress, format_duration
 from harness.results.store import ResultsStore
 from harness.tables import format_table
-from harness.workloads import get_workload
 from predictors.commands.device_profiler import DeviceProfiler, modes_of
 from predictors.commands.strategies import presets_of
+from predictors.commands.training_length import minibatches_of_training
 from predictors.protocol import Predictor
 from predictors.registry import make_predictor, predictor_class
 from predictors.strategies.closed_loop import ClosedLoop
@@ -48,9 +48,6 @@ OBJECTIVES = {
     "edp": "energy_delay_mws_ms",
 }
 """Values of `--goal`."""
-
-EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
-"""Epochs to convergence that 001 sec. 1.4 and 3.1 use."""
 
 LEAST_GAIN = 0.002
 """The search ends where another profile promises less than this share of the time."""
@@ -100,8 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Profile, choose, and print the recommendation."""
     _refuse_wrong_numbers(arguments)
-    workload = get_workload(arguments.workload)
-    minibatches = _minibatches_of_training(arguments, workload.data_set.real_samples)
+    minibatches = minibatches_of_training(arguments.workload, arguments.batch_size, arguments.epochs)
     goal = goal_of(arguments, minibatches)
     device = open_device(arguments.device, load_configuration(arguments.config), arguments.device_root)
     case = Case(
@@ -217,11 +213,6 @@ def _refuse_wrong_numbers(arguments: argparse.Namespace) -> None:
     suffix = arguments.plot.suffix.lower() if arguments.plot else ".png"
     if suffix not in PICTURES:
         raise InvalidValueError(f"--plot ends in {suffix!r}", f"a picture ends in {', '.join(PICTURES)}")
-
-
-def _minibatches_of_training(arguments: argparse.Namespace, samples: int) -> Optional[float]:
-    epochs = arguments.epochs if arguments.epochs is not None else EPOCHS.get(arguments.workload)
-    return None if epochs is None else epochs * (samples // arguments.batch_size)
 
 
 def _references(arguments: argparse.Namespace) -> Tuple[Table, ...]:

@@ -13,6 +13,8 @@ from harness.durable_file import write_output
 from harness.errors import CannotRunError, InvalidValueError
 from harness.progress import Countdown, Progress
 from harness.tables import format_table
+from predictors.commands.training_length import minibatches_of_training
+from predictors.protocol import DEFAULT_BATCH_SIZE
 from predictors.strategies.contest import Entry, entries, results, run_contest
 from predictors.strategies.evaluation import budget_goals
 from predictors.strategies.fixed import Preset, claimed_from_name
@@ -94,7 +96,8 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
 
     found = run_contest(runs, goals, setting, arguments.jobs, show)
     progress.clear()
-    rows = results(found, targets, len(goals))
+    lengths = {table.workload: minibatches_of_training(table.workload, DEFAULT_BATCH_SIZE) for table in targets}
+    rows = results(found, targets, len(goals), setting.presets, lengths)
     print(format_results(rows))
     if arguments.json:
         said = {"corpus": str(arguments.corpus), "reference": arguments.reference, "budgets_w": arguments.budgets}
@@ -142,7 +145,8 @@ def presets_of(device: str) -> Tuple[Preset, ...]:
 
 def format_results(rows: Sequence[Dict[str, Any]]) -> str:
     """The contest as a table: penalties in %, shares in %, area in W, what was spent."""
-    header = ["strategy", "target", ">profiles", *(f">{title}" for _, title in _COLUMNS), ">infeasible", ">time spent"]
+    titles = (f">{title}" for _, title in _COLUMNS)
+    header = ["strategy", "target", ">profiles", *titles, ">infeasible", ">time spent", ">hours saved"]
     body = [
         [
             row["strategy"],
@@ -151,11 +155,14 @@ def format_results(rows: Sequence[Dict[str, Any]]) -> str:
             *("-" if row[name] is None else f"{row[name]:.1f}" for name, _ in _COLUMNS),
             f"{row['infeasible']}/{row['choices']}",
             f"{row['profiling_seconds'] / 60:.1f} min",
+            "-" if row["hours_saved_vs_presets"] is None else f"{row['hours_saved_vs_presets']:.1f}",
         ]
         for row in rows
     ]
     provenance = ", ".join(sorted({row["provenance"] for row in rows}))
-    return f"time penalty in % (median, mean, max), tables {provenance}\n" + format_table(header, body)
+    legend = "hours saved: over the training that the papers assume, against the best preset for the same budget"
+    title = f"time penalty in % (median, mean, max), tables {provenance}"
+    return "\n".join([title, format_table(header, body), legend])
 
 
 def _counts(text: str) -> List[int]:

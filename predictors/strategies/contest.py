@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import concurrent.futures
 import multiprocessing
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from predictors.metrics import spread
-from predictors.strategies.evaluation import Outcome, summarise, sweep
+from predictors.strategies.evaluation import Outcome, hours_saved, summarise, sweep
+from predictors.strategies.fixed import Preset, Presets
 from predictors.strategies.goals import Goal
+from predictors.strategies.profilers import TableProfiler
+from predictors.strategies.protocol import History
 from predictors.strategies.registry import STRATEGIES, Setting
 from predictors.tables import Table
 
@@ -92,7 +95,11 @@ def _outcomes(
 
 
 def results(
-    found: Dict[Tuple[str, str, int], List[Outcome]], targets: Sequence[Table], goals: int
+    found: Dict[Tuple[str, str, int], List[Outcome]],
+    targets: Sequence[Table],
+    goals: int,
+    presets: Sequence[Preset] = (),
+    minibatches: Optional[Mapping[str, Optional[float]]] = None,
 ) -> List[Dict[str, Any]]:
     """The figures of each strategy, target and number of profiles, as plain values.
 
@@ -102,9 +109,10 @@ def results(
         found: from `run_contest`.
         targets: the tables that it ran on.
         goals: how many goals a sweep had.
+        presets: the vendor's modes, which `hours_saved_vs_presets` is counted against.
+        minibatches: of a whole training, by workload; None where nobody says how long it is.
     """
-    provenance = {table.workload: table.provenance for table in targets}
-    device = {table.workload: table.device for table in targets}
+    tables = {table.workload: table for table in targets}
     rows = []
     for (strategy, target, profiles), outcomes in found.items():
         figures: Dict[str, Optional[float]] = summarise(outcomes).as_dict()
@@ -113,17 +121,23 @@ def results(
             "penalty": spread([one.penalty_mean for one in sweeps]),
             "over_limit_plus1": spread([one.over_limit_plus1_pct for one in sweeps]),
         }
+        length = (minibatches or {}).get(target)
+        saved = None
+        if presets and length is not None:
+            others = [Presets(presets).choose(History(TableProfiler(tables[target]), 0), one.goal) for one in outcomes]
+            saved = hours_saved(tables[target], outcomes, others, length)
         figures["profiles_spent"] = figures.pop("profiles")
         rows.append(
             {
                 "strategy": strategy,
                 "target": target,
-                "device": device[target],
+                "device": tables[target].device,
                 "profiles": profiles,
                 "repeats": len(sweeps),
                 **figures,
+                "hours_saved_vs_presets": saved,
                 "by_repeat": {name: found and found._asdict() for name, found in by_repeat.items()},
-                "provenance": provenance[target],
+                "provenance": tables[target].provenance,
             }
         )
     return rows

@@ -139,6 +139,31 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
     )
 
 
+def hours_saved(
+    table: Table, outcomes: Sequence[Outcome], others: Sequence[Choice], minibatches: float
+) -> Optional[float]:
+    """Hours that the choices save over a whole training against other choices for the same goals, on average (Q5).
+
+    001 sec. 1.4 counts them as epochs x the gain of an epoch. Goals for which either choice breaks a power limit by
+    more than the tolerance are left out: what is not allowed saves nothing.
+
+    Args:
+        table: what both chose from.
+        outcomes: of a strategy.
+        others: of another one, one for each outcome.
+        minibatches: of the whole training.
+
+    Returns:
+        None where no goal is left.
+    """
+    saved = [
+        float(table.time_ms[other.index] - table.time_ms[outcome.choice.index]) * minibatches / 3.6e6
+        for outcome, other in zip(outcomes, others)
+        if max(outcome.over_mw, judge(table, outcome.goal, other).over_mw) <= TOLERANCE_MW
+    ]
+    return float(np.mean(saved)) if saved else None
+
+
 def budgets_mw(text: str) -> List[float]:
     """Power budgets from `17:50:1` (first, last, step, in W) or a comma list of W, in mW.
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import InvalidValueError
-from predictors.strategies.evaluation import budget_goals, budgets_mw, optimum, summarise, sweep
+from predictors.strategies.evaluation import budget_goals, budgets_mw, hours_saved, optimum, summarise, sweep
 from predictors.strategies.fixed import Maxn
 from predictors.strategies.goals import Goal, power_budget
-from predictors.strategies.search import RandomSearch
+from predictors.strategies.search import BruteForce, RandomSearch
 from predictors.tables import Table
 from tests.predictors.strategies.strategy_examples import example_table
 
@@ -59,6 +61,15 @@ def test_a_strategy_that_says_infeasible_where_there_is_a_mode_is_counted():
 def test_no_measured_choice_has_a_penalty_below_zero_or_breaks_the_limit(seed, profiles):
     outcomes = sweep(example_table(), RandomSearch, budget_goals("15:45:10"), profiles, seed)
     assert all(outcome.penalty_pct >= 0 and outcome.over_mw == 0 for outcome in outcomes if outcome.choice.feasible)
+
+
+def test_hours_saved_are_those_of_the_faster_mode_over_the_whole_training():
+    goals = budget_goals("20,35")
+    outcomes = sweep(FOUR, lambda seed: BruteForce(), goals, 4, 0)
+    slowest = [dataclasses.replace(outcome.choice, index=0) for outcome in outcomes]
+    # 400 ms against 200 ms at 20 W and 150 ms at 35 W, 36,000 minibatches: 2 h and 2.5 h.
+    assert hours_saved(FOUR, outcomes, slowest, 36_000) == pytest.approx(2.25)
+    assert hours_saved(FOUR, outcomes, [dataclasses.replace(one, index=3) for one in slowest], 36_000) is None
 
 
 def test_an_energy_goal_is_judged_by_energy():
