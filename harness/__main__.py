@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-import signal
-import sys
-from typing import Callable, List, NamedTuple, Optional
+from typing import List, Optional
 
 from harness import doctor, modes, nvpmodel_conf_command, restore
+from harness.command_line import Command, run_as_program, run_command
 from harness.comparison import command as comparison
-from harness.errors import HarnessError
 from harness.importing import command as importing
 from harness.report import command as report_command
 from harness.results import commands
 from harness.simulation import command as simulation_command
 from harness.simulation import corpus_command
-
-REFUSED = 2
-
-
-class Command(NamedTuple):
-    """One command: what it is for, its arguments, and what runs it and returns the exit code."""
-
-    name: str
-    help: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
-
 
 COMMANDS = (
     Command("doctor", doctor.HELP, doctor.add_arguments, doctor.run),
@@ -46,24 +31,10 @@ COMMANDS = (
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    """Run a command; an error that the user can act on is printed without a traceback."""
-    parser = argparse.ArgumentParser(
-        prog="python -m harness",
-        description="Measure DNN training on this machine and keep the records. Cases are run by `pytest benchmarks`.",
-    )
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        subparser = subparsers.add_parser(command.name, help=command.help, description=command.help)
-        command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
-    arguments = parser.parse_args(argv)
-    try:
-        return arguments.run(arguments)
-    except HarnessError as error:
-        print(f"{parser.prog} {arguments.command}: {error}", file=sys.stderr)
-        return REFUSED
+    """Run a command and return its exit code."""
+    description = "Measure DNN training on this machine and keep the records. Cases are run by `pytest benchmarks`."
+    return run_command("python -m harness", description, COMMANDS, argv)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends a command quietly
-    sys.exit(main())
+    run_as_program(main)

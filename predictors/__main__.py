@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-import signal
-import sys
-from typing import Callable, List, NamedTuple, Optional
+from typing import List, Optional
 
-from harness.errors import HarnessError
+from harness.command_line import Command, run_as_program, run_command
 from predictors.commands import advise, concurrent, evaluate, fit, predict, published, recommend, scenario, strategies
-
-REFUSED = 2
-
-
-class Command(NamedTuple):
-    """One command: what it is for, its arguments, and what runs it and returns the exit code."""
-
-    name: str
-    help: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
-
 
 COMMANDS = (
     Command("evaluate", evaluate.HELP, evaluate.add_arguments, evaluate.run),
@@ -36,24 +21,10 @@ COMMANDS = (
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    """Run a command; an error that the user can act on is printed without a traceback."""
-    parser = argparse.ArgumentParser(
-        prog="python -m predictors",
-        description="From some profiled power modes to time and power of all, and to the mode to use.",
-    )
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        subparser = subparsers.add_parser(command.name, help=command.help, description=command.help)
-        command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
-    arguments = parser.parse_args(argv)
-    try:
-        return arguments.run(arguments)
-    except HarnessError as error:
-        print(f"{parser.prog} {arguments.command}: {error}", file=sys.stderr)
-        return REFUSED
+    """Run a command and return its exit code."""
+    description = "From some profiled power modes to time and power of all, and to the mode to use."
+    return run_command("python -m predictors", description, COMMANDS, argv)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends a command quietly
-    sys.exit(main())
+    run_as_program(main)
