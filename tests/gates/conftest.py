@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
 from harness.environment import describe_environment
+from predictors.gate import Kind, check, format_verdicts, read_recorded, record
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -39,3 +40,24 @@ def measured_corpus() -> Path:
     if not path.exists():
         pytest.skip(f"there is no measured corpus {path.name}: JETWATT_DATA names the folder that holds it")
     return path
+
+
+Gate = Callable[[str, Path, Kind, Sequence[Dict[str, Any]]], List[str]]
+
+
+@pytest.fixture
+def gate(recording: bool, capsys: pytest.CaptureFixture) -> Gate:
+    """What of some entries is worse than recorded, a line each; nothing where they are being recorded."""
+
+    def held(which: str, path: Path, kind: Kind, entries: Sequence[Dict[str, Any]]) -> List[str]:
+        verdicts = check(read_recorded(path), entries, kind)
+        if recording:
+            with capsys.disabled():
+                print("\n" + format_verdicts(verdicts))
+            record(path, entries, software(), kind)
+            return []
+        unknown = [one.key for one in verdicts if one.recorded is None and one.found is not None]
+        assert not unknown, f"no baseline for {', '.join(unknown)}: pytest tests/gates -k {which} --record-baselines"
+        return [format_verdicts([one]) for one in verdicts if not one.passed]
+
+    return held

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from predictors.commands.scenario import simulated
-from predictors.gate import check, entries_of, format_verdicts, read_recorded, record
+from predictors.gate import PREDICTORS, entries_of
 from predictors.protocol import Inputs, Predictor
 from predictors.registry import MODULES, predictor_class
 from predictors.report import format_skipped
 from predictors.scenarios import Source
 from predictors.tables import Table, find_table, load_tables
 from predictors.trials import Plan, Target, run_plan
-from tests.gates.conftest import software
+from tests.gates.conftest import Gate
 
 pytestmark = pytest.mark.exhaustive
 
@@ -56,7 +56,7 @@ Hold = Callable[..., List[str]]
 
 
 @pytest.fixture
-def hold(recording: bool, capsys: pytest.CaptureFixture) -> Hold:
+def hold(gate: Gate) -> Hold:
     """What of a predictor is worse than recorded, a line each; nothing where it is being recorded."""
 
     def held(predictor: str, targets: Tuple[Target, ...], corpus: str) -> List[str]:
@@ -64,16 +64,7 @@ def hold(recording: bool, capsys: pytest.CaptureFixture) -> Hold:
             pytest.importorskip(NEEDS[predictor])
         found = run_plan(Plan((predictor,), targets, (10, 50), repeats=3 if predictor in SLOW else 5))
         assert found.results, format_skipped(found.skipped)
-        entries = entries_of(found.results, corpus)
-        verdicts = check(read_recorded(RECORDED), entries)
-        if recording:
-            with capsys.disabled():
-                print("\n" + format_verdicts(verdicts))
-            record(RECORDED, entries, software())
-            return []
-        unknown = [one.key for one in verdicts if one.recorded is None and one.found is not None]
-        assert not unknown, f"no baseline for {', '.join(unknown)}: pytest tests/gates -k predictor --record-baselines"
-        return [format_verdicts([one]) for one in verdicts if not one.passed]
+        return gate("predictor", RECORDED, PREDICTORS, entries_of(found.results, corpus))
 
     return held
 

@@ -14,7 +14,7 @@ import pytest
 from predictors.commands.scenario import simulated
 from predictors.commands.strategies import presets_of
 from predictors.gate import STRATEGIES as KIND
-from predictors.gate import check, entries_of, format_verdicts, read_recorded, record
+from predictors.gate import entries_of
 from predictors.scenarios import Source
 from predictors.strategies import closed_loop
 from predictors.strategies.contest import entries, results, run_contest
@@ -23,7 +23,7 @@ from predictors.strategies.posterior import Posterior
 from predictors.strategies.registry import STRATEGIES, Setting
 from predictors.strategies.search import BinarySearch
 from predictors.tables import Table, find_table, load_tables
-from tests.gates.conftest import software
+from tests.gates.conftest import Gate
 
 pytestmark = pytest.mark.exhaustive
 
@@ -68,20 +68,11 @@ Hold = Callable[..., List[str]]
 
 
 @pytest.fixture
-def hold(recording: bool, capsys: pytest.CaptureFixture) -> Hold:
+def hold(gate: Gate) -> Hold:
     """What of a strategy is worse than recorded, a line each; nothing where it is being recorded."""
 
     def held(strategy: str, tables: Tables, corpus: str) -> List[str]:
-        now = entries_of(found_on(strategy, tables), corpus, KIND)
-        verdicts = check(read_recorded(RECORDED), now, KIND)
-        if recording:
-            with capsys.disabled():
-                print("\n" + format_verdicts(verdicts))
-            record(RECORDED, now, software(), KIND)
-            return []
-        unknown = [one.key for one in verdicts if one.recorded is None and one.found is not None]
-        assert not unknown, f"no baseline for {', '.join(unknown)}: pytest tests/gates -k strategy --record-baselines"
-        return [format_verdicts([one]) for one in verdicts if not one.passed]
+        return gate("strategy", RECORDED, KIND, entries_of(found_on(strategy, tables), corpus, KIND))
 
     return held
 
