@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from typing import Any, Dict, List, Type
+from typing import Any, Dict, Iterable, List, Type
 
 from harness.errors import UnknownNameError
 from predictors.protocol import Predictor
@@ -29,19 +29,26 @@ ALL = "all"
 
 
 def predictor_names(text: str) -> List[str]:
-    """The names in a list with commas, each once; `all` stands for every predictor.
+    """The predictors in a list with commas, as `names_in` reads it."""
+    return names_in(text, MODULES, "predictor")
+
+
+def names_in(text: str, known: Iterable[str], what: str) -> List[str]:
+    """The names in a list with commas, each once; `all` stands for every one that is known.
+
+    Args:
+        text: the list.
+        known: every name, in the order in which `all` gives them.
+        what: what they are names of, for the message.
 
     Raises:
         UnknownNameError: one is unknown; lists the known ones.
     """
-    names: List[str] = []
+    every, names = list(known), []
     for name in text.split(","):
-        if name == ALL:
-            names += MODULES
-        elif name in MODULES:
-            names.append(name)
-        else:
-            raise UnknownNameError(f"predictor {name!r} is unknown", f"known: {', '.join(MODULES)}; or {ALL}")
+        if name != ALL and name not in every:
+            raise UnknownNameError(f"{what} {name!r} is unknown", f"known: {', '.join(every)}; or {ALL}")
+        names += every if name == ALL else [name]
     return list(dict.fromkeys(names))
 
 

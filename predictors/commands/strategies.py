@@ -15,10 +15,11 @@ from harness.progress import Countdown, Progress
 from harness.tables import format_table
 from predictors.commands.training_length import minibatches_of_training
 from predictors.protocol import DEFAULT_BATCH_SIZE
+from predictors.registry import ALL
 from predictors.strategies.contest import Entry, entries, results, run_contest
 from predictors.strategies.evaluation import budget_goals
 from predictors.strategies.fixed import Preset, claimed_from_name
-from predictors.strategies.registry import ALL, STRATEGIES, Setting, strategy_names
+from predictors.strategies.registry import STRATEGIES, Setting, strategy_names
 from predictors.tables import Table, find_table, load_tables
 from predictors.vendor_estimate import MODULES
 

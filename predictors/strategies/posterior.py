@@ -8,7 +8,7 @@ from typing import Mapping, Tuple
 import numpy as np
 
 from predictors.protocol import Predictor
-from predictors.strategies.goals import Goal, log_distribution, value_of
+from predictors.strategies.goals import Goal, log_distribution
 from predictors.strategies.protocol import History, Measured
 
 MEASURED_LOG_SD = 0.005
@@ -107,8 +107,3 @@ def _all_known(history: History) -> Posterior:
     times, powers = np.log(history.time_ms[order]), np.log(history.power_mw[order])
     sizes = history.profiler.candidates.batch_size
     return Posterior(times, sd, powers, sd, sizes, np.ones(count, dtype=bool))
-
-
-def values_at(posterior: Posterior, name: str) -> np.ndarray:
-    """A quantity of every candidate at the middle of the distributions."""
-    return value_of(name, np.exp(posterior.log_time), np.exp(posterior.log_power), posterior.batch_size)

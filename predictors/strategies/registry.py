@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from harness.errors import UnknownNameError
 from predictors.protocol import Predictor
-from predictors.registry import make_predictor, predictor_class
+from predictors.registry import make_predictor, names_in, predictor_class
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.design import design_for
 from predictors.strategies.fixed import Maxn, Preset, Presets
@@ -89,18 +88,7 @@ STRATEGIES: Dict[str, Kind] = {
 }
 """Ours first, then the papers' and the plain ones."""
 
-ALL = "all"
-
 
 def strategy_names(text: str) -> List[str]:
-    """The names in a list with commas, each once; `all` stands for every strategy.
-
-    Raises:
-        UnknownNameError: one is unknown; lists the known ones.
-    """
-    names: List[str] = []
-    for name in text.split(","):
-        if name != ALL and name not in STRATEGIES:
-            raise UnknownNameError(f"strategy {name!r} is unknown", f"known: {', '.join(STRATEGIES)}; or {ALL}")
-        names += STRATEGIES if name == ALL else [name]
-    return list(dict.fromkeys(names))
+    """The strategies in a list with commas, as `predictors.registry.names_in` reads it."""
+    return names_in(text, STRATEGIES, "strategy")
