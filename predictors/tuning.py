@@ -27,6 +27,7 @@ from harness.devices.registry import open_device
 from harness.errors import CannotRunError
 from harness.metrics import between
 from harness.telemetry.sampler import Sampler
+from harness.units import w_to_mw
 from predictors.protocol import Predictor
 from predictors.registry import make_predictor, predictor_class
 from predictors.strategies.closed_loop import ClosedLoop
@@ -76,7 +77,7 @@ def tuning(
     """
     if goal is None and power_budget_w is None:
         raise CannotRunError("tuning needs a goal", "give power_budget_w=30, or goal=Goal(...)")
-    wanted = goal if goal is not None else power_budget(float(power_budget_w or 0) * 1e3)
+    wanted = goal if goal is not None else power_budget(w_to_mw(float(power_budget_w or 0)))
     opened = open_device(device, load_configuration(Path(FILE_NAME)), root)
     board = device if device in BOARDS else None
 

@@ -21,6 +21,7 @@ from harness.durable_file import write_output
 from harness.errors import CannotRunError, InvalidValueError
 from harness.profiles import Profile
 from harness.progress import Progress, format_duration
+from harness.units import mw_to_w, w_to_mw
 from harness.workloads import get_workload
 from predictors.commands.device_profiler import DeviceProfiler, modes_of
 from predictors.protocol import Predictor
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     goal = ConcurrentGoal(
         arguments.arrival_rate,
         arguments.latency_limit,
-        None if arguments.power_budget is None else arguments.power_budget * 1e3,
+        None if arguments.power_budget is None else w_to_mw(arguments.power_budget),
         arguments.switching_ms,
     )
     if not arguments.duration > 0:
@@ -211,7 +212,7 @@ def format_attempts(
     choice, profile = best_of(goal, attempts)
     expected = choice.plan.expected
     last = attempts[-1][0]
-    power = "" if goal.power_mw is None else f", mean power at most {goal.power_mw / 1e3:g} W"
+    power = "" if goal.power_mw is None else f", mean power at most {mw_to_w(goal.power_mw):g} W"
     inference_mode = "" if goal.switching_ms is None else f", inference in {choice.inference_mode.name}"
     drawn = profile.aggregates.get("power_mw")
     lines = [
@@ -224,7 +225,7 @@ def format_attempts(
         f"outcome ({device.provenance}, {arguments.duration:g} s interleaved): "
         f"{_figure(profile, 'training_samples_per_s'):.1f} trained samples/s, latency "
         f"{_figure(profile, 'latency_median_ms'):.0f} ms median, {_figure(profile, 'latency_p95_ms'):.0f} ms at 95 %"
-        + ("" if drawn is None else f", {drawn / 1e3:.1f} W"),
+        + ("" if drawn is None else f", {mw_to_w(drawn):.1f} W"),
     ]
     if goal.switching_ms is not None:
         lines.append("the outcome is of training's mode alone: no device here changes the mode between minibatches yet")

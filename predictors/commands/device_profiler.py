@@ -18,6 +18,7 @@ from harness.power_modes import PowerMode
 from harness.profiles import Profile
 from harness.results.conditions import comparable_conditions, key
 from harness.results.store import ResultsStore
+from harness.units import ms_to_s
 from predictors.metrics import profiling_seconds
 from predictors.strategies.protocol import Candidates, Measured
 
@@ -133,7 +134,7 @@ def _seconds(profile: Profile, time_ms: float) -> float:
         return profiling_seconds(np.array(time_ms))
     last = profile.minibatches[-1]
     starts: List[float] = [series.times_s[0] for series in profile.telemetry.series.values() if series.times_s]
-    return last.start_s + last.e2e_ms / 1e3 - min([profile.minibatches[0].start_s, *starts])
+    return last.start_s + ms_to_s(last.e2e_ms) - min([profile.minibatches[0].start_s, *starts])
 
 
 def _stored_numbers(store: ResultsStore) -> Dict[str, int]:

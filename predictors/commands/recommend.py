@@ -24,6 +24,7 @@ from harness.power_modes import PowerMode
 from harness.progress import Countdown, Progress, format_duration
 from harness.results.store import ResultsStore
 from harness.tables import format_table
+from harness.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
 from predictors.commands.device_profiler import DeviceProfiler, modes_of
 from predictors.commands.strategies import presets_of
 from predictors.commands.training_length import minibatches_of_training
@@ -161,7 +162,7 @@ def run(arguments: argparse.Namespace) -> int:
         _write_conf(arguments, device, board, found.choice.power_mode)
     if not found.choice.feasible:
         near = found.mode
-        figures = f"{near.time_ms.value:.4g} ms at {near.power_mw.value / 1e3:.4g} W"
+        figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
         raise CannotRunError(
             f"no mode is known for the {goal.describe()}", f"the nearest has {figures}: allow that, or more --profiles"
         )
@@ -180,7 +181,7 @@ def goal_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> Goal
     """
     limits = {}
     if arguments.power_budget is not None:
-        limits["power_mw"] = arguments.power_budget * 1e3
+        limits["power_mw"] = w_to_mw(arguments.power_budget)
     if arguments.time_limit is not None:
         limits["time_ms"] = arguments.time_limit
     whole = {"deadline": arguments.deadline, "energy-budget": arguments.energy_budget}
@@ -188,9 +189,9 @@ def goal_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> Goal
         if value is not None and minibatches is None:
             raise InvalidValueError(f"--{option} is for the whole training, whose length is not known", "give --epochs")
     if arguments.deadline is not None and minibatches is not None:
-        limits["time_ms"] = min(limits.get("time_ms", np.inf), arguments.deadline * 3.6e6 / minibatches)
+        limits["time_ms"] = min(limits.get("time_ms", np.inf), s_to_ms(arguments.deadline * S_PER_HOUR) / minibatches)
     if arguments.energy_budget is not None and minibatches is not None:
-        limits["energy_mws"] = arguments.energy_budget * 3.6e6 / minibatches
+        limits["energy_mws"] = w_to_mw(arguments.energy_budget * S_PER_HOUR) / minibatches
     if not limits and arguments.goal in ("time", "power"):
         extreme = "greatest" if arguments.goal == "time" else "least"
         raise InvalidValueError(
@@ -246,7 +247,7 @@ def format_recommendation(found: Recommendation, device: Device, resumed: int, m
     front = format_table(
         [">time ms", ">power W", "mode", ""],
         [
-            [f"{one.time_ms.value:.1f}", f"{one.power_mw.value / 1e3:.1f}", one.power_mode.name, _mark(one, mode)]
+            [f"{one.time_ms.value:.1f}", f"{mw_to_w(one.power_mw.value):.1f}", one.power_mode.name, _mark(one, mode)]
             for one in _shown_front(found)
         ],
     )
@@ -269,7 +270,7 @@ def format_recommendation(found: Recommendation, device: Device, resumed: int, m
         other = saving.other
         kept = "" if saving.keeps_limits else "; that mode breaks the limits"
         known = "profiled" if other.time_ms.measured else "predicted"
-        figures = f"{known} {other.time_ms.value:.1f} ms, {other.power_mw.value / 1e3:.1f} W"
+        figures = f"{known} {other.time_ms.value:.1f} ms, {mw_to_w(other.power_mw.value):.1f} W"
         saved = f"{saving.hours:+.2f} h and {saving.energy_wh:+.1f} Wh saved over {span}"
         lines.append(f"against {other.label} ({other.power_mode.name}, {figures}): {saved}{kept}")
     return "\n".join(lines)
@@ -298,9 +299,9 @@ def _mark(one: Mode, chosen: Mode) -> str:
 
 
 def _plot(found: Recommendation) -> str:
-    time_ms, power_w = np.exp(found.posterior.log_time), np.exp(found.posterior.log_power) / 1e3
+    time_ms, power_w = np.exp(found.posterior.log_time), mw_to_w(np.exp(found.posterior.log_power))
     measured = found.posterior.measured
-    front_w = np.array([one.power_mw.value / 1e3 for one in found.front])
+    front_w = np.array([mw_to_w(one.power_mw.value) for one in found.front])
     front_ms = np.array([one.time_ms.value for one in found.front])
     layers = [
         (".", power_w, np.log10(time_ms)),

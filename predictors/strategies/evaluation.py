@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from harness.units import S_PER_HOUR, ms_to_s, mw_to_w, w_to_mw
 from predictors.strategies.goals import Goal, power_budget
 from predictors.strategies.profilers import TableProfiler
 from predictors.strategies.protocol import Choice, History, Strategy
@@ -130,7 +131,7 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
         penalty_max=figure(np.max, penalties),
         over_limit_pct=figure(lambda values: 100 * np.mean(values > 0), over),
         over_limit_plus1_pct=figure(lambda values: 100 * np.mean(values > TOLERANCE_MW), over),
-        area_w=figure(lambda values: np.mean(values) / 1e3, over),
+        area_w=figure(lambda values: mw_to_w(np.mean(values)), over),
         infeasible=sum(not outcome.choice.feasible for outcome in met),
         unmeetable=len(outcomes) - len(met),
         choices=len(met),
@@ -157,7 +158,7 @@ def hours_saved(
         None where no goal is left.
     """
     saved = [
-        float(table.time_ms[other.index] - table.time_ms[outcome.choice.index]) * minibatches / 3.6e6
+        ms_to_s(float(table.time_ms[other.index] - table.time_ms[outcome.choice.index]) * minibatches) / S_PER_HOUR
         for outcome, other in zip(outcomes, others)
         if max(outcome.over_mw, judge(table, outcome.goal, other).over_mw) <= TOLERANCE_MW
     ]
@@ -182,7 +183,7 @@ def budgets_mw(text: str) -> List[float]:
         values = np.array([])
     if not len(values) or not (values > 0).all():
         raise InvalidValueError(f"budgets {text!r} are none", "write FIRST:LAST:STEP or a comma list, in W: 17:50:1")
-    return [float(value) * 1e3 for value in values]
+    return [w_to_mw(float(value)) for value in values]
 
 
 def budget_goals(text: str) -> List[Goal]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from harness.errors import InvalidValueError
 from harness.power_modes import PowerMode
+from harness.units import w_to_mw
 from predictors.strategies.goals import Goal
 from predictors.strategies.grid import Grid
 from predictors.strategies.protocol import Choice, History, Strategy
@@ -79,4 +80,4 @@ def _unmeasured(history: History, index: int, reason: str, feasible: bool = True
 def claimed_from_name(name: str) -> float:
     """The power in mW that a preset's name claims: 30,000 of `MODE_30W`; infinite where it names none."""
     digits = "".join(character if character.isdigit() else " " for character in name.upper().partition("W")[0]).split()
-    return float(digits[-1]) * 1e3 if digits and "W" in name.upper() else float(np.inf)
+    return w_to_mw(float(digits[-1])) if digits and "W" in name.upper() else float(np.inf)

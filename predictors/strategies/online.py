@@ -22,6 +22,7 @@ import numpy as np
 
 from harness.errors import HarnessError, InvalidValueError
 from harness.power_modes import PowerMode
+from harness.units import ms_to_s, s_to_ms
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Candidates, Choice, History, Measured, Strategy
 
@@ -188,7 +189,7 @@ class OnlineTuner:
         search_s = 0.0 if self._began_s is None or self._ended_s is None else self._ended_s - self._began_s
         lost_s = None
         if choice is not None and choice.measured is not None:
-            lost_s = search_s - len(self._spent) * choice.measured.time_ms / 1e3
+            lost_s = search_s - ms_to_s(len(self._spent) * choice.measured.time_ms)
         return OnlineReport(choice, self._settled, len(self._spent), search_s, lost_s, found)
 
     def _search(self, strategy: Strategy) -> None:
@@ -205,10 +206,10 @@ class OnlineTuner:
         running = self._running
         if running is None or now - seconds < running.set_s + self._settling_s:
             return
-        running.times_ms.append(seconds * 1e3)
+        running.times_ms.append(s_to_ms(seconds))
         if len(running.times_ms) < self._count:
             return
-        start_s = now - sum(running.times_ms) / 1e3
+        start_s = now - ms_to_s(sum(running.times_ms))
         power_mw = self._power_mw(start_s, now)
         if power_mw is None:
             return  # a fast mode may end before the sensor has spoken: more minibatches then

@@ -131,18 +131,20 @@ def draw_recommendation(found: Recommendation, path: Path, provenance: str) -> N
     """Time and power of all modes as predicted, the front, what was profiled, and the recommended mode."""
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(7.8, 5), constrained_layout=True)
-    time_ms, watts = np.exp(found.posterior.log_time), np.exp(found.posterior.log_power) / 1e3
+    time_ms, watts = np.exp(found.posterior.log_time), mw_to_w(np.exp(found.posterior.log_power))
     axes.plot(watts, time_ms, ".", color="#cccccc", markersize=2, label="predicted", rasterized=True)
-    front = [(one.power_mw.value / 1e3, one.time_ms.value) for one in found.front]
+    front = [(mw_to_w(one.power_mw.value), one.time_ms.value) for one in found.front]
     axes.step(*zip(*front), "k-", where="post", linewidth=1.2, label="front")
     profiled = found.posterior.measured
     axes.plot(watts[profiled], time_ms[profiled], "o", color=colour(0), markersize=5, label="profiled")
     mode = found.mode
     label = f"recommended: {mode.power_mode.name}"
-    axes.plot([mode.power_mw.value / 1e3], [mode.time_ms.value], "*", color=colour(1), markersize=15, label=label)
+    axes.plot([mw_to_w(mode.power_mw.value)], [mode.time_ms.value], "*", color=colour(1), markersize=15, label=label)
     limit = found.goal.limits.get("power_mw")
     if limit is not None:
-        axes.axvline(limit / 1e3, color=colour(1), linewidth=0.9, linestyle="--", label=f"budget {limit / 1e3:g} W")
+        axes.axvline(
+            mw_to_w(limit), color=colour(1), linewidth=0.9, linestyle="--", label=f"budget {mw_to_w(limit):g} W"
+        )
     axes.set_yscale("log")
     axes.set_xlabel("power (W)")
     axes.set_ylabel("minibatch time (ms)")

@@ -10,6 +10,7 @@ import numpy as np
 
 from harness.errors import InvalidValueError
 from harness.power_modes import PowerMode
+from harness.units import mw_to_w
 from predictors.strategies.goals import Goal
 
 
@@ -130,7 +131,7 @@ class History:
                 raise InvalidValueError(f"all {self.limit} profiles are spent", "allow more profiles")
             self.taken[index] = self.profiler.profile(index)
             mode, found = self.mode(index), self.taken[index]
-            power = "no power" if np.isnan(found.power_mw) else f"{found.power_mw / 1e3:.1f} W"
+            power = "no power" if np.isnan(found.power_mw) else f"{mw_to_w(found.power_mw):.1f} W"
             figures = f"{found.time_ms:.1f} ms, {power}"
             self._report(f"profile {len(self.taken)} of {self.limit}: {mode.name} {figures}")
         return self.taken[index]

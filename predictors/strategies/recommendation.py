@@ -9,6 +9,7 @@ import numpy as np
 
 from harness.errors import InvalidValueError
 from harness.power_modes import PowerMode
+from harness.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_ms
 from predictors.pareto import front
 from predictors.protocol import Predictor
 from predictors.strategies.fixed import Maxn, Preset, Presets
@@ -103,7 +104,7 @@ def recommend(
         raise InvalidValueError("a recommendation needs profiles", "allow some with --profiles")
     posterior = learn(predictor, history)
     chosen = describe(posterior, history, choice.index, "recommended")
-    total = minibatches if minibatches is not None else 3.6e6 / chosen.time_ms.value
+    total = minibatches if minibatches is not None else s_to_ms(S_PER_HOUR) / chosen.time_ms.value
     others = [("MAXN", Maxn().choose(history, goal).index)]
     if presets:
         best = Presets(presets).choose(history, goal)
@@ -131,7 +132,7 @@ def describe(posterior: Posterior, history: History, index: int, label: str) -> 
 def energy_wh(mode: Mode, minibatches: float) -> float:
     """Module energy of so many minibatches."""
     figures = (np.array(mode.time_ms.value), np.array(mode.power_mw.value), np.array(mode.batch_size))
-    return float(value_of("energy_mws", *figures)) * minibatches / 3.6e6
+    return mwh_to_wh(mws_to_mwh(float(value_of("energy_mws", *figures)) * minibatches))
 
 
 def thinned(modes: Tuple[Mode, ...], count: int) -> List[Mode]:
@@ -152,5 +153,5 @@ def _estimate(log_middle: float, log_sd: float, measured: bool) -> Estimate:
 
 
 def _saving(other: Mode, chosen: Mode, minibatches: float, keeps_limits: bool) -> Saving:
-    hours = (other.time_ms.value - chosen.time_ms.value) * minibatches / 3.6e6
+    hours = ms_to_s((other.time_ms.value - chosen.time_ms.value) * minibatches) / S_PER_HOUR
     return Saving(other, hours, energy_wh(other, minibatches) - energy_wh(chosen, minibatches), bool(keeps_limits))

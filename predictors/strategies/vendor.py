@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from harness.units import mw_to_w
 from predictors.registry import make_predictor, predictor_class
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Choice, History, Measured, Strategy
@@ -33,5 +34,5 @@ class VendorEstimate(Strategy):
         index = int(np.where(within, power_mw, -np.inf).argmax() if within.any() else power_mw.argmin())
         predicted = Measured(float("nan"), float(power_mw[index]), 0.0)
         size = int(candidates.batch_size[index])
-        reason = f"greatest estimated power within the budget: {power_mw[index] / 1e3:.1f} W"
+        reason = f"greatest estimated power within the budget: {mw_to_w(power_mw[index]):.1f} W"
         return Choice(history.mode(index), size, bool(within.any()), predicted, None, history.spent, (), reason, index)
