@@ -14,8 +14,9 @@ import pytest
 from harness.cases import Case
 from harness.devices.host import POWER_SOURCE, HostDevice
 from harness.devices.protocol import Device
-from harness.measurement import PowerWatch, make_ready
+from harness.measurement import make_ready
 from harness.options import configuration_from
+from harness.power_watch import PowerWatch
 from harness.profiles import CLEAN, Minibatch
 from harness.progress import Progress
 from harness.recorded_timer import play_back, recorded_time

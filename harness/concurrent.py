@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import time
-from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -19,14 +18,14 @@ from harness.cases import CONCURRENT, DEFAULT_MINIBATCHES, INFERENCE, TRAINING, 
 from harness.devices.protocol import Device, Report
 from harness.errors import CannotRunError
 from harness.flags import find_concurrent_flags
+from harness.instruments import Instruments
 from harness.interleaving import Interleaved, interleave
 from harness.metrics import between, energy_mwh, quartiles
 from harness.mixes import Mix
 from harness.power_modes import PowerMode
 from harness.profiles import CLEAN, Minibatch, Profile, Series
 from harness.telemetry.frequency_residency import clock_use
-from harness.telemetry.sampler import Sampler
-from harness.telemetry.source import SourceSpec
+from harness.telemetry.trip_points import refuse_heat
 from harness.workloads.optional_packages import require
 
 FIGURES = {
@@ -86,27 +85,18 @@ def parts_of(case: Case) -> Tuple[Case, Case]:
     )
 
 
-def measure_concurrent(
-    bench: Any,
-    sources: Sequence[SourceSpec],
-    power_source: Optional[str],
-    sampler_cpus: Sequence[int],
-    root: Path,
-    report: Report,
-) -> Profile:
+def measure_concurrent(bench: Any, instruments: Instruments, report: Report) -> Profile:
     """Measure a concurrent case under the power mode that is set now.
 
     Args:
         bench: of `harness.measurement`, that of the inference in its `beside`.
-        sources: telemetry to record.
-        power_source: which of them measures power; None where none does.
-        sampler_cpus: where the sampler may run.
-        root: where `/sys` and `/proc` are.
+        instruments: what it is measured with.
         report: takes lines of progress.
 
     Raises:
         CannotRunError: both do not fit into the accelerator's memory.
         DataSetError: a file of a data set is damaged.
+        OverheatedError: a sensor rose above its limit.
     """
     profiling = require("harness.profiling")
     case, seed = bench.case, bench.case.settings.seed
@@ -132,11 +122,13 @@ def measure_concurrent(
 
         def train_one() -> None:
             trained.append(_as_minibatch(next(train), len(trained)))
+            refuse_heat(sampler, instruments.limits_c)
             report(f"    trained {len(trained)} minibatches")
 
         next(train), next(serve)  # the first of each chooses kernels (C12)
         started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
-        with Sampler(sources, case.settings.interval_s, root=str(root), cpus=sampler_cpus) as sampler:
+        with instruments.sampler(case.settings.interval_s) as sampler:
+            refuse_heat(sampler, instruments.limits_c)
             start_s = time.monotonic()
             found = interleave(
                 clock=time.monotonic,
@@ -154,7 +146,8 @@ def measure_concurrent(
     uses = clock_use(telemetry.series, PowerMode(**bench.conditions["power_mode"]), start_s, end_s)
     conditions = {
         **bench.conditions,
-        "power_source": power_source if power is not None else None,
+        "temperature_limits_c": dict(instruments.limits_c),
+        "power_source": instruments.power_source if power is not None else None,
         "power_definition": telemetry.notes.get(POWER_CHANNEL, "no power sensor"),
         "clock_use": {channel: use._asdict() for channel, use in uses.items()},
     }

@@ -74,6 +74,7 @@ def find_concurrent_flags(profile: Profile, start: float, end: float) -> List[st
         *_disturbance(start, end, profile.telemetry),
         *_throttling(start, end, profile.telemetry),
         *_clocks(profile.case, profile.conditions),
+        *_temperature(profile.case, profile.conditions),
         *_telemetry_gaps(profile.telemetry),
         *([f"overloaded: {waiting:.0f} requests were waiting at the end"] if waiting > BATCHES_WAITING * batch else []),
     ]

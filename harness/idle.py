@@ -17,19 +17,18 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
 from harness.aggregates import POWER_CHANNEL, summarise_idle
 from harness.cases import DVFS, IDLE, STATIC, Case
 from harness.devices.protocol import Report
 from harness.errors import CannotRunError, InvalidValueError
 from harness.flags import find_idle_flags
+from harness.instruments import Instruments
 from harness.power_modes import PowerMode
 from harness.profiles import Profile, Telemetry
 from harness.telemetry.frequency_residency import clock_use
 from harness.telemetry.power_log import read_power_log
-from harness.telemetry.sampler import Sampler
-from harness.telemetry.source import SourceSpec
 
 DEFAULT_IDLE_S = 60.0
 """The paper watches for 30 minutes; a board's own sensors give in a minute what a meter gives in twenty."""
@@ -101,24 +100,13 @@ def _idle_case(case: Case, name: str, clocks: str, idle_s: float) -> Case:
     return dataclasses.replace(case, workload=name, workers=0, batch_size=1, settings=settings, task=IDLE)
 
 
-def measure_idle(
-    case: Case,
-    conditions: Mapping[str, Any],
-    sources: Sequence[SourceSpec],
-    power_source: Optional[str],
-    sampler_cpus: Sequence[int],
-    root: Path,
-    report: Report,
-) -> Profile:
+def measure_idle(case: Case, conditions: Mapping[str, Any], instruments: Instruments, report: Report) -> Profile:
     """Do nothing for `case.settings.idle_s`, under the power mode and clocks that are set now, and watch power.
 
     Args:
         case: of the task `idle`.
         conditions: as far as known; the power mode among them as it was read back.
-        sources: telemetry to record; of it the power sensor alone where the case is a quiet one.
-        power_source: which of them measures power.
-        sampler_cpus: where the sampler may run.
-        root: where `/sys` and `/proc` are.
+        instruments: what it is measured with; of it the power sensor alone where the case is a quiet one.
         report: takes lines of progress.
 
     Raises:
@@ -126,12 +114,13 @@ def measure_idle(
     """
     idle_s, is_logged = case.settings.idle_s, case.workload == LOGGING
     if not is_logged:
-        sources = [source for source in sources if source.module == power_source]
+        instruments = instruments.only_power()
+    power_source = instruments.power_source
     interval_s = case.settings.interval_s if is_logged else idle_s / QUIET_READINGS
     report(f"    idle for {idle_s:g} s")
     time.sleep(SETTLING_S)
     started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
-    with Sampler(sources, interval_s, root=str(root), cpus=sampler_cpus) as sampler:
+    with instruments.sampler(interval_s) as sampler:
         start_s = time.monotonic()  # the sampler's own start, and its first sample, lie before
         if power_source is None or power_source in sampler.missing:
             why = sampler.missing.get(power_source, "this device has none")

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import math
 import platform
-import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from harness.aggregates import POWER_CHANNEL, summarise
 from harness.cases import CONCURRENT, DROPPED, IDLE, TRAINING, Case
@@ -25,29 +23,19 @@ from harness.devices.protocol import Report
 from harness.errors import CannotRunError, ControlError, SourceUnavailableError
 from harness.flags import find_flags
 from harness.idle import measure_idle
-from harness.metrics import between, end_s, stable_from
+from harness.instruments import Instruments
+from harness.metrics import end_s
 from harness.power_modes import PowerMode
-from harness.profiles import Minibatch, Profile, Series, Telemetry
+from harness.power_watch import PowerWatch
+from harness.profiles import Minibatch, Profile, Telemetry
 from harness.telemetry.frequency_residency import clock_use
 from harness.telemetry.page_cache_residency import residency
 from harness.telemetry.record import SAMPLER
-from harness.telemetry.sampler import Sampler
-from harness.telemetry.source import SourceSpec
 from harness.telemetry.trip_points import refuse_heat
 from harness.workloads import get_workload
 from harness.workloads.data.data_set import DataSet, PreparedData, prepare
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload
-
-MAX_SILENCE_INTERVALS = 3
-"""A power sensor that gave nothing for so many intervals is not waited for."""
-
-MAX_SETTLING_S = 30.0
-"""Power settles 2-3 s after a change of mode (001 sec. 2.5); a profile whose power has not by now goes on, flagged."""
-
-MIN_POWER_SAMPLES = 3
-"""With fewer stable samples a median of power means nothing (001 sec. 2.5: a fast mode gives few, or none)."""
-
 
 RESIDENT_SHARE = 0.999
 """A data set of which this share is in the page cache need not be read to warm it."""
@@ -172,26 +160,14 @@ def _refuse_too_few(data: PreparedData, case: Case) -> None:
         )
 
 
-def measure(
-    bench: Bench,
-    sources: Sequence[SourceSpec],
-    power_source: Optional[str],
-    sampler_cpus: Sequence[int],
-    root: Path,
-    report: Report,
-    limits_c: Mapping[str, float],
-) -> Profile:
+def measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
     """Measure a case under the power mode that is set now.
 
     Args:
         bench: from `make_ready`, its conditions completed by what the device knows: its identity, the power mode as
             read back, and `threads`, how many of them compute.
-        sources: telemetry to record.
-        power_source: which of them measures power; None where none does.
-        sampler_cpus: where the sampler may run: best where training does not.
-        root: where `/sys` and `/proc` are.
+        instruments: what it is measured with.
         report: takes lines of progress.
-        limits_c: channel of a temperature to where it ends the run, from `temperature_limits_c`.
 
     Raises:
         CannotRunError: power at idle is asked for, and there is no sensor of power.
@@ -200,14 +176,14 @@ def measure(
         OverheatedError: a sensor rose above its limit; there is no profile then, for half of a case is none.
     """
     if bench.case.task == IDLE:
-        return measure_idle(bench.case, bench.conditions, sources, power_source, sampler_cpus, root, report)
+        return measure_idle(bench.case, bench.conditions, instruments, report)
     if bench.case.task == CONCURRENT:
-        return measure_concurrent(bench, sources, power_source, sampler_cpus, root, report)
+        return measure_concurrent(bench, instruments, report)
     profiling = require("harness.profiling")
-    case, settings, files = bench.case, bench.case.settings, bench.data.files
+    case, settings, files, root = bench.case, bench.case.settings, bench.data.files, instruments.root
     profiling.use_threads(bench.conditions["threads"])
     samples = bench.workload.build_data_set(bench.data, settings.seed)
-    conditions = {**bench.conditions, "temperature_limits_c": dict(limits_c)}
+    conditions = {**bench.conditions, "temperature_limits_c": dict(instruments.limits_c)}
     residency_by_epoch: List[Optional[float]] = []
     cache = PageCache(str(root))
 
@@ -217,7 +193,7 @@ def measure(
         residency_by_epoch.append(residency(files, str(root)).share)
 
     def on_minibatch(minibatch: Minibatch) -> None:
-        refuse_heat(sampler, limits_c)
+        refuse_heat(sampler, instruments.limits_c)
         place = f"epoch {minibatch.epoch} of {settings.epochs}, " if settings.epochs else ""
         report(f"    {place}minibatch {minibatch.index} ({minibatch.phase}), {minibatch.e2e_ms:.0f} ms")
 
@@ -229,12 +205,12 @@ def measure(
         profiling.seed_generators(settings.seed)  # warming the cache drew from them
         started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
         periods = _quota_periods(root)
-        with Sampler(sources, settings.interval_s, root=str(root), cpus=sampler_cpus) as sampler:
-            refuse_heat(sampler, limits_c)
+        with instruments.sampler(settings.interval_s) as sampler:
+            refuse_heat(sampler, instruments.limits_c)
             if settings.epochs is not None:
                 minibatches = profiling.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch)
             else:
-                watch = PowerWatch(sampler, power_source)
+                watch = PowerWatch(sampler, instruments.power_source)
                 minibatches = profiling.profile_minibatches(
                     trainer,
                     settings.minibatches,
@@ -251,8 +227,8 @@ def measure(
     conditions["cache_residency_after"] = residency(files, str(root)).share
     if residency_by_epoch:
         conditions["cache_residency_by_epoch"] = residency_by_epoch
-    conditions["power_source"] = power_source if POWER_CHANNEL in telemetry.series else None
-    conditions["power_definition"] = _power_definition(telemetry, power_source)
+    conditions["power_source"] = instruments.power_source if POWER_CHANNEL in telemetry.series else None
+    conditions["power_definition"] = _power_definition(telemetry, instruments.power_source)
     start, end = minibatches[0].start_s, end_s(minibatches[-1])
     uses = clock_use(telemetry.series, PowerMode(**conditions["power_mode"]), start, end)
     conditions["clock_use"] = {channel: use._asdict() for channel, use in uses.items()}
@@ -293,44 +269,3 @@ def _quota_periods(root: Path) -> Optional[int]:
         return throttled_periods(str(root))
     except SourceUnavailableError:
         return None
-
-
-class PowerWatch:
-    """Whether power has settled and was sampled often enough, while a profile runs."""
-
-    def __init__(self, sampler: Sampler, power_source: Optional[str]) -> None:
-        """Watch the total power that `power_source` gives; None where there is no power sensor."""
-        self._sampler = sampler
-        self._source = power_source
-        self._start_s = time.monotonic()  # what was drawn before training says nothing of what it draws
-        self._settled_s: Optional[float] = None
-
-    def has_settled(self, now_s: float) -> bool:
-        """Whether power was stable by `now_s`; always where there is no sensor, and after `MAX_SETTLING_S`."""
-        if self._settled_s is None and (
-            not self._senses() or self._is_stable() or now_s > self._start_s + MAX_SETTLING_S
-        ):
-            self._settled_s = now_s
-        return self._settled_s is not None
-
-    def is_enough(self) -> bool:
-        """Whether there are `MIN_POWER_SAMPLES` since power settled; always where there is no sensor."""
-        if not self._senses() or time.monotonic() > self._settled_s + MAX_SETTLING_S:
-            return True
-        return sum(time_s >= self._settled_s for time_s in self._power().times_s) >= MIN_POWER_SAMPLES
-
-    def _senses(self) -> bool:
-        """Whether there is a sensor that still speaks: one may vanish, or a counter stand still."""
-        self._sampler.poll()
-        if self._source is None or self._source in self._sampler.missing:
-            return False
-        heard_s = max((self._start_s, *self._power().times_s[-1:]))
-        return time.monotonic() - heard_s <= MAX_SILENCE_INTERVALS * max(self._sampler.interval_s, 1.0)
-
-    def _power(self) -> Series:
-        power = self._sampler.series(POWER_CHANNEL) or Series((), ())
-        return between(power, self._start_s, math.inf)
-
-    def _is_stable(self) -> bool:
-        power = self._power()
-        return stable_from(power.times_s, power.values) is not None

@@ -4,237 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
-import functools
 import sys
-import uuid
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type
 
 import pytest
 
-from harness.campaigns import Campaign, Sweep, describe_settings, expand
-from harness.cases import AXES, TRAINING, Case
+from harness.cases import AXES, Case
 from harness.devices.protocol import Device
-from harness.devices.registry import open_device
-from harness.devices.replay import ReplayDevice
-from harness.devices.simulated import INSTANCE_MARK, SimulatedDevice
-from harness.environment import describe_environment
-from harness.errors import (
-    CannotRunError,
-    ControlError,
-    DependencyError,
-    HarnessError,
-    InvalidValueError,
-    OverheatedError,
-    StoreError,
-)
-from harness.experiments.evidence import Evidence, evidence_of
-from harness.experiments.verdicts import Verdict, verdicts_of
-from harness.idle import idle_cases, metered_profile, read_meter_logs
-from harness.options import (
-    add_options,
-    campaign_from,
-    chooses_workloads,
-    configuration_from,
-    deadline_from,
-    device_root_from,
-    replaces_axes,
-)
-from harness.power_modes import PowerMode
+from harness.errors import CannotRunError, ControlError, DependencyError, HarnessError, OverheatedError, StoreError
+from harness.experiments.verdicts import Verdict
+from harness.idle import metered_profile
+from harness.options import add_options
 from harness.profiles import Profile
 from harness.progress import Countdown, Progress
 from harness.recorded_timer import play_back, recorded_time
 from harness.results.conditions import comparable_conditions, key
 from harness.results.store import ResultsStore
+from harness.run_state import RunState
 from harness.safe_order import in_safe_order, passes_needed
-from harness.summary import describe_result, extra_info, format_summary, format_verdicts
+from harness.summary import describe_result, extra_info, format_summary, format_verdicts, left_out_of_verdicts
 from harness.units import ms_to_s
 
 ON_REQUEST, IDLE_STATES, TAKEAWAYS = "on_request", "idle_states", "judged_device"
-TRAINING_FILE, BASELOAD = "training", "baseload"
+BASELOAD = "baseload"
 NO_CASE = "none"
 """Stands for the case of a test that has none in this run; such a test is deselected."""
+STATE = pytest.StashKey[RunState]()
 _PLAYED_BACK = pytest.mark.benchmark(timer=recorded_time)
-
-
-class RunState:
-    """What one pytest run knows: its cases, the devices it opened, and what came out so far."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        """Read campaign and places from the options, and expand the campaign into its cases.
-
-        Raises:
-            HarnessError: an option is wrong, or names what does not exist.
-        """
-        self.configuration = configuration_from(config)
-        self._device_root = device_root_from(config)
-        self.run_id = uuid.uuid4().hex
-        self.profiles: List[Profile] = []
-        self.measured: Set[str] = set()
-        self.countdown = Countdown(0)
-        self.progress = Progress(UncapturedStream(config))
-        self._devices: Dict[str, Device] = {}
-        self._modes: Dict[Tuple[str, str], PowerMode] = {}
-        self.meter_logs = read_meter_logs(config.getoption("jetwatt_socket_meter"))
-        self._chooses_workloads = chooses_workloads(config)
-        self.campaign = campaign_from(config)
-        self._replaces_axes = replaces_axes(config)
-        self._deadline = deadline_from(config)
-        self._named_files = {
-            Path(argument.partition("::")[0]).resolve() for argument in config.invocation_params.args if argument
-        }
-        self._experiments: Dict[str, Points] = {}
-        self._done: Dict[Tuple[str, str], Profile] = {}
-        self._resumed: Set[Tuple[str, str]] = set()
-        self.evidence: List[Evidence] = []
-        cases = expand(self.campaign.per_device(self._narrow), self._mode_names)
-        self.points = _points(cases)
-        self.idle_points = _points(idle_cases(cases, config.getoption("jetwatt_idle_seconds"), self.meter_logs))
-
-    def _narrow(self, name: str, sweep: Sweep) -> Sweep:
-        device = self.device(name)
-        return device.narrow(sweep, self._chooses_workloads) if isinstance(device, ReplayDevice) else sweep
-
-    def _mode_names(self, name: str, workload: str, text: str) -> List[str]:
-        device = self.device(name)
-        of = {"workload": workload} if isinstance(device, ReplayDevice) else {}
-        found = device.power_modes(text, **of)
-        self._modes.update({(name, mode_name): mode for mode_name, mode in found})
-        return [mode_name for mode_name, _ in found]
-
-    def is_named(self, file: Path) -> bool:
-        """Whether somebody asked for this very file."""
-        return file.resolve() in self._named_files
-
-    def takes_part(self, experiment: str, file: Path) -> bool:
-        """Whether an experiment's file runs: it is named, or the campaign has it and nobody asked for other axes."""
-        return self.is_named(file) or (experiment in self.campaign.experiments and not self._replaces_axes)
-
-    def points_of(self, experiment: str, file: Path) -> Points:
-        """The cases of a benchmark file; none of an experiment that does not take part.
-
-        Replayed corpora have no experiments of their own: what they answer is asked by the sweeps of the campaign.
-        """
-        if experiment == TRAINING_FILE:
-            return self.points
-        if experiment not in self._experiments:
-            campaign = self.campaign.of_experiment(experiment)
-            sweeps = [self._among(sweep) for sweep in campaign.sweeps] if self.takes_part(experiment, file) else []
-            expanded = expand(Campaign(experiment, "", tuple(filter(None, sweeps))), self._mode_names)
-            self._experiments[experiment] = _points(expanded)
-        return self._experiments[experiment]
-
-    def _among(self, sweep: Sweep) -> Optional[Sweep]:
-        """A sweep of the devices that it is for, and of their further instances; None where it is for none."""
-        devices: List[str] = []
-        for name in sweep.axes["device"]:
-            device = self.device(name)
-            if isinstance(device, ReplayDevice) or (sweep.boards and self.board(name) not in sweep.boards):
-                continue
-            can_copy = isinstance(device, SimulatedDevice) and INSTANCE_MARK not in name
-            copies = range(1, sweep.instances) if can_copy else ()
-            devices += [name, *(f"{name}{INSTANCE_MARK}{number}" for number in copies)]
-        return dataclasses.replace(sweep, axes={**sweep.axes, "device": tuple(devices)}) if devices else None
-
-    def board(self, name: str) -> str:
-        """What kind of board a device is; its own name where it is none."""
-        return str(self.device(name).identity().specification.get("board") or name)
-
-    def devices(self) -> List[str]:
-        """The devices that were asked for."""
-        names = [name for sweep in self.campaign.sweeps for name in sweep.axes["device"]]
-        return list(dict.fromkeys(names))
-
-    @property
-    def is_too_late(self) -> bool:
-        """Whether no further case may begin."""
-        return self._deadline is not None and datetime.datetime.now() >= self._deadline
-
-    def found(self, key: str, case: Case) -> Optional[Profile]:
-        """The profile of this case under these conditions that this run has made already.
-
-        One of the same power mode by another name is another profile: take-aways ask for modes by their names.
-        """
-        return self._done.get((key, case.id))
-
-    def keep(self, key: str, profile: Profile) -> None:
-        """Take a new profile into the run's."""
-        self.profiles.append(profile)
-        self.evidence.append(evidence_of(profile))
-        self._done.setdefault((key, profile.case.id), profile)
-
-    def resume(self, key: str, case: Case, results: ResultsStore) -> None:
-        """Let a profile of an earlier run, of these conditions, speak in this one's verdicts."""
-        if (key, case.id) not in self._resumed:
-            self._resumed.add((key, case.id))
-            numbers = [record.id for record in results.records() if record.key == key]
-            self.evidence.append(evidence_of(results.profile(numbers[-1]))._replace(case=case))
-
-    def verdicts(self) -> List[Verdict]:
-        """What the profiles of this run say to the papers' take-aways."""
-        return verdicts_of(self.evidence)
-
-    def case_of(self, item: pytest.Item) -> Optional[Case]:
-        """The case of a test that measures; None for all others."""
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if not {*AXES, "settings"} <= set(parameters):
-            return None
-        return self.case_at(*(parameters[name] for name in (*AXES, "settings")))
-
-    def case_at(self, *point: Any) -> Case:
-        """The case that test parameters stand for."""
-        for points in (self.points, *self._experiments.values()):
-            if point in points:
-                return points[point]
-        return self.idle_points[point]
-
-    def mode_of(self, case: Case) -> PowerMode:
-        """The power mode that a case names."""
-        return self._modes[case.device, case.power_mode]
-
-    def clocks_only_fall(self, device: str) -> bool:
-        """Whether cases of this device have to be put into a safe order."""
-        return self.device(device).clocks_only_fall
-
-    @functools.cached_property
-    def environment(self) -> Dict[str, Any]:
-        """Machine and software, described once a run."""
-        return describe_environment()
-
-    def device(self, name: str) -> Device:
-        """The device of that name, the same object each time."""
-        if name not in self._devices:
-            root = Path("/") if name == "host" else self._device_root
-            device = open_device(name, self.configuration, root)
-            known = self._devices.setdefault(device.name, device)
-            if known is not device and known.identity() != device.identity():
-                raise InvalidValueError(f"two devices are called {device.name}", "rename one of the files")
-            self._devices[name] = known
-        return self._devices[name]
-
-
-Points = Dict[Tuple[Any, ...], Case]
-"""Test parameters to the case they stand for: plain values, the axes and the settings in words, so that
-pytest-benchmark can store them."""
-
-
-def _points(cases: Iterable[Case]) -> Points:
-    return {(*(getattr(case, axis) for axis in AXES), _in_words(case)): case for case in cases}
-
-
-def _in_words(case: Case) -> str:
-    words = describe_settings(case.settings)
-    return words if case.task == TRAINING else f"{case.task}, {words}"
 
 
 def _experiment_of(file: Path) -> str:
     """The experiment that a benchmark file is for: `page_cache` of `test_page_cache.py`."""
     return file.stem.partition("_")[2]
-
-
-STATE = pytest.StashKey[RunState]()
 
 
 class UncapturedStream:
@@ -278,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", f"{IDLE_STATES}: runs for the idle states of each device and power mode, instead of its cases"
     )
     try:
-        config.stash[STATE] = RunState(config)
+        config.stash[STATE] = RunState(config, Progress(UncapturedStream(config)))
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -484,7 +287,9 @@ def takeaways(request: pytest.FixtureRequest, judged_device: str) -> Callable[[]
     def judge() -> List[Verdict]:
         found = [one for one in state.verdicts() if one.experiment == experiment and one.device == judged_device]
         if not found:
-            pytest.skip(f"no profile of {judged_device} speaks to a take-away of {experiment}")
+            left_out = state.left_out(judged_device)
+            note = f": left out {left_out_of_verdicts(left_out)}" if left_out else ""
+            pytest.skip(f"no profile of {judged_device} speaks to a take-away of {experiment}{note}")
         wrong = [one.text for one in found if one.is_violated]
         if wrong and request.config.getoption("jetwatt_assert_takeaways"):
             pytest.fail("\n".join(wrong), pytrace=False)

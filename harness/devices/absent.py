@@ -47,7 +47,7 @@ class AbsentBoard:
         """
         return self._spec.power_mode_space()
 
-    def power_modes(self, text: str) -> List[Tuple[str, PowerMode]]:
+    def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
         """The modes known off-board that `text` stands for.
 
         Where nothing is known of the board's clocks any text is taken as the name of a mode: its cases are listed, and

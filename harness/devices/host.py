@@ -24,6 +24,7 @@ from harness.devices.protocol import Identity, Report
 from harness.devices.source_capability import source_capability
 from harness.environment import cpu_model, memory_bytes
 from harness.errors import CannotRunError
+from harness.instruments import Instruments
 from harness.measurement import Bench, check_trainable, make_ready, measure
 from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.power_modes.texts import MAXN, parse_power_modes
@@ -98,7 +99,7 @@ class HostDevice:
         """The highest clock that any CPU may have now, as read back."""
         return max(limits[1] for limits in self._frequency.read().values())
 
-    def power_modes(self, text: str) -> List[Tuple[str, PowerMode]]:
+    def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
         """`maxn` (all cores, highest clock), `2c` (two cores), or what else `parse_power_modes` knows."""
         space = self.power_mode_space()
         by_cores = {f"{cores}c": space.greatest._replace(cpu_cores=cores) for cores in space.cpu_cores}
@@ -200,12 +201,14 @@ class HostDevice:
         own = {**self._own_conditions(case), "power_mode": mode._asdict()}
         return measure(
             dataclasses.replace(bench, conditions={**bench.conditions, **own}),
-            self.telemetry_sources(bench.directory),
-            POWER_SOURCE,
-            self._idle_cpus(mode),
-            self._root,
+            Instruments(
+                self.telemetry_sources(bench.directory),
+                POWER_SOURCE,
+                self._idle_cpus(mode),
+                self._root,
+                self._temperature_limits_c(case),
+            ),
             report,
-            self._temperature_limits_c(case),
         )
 
     def _temperature_limits_c(self, case: Case) -> Dict[str, float]:

@@ -34,6 +34,7 @@ from harness.devices.protocol import Identity, Report
 from harness.devices.source_capability import source_capability
 from harness.environment import memory_bytes
 from harness.errors import CannotRunError, ControlError
+from harness.instruments import Instruments
 from harness.measurement import Bench, check_trainable, make_ready, measure
 from harness.power_modes import PowerMode, PowerModeSpace
 from harness.power_modes.texts import parse_power_modes
@@ -108,7 +109,7 @@ class JetsonDevice:
         """Core counts and clocks as the board lists them now."""
         return self._live.space
 
-    def power_modes(self, text: str) -> List[Tuple[str, PowerMode]]:
+    def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
         """`maxn`, a mode of the board's nvpmodel, a name of a paper, or what else `parse_power_modes` knows."""
         return parse_power_modes(text, self._live.space, self._named)
 
@@ -299,12 +300,14 @@ class JetsonDevice:
         }
         profile = measure(
             dataclasses.replace(bench, conditions={**bench.conditions, **own}),
-            self.telemetry_sources(bench.directory),
-            POWER_SOURCE,
-            self._affinity.read(),
-            THIS_MACHINE,
+            Instruments(
+                self.telemetry_sources(bench.directory),
+                POWER_SOURCE,
+                self._affinity.read(),
+                THIS_MACHINE,
+                temperature_limits_c(str(self._root), case.settings.max_temperature_c),
+            ),
             report,
-            temperature_limits_c(str(self._root), case.settings.max_temperature_c),
         )
         if not self.is_emulated:
             return profile

@@ -47,8 +47,12 @@ class Device(Protocol):
     def power_mode_space(self) -> PowerModeSpace:
         """The values that each dimension of a power mode may take now."""
 
-    def power_modes(self, text: str) -> List[Tuple[str, PowerMode]]:
+    def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
         """The modes that a `--power-mode` value stands for, each with the name it has in a case's id.
+
+        Args:
+            text: the value.
+            workload: what runs in them; matters where a corpus is replayed, which holds other modes of each workload.
 
         Raises:
             UnknownNameError, InvalidValueError: `text` is no mode of this device; lists what is.

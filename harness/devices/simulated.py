@@ -92,7 +92,7 @@ class SimulatedDevice:
         """What is known of the board off-board."""
         return self._spec.power_mode_space()
 
-    def power_modes(self, text: str) -> NamedModes:
+    def power_modes(self, text: str, workload: str = "") -> NamedModes:
         """As of the board itself: `maxn`, presets, the papers' names, modes in full, samples, grids, files."""
         return self._spec.power_modes(text)
 

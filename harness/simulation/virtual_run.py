@@ -9,9 +9,9 @@ from typing import Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from harness.cases import CUT_MINIBATCHES, DVFS, STATIC, Case
-from harness.measurement import MAX_SETTLING_S, MIN_POWER_SAMPLES
 from harness.metrics import STABLE_WINDOW_S
 from harness.power_modes import PowerMode
+from harness.power_watch import MAX_SETTLING_S, MIN_POWER_SAMPLES
 from harness.profiles import Minibatch, Series, Telemetry
 from harness.simulation.idle import idle_power_mw
 from harness.simulation.load import Load, Response
