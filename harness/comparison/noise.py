@@ -52,15 +52,25 @@ class Change(NamedTuple):
         low: lower end of its interval.
         high: upper end of its interval.
         p_value: how likely noise alone moves it as far as this, either way.
-        within: standard error of its logarithm by the noise within runs.
-        between: the same by the noise between runs.
-        least_between: the part of `between` that other cases of the same runs may share.
     """
 
     ratio: float
     low: float
     high: float
     p_value: float
+
+
+class NoisyChange(NamedTuple):
+    """A change with the noise that it is judged by.
+
+    Attributes:
+        change: the change.
+        within: standard error of its logarithm by the noise within runs.
+        between: the same by the noise between runs.
+        least_between: the part of `between` that other cases of the same runs may share.
+    """
+
+    change: Change
     within: RunError
     between: RunError
     least_between: float
@@ -87,7 +97,7 @@ def learn_noise(cases: Sequence[Tuple[Runs, Runs]], same_question: bool) -> floa
     return math.sqrt(max(known, squares / (freedom + len(single) - 1)))
 
 
-def compare_runs(before: Runs, after: Runs, noise: float, confidence: float = CONFIDENCE) -> Change:
+def compare_runs(before: Runs, after: Runs, noise: float, confidence: float = CONFIDENCE) -> NoisyChange:
     """The ratio of the medians of two sides.
 
     Args:
@@ -112,20 +122,37 @@ def compare_runs(before: Runs, after: Runs, noise: float, confidence: float = CO
     return _change(_log_ratio(before, after), within, between, shared, confidence)
 
 
-def mean_change(changes: Sequence[Change], confidence: float = CONFIDENCE) -> Change:
+def mean_change(
+    changes: Sequence[NoisyChange], before: np.ndarray, after: np.ndarray, confidence: float = CONFIDENCE
+) -> NoisyChange:
     """The geometric mean of the ratios of several cases.
 
-    Noise within runs and most of that between them averages out. A drift of the machine between one side and the other
-    does not: a noise of `RUN_TO_RUN` counts in full, as if all cases shared it.
+    Noise within runs averages out. Of that between runs some does not: a run of a busy machine is slow in all its
+    cases, and a machine drifts between one side and the other. How much runs share is learned from the means of runs
+    over their cases; what is known of it before is `RUN_TO_RUN`, and that the rest of each case's noise is its own.
+
+    Args:
+        changes: of each case.
+        before: the logarithm of the median of each run and case, shape (runs that have all cases, cases).
+        after: those of the other side.
+        confidence: of the two-sided interval.
     """
     count = len(changes)
-    within = _sum_of([RunError(change.within.error / count, change.within.freedom) for change in changes])
-    own = sum(change.between.error**2 - change.least_between**2 for change in changes) / count**2
-    shared = math.sqrt(sum(change.least_between**2 for change in changes) / count)
-    freedom = min(change.between.freedom for change in changes)
-    between = RunError(math.sqrt(max(own, 0.0) + shared**2), freedom)
-    log_ratio = float(np.mean([math.log(change.ratio) for change in changes]))
-    return _change(log_ratio, within, between, shared, confidence)
+    if count == 1:
+        return changes[0]
+    log_ratio = float(np.mean([math.log(each.change.ratio) for each in changes]))
+    within = _sum_of([RunError(each.within.error / count, each.within.freedom) for each in changes])
+    own = sum(each.between.error**2 - each.least_between**2 for each in changes) / count**2
+    shared = math.sqrt(sum(each.least_between**2 for each in changes) / count)
+    known = max(own, 0.0) + shared**2
+    freedom = min(each.between.freedom for each in changes)
+    runs = len(before) + len(after)
+    if min(len(before), len(after)) > 1:
+        squares = sum(float(np.sum((side.mean(axis=1) - side.mean()) ** 2)) for side in (before, after))
+        share = 1 / len(before) + 1 / len(after)
+        known = share * (PRIOR_FREEDOM * known / share + squares) / (PRIOR_FREEDOM + runs - 2)
+        freedom = PRIOR_FREEDOM + runs - 2
+    return _change(log_ratio, within, RunError(math.sqrt(known), freedom), shared, confidence)
 
 
 def rank_test(before: Runs, after: Runs) -> Optional[float]:
@@ -181,7 +208,7 @@ def _log_ratio(before: Runs, after: Runs) -> float:
     return math.log(second / first)
 
 
-def _change(log_ratio: float, within: RunError, between: RunError, shared: float, confidence: float) -> Change:
+def _change(log_ratio: float, within: RunError, between: RunError, shared: float, confidence: float) -> NoisyChange:
     from scipy import stats
 
     total = _sum_of([within, between])
@@ -189,7 +216,7 @@ def _change(log_ratio: float, within: RunError, between: RunError, shared: float
     reach = math.exp(float(student.ppf(0.5 + confidence / 2)) * total.error)
     ratio = math.exp(log_ratio)
     p_value = 2 * float(student.sf(abs(log_ratio) / total.error))
-    return Change(ratio, ratio / reach, ratio * reach, p_value, within, between, shared)
+    return NoisyChange(Change(ratio, ratio / reach, ratio * reach, p_value), within, between, shared)
 
 
 def _sum_of(errors: Sequence[RunError]) -> RunError:

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from harness.comparison.pairing import Pairing
 from harness.comparison.sides import Side
-from harness.comparison.verdicts import SAME, TEST, Finding, Verdicts, exit_code
+from harness.comparison.verdicts import SAME, TELLING, TEST, Finding, Verdicts, exit_code
 from harness.results.flagged import LEFT_OUT
 from harness.statistics import CONFIDENCE
 from harness.tables import format_table
@@ -145,6 +145,11 @@ def _notes(result: Result) -> List[str]:
         notes.append(
             "one run on each side: how much runs differ is taken from what is known of boards and from how much cases"
             " scatter; measure each side three times for a sure answer"
+        )
+    if any(one.change and one.change.high > one.change.low * (1 + TELLING) for one in result.verdicts.overall):
+        notes.append(
+            f"runs differ so much here that a change of {TELLING:.0%} may be missed: measure more runs of each side, in"
+            " turns (before, after, before, ...); where others share the machine, compare with --fastest"
         )
     return notes
 

@@ -20,21 +20,34 @@ CONDITIONS_TEXT = "conditions"
 _COMMIT_LENGTH = 12  # as in `suite_commit`
 
 
+RunName = Tuple[str, int]
+"""A run's id, and which of its profiles of the same case this is: by it the cases of a run are found together."""
+
+
 class Measured(NamedTuple):
     """A case with what its runs measured.
 
     Attributes:
         runs: who they are, under what conditions, and their minibatch times; a run of an idle state has none.
-        powers_mw: the power of each run that has a sure one.
+        powers_mw: the power of each of them; None where it has none that is sure.
     """
 
     runs: CaseRuns
-    powers_mw: Tuple[float, ...]
+    powers_mw: Tuple[Optional[float], ...]
 
     @property
-    def series(self) -> List[Tuple[float, ...]]:
-        """The minibatch times of each run that has some, in ms."""
-        return [times for times in self.runs.series if times]
+    def times_ms(self) -> Dict[RunName, Tuple[float, ...]]:
+        """The minibatch times of each run that has some."""
+        return {name: run.times_ms for name, run in zip(self._names(), self.runs.runs) if run.times_ms}
+
+    @property
+    def power_mw(self) -> Dict[RunName, Tuple[float, ...]]:
+        """The power of each run that has a sure one, as a series of one."""
+        return {name: (power,) for name, power in zip(self._names(), self.powers_mw) if power}
+
+    def _names(self) -> List[RunName]:
+        ids = [run.run_id for run in self.runs.runs]
+        return [(run_id, ids[:place].count(run_id)) for place, run_id in enumerate(ids)]
 
 
 class Side(NamedTuple):
@@ -78,9 +91,11 @@ def _read_store(path: Path, include_flagged: bool) -> Side:
     return Side(path, cases, sum(map(len, groups.values())) - sum(map(len, kept.values())))
 
 
-def _powers(runs: List[Tuple[List[str], Mapping[str, Optional[float]]]]) -> Tuple[float, ...]:
-    sure = [figures.get("power_mw") for flags, figures in runs if not set(kinds(flags)) & set(POWER_IS_UNSURE)]
-    return tuple(power for power in sure if power)
+def _powers(runs: List[Tuple[List[str], Mapping[str, Optional[float]]]]) -> Tuple[Optional[float], ...]:
+    """The power of each run, from its flags and figures; None where there is none, or it is unsure."""
+    return tuple(
+        None if set(kinds(flags)) & set(POWER_IS_UNSURE) else figures.get("power_mw") for flags, figures in runs
+    )
 
 
 def _read_json(path: Path, include_flagged: bool) -> Side:

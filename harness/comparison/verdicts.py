@@ -18,12 +18,24 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import numpy as np
+
 from harness.cases import TRAINING
-from harness.comparison.noise import Change, combined_ranks, compare_runs, learn_noise, mean_change, rank_test
+from harness.comparison.noise import (
+    Change,
+    NoisyChange,
+    combined_ranks,
+    compare_runs,
+    learn_noise,
+    mean_change,
+    rank_test,
+)
 from harness.comparison.pairing import Pair, Pairing
+from harness.comparison.randomisation import FAST_MINIBATCHES, FEWEST_RUNS, randomised_change
+from harness.comparison.sides import RunName
 from harness.errors import InvalidValueError
 from harness.results.gate import MIN_MINIBATCHES, OK_CODE, REFUSED_CODE, SLOWER_CODE, is_wider
-from harness.statistics import CONFIDENCE, Runs, holm
+from harness.statistics import CONFIDENCE, holm
 
 DEFAULT_THRESHOLD = 0.02
 """A change of the median below this is none."""
@@ -31,19 +43,23 @@ DEFAULT_THRESHOLD = 0.02
 TELLING = 0.05
 """An interval that reaches beyond this both ways tells nothing: a change of 5 % must not be missed unsaid."""
 
-TIME, POWER = "minibatch time", "power"
+TIME, FAST_TIME, POWER = "minibatch time", "fast minibatch time", "power"
 SLOWER, FASTER, MORE, LESS = "slower", "faster", "more power", "less power"
 SAME, INCONCLUSIVE, TOO_FEW = "no difference", "inconclusive", "too few"
 OVERALL = "overall"
 WORSE = (SLOWER, MORE)
-_NAMES = {TIME: (SLOWER, FASTER), POWER: (MORE, LESS)}
+_NAMES = {TIME: (SLOWER, FASTER), FAST_TIME: (SLOWER, FASTER), POWER: (MORE, LESS)}
+
+Values = Dict[RunName, Sequence[float]]
+"""The values of each run of one side: minibatch times in ms, or the one power in mW."""
 
 TEST = (
     "A change counts where the ratio of medians is beyond the threshold and noise alone is unlikely to give it"
     f" (p < {1 - CONFIDENCE:.2g}, two-sided, after Holm's correction over the cases of a figure). Of a case, p is the"
     " greater one of two tests: Student's t with the noise within runs, from a bootstrap of blocks of minibatches, and"
     " between them; and a rank-sum test of blocks of minibatches, where there are enough of them; of several cases the"
-    " rank tests are summed. inconclusive: no change found, but the interval reaches beyond"
+    " rank tests are summed, and noise that all cases of a run share counts. With --fastest p comes from dealing whole"
+    " runs to both sides anew. inconclusive: no change found, but the interval reaches beyond"
     f" {TELLING:.0%} (or the threshold) both ways, or the ratio is, or the interval alone would tell a change."
 )
 
@@ -78,20 +94,24 @@ class Verdicts(NamedTuple):
     overall: List[Finding]
 
 
-def judge(pairs: Sequence[Pair], same_question: bool, threshold: float = DEFAULT_THRESHOLD) -> Verdicts:
+def judge(
+    pairs: Sequence[Pair], same_question: bool, threshold: float = DEFAULT_THRESHOLD, fastest: bool = False
+) -> Verdicts:
     """Find what changed.
 
     Args:
         pairs: the cases that can be compared.
         same_question: nothing but the run may differ between the sides; see `learn_noise`.
         threshold: as a share: 0.02 is 2 %.
+        fastest: compare the fast minibatches of the fast runs instead of medians; takes `FEWEST_RUNS`.
 
     Raises:
         InvalidValueError: the threshold is below 0.
     """
     if not threshold >= 0:
         raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
-    time, power = (_judge_figure(pairs, figure, same_question, threshold) for figure in (TIME, POWER))
+    figures = (FAST_TIME if fastest else TIME, POWER)
+    time, power = (_judge_figure(pairs, figure, same_question, threshold) for figure in figures)
     return Verdicts(time.cases + power.cases, time.workloads + power.workloads, time.overall + power.overall)
 
 
@@ -105,67 +125,110 @@ def exit_code(verdicts: Verdicts, pairing: Pairing) -> int:
     return OK_CODE
 
 
+class _Outcome(NamedTuple):
+    """A change before correction: the p-value of the stricter test; that of the rank-sum tests where there were any."""
+
+    change: Change
+    p_value: float
+    rank_p: Optional[float]
+
+
+class _Case(NamedTuple):
+    """The values of a case on both sides, and what the model of noise says of it where there is one."""
+
+    before: Values
+    after: Values
+    modelled: Optional[NoisyChange]
+    rank_p: Optional[float]
+
+
 def _judge_figure(pairs: Sequence[Pair], figure: str, same_question: bool, threshold: float) -> Verdicts:
     values = {place: _values(one, figure) for place, one in enumerate(pairs)}
-    there = {place: runs for place, runs in values.items() if runs[0] and runs[1]}
-    enough = {
-        place: runs for place, runs in there.items() if figure == POWER or min(map(_count, runs)) >= MIN_MINIBATCHES
+    there = {place: sides for place, sides in values.items() if sides[0] and sides[1]}
+    enough = {place: sides for place, sides in there.items() if _suffices(sides, figure)}
+    series = {place: tuple(list(side.values()) for side in sides) for place, sides in enough.items()}
+    noise = learn_noise(list(series.values()), same_question)
+    cases = {
+        place: _Case(*sides, compare_runs(*series[place], noise), rank_test(*series[place]))
+        for place, sides in enough.items()
     }
-    noise = learn_noise(list(enough.values()), same_question)
-    changes = {place: compare_runs(*runs, noise) for place, runs in enough.items()}
-    ranks = {place: rank_test(*runs) for place, runs in enough.items()}
-    strict = [max(changes[place].p_value, ranks[place] or 0.0) for place in enough]
-    corrected = dict(zip(enough, holm(strict)))
-    cases = []
-    for place, runs in there.items():
-        change, p_value = changes.get(place), corrected.get(place)
-        status = TOO_FEW if change is None or p_value is None else _status(figure, change, p_value, threshold)
-        counts = (len(runs[0]), len(runs[1]))
-        name = pairs[place].before.runs.case_id
-        cases.append(Finding(name, figure, status, change, p_value, ranks.get(place), counts))
-    groups: Dict[str, List[int]] = {}
-    for place in changes:
-        groups.setdefault(_workload(pairs[place]), []).append(place)
 
-    def means(places_by_name: Mapping[str, Sequence[int]]) -> List[Finding]:
-        members = {
-            name: [(changes[place], ranks[place]) for place in places] for name, places in places_by_name.items()
-        }
-        return _means(members, figure, threshold)
+    def findings(groups: Mapping[str, Sequence[int]], counts: Mapping[str, Tuple[int, int]]) -> List[Finding]:
+        """A finding for each group of cases; their p-values are corrected for how many groups there are."""
+        outcome_of = _randomised if figure == FAST_TIME else _modelled
+        outcomes = {name: outcome_of([cases[place] for place in places]) for name, places in groups.items()}
+        found = {name: outcome for name, outcome in outcomes.items() if outcome is not None}
+        corrected = dict(zip(found, holm([outcome.p_value for outcome in found.values()])))
+        return [
+            Finding(
+                name,
+                figure,
+                _status(figure, found[name].change, corrected[name], threshold),
+                found[name].change,
+                corrected[name],
+                found[name].rank_p,
+                counts[name],
+            )
+            if name in found
+            else Finding(name, figure, TOO_FEW, None, None, None, counts[name])
+            for name in groups
+        ]
 
-    return Verdicts(cases, means(groups), means({OVERALL: list(changes)} if changes else {}))
-
-
-def _means(
-    members: Mapping[str, Sequence[Tuple[Change, Optional[float]]]], figure: str, threshold: float
-) -> List[Finding]:
-    """A finding for each group of cases, from their changes and the p-values of their rank tests."""
-    means = {name: mean_change([change for change, _ in cases]) for name, cases in members.items()}
-    ranks = {name: combined_ranks(*zip(*cases)) for name, cases in members.items()}
-    corrected = dict(zip(means, holm([max(means[name].p_value, ranks[name] or 0.0) for name in means])))
-    return [
-        Finding(
-            name,
-            figure,
-            _status(figure, change, corrected[name], threshold),
-            change,
-            corrected[name],
-            ranks[name],
-            (len(members[name]), len(members[name])),
-        )
-        for name, change in means.items()
-    ]
+    names = {place: pairs[place].before.runs.case_id for place in there}
+    counts = {names[place]: (len(sides[0]), len(sides[1])) for place, sides in there.items()}
+    of_cases = {one.name: one for one in findings({names[place]: [place] for place in cases}, counts)}
+    workloads: Dict[str, List[int]] = {}
+    for place in cases:
+        workloads.setdefault(_workload(pairs[place]), []).append(place)
+    sizes = {name: (len(places), len(places)) for name, places in workloads.items()}
+    return Verdicts(
+        [
+            of_cases.get(name) or Finding(name, figure, TOO_FEW, None, None, None, counts[name])
+            for name in names.values()
+        ],
+        findings(workloads, sizes),
+        findings({OVERALL: list(cases)}, {OVERALL: (len(cases), len(cases))}) if cases else [],
+    )
 
 
-def _values(one: Pair, figure: str) -> Tuple[Runs, Runs]:
-    """The values of each run on both sides: the minibatch times in ms, or the one power in mW."""
-    if figure == TIME:
-        return one.before.series, one.after.series
-    return [[power] for power in one.before.powers_mw], [[power] for power in one.after.powers_mw]
+def _modelled(cases: Sequence[_Case]) -> _Outcome:
+    """The change of medians of one case, or of several together, by what is known and learned of noise."""
+    before, after = (_of_runs([getattr(case, side) for case in cases], 0.5) for side in ("before", "after"))
+    change = mean_change([case.modelled for case in cases], before, after).change
+    rank_p = combined_ranks([case.modelled.change for case in cases], [case.rank_p for case in cases])
+    return _Outcome(change, max(change.p_value, rank_p or 0.0), rank_p)
 
 
-def _count(runs: Runs) -> int:
-    return sum(map(len, runs))
+def _randomised(cases: Sequence[_Case]) -> Optional[_Outcome]:
+    """The change of fast minibatches; None where too few runs have all of the cases."""
+    before, after = (
+        _of_runs([getattr(case, side) for case in cases], FAST_MINIBATCHES) for side in ("before", "after")
+    )
+    if min(len(before), len(after)) < FEWEST_RUNS:
+        return None
+    change = randomised_change(before, after)
+    return _Outcome(change, change.p_value, None)
+
+
+def _of_runs(cases: Sequence[Values], share: float) -> np.ndarray:
+    """The logarithm of a quantile of each run that has all cases, shape (runs, cases)."""
+    complete = [run for run in cases[0] if all(run in case for case in cases)]
+    figures = [[np.quantile(case[run], share) for case in cases] for run in complete]
+    return np.log(np.array(figures).reshape(len(complete), len(cases)))
+
+
+def _values(one: Pair, figure: str) -> Tuple[Values, Values]:
+    """The values of each run on both sides."""
+    if figure == POWER:
+        return dict(one.before.power_mw), dict(one.after.power_mw)
+    return dict(one.before.times_ms), dict(one.after.times_ms)
+
+
+def _suffices(sides: Tuple[Values, Values], figure: str) -> bool:
+    """Whether there is enough of a case to say something."""
+    if figure == FAST_TIME and min(map(len, sides)) < FEWEST_RUNS:
+        return False
+    return figure == POWER or min(sum(map(len, side.values())) for side in sides) >= MIN_MINIBATCHES
 
 
 def _status(figure: str, change: Change, p_value: float, threshold: float) -> str:

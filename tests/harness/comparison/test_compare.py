@@ -79,6 +79,40 @@ def test_a_slow_down_of_5_percent_is_found(tmp_path: Path, capsys: pytest.Captur
     assert compare(capsys, before, after, "--threshold", "10")[0] == 0
 
 
+def slowed_by_others(path: Path, seed: int, factor: float = 1.0) -> Path:
+    """Ten runs on a machine that others share: a few runs, all cases of each, take half as long again."""
+    generator = np.random.default_rng(seed)
+    for run in range(10):
+        slowed = 1 + 0.6 * generator.random() ** 4
+        with ResultsStore(path) as store:
+            for workers in (0, 4):
+                times_ms = 100 * factor * slowed * np.exp(0.03 * generator.normal(size=60))
+                store.add(
+                    make_profile(list(times_ms), power_mw=None, case={"workers": workers}), ENVIRONMENT, f"r{run}"
+                )
+    return path
+
+
+def test_beneath_the_noise_of_others_the_fast_minibatches_tell(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    before, again = slowed_by_others(tmp_path / "a", 1), slowed_by_others(tmp_path / "b", 2)
+    after = slowed_by_others(tmp_path / "c", 3, 1.05)
+    code, document = compare(capsys, before, again, "--fastest")
+    assert (code, statuses(document)) == (0, {"fast minibatch time": "no difference"})
+    code, document = compare(capsys, before, after, "--fastest")
+    assert (code, statuses(document)) == (1, {"fast minibatch time": "slower"})
+    assert document["overall"][0]["ratio"] == pytest.approx(1.05, abs=0.015)
+    _, document = compare(capsys, before, after)
+    assert statuses(document)["minibatch time"] != "slower"
+    assert any("--fastest" in note for note in document["notes"])
+
+
+def test_fast_minibatches_of_few_runs_are_too_few(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    before, after = measure(tmp_path / "a", 1, runs=3), measure(tmp_path / "b", 2, runs=3)
+    code, document = compare(capsys, before, after, "--fastest")
+    assert code == 2
+    assert {one["status"] for one in document["cases"] if one["figure"] == "fast minibatch time"} == {"too few"}
+
+
 def test_more_power_is_found(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     before, after = measure(tmp_path / "a", 1), measure(tmp_path / "b", 2, power_factor=1.1)
     code, document = compare(capsys, before, after)

@@ -32,6 +32,11 @@ def cases(seed: int, count: int, runs: int, between: float, factor: float = 1.0)
     return [(drawn(generator, runs, between), drawn(generator, runs, between, factor)) for _ in range(count)]
 
 
+def logs_of(pairs: Sequence[Case]) -> List[np.ndarray]:
+    """The logarithms of the runs' medians on both sides, as `mean_change` takes them."""
+    return [np.log([[np.median(run) for run in pair[side]] for pair in pairs]).T for side in (0, 1)]
+
+
 def test_before_any_run_was_seen_the_noise_is_what_is_known() -> None:
     assert learn_noise([], same_question=True) == pytest.approx(RUN_TO_RUN)
     assert learn_noise([([[100.0] * 40], [[130.0] * 40])], same_question=True) == pytest.approx(RUN_TO_RUN)
@@ -60,7 +65,7 @@ def test_calm_single_runs_do_not_lower_what_is_known() -> None:
 
 
 def test_one_run_on_each_side_has_an_honest_interval() -> None:
-    change = compare_runs([[100.0] * 40], [[105.0] * 40], RUN_TO_RUN)
+    change = compare_runs([[100.0] * 40], [[105.0] * 40], RUN_TO_RUN).change
     assert change.ratio == pytest.approx(1.05)
     # Student's t with 4 degrees of freedom: 2.776
     assert math.log(change.high / change.ratio) == pytest.approx(2.776 * RUN_TO_RUN * math.sqrt(2), rel=1e-3)
@@ -69,14 +74,14 @@ def test_one_run_on_each_side_has_an_honest_interval() -> None:
 
 def test_sides_that_are_swapped_give_the_inverse() -> None:
     [(before, after)] = cases(3, 1, 3, 0.02)
-    there, back = compare_runs(before, after, RUN_TO_RUN), compare_runs(after, before, RUN_TO_RUN)
+    there, back = (compare_runs(*sides, RUN_TO_RUN).change for sides in ((before, after), (after, before)))
     assert there.ratio * back.ratio == pytest.approx(1)
     assert there.low * back.high == pytest.approx(1)
     assert there.p_value == pytest.approx(back.p_value)
 
 
 def test_single_values_can_be_compared() -> None:
-    change = compare_runs([[9000.0]], [[9900.0]], RUN_TO_RUN)
+    change = compare_runs([[9000.0]], [[9900.0]], RUN_TO_RUN).change
     assert change.ratio == pytest.approx(1.1)
     assert change.p_value < 0.01
 
@@ -87,29 +92,43 @@ def test_the_interval_covers_equal_code_as_often_as_it_says(runs: int, between: 
     pairs = cases(4, 300, runs, between)
     noise = learn_noise(pairs[:10], same_question=True)
     for pair in pairs:
-        change = compare_runs(*pair, noise)
+        change = compare_runs(*pair, noise).change
         covered += change.low <= 1 <= change.high
     assert covered / 300 >= 0.93
 
 
 def test_the_mean_of_one_case_is_the_case() -> None:
     [pair] = cases(5, 1, 2, 0.02)
-    change = compare_runs(*pair, RUN_TO_RUN)
-    assert mean_change([change])[:4] == pytest.approx(change[:4])
+    one = compare_runs(*pair, RUN_TO_RUN)
+    assert mean_change([one], *logs_of([pair])).change == pytest.approx(one.change)
 
 
 def test_a_mean_of_many_cases_is_surer_but_not_surer_than_what_they_share() -> None:
     one = compare_runs([[100.0] * 40], [[105.0] * 40], 0.03)
-    many = mean_change([one] * 50)
-    assert many.ratio == pytest.approx(one.ratio)
-    assert many.p_value < one.p_value
+    many = mean_change([one] * 50, np.zeros((1, 50)), np.zeros((1, 50)))
+    assert many.change.ratio == pytest.approx(one.change.ratio)
+    assert many.change.p_value < one.change.p_value
     assert RUN_TO_RUN * math.sqrt(2) <= many.between.error < one.between.error
+
+
+def test_runs_that_are_slow_in_all_their_cases_are_no_proof() -> None:
+    generator = np.random.default_rng(7)
+    alike = generator.normal(scale=0.08, size=(2, 30, 1)) + generator.normal(scale=0.005, size=(2, 30, 8))
+    pairs = [tuple([[100 * math.exp(log)] * 40 for log in side[:, place]] for side in alike) for place in range(8)]
+    noise = learn_noise(pairs, same_question=True)
+    changes = [compare_runs(*pair, noise) for pair in pairs]
+    together = mean_change(changes, *logs_of(pairs))
+    expected = 0.08 * math.sqrt(2 / 30)  # eight cases of such runs are worth one
+    assert together.between.error == pytest.approx(expected, rel=0.2)
+    assert together.between.error > 2 * changes[0].between.error / math.sqrt(8)
 
 
 @given(st.lists(st.floats(0.5, 2), min_size=1, max_size=6))
 def test_a_mean_is_the_geometric_one(ratios: Sequence[float]) -> None:
     changes = [compare_runs([[100.0]], [[100.0 * ratio]], RUN_TO_RUN) for ratio in ratios]
-    assert mean_change(changes).ratio == pytest.approx(float(np.prod(ratios)) ** (1 / len(ratios)))
+    assert mean_change(
+        changes, *logs_of([([[100.0]], [[100.0 * ratio]]) for ratio in ratios])
+    ).change.ratio == pytest.approx(float(np.prod(ratios)) ** (1 / len(ratios)))
 
 
 def test_ranks_tell_a_shift_from_none_and_do_not_mind_outliers() -> None:
@@ -122,7 +141,7 @@ def test_ranks_tell_a_shift_from_none_and_do_not_mind_outliers() -> None:
 
 
 def test_rank_tests_that_agree_are_surer_together_and_such_that_do_not_cancel() -> None:
-    slower, faster = (compare_runs([[100.0]], [[time]], RUN_TO_RUN) for time in (110.0, 90.0))
+    slower, faster = (compare_runs([[100.0]], [[time]], RUN_TO_RUN).change for time in (110.0, 90.0))
     assert combined_ranks([slower, slower], [0.05, 0.05]) == pytest.approx(0.0056, abs=1e-4)  # sf(1.96 sqrt 2) x 2
     assert combined_ranks([slower, faster], [0.05, 0.05]) == pytest.approx(1.0)
     assert combined_ranks([slower, faster], [0.05, None]) == pytest.approx(0.05)
