@@ -4,12 +4,12 @@ How often it errs, found by simulating 300 comparisons (100 of 16 cases) of runs
 a run and 0.3 %, 1 % or 3 % between runs, at the threshold of 2 % and without `--by`; one finding among all is enough:
 
     cases  runs on each side  equal code, something found  slowdown of 5 % found
-    1      1                  0.3 %, 1.7 %, 28 %           66 %, 60 %, 51 %
-    4      1                  0 %, 0.3 %, 10 %             88 %, 76 %, 50 %
-    16     1                  0 %, 1 %, 2 %                99 %, 95 %, 56 %
-    1      3                  0.3 %, 2.3 %, 9 %            100 %, 97 %, 47 %
-    4      3                  0 %, 0 %, 5 %                100 %, 100 %, 88 %
-    16     3                  0 %, 0 %, 2 %                100 %, 100 %, 100 %
+    1      1                  0 %, 1.7 %, 29 %                63 %, 61 %, 54 %
+    4      1                  0 %, 0.3 %, 8 %                 89 %, 75 %, 52 %
+    16     1                  0 %, 0 %, 1 %                   99 %, 95 %, 58 %
+    1      3                  0.7 %, 2 %, 6 %                 100 %, 94 %, 46 %
+    4      3                  0 %, 1 %, 4 %                   100 %, 100 %, 87 %
+    16     3                  0 %, 1 %, 0 %                   100 %, 100 %, 100 %
 
 So with one run on each side it takes several cases, or minibatches that are less noisy, to be sure of 5 %.
 """
