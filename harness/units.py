@@ -9,6 +9,7 @@ S_PER_MINUTE = 60.0
 S_PER_HOUR = 3_600.0
 MW_PER_W = 1_000.0
 MWH_PER_WH = 1_000.0
+BYTES_PER_MB = 10**6
 BYTES_PER_MIB = 2**20
 BYTES_PER_GIB = 2**30
 BYTES_PER_SECTOR = 512  # /proc/diskstats counts in 512-byte sectors whatever the device's own sector size
@@ -59,6 +60,11 @@ def mwh_to_wh(mwh: float) -> float:
     return mwh / MWH_PER_WH
 
 
+def mws_to_j(mws: float) -> float:
+    """Milliwatt-seconds (millijoule) to joule."""
+    return mws / MW_PER_W
+
+
 def uj_per_s_to_mw(microjoule: float, seconds: float) -> float:
     """Energy in microjoule over a time in seconds to mean power in milliwatt."""
     return microjoule / seconds / 1_000.0
@@ -92,6 +98,16 @@ def permille_to_share(permille: float) -> float:
 def kib_to_bytes(kib: float) -> int:
     """Kibibytes, which `/proc/meminfo` calls kB, to bytes."""
     return round(kib * 1024)
+
+
+def mb_to_bytes(mb: float) -> int:
+    """Megabytes of 10^6 bytes to the nearest whole byte."""
+    return round(mb * BYTES_PER_MB)
+
+
+def bytes_to_mb(count: float) -> float:
+    """Bytes to megabytes of 10^6."""
+    return count / BYTES_PER_MB
 
 
 def share_to_percent(share: float) -> float:

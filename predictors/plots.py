@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -74,27 +75,23 @@ def plot_predicted(path: Path, target: Target, predictions: Mapping[str, Predict
     Raises:
         DependencyError, StoreError: as `plot_errors`.
     """
-    plt = pyplot()
-    table = target.table
-    figure, grid = plt.subplots(
-        2, len(predictions), figsize=(3.1 * len(predictions) + 0.6, 6.2), squeeze=False, constrained_layout=True
-    )
-    for column, (name, prediction) in enumerate(predictions.items()):
-        pairs = (
-            ("time (ms)", table.time_ms, prediction.time_ms),
-            ("power (W)", mw_to_w(table.power_mw), mw_to_w(prediction.power_mw)),
-        )
-        for axes, (what, observed, predicted) in zip(grid[:, column], pairs):
-            axes.plot(observed, predicted, ".", markersize=2, alpha=0.4, color=colour(column), rasterized=True)
-            ends = [observed.min(), observed.max()]
-            axes.plot(ends, ends, "k-", linewidth=0.8)
-            if what.startswith("time"):
-                _use_log_scale(axes, "x", "y")
-            axes.set_xlabel(f"observed {what}")
-            axes.set_ylabel(f"predicted {what}")
-            axes.set_title(name, fontsize=10)
-    figure.suptitle(f"{target.name} on {table.device}, {table.provenance}")
-    save(figure, path)
+    table, size = target.table, (3.1 * len(predictions) + 0.6, 6.2)
+    title = f"{target.name} on {table.device}, {table.provenance}"
+    with _panels(path, title, 2, len(predictions), size) as grid:
+        for column, (name, prediction) in enumerate(predictions.items()):
+            pairs = (
+                ("time (ms)", table.time_ms, prediction.time_ms),
+                ("power (W)", mw_to_w(table.power_mw), mw_to_w(prediction.power_mw)),
+            )
+            for axes, (what, observed, predicted) in zip(grid[:, column], pairs):
+                axes.plot(observed, predicted, ".", markersize=2, alpha=0.4, color=colour(column), rasterized=True)
+                ends = [observed.min(), observed.max()]
+                axes.plot(ends, ends, "k-", linewidth=0.8)
+                if what.startswith("time"):
+                    _use_log_scale(axes, "x", "y")
+                axes.set_xlabel(f"observed {what}")
+                axes.set_ylabel(f"predicted {what}")
+                axes.set_title(name, fontsize=10)
 
 
 def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
@@ -108,34 +105,30 @@ def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction
     Raises:
         DependencyError, StoreError: as `plot_errors`.
     """
-    plt = pyplot()
     table = target.table
     watts = mw_to_w(table.power_mw)
     best = time_power_front(table.time_ms, table.power_mw)
     columns = min(3, len(predictions))
     lines = -(-len(predictions) // columns)
-    figure, grid = plt.subplots(
-        lines, columns, figsize=(4.6 * columns + 0.6, 3.4 * lines + 0.6), squeeze=False, sharex=True, sharey=True,
-        constrained_layout=True,
-    )  # fmt: skip
-    for axes in grid.flat[len(predictions) :]:
-        axes.axis("off")
-    for place, (axes, (name, prediction)) in enumerate(zip(grid.flat, predictions.items())):
-        chosen = time_power_front(prediction.time_ms, prediction.power_mw)
-        axes.plot(watts, table.time_ms, ".", color="#cccccc", markersize=2, label="all modes", rasterized=True)
-        axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
-        axes.plot(
-            watts[chosen], table.time_ms[chosen], "o", markersize=3.5, color=colour(place), label="predicted front"
-        )
-        _use_log_scale(axes, "y")
-        axes.set_title(name, fontsize=10)
-    for axes in grid[-1]:
-        axes.set_xlabel("observed power (W)")
-    for axes in grid[:, 0]:
-        axes.set_ylabel("observed minibatch time (ms)")
-    grid[0, 0].legend(fontsize=8)
-    figure.suptitle(f"{target.name} on {table.device}, {table.provenance}: the modes on each front, as observed")
-    save(figure, path)
+    size = (4.6 * columns + 0.6, 3.4 * lines + 0.6)
+    title = f"{target.name} on {table.device}, {table.provenance}: the modes on each front, as observed"
+    with _panels(path, title, lines, columns, size, sharex=True, sharey=True) as grid:
+        for axes in grid.flat[len(predictions) :]:
+            axes.axis("off")
+        for place, (axes, (name, prediction)) in enumerate(zip(grid.flat, predictions.items())):
+            chosen = time_power_front(prediction.time_ms, prediction.power_mw)
+            axes.plot(watts, table.time_ms, ".", color="#cccccc", markersize=2, label="all modes", rasterized=True)
+            axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
+            axes.plot(
+                watts[chosen], table.time_ms[chosen], "o", markersize=3.5, color=colour(place), label="predicted front"
+            )
+            _use_log_scale(axes, "y")
+            axes.set_title(name, fontsize=10)
+        for axes in grid[-1]:
+            axes.set_xlabel("observed power (W)")
+        for axes in grid[:, 0]:
+            axes.set_ylabel("observed minibatch time (ms)")
+        grid[0, 0].legend(fontsize=8)
 
 
 def write_plots(directory: Path, plan: Plan, results: Sequence[Mapping[str, Any]]) -> List[Path]:
@@ -183,6 +176,17 @@ def _predictions(plan: Plan, target: Target, count: Optional[int], names: Sequen
         if not (np.isnan(prediction.time_ms).any() or np.isnan(prediction.power_mw).any()):
             found[name] = prediction
     return found
+
+
+@contextlib.contextmanager
+def _panels(
+    path: Path, title: str, lines: int, columns: int, size: Tuple[float, float], **shared: bool
+) -> Iterator[np.ndarray]:
+    """A grid of panels, shape (lines, columns), of a size in inches: drawn in the block, then saved under a title."""
+    figure, grid = pyplot().subplots(lines, columns, figsize=size, squeeze=False, constrained_layout=True, **shared)
+    yield grid
+    figure.suptitle(title)
+    save(figure, path)
 
 
 def _use_log_scale(axes: Any, *directions: str) -> None:

@@ -6,7 +6,7 @@ import datetime
 import math
 import os
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, List, NamedTuple, Sequence, Tuple
 
 import harness
 from harness.corpus import TASKS, write_corpus
@@ -20,10 +20,10 @@ from harness.report.mode_tables import mode_tables
 from harness.report.page import Content, Section, counted, page_html, words
 from harness.report.png import can_write_png, write_png
 from harness.report.scales import figure_text
-from harness.report.selection import Material, bare, file_name
+from harness.report.selection import Material, bare, base_name, file_name
+from harness.report.summary import device_rows, flag_rows, lead, tiles
 from harness.report.svg import figure_svg
 from harness.results.export import FURTHER, corpus_row
-from harness.results.rows import Record
 
 PAGE = "index.html"
 VERDICT_COLUMNS = ("verdict", "claim", "paper", "device", "effect (95 %)", "expected", "n", "case", "provenance")
@@ -112,81 +112,27 @@ def _content(
     tables = mode_tables(material)
     provenances = {record.provenance for record in material.records}
     provenances.update(row["provenance"] for row in (*material.corpus, *material.predictors, *material.strategies))
-    devices = list(dict.fromkeys(bare(record.case.device).partition("@")[0] for record in material.records))
+    devices = list(dict.fromkeys(base_name(record) for record in material.records))
     corpora = list(dict.fromkeys(row["device"] for row in material.corpus if row["device"] not in devices))
     figures = [figure for section in sections for figure in section.figures]
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return Content(
         title=f"jetwatt: {words([*devices, *corpora]) or 'report'}",
-        lead=_lead(material),
+        lead=lead(material, found),
         provenances=tuple(sorted(provenances)),
-        tiles=_tiles(material, found, figures),
-        devices=_devices(material),
+        tiles=tiles(material, found, len(figures)),
+        devices=device_rows(material),
         sections=tuple(sections),
         missing=tuple(missing),
         verdicts=(VERDICT_COLUMNS, [_verdict_row(verdict) for verdict in found]),
         verdict_counts=counted([verdict.verdict for verdict in found]),
-        flags=_flags(material.records),
+        flags=flag_rows(material.records),
         explorer=explorer_json(tables),
         explorer_titles=tuple(table.title for table in tables[:MOST_TABLES]),
         files=(*files, *((f"figures/{figure.name}.csv", figure.title) for figure in figures)),
         made=f"made {now} by jetwatt {harness.__version__} from {words([path.name for path in made_from])}",
         pictures=frozenset(figure.name for figure in pictures),
     )
-
-
-def _lead(material: Material) -> str:
-    workloads = {record.case.workload for record in material.records if record.case.task in TASKS}
-    told = [f"{len(material.records)} profiles of {len(workloads)} workloads"] if material.records else []
-    told += [f"a corpus of {len(material.corpus):,} rows"] if material.corpus else []
-    told += ["an evaluation of predictors"] if material.predictors else []
-    told += ["a contest of strategies"] if material.strategies else []
-    return f"How long a minibatch takes and how much power it draws: {words(told)}."
-
-
-def _tiles(material: Material, found: Sequence[Verdict], figures: Sequence[Figure]) -> Tuple[Tuple[str, str], ...]:
-    records = material.records
-    tiles = [(f"{len(records):,}", "profiles, the newest of each conditions")]
-    tiles.append((str(len({record.case.workload for record in records if record.case.task in TASKS})), "workloads"))
-    tiles.append((str(len({str(record.conditions.get("power_mode")) for record in records})), "power modes"))
-    if material.corpus:
-        tiles.append((f"{len(material.corpus):,}", "rows of the corpus"))
-    tiles.append((str(len(figures)), "figures"))
-    if found:
-        confirmed = sum(verdict.verdict == "confirmed" for verdict in found)
-        tiles.append((f"{confirmed} of {len(found)}", "take-aways confirmed"))
-    tiles.append((str(sum(bool(record.flags) for record in records)), "profiles with flags"))
-    return tuple(tiles)
-
-
-def _devices(material: Material) -> Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]:
-    """What was measured on what: a row for each device, provenance and software."""
-    header = ("device", "provenance", "model", "profiles", "total power", "torch", "L4T", "host", "jetwatt")
-    groups: Dict[Tuple[Any, ...], List[Record]] = {}
-    for record in material.records:
-        conditions = record.conditions
-        place = (
-            *(bare(record.case.device), record.provenance, conditions.get("device_model")),
-            *(conditions.get("power_definition") or "not measured", conditions.get("torch"), conditions.get("l4t")),
-        )
-        groups.setdefault(place, []).append(record)
-    rows: List[Tuple[Any, ...]] = [
-        (*place[:3], len(records), *place[3:], _told(records, "host_name"), _told(records, "jetwatt", "suite_commit"))
-        for place, records in groups.items()
-    ]
-    corpora = counted([f"{row['device']}\n{row['provenance']}" for row in material.corpus])
-    for name, count in corpora.items():
-        rows.append((*name.split("\n"), "corpus", count, *(None,) * 5))
-    kept = [place for place in range(len(header)) if any(row[place] is not None for row in rows)]
-    return tuple(header[place] for place in kept), [tuple(row[place] for place in kept) for row in rows]
-
-
-def _told(records: Sequence[Record], *names: str) -> str:
-    """What the environments of some records say under some names, each different answer once."""
-    answers = [
-        " ".join(str(record.environment[name]) for name in names if name in record.environment) for record in records
-    ]
-    return ", ".join(dict.fromkeys(answers))
 
 
 def _verdict_row(verdict: Verdict) -> Tuple[Any, ...]:
@@ -198,13 +144,3 @@ def _verdict_row(verdict: Verdict) -> Tuple[Any, ...]:
         *(verdict.verdict, why, verdict.section, bare(verdict.device), f"{verdict.meaning}: {interval}"),
         *(" and ".join(bounds), verdict.n, verdict.case, verdict.provenance),
     )
-
-
-def _flags(records: Sequence[Record]) -> Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]:
-    """A row for each kind of flag: how many profiles carry it, and an example."""
-    kinds: Dict[str, List[Tuple[str, str]]] = {}
-    for record in records:
-        for flag in record.flags:
-            kinds.setdefault(flag.partition(":")[0], []).append((record.case_id, flag.partition(": ")[2]))
-    rows = [(kind, len(found), found[0][1], found[0][0]) for kind, found in sorted(kinds.items())]
-    return ("flag", "profiles", "for example", "case"), rows

@@ -12,6 +12,10 @@ import io
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 LINEAR, LOG, CATEGORY = "linear", "log", "category"
+SYMLOG = "symlog"
+"""Linear up to `LINEAR_TO` on both sides of 0, logarithmic beyond: what is mostly small and sometimes very large."""
+
+LINEAR_TO = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +24,7 @@ class Axis:
 
     Attributes:
         label: quantity with its unit in parentheses: `time of an epoch (s)`.
-        kind: `linear`, `log` or `category`.
+        kind: `linear`, `log`, `symlog` or `category`.
         categories: names of the places 0, 1, ... of a category axis; a line break makes a second line.
         from_zero: whether a linear axis shows 0.
     """
@@ -84,7 +88,7 @@ class Dots(NamedTuple):
 
 
 class Violin(NamedTuple):
-    """The distribution of some values at a place of a category axis, with quartiles and median."""
+    """The distribution of some values at a place of the category axis, with quartiles and median."""
 
     place: float
     values: Tuple[float, ...]

@@ -6,13 +6,14 @@ import dataclasses
 import math
 from typing import List, Optional, Tuple
 
-from harness.report.figure import CATEGORY, LINEAR, Panel, Ramp, extent
+from harness.report.figure import CATEGORY, LINEAR, Bar, Panel, Ramp, extent
 from harness.report.scales import Scale, scale_for, tick_texts, ticks
 
 WIDTH = 340.0
 FONT_PX = 10.5
 PLOT_HEIGHT = 160.0
 ROW_HEIGHT = 19.0
+LEAST_BAR = 6.8
 _CHARACTER = 0.6  # of the font's size, for the wide DejaVu Sans; other fonts leave a little more room
 
 
@@ -61,7 +62,7 @@ def lay_out(panel: Panel) -> Layout:
     xs, ys = extent(panel)
     horizontal = panel.y.kind == CATEGORY
     top = 38.0 if any(isinstance(mark, Ramp) for mark in panel.marks) else 26.0
-    plot_height = max(len(panel.y.categories), 2) * ROW_HEIGHT if horizontal else PLOT_HEIGHT
+    plot_height = max(len(panel.y.categories), 2) * row_height(panel) if horizontal else PLOT_HEIGHT
     bottom = top + plot_height
     if horizontal:  # the first category on top
         y = scale_for(panel.y, ys, top, bottom)
@@ -88,6 +89,11 @@ def lay_out(panel: Panel) -> Layout:
         horizontal=horizontal,
         zero=zero,
     )
+
+
+def row_height(panel: Panel) -> float:
+    """The room of a category on the y axis: enough for the thinnest of its bars."""
+    return max([ROW_HEIGHT, *(LEAST_BAR / mark.width for mark in panel.marks if isinstance(mark, Bar))])
 
 
 def _below(panel: Panel, x: Scale) -> Tuple[Tuple[Tuple[float, Tuple[str, ...]], ...], bool, float]:

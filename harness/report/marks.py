@@ -10,6 +10,13 @@ from harness.report.figure import Bar, Curve, Dots, Label, Mark, Ramp, Rule, Vio
 from harness.report.layout import WIDTH, Layout, text_width
 from harness.report.violins import density, quartiles_of
 
+Box = Tuple[float, float, float, float]
+"""Left, top, right and bottom, in pixels."""
+
+
+MOST_HALF_PX = 36.0
+"""Half the width of a violin at the most: one alone does not fill its panel."""
+
 
 def draw_mark(mark: Mark, layout: Layout, brush: Brush) -> List[str]:
     """A mark's elements; labels are drawn together, by `draw_labels`."""
@@ -110,26 +117,34 @@ def _dots(dots: Dots, layout: Layout, brush: Brush) -> str:
 
 
 def _violin(violin: Violin, layout: Layout, brush: Brush) -> List[str]:
-    half = abs(layout.x(1.0) - layout.x(0.0)) * 0.42
-    middle = layout.x(violin.place)
+    category, value = (layout.y, layout.x) if layout.horizontal else (layout.x, layout.y)
+    half = min(abs(category(1.0) - category(0.0)) * 0.42, MOST_HALF_PX)
+    middle = category(violin.place)
     attribute, child = brush.tip(violin.tip)
     parts = [f"<g{attribute}>{child}"]
-    outline = density(violin.values)
+    pixels = [value(one) for one in violin.values]
+    outline = density(pixels)  # as the axis spaces the values
+
+    def point(along: float, across: float) -> str:
+        return f"{px(along)},{px(across)}" if layout.horizontal else f"{px(across)},{px(along)}"
+
     if outline:
-        right = [(middle + half * share, layout.y(value)) for value, share in outline]
-        left = [(2 * middle - x, y) for x, y in reversed(right)]
-        path = "M" + "L".join(f"{px(x)},{px(y)}" for x, y in [*right, *left]) + "z"
+        edge = [(along, half * share) for along, share in outline]
+        corners = [(along, middle + reach) for along, reach in edge]
+        corners += [(along, middle - reach) for along, reach in reversed(edge)]
+        path = "M" + "L".join(point(*corner) for corner in corners) + "z"
         parts.append(f'<path d="{path}" fill-opacity="0.5" {brush.paint(fill=violin.colour, stroke=violin.colour)}/>')
         if violin.hatched:
             parts.append(f'<path d="{path}" fill="url(#hatch)"/>')
     else:
-        dots = Dots(violin.colour, (violin.place,) * len(violin.values), violin.values, 5.0)
-        parts.append(_dots(dots, layout, brush))
-    first, median, third = (layout.y(value) for value in quartiles_of(violin.values))
-    parts.append(
-        f'<path d="M{px(middle)},{px(first)}V{px(third)}" stroke-width="3" fill="none" {brush.paint(stroke="ink")}/>'
-    )
-    parts.append(f'<path d="{marker_path(0, middle, median)}" {brush.paint(fill="page", stroke="ink")}/></g>')
+        places = (violin.place,) * len(violin.values)
+        ends = (violin.values, places) if layout.horizontal else (places, violin.values)
+        parts.append(_dots(Dots(violin.colour, *ends, 5.0), layout, brush))
+    first, median, third = (value(one) for one in quartiles_of(violin.values))
+    box = f"M{point(first, middle)}L{point(third, middle)}"
+    parts.append(f'<path d="{box}" stroke-width="3" fill="none" {brush.paint(stroke="ink")}/>')
+    centre = (median, middle) if layout.horizontal else (middle, median)
+    parts.append(f'<path d="{marker_path(0, *centre)}" {brush.paint(fill="page", stroke="ink")}/></g>')
     return parts
 
 
@@ -146,23 +161,48 @@ def _ramp(mark: Ramp, layout: Layout, brush: Brush) -> List[str]:
     return parts
 
 
-def draw_labels(labels: Sequence[Label], layout: Layout, brush: Brush) -> List[str]:
-    """Each beside its point where there is room; one that would cover another is left out."""
+def draw_labels(marks: Sequence[Mark], layout: Layout, brush: Brush) -> List[str]:
+    """Each beside its point where there is room, off the lines if it can be; one that would cover another is left out.
+
+    Args:
+        marks: all of the panel.
+        layout: of the panel.
+        brush: writes them.
+    """
+    labels = [mark for mark in marks if isinstance(mark, Label)]
     points = [(layout.x(label.x), layout.y(label.y)) for label in labels]
-    taken: List[Tuple[float, float, float, float]] = [(x - 4, y - 4, x + 4, y + 4) for x, y in points]
+    taken: List[Box] = [(x - 4, y - 4, x + 4, y + 4) for x, y in points]
+    lines = [box for mark in marks if isinstance(mark, Curve) for box in _lines(mark, layout)] if labels else []
     parts = []
     for label, (x, y) in zip(labels, points):
         width = text_width(label.text, 10)
-        for dx, dy in ((6, 3.5), (-6 - width, 3.5), (-width / 2, -6), (-width / 2, 13), (5, -5), (5, 12)):
+        free = []
+        for dx, dy in (
+            *((6, 3.5), (-6 - width, 3.5), (-width / 2, -6), (-width / 2, 13)),
+            *((5, -5), (5, 12), (-5 - width, -5), (-5 - width, 12)),
+        ):
             box = (x + dx, y + dy - 9, x + dx + width, y + dy + 2)
             across = layout.left <= box[0] and box[2] <= WIDTH - 2
             down = layout.top - 4 <= box[1] and box[3] <= layout.bottom
             if across and down and not any(_overlap(box, other) for other in taken):
-                taken.append(box)
-                parts.append(brush.text(x + dx, y + dy, label.text, more=' font-size="10"'))
-                break
+                crossed = sum(_overlap(box, line) for line in lines)
+                free.append((crossed, len(free), box))
+        if free:
+            _, _, box = min(free)
+            taken.append(box)
+            parts.append(brush.text(box[0], box[1] + 9, label.text, more=' font-size="10"'))
     return parts
 
 
-def _overlap(a: Tuple[float, float, float, float], b: Tuple[float, float, float, float]) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+def _lines(curve: Curve, layout: Layout) -> List[Box]:
+    """The boxes around a curve's lines, those of steps in two parts."""
+    points = [(layout.x(x), layout.y(y)) for x, y in zip(curve.xs, curve.ys)]
+    found: List[Box] = []
+    for (x1, y1), (x2, y2) in zip(points, points[1:]):
+        corners = ((x1, y1, x2, y1), (x2, y1, x2, y2)) if curve.step else ((x1, y1, x2, y2),)
+        found += [(min(a, c), min(b, d), max(a, c), max(b, d)) for a, b, c, d in corners]
+    return found
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] <= b[2] and b[0] <= a[2] and a[1] <= b[3] and b[1] <= a[3]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from harness.analysis.pareto import pareto_front
+from harness.cases import TRAINING
 from harness.corpus import TASKS
 from harness.power_modes import PowerMode
 from harness.report.selection import Material, bare, device_name, mode_of
 from harness.results.rows import Record
+from harness.units import ms_to_s
 
 LEAST_MODES = 4
+
+CORPUS, RESULTS = "corpus", "results"
+"""Origins of a table."""
 
 LETTER = 3
 """Names of modes up to this long stand beside their points."""
@@ -48,7 +54,7 @@ class ModeTable(NamedTuple):
     @property
     def energy_mws(self) -> Tuple[float, ...]:
         """Energy of a minibatch."""
-        return tuple(time * power / 1e3 for time, power in zip(self.time_ms, self.power_mw))
+        return tuple(ms_to_s(time) * power for time, power in zip(self.time_ms, self.power_mw))
 
     @property
     def front(self) -> List[int]:
@@ -57,20 +63,20 @@ class ModeTable(NamedTuple):
 
 
 def mode_tables(material: Material) -> List[ModeTable]:
-    """Every table with enough modes: those of the corpus, then those of the results file."""
+    """Every table with enough modes: those of the corpus, then those of the results; the papers' defaults first."""
     groups: Dict[Tuple[Any, ...], Dict[PowerMode, Tuple[str, float, float]]] = {}
     for row in material.corpus:
         if row["power_mw"] is not None:
             mode = PowerMode(*(row[field] for field in PowerMode._fields))
-            place = (row["device"], row["workload"], row["task"], row["batch_size"], row["provenance"], "corpus")
+            place = (row["device"], row["workload"], row["task"], row["batch_size"], row["provenance"], CORPUS)
             groups.setdefault(place, {})[mode] = (str(mode), row["minibatch_time_ms"], row["power_mw"])
     for record in material.records:
         mode, time_ms, power_mw = mode_of(record), *_figures(record)
         if record.case.task in TASKS and mode is not None and time_ms and power_mw:
             groups.setdefault(_place(record), {})[mode] = (record.case.power_mode, time_ms, power_mw)
-    return [
+    tables = [
         ModeTable(
-            *(bare(place[0]), *place[1:5], "corpus" if place[5] == "corpus" else "results"),
+            *(bare(place[0]), *place[1:5], CORPUS if place[5] == CORPUS else RESULTS),
             tuple(members),
             tuple(name for name, _, _ in members.values()),
             tuple(time for _, time, _ in members.values()),
@@ -79,6 +85,7 @@ def mode_tables(material: Material) -> List[ModeTable]:
         for place, members in groups.items()
         if len(members) >= LEAST_MODES
     ]
+    return sorted(tables, key=lambda one: (one.origin != CORPUS, one.task != TRAINING, one.batch_size != 16))
 
 
 def _figures(record: Record) -> Tuple[Any, Any]:
@@ -86,9 +93,10 @@ def _figures(record: Record) -> Tuple[Any, Any]:
 
 
 def _place(record: Record) -> Tuple[Any, ...]:
-    """What agrees within a table of profiles of the results file: all but the mode."""
+    """What agrees within a table of profiles of the results file: all but the mode, and how long it was watched."""
     case = record.case
+    settings = dataclasses.replace(case.settings, minibatches=case.settings.minibatches and 1)
     return (
         *(device_name(record), case.workload, case.task, case.batch_size, record.provenance),
-        ("results", case.workers, case.storage, case.settings),
+        (RESULTS, case.workers, case.storage, settings),
     )

@@ -16,6 +16,9 @@ from harness.report.svg import legend_key, panel_svg
 TABLE_ROWS = 120
 """Rows that a figure's table shows; its CSV file has all."""
 
+LONG = 60
+"""Characters of a cell that needs a wide column."""
+
 Cells = Sequence[Sequence[Any]]
 
 
@@ -115,8 +118,8 @@ def _head(title: str) -> str:
 def _notice(provenances: Sequence[str]) -> str:
     """What a reader must know who looks no further: that figures are not measured."""
     told = {
-        "simulated": "<b>Simulated</b> figures come from a model of the board, not from a board. They are hatched or"
-        " dashed and carry a dashed badge.",
+        "simulated": "<b>Simulated</b> figures come from a model of the board, not from a board. Every panel with them"
+        " carries a dashed badge; their bars are hatched.",
         "replayed": "<b>Replayed</b> figures were measured earlier, elsewhere, and are repeated from a corpus.",
     }
     found = [text for name, text in told.items() if name in provenances]
@@ -158,7 +161,9 @@ def _table(header: Sequence[str], rows: Cells, badges: Sequence[int] = ()) -> st
 
     def cell(place: int, value: Any) -> str:
         text = badge(str(value)) if place in badges or header[place] == "provenance" else escape(cell_text(value))
-        return f'<td class="number">{text}</td>' if numbers[place] else f"<td>{text}</td>"
+        if numbers[place]:
+            return f'<td class="number">{text}</td>'
+        return f'<td class="long">{text}</td>' if len(str(value)) > LONG else f"<td>{text}</td>"
 
     head = "".join(
         f'<th class="number">{escape(name)}</th>' if is_number else f"<th>{escape(name)}</th>"

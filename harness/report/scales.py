@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import List, NamedTuple, Sequence, Tuple
 
-from harness.report.figure import CATEGORY, LOG, Axis
+from harness.report.figure import CATEGORY, LINEAR_TO, LOG, SYMLOG, Axis
 
 _LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 """Units of ticks, and their letters; each is used from a hundred of it on."""
@@ -15,7 +15,7 @@ class Scale(NamedTuple):
     """From values of an axis to pixels.
 
     Attributes:
-        kind: `linear`, `log` or `category`.
+        kind: `linear`, `log`, `symlog` or `category`.
         low, high: the values at both ends.
         start, end: their pixels.
     """
@@ -28,11 +28,17 @@ class Scale(NamedTuple):
 
     def __call__(self, value: float) -> float:
         """The pixel of a value; values beyond the ends lie beyond."""
-        if self.kind == LOG:
-            share = (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
-        else:
-            share = (value - self.low) / (self.high - self.low)
-        return self.start + share * (self.end - self.start)
+        value, low, high = (_straightened(self.kind, one) for one in (value, self.low, self.high))
+        return self.start + (value - low) / (high - low) * (self.end - self.start)
+
+
+def _straightened(kind: str, value: float) -> float:
+    """A value as an axis of that kind spaces it."""
+    if kind == LOG:
+        return math.log(value)
+    if kind == SYMLOG and abs(value) > LINEAR_TO:
+        return math.copysign(LINEAR_TO * (1.0 + math.log10(abs(value) / LINEAR_TO)), value)
+    return value
 
 
 def scale_for(axis: Axis, values: Sequence[float], start: float, end: float) -> Scale:
@@ -43,6 +49,8 @@ def scale_for(axis: Axis, values: Sequence[float], start: float, end: float) -> 
     if axis.kind == LOG:
         low, high = (low / 1.15, high * 1.15) if low > 0 else (1.0, 10.0)
         return Scale(LOG, low, high, start, end)
+    if axis.kind == SYMLOG:
+        return Scale(SYMLOG, min(low, 0.0) * 1.15, max(high, LINEAR_TO) * 1.15, start, end)
     if axis.from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= 1e-6 * max(abs(low), abs(high)):  # the same value but for rounding
@@ -64,6 +72,8 @@ def ticks(scale: Scale, about: int = 5) -> List[float]:
         return [float(place) for place in range(math.ceil(scale.low), math.floor(scale.high) + 1)]
     if scale.kind == LOG:
         return _log_ticks(scale.low, scale.high, about)
+    if scale.kind == SYMLOG:
+        return _symlog_ticks(scale.low, scale.high, about)
     step = nice_step(scale.high - scale.low, about)
     first = math.ceil(scale.low / step - 1e-9)
     count = math.floor(scale.high / step + 1e-9) - first
@@ -79,6 +89,16 @@ def _log_ticks(low: float, high: float, about: int) -> List[float]:
             return found
     every = math.ceil(len(found) / about)
     return found[::every]
+
+
+def _symlog_ticks(low: float, high: float, about: int) -> List[float]:
+    found: List[float] = []
+    for factors in ((1, 4), (1,)):
+        beyond = [LINEAR_TO * factor * 10.0**power for power in range(12) for factor in factors]
+        found = [value for value in (*(-one for one in reversed(beyond)), 0.0, *beyond) if low <= value <= high]
+        if len(found) <= about:
+            break
+    return found
 
 
 def tick_texts(values: Sequence[float]) -> Tuple[str, ...]:

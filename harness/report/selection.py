@@ -128,11 +128,13 @@ def families(
 
 def _rank(members: Dict[Any, Record]) -> Tuple[int, int]:
     """What makes a family better: more values, then the papers' defaults (004 sec. 4.4)."""
-    near = [
-        sum((case.workers == 4, case.storage == "ssd", case.batch_size == 16, case.power_mode == "maxn"))
-        for case in (record.case for record in members.values())
-    ]
-    return len(members), max(near, default=0)
+    return len(members), max(map(by_defaults, members.values()), default=0)
+
+
+def by_defaults(record: Record) -> int:
+    """In how many settings a record is at the papers' defaults (004 sec. 4.4)."""
+    case = record.case
+    return sum((case.workers == 4, case.storage == "ssd", case.batch_size == 16, case.power_mode == "maxn"))
 
 
 def by_device(found: Iterable[Family]) -> Dict[str, List[Family]]:
@@ -146,6 +148,11 @@ def by_device(found: Iterable[Family]) -> Dict[str, List[Family]]:
 def device_name(record: Record) -> str:
     """What a device is called beside its provenance."""
     return bare(record.case.device)
+
+
+def base_name(record: Record) -> str:
+    """The same without the number of the board, where several simulated ones are of a type."""
+    return device_name(record).partition("@")[0]
 
 
 def bare(device: str) -> str:

@@ -6,7 +6,7 @@ from html import escape
 from typing import List, Sequence, Tuple
 
 from harness.report.brush import Brush, px
-from harness.report.figure import CATEGORY, Figure, Label, Panel, Series
+from harness.report.figure import CATEGORY, Figure, Panel, Series
 from harness.report.layout import FONT_PX, WIDTH, Layout, lay_out, text_width, truncated
 from harness.report.marks import draw_labels, draw_mark, marker_path
 
@@ -83,10 +83,9 @@ def _key(entry: Series, x: float, y: float, brush: Brush) -> str:
 
 def _panel(panel: Panel, layout: Layout, brush: Brush) -> str:
     parts = [*_frame(panel, layout, brush)]
-    labels = [mark for mark in panel.marks if isinstance(mark, Label)]
     for mark in panel.marks:
         parts += draw_mark(mark, layout, brush)
-    parts += draw_labels(labels, layout, brush)
+    parts += draw_labels(panel.marks, layout, brush)
     return "".join(parts)
 
 

@@ -7,7 +7,7 @@ import multiprocessing
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from predictors.metrics import spread
-from predictors.strategies.evaluation import Outcome, hours_saved, summarise, sweep
+from predictors.strategies.evaluation import Outcome, by_choice, hours_saved, summarise, sweep
 from predictors.strategies.fixed import Preset, Presets
 from predictors.strategies.goals import Goal
 from predictors.strategies.profilers import TableProfiler
@@ -104,6 +104,7 @@ def results(
     """The figures of each strategy, target and number of profiles, as plain values.
 
     `by_repeat` holds median and quartiles, over repeats, of the mean penalty and of A/L+1 of one repeat, both in %.
+    `by_choice` holds the figures of every single choice, repeat after repeat.
 
     Args:
         found: from `run_contest`.
@@ -137,6 +138,7 @@ def results(
                 **figures,
                 "hours_saved_vs_presets": saved,
                 "by_repeat": {name: found and found._asdict() for name, found in by_repeat.items()},
+                "by_choice": by_choice(tables[target], outcomes),
                 "provenance": tables[target].provenance,
             }
         )

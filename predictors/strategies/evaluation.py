@@ -27,6 +27,8 @@ from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.tables import Table
 
 TOLERANCE_MW = 1000.0  # 001 sec. 5.2: A/L+1
+DIGITS = 3
+"""Decimal places of the figures of single choices: a thousandth of a percent, or of a watt."""
 
 
 class Outcome(NamedTuple):
@@ -138,6 +140,28 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
         profiles=float(np.mean([outcome.choice.spent.profiles for outcome in outcomes])),
         profiling_seconds=float(np.mean([outcome.choice.spent.seconds for outcome in outcomes])),
     )
+
+
+def by_choice(table: Table, outcomes: Sequence[Outcome]) -> Dict[str, List[float]]:
+    """What each choice under a power budget came to, in the order of the outcomes; those that `summarise` counts.
+
+    Args:
+        table: what was chosen from.
+        outcomes: of goals that have a power limit.
+
+    Returns:
+        As many values each, with as many digits as a plot shows: `budget_w`; `penalty_pct`; `power_error_w`, observed
+        power less the budget, below 0 where the budget is not used up.
+    """
+    found: Dict[str, List[float]] = {"budget_w": [], "penalty_pct": [], "power_error_w": []}
+    for outcome in outcomes:
+        if outcome.penalty_pct is not None:
+            budget_mw = outcome.goal.limits["power_mw"]
+            error_mw = float(table.power_mw[outcome.choice.index]) - budget_mw
+            values = (mw_to_w(budget_mw), outcome.penalty_pct, mw_to_w(error_mw))
+            for column, value in zip(found.values(), values):
+                column.append(round(value, DIGITS))
+    return found
 
 
 def hours_saved(

@@ -30,10 +30,11 @@ def scaling_figures(material: Material) -> List[Figure]:
 
 
 def _linearity(family: Family) -> Figure:
-    sizes = [_gib(record.conditions.get("data_bytes")) for record in family.records]
-    known = all(size is not None for size in sizes)
-    xs = tuple(float(size or 0) if known else float(samples) for size, samples in zip(sizes, family.values))
-    x_label = "size of the data set (GiB)" if known else "samples in the data set"
+    sizes = [record.conditions.get("data_bytes") for record in family.records]
+    xs, x_label = tuple(map(float, family.values)), "samples in the data set (1)"
+    if all(size is not None for size in sizes):
+        unit, name = (BYTES_PER_GIB, "GiB") if max(sizes) >= BYTES_PER_GIB else (BYTES_PER_MIB, "MiB")
+        xs, x_label = tuple(size / unit for size in sizes), f"size of the data set ({name})"
     marks: List[Mark] = []
     shown = (("epoch 0", "epoch0_time_s", "epoch0_stall_s"), ("epochs 1 and later", "epoch_time_s", "epoch_stall_s"))
     panels = []
@@ -121,6 +122,8 @@ def _course_of(profile: Profile, size: str) -> Tuple[List[Panel], List[Tuple[Any
     panels, rows = [], []
     for place, (name, unit, times, values) in enumerate(curves):  # telemetry begins before the first minibatch
         points = [(time - start, value) for time, value in zip(times, values) if time >= start]
+        if len(points) < 2:  # too short a run for this sensor
+            continue
         xs, ys = thinned([x for x, _ in points], [y for _, y in points], POINTS)
         marks = (*borders, Curve(listed(place), tuple(xs), tuple(ys), f"{name}, {size}"))
         title = f"{name}, {size}"
@@ -131,10 +134,6 @@ def _course_of(profile: Profile, size: str) -> Tuple[List[Panel], List[Tuple[Any
         )
         rows += [(size, name, unit, x, y, profile.provenance) for x, y in zip(xs, ys)]
     return panels, rows
-
-
-def _gib(size: Optional[float]) -> Optional[float]:
-    return None if size is None else size / BYTES_PER_GIB
 
 
 def _size_text(size: Optional[float], samples: int) -> str:

@@ -13,32 +13,42 @@ from harness.results.rows import Record
 KEPT = ("cold", "evicted")
 """Cache states that begin cold and keep what epoch 0 read."""
 
+Place = Tuple[str, str, str, float]
+"""Device, workload, storage and scale of the data set: bars side by side are of the same."""
+
 
 def page_cache_figures(material: Material) -> List[Figure]:
     """Epoch 0 against epochs 1 and later, a figure for each device."""
-    kept: Dict[Tuple[str, str], Record] = {}
-    dropped: Dict[Tuple[str, str], Record] = {}
+    kept: Dict[Place, Record] = {}
+    dropped: Dict[Place, Record] = {}
     for record in filter(_usual, trained(material.records)):
-        place = (device_name(record), record.case.workload)
-        if record.case.settings.cache in KEPT:
+        case = record.case
+        place = (device_name(record), case.workload, case.storage or "", case.settings.data_scale or 0.0)
+        if case.settings.cache in KEPT:
             kept[place] = record
-        elif record.case.settings.cache == DROPPED[1]:
+        elif case.settings.cache == DROPPED[1]:
             dropped[place] = record
+    shown: Dict[Tuple[str, str], Place] = {}
+    for place in sorted(kept, key=lambda place: (place in dropped, place[3], place[2] == "hdd")):  # the last one stays
+        shown[place[:2]] = place
     figures = []
-    for device in dict.fromkeys(device for device, _ in kept):
+    for device in dict.fromkeys(device for device, *_ in kept):
         panels: List[Panel] = []
         rows: List[Tuple[Any, ...]] = []
-        for workload in [workload for one, workload in kept if one == device]:
-            record, other = kept[device, workload], dropped.get((device, workload))
+        for workload in dict.fromkeys(workload for one, workload, *_ in kept if one == device):
+            place = shown[device, workload]
+            record, other = kept[place], dropped.get(place)
             columns = [Column("epoch 0\ncold", record, True), Column("epochs 1+\ncache kept", record)]
             columns += [Column("epochs 1+\ndropped", other)] if other else []
-            made = stacked_panel(workload, columns, "epoch, and what was done to the page cache")
+            title = f"{workload}, {place[2]}" if place[2] else workload
+            made = stacked_panel(title, columns, "epoch, and what was done to the page cache")
             if made is not None:
                 panels.append(made[0])
                 rows += made[1]
         caption = (
             "E2: what does the page cache save? Epoch 0 begins with a cold cache; later epochs read from memory what"
-            " fits, or, where the cache is dropped before each, from the medium again. 4 workers, batch size 16."
+            " fits, or, where the cache is dropped before each, from the medium again. 4 workers, batch size 16; each"
+            " panel is of one medium, which its title names."
             f" {HOW}"
         )
         name, title = f"page-cache-{file_name(device)}", f"First and later epochs on {device}"
@@ -51,4 +61,4 @@ def _usual(record: Record) -> bool:
     case, found = record.case, record.aggregates
     whole = found.get("epoch0_time_s") is not None and found.get("epoch_time_s") is not None
     defaults = (case.workers, case.batch_size, case.power_mode, case.settings.clocks) == (4, 16, "maxn", STATIC)
-    return whole and defaults and case.settings.data_scale is None
+    return whole and defaults

@@ -11,7 +11,7 @@ from harness.report.figure import LOG, Axis, Curve, Dots, Figure, Label, Mark, P
 from harness.report.figures.thinning import evenly
 from harness.report.mode_tables import LETTER, ModeTable, mode_tables
 from harness.report.selection import Material, file_name
-from harness.units import khz_to_mhz, mw_to_w
+from harness.units import khz_to_mhz, mw_to_w, mws_to_j
 
 MOST_POINTS = 1200
 MOST_TABLES = 10
@@ -82,7 +82,7 @@ def _grouped_panel(table: ModeTable, field: str, name: str, shown: Sequence[int]
 
 
 def _energy_panel(table: ModeTable, shown: Sequence[int]) -> Panel:
-    joules = [energy / 1e3 for energy in table.energy_mws]
+    joules = [mws_to_j(energy) for energy in table.energy_mws]
     front = pareto_front(table.time_ms, joules)
     diameter = 3.0 if len(shown) > FEW else 7.0
     xs, ys = tuple(joules[one] for one in front), tuple(table.time_ms[one] for one in front)

@@ -12,11 +12,13 @@ from harness.report.figure import CATEGORY, Axis, Bar, Figure, Panel, Series
 from harness.report.figures.baseload import idle_power_mw, state_of
 from harness.report.figures.stacks import COLUMNS as TIME_COLUMNS
 from harness.report.figures.stacks import HOW, LEGEND, Column, parts_of, row_of, stacked_panel
+from harness.report.mode_tables import LETTER
 from harness.report.scales import figure_text
 from harness.report.selection import Family, Material, by_device, families, file_name, mode_of, trained
 from harness.results.rows import Record
 from harness.units import mwh_to_wh, share_to_percent
 
+LEAST = 3
 MOST = 30
 """Power modes that have room side by side; more are a scatter's."""
 
@@ -29,7 +31,7 @@ ENERGY = (
 
 def power_mode_figures(material: Material) -> List[Figure]:
     """Stacked time, and energy with the baseload's share, for each power mode, a figure for each device."""
-    found = families(trained(material.records), "power_mode", lambda record: record.case.power_mode, least=3)
+    found = families(trained(material.records), "power_mode", lambda record: record.case.power_mode, least=LEAST)
     idle = _idle_power(material)
     figures = []
     for device, members in by_device([family for family in found if len(family.values) <= MOST]).items():
@@ -42,8 +44,9 @@ def power_mode_figures(material: Material) -> List[Figure]:
             )
             energy = _energy(family, records, idle)
             panels += [made[0]] if made else []
-            panels += [energy[0]] if energy else []
             shares = energy[1] if energy else {}
+            panels += [energy[0]] if energy else []
+            panels += [_share_panel(family, shares)] if len(shares) > 1 else []
             rows += [
                 (*row_of(record, parts), *_mode_cells(record), shares.get(record.case.power_mode))
                 for record in records
@@ -52,10 +55,10 @@ def power_mode_figures(material: Material) -> List[Figure]:
             ]
         if panels:
             caption = (
-                f"E11: what does a power mode cost? Left of each pair: time. {HOW} Right: energy of an epoch (Wh) or"
-                " a minibatch (mWh); baseload is the mean power of idle state (i) in the same power mode times the"
-                " epoch's time, where that was measured, and incremental energy the rest. The CSV file says what"
-                " each mode is."
+                f"E11: what does a power mode cost? First time. {HOW} Then energy of an epoch (Wh) or a minibatch"
+                " (mWh), and the baseload's share of it (%), for modes whose idle power was measured: baseload is the"
+                " mean power of idle state (i) in the same power mode times the time, incremental energy the rest."
+                " The CSV file says what each mode is."
             )
             columns = (*TIME_COLUMNS, *PowerMode._fields, "baseload_share_pct")
             name, title = f"power-modes-{file_name(device)}", f"Power modes on {device}"
@@ -64,9 +67,14 @@ def power_mode_figures(material: Material) -> List[Figure]:
 
 
 def _once_each(records: Sequence[Record]) -> List[Record]:
-    """One record for each power mode: a letter of the papers' table stands before `maxn` where both name the same."""
-    lettered = {mode_of(record) for record in records if record.case.power_mode != MAXN}
-    return [record for record in records if record.case.power_mode != MAXN or mode_of(record) not in lettered]
+    """One record for each power mode: a letter of the papers' table stands before `maxn` where both name the same.
+
+    Where the papers' table was run, modes that are told by their numbers were run for another question.
+    """
+    named = [record for record in records if len(record.case.power_mode) <= LETTER or record.case.power_mode == MAXN]
+    shown = named if len(named) >= LEAST else records
+    others = {mode_of(record) for record in shown if record.case.power_mode != MAXN}
+    return [record for record in shown if record.case.power_mode != MAXN or mode_of(record) not in others]
 
 
 def _idle_power(material: Material) -> Dict[Tuple[str, PowerMode], float]:
@@ -110,6 +118,17 @@ def _energy(
         return None
     axes = Axis("power mode", CATEGORY, tuple(names)), Axis(f"energy of {what} ({unit})")
     return Panel(f"{family.workload}: energy", *axes, tuple(marks), family.provenance), shares
+
+
+def _share_panel(family: Family, shares: Dict[str, float]) -> Panel:
+    """The baseload's share of the energy, for each mode whose idle power was measured."""
+    simulated = family.provenance == "simulated"
+    marks = tuple(
+        Bar(float(place), 0.72, (("baseload", share),), f"{mode}: {share:.0f} % of the energy is baseload", simulated)
+        for place, (mode, share) in enumerate(shares.items())
+    )
+    axes = Axis("power mode", CATEGORY, tuple(shares)), Axis("share of the energy (%)")
+    return Panel(f"{family.workload}: baseload", *axes, marks, family.provenance)
 
 
 def _energy_and_time(record: Record) -> Tuple[Optional[float], Optional[float]]:

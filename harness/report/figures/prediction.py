@@ -31,8 +31,8 @@ def prediction_figures(material: Material) -> List[Figure]:
         if panels:
             caption = (
                 f"E16: how many modes must be profiled? MAPE in % on modes that were not used to fit, {sampling}"
-                " sampling: median over repeats, whiskers from first to third quartile, logarithmic. Below each"
-                " number of modes: what profiling them takes (min; 3 s and 41 minibatches each)."
+                " sampling: median over repeats, whiskers from first to third quartile, logarithmic; dashed: simulated."
+                " Below each number of modes: what profiling them takes (min; 3 s and 41 minibatches each)."
             )
             title = f"Prediction of {target} on {device}, {sampling} sampling"
             series = tuple(Series(name, listed(place), place) for place, name in enumerate(names))
@@ -59,7 +59,7 @@ def _panel(what: str, names: Sequence[str], results: Sequence[Mapping[str, Any]]
                     tuple(counts.index(one["n_modes"]) + shift for one in mine),
                     tuple(one[f"{what}_mape_median"] for one in mine),
                     f"{name}: {told} modes",
-                    dashed=place % 2 == 1,
+                    dashed=any(one["provenance"] == "simulated" for one in mine),
                     marker=place,
                     lows=tuple(one[f"{what}_mape_q1"] for one in mine),
                     highs=tuple(one[f"{what}_mape_q3"] for one in mine),

@@ -1,4 +1,4 @@
-"""E21: inference alone, and inference in between training (000 sec. 4.1)."""
+"""E21, E22: inference alone, and inference in between training (000 sec. 4.1)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def inference_figures(material: Material) -> List[Figure]:
             Panel("throughput", axis, Axis("samples (1/s)", LOG), tuple(rates), provenance),
         )
         caption = (
-            "E21: how long does inference take by itself? Median time of a batch (ms) and samples per second against"
+            "E22: how long does inference take by itself? Median time of a batch (ms) and samples per second against"
             " the batch size, both logarithmic; dashed: simulated."
         )
         series = tuple(Series(family.workload, listed(place), place) for place, family in enumerate(members))

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from harness.report.figure import CATEGORY, Axis, Bar, Curve, Figure, Mark, Panel, Series, joined
+from harness.report.figure import CATEGORY, SYMLOG, Axis, Bar, Curve, Figure, Mark, Panel, Rule, Series, Violin, joined
 from harness.report.scales import figure_text
 from harness.report.selection import Material, file_name
+from harness.report.violins import quartiles_of
 
 COLUMNS = (
     *("strategy", "target", "device", "profiles", "penalty_median", "penalty_mean", "penalty_max", "over_limit_pct"),
     *("over_limit_plus1_pct", "area_w", "infeasible", "choices", "profiles_spent", "profiling_seconds", "provenance"),
 )
-SERIES = (
-    Series("time penalty, median", "c0"),
-    Series("time penalty, mean", "ink", 0),
+CHOICES = "by_choice"
+"""Key of the figures of single choices; files that were written before there was one show medians and means."""
+
+DISTRIBUTED = "observed power less the budget in W (violins: bar within: quartiles, dot: median), "
+
+BROKEN = (
     Series("choices over the budget", "c3"),
     Series("over it by more than 1 W", "c1"),
     Series("power above the budget", "c5"),
 )
+MEANS = (Series("time penalty, median", "c0"), Series("time penalty, mean", "ink", 0))
+SINGLE = (Series("time penalty", "c0"), Series("power less budget", "c2"))
 
 
 def strategy_figures(material: Material) -> List[Figure]:
@@ -28,17 +34,21 @@ def strategy_figures(material: Material) -> List[Figure]:
         groups.setdefault((result["target"], result["device"]), []).append(result)
     figures = []
     for (target, device), results in groups.items():
+        single = all(result.get(CHOICES) for result in results)
+        shown = "as a violin, logarithmic beyond 5 %" if single else "median as bar, mean as dot"
         caption = (
             "E20: what do chosen modes cost? Over all power budgets and repeats: time penalty in % against the best"
-            " mode within the budget (median as bar, mean as dot; below 0 only by breaking the budget), the share of"
-            " choices in % that break the budget and that break it by more than 1 W, and the mean power above the"
-            " budget in W per choice. In parentheses: profiles that each may take; none where a strategy takes none,"
-            " or all."
+            f" mode within the budget ({shown}, below 0 only by breaking the budget), {DISTRIBUTED if single else ''}"
+            "the share of choices in % that break the budget and that break it by more than 1 W, and the mean power"
+            " above the budget in W per choice. In parentheses: profiles that each may take; none where a strategy"
+            " takes none, or all."
         )
         rows = tuple(tuple(result.get(name) for name in COLUMNS) for result in results)
-        panels = (_penalties(results), _broken(results), _area(results))
+        series = (*(SINGLE if single else MEANS), *BROKEN)
+        first = _distributions(results) if single else (_penalties(results),)
+        panels = (*first, _broken(results), _area(results))
         name, title = f"strategies-{file_name(device)}-{file_name(target)}", f"Power budgets for {target} on {device}"
-        figures.append(Figure(name, title, caption, panels, SERIES, COLUMNS, rows))
+        figures.append(Figure(name, title, caption, panels, series, COLUMNS, rows))
     return figures
 
 
@@ -49,6 +59,25 @@ def _names(results: Sequence[Mapping[str, Any]]) -> Tuple[str, ...]:
         else one["strategy"]
         for one in results
     )
+
+
+def _distributions(results: Sequence[Mapping[str, Any]]) -> Tuple[Panel, ...]:
+    """Violins of the penalties and of the power errors of single choices (001 Figs 12 and 13)."""
+    names, provenance = _names(results), joined(one["provenance"] for one in results)
+    panels = []
+    for title, key, axis, colour, unit in (
+        ("time penalty", "penalty_pct", Axis("time penalty (%)", SYMLOG), "c0", "%"),
+        ("power error", "power_error_w", Axis("observed power less budget (W)"), "c2", "W"),
+    ):
+        marks: List[Mark] = [Rule(0.0, vertical=True)]
+        for place, one in enumerate(results):
+            values = tuple(one[CHOICES][key])
+            if values:
+                first, median, third = map(figure_text, quartiles_of(values))
+                tip = f"{names[place]}: {title} {median} {unit}, quartiles {first} and {third}, {len(values)} choices"
+                marks.append(Violin(float(place), values, colour, tip, one["provenance"] == "simulated"))
+        panels.append(Panel(title, axis, Axis("", CATEGORY, names), tuple(marks), provenance))
+    return tuple(panels)
 
 
 def _penalties(results: Sequence[Mapping[str, Any]]) -> Panel:
@@ -95,4 +124,4 @@ def _area(results: Sequence[Mapping[str, Any]]) -> Panel:
         if one["area_w"] is not None
     )
     axes = Axis("power above the budget (W per choice)"), Axis("", CATEGORY, names)
-    return Panel("power error", *axes, marks, joined(one["provenance"] for one in results))
+    return Panel("area above the budget", *axes, marks, joined(one["provenance"] for one in results))

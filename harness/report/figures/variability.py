@@ -10,15 +10,17 @@ from harness.analysis.variability import variability
 from harness.metrics import epoch_sums
 from harness.profiles import Minibatch
 from harness.report.colours import listed
-from harness.report.figure import CATEGORY, Axis, Figure, Panel, Rule, Violin
+from harness.report.figure import CATEGORY, LINEAR, SYMLOG, Axis, Figure, Panel, Rule, Violin
 from harness.report.scales import figure_text
 from harness.report.selection import Material, device_name, file_name, trained
 from harness.report.violins import FEWEST
 from harness.results.rows import Record
-from harness.units import share_to_percent
+from harness.units import s_to_ms, share_to_percent
 
 LEAST_VALUES = 20
 MOST_VALUES = 2000
+WIDE_PCT = 50.0
+"""Deviations beyond this would flatten all others on a linear axis."""
 
 
 def variability_figures(material: Material) -> List[Figure]:
@@ -56,8 +58,9 @@ def variability_figures(material: Material) -> List[Figure]:
         caption = (
             "E7: how much do repetitions differ? Deviation from the median in %: of the end-to-end time of epochs 1"
             f" and later where there are {FEWEST} or more of them, else of clean minibatches without the first of"
-            " each epoch. Bar within: quartiles; dot: median; cut at the 0.5 and 99.5 % quantiles. The CSV file has"
-            " the greatest deviation, the interquartile range and the coefficient of variation."
+            " each epoch. Bar within: quartiles; dot: median; cut at the 0.5 and 99.5 % quantiles. Where some deviate"
+            f" by more than {WIDE_PCT:g} %, the scale is logarithmic beyond 5 %. The CSV file has the greatest"
+            " deviation, the interquartile range and the coefficient of variation."
         )
         title = f"Variability on {board}"
         figures.append(
@@ -82,7 +85,7 @@ def _panel(material: Material, workload: str, members: List[Tuple[str, Record]])
     marks, rows = [], []
     for place, (device, record) in enumerate(members):
         counted = material.store.profile(record.id).counted
-        epochs = [epoch.e2e_s * 1e3 for epoch in epoch_sums(counted) if epoch.epoch > 0]
+        epochs = [s_to_ms(epoch.e2e_s) for epoch in epoch_sums(counted) if epoch.epoch > 0]
         of, values = ("epochs", epochs) if len(epochs) >= FEWEST else ("minibatches", _within_epochs(counted))
         found = variability(values)
         assert found is not None
@@ -106,6 +109,8 @@ def _panel(material: Material, workload: str, members: List[Tuple[str, Record]])
             )
         )
     names = tuple(device for device, _ in members)
+    widest = max(abs(value) for mark in marks for value in mark.values)
+    kind = SYMLOG if widest > WIDE_PCT else LINEAR
     provenance = ", ".join(sorted({record.provenance for _, record in members}))
-    axes = Axis("device", CATEGORY, names), Axis("deviation from the median (%)")
+    axes = Axis("device", CATEGORY, names), Axis("deviation from the median (%)", kind)
     return Panel(workload, *axes, (Rule(0.0), *marks), provenance), rows

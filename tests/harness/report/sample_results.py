@@ -88,8 +88,12 @@ def predictor_results() -> List[Dict[str, Any]]:
                 for what, base in (("time", 60.0), ("power", 20.0), ("energy", 70.0))
                 for part, factor in (("median", 1.0), ("q1", 0.9), ("q3", 1.2))
             },
+            **{
+                f"{what}_mape": [base / count**0.5 * (0.8 + 0.05 * repeat) for repeat in range(10)]
+                for what, base in (("time", 60.0), ("power", 20.0), ("energy", 70.0))
+            },
         }
-        for place, name in enumerate(("nn", "powertrain", "ridge"))
+        for name in ("nn", "powertrain", "ridge", "linear")
         for count in (10, 50, 100)
     ]
 
@@ -112,6 +116,11 @@ def strategy_results() -> List[Dict[str, Any]]:
             "choices": 34,
             "profiles_spent": profiles,
             "profiling_seconds": 20.0 * profiles,
+            "by_choice": {
+                "budget_w": [17.0 + place for place in range(34)],
+                "penalty_pct": [penalty + 0.4 * (place - 16.5) for place in range(34)],
+                "power_error_w": [over / 20 - 0.3 * place for place in range(34)],
+            },
             "provenance": "measured",
         }
         for name, profiles, penalty, over in (

@@ -34,6 +34,8 @@ def test_a_report_of_one_profile_names_what_would_bring_the_other_figures(one_pr
     assert "no data for:" in said
     assert "Not shown, for want of data" in page
     assert "--workers 0,4" in page
+    assert "1 profile, simulated, of xavier-agx: 1 workload in 1 power mode." in page
+    assert "1 profile with flags: 1 throttled." in page
     assert "throttled" in page
     assert "3 s &lt;after&gt; the start" in page, "what profiles say is text, not HTML"
     assert '<span class="badge simulated">' in page

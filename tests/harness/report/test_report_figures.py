@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import itertools
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+from sample_results import USUAL
 
 from harness.analysis.pareto import pareto_front
-from harness.report.figure import Bar
+from harness.cases import Settings
+from harness.report.brush import Brush
+from harness.report.figure import Bar, Violin
 from harness.report.figures import KINDS
+from harness.report.figures.extremes import extremes_of
 from harness.report.figures.thinning import evenly, thinned
+from harness.report.layout import lay_out
+from harness.report.marks import draw_mark
 from harness.report.mode_tables import mode_tables
 from harness.report.selection import families, newest, trained
 from harness.report.svg import figure_svg
@@ -109,6 +116,116 @@ def test_baseload_is_told_where_it_was_measured_in_the_same_mode(material):
     shares = {row[mode]: row[place] for row in figure.rows}
     assert 0 < shares["g"] < 100, "mode g is MAXN"
     assert shares["a"] is None, "nobody measured the idle state of mode a"
+
+
+def test_the_baseloads_share_has_a_panel_where_it_is_known_of_several_modes(material):
+    assert "resnet18-cifar10: baseload" not in {panel.title for panel in figures_of(material, "Power modes")[0].panels}
+    idle = next(record for record in material.records if record.case.workload == "idle")
+    others = [record for record in material.records if record.case.power_mode in ("a", "b")]
+    idles = [
+        dataclasses.replace(
+            idle,
+            case=dataclasses.replace(idle.case, power_mode=record.case.power_mode),
+            conditions={**idle.conditions, "power_mode": record.conditions["power_mode"]},
+        )
+        for record in others
+    ]
+    (figure,) = figures_of(dataclasses.replace(material, records=(*material.records, *idles)), "Power modes")
+    (panel,) = [panel for panel in figure.panels if panel.title == "resnet18-cifar10: baseload"]
+    assert panel.x.categories == ("a", "b", "g")
+    assert all(0 < mark.parts[0][1] < 100 for mark in panel.marks)
+
+
+def test_media_stand_side_by_side_only_with_the_same_medium(material):
+    usual = next(record for record in material.records if record.case == USUAL)
+    on_hdd = dataclasses.replace(usual, id=10_000, case=dataclasses.replace(USUAL, storage="hdd"))
+    (figure,) = figures_of(dataclasses.replace(material, records=(*material.records, on_hdd)), "Page cache")[:1]
+    place = figure.columns.index("storage")
+    assert {row[place] for row in figure.rows} == {"ssd"}, "of the hdd nobody measured epochs from a dropped cache"
+    assert [panel.title for panel in figure.panels] == ["resnet18-cifar10, ssd"]
+
+
+def test_extremes_compare_the_greatest_mode_with_the_slowest(material):
+    (figure,) = [one for one in figures_of(material, "Extreme modes") if one.name == "extremes-xavier-agx"]
+    (row,) = [dict(zip(figure.columns, row)) for row in figure.rows]
+    table = next(table for table in mode_tables(material) if table.device == "xavier-agx")
+    greatest = table.modes.index(tuple(map(max, zip(*table.modes))))
+    assert row["slowest_minibatch_time_ms"] == max(table.time_ms)
+    assert row["time_ratio"] == pytest.approx(max(table.time_ms) / table.time_ms[greatest])
+    assert row["power_ratio"] == pytest.approx(row["greatest_power_mw"] / row["slowest_power_mw"])
+    assert row["energy_ratio"] == pytest.approx(row["time_ratio"] / row["power_ratio"])
+
+
+def test_a_table_without_the_greatest_mode_has_no_extremes(material):
+    table = next(table for table in mode_tables(material) if table.device == "xavier-agx")
+    kept = [place for place, name in enumerate(table.names) if name not in ("g", "maxn")]
+    columns = ("modes", "names", "time_ms", "power_mw")
+    without = table._replace(**{name: tuple(getattr(table, name)[place] for place in kept) for name in columns})
+    assert extremes_of(table) is not None
+    assert extremes_of(without) is None
+
+
+def test_longer_profiles_are_nearer_to_the_whole_and_cost_more(material):
+    figure = figures_of(material, "Length of a profile")[0]
+    rows = [dict(zip(figure.columns, row)) for row in figure.rows if row[1] == "resnet18-cifar10"]
+    assert [row["minibatches"] for row in rows] == sorted(row["minibatches"] for row in rows)
+    assert rows[-1]["time_error_pct"] < rows[0]["time_error_pct"]
+    assert rows[-1]["seconds"] == pytest.approx(4 * rows[0]["seconds"], rel=0.1)
+
+
+def test_strategies_are_violins_of_single_choices_and_bars_in_files_without_them(material):
+    (figure,) = figures_of(material, "Optimisation under power budgets")
+    panels = {panel.title: panel for panel in figure.panels}
+    violins = [mark for mark in panels["time penalty"].marks if isinstance(mark, Violin)]
+    assert [len(mark.values) for mark in violins] == [34, 34, 34]
+    assert "power error" in panels
+    old = tuple({name: value for name, value in one.items() if name != "by_choice"} for one in material.strategies)
+    (figure,) = figures_of(dataclasses.replace(material, strategies=old), "Optimisation under power budgets")
+    panels = {panel.title: panel for panel in figure.panels}
+    assert [mark.parts[0][1] for mark in panels["time penalty"].marks if isinstance(mark, Bar)] == [2.0, 14.0, -20.0]
+    assert "power error" not in panels
+
+
+def test_a_search_costs_profiles_and_what_takes_none_is_none(material):
+    (figure,) = figures_of(material, "Search for a power mode")
+    assert [series.name for series in figure.series] == ["powertrain", "random"]
+    rows = [dict(zip(figure.columns, row)) for row in figure.rows]
+    assert all(row["penalty_q1"] < row["penalty_median"] < row["penalty_q3"] for row in rows)
+
+
+def test_regressions_are_shown_subset_by_subset(material):
+    (figure,) = figures_of(material, "Linear regression")
+    assert {row[0] for row in figure.rows} == {"linear"}
+    assert len(figure.rows) == 3 * 10
+    assert all(len(mark.values) == 10 for panel in figure.panels for mark in panel.marks)
+
+
+def test_lying_violins_are_as_wide_as_their_values_and_keep_to_their_rows(material):
+    (figure,) = figures_of(material, "Optimisation under power budgets")
+    panel = next(panel for panel in figure.panels if panel.title == "power error")
+    layout = lay_out(panel)
+    violin = next(mark for mark in panel.marks if isinstance(mark, Violin))
+    path = ElementTree.fromstring(draw_mark(violin, layout, Brush(True))[1]).get("d")
+    corners = [tuple(map(float, corner.split(","))) for corner in path.strip("Mz").split("L")]
+    assert min(x for x, _ in corners) == pytest.approx(layout.x(min(violin.values)), abs=0.1)
+    assert max(x for x, _ in corners) == pytest.approx(layout.x(max(violin.values)), abs=0.1)
+    half = abs(layout.y(1.0) - layout.y(0.0)) / 2
+    assert all(abs(y - layout.y(violin.place)) < half for _, y in corners)
+
+
+def test_a_mode_that_was_watched_for_longer_too_stands_in_the_same_table(material):
+    tables = mode_tables(material)
+    short = [
+        dataclasses.replace(
+            record,
+            case=dataclasses.replace(record.case, settings=Settings(minibatches=count, cache="cold")),
+        )
+        for record, count in zip(trained(material.records), itertools.cycle((40, 200)))
+        if record.case.power_mode in "abefgh"
+    ]
+    (table,) = mode_tables(dataclasses.replace(material, records=tuple(short), corpus=()))
+    assert len(table.modes) == 6
+    assert [one.origin for one in tables] == sorted(one.origin for one in tables)
 
 
 def test_a_scatter_is_thinned_says_so_and_keeps_its_front(material):

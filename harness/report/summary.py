@@ -1,0 +1,127 @@
+"""What the first screen says: what was measured on what, how the papers' findings fared, and which flags there are."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from harness.corpus import TASKS
+from harness.experiments.verdicts import Verdict
+from harness.report.page import counted, words
+from harness.report.selection import Material, base_name, device_name, mode_of
+from harness.results.rows import Record
+
+Table = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]
+"""Header and rows."""
+
+
+def lead(material: Material, found: Sequence[Verdict]) -> str:
+    """The report in plain sentences."""
+    told = ["How long a minibatch takes and how much power it draws."]
+    for provenance in sorted({record.provenance for record in material.records}):
+        told.append(_profiles([one for one in material.records if one.provenance == provenance], provenance))
+    for name, count in counted([f"{row['device']}, {row['provenance']}" for row in material.corpus]).items():
+        told.append(f"A corpus of {name}: {count:,} rows.")
+    if material.predictors:
+        told.append(f"An evaluation of {_number(len({one['predictor'] for one in material.predictors}), 'predictor')}.")
+    if material.strategies:
+        strategies = {one["strategy"] for one in material.strategies}
+        told.append(f"A contest of {_number(len(strategies), 'strategy', 'strategies')}.")
+    if found:
+        counts = counted([verdict.verdict for verdict in found])
+        fared = words([f"{count} {name}" for name, count in counts.items()])
+        told.append(f"Of the papers' findings {len(found)} could be asked: {fared}.")
+    flagged = [record for record in material.records if record.flags]
+    if flagged:
+        kinds = counted([kind for record in flagged for kind in sorted({_kind(flag) for flag in record.flags})])
+        which = words([f"{count} {kind}" for kind, count in kinds.items()])
+        told.append(f"{_number(len(flagged), 'profile')} with flags: {which}.")
+    elif material.records:
+        told.append("No profile carries a flag.")
+    return " ".join(told)
+
+
+def _profiles(records: Sequence[Record], provenance: str) -> str:
+    """Profiles of one provenance in a sentence."""
+    devices = list(dict.fromkeys(base_name(record) for record in records))
+    workloads = {record.case.workload for record in records if record.case.task in TASKS}
+    modes = {mode_of(record) or record.case.power_mode for record in records}
+    has_power = any(record.aggregates.get("power_mean_mw") is not None for record in records)
+    without = "" if has_power else "; power was not measured"
+    what = f"{_number(len(workloads), 'workload')} in {_number(len(modes), 'power mode')}"
+    return f"{_number(len(records), 'profile')}, {provenance}, of {words(devices)}: {what}{without}."
+
+
+def _number(count: int, thing: str, things: str = "") -> str:
+    return f"{count:,} {thing if count == 1 else things or thing + 's'}"
+
+
+def tiles(material: Material, found: Sequence[Verdict], figures: int) -> Tuple[Tuple[str, str], ...]:
+    """Figure and meaning of each tile."""
+    records = material.records
+    shown = [(f"{len(records):,}", "profiles, the newest of each conditions")]
+    shown.append((str(len({record.case.workload for record in records if record.case.task in TASKS})), "workloads"))
+    shown.append((str(len({mode_of(record) or record.case.power_mode for record in records})), "power modes"))
+    if material.corpus:
+        shown.append((f"{len(material.corpus):,}", "rows of the corpus"))
+    shown.append((str(figures), "figures"))
+    if found:
+        counts = counted([verdict.verdict for verdict in found])
+        others = "".join(f", {count} {name}" for name, count in counts.items() if name != "confirmed")
+        shown.append((f"{counts.get('confirmed', 0)} of {len(found)}", f"take-aways confirmed{others}"))
+    shown.append((str(sum(bool(record.flags) for record in records)), "profiles with flags"))
+    return tuple(shown)
+
+
+def device_rows(material: Material) -> Table:
+    """What was measured on what: a row for each kind of board, provenance and software."""
+    header = ("device", "boards", "provenance", "model", "profiles", "total power", "torch", "L4T", "host", "jetwatt")
+    groups: Dict[Tuple[Any, ...], List[Record]] = {}
+    for record in material.records:
+        conditions = record.conditions
+        place = (
+            *(base_name(record), record.provenance, conditions.get("device_model")),
+            *(conditions.get("power_definition") or "not measured", conditions.get("torch"), conditions.get("l4t")),
+        )
+        groups.setdefault(place, []).append(record)
+    rows: List[Tuple[Any, ...]] = [
+        (
+            *(place[0], _boards(records), *place[1:3], len(records), *place[3:]),
+            *(_told(records, "host_name"), _told(records, "jetwatt", "suite_commit")),
+        )
+        for place, records in groups.items()
+    ]
+    for name, count in counted([f"{row['device']}\n{row['provenance']}" for row in material.corpus]).items():
+        device, provenance = name.split("\n")
+        rows.append((device, None, provenance, "corpus", count, *(None,) * 5))
+    kept = [place for place in range(len(header)) if any(row[place] is not None for row in rows)]
+    return tuple(header[place] for place in kept), [tuple(row[place] for place in kept) for row in rows]
+
+
+def _boards(records: Sequence[Record]) -> Optional[int]:
+    """How many boards of a type were simulated; None for a single one."""
+    count = len({device_name(record) for record in records})
+    return count if count > 1 else None
+
+
+def _told(records: Sequence[Record], *names: str) -> str:
+    """What the environments of some records say under some names, each different answer once."""
+    answers = [
+        " ".join(str(record.environment[name]) for name in names if name in record.environment) for record in records
+    ]
+    return ", ".join(dict.fromkeys(answers))
+
+
+def flag_rows(records: Sequence[Record]) -> Table:
+    """A row for each kind of flag: how many profiles carry it, and an example."""
+    kinds: Dict[str, List[Tuple[str, str]]] = {}
+    for record in records:
+        for flag in record.flags:
+            kinds.setdefault(_kind(flag), []).append((record.case_id, flag.partition(": ")[2]))
+    rows: List[Tuple[Any, ...]] = [
+        (kind, len(found), found[0][1], found[0][0]) for kind, found in sorted(kinds.items())
+    ]
+    return ("flag", "profiles", "for example", "case"), rows
+
+
+def _kind(flag: str) -> str:
+    return flag.partition(":")[0]
