@@ -7,8 +7,8 @@
             train_step(batch)          # ends with torch.cuda.synchronize() or loss.item()
             tuner.step()
 
-The device is held for as long as the block runs, and put back as it was at its end; then it tells what the search came
-to. Workers of a DataLoader that were started before a change of mode keep the CPUs that they had.
+The device is held for as long as the block runs, and put back as it was at its end, also after an error; then it tells
+what the search came to. DataLoader workers follow each change of the CPUs that this process may use.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ import numpy as np
 
 from harness.aggregates import POWER_CHANNEL
 from harness.configuration import FILE_NAME, load_configuration
+from harness.control.affinity import workers_follow
 from harness.devices.boards import BOARDS
 from harness.devices.protocol import Device
 from harness.devices.registry import open_device
 from harness.errors import CannotRunError
 from harness.metrics import between
+from harness.power_modes import PowerMode
 from harness.telemetry.sampler import Sampler
 from harness.units import w_to_mw
 from predictors.protocol import Predictor
@@ -33,7 +35,7 @@ from predictors.registry import make_predictor, predictor_class
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.design import design_for
 from predictors.strategies.goals import Goal, power_budget
-from predictors.strategies.online import OnlineTuner, Power
+from predictors.strategies.online import SILENCE_S, OnlineTuner, Power
 from predictors.strategies.registry import OURS
 from predictors.tables import Table
 
@@ -51,6 +53,7 @@ def tuning(
     minibatches: int = 40,
     batch_size: int = 16,
     interval_s: float = 1.0,
+    silence_s: float = SILENCE_S,
     references: Tuple[Table, ...] = (),
     root: Path = Path("/"),
     power_mw: Optional[Power] = None,
@@ -66,14 +69,17 @@ def tuning(
         minibatches: that count in each mode.
         batch_size: of the loop.
         interval_s: of the power sensor.
+        silence_s: the search ends where the power meter says nothing for so long.
         references: tables of other workloads on this device, which make the search shorter.
         root: below it lie the board's /sys, /proc and /etc.
         power_mw: a power meter of your own, instead of the device's sensors.
         report: takes a line for each mode that was tried.
 
     Raises:
-        CannotRunError: the device has no power sensor, or neither budget nor goal was given.
-        ControlError: the device is in use, or a mode did not take; it is put back.
+        CannotRunError: the device has no power sensor, or neither budget nor goal was given; while the block runs,
+            power is no longer told, or several modes in a row did not take.
+        ControlError: the device is in use, or the chosen mode did not take. Whatever ends the block, the device is put
+            back.
     """
     if goal is None and power_budget_w is None:
         raise CannotRunError("tuning needs a goal", "give power_budget_w=30, or goal=Goal(...)")
@@ -85,24 +91,41 @@ def tuning(
         return make_predictor(predictor_class(OURS), references=references, board=board)
 
     strategy = ClosedLoop(make, design_for(references, board, 0), least_gain=LEAST_GAIN)
+
+    def apply(mode: PowerMode) -> None:
+        with workers_follow():
+            opened.apply(mode)
+
     with contextlib.ExitStack() as stack:
-        stack.enter_context(opened.session())
+        stack.enter_context(_held(opened))
         meter = power_mw or stack.enter_context(_sensor(opened, interval_s, root))
         tuner = OnlineTuner(
             strategy,
             wanted,
             list(opened.power_mode_space()),
-            opened.apply,
+            apply,
             meter,
             profiles=profiles,
             minibatches=minibatches,
             batch_size=batch_size,
+            silence_s=silence_s,
             report=report,
         )
         try:
             yield tuner
         finally:
             report(tuner.close().describe())
+
+
+@contextlib.contextmanager
+def _held(device: Device) -> Iterator[None]:
+    """The device's session; its end, too, changes the CPUs that this process may use."""
+    with contextlib.ExitStack() as stack:
+        end = contextlib.ExitStack()
+        stack.push(end)  # workers are bound once the device is put back
+        stack.enter_context(device.session())
+        stack.callback(lambda: end.enter_context(workers_follow()))
+        yield
 
 
 @contextlib.contextmanager

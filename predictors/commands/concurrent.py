@@ -23,7 +23,7 @@ from harness.profiles import Profile
 from harness.progress import Progress, format_duration
 from harness.units import mw_to_w, w_to_mw
 from harness.workloads import get_workload
-from predictors.commands.device_profiler import DeviceProfiler, modes_of
+from predictors.commands.device_profiler import DeviceProfiler
 from predictors.protocol import Predictor
 from predictors.registry import make_predictor, predictor_class
 from predictors.strategies.concurrent import ConcurrentChoice, ConcurrentGoal, choose_concurrent
@@ -108,7 +108,7 @@ def attempt(arguments: argparse.Namespace, device: Device, goal: ConcurrentGoal,
         Settings(minibatches=arguments.minibatches, seed=arguments.seed),
     )
     answering = dataclasses.replace(template, workload=arguments.inference, workers=0, task=INFERENCE)
-    modes = modes_of(device, arguments.training)
+    modes = device.power_modes("all", arguments.training)
     names = {mode: name for name, mode in modes}
     needs_power = goal.power_mw is not None or goal.switching_ms is not None
     sizes = _sizes(arguments.inference_batches)
@@ -147,6 +147,9 @@ def attempt(arguments: argparse.Namespace, device: Device, goal: ConcurrentGoal,
             latency_ms=wanted.latency_ms / max(latency, 1.0),
             power_mw=None if wanted.power_mw is None else wanted.power_mw / max(power, 1.0),
         )
+    for profiler in (training, inference):
+        for index, flags in profiler.flagged.items():
+            progress.line(f"note: {profiler.case(index).id} was profiled twice: {'; '.join(flags)}")
     return found
 
 
@@ -201,6 +204,7 @@ def describe(
         },
         "outcome": {name: value for name, value in profile.aggregates.items() if value is not None},
         "flags": profile.flags,
+        "failed": [{"mode": mode.name, "reason": reason} for mode, reason in attempts[-1][0].failed],
         "attempts": len(attempts),
     }
 
@@ -227,6 +231,7 @@ def format_attempts(
         f"{_figure(profile, 'latency_median_ms'):.0f} ms median, {_figure(profile, 'latency_p95_ms'):.0f} ms at 95 %"
         + ("" if drawn is None else f", {mw_to_w(drawn):.1f} W"),
     ]
+    lines += [f"failed:   {mode.name}: {reason}" for mode, reason in last.failed]
     if goal.switching_ms is not None:
         lines.append("the outcome is of training's mode alone: no device here changes the mode between minibatches yet")
     return "\n".join(lines)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
+import math
+import os
 import signal
 import sys
 import uuid
 from pathlib import Path
-from typing import Callable, List, Optional, Tuple
-
-import numpy as np
+from typing import Callable, Iterator, Optional, Tuple
 
 from harness.cases import DEFAULT_MINIBATCHES, Case, Settings
 from harness.configuration import DEFAULT_RESULTS, FILE_NAME, load_configuration
@@ -18,14 +20,14 @@ from harness.devices.protocol import Device
 from harness.devices.registry import open_device
 from harness.durable_file import write_output
 from harness.environment import describe_environment
-from harness.errors import CannotRunError, InvalidValueError
+from harness.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.nvpmodel_conf_command import off_board_conf, on_board_conf
 from harness.power_modes import PowerMode
-from harness.progress import Countdown, Progress, format_duration
+from harness.progress import Countdown, Progress
 from harness.results.store import ResultsStore
-from harness.tables import format_table
 from harness.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
-from predictors.commands.device_profiler import DeviceProfiler, modes_of
+from predictors.commands.device_profiler import DeviceProfiler
+from predictors.commands.recommendation_report import Course, format_recommendation, plain_recommendation
 from predictors.commands.strategies import presets_of
 from predictors.commands.training_length import minibatches_of_training
 from predictors.protocol import Predictor
@@ -35,9 +37,8 @@ from predictors.strategies.design import design_for
 from predictors.strategies.goals import Goal
 from predictors.strategies.one_shot import OneShot
 from predictors.strategies.protocol import History, Strategy
-from predictors.strategies.recommendation import Estimate, Mode, Recommendation, recommend, thinned
+from predictors.strategies.recommendation import recommend
 from predictors.strategies.registry import OURS
-from predictors.strategies.terminal_plot import scatter
 from predictors.tables import Table, find_table, load_tables
 
 HELP = "profile a few power modes on a device, and name the one that meets a budget best"
@@ -55,7 +56,10 @@ LEAST_GAIN = 0.002
 
 PICTURES = (".png", ".svg", ".pdf")
 
-_FRONT_LINES = 12
+_ABOVE_0 = (
+    *("batch_size", "profiles", "batch", "minibatches", "epochs", "max_temperature"),
+    *("power_budget", "time_limit", "deadline", "energy_budget"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,19 +89,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     search.add_argument("--corpus", type=Path, metavar="FILE", help="profiles of other workloads to start from")
     search.add_argument("--reference", metavar="W[,W]", help="which of its workloads (default: all but this one)")
     search.add_argument("--minibatches", type=int, default=DEFAULT_MINIBATCHES, help="per profile (default: 40)")
+    search.add_argument(
+        "--max-temperature",
+        type=float,
+        metavar="CELSIUS",
+        help="a mode in which a sensor rises above it is left out (default: what the board's trip points say)",
+    )
     search.add_argument("--seed", type=int, default=0)
     search.add_argument("--results", type=Path, default=DEFAULT_RESULTS, metavar="FILE", help="keeps the profiles")
     search.add_argument("--resume", action="store_true", help="use what --results holds of the same conditions")
     search.add_argument("--config", type=Path, default=Path(FILE_NAME), help="places of storage media and data sets")
     search.add_argument("--device-root", type=Path, default=Path("/"), help="a tree with an emulated board's /sys")
     out = parser.add_argument_group("what comes out")
+    out.add_argument("--json", type=Path, metavar="OUT", help="write the goal, the choice, the front and what failed")
     out.add_argument("--write-conf", type=Path, metavar="FILE", help="an nvpmodel conf with the mode")
     out.add_argument("--plot", type=Path, metavar="FILE", help="time and power of all modes as a picture (matplotlib)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Profile, choose, and print the recommendation."""
-    _refuse_wrong_numbers(arguments)
+    _refuse_wrong_options(arguments)
     minibatches = minibatches_of_training(arguments.workload, arguments.batch_size, arguments.epochs)
     goal = goal_of(arguments, minibatches)
     device = open_device(arguments.device, load_configuration(arguments.config), arguments.device_root)
@@ -108,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.workers,
         arguments.storage,
         arguments.batch_size,
-        Settings(minibatches=arguments.minibatches, seed=arguments.seed),
+        Settings(minibatches=arguments.minibatches, seed=arguments.seed, max_temperature_c=arguments.max_temperature),
     )
     references = _references(arguments)
     board = _board_name(device)
@@ -126,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
         profiler = DeviceProfiler(
             device,
             case,
-            modes_of(device, arguments.workload),
+            device.power_modes("all", arguments.workload),
             store=store,
             environment=describe_environment(),
             run_id=uuid.uuid4().hex,
@@ -150,9 +161,19 @@ def run(arguments: argparse.Namespace) -> int:
 
         strategy = _strategy(arguments, make, references, board)
         presets = presets_of(board) if board else ()
-        found = recommend(history, goal, strategy.choose, make(), presets, minibatches)
+        with _saying_what_is_kept(history, arguments.results, progress):
+            found = recommend(history, goal, strategy.choose, make(), presets, minibatches)
     progress.clear()
-    print(format_recommendation(found, device, profiler.resumed, minibatches))
+    course = Course(
+        profiler.resumed,
+        tuple((history.mode(index), reason) for index, reason in history.failed.items()),
+        tuple((history.mode(index), flags) for index, flags in profiler.flagged.items()),
+    )
+    print(format_recommendation(found, device, course, minibatches))
+    if arguments.json:
+        content = plain_recommendation(found, device, arguments.workload, course, minibatches)
+        write_output(arguments.json, (json.dumps(content, indent=1) + "\n").encode())
+        print(f"wrote {arguments.json}")
     if arguments.plot:
         from predictors.strategies.plots import draw_recommendation
 
@@ -167,6 +188,16 @@ def run(arguments: argparse.Namespace) -> int:
             f"no mode is known for the {goal.describe()}", f"the nearest has {figures}: allow that, or more --profiles"
         )
     return 0
+
+
+@contextlib.contextmanager
+def _saying_what_is_kept(history: History, results: Path, progress: Progress) -> Iterator[None]:
+    try:
+        yield
+    except (KeyboardInterrupt, HarnessError):
+        if history.taken:
+            progress.line(f"{len(history.taken)} profiles are kept in {results}: --resume goes on with them")
+        raise
 
 
 def goal_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> Goal:
@@ -189,7 +220,7 @@ def goal_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> Goal
         if value is not None and minibatches is None:
             raise InvalidValueError(f"--{option} is for the whole training, whose length is not known", "give --epochs")
     if arguments.deadline is not None and minibatches is not None:
-        limits["time_ms"] = min(limits.get("time_ms", np.inf), s_to_ms(arguments.deadline * S_PER_HOUR) / minibatches)
+        limits["time_ms"] = min(limits.get("time_ms", math.inf), s_to_ms(arguments.deadline * S_PER_HOUR) / minibatches)
     if arguments.energy_budget is not None and minibatches is not None:
         limits["energy_mws"] = w_to_mw(arguments.energy_budget * S_PER_HOUR) / minibatches
     if not limits and arguments.goal in ("time", "power"):
@@ -201,19 +232,33 @@ def goal_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> Goal
     return Goal(OBJECTIVES[arguments.goal], limits)
 
 
-def _refuse_wrong_numbers(arguments: argparse.Namespace) -> None:
-    """Refuse counts that make no search, before anything is profiled."""
-    for name in ("batch_size", "profiles", "batch", "minibatches", "epochs"):
+def _refuse_wrong_options(arguments: argparse.Namespace) -> None:
+    """Refuse numbers that make no goal or no search, and files that cannot be written, before anything is profiled."""
+    for name in _ABOVE_0:
         value = getattr(arguments, name)
-        if value is not None and not value > 0:
+        if value is not None and not 0 < value < math.inf:
             raise InvalidValueError(f"--{name.replace('_', '-')} is {value:g}, expected a number above 0")
-    if arguments.seed < 0:
-        raise InvalidValueError(f"--seed is {arguments.seed}, expected 0 or more")
+    for name in ("seed", "workers"):
+        if getattr(arguments, name) < 0:
+            raise InvalidValueError(f"--{name} is {getattr(arguments, name)}, expected 0 or more")
+    if arguments.risk is not None and not 0 < arguments.risk < 1:
+        raise InvalidValueError(f"--risk is {arguments.risk:g}, expected a probability between 0 and 1")
+    for name in ("json", "write_conf", "plot"):
+        _refuse_unwritable(f"--{name.replace('_', '-')}", getattr(arguments, name))
     if arguments.reference and arguments.corpus is None:
         raise InvalidValueError("--reference names a workload of a corpus", "give --corpus FILE with it")
     suffix = arguments.plot.suffix.lower() if arguments.plot else ".png"
     if suffix not in PICTURES:
         raise InvalidValueError(f"--plot ends in {suffix!r}", f"a picture ends in {', '.join(PICTURES)}")
+
+
+def _refuse_unwritable(option: str, path: Optional[Path]) -> None:
+    """Refuse, as far as can be told without writing, a file that cannot be written after a search of many minutes."""
+    if path is None:
+        return
+    folder = next((parent for parent in path.absolute().parents if parent.exists()), path)
+    if path.is_dir() or not folder.is_dir() or not os.access(str(folder), os.W_OK):
+        raise InvalidValueError(f"{option} is {path}, a folder or nothing to write in {folder}", "name another file")
 
 
 def _references(arguments: argparse.Namespace) -> Tuple[Table, ...]:
@@ -239,81 +284,6 @@ def _strategy(
         return OneShot(make, risk=arguments.risk, seed=arguments.seed)
     design = design_for(references, board or None, arguments.seed)
     return ClosedLoop(make, design, least_gain=LEAST_GAIN, batch=arguments.batch)
-
-
-def format_recommendation(found: Recommendation, device: Device, resumed: int, minibatches: Optional[float]) -> str:
-    """What a person wants to read: the front, the mode, what it saves, what it cost."""
-    choice, mode = found.choice, found.mode
-    front = format_table(
-        [">time ms", ">power W", "mode", ""],
-        [
-            [f"{one.time_ms.value:.1f}", f"{mw_to_w(one.power_mw.value):.1f}", one.power_mode.name, _mark(one, mode)]
-            for one in _shown_front(found)
-        ],
-    )
-    verdict = "recommended" if choice.feasible else "NOT WITHIN THE LIMITS, the nearest"
-    lines = [
-        _plot(found),
-        "",
-        f"front of time and power ({device.provenance}; without a mark: predicted)",
-        front,
-        "",
-        f"goal:        {found.goal.describe()}",
-        f"{verdict}: {choice.power_mode.name}, batch size {choice.batch_size} ({choice.reason})",
-        f"minibatch:   {_figure(mode.time_ms, 1.0, 'ms')}, {device.provenance}",
-        f"power:       {_figure(mode.power_mw, 1e3, 'W')}, {device.provenance}",
-        f"spent:       {choice.spent.profiles} profiles, {format_duration(choice.spent.seconds)}"
-        + (f", {resumed} of them from the results file" if resumed else ""),
-    ]
-    span = "the whole training" if minibatches is not None else "an hour's training in this mode"
-    for saving in found.savings:
-        other = saving.other
-        kept = "" if saving.keeps_limits else "; that mode breaks the limits"
-        known = "profiled" if other.time_ms.measured else "predicted"
-        figures = f"{known} {other.time_ms.value:.1f} ms, {mw_to_w(other.power_mw.value):.1f} W"
-        saved = f"{saving.hours:+.2f} h and {saving.energy_wh:+.1f} Wh saved over {span}"
-        lines.append(f"against {other.label} ({other.power_mode.name}, {figures}): {saved}{kept}")
-    return "\n".join(lines)
-
-
-def _shown_front(found: Recommendation) -> List[Mode]:
-    """Some modes of the front, the recommended one always among them."""
-    modes = thinned(found.front, _FRONT_LINES)
-    if all(one.power_mode != found.mode.power_mode for one in modes):
-        modes.append(found.mode)
-    return sorted(modes, key=lambda one: one.power_mw.value)
-
-
-def _figure(estimate: Estimate, unit: float, name: str) -> str:
-    value, low, high = (part / unit for part in estimate[:3])
-    return f"{value:.1f} {name} {'profiled' if estimate.measured else 'predicted'} (80 %: {low:.1f} to {high:.1f})"
-
-
-def _mark(one: Mode, chosen: Mode) -> str:
-    words: List[str] = []
-    if one.time_ms.measured:
-        words.append("profiled")
-    if one.power_mode == chosen.power_mode:
-        words.append("<- recommended")
-    return " ".join(words)
-
-
-def _plot(found: Recommendation) -> str:
-    time_ms, power_w = np.exp(found.posterior.log_time), mw_to_w(np.exp(found.posterior.log_power))
-    measured = found.posterior.measured
-    front_w = np.array([mw_to_w(one.power_mw.value) for one in found.front])
-    front_ms = np.array([one.time_ms.value for one in found.front])
-    layers = [
-        (".", power_w, np.log10(time_ms)),
-        ("o", front_w, np.log10(front_ms)),
-        ("+", power_w[measured], np.log10(time_ms[measured])),
-        ("X", power_w[[found.choice.index]], np.log10(time_ms[[found.choice.index]])),
-    ]
-    return scatter(
-        layers,
-        "power in W   (. all modes, o front, + profiled, X recommended)",
-        "log10 of the minibatch time in ms",
-    )
 
 
 def _write_conf(arguments: argparse.Namespace, device: Device, board: str, mode: PowerMode) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import operator
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
@@ -99,10 +101,11 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     progress.clear()
     lengths = {table.workload: minibatches_of_training(table.workload, DEFAULT_BATCH_SIZE) for table in targets}
     rows = results(found, targets, len(goals), setting.presets, lengths)
-    print(format_results(rows))
+    notes = notes_on(setting.presets)
+    print("\n".join([format_results(rows), *(f"note: {note}" for note in notes)]))
     if arguments.json:
         said = {"corpus": str(arguments.corpus), "reference": arguments.reference, "budgets_w": arguments.budgets}
-        said.update(repeats=arguments.repeats, risk=arguments.risk)
+        said.update(repeats=arguments.repeats, risk=arguments.risk, notes=notes)
         write_output(arguments.json, (json.dumps({**said, "results": rows}, indent=1) + "\n").encode())
         print(f"wrote {arguments.json}")
     if arguments.plots:
@@ -127,21 +130,32 @@ def _left_out(setting: Setting, targets: Sequence[Table]) -> Dict[str, str]:
 
 
 def presets_of(device: str) -> Tuple[Preset, ...]:
-    """The vendor's modes of a board, with what their names claim; none where the board is unknown.
-
-    A preset may switch off a part of the GPU at boot. Neither profiles nor tables are of such a GPU: its name says so.
-    """
+    """The vendor's modes of a board, with what their names claim; none where the board is unknown."""
     if device not in BOARDS:
         return ()
     spec = load_board(device)
+    masks = [preset.tpc_pg_mask or 0 for preset in spec.presets]
+    lacking = functools.reduce(operator.and_, masks, ~0)  # what is off in every preset the module does not have
     return tuple(
         Preset(
-            preset.name + (", with all of its GPU" if preset.tpc_pg_mask else ""),
+            preset.name,
             spec.preset_mode(preset),
             claimed_from_name(preset.name),
+            has_less_gpu=bool(mask & ~lacking),
         )
-        for preset in spec.presets
+        for preset, mask in zip(spec.presets, masks)
     )
+
+
+def notes_on(presets: Sequence[Preset]) -> List[str]:
+    """What a reader must know of figures that presets enter into; nothing where all have the whole GPU."""
+    smaller = [preset.name for preset in presets if preset.has_less_gpu]
+    if not smaller:
+        return []
+    return [
+        f"{', '.join(smaller)} switch a part of the GPU off at boot; here their clocks stand for them with all of it, "
+        "which is faster and draws more"
+    ]
 
 
 def format_results(rows: Sequence[Dict[str, Any]]) -> str:

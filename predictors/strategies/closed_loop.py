@@ -85,7 +85,7 @@ class ClosedLoop(Strategy):
         predicted = None if best is None or posterior is None else posterior.at(best)
         if best is None:
             return history.choose_measured(goal, "")
-        return history.choice(best, goal, f"best of {history.spent.profiles} profiled modes", predicted)
+        return history.choice(best, goal, f"best of {len(history.taken)} profiled modes", predicted)
 
 
 def from_high_to_low(history: History, places: Sequence[int]) -> List[int]:
@@ -95,13 +95,13 @@ def from_high_to_low(history: History, places: Sequence[int]) -> List[int]:
 
 
 def expected_gains(posterior: Posterior, history: History, goals: Sequence[Goal]) -> np.ndarray:
-    """What profiling each candidate promises, summed over goals, shape (n,); 0 for those profiled already.
+    """What profiling each candidate promises, summed over goals, shape (n,); 0 for those tried already.
 
     For a goal with a measured mode within its limits it is the expected improvement of the objective's logarithm on
     that mode, times the chance of keeping the limits. For a goal without one it is that chance, weighted by how good
     the objective looks, so that the first feasible mode is found, and a good one.
     """
-    total = np.zeros(len(posterior.log_time))
+    total, untried = np.zeros(len(posterior.log_time)), history.untried
     for goal in goals:
         chance = posterior.chance(goal, {})
         mean, sd = posterior.log_objective(goal)
@@ -111,11 +111,11 @@ def expected_gains(posterior: Posterior, history: History, goals: Sequence[Goal]
         if within:
             incumbent = math.log(goal.objective(*_measured(history, best), sizes[best]))
             total += chance * expected_improvement(mean, sd, incumbent)
-        elif chance[~posterior.measured].max(initial=0.0) > UNLIKELY:
+        elif chance[untried].max(initial=0.0) > UNLIKELY:
             total += chance * (1 + np.clip(mean.max() - mean, 0, None))
         else:  # nothing will keep the limits: what comes nearest is to be known, and then nothing more
-            total[int(posterior.excess(goal).argmin())] += 1.0
-    return np.where(posterior.measured, 0.0, total / max(len(goals), 1))
+            total[int(np.where(history.usable, posterior.excess(goal), np.inf).argmin())] += 1.0
+    return np.where(untried, total / max(len(goals), 1), 0.0)
 
 
 def expected_improvement(mean: np.ndarray, sd: np.ndarray, incumbent: float) -> np.ndarray:

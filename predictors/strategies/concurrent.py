@@ -9,7 +9,7 @@ its own and a change costs time (000 sec. 6).
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -75,6 +75,7 @@ class ConcurrentChoice:
         profiles: how many profiles it took, of both kinds together.
         seconds: how long those took.
         settled: whether the plan rests on profiles of its own modes.
+        failed: the modes that could not be profiled, and why, of both kinds.
     """
 
     plan: Plan
@@ -84,6 +85,7 @@ class ConcurrentChoice:
     profiles: int
     seconds: float
     settled: bool
+    failed: Tuple[Tuple[PowerMode, str], ...] = ()
 
 
 class _Pairs(NamedTuple):
@@ -134,11 +136,11 @@ def choose_concurrent(
             for history, place in zip(histories, (found.training, found.inference))
             if place not in history.taken
         ]
-        spent = sum(len(history.taken) for history in histories)
+        spent = sum(history.spent.profiles for history in histories)
         if not wanted or spent + len(wanted) > profiles:
             break
         for history, place in wanted:
-            history.profile(place)
+            history.profile(place)  # a mode that fails is in no plan any more
     return ConcurrentChoice(
         found,
         histories[0].mode(found.training),
@@ -147,6 +149,7 @@ def choose_concurrent(
         spent,
         sum(history.spent.seconds for history in histories),
         settled=not wanted,
+        failed=tuple((history.mode(index), why) for history in histories for index, why in history.failed.items()),
     )
 
 
@@ -165,23 +168,32 @@ def best_plan(training: Posterior, inference: Posterior, histories: tuple, goal:
 
 def _pairs(training: Posterior, inference: Posterior, histories: tuple, goal: ConcurrentGoal) -> _Pairs:
     modes, others = (history.profiler.candidates.modes for history in histories)
+    usable = [history.usable for history in histories]
     if goal.switching_ms is None:
-        place = {tuple(mode): index for index, mode in enumerate(modes.tolist())}
-        shared = [(place[tuple(mode)], index) for index, mode in enumerate(others.tolist()) if tuple(mode) in place]
+        place = {tuple(mode): index for index, mode in enumerate(modes.tolist()) if usable[0][index]}
+        shared = [
+            (place[tuple(mode)], index)
+            for index, mode in enumerate(others.tolist())
+            if tuple(mode) in place and usable[1][index]
+        ]
         if not shared:
             raise InvalidValueError("training and inference have no power mode in common")
         return _Pairs(*(np.array(column) for column in zip(*shared)))
     # A mode that another beats in time and in power is part of no best plan.
-    first = time_power_front(np.exp(training.log_time), np.exp(training.log_power))
+    first = _front(training, np.flatnonzero(usable[0]))
     second = np.concatenate(
         [
-            places[time_power_front(np.exp(inference.log_time[places]), np.exp(inference.log_power[places]))]
-            for size in np.unique(inference.batch_size)
-            for places in [np.flatnonzero(inference.batch_size == size)]
+            _front(inference, np.flatnonzero(usable[1] & (inference.batch_size == size)))
+            for size in np.unique(inference.batch_size[usable[1]])
         ]
     )
     crossed = np.meshgrid(first, second, indexing="ij")
     return _Pairs(crossed[0].ravel(), crossed[1].ravel())
+
+
+def _front(posterior: Posterior, places: np.ndarray) -> np.ndarray:
+    """Those of some places that no other of them beats in time and in power."""
+    return places[time_power_front(np.exp(posterior.log_time[places]), np.exp(posterior.log_power[places]))]
 
 
 def _expected(training: Posterior, inference: Posterior, pairs: _Pairs, goal: ConcurrentGoal) -> Expected:

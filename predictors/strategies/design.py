@@ -30,7 +30,7 @@ def design_for(references: Tuple[Table, ...], board: Optional[str], seed: int, s
         # A design is of modes at one batch size; where there are several, the middle one tells most of the others.
         sizes = np.unique(candidates.batch_size)
         size = int(sizes[len(sizes) // 2])
-        places = np.flatnonzero(candidates.batch_size == size)
+        places = np.flatnonzero((candidates.batch_size == size) & history.usable)
         chosen = choose(
             candidates.known_modes[places],
             min(count, len(places)),

@@ -7,7 +7,7 @@ from typing import NamedTuple, Sequence
 import numpy as np
 
 from harness.errors import InvalidValueError
-from harness.power_modes import PowerMode
+from harness.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.units import w_to_mw
 from predictors.strategies.goals import Goal
 from predictors.strategies.grid import Grid
@@ -21,11 +21,14 @@ class Preset(NamedTuple):
         name: as the board calls it.
         mode: what it sets.
         claimed_mw: the power that it claims to stay under; infinite where it claims none.
+        has_less_gpu: whether the board switches a part of its GPU off in it. Profiles and tables are of the whole GPU,
+            so what is told of the preset's mode is not what the preset does.
     """
 
     name: str
     mode: PowerMode
     claimed_mw: float
+    has_less_gpu: bool = False
 
 
 class Maxn(Strategy):
@@ -35,12 +38,12 @@ class Maxn(Strategy):
     deterministic = True
 
     def choose(self, history: History, goal: Goal) -> Choice:
-        """The candidate with the greatest cores and clocks, and the greatest batch size; costs no profile.
+        """The usable candidate with the greatest cores and clocks, and the greatest batch size; costs no profile.
 
         It promises nothing, so it counts as feasible.
         """
         grid = Grid(history.profiler.candidates)
-        return _unmeasured(history, grid.greatest(), "the greatest mode, limits not looked at")
+        return _unmeasured(history, grid.greatest(history.usable), "the greatest mode, limits not looked at")
 
 
 class Presets(Strategy):
@@ -54,7 +57,7 @@ class Presets(Strategy):
         self.presets = tuple(presets)
 
     def choose(self, history: History, goal: Goal) -> Choice:
-        """The candidate nearest to that preset; costs no profile.
+        """The usable candidate nearest to that preset; costs no profile.
 
         Presets know no limit but power: without one the most powerful preset is taken. Where none claims to meet it,
         the weakest is the answer, as infeasible.
@@ -68,13 +71,22 @@ class Presets(Strategy):
         budget_mw = goal.limits.get("power_mw", float("inf"))
         meeting = [preset for preset in ordered if preset.claimed_mw <= budget_mw]
         chosen = meeting[-1] if meeting else ordered[0]
-        index = Grid(history.profiler.candidates).nearest(chosen.mode)
-        return _unmeasured(history, index, f"preset {chosen.name}", feasible=bool(meeting))
+        index = Grid(history.profiler.candidates).nearest(chosen.mode, history.usable)
+        reason = f"preset {chosen.name}" + (", with all of its GPU" if chosen.has_less_gpu else "")
+        if not _is_same(chosen.mode, history.mode(index)):
+            reason += ", stood for by the nearest mode there is"
+        return _unmeasured(history, index, reason, feasible=bool(meeting))
+
+
+def _is_same(wanted: PowerMode, mode: PowerMode) -> bool:
+    """Whether two modes agree in all that both tell."""
+    return all(a == b for a, b in zip(wanted, mode) if UNKNOWN_KHZ not in (a, b))
 
 
 def _unmeasured(history: History, index: int, reason: str, feasible: bool = True) -> Choice:
     size = int(history.profiler.candidates.batch_size[index])
-    return Choice(history.mode(index), size, feasible, None, None, history.spent, (), reason, index)
+    failed = tuple(history.failed.items())
+    return Choice(history.mode(index), size, feasible, None, None, history.spent, (), reason, index, failed)
 
 
 def claimed_from_name(name: str) -> float:

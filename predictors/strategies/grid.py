@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -31,21 +31,30 @@ class Grid:
         """How many values each dimension has."""
         return tuple(len(values) for values in self.dimensions)
 
-    def at(self, step: Sequence[int]) -> int:
-        """The candidate at a step of each dimension, or the nearest one: by steps, each as a share of its dimension."""
+    def at(self, step: Sequence[int], usable: Optional[np.ndarray] = None) -> int:
+        """The candidate at a step of each dimension, or the nearest one: by steps, each as a share of its dimension.
+
+        Args:
+            step: a place among the values of each dimension.
+            usable: which candidates to take, bool of shape (n,), at least one; None for all.
+        """
         found = self._places.get(tuple(int(value) for value in step))
-        if found is not None:
+        if found is not None and (usable is None or usable[found]):
             return found
         distance = (np.abs(self.steps - np.asarray(step)) / self._scale).sum(axis=1)
-        return int(distance.argmin())
+        return int(distance.argmin() if usable is None else np.where(usable, distance, np.inf).argmin())
 
-    def greatest(self) -> int:
-        """The candidate with the greatest value of every dimension, or the nearest to it."""
-        return self.at([size - 1 for size in self.shape])
+    def greatest(self, usable: Optional[np.ndarray] = None) -> int:
+        """The candidate with the greatest value of every dimension, or the nearest to it; `usable` as of `at`."""
+        return self.at([size - 1 for size in self.shape], usable)
 
-    def nearest(self, mode: Sequence[int]) -> int:
-        """The candidate nearest to any mode, with the greatest batch size: clocks by ratio, cores by difference."""
+    def nearest(self, mode: Sequence[int], usable: Optional[np.ndarray] = None) -> int:
+        """The candidate nearest to any mode, with the greatest batch size: clocks by ratio, cores by difference.
+
+        `usable` is as of `at`.
+        """
         cores = np.abs(self._rows[:, 0] - mode[0]) / self.dimensions[0][-1]
         clocks = np.abs(np.log(self._rows[:, 1:4] / np.maximum(mode[1:4], 1.0))).sum(axis=1)
         behind = self.dimensions[4][-1] - self._rows[:, 4]
-        return int(np.lexsort((behind, cores + clocks))[0])
+        ordered = np.lexsort((behind, cores + clocks))
+        return int((ordered if usable is None else ordered[usable[ordered]])[0])

@@ -87,8 +87,9 @@ class OneShot(Strategy):
             chance = posterior.chance(goal, self.tolerance)
             allowed, nearest = chance >= 1 - self.risk, -chance
             promise = f"at most {self.risk:.0%} likely to break a limit by more than the tolerance"
+        allowed = allowed & history.usable
         if not allowed.any():
-            index = int(nearest.argmin())
+            index = int(np.where(history.usable, nearest, np.inf).argmin())
             reason = f"no mode is {promise}; this one comes nearest"
         else:
             index = int(np.where(allowed, posterior.objective(goal), np.inf).argmin())

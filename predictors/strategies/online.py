@@ -7,7 +7,8 @@ The strategy runs in a thread of its own and asks for a profile as it would of a
                       |settling  |  counted  |settling ...
     strategy        profile(7) ............. answer, think, profile(31) ...
 
-Nothing waits: while the strategy thinks, training goes on in the mode that is set.
+Nothing waits: while the strategy thinks, training goes on in the mode that is set. A mode that is refused is left out;
+a power meter that says nothing ends the search.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ import dataclasses
 import queue
 import threading
 import time
-from typing import Callable, List, NamedTuple, Optional, Tuple
+from typing import Callable, List, Optional, Tuple, Union
 
 import numpy as np
 
-from harness.errors import HarnessError, InvalidValueError
+from harness.errors import CannotRunError, ControlError, HarnessError, InvalidValueError
 from harness.power_modes import PowerMode
 from harness.units import ms_to_s, s_to_ms
 from predictors.strategies.goals import Goal
-from predictors.strategies.protocol import Candidates, Choice, History, Measured, Strategy
+from predictors.strategies.protocol import Candidates, Choice, Failed, History, Measured, Strategy
 
 Power = Callable[[float, float], Optional[float]]
 """From two monotonic times in s to the median power between them in mW; None where it was not sampled."""
+
+SILENCE_S = 30.0
+"""A power meter that has said nothing for so long, once all minibatches of a mode have run, is not waited for."""
 
 
 class StoppedError(HarnessError):
@@ -46,6 +50,7 @@ class OnlineReport:
         lost_s: by how much those minibatches took longer than in the chosen mode, changes of mode included; below 0
             where faster modes were tried that break a limit.
         profiled: the modes that were tried, with what they gave.
+        failed: the modes that did not take, and why.
     """
 
     choice: Optional[Choice]
@@ -54,26 +59,37 @@ class OnlineReport:
     search_s: float
     lost_s: Optional[float]
     profiled: Tuple[Tuple[PowerMode, Measured], ...]
+    failed: Tuple[Tuple[PowerMode, str], ...] = ()
 
     def describe(self) -> str:
-        """In two lines, for a log."""
+        """In two lines, for a log, and one for each mode that did not take."""
         if self.choice is None or self.lost_s is None:
             return f"no mode was profiled in {self.minibatches} minibatches"
         how = "settled on" if self.finished else "the search did not end; best so far"
         kept = "" if self.choice.feasible else " WHICH BREAKS THE LIMITS and is the nearest that was tried"
-        return (
-            f"{how} {self.choice.power_mode.name}{kept}: {self.choice.reason}\n"
+        lines = [
+            f"{how} {self.choice.power_mode.name}{kept}: {self.choice.reason}",
             f"search: {len(self.profiled)} modes, {self.minibatches} minibatches, {self.search_s:.1f} s, "
-            f"of which {self.lost_s:.1f} s lost against that mode"
-        )
+            f"of which {self.lost_s:.1f} s lost against that mode",
+        ]
+        return "\n".join(lines + [f"failed: {mode.name}: {reason}" for mode, reason in self.failed])
 
 
-class _Running(NamedTuple):
-    """The profile that is under way: its candidate, since when its mode is set, and the minibatches that count."""
+@dataclasses.dataclass
+class _Running:
+    """The profile that is under way.
+
+    Attributes:
+        index: its candidate.
+        set_s: since when its mode is set.
+        times_ms: the minibatches that count.
+        waiting_s: since when nothing but its power is missing; None before.
+    """
 
     index: int
     set_s: float
     times_ms: List[float]
+    waiting_s: Optional[float] = None
 
 
 class OnlineTuner:
@@ -90,6 +106,7 @@ class OnlineTuner:
         profiles: int = 15,
         minibatches: int = 40,
         settling_s: float = 3.0,
+        silence_s: float = SILENCE_S,
         batch_size: int = 16,
         report: Callable[[str], None] = lambda line: None,
         clock: Callable[[], float] = time.monotonic,
@@ -105,6 +122,7 @@ class OnlineTuner:
             profiles: modes that may be tried.
             minibatches: that count in each mode (001 sec. 2.5).
             settling_s: after a change of mode, what runs so long does not count (001 sec. 2.5: 2-3 s).
+            silence_s: a power meter that says nothing for so long is not waited for.
             batch_size: samples per minibatch of the loop.
             report: takes a line for each mode that was tried.
             clock: monotonic seconds.
@@ -118,6 +136,7 @@ class OnlineTuner:
         self._power_mw = power_mw
         self._count = minibatches
         self._settling_s = settling_s
+        self._silence_s = silence_s
         self._clock = clock
         self._requests: queue.Queue = queue.Queue()
         self._answers: queue.Queue = queue.Queue()
@@ -139,7 +158,7 @@ class OnlineTuner:
         """Whether the search is over and the chosen mode is set."""
         return self._settled
 
-    def profile(self, index: int) -> Measured:
+    def profile(self, index: int) -> Union[Measured, Failed]:
         """Asked by the strategy, in its thread: what the training loop finds in a mode.
 
         Raises:
@@ -155,7 +174,7 @@ class OnlineTuner:
         """Called by the training loop after each minibatch, when its work on the device is done.
 
         Raises:
-            HarnessError: a mode could not be set, or power could not be measured; the search is over then.
+            HarnessError: modes could not be set, or power could not be measured; the search is over then.
         """
         now = self._clock()
         if self._settled or self._failed:
@@ -190,7 +209,8 @@ class OnlineTuner:
         lost_s = None
         if choice is not None and choice.measured is not None:
             lost_s = search_s - ms_to_s(len(self._spent) * choice.measured.time_ms)
-        return OnlineReport(choice, self._settled, len(self._spent), search_s, lost_s, found)
+        failed = tuple((self._history.mode(index), reason) for index, reason in self._history.failed.items())
+        return OnlineReport(choice, self._settled, len(self._spent), search_s, lost_s, found, failed)
 
     def _search(self, strategy: Strategy) -> None:
         try:
@@ -211,10 +231,25 @@ class OnlineTuner:
             return
         start_s = now - ms_to_s(sum(running.times_ms))
         power_mw = self._power_mw(start_s, now)
-        if power_mw is None:
-            return  # a fast mode may end before the sensor has spoken: more minibatches then
+        if power_mw is None or not power_mw > 0:  # NaN is not
+            self._await_power(running, now)
+            return
         self._running = None
         self._answers.put(Measured(float(np.median(running.times_ms)), power_mw, now - running.set_s))
+
+    def _await_power(self, running: _Running, now: float) -> None:
+        """A fast mode may end before the sensor has spoken: more minibatches then, but not for ever."""
+        if running.waiting_s is None:
+            running.waiting_s = now
+        silent_s = now - running.waiting_s
+        if silent_s < self._silence_s:
+            return
+        self._fail()
+        raise CannotRunError(
+            f"the power meter has given no power above 0 for {silent_s:.0f} s in mode "
+            f"{self._history.mode(running.index).name}, after {self._count} minibatches",
+            "`python -m harness doctor` says what the device's sensors give; look at a meter of your own",
+        )
 
     def _follow(self) -> None:
         """Set what the strategy asks for, or what it chose."""
@@ -226,24 +261,32 @@ class OnlineTuner:
             return
         if not self._thread.is_alive():
             if self._choice is not None:
-                self._set(self._choice.index)
-                self._settled = True
-                self._ended_s = self._clock()
+                self._settle(self._choice)
             return
         try:
             index = self._requests.get_nowait()
         except queue.Empty:
             return
-        self._set(index)
-        self._running = _Running(index, self._clock(), [])
-
-    def _set(self, index: int) -> None:
-        """Set a mode; where it is refused, the search is over."""
+        asked_s = self._clock()
         try:
             self._apply(self._modes[index])
+        except ControlError as error:
+            self._answers.put(Failed(str(error), self._clock() - asked_s))
+            return
         except HarnessError:
             self._fail()
             raise
+        self._running = _Running(index, self._clock(), [])
+
+    def _settle(self, choice: Choice) -> None:
+        """Set the mode that was chosen; where it is refused now, the search was in vain."""
+        try:
+            self._apply(self._modes[choice.index])
+        except HarnessError:
+            self._fail()
+            raise
+        self._settled = True
+        self._ended_s = self._clock()
 
     def _fail(self) -> None:
         self._failed = True

@@ -67,8 +67,8 @@ class Posterior:
 def learn(predictor: Predictor, history: History, widen: float = 1.0) -> Posterior:
     """Fit a predictor to the profiles taken and ask it of every candidate.
 
-    What was profiled is known: there the posterior is the measurement. Where all was profiled, nothing is predicted,
-    and power may be missing (NaN).
+    What was profiled is known: there the posterior is the measurement. Where all was tried, nothing is predicted: power
+    may be missing (NaN), and what failed has no figures (NaN).
 
     Args:
         predictor: is fitted anew.
@@ -77,8 +77,8 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0) -> Posteri
     """
     candidates, task = history.profiler.candidates, history.profiler.task
     places = history.places
-    if len(places) == len(candidates.modes):
-        return _all_known(history)
+    if not history.untried.any():
+        return _all_tried(history)
     predictor.fit(
         candidates.known_modes[places],
         history.time_ms,
@@ -100,10 +100,11 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0) -> Posteri
     return Posterior(**columns, batch_size=candidates.batch_size, measured=measured)
 
 
-def _all_known(history: History) -> Posterior:
-    count = len(history.taken)
-    order = np.argsort(history.places)
-    sd = np.full(count, MEASURED_LOG_SD)
-    times, powers = np.log(history.time_ms[order]), np.log(history.power_mw[order])
+def _all_tried(history: History) -> Posterior:
     sizes = history.profiler.candidates.batch_size
-    return Posterior(times, sd, powers, sd, sizes, np.ones(count, dtype=bool))
+    times, powers, sd = (np.full(len(sizes), np.nan) for _ in range(3))
+    places = history.places
+    times[places], powers[places], sd[places] = np.log(history.time_ms), np.log(history.power_mw), MEASURED_LOG_SD
+    measured = np.zeros(len(sizes), dtype=bool)
+    measured[places] = True
+    return Posterior(times, sd, powers, sd, sizes, measured)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Any, Callable, ClassVar, Dict, List, NamedTuple, Optional, Protocol, Sequence
+from typing import Any, Callable, ClassVar, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
 
-from harness.errors import InvalidValueError
+from harness.errors import CannotRunError, InvalidValueError
 from harness.power_modes import PowerMode
 from harness.units import mw_to_w
 from predictors.strategies.goals import Goal
+
+MOST_FAILURES = 3
+"""A search ends where so many candidates in a row cannot be profiled: it is not the candidates then."""
 
 
 class Candidates(NamedTuple):
@@ -45,6 +48,20 @@ class Measured(NamedTuple):
     seconds: float
 
 
+class Failed(NamedTuple):
+    """Why one candidate cannot be profiled, where others may.
+
+    Attributes:
+        reason: in a sentence, for people.
+        seconds: what trying took.
+        rules_out: places of other candidates that would fail for the same reason and are not to be tried.
+    """
+
+    reason: str
+    seconds: float
+    rules_out: Tuple[int, ...] = ()
+
+
 class Profiler(Protocol):
     """A device with a workload on it, for whoever chooses: what can be chosen, and what a choice gives.
 
@@ -56,11 +73,11 @@ class Profiler(Protocol):
     candidates: Candidates
     task: str
 
-    def profile(self, index: int) -> Measured:
+    def profile(self, index: int) -> Union[Measured, Failed]:
         """Profile one candidate, given by its place.
 
         Raises:
-            HarnessError: it could not be measured.
+            HarnessError: nothing can be measured any more.
         """
 
 
@@ -68,7 +85,7 @@ class Spent(NamedTuple):
     """What a choice has cost.
 
     Attributes:
-        profiles: how many candidates were profiled.
+        profiles: how many candidates were profiled, those that failed included.
         seconds: how long that took.
     """
 
@@ -91,6 +108,7 @@ class Choice:
         profiled: every profile on the way, in order: place of the candidate and what it gave.
         reason: why this one, in a sentence.
         index: the place of the chosen candidate.
+        failed: every candidate that could not be profiled: its place and why.
     """
 
     power_mode: PowerMode
@@ -102,10 +120,19 @@ class Choice:
     profiled: Sequence[Any] = ()
     reason: str = ""
     index: int = -1
+    failed: Sequence[Tuple[int, str]] = ()
 
 
 class History:
-    """The profiles taken so far, at most `limit` of them; nothing is profiled twice."""
+    """The profiles taken so far, at most `limit` of them; nothing is profiled twice, and nothing that failed is chosen.
+
+    Attributes:
+        profiler: what is profiled.
+        limit: how many profiles there may be, those that fail included.
+        taken: what was profiled, by place, in order.
+        failed: why others could not be, by place, in order.
+        usable: bool of shape (n,): which candidates may be profiled and chosen, as far as is known.
+    """
 
     def __init__(self, profiler: Profiler, limit: int, report: Callable[[str], None] = lambda line: None) -> None:
         """Profile through `profiler`, at most `limit` times; `report` takes a line for each.
@@ -118,33 +145,66 @@ class History:
         self.profiler = profiler
         self.limit = min(limit, len(profiler.candidates.modes))
         self.taken: Dict[int, Measured] = {}
+        self.failed: Dict[int, str] = {}
+        self.usable = np.ones(len(profiler.candidates.modes), dtype=bool)
+        self._failed_in_a_row = 0
+        self._seconds = 0.0
         self._report = report
 
-    def profile(self, index: int) -> Measured:
-        """The profile of a candidate, taken now if it was not before.
+    def profile(self, index: int) -> Optional[Measured]:
+        """The profile of a candidate, taken now if it was not before; None where it cannot be profiled.
 
         Raises:
             InvalidValueError: no profile is left.
+            CannotRunError: `MOST_FAILURES` candidates in a row failed, or all that there are.
         """
-        if index not in self.taken:
-            if self.left <= 0:
-                raise InvalidValueError(f"all {self.limit} profiles are spent", "allow more profiles")
-            self.taken[index] = self.profiler.profile(index)
-            mode, found = self.mode(index), self.taken[index]
-            power = "no power" if np.isnan(found.power_mw) else f"{mw_to_w(found.power_mw):.1f} W"
-            figures = f"{found.time_ms:.1f} ms, {power}"
-            self._report(f"profile {len(self.taken)} of {self.limit}: {mode.name} {figures}")
-        return self.taken[index]
+        if index in self.taken:
+            return self.taken[index]
+        if not self.usable[index]:
+            return None
+        if self.left <= 0:
+            raise InvalidValueError(f"all {self.limit} profiles are spent", "allow more profiles")
+        found = self.profiler.profile(index)
+        self._seconds += found.seconds
+        if isinstance(found, Failed):
+            self._give_up(index, found)
+            return None
+        self.taken[index] = found
+        self._failed_in_a_row = 0
+        power = "no power" if np.isnan(found.power_mw) else f"{mw_to_w(found.power_mw):.1f} W"
+        self._tell(index, f"{found.time_ms:.1f} ms, {power}")
+        return found
+
+    def _give_up(self, index: int, found: Failed) -> None:
+        """A candidate failed: it is spent, and is neither tried nor chosen any more."""
+        self.failed[index] = found.reason
+        self.usable[[index, *found.rules_out]] = False
+        self.usable[self.places] = True  # what was profiled is known to run
+        self._failed_in_a_row += 1
+        self._tell(index, f"cannot be profiled: {found.reason}")
+        if self._failed_in_a_row >= MOST_FAILURES or (self.left <= 0 and not self.taken):
+            tried = ", ".join(self.mode(place).name for place in list(self.failed)[-self._failed_in_a_row :])
+            raise CannotRunError(f"of the last modes none could be profiled: {tried}; the last: {found.reason}")
+
+    def _tell(self, index: int, what: str) -> None:
+        self._report(f"profile {self.spent.profiles} of {self.limit}: {self.mode(index).name} {what}")
+
+    @property
+    def untried(self) -> np.ndarray:
+        """Which candidates may still be profiled, bool of shape (n,)."""
+        untried = self.usable.copy()
+        untried[self.places] = False
+        return untried
 
     @property
     def left(self) -> int:
         """How many profiles may still be taken."""
-        return self.limit - len(self.taken)
+        return min(self.limit - len(self.taken) - len(self.failed), int(self.untried.sum()))
 
     @property
     def spent(self) -> Spent:
         """What was spent so far."""
-        return Spent(len(self.taken), sum(found.seconds for found in self.taken.values()))
+        return Spent(len(self.taken) + len(self.failed), self._seconds)
 
     @property
     def places(self) -> np.ndarray:
@@ -208,6 +268,7 @@ class History:
             tuple(self.taken.items()),
             reason,
             index,
+            tuple(self.failed.items()),
         )
 
 
@@ -227,11 +288,13 @@ class Strategy(abc.ABC):
         """Choose for one goal.
 
         Args:
-            history: profiles through it, within its limit; what it holds already may be used.
+            history: profiles through it, within its limit; what it holds already may be used. A candidate that cannot
+                be profiled is spent, and not to be chosen.
             goal: what to reach.
 
         Raises:
             InvalidValueError: it needs more profiles than there are.
+            CannotRunError: too many candidates could not be profiled.
         """
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:

@@ -14,6 +14,7 @@ from predictors.pareto import front
 from predictors.protocol import Predictor
 from predictors.strategies.fixed import Maxn, Preset, Presets
 from predictors.strategies.goals import Goal, value_of
+from predictors.strategies.grid import Grid
 from predictors.strategies.posterior import Posterior, learn
 from predictors.strategies.protocol import Choice, History
 
@@ -98,6 +99,7 @@ def recommend(
 
     Raises:
         InvalidValueError: nothing was profiled, so there is nothing to learn from.
+        CannotRunError: too many modes could not be profiled.
     """
     choice = choose(history, goal)
     if not history.taken:
@@ -105,7 +107,9 @@ def recommend(
     posterior = learn(predictor, history)
     chosen = describe(posterior, history, choice.index, "recommended")
     total = minibatches if minibatches is not None else s_to_ms(S_PER_HOUR) / chosen.time_ms.value
-    others = [("MAXN", Maxn().choose(history, goal).index)]
+    greatest = Maxn().choose(history, goal).index
+    is_maxn = greatest == Grid(history.profiler.candidates).greatest()
+    others = [("MAXN" if is_maxn else "the greatest mode that did not fail", greatest)]
     if presets:
         best = Presets(presets).choose(history, goal)
         if best.index != others[0][1]:
@@ -115,7 +119,7 @@ def recommend(
         for label, index in others
         if index != choice.index
     )
-    places = front(np.exp(posterior.log_power), np.exp(posterior.log_time))
+    places = front(np.where(history.usable, np.exp(posterior.log_power), np.nan), np.exp(posterior.log_time))
     return Recommendation(
         goal, choice, chosen, tuple(describe(posterior, history, int(i), "") for i in places), savings, posterior
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.errors import InvalidValueError
 from predictors.strategies.goals import Goal
 from predictors.strategies.grid import Grid
-from predictors.strategies.protocol import Choice, History, Strategy
+from predictors.strategies.protocol import Choice, History, Measured, Strategy
 
 DIMENSIONS = ("cpu_cores", "cpu_khz", "gpu_khz", "mem_khz", "batch_size")
 
@@ -26,19 +26,23 @@ class RandomSearch(Strategy):
     def choose(self, history: History, goal: Goal) -> Choice:
         """The best of as many random candidates as may be profiled."""
         profile_random(history, history.left, self.seed)
-        return history.choose_measured(goal, f"best of {history.spent.profiles} random modes")
+        return history.choose_measured(goal, f"best of {len(history.taken)} random modes")
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         """One sample serves every goal."""
         profile_random(history, history.left, self.seed)
-        return [history.choose_measured(goal, f"best of {history.spent.profiles} random modes") for goal in goals]
+        return [history.choose_measured(goal, f"best of {len(history.taken)} random modes") for goal in goals]
 
 
 def profile_random(history: History, count: int, seed: int) -> None:
-    """Profile `count` candidates drawn uniformly among those not profiled yet."""
-    untried = np.setdiff1d(np.arange(len(history.profiler.candidates.modes)), history.places)
-    for index in np.random.default_rng(seed).choice(untried, size=min(count, len(untried)), replace=False):
-        history.profile(int(index))
+    """Profile `count` candidates, or as many as are left, drawn uniformly among those not profiled yet."""
+    generator = np.random.default_rng(seed)
+    end = history.spent.profiles + min(count, history.left)
+    while history.left > 0 and history.spent.profiles < end:
+        untried = np.flatnonzero(history.untried)
+        size = min(end - history.spent.profiles, len(untried))
+        for index in generator.choice(untried, size=size, replace=False):
+            history.profile(int(index))
 
 
 class BruteForce(Strategy):
@@ -58,7 +62,7 @@ class BruteForce(Strategy):
             raise InvalidValueError(f"brute force profiles all {count} candidates, {history.limit} are allowed")
         for index in range(count):
             history.profile(index)
-        return history.choose_measured(goal, f"best of all {count} modes")
+        return history.choose_measured(goal, f"best of all {len(history.taken)} modes")
 
 
 class BinarySearch(Strategy):
@@ -70,7 +74,8 @@ class BinarySearch(Strategy):
 
     The report leaves open (and this class has as parameters): the order of the dimensions, which of the two middle
     values of an even range is profiled, and what is dropped when a mode is within the limits but not faster than the
-    best so far. It does not say what happens when nothing fits: the answer is then infeasible.
+    best so far. It does not say what happens when nothing fits: the answer is then infeasible. Nor what happens when a
+    middle cannot be profiled: the nearest mode that can stands for it.
     """
 
     name = "mdbs"
@@ -104,8 +109,8 @@ class BinarySearch(Strategy):
         turn = 0
         while True:
             middle = [self._middle(low, high) for low, high in ranges]
-            index = grid.at(middle)
-            if index not in history.taken and history.left <= 0:
+            index = profile_nearest(history, grid, middle)
+            if index is None:
                 break
             objective, excess = figures(history, index, goal)
             better = excess <= 0 and objective < best
@@ -154,23 +159,23 @@ class CoordinateSearch(Strategy):
         """Search until every dimension had its turn, or no profile is left."""
         grid = Grid(history.profiler.candidates)
         here = [(size - 1) // 2 for size in grid.shape]
-        _, excess = figures(history, grid.at(here), goal)
-        upwards = excess <= 0
-        for place in self._ranked(history, grid, here, upwards):
-            here[place] = self._bisect(history, goal, grid, here, place, upwards)
+        middle = profile_nearest(history, grid, here)
+        if middle is not None:
+            upwards = figures(history, middle, goal)[1] <= 0
+            for place in self._ranked(history, grid, here, history.taken[middle], upwards):
+                here[place] = self._bisect(history, goal, grid, here, place, upwards)
         return history.choose_measured(goal, "coordinate search")
 
-    def _ranked(self, history: History, grid: Grid, here: Sequence[int], upwards: bool) -> List[int]:
+    def _ranked(self, history: History, grid: Grid, here: Sequence[int], middle: Measured, upwards: bool) -> List[int]:
         """The dimensions in the order in which they pay; those that cannot move, or not be tried, are left out."""
-        middle = history.profile(grid.at(here))
         slopes: List[Tuple[float, int]] = []
         for place, size in enumerate(grid.shape):
             there = list(here)
             there[place] = (here[place] + size) // 2 if upwards else here[place] // 2
-            index = grid.at(there)
-            if there == list(here) or (index not in history.taken and history.left <= 0):
+            index = None if there == list(here) else profile_nearest(history, grid, there)
+            if index is None:
                 continue
-            found = history.profile(index)
+            found = history.taken[index]
             time = np.log(found.time_ms / middle.time_ms)
             power = np.log(found.power_mw / middle.power_mw)
             # Gain per cost when going up, cost per gain when going down: least first both times.
@@ -185,8 +190,8 @@ class CoordinateSearch(Strategy):
             middle = (low + high + 1) // 2
             there = list(here)
             there[place] = middle
-            index = grid.at(there)
-            if index not in history.taken and history.left <= 0:
+            index = profile_nearest(history, grid, there)
+            if index is None:
                 break
             if figures(history, index, goal)[1] <= 0:
                 low = known = middle
@@ -195,9 +200,19 @@ class CoordinateSearch(Strategy):
         return known
 
 
+def profile_nearest(history: History, grid: Grid, step: Sequence[int]) -> Optional[int]:
+    """Profile the candidate at a step, or the nearest that can be; its place, or None where no profile is left."""
+    while True:
+        index = grid.at(step, history.usable)
+        if index not in history.taken and history.left <= 0:
+            return None
+        if history.profile(index) is not None:
+            return index
+
+
 def figures(history: History, index: int, goal: Goal) -> Tuple[float, float]:
-    """Objective and excess over the limits of a candidate, profiled now if it was not before."""
-    found = history.profile(index)
+    """Objective and excess over the limits of a candidate that was profiled."""
+    found = history.taken[index]
     size = history.profiler.candidates.batch_size[index]
     time_ms, power_mw = np.array(found.time_ms), np.array(found.power_mw)
     return float(goal.objective(time_ms, power_mw, size)), float(goal.excess(time_ms, power_mw, size))

@@ -30,9 +30,23 @@ class VendorEstimate(Strategy):
         estimator = make_predictor(predictor_class("npe"), board=self.device)
         power_mw = estimator.predict(candidates.known_modes, batch_size=candidates.batch_size).power_mw
         budget_mw = goal.limits.get("power_mw", np.inf)
-        within = power_mw <= budget_mw
-        index = int(np.where(within, power_mw, -np.inf).argmax() if within.any() else power_mw.argmin())
+        within = (power_mw <= budget_mw) & history.usable
+        if within.any():
+            index = int(np.where(within, power_mw, -np.inf).argmax())
+        else:
+            index = int(np.where(history.usable, power_mw, np.inf).argmin())
         predicted = Measured(float("nan"), float(power_mw[index]), 0.0)
         size = int(candidates.batch_size[index])
         reason = f"greatest estimated power within the budget: {mw_to_w(power_mw[index]):.1f} W"
-        return Choice(history.mode(index), size, bool(within.any()), predicted, None, history.spent, (), reason, index)
+        return Choice(
+            history.mode(index),
+            size,
+            bool(within.any()),
+            predicted,
+            None,
+            history.spent,
+            (),
+            reason,
+            index,
+            tuple(history.failed.items()),
+        )

@@ -112,6 +112,55 @@ stop.set()
 """
 
 
+FOLLOW = """
+import multiprocessing, os, threading, time
+from harness.control.affinity import Affinity, workers_follow
+
+def work(started, cpus):
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    started.send(True)
+    time.sleep(60)
+
+def of(worker):
+    return [sorted(os.sched_getaffinity(int(tid))) for tid in os.listdir(f"/proc/{worker.pid}/task")]
+
+context = multiprocessing.get_context("fork")
+knob = Affinity()
+before = knob.read()
+first, last = before[:1], before[-1:]
+workers = []
+for cpus in ((), last, ()):
+    here, there = context.Pipe()
+    workers.append(context.Process(target=work, args=(there, cpus), daemon=True))
+    workers[-1].start()
+    here.recv()
+follower, own, ended = workers
+with workers_follow():
+    knob.set(first)
+    ended.kill()
+    ended.join()
+assert of(follower) == [first] * 2, of(follower)
+assert of(own) == [last] * 2, of(own)
+with workers_follow():
+    knob.set(before)
+assert of(follower) == [before] * 2, of(follower)
+assert of(own) == [last] * 2, of(own)
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="binds workers to one of 2 CPUs")
+def test_live_workers_follow_but_for_those_that_somebody_else_bound():
+    done = subprocess.run(
+        [sys.executable, "-c", FOLLOW],
+        cwd=Path(harness.__file__).parents[1],
+        capture_output=True,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="binds threads of this machine")
 def test_every_thread_and_worker_is_bound_and_freed_again():
     """In a process of its own, so that a failure leaves the tests themselves unbound."""

@@ -15,7 +15,7 @@ from tests.predictors.strategies.strategy_examples import example_table
 TABLE = example_table()
 CONTRACT = {
     "strategy", "target", "profiles", "penalty_median", "penalty_mean", "penalty_max", "over_limit_pct",
-    "over_limit_plus1_pct", "area_w", "infeasible", "profiling_seconds", "provenance",
+    "over_limit_plus1_pct", "area_w", "infeasible", "profiling_seconds", "provenance", "by_choice",
 }  # fmt: skip
 
 

@@ -8,9 +8,12 @@ import pytest
 
 from harness.control.nvpmodel_grammar import read_conf
 from harness.control.nvpmodel_modes import to_power_mode
+from harness.devices.simulated import SimulatedDevice
+from harness.errors import ControlError
 from harness.power_modes import PowerMode
 from harness.results.store import ResultsStore
 from predictors.__main__ import main
+from predictors.commands.strategies import notes_on, presets_of
 
 RECOMMEND = ["recommend", "--device", "sim:orin-agx", "--workload", "mobilenetv3-gld23k"]
 CONCURRENT = [
@@ -79,7 +82,13 @@ def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
     [
         ([], "without any limit"),
         (["--power-budget", "30", "--profiles", "0"], "--profiles is 0"),
-        (["--power-budget", "-3"], "above 0"),
+        (["--power-budget", "-3"], "--power-budget is -3"),
+        (["--power-budget", "inf"], "--power-budget is inf"),
+        (["--power-budget", "30", "--workers", "-1"], "--workers is -1"),
+        (["--power-budget", "30", "--risk", "2"], "--risk is 2"),
+        (["--power-budget", "30", "--max-temperature", "0"], "--max-temperature is 0"),
+        (["--power-budget", "30", "--json", "/tmp"], "--json is /tmp, a folder"),
+        (["--power-budget", "30", "--write-conf", "/dev/null/c.conf"], "--write-conf is /dev/null/c.conf"),
         (["--power-budget", "30", "--batch", "0"], "--batch is 0"),
         (["--power-budget", "30", "--batch-size", "0"], "--batch-size is 0"),
         (["--power-budget", "30", "--deadline", "5", "--epochs", "0"], "--epochs is 0"),
@@ -134,7 +143,10 @@ def test_the_contest_on_a_simulated_corpus_writes_its_contract(capsys, tmp_path)
     )
     assert code == 0
     assert "simulated" in out
-    rows = json.loads((tmp_path / "o.json").read_text())["results"]
+    assert "note: MODE_15W, MODE_30W switch a part of the GPU off" in out
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert len(found["notes"]) == 1
+    rows = found["results"]
     assert [row["strategy"] for row in rows] == ["closed-loop", "mdbs", "presets", "npe", "maxn"]
     assert {row["provenance"] for row in rows} == {"simulated"}
 
@@ -164,3 +176,91 @@ def test_a_plan_that_falls_short_is_made_again_without_profiling_twice(capsys, t
     options = ["--latency-limit", 260, "--power-budget", 20, "--duration", 5, "--profiles", 12]
     _, _, _ = run(capsys, *CONCURRENT, *options, "--json", tmp_path / "o.json")
     assert json.loads((tmp_path / "o.json").read_text())["choice"]["profiles"] <= 12
+
+
+class Breaking:
+    """Makes the simulated board fail at some of its profiles, by their number, until it is taken away."""
+
+    def __init__(self, monkeypatch, fails):
+        self.asked, self._fails, self._patch = [], fails, monkeypatch
+        self._profile = SimulatedDevice.profile
+        monkeypatch.setattr(SimulatedDevice, "profile", lambda device, case, report: self(device, case, report))
+
+    def __call__(self, device, case, report):
+        self.asked.append(case.power_mode)
+        error = self._fails(len(self.asked))
+        if error is not None:
+            raise error
+        return self._profile(device, case, report)
+
+    def end(self):
+        self._patch.setattr(SimulatedDevice, "profile", self._profile)
+
+
+def did_not_take():
+    return ControlError("the mode did not take", "see dmesg")
+
+
+def test_modes_that_fail_are_named_in_text_and_json_and_the_search_goes_on(capsys, tmp_path, monkeypatch):
+    board = Breaking(monkeypatch, lambda number: did_not_take() if number % 4 == 2 else None)
+    code, out, err = run(
+        capsys, *RECOMMEND, "--power-budget", 25, "--profiles", 10, "--json", tmp_path / "o.json",
+    )  # fmt: skip
+    assert code == 0
+    failed = board.asked[1::4]
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert found["failed"] == [{"mode": mode, "reason": "the mode did not take; see dmesg"} for mode in failed]
+    assert found["spent"]["profiles"] == len(board.asked) == len(set(board.asked)) == 10
+    assert found["choice"]["mode"] not in failed
+    assert found["provenance"] == "simulated"
+    assert all(f"failed:      {mode}: the mode did not take" in out for mode in failed)
+    assert f"{failed[0]} cannot be profiled" in err
+
+
+def test_a_search_that_a_device_ends_says_what_is_kept_and_resumes(capsys, tmp_path, monkeypatch):
+    options = [*RECOMMEND, "--power-budget", 25, "--profiles", 8, "--results", tmp_path / "r.sqlite"]
+    board = Breaking(monkeypatch, lambda number: did_not_take() if number > 4 else None)
+    code, out, err = run(capsys, *options)
+    assert (code, out) == (2, "")
+    assert len(board.asked) == 4 + 3
+    assert "of the last modes none could be profiled" in err
+    assert f"4 profiles are kept in {tmp_path / 'r.sqlite'}: --resume" in err
+    board.end()
+    code, out, _ = run(capsys, *options, "--resume")
+    assert code == 0
+    assert "4 of them from the results file" in out
+
+
+def test_ctrl_c_says_what_is_kept(capsys, tmp_path, monkeypatch):
+    Breaking(monkeypatch, lambda number: KeyboardInterrupt() if number == 3 else None)
+    code, _, err = run(capsys, *RECOMMEND, "--power-budget", 25, "--results", tmp_path / "r.sqlite")
+    assert code == 130
+    assert "2 profiles are kept" in err
+
+
+def test_a_preset_with_less_gpu_is_said_to_be_stood_for_by_what_it_is_not(capsys, tmp_path):
+    code, out, _ = run(capsys, *RECOMMEND, "--power-budget", 30, "--profiles", 6, "--json", tmp_path / "o.json")
+    assert code == 0
+    assert "preset MODE_30W, with all of its GPU" in out
+    labels = [saving["against"] for saving in json.loads((tmp_path / "o.json").read_text())["savings"]]
+    assert any("preset MODE_30W, with all of its GPU" in label for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("board", "smaller"),
+    [("orin-agx", ["MODE_15W", "MODE_30W"]), ("orin-nano", ["7W"]), ("xavier-agx", ["MODE_10W"]), ("xavier-nx", [])],
+)
+def test_presets_with_less_gpu_than_the_board_has_are_known_as_such(board, smaller):
+    presets = presets_of(board)
+    assert [preset.name for preset in presets if preset.has_less_gpu] == smaller
+    assert all(name in " ".join(notes_on(presets)) for name in smaller)
+
+
+def test_a_concurrent_plan_names_what_failed(capsys, tmp_path, monkeypatch):
+    Breaking(monkeypatch, lambda number: did_not_take() if number == 2 else None)
+    options = ["--latency-limit", 800, "--duration", 5, "--profiles", 12, "--json", tmp_path / "o.json"]
+    code, out, _ = run(capsys, *CONCURRENT, *options)
+    assert code == 0
+    (failed,) = json.loads((tmp_path / "o.json").read_text())["failed"]
+    assert failed["reason"] == "the mode did not take; see dmesg"
+    assert f"failed:   {failed['mode']}: " in out

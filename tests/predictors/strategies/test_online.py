@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.errors import ControlError, InvalidValueError
+from harness.errors import CannotRunError, ControlError, InvalidValueError
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.evaluation import judge
 from predictors.strategies.goals import power_budget
@@ -22,20 +22,22 @@ MODES = TABLE.power_modes()
 class PretendedDevice:
     """A device and its training loop, in time of its own."""
 
-    def __init__(self, switching_s=0.5, fails_at=None):
+    def __init__(self, switching_s=0.5, fails_at=(), speaks=True):
         self.now_s, self.place, self.changes = 0.0, len(MODES) - 1, 0
-        self._switching_s, self._fails_at = switching_s, fails_at
+        self.refused = []
+        self._switching_s, self._fails_at, self._speaks = switching_s, fails_at, speaks
 
     def apply(self, mode):
         self.changes += 1
-        if self.changes == self._fails_at:
+        if self.changes in self._fails_at:
+            self.refused.append(mode)
             raise ControlError(f"{mode.name} did not take")
         self.place = MODES.index(mode)
         self.now_s += self._switching_s
         return mode
 
     def power_mw(self, start_s, end_s):
-        return float(TABLE.power_mw[self.place]) if end_s - start_s > 0.05 else None
+        return float(TABLE.power_mw[self.place]) if self._speaks and end_s - start_s > 0.05 else None
 
     def train(self):
         self.now_s += TABLE.time_ms[self.place] / 1e3
@@ -107,12 +109,51 @@ def test_training_that_ends_at_once_has_nothing_to_tell():
     assert "no mode" in found.describe()
 
 
-def test_a_mode_that_does_not_take_reaches_the_training_loop():
-    device = PretendedDevice(fails_at=3)
+def test_a_mode_that_does_not_take_is_left_out_and_named():
+    device = PretendedDevice(fails_at=[3, 5])
+    tuner = device.tuner()
+    train_until(device, tuner, lambda: tuner.settled)
+    found = tuner.close()
+    assert [mode for mode, _ in found.failed] == device.refused
+    assert found.choice.power_mode not in device.refused
+    assert len(found.profiled) == 10 - 2
+    assert f"failed: {device.refused[0].name}: " in found.describe()
+
+
+def test_a_device_that_takes_no_mode_reaches_the_training_loop():
+    device = PretendedDevice(fails_at=range(100))
+    tuner = device.tuner()
+    with pytest.raises(CannotRunError, match=r"none could be profiled.*did not take"):
+        train_until(device, tuner, lambda: tuner.settled)
+    assert tuner.close().choice is None
+
+
+def test_a_chosen_mode_that_does_not_take_reaches_the_training_loop():
+    device = PretendedDevice(fails_at=[11])  # ten are tried
     tuner = device.tuner()
     with pytest.raises(ControlError, match="did not take"):
         train_until(device, tuner, lambda: tuner.settled)
-    tuner.close()
+    assert not tuner.close().finished
+
+
+def test_a_power_meter_that_says_nothing_is_given_up_after_the_stated_time():
+    device = PretendedDevice(speaks=False)
+    tuner = device.tuner(silence_s=5.0)
+    with pytest.raises(CannotRunError, match=r"no power above 0 for 5 s in mode .*doctor"):
+        train_until(device, tuner, lambda: tuner.settled)
+    assert device.now_s < 10
+    device.train()
+    tuner.step()  # the search is over, and training may go on
+    assert tuner.close().choice is None
+
+
+def test_a_power_meter_that_speaks_late_is_waited_for():
+    device = PretendedDevice(speaks=False)
+    tuner = device.tuner(silence_s=5.0)
+    train_until(device, tuner, lambda: device.now_s > 4)
+    device._speaks = True
+    train_until(device, tuner, lambda: tuner.settled)
+    assert tuner.close().finished
 
 
 def test_once_settled_steps_change_nothing():

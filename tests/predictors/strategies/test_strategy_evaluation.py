@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import InvalidValueError
-from predictors.strategies.evaluation import budget_goals, budgets_mw, hours_saved, optimum, summarise, sweep
+from predictors.strategies.evaluation import budget_goals, budgets_mw, by_choice, hours_saved, optimum, summarise, sweep
 from predictors.strategies.fixed import Maxn
 from predictors.strategies.goals import Goal, power_budget
 from predictors.strategies.search import BruteForce, RandomSearch
@@ -44,6 +44,13 @@ def test_the_figures_of_maxn_by_hand():
     assert figures.over_limit_pct == pytest.approx(200 / 3)
     assert figures.over_limit_plus1_pct == pytest.approx(200 / 3)
     assert figures.area_w == pytest.approx((20 + 5 + 0) / 3)
+
+
+def test_single_choices_are_those_that_the_figures_are_made_of():
+    single = by_choice(FOUR, sweep(FOUR, lambda seed: Maxn(), budget_goals("5:50:15"), 0, 0))
+    assert single["budget_w"] == [20.0, 35.0, 50.0]
+    assert single["penalty_pct"] == [-50.0, -33.333, 0.0]
+    assert single["power_error_w"] == [20.0, 5.0, -10.0]
 
 
 def test_half_a_watt_too_much_counts_as_over_the_limit_but_not_by_a_watt():

@@ -1,0 +1,217 @@
+"""A device behind a search: which errors end it, which one mode is left out for, and profiles that are taken again."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.cases import Case, Settings
+from harness.errors import CannotRunError, ControlError, OverheatedError, SourceUnavailableError, StoreError
+from harness.power_modes import PowerMode
+from harness.profiles import Minibatch, Profile, Series, Telemetry
+from harness.results.store import ResultsStore
+from predictors.commands.device_profiler import COOLING_S, DeviceProfiler
+from predictors.strategies.protocol import Failed
+
+MODES = [PowerMode(cores, cpu, gpu, 3_199_000) for cores in (2, 4) for cpu in (8, 16) for gpu in (3, 6)]
+NAMES = [f"mode{place}" for place in range(len(MODES))]
+DISTURBED = "disturbed: other processes used 1.5 CPUs"
+REFUSED = ControlError("power mode did not take", "see dmesg")
+HOT = OverheatedError("temperature_gpu_c is 102, and the run ends above 101.5", "let it cool down")
+
+
+class Board:
+    """Answers each profile with what stands in its list: an error, flags, or minibatch times with flags."""
+
+    name, clocks_only_fall = "orin-agx", False
+
+    def __init__(self, *answers, provenance="measured", refuses=None, power_mw=20_000.0):
+        self.provenance, self._answers, self._refuses, self._power_mw = provenance, list(answers), refuses, power_mw
+        self.profiled = []
+
+    def check(self, case):
+        if self._refuses is not None:
+            self._refuses(case)
+
+    def conditions(self, case, report):
+        return {"power_mode": {"name": case.power_mode}}
+
+    def profile(self, case, report):
+        self.profiled.append(case.power_mode)
+        answer = self._answers.pop(0) if self._answers else ()
+        if isinstance(answer, Exception):
+            raise answer
+        time_ms, flags = answer or (50.0, [])
+        minibatches = [Minibatch(0, 0, "clean", 10.0, 0.0, time_ms, time_ms)]
+        telemetry = Telemetry(1.0, series={"power_total_mw": Series((8.0,), (20_000.0,))})
+        figures = {"minibatch_time_ms": time_ms, "power_mw": self._power_mw}
+        return Profile(
+            case, self.provenance, self.conditions(case, report), minibatches, telemetry, figures, list(flags),
+            "2025-01-01T00:00:00+00:00",
+        )  # fmt: skip
+
+
+def profiler_of(board, **options):
+    case = Case("orin-agx", "mobilenetv3-gld23k", "maxn", 4, "ssd", 16, Settings())
+    return DeviceProfiler(board, case, list(zip(NAMES, MODES)), **{"wait": lambda seconds: None, **options})
+
+
+@pytest.mark.parametrize("error", [REFUSED, CannotRunError("it does not fit into the memory", "a smaller batch")])
+def test_a_mode_that_cannot_be_profiled_has_failed_and_is_not_tried_again(error):
+    board = Board(error)
+    profiler = profiler_of(board)
+    found = profiler.profile(3)
+    assert isinstance(found, Failed)
+    assert found.reason == str(error)
+    assert profiler.profile(3) is found
+    assert profiler.profile(2).time_ms == 50.0
+    assert board.profiled == ["mode3", "mode2"]
+
+
+@pytest.mark.parametrize("error", [StoreError("disk full"), SourceUnavailableError("no sensor"), KeyboardInterrupt()])
+def test_what_concerns_the_whole_device_ends_the_search(error):
+    def interrupted(case):
+        raise error
+
+    with pytest.raises(type(error)):
+        profiler_of(Board(refuses=interrupted)).profile(3)
+
+
+def test_a_write_that_needs_a_right_ends_the_search():
+    error = ControlError("writing 1 was refused", "grant it")
+    error.__cause__ = PermissionError(13, "Permission denied")
+    with pytest.raises(ControlError, match="grant it"):
+        profiler_of(Board(error)).profile(3)
+
+
+class Falling(Board):
+    """Of a kind some of whose releases only lower clocks."""
+
+    clocks_only_fall = True
+
+
+@pytest.mark.parametrize("before", [[], [2], [3, 0]])
+def test_where_clocks_may_only_fall_a_refused_rise_ends_the_search_for_a_reboot_may_bring_it(before):
+    profiler = profiler_of(Falling(*[()] * len(before), REFUSED))
+    for index in before:
+        profiler.profile(index)
+    with pytest.raises(ControlError):
+        profiler.profile(5)  # CPU 8, GPU 6
+
+
+@pytest.mark.parametrize("before", [[3], [2, 1]])
+def test_a_refusal_that_is_no_rise_or_comes_after_one_is_of_the_mode_there_too(before):
+    profiler = profiler_of(Falling(*[()] * len(before), REFUSED))
+    for index in before:
+        profiler.profile(index)
+    assert isinstance(profiler.profile(5), Failed)
+
+
+def test_a_refusal_in_the_same_words_for_another_mode_is_none_of_the_mode():
+    def everywhere(case):
+        raise CannotRunError("batches of 16 are too small", "--batch-size 32")
+
+    with pytest.raises(CannotRunError, match="--batch-size 32"):
+        profiler_of(Board(refuses=everywhere)).profile(0)
+
+
+def test_a_refusal_of_one_mode_is_of_the_mode():
+    def this_one(case):
+        if case.power_mode == "mode0":
+            raise CannotRunError("mode0 takes a reboot")
+
+    profiler = profiler_of(Board(refuses=this_one))
+    assert profiler.profile(0).reason == "mode0 takes a reboot"
+    assert profiler.profile(1).time_ms == 50.0
+
+
+def test_a_mode_that_is_too_hot_is_left_out_with_all_that_are_nowhere_below_it_after_a_pause():
+    waited = []
+    profiler = profiler_of(Board(HOT), wait=waited.append)
+    found = profiler.profile(3)  # 2 cores, both clocks at their greatest
+    assert waited == [COOLING_S]
+    assert found.rules_out == (7,)
+    assert "temperature_gpu_c is 102" in found.reason
+    assert profiler.profile(0).time_ms == 50.0
+
+
+def test_a_board_that_is_too_hot_twice_in_a_row_ends_the_search():
+    profiler = profiler_of(Board(HOT, HOT))
+    profiler.profile(3)
+    with pytest.raises(OverheatedError, match="cool down"):
+        profiler.profile(0)
+
+
+def test_a_board_that_was_hot_and_has_cooled_down_may_be_hot_again():
+    profiler = profiler_of(Board(HOT, (), HOT))
+    assert [isinstance(profiler.profile(index), Failed) for index in (3, 0, 6)] == [True, False, True]
+
+
+def test_a_disturbed_profile_is_taken_once_more_and_the_undisturbed_one_counts(tmp_path):
+    board = Board((70.0, [DISTURBED]), (50.0, []))
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        profiler = profiler_of(board, store=store)
+        assert profiler.profile(3).time_ms == 50.0
+        assert len(store) == 2
+    assert board.profiled == ["mode3", "mode3"]
+    assert profiler.flagged == {}
+
+
+def test_both_takes_are_paid_for():
+    once, twice = profiler_of(Board()).profile(3), profiler_of(Board((50.0, [DISTURBED]))).profile(3)
+    assert twice.seconds == pytest.approx(2 * once.seconds)
+
+
+@pytest.mark.parametrize("times_ms", [(70.0, 55.0), (55.0, 70.0)])
+def test_a_mode_that_stays_disturbed_is_profiled_twice_the_quicker_counts_and_it_is_said(times_ms):
+    board = Board(*((time_ms, [DISTURBED]) for time_ms in times_ms))
+    profiler = profiler_of(board)
+    assert profiler.profile(3).time_ms == 55.0
+    assert board.profiled == ["mode3", "mode3"]
+    assert profiler.flagged == {3: [DISTURBED]}
+
+
+@pytest.mark.parametrize("provenance", ["simulated", "replayed"])
+def test_what_is_not_measured_now_is_not_taken_again(provenance):
+    board = Board((50.0, [DISTURBED]), provenance=provenance)
+    profiler_of(board).profile(3)
+    assert board.profiled == ["mode3"]
+
+
+def test_a_flag_that_does_not_spoil_the_time_is_no_reason_to_measure_again():
+    board = Board((50.0, ["noisy: 95 % interval of the median is 6 %"]))
+    profiler_of(board).profile(3)
+    assert board.profiled == ["mode3"]
+
+
+def test_resuming_takes_the_undisturbed_profile_and_measures_nothing(tmp_path):
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        profiler_of(Board((70.0, [DISTURBED]), (50.0, [])), store=store).profile(3)
+        board = Board()
+        again = profiler_of(board, store=store, resume=True)
+        assert again.profile(3).time_ms == 50.0
+    assert (board.profiled, again.resumed) == ([], 1)
+
+
+def test_resuming_with_one_disturbed_profile_takes_the_second(tmp_path):
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        board = Board((70.0, [DISTURBED]), StoreError("the power went"))
+        with pytest.raises(StoreError):
+            profiler_of(board, store=store).profile(3)
+        board = Board((52.0, []))
+        again = profiler_of(board, store=store, resume=True)
+        assert again.profile(3).time_ms == 52.0
+    assert (board.profiled, again.resumed) == (["mode3"], 0)
+
+
+def test_a_mode_that_stayed_disturbed_is_not_measured_a_third_time(tmp_path):
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        profiler_of(Board((70.0, [DISTURBED]), (60.0, [DISTURBED])), store=store).profile(3)
+        board = Board()
+        again = profiler_of(board, store=store, resume=True)
+        assert again.profile(3).time_ms == 60.0
+    assert (board.profiled, again.flagged) == ([], {3: [DISTURBED]})
+
+
+def test_power_that_is_gone_ends_the_search():
+    with pytest.raises(SourceUnavailableError, match="gave no power"):
+        profiler_of(Board(power_mw=None)).profile(3)

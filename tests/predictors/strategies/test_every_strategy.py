@@ -1,0 +1,173 @@
+"""Every strategy there is, on a device that cannot run every fifth mode."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from harness.errors import CannotRunError
+from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
+from predictors.strategies.design import design_for
+from predictors.strategies.fixed import Preset
+from predictors.strategies.goals import power_budget
+from predictors.strategies.posterior import learn
+from predictors.strategies.profilers import TableProfiler
+from predictors.strategies.protocol import MOST_FAILURES, Failed, History
+from predictors.strategies.recommendation import recommend
+from predictors.strategies.registry import STRATEGIES, Setting
+from predictors.strategies.search import BruteForce, RandomSearch
+from tests.predictors.strategies.strategy_examples import example_table
+from tests.predictors.strategies.test_closed_loop import NearlyRight, closed_loop
+from tests.predictors.strategies.test_concurrent_plans import INFERENCE, TRAINING, EitherTable, spread
+
+TABLE = dataclasses.replace(example_table(), device="orin-agx")
+GREATEST = len(TABLE) - 1
+SETTING = Setting(
+    "orin-agx",
+    (dataclasses.replace(TABLE, workload="another", time_ms=1.3 * TABLE.time_ms),),
+    (Preset("MODE_20W", TABLE.power_modes()[GREATEST // 2], 20_000.0), Preset("MAXN", TABLE.power_modes()[-1], np.inf)),
+    0.05,
+)
+GOALS = [power_budget(18_000.0), power_budget(28_000.0)]
+TRYING_TOOK_S = 7.0
+
+
+class Flawed(TableProfiler):
+    """A table some of whose modes cannot be profiled; keeps what it was asked for."""
+
+    def __init__(self, fails, rules_out=lambda index: (), table=TABLE):
+        super().__init__(table)
+        self.asked = []
+        self._fails, self._rules_out = fails, rules_out
+
+    def profile(self, index):
+        self.asked.append(index)
+        if self._fails(index):
+            return Failed(f"mode {index} did not take", TRYING_TOOK_S, tuple(self._rules_out(index)))
+        return super().profile(index)
+
+
+def every_fifth(index):
+    """The greatest mode is among them."""
+    return index % 5 == GREATEST % 5
+
+
+def limit_of(name):
+    return {"given": 12, "none": 2, "all": len(TABLE)}[STRATEGIES[name].profiles]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_mode_that_fails_is_spent_and_is_neither_asked_for_again_nor_chosen(name):
+    profiler = Flawed(every_fifth)
+    history = History(profiler, limit_of(name))
+    for index in (GREATEST, 0):
+        history.profile(index)
+    choices = STRATEGIES[name].make(SETTING, 3).choose_all(history, GOALS)
+    assert len(choices) == len(GOALS)
+    assert len(profiler.asked) == len(set(profiler.asked)) == history.spent.profiles <= history.limit
+    assert set(history.failed) == {index for index in profiler.asked if every_fifth(index)}
+    for choice in choices:
+        assert choice.index not in history.failed
+        assert dict(choice.failed).items() <= history.failed.items()
+        assert GREATEST in dict(choice.failed)
+        assert choice.spent.seconds >= TRYING_TOOK_S * len(choice.failed)
+
+
+@pytest.mark.parametrize("goal", [GOALS[1], power_budget(1_000.0)], ids=["kept", "broken"])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_where_the_mode_that_would_be_chosen_has_failed_it_is_another_one(name, goal):
+    strategy = STRATEGIES[name].make(SETTING, 3)
+    best = strategy.choose(History(TableProfiler(TABLE), limit_of(name)), goal).index
+    history = History(Flawed(lambda index: index == best), limit_of(name))
+    history.profile(best)
+    choice = strategy.choose(history, goal)
+    assert choice.index != best
+    assert choice.failed == ((best, f"mode {best} did not take"),)
+
+
+def test_a_device_on_which_nothing_runs_is_given_up_after_a_few_modes():
+    profiler = Flawed(lambda index: True)
+    with pytest.raises(CannotRunError, match=r"none could be profiled.*did not take"):
+        RandomSearch().choose(History(profiler, 15), GOALS[0])
+    assert len(profiler.asked) == MOST_FAILURES
+
+
+def test_failures_with_a_profile_in_between_end_nothing():
+    history = History(Flawed(lambda index: index % 3 != 0), 30)
+    for index in range(30):
+        history.profile(index)
+    assert (len(history.taken), len(history.failed), history.left) == (10, 20, 0)
+
+
+def test_all_profiles_spent_on_modes_that_fail_is_said():
+    with pytest.raises(CannotRunError, match="none could be profiled"):
+        RandomSearch().choose(History(Flawed(lambda index: True), 2), GOALS[0])
+
+
+def test_what_a_failure_rules_out_is_not_asked_for_either():
+    profiler = Flawed(lambda index: index == 100, lambda index: range(90, len(TABLE)))
+    history = History(profiler, len(TABLE))
+    history.profile(95)
+    history.profile(100)
+    choice = BruteForce().choose(history, GOALS[1])
+    assert sorted(profiler.asked) == [*range(90), 95, 100]
+    assert np.flatnonzero(history.usable).tolist() == [*range(90), 95]
+    assert choice.spent.profiles == 92
+    assert choice.index in history.taken
+
+
+def test_random_modes_are_as_many_as_allowed_where_some_are_ruled_out():
+    history = History(Flawed(lambda index: index >= 280, lambda index: range(280, len(TABLE))), 20)
+    choice = RandomSearch(1).choose(history, GOALS[0])
+    assert choice.spent.profiles == 20
+    assert len(choice.failed) == 1
+
+
+def test_where_all_is_tried_what_failed_has_no_figures():
+    history = History(Flawed(every_fifth), len(TABLE))
+    for index in range(len(TABLE)):
+        history.profile(index)
+    posterior = learn(NearlyRight(TABLE), history)
+    assert np.isnan(posterior.log_time[GREATEST])
+    assert not posterior.measured[GREATEST]
+    np.testing.assert_allclose(np.exp(posterior.log_power[history.places]), TABLE.power_mw[history.places])
+
+
+def test_a_recommendation_leaves_failed_modes_out_of_its_front_and_compares_with_what_runs():
+    quickest = int(TABLE.time_ms.argmin())
+    history = History(Flawed(lambda index: index in (GREATEST, quickest)), 12)
+    for index in {GREATEST, quickest}:
+        history.profile(index)
+    found = recommend(history, GOALS[1], closed_loop().choose, NearlyRight(TABLE, log_sd=1e-6))
+    assert not {history.mode(index) for index in history.failed} & {mode.power_mode for mode in found.front}
+    assert [saving.other.label for saving in found.savings] == ["the greatest mode that did not fail"]
+
+
+def test_a_design_is_of_modes_that_have_not_failed():
+    design = design_for((), None, 0)
+    flawed = [int(index) for index in design(History(TableProfiler(TABLE), 15), 3)[:2]]
+    history = History(Flawed(lambda index: index in flawed), 15)
+    for index in flawed:
+        history.profile(index)
+    chosen = design(history, 3)
+    assert len(chosen) == 3
+    assert not set(flawed) & set(chosen)
+
+
+@pytest.mark.parametrize("kind", ["training", "inference"])
+@pytest.mark.parametrize("switching_ms", [None, 1e-6])
+def test_a_plan_of_two_workloads_has_no_mode_that_failed_for_either(kind, switching_ms):
+    goal = ConcurrentGoal(5.0, 1000.0, 30_000.0, switching_ms)
+
+    def choose(first, second):
+        return choose_concurrent(first, second, goal, lambda: EitherTable(log_sd=1e-6), spread, profiles=30)
+
+    tables = {"training": TRAINING, "inference": INFERENCE}
+    best = getattr(choose(*map(TableProfiler, tables.values())).plan, kind)
+    profilers = [Flawed(lambda index, n=name: (n, index) == (kind, best), table=one) for name, one in tables.items()]
+    found = choose(*profilers)
+    assert [reason for _, reason in found.failed] == [f"mode {best} did not take"]
+    assert getattr(found.plan, kind) != best
+    assert found.profiles == sum(len(profiler.asked) for profiler in profilers) <= 30
