@@ -15,6 +15,7 @@ import pytest
 from harness.analysis.means import interval, over_runs, quotient
 from harness.containers import container_command, find_engine
 from harness.experiments.evidence import WARM, evidence_of
+from harness.experiments.run_noise import TIME, assumed
 from harness.profiles import Profile
 from harness.progress import Progress
 from harness.results.store import ResultsStore
@@ -64,7 +65,8 @@ def test_containers(
             pytest.fail(f"the container failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}", pytrace=False)
         with ResultsStore(results, read_only=True) as store:
             inside = list(store.profiles())[-1]
-    times = [over_runs([evidence_of(one).figures["time", WARM]]) for one in (bare, inside)]
+    noise = assumed(evidence_of(bare).board, TIME)
+    times = [over_runs([evidence_of(one).figures["time", WARM]], noise) for one in (bare, inside)]
     found = interval(quotient(*times), 0.95)
     progress.line(f"    in a container / bare: {found.value:.3f} ({found.low:.3f} to {found.high:.3f})")
     assert found.low <= found.value <= found.high

@@ -3,7 +3,7 @@
 A stall comes in bursts and a median of it is often 0, so experiments compare means, where `harness.statistics` compares
 medians. Neighbouring minibatches depend on each other: the noise of a mean is found from the means of blocks of them
 [1, sec. 3]. Runs differ by more than their minibatches do. One run shows nothing of that, so every estimate starts from
-what is known of such differences before, worth `PRIOR_FREEDOM` runs, and learns from those that there are [2, ch. 3].
+what is known of such differences before, worth a number of runs, and learns from cases that were repeated [2, ch. 3].
 
 References:
     [1] H. Kuensch: The jackknife and the bootstrap for general stationary observations. Ann. Statist. 17(3), 1989.
@@ -14,23 +14,11 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple, Optional, Sequence
+from typing import Iterable, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from harness.statistics import block_length
-
-RUN_TO_RUN = 0.005
-"""Standard deviation of the same case's times between runs, before any was seen.
-
-On AGX Xavier and Nano the epoch times of 15 h deviate by 1 % at most (004 sec. 5.4.1): two standard deviations.
-"""
-
-POWER_RUN_TO_RUN = 0.01
-"""The same of power: the tables of Orin AGX (001) repeat to within about 1 %."""
-
-PRIOR_FREEDOM = 20
-"""How many runs that knowledge is worth: it comes from hundreds of epochs, but of other cases."""
 
 BLOCKS_FREEDOM = 30
 """Degrees of freedom of a noise within a run from so many blocks or more; more make no difference."""
@@ -48,6 +36,38 @@ class Mean(NamedTuple):
     value: float
     error: float
     freedom: int
+
+
+class RunNoise(NamedTuple):
+    """How much runs of the same case differ.
+
+    Attributes:
+        share: standard deviation between runs as a share of the mean.
+        freedom: degrees of freedom behind it.
+        repetitions: how many runs beside the first of a case it was learned from; 0 where it is what was known before.
+    """
+
+    share: float
+    freedom: int
+    repetitions: int = 0
+
+
+BOARD = RunNoise(0.005, 20)
+"""Of times on a board with static clocks and nothing else running, before any were repeated.
+
+On AGX Xavier and Nano the epoch times of 15 h deviate by 1 % at most (004 sec. 5.4.1): two standard deviations. That is
+worth many runs: it comes from hundreds of epochs, but of other cases.
+"""
+
+BOARD_POWER = RunNoise(0.01, 20)
+"""The same of power: the tables of Orin AGX (001) repeat to within about 1 %."""
+
+ANY_MACHINE = RunNoise(0.05, 4)
+"""Of times and power on a machine of which nothing is known: worth little, so that few repetitions outweigh it.
+
+On a shared virtual machine of two cores, repeated cases of the campaign `quick` came out 5 to 7 % apart within a run of
+it, and LeNet and ResNet on CIFAR 11 to 14 % over ten runs with other work on the machine (standard deviations).
+"""
 
 
 class Ratio(NamedTuple):
@@ -82,20 +102,42 @@ def mean_of(values: Sequence[float], per: Optional[Sequence[float]] = None) -> O
     return Mean(value, error, min(count - 1, BLOCKS_FREEDOM))
 
 
-def over_runs(means: Sequence[Mean], run_to_run: float = RUN_TO_RUN) -> Mean:
+def learned(groups: Iterable[Sequence[Mean]], known: RunNoise) -> RunNoise:
+    """The noise between runs of a machine, from cases that were repeated on it.
+
+    It is the greater of what the repetitions show and of what they make of what was known: a machine that differs more
+    than others do is believed at once, one that differs less only as it is seen to.
+
+    Args:
+        groups: the means of each case, one for each run.
+        known: of such machines before.
+    """
+    squares, repetitions = 0.0, 0
+    for means in groups:
+        logs = np.log([mean.value for mean in means])
+        squares += float(np.sum((logs - logs.mean()) ** 2))
+        repetitions += len(means) - 1
+    if not repetitions:
+        return known
+    freedom = repetitions + known.freedom
+    variance = max(squares / repetitions, (squares + known.freedom * known.share**2) / freedom)
+    return RunNoise(math.sqrt(variance), freedom, repetitions)
+
+
+def over_runs(means: Sequence[Mean], noise: Optional[RunNoise] = None) -> Mean:
     """The mean of a case that was measured in one run or more, the noise between runs included.
 
     Args:
         means: of each run; at least one.
-        run_to_run: standard deviation between runs as a share, as far as known before.
+        noise: between runs on this machine; None to learn it from these runs, as on a board.
     """
-    logs = np.log([mean.value for mean in means])
-    count, freedom = len(means), len(means) - 1 + PRIOR_FREEDOM
-    variance = (float(np.sum((logs - logs.mean()) ** 2)) + PRIOR_FREEDOM * run_to_run**2) / freedom
-    between = Mean(math.exp(float(logs.mean())), math.sqrt(variance / count), freedom)
-    if count > 1:  # the runs' differences hold the noise within them
-        return between
-    return Mean(between.value, math.hypot(between.error, means[0].error), _freedom(between, means[0]))
+    between = learned([means], BOARD) if noise is None else noise
+    count = len(means)
+    value = math.exp(float(np.mean(np.log([mean.value for mean in means]))))
+    first = Mean(value, between.share / math.sqrt(count), between.freedom)
+    within = math.sqrt(sum(mean.error**2 for mean in means)) / count
+    freedom = means[0].freedom if count == 1 else sum(mean.freedom for mean in means)
+    return Mean(value, math.hypot(first.error, within), _freedom(first, Mean(value, within, freedom)))
 
 
 def product(first: Mean, second: Mean) -> Mean:

@@ -10,14 +10,21 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 
 from harness.aggregates import POWER_CHANNEL
 from harness.analysis.breakdown import mean_times
-from harness.analysis.means import POWER_RUN_TO_RUN, RUN_TO_RUN, Mean, mean_of, over_runs, product
+from harness.analysis.means import Mean, RunNoise, mean_of, over_runs, product
+from harness.analysis.profile_length import LENGTHS, LONG, Stretches, stretches_of
+from harness.analysis.reading import reading_by_epoch
 from harness.cases import IDLE, Case
+from harness.experiments.run_noise import noise_of
 from harness.metrics import between, end_s, epoch_sums
 from harness.profiles import Minibatch, Profile, Series
+from harness.results.flagged import is_disqualified
 from harness.units import ms_to_s
 
 WARM, COLD = "warm", "cold"
 """Epochs 1 and later, or a profile without epochs; and epoch 0 of a profile with epochs (A3)."""
+
+MEASURED, SIMULATED = "measured", "simulated"
+"""Provenances."""
 
 DROP_EACH = "drop-each-epoch"
 
@@ -39,6 +46,9 @@ class Evidence(NamedTuple):
             in mW, `energy` in mWs per minibatch, `gpu_load`; phases are `WARM` and `COLD`.
         epochs_s: duration of epochs 1 and later.
         aggregates: as of the profile.
+        stretches: by their length, what shorter profiles would have said; of one that was asked to be long.
+        read_bytes: from the disk in each epoch, 0 and later; None where nothing told.
+        run_noise: between runs of its device, for each quantity, once it is pooled.
     """
 
     case: Case
@@ -49,11 +59,19 @@ class Evidence(NamedTuple):
     figures: Mapping[Tuple[str, str], Mean]
     epochs_s: Tuple[float, ...]
     aggregates: Mapping[str, Optional[float]]
+    stretches: Mapping[int, Stretches]
+    read_bytes: Tuple[Optional[float], ...]
+    run_noise: Mapping[str, RunNoise]
 
     @property
     def software(self) -> Tuple[Any, ...]:
         """The versions that it was measured with."""
         return tuple(self.conditions.get(name) for name in SOFTWARE)
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether other processes or heat made its figures wrong: it says nothing of time and power then."""
+        return self.provenance == MEASURED and is_disqualified(self.flags)
 
 
 def evidence_of(profile: Profile) -> Evidence:
@@ -74,6 +92,9 @@ def evidence_of(profile: Profile) -> Evidence:
         figures=figures,
         epochs_s=tuple(epoch.e2e_s for epoch in later) if profile.case.settings.epochs is not None else (),
         aggregates=profile.aggregates,
+        stretches=_stretches(warm, profile),
+        read_bytes=tuple(epoch.read_bytes for epoch in reading_by_epoch(profile)) if has_cold else (),
+        run_noise={},
     )
 
 
@@ -92,6 +113,13 @@ def _figures(minibatches: Sequence[Minibatch], profile: Profile, phase: str) -> 
     return {(name, phase): mean for name, mean in found.items() if mean is not None}
 
 
+def _stretches(counted: Sequence[Minibatch], profile: Profile) -> Dict[int, Stretches]:
+    if (profile.case.settings.minibatches or 0) < LONG or len(counted) < LONG:
+        return {}
+    power = profile.telemetry.series.get(POWER_CHANNEL, Series((), ()))
+    return {length: stretches_of(counted, power, length) for length in (LENGTHS[0], LENGTHS[-1])}
+
+
 def _of_aggregates(profile: Profile) -> Dict[Tuple[str, str], Mean]:
     """Of a profile without minibatches: a replayed, an idle or a concurrent one."""
     figures = {"time": profile.aggregates.get("minibatch_time_ms"), "power": profile.aggregates.get("power_mw")}
@@ -108,18 +136,28 @@ def pooled(evidence: Iterable[Evidence]) -> List[Evidence]:
 
     Of each device only what was measured with the software of its latest profile counts. Runs that differ in seed,
     length or telemetry interval are runs of the same case; where a run has a figure for a case that others lack, it
-    stands alone.
+    stands alone. What is left out stays by itself.
 
     Args:
         evidence: oldest first.
     """
     known = list(evidence)
-    latest = {one.case.device: one.software for one in known if one.case.task != IDLE}  # the later ones replace earlier
-    groups: Dict[Case, List[Evidence]] = {}
+    latest: Dict[str, Tuple[Any, ...]] = {}
+    for one in sorted(known, key=lambda one: not one.is_left_out):  # the later ones replace earlier and left-out ones
+        if one.case.task != IDLE:
+            latest[one.case.device] = one.software
+    groups: Dict[Tuple[Case, bool], List[Evidence]] = {}
     for one in known:
         if one.case.task == IDLE or one.software == latest[one.case.device]:
-            groups.setdefault(same_case(one.case), []).append(one)
-    return [_pool(case, members) for case, members in groups.items()]
+            groups.setdefault((same_case(one.case), one.is_left_out), []).append(one)
+    noises = {device: _noise(device, groups) for device in {case.device for case, _ in groups}}
+    return [_pool(case, members, noises[case.device]) for (case, _), members in groups.items()]
+
+
+def _noise(device: str, groups: Mapping[Tuple[Case, bool], Sequence[Evidence]]) -> Dict[str, RunNoise]:
+    """The noise between runs of a device; what is left out does not tell it."""
+    own = [members for (case, left_out), members in groups.items() if case.device == device and not left_out]
+    return noise_of(own[0][0].board, [[member.figures for member in members] for members in own]) if own else {}
 
 
 def same_case(case: Case) -> Case:
@@ -139,18 +177,17 @@ def same_case(case: Case) -> Case:
     return dataclasses.replace(case, settings=settings)
 
 
-def _pool(case: Case, members: Sequence[Evidence]) -> Evidence:
+def _pool(case: Case, members: Sequence[Evidence], noise: Mapping[str, RunNoise]) -> Evidence:
     names = {name for member in members for name in member.figures}
     figures = {
-        name: over_runs(
-            [member.figures[name] for member in members if name in member.figures],
-            POWER_RUN_TO_RUN if name[0] in ("power", "energy") else RUN_TO_RUN,
-        )
+        name: over_runs([member.figures[name] for member in members if name in member.figures], noise.get(name[0]))
         for name in names
     }
     return members[-1]._replace(
         case=case,
         figures=figures,
+        run_noise=noise,
         epochs_s=tuple(time_s for member in members for time_s in member.epochs_s),
         flags=tuple(dict.fromkeys(flag for member in members for flag in member.flags)),
+        stretches=next((member.stretches for member in reversed(members) if member.stretches), {}),
     )

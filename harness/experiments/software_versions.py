@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
-from harness.analysis.means import Mean, Ratio, interval, over_runs, quotient
+from harness.analysis.means import Mean, Ratio, RunNoise, interval, learned, over_runs, quotient
 from harness.cases import IDLE, Case
-from harness.experiments.evidence import SOFTWARE, WARM, evidence_of, same_case
+from harness.experiments.evidence import MEASURED, SOFTWARE, WARM, evidence_of, same_case
+from harness.experiments.run_noise import TIME, assumed
+from harness.results.flagged import is_disqualified
 from harness.results.store import ResultsStore
 
 Versions = Tuple[Any, ...]
@@ -38,19 +40,34 @@ class VersionEffect(NamedTuple):
 def version_effects(store: ResultsStore) -> List[VersionEffect]:
     """Every case that was measured with more than one set of versions, each set against the first one."""
     times: Dict[Case, Dict[Versions, List[Mean]]] = {}
+    boards: Dict[str, str] = {}
     for number in _of_more_than_one(store):
         evidence = evidence_of(store.profile(number))
         if ("time", WARM) in evidence.figures:
             by_versions = times.setdefault(same_case(evidence.case), {})
             by_versions.setdefault(evidence.software, []).append(evidence.figures["time", WARM])
-    return [effect for case, by_versions in times.items() for effect in _effects(case, by_versions)]
+            boards[evidence.case.device] = evidence.board
+    noises = {device: _noise(device, board, times) for device, board in boards.items()}
+    return [
+        effect for case, by_versions in times.items() for effect in _effects(case, by_versions, noises[case.device])
+    ]
+
+
+def _noise(device: str, board: str, times: Mapping[Case, Mapping[Versions, Sequence[Mean]]]) -> RunNoise:
+    """The noise between runs of a device; runs with other software do not tell it."""
+    groups = [means for case, by_versions in times.items() if case.device == device for means in by_versions.values()]
+    return learned(groups, assumed(board, TIME))
 
 
 def _of_more_than_one(store: ResultsStore) -> Iterable[int]:
-    """Numbers of the profiles whose cases were measured with several sets of versions; raw series are not read."""
+    """Numbers of the profiles whose cases were measured with several sets of versions; raw series are not read.
+
+    Those that were disturbed or throttled do not count.
+    """
     known: Dict[Case, Dict[Versions, List[int]]] = {}
     for record in store.records():
-        if record.case.task != IDLE:
+        is_right = record.provenance != MEASURED or not is_disqualified(record.flags)
+        if record.case.task != IDLE and is_right:
             versions = tuple(record.conditions.get(name) for name in SOFTWARE)
             known.setdefault(same_case(record.case), {}).setdefault(versions, []).append(record.id)
     return sorted(
@@ -58,7 +75,7 @@ def _of_more_than_one(store: ResultsStore) -> Iterable[int]:
     )
 
 
-def _effects(case: Case, by_versions: Dict[Versions, List[Mean]]) -> List[VersionEffect]:
+def _effects(case: Case, by_versions: Dict[Versions, List[Mean]], noise: RunNoise) -> List[VersionEffect]:
     (first, times), *others = by_versions.items()
     effects = []
     for versions, later in others:
@@ -68,7 +85,7 @@ def _effects(case: Case, by_versions: Dict[Versions, List[Mean]]) -> List[Versio
                 case,
                 {name: first[SOFTWARE.index(name)] for name in changed},
                 {name: versions[SOFTWARE.index(name)] for name in changed},
-                interval(quotient(over_runs(times), over_runs(later)), 0.95),
+                interval(quotient(over_runs(times, noise), over_runs(later, noise)), 0.95),
             )
         )
     return effects

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Callable, List, Mapping, NamedTuple, Optional, Tuple
 
 from harness.experiments.findings import Finding
+from harness.experiments.published import beside, boards_of
 from harness.experiments.view import View
 
 Views = Mapping[str, View]
@@ -18,6 +19,14 @@ XAVIER, NX, NANO, ORIN = "xavier-agx", "xavier-nx", "nano", "orin-agx"
 PAPERS_BOARDS = (XAVIER, NX, NANO)
 """The boards of 004."""
 
+ALMOST = 0.97
+"""What papers call comparable, or almost the same: 004 sec. 5.2.2 says it of 3 % of an epoch's time."""
+
+
+def almost(board: str) -> float:
+    """The same for a board. On NX epochs deviate by 5 % (004 sec. 5.4.1), so that single runs tell no less than 8 %."""
+    return 0.92 if board == NX else ALMOST
+
 
 class Takeaway(NamedTuple):
     """What a paper found.
@@ -29,6 +38,7 @@ class Takeaway(NamedTuple):
         facts: ids in `baselines/published/claims.csv` and `figures.csv`.
         says: what is claimed and how it is judged, in a sentence or two.
         boards: where the paper saw it; a simulated board that is none of them is not asked. Empty for any.
+        only_there: whether it is said of these boards alone, so that another machine is not asked either.
         check: what it comes to; None, or without cells, where the profiles that it needs are not there.
     """
 
@@ -38,6 +48,7 @@ class Takeaway(NamedTuple):
     facts: Tuple[str, ...]
     says: str
     boards: Tuple[str, ...]
+    only_there: bool
     check: Check
 
 
@@ -49,12 +60,31 @@ class Takeaways(List[Takeaway]):
         super().__init__()
         self._experiment = experiment
 
-    def of(self, section: str, *facts: str, boards: Tuple[str, ...] = ()) -> Callable[[Check], Check]:
+    def of(
+        self, section: str, *facts: str, boards: Tuple[str, ...] = (), only_there: bool = False
+    ) -> Callable[[Check], Check]:
         """Take a check into the list: the function's name and docstring become the take-away's."""
 
         def take(check: Check) -> Check:
             says = " ".join((check.__doc__ or "").split())
-            self.append(Takeaway(check.__name__, self._experiment, section, facts, says, boards, check))
+            self.append(Takeaway(check.__name__, self._experiment, section, facts, says, boards, only_there, check))
             return check
 
         return take
+
+    def figures(self, name: str, section: str, says: str, *facts: str) -> None:
+        """Take in what a section prints of comparisons on some boards: the same there, within 15 %.
+
+        Args:
+            name: of the take-away.
+            section: paper and section.
+            says: what is claimed, in a sentence.
+            facts: ids in `figures.csv`, as `harness.experiments.published.comparisons` reads them.
+        """
+
+        def check(view: View, views: Views) -> Finding:
+            return beside(view, *facts)
+
+        ids = tuple(part for fact in facts for part in fact.split("/"))
+        says = f"{says}, within 15 %."
+        self.append(Takeaway(name, self._experiment, section, ids, says, boards_of(*facts), True, check))

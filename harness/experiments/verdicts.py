@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from typing import Dict, Iterable, List, NamedTuple, Optional
 
-from harness.experiments.evidence import Evidence, evidence_of, pooled
+from harness.experiments.evidence import MEASURED, SIMULATED, Evidence, evidence_of, pooled
 from harness.experiments.findings import CONFIRMED, CONTRADICTED, judge
+from harness.experiments.run_noise import told
 from harness.experiments.takeaway import Takeaway
 from harness.experiments.takeaways import TAKEAWAYS
 from harness.experiments.view import View
 from harness.results.store import ResultsStore
-
-MEASURED, SIMULATED = "measured", "simulated"
 
 
 class Verdict(NamedTuple):
@@ -33,6 +33,10 @@ class Verdict(NamedTuple):
         n: cases, or pairs of cases, that were looked at.
         provenance: of the profiles.
         shortfall: why simulated boards are known not to behave so; None where they should, and of all that is measured.
+        left_out: how many profiles of the device were not looked at, because they were disturbed or throttled.
+        between_runs: how much runs of a case differ on the device, as the interval counts it, and whether that was
+            learned from its repeated cases or assumed.
+        apart: in what a measured device is not as those of the paper; empty where it is one of them.
     """
 
     experiment: str
@@ -51,6 +55,9 @@ class Verdict(NamedTuple):
     n: int
     provenance: str
     shortfall: Optional[str]
+    left_out: int = 0
+    between_runs: str = ""
+    apart: str = ""
 
     @property
     def must_hold(self) -> bool:
@@ -72,8 +79,15 @@ class Verdict(NamedTuple):
         return (
             f"{self.verdict}: {self.takeaway} (paper {self.section}) on {self.device}: "
             f"{self.meaning} {self.effect:.3g} ({self.low:.3g} to {self.high:.3g}{self._bounds}), "
-            f"n = {self.n}, for {self.case}"
+            f"n = {self.n}, for {self.case}{self._of_the_device}"
         )
+
+    @property
+    def _of_the_device(self) -> str:
+        """What else a reader has to know of a measured verdict."""
+        if self.provenance != MEASURED:
+            return ""
+        return f"; runs differ in {self.between_runs}" * bool(self.between_runs) + f"; {self.apart}" * bool(self.apart)
 
     @property
     def _bounds(self) -> str:
@@ -94,23 +108,26 @@ def verdicts(store: ResultsStore) -> List[Verdict]:
 
 def verdicts_of(evidence: Iterable[Evidence]) -> List[Verdict]:
     """The verdicts of evidence, given oldest first."""
-    known = pooled(evidence)
+    found = list(evidence)
+    known = pooled(found)
+    left_out = Counter(one.case.device for one in found if one.is_left_out)
     views: Dict[str, View] = {}
     for one in known:
         if one.case.device not in views:
             views[one.case.device] = View(one.case.device, known)
     return [
-        found
+        verdict._replace(left_out=left_out[verdict.device])
         for takeaway in TAKEAWAYS
-        for found in (_verdict(takeaway, view, views) for view in views.values())
-        if found is not None
+        for verdict in (_verdict(takeaway, view, views) for view in views.values())
+        if verdict is not None
     ]
 
 
 def _verdict(takeaway: Takeaway, view: View, views: Dict[str, View]) -> Optional[Verdict]:
     """The verdict on one device; None where the paper did not speak of such, or profiles are missing."""
-    provenance, board = view.evidence[0].provenance, view.evidence[0].board
-    if provenance == SIMULATED and takeaway.boards and board not in takeaway.boards:
+    provenance = view.provenance
+    is_elsewhere = bool(takeaway.boards) and view.board not in takeaway.boards
+    if is_elsewhere and (provenance == SIMULATED or takeaway.only_there):
         return None
     finding = takeaway.check(view, views)
     judged = None if finding is None else judge(finding)
@@ -136,7 +153,20 @@ def _verdict(takeaway: Takeaway, view: View, views: Dict[str, View]) -> Optional
         n=judged.n,
         provenance=provenance,
         shortfall=shortfall,
+        between_runs=told(view.run_noise),
+        apart=_apart(takeaway, view) if provenance == MEASURED else "",
     )
+
+
+def _apart(takeaway: Takeaway, view: View) -> str:
+    """In what a device is not as those that the paper spoke of."""
+    told_apart = []
+    boards = [board for board in takeaway.boards if board]
+    if boards and view.board not in boards:
+        told_apart.append(f"the paper saw it on {', '.join(boards)}")
+    if any(one.conditions.get("accelerator") == "cpu" for one in view.evidence):
+        told_apart.append("here the CPU trains, and shares its cores with workers")
+    return "; ".join(told_apart)
 
 
 @functools.lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 import numpy as np
 
-from harness.analysis.means import Mean, quotient
+from harness.analysis.means import Mean, RunNoise, quotient
 from harness.cases import AXES, TRAINING, Case
 from harness.experiments.evidence import WARM, Evidence
 from harness.experiments.findings import Cell, Drawn
@@ -25,19 +25,48 @@ def fields_of(case: Case) -> Dict[str, Any]:
 
 
 class View:
-    """The pooled evidence of one device."""
+    """The pooled evidence of one device.
+
+    Attributes:
+        device: its name.
+        evidence: one for each case.
+        left_out: the same of what was disturbed or throttled; no figure is taken from it.
+    """
 
     def __init__(self, device: str, evidence: Iterable[Evidence]) -> None:
-        """Take the evidence of `device`, one for each case; that of others is left out.
+        """Take the evidence of `device`, one for each case; that of others is not looked at.
 
         Where a workload was run with a data set of a size that was asked for, cases with the small default set say
         nothing more: their epochs are so short that how they begin and end is much of them.
         """
         self.device = device
-        own = [one for one in evidence if one.case.device == device]
+        every = [one for one in evidence if one.case.device == device]
+        self.left_out = [one for one in every if one.is_left_out]
+        own = [one for one in every if not one.is_left_out]
         sized = {_kind(one.case) for one in own if one.case.settings.data_scale is not None} - {None}
         self.evidence = [one for one in own if one.case.settings.data_scale is not None or _kind(one.case) not in sized]
         self._by_fields = {self._place(fields_of(one.case)): one for one in self.evidence}
+
+    @property
+    def provenance(self) -> str:
+        """Of its profiles."""
+        return (self.evidence or self.left_out)[0].provenance
+
+    @property
+    def board(self) -> str:
+        """What kind of device it is, instances alike."""
+        return (self.evidence or self.left_out)[0].board
+
+    @property
+    def held_down(self) -> Tuple[str, ...]:
+        """The storage whose reads were held to a limit: slow media that were made of fast ones, for want of a disk."""
+        limited = {one.case.storage for one in self.evidence if one.conditions.get("storage_limit_bytes_per_s")}
+        return tuple(sorted(limited))
+
+    @property
+    def run_noise(self) -> Mapping[str, RunNoise]:
+        """How much runs differ, for each quantity."""
+        return self.evidence[0].run_noise if self.evidence else {}
 
     @staticmethod
     def _place(fields: Mapping[str, Any]) -> Tuple[Any, ...]:
@@ -68,6 +97,7 @@ class View:
         phase: str = WARM,
         phases: Optional[Tuple[str, str]] = None,
         per_sample: bool = False,
+        where: Callable[[Evidence], bool] = lambda one: True,
         **wanted: Any,
     ) -> List[Cell]:
         """After / before of every two cases that have these fields and agree in all that is not named.
@@ -79,13 +109,14 @@ class View:
             phase: of both.
             phases: instead, of each: cold and warm epochs of the same profile are compared with empty fields.
             per_sample: divide by the batch size, where that differs: what an epoch costs.
+            where: what else is asked of the second.
             wanted: fields that both have.
         """
         first_phase, second_phase = phases or (phase, phase)
         cells = []
         for one in self.where(**{**wanted, **before}):
             other = self._by_fields.get(self._place({**fields_of(one.case), **after}))
-            if other is None:
+            if other is None or not where(other):
                 continue
             low, high = one.figures.get((quantity, first_phase)), other.figures.get((quantity, second_phase))
             if low is None or high is None:

@@ -6,11 +6,15 @@ from typing import Tuple
 
 from harness.experiments.takeaway import Takeaway
 from harness.experiments.takeaways import (
+    baseload_share,
     batch_size,
     cross_device,
+    dvfs,
     idle,
+    one_resource,
     page_cache,
     power_modes,
+    profile_length,
     scaling,
     storage_media,
     variability,
@@ -24,9 +28,12 @@ TAKEAWAYS: Tuple[Takeaway, ...] = (
     *batch_size.TAKEAWAYS,
     *scaling.TAKEAWAYS,
     *variability.TAKEAWAYS,
-    *power_modes.DVFS_TAKEAWAYS,
+    *dvfs.TAKEAWAYS,
     *idle.TAKEAWAYS,
     *power_modes.TAKEAWAYS,
+    *one_resource.TAKEAWAYS,
+    *baseload_share.TAKEAWAYS,
     *cross_device.TAKEAWAYS,
+    *profile_length.TAKEAWAYS,
 )
 """All of them, in the order of the papers' sections."""

@@ -1,4 +1,4 @@
-"""What clocks, cores and DVFS do to time, power and energy (004 sec. 5.5 and 5.6 and its appendix, 001 sec. 1.1)."""
+"""Which power modes are fast and frugal: fronts, energy over modes, extremes (004 sec. 5.6.1 to 5.6.3, 001 1.1)."""
 
 from __future__ import annotations
 
@@ -6,48 +6,29 @@ from typing import List, Optional, Sequence
 
 import numpy as np
 
-from harness.analysis.means import quotient
 from harness.analysis.pareto import pareto_front
-from harness.cases import DVFS, STATIC
+from harness.cases import STATIC
 from harness.devices.boards import load_board
-from harness.experiments.evidence import WARM, Evidence
+from harness.experiments.evidence import MEASURED, WARM, Evidence
 from harness.experiments.findings import Cell, Drawn, Finding
 from harness.experiments.takeaway import CIFAR, LENET, MOBILENET, ORIN, RESNET, XAVIER, Takeaways, Views
 from harness.experiments.view import View, draw_statistic
+from harness.power_modes.texts import MAXN
 
-DVFS_TAKEAWAYS = Takeaways("dvfs")
 TAKEAWAYS = Takeaways("power_modes")
 
 LETTERS = "abcdefghijklmn"
 """The modes of 004 Table 3; g is MAXN."""
 
 WORKLOADS = (CIFAR, MOBILENET, LENET)
-FREE = ({"clocks": STATIC}, {"clocks": DVFS})
+AT_MAXN = {"power_mode": MAXN}
 ENOUGH_MODES = 20
 """Fewer modes say little about the range of all."""
 
 PROFILED = {"batch_size": 16, "storage": "ssd", "clocks": STATIC, "cache": "warm"}
 
 
-@DVFS_TAKEAWAYS.of("004 5.5.1", "F1006", "F1010", boards=(XAVIER,))
-def dvfs_hardly_changes_time(view: View, views: Views) -> Finding:
-    """With DVFS on, no epoch takes more or less time by 5 % or more (004: within 2 %)."""
-    return Finding(view.compare("time", *FREE), "time with DVFS / static clocks", above=0.95, below=1.05)
-
-
-@DVFS_TAKEAWAYS.of("004 5.5.1", "F1009", "F1010", boards=(XAVIER,))
-def dvfs_hardly_changes_energy(view: View, views: Views) -> Finding:
-    """With DVFS on, no epoch takes more or less energy by 8 % or more (004: within 3 %)."""
-    return Finding(view.compare("energy", *FREE), "energy with DVFS / static clocks", above=0.92, below=1.08)
-
-
-@DVFS_TAKEAWAYS.of("002 II.1", "F598", boards=(XAVIER, ORIN))
-def static_clocks_are_no_slower(view: View, views: Views) -> Finding:
-    """Without DVFS training is at least as fast: with it on, no epoch is shorter by 3 % or more."""
-    return Finding(view.compare("time", *FREE), "time with DVFS / static clocks", above=0.97)
-
-
-def _step(view: View, quantity: str, before: str, after: str, *workloads: str, workers: int = 4) -> List[Cell]:
+def step(view: View, quantity: str, before: str, after: str, *workloads: str, workers: int = 4) -> List[Cell]:
     """A quantity in one mode / in another one, for each workload."""
     return view.compare(
         quantity,
@@ -59,7 +40,7 @@ def _step(view: View, quantity: str, before: str, after: str, *workloads: str, w
     )
 
 
-def _modes(view: View, workload: str, letters: str = LETTERS) -> List[Evidence]:
+def modes(view: View, workload: str, letters: str = LETTERS) -> List[Evidence]:
     """The profiles of a workload in these modes, in their order; none where one of them is missing."""
     found = {
         one.case.power_mode: one
@@ -68,34 +49,77 @@ def _modes(view: View, workload: str, letters: str = LETTERS) -> List[Evidence]:
     return [found[letter] for letter in letters] if set(found) == set(letters) else []
 
 
-def _over_modes(view: View, workload: str, quantities: Sequence[str], statistic, letters: str = LETTERS) -> List[Drawn]:
+def over_modes(view: View, workload: str, quantities: Sequence[str], statistic, letters: str = LETTERS) -> List[Drawn]:
     """A statistic over the modes of a workload, with draws by their noise."""
-    return view.drawn(workload, _modes(view, workload, letters), quantities, statistic)
+    return view.drawn(workload, modes(view, workload, letters), quantities, statistic)
 
 
 @TAKEAWAYS.of("004 5.6.1", "F1112", boards=(XAVIER,))
 def maxn_is_fastest(view: View, views: Views) -> Finding:
-    """Of modes a to n, none has an epoch that is more than 6 % shorter than g's (MAXN), for three workloads."""
-    cells = [cell for other in LETTERS if other != "g" for cell in _step(view, "time", "g", other)]
-    return Finding(cells, "time / at MAXN", above=0.94)
+    """Of modes a to n, none has an epoch that is 5 % shorter than g's (MAXN), for three workloads.
+
+    004 has none that is shorter at all; modes differ by 2 % in what no clock explains, and single runs by as much. On a
+    real machine without these modes: of whatever modes and workloads it was profiled in.
+    """
+    cells = [cell for other in LETTERS if other != "g" for cell in step(view, "time", "g", other)]
+    if not cells and view.provenance == MEASURED:
+        others = sorted({one.case.power_mode for one in view.where()} - {MAXN})
+        cells = [cell for other in others for cell in view.compare("time", AT_MAXN, {"power_mode": other})]
+    return Finding(cells, "time / at MAXN", above=0.95)
+
+
+@TAKEAWAYS.of("004 5.6.1", "F1112", boards=(XAVIER,))
+def nothing_beats_maxn_in_time_and_energy(view: View, views: Views) -> Finding:
+    """Of modes a to n, none beats g (MAXN) by 5 % in both time and energy: it is on the front of three workloads."""
+
+    def best_of_both(times: np.ndarray, energies: np.ndarray) -> float:
+        place = LETTERS.index("g")
+        worse = np.maximum(times / times[place], energies / energies[place])
+        return float(np.delete(worse, place).min())
+
+    cells = [cell for workload in WORKLOADS for cell in over_modes(view, workload, ("time", "energy"), best_of_both)]
+    return Finding(cells, "the worse of time and energy / at MAXN", above=0.95)
+
+
+TAKEAWAYS.figures(
+    "what_the_least_gpu_clock_costs",
+    "004 5.6",
+    "On AGX ResNet on CIFAR is 10.3 times as fast at MAXN as at 115 MHz of GPU, with 3.6 times the power "
+    "and 0.35 of the energy",
+    *("F1035", "F1036", "F1037"),
+)
 
 
 @TAKEAWAYS.of("004 5.6.1", "F1114", boards=(XAVIER,))
 def power_and_time_are_inverse(view: View, views: Views) -> Finding:
-    """Over modes a to n, logarithms of power and time correlate by less than -0.6, for three workloads."""
+    """Over modes a to n, logarithms of power and time correlate by less than -0.7, for three workloads."""
 
     def correlation(times: np.ndarray, powers: np.ndarray) -> float:
         return float(np.corrcoef(np.log(times), np.log(powers))[0, 1])
 
-    cells = [cell for workload in WORKLOADS for cell in _over_modes(view, workload, ("time", "power"), correlation)]
-    return Finding(cells, "correlation of log power and log time", below=-0.6)
+    cells = [cell for workload in WORKLOADS for cell in over_modes(view, workload, ("time", "power"), correlation)]
+    return Finding(cells, "correlation of log power and log time", below=-0.7)
 
 
 @TAKEAWAYS.of("004 5.6.1", "F1115", boards=(XAVIER,))
 def lenet_has_few_points_on_its_front(view: View, views: Views) -> Finding:
     """LeNet's front of time and energy over modes a to n has at most 4 points (004: 3)."""
-    cells = _over_modes(view, LENET, ("time", "energy"), lambda times, energies: len(pareto_front(times, energies)))
+    cells = over_modes(view, LENET, ("time", "energy"), _length_of_front)
     return Finding([cell._replace(draws=()) for cell in cells], "points on the front", below=4.5)
+
+
+@TAKEAWAYS.of("004 5.6.1", "F1115", boards=(XAVIER,))
+def larger_networks_have_no_fewer_points_on_theirs(view: View, views: Views) -> Finding:
+    """Over modes a to j, the fronts of ResNet on CIFAR and MobileNet have as many points as LeNet's, or more."""
+    counts = [
+        [cell.value for cell in over_modes(view, workload, ("time", "energy"), _length_of_front, LETTERS[:10])]
+        for workload in (LENET, CIFAR, MOBILENET)
+    ]
+    if not all(counts):
+        return Finding([], "")
+    (lenet,), *others = counts
+    cells = [Drawn(workload, more - lenet, ()) for workload, (more,) in zip((CIFAR, MOBILENET), others)]
+    return Finding(cells, "points on the front, more than LeNet's", above=-0.5)
 
 
 @TAKEAWAYS.of("004 5.6.1", "F1113", boards=(XAVIER,))
@@ -115,152 +139,62 @@ def _default_on_front(view: View, workload: str) -> List[Drawn]:
     def is_on_front(times: np.ndarray, energies: np.ndarray) -> float:
         return float(0 in pareto_front(times, energies))
 
-    return _over_modes(view, workload, ("time", "energy"), is_on_front, LETTERS[:10])
+    return over_modes(view, workload, ("time", "energy"), is_on_front, LETTERS[:10])
+
+
+def _length_of_front(times: np.ndarray, energies: np.ndarray) -> float:
+    return float(len(pareto_front(times, energies)))
 
 
 @TAKEAWAYS.of("004 5.6.3", "F1122", boards=(XAVIER,))
 def maxn_costs_most_energy(view: View, views: Views) -> Finding:
-    """For ResNet on CIFAR and MobileNet, no mode of a to f takes more than 1.06 of the energy of g (MAXN)."""
-    cells = [cell for other in "abcdef" for cell in _step(view, "energy", "g", other, CIFAR, MOBILENET)]
-    return Finding(cells, "energy / at MAXN", below=1.06)
+    """For ResNet on CIFAR and MobileNet, no mode of a to f takes more than 1.05 of the energy of g (MAXN)."""
+    cells = [cell for other in "abcdef" for cell in step(view, "energy", "g", other, CIFAR, MOBILENET)]
+    return Finding(cells, "energy / at MAXN", below=1.05)
 
 
-@TAKEAWAYS.of("004 5.6.4", "F1131", boards=(XAVIER,))
-def compute_of_large_networks_follows_the_gpu_clock(view: View, views: Views) -> Finding:
-    """From b to c (GPU clock x 1.34) compute time of ResNet on CIFAR falls to between 0.70 and 0.85."""
-    return Finding(_step(view, "compute", "b", "c", CIFAR), "compute at c / at b", above=0.70, below=0.85)
+def _spread(energies: np.ndarray) -> float:
+    return float(1.0 - energies.min() / energies.max())
 
 
-@TAKEAWAYS.of("004 5.6.5", "F1138", boards=(XAVIER,))
-def beyond_four_cores_gains_little(view: View, views: Views) -> Finding:
-    """From a (4 cores) to b (8), epochs of ResNet on CIFAR and MobileNet change by less than 8 %."""
-    return Finding(_step(view, "time", "a", "b", CIFAR, MOBILENET), "time at b / at a", above=0.92, below=1.08)
+@TAKEAWAYS.of("004 5.6.3", "F1119", "F1121", boards=(XAVIER,))
+def energy_varies_modestly_over_modes(view: View, views: Views) -> Finding:
+    """Without g to j, modes save at most 33.5 % of energy for LeNet, and 16 % for MobileNet.
 
-
-@TAKEAWAYS.of("004 5.6.6", "F1150", boards=(XAVIER,))
-def workers_compete_with_kernel_launches_for_cores(view: View, views: Views) -> Finding:
-    """From 8 to 2 cores (e to f) LeNet's compute time grows by more with 4 workers than with none."""
-    growth = [_step(view, "compute", "e", "f", LENET, workers=workers) for workers in (0, 4)]
-    if not all(growth):
-        return Finding([], "")
-    return Finding(
-        [Cell(f"{LENET}, e to f", quotient(growth[0][0].mean, growth[1][0].mean))],
-        "growth of compute with 4 workers / with none",
-        above=1.0,
-    )
-
-
-@TAKEAWAYS.of("004 5.6.6", "F1151", boards=(XAVIER,))
-def lenet_is_best_at_high_cpu_clocks(view: View, views: Views) -> Finding:
-    """Of modes a to n, LeNet's shortest epoch and least energy at the greatest CPU clock are the best within 4 %."""
-    modes = _modes(view, LENET)
-    clocks = np.array([one.conditions["power_mode"]["cpu_khz"] for one in modes])
-    cells: List[Drawn] = []
-    for quantity in ("time", "energy"):
-        cells += view.drawn(
-            f"{LENET} {quantity}",
-            modes,
-            (quantity,),
-            lambda values: float(values[clocks == clocks.max()].min() / values.min()),
-        )
-    return Finding(cells, "best at the greatest CPU clock / best", below=1.04)
-
-
-@TAKEAWAYS.of("004 5.6.7", "F1158", boards=(XAVIER,))
-def the_memory_clock_matters(view: View, views: Views) -> Finding:
-    """From h to g (memory clock x 2) compute time falls by at least 5 %, for three workloads."""
-    return Finding(_step(view, "compute", "h", "g"), "compute at g / at h", below=0.95)
-
-
-@TAKEAWAYS.of("004 A", "F1186", boards=(XAVIER,))
-def the_memory_clock_does_not_dominate(view: View, views: Views) -> Finding:
-    """From c to d (memory clock x 1.2) no epoch shortens by 20 % or more, and none lengthens by 5 %."""
-    return Finding(_step(view, "time", "c", "d"), "time at d / at c", above=0.80, below=1.05)
-
-
-@TAKEAWAYS.of("004 A", "F1187", boards=(XAVIER,))
-def a_faster_memory_shortens_every_epoch(view: View, views: Views) -> Finding:
-    """From h to i (memory clock x 1.25) every epoch becomes shorter, for three workloads."""
-    return Finding(_step(view, "time", "h", "i"), "time at i / at h", below=1.0)
-
-
-@TAKEAWAYS.of("004 A", "F1182", "F1183", boards=(XAVIER,))
-def cores_matter_to_lenet(view: View, views: Views) -> Finding:
-    """From f (2 cores) to e (8) LeNet's epoch and its energy fall by at least 10 %."""
-    cells = [*_step(view, "time", "f", "e", LENET), *_step(view, "energy", "f", "e", LENET)]
-    return Finding(cells, "time and energy at e / at f", below=0.9)
-
-
-@TAKEAWAYS.of("004 A", "F1182", boards=(XAVIER,))
-def cores_matter_less_to_larger_networks(view: View, views: Views) -> Finding:
-    """From f (2 cores) to e (8) epochs of ResNet on CIFAR and MobileNet fall by less than LeNet's."""
-    return _less_than_lenet(view, "f", "e")
-
-
-@TAKEAWAYS.of("004 A", "F1184", boards=(XAVIER,))
-def the_cpu_clock_matters_most_to_lenet(view: View, views: Views) -> Finding:
-    """From d to e (CPU clock x 1.77) epochs of ResNet on CIFAR and MobileNet fall by less than LeNet's."""
-    return _less_than_lenet(view, "d", "e")
-
-
-def _less_than_lenet(view: View, before: str, after: str) -> Finding:
-    lenet = _step(view, "time", before, after, LENET)
-    others = _step(view, "time", before, after, CIFAR, MOBILENET)
-    if not lenet:
-        return Finding([], "")
-    cells = [Cell(cell.label, quotient(lenet[0].mean, cell.mean)) for cell in others]
-    return Finding(cells, f"time at {after} / at {before} over the same of LeNet", above=1.0)
-
-
-@TAKEAWAYS.of("004 A", "F1196", boards=(XAVIER,))
-def lenet_is_fast_wherever_the_cpu_is(view: View, views: Views) -> Finding:
-    """LeNet's epoch in the slowest mode at 2,265 MHz is shorter than in the fastest at 1,200 MHz or less."""
-    modes = _modes(view, LENET)
-    clocks = np.array([one.conditions["power_mode"]["cpu_khz"] for one in modes])
-
-    def slowest_over_fastest(times: np.ndarray) -> float:
-        return float(times[clocks == clocks.max()].max() / times[clocks <= 1_200_000].min())
-
-    cells = view.drawn(LENET, modes, ("time",), slowest_over_fastest)
-    return Finding(cells, "slowest at 2,265 MHz / fastest at 1,200 MHz", below=1.0)
-
-
-@TAKEAWAYS.of("004 A", "F1185", "F1197", boards=(XAVIER,))
-def the_gpu_clock_matters_most_to_resnet(view: View, views: Views) -> Finding:
-    """From b to c (GPU clock x 1.34) ResNet's epoch falls by more than MobileNet's, and MobileNet's than LeNet's."""
-    found = [_step(view, "time", "b", "c", workload) for workload in WORKLOADS]
-    if not all(found):
-        return Finding([], "")
-    (resnet,), (mobilenet,), (lenet,) = found
+    004 has 27 and 12 %: with 15 %, and what single runs add (1 % each: 2.3 % between extremes). The figure is what is
+    saved over these bounds.
+    """
+    bounds = ((LENET, "abcdefklmn", 0.335), (MOBILENET, "abcdef", 0.16))
     cells = [
-        Cell("MobileNet against ResNet", quotient(resnet.mean, mobilenet.mean)),
-        Cell("LeNet against MobileNet", quotient(mobilenet.mean, lenet.mean)),
+        cell._replace(value=cell.value / bound, draws=tuple(draw / bound for draw in cell.draws))
+        for workload, letters, bound in bounds
+        for cell in over_modes(view, workload, ("energy",), _spread, letters)
     ]
-    return Finding(cells, "time at c / at b over the same of the next larger network", above=1.0)
+    return Finding(cells, "share of energy saved / its bound", below=1.0)
 
 
-@TAKEAWAYS.of("002 II.1", "F599", "F600", "F757", boards=(XAVIER,))
-def kernel_launches_bind_small_networks(view: View, views: Views) -> Finding:
-    """From l to m (CPU clock x 2.2) LeNet's compute time falls by at least 30 %: the CPU launches its kernels late."""
-    return Finding(_step(view, "compute", "l", "m", LENET), "compute at m / at l", below=0.7)
-
-
-@TAKEAWAYS.of("002 II.1", "F599", boards=(XAVIER,))
-def kernel_launches_do_not_bind_large_networks(view: View, views: Views) -> Finding:
-    """From l to m (CPU clock x 2.2) compute time of ResNet on CIFAR changes by less than 8 %."""
-    return Finding(_step(view, "compute", "l", "m", CIFAR), "compute at m / at l", above=0.92, below=1.08)
+@TAKEAWAYS.of("004 5.6.3", "F1120", boards=(XAVIER,))
+def energy_of_resnet_hardly_varies_over_modes(view: View, views: Views) -> Finding:
+    """Without g to j, modes save at most 9 % of energy for ResNet on CIFAR (004: 6 %; tolerance as above)."""
+    return Finding(over_modes(view, CIFAR, ("energy",), _spread, "abcdef"), "share of energy saved", below=0.09)
 
 
 @TAKEAWAYS.of("001 1.1", "F157", boards=(ORIN,))
 def power_modes_change_time_many_fold(view: View, views: Views) -> Optional[Finding]:
-    """On Orin AGX the slowest mode of the papers' range takes 8 to 45 times as long as the fastest (001: up to 36)."""
-    return _range_over_modes(view, "time", 8.0, 45.0)
+    """On Orin AGX the slowest mode of the papers' range takes 10 to 41 times as long as the fastest (001: up to 36).
+
+    36 with 15 %; a hundred modes may miss the slowest.
+    """
+    return _range_over_modes(view, "time", 10.0, 41.4)
 
 
 @TAKEAWAYS.of("001 1.1", "F158", boards=(ORIN,))
 def power_modes_change_power_several_fold(view: View, views: Views) -> Optional[Finding]:
-    """On Orin AGX the mode that draws most takes 2.5 to 6 times the power of the one that draws least (001: 4.3)."""
-    return _range_over_modes(view, "power", 2.5, 6.0)
+    """On Orin AGX the mode that draws most takes 2.5 to 4.9 times the power of the one that draws least (001: 4.3).
+
+    4.3 with 15 %; a hundred modes may miss the extremes.
+    """
+    return _range_over_modes(view, "power", 2.5, 4.95)
 
 
 def _range_over_modes(view: View, quantity: str, above: float, below: float) -> Finding:

@@ -48,4 +48,4 @@ def load_statements(path: Path = CLAIMS_FILE) -> List[Statement]:
 
 def known_shortfalls() -> Dict[str, str]:
     """Why a check is known to fail, by its name."""
-    return {statement.check: statement.shortfall for statement in load_statements() if statement.shortfall}
+    return {one.check: one.shortfall for one in load_statements() if one.shortfall and one.check}

@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis.means import PRIOR_FREEDOM, Mean, interval, mean_of, over_runs, product, quotient
+from harness.analysis.means import (
+    ANY_MACHINE,
+    BOARD,
+    Mean,
+    RunNoise,
+    interval,
+    learned,
+    mean_of,
+    over_runs,
+    product,
+    quotient,
+)
 
 pytest.importorskip("scipy")
 
@@ -41,7 +52,7 @@ def test_the_interval_of_a_mean_covers_the_truth_as_often_as_it_says():
 
 
 def test_one_run_keeps_its_own_noise_and_that_between_runs():
-    single = over_runs([Mean(10.0, 0.03, 20)], run_to_run=0.04)
+    single = over_runs([Mean(10.0, 0.03, 20)], RunNoise(0.04, 20))
     assert single.value == pytest.approx(10.0)
     assert single.error == pytest.approx(0.05)
 
@@ -57,7 +68,34 @@ def test_runs_that_differ_more_than_is_known_of_others_widen_the_error():
     alike = over_runs([Mean(value, 0.001, 20) for value in (10.0, 10.01, 9.99)])
     unlike = over_runs([Mean(value, 0.001, 20) for value in (8.0, 10.0, 12.5)])
     assert unlike.error > 5 * alike.error
-    assert alike.freedom == PRIOR_FREEDOM + 2
+
+
+def test_a_repeated_case_tells_the_noise_of_the_others():
+    repeated = [Mean(value, 0.001, 20) for value in (1.0, 1.2, 0.9)]
+    noise = learned([repeated, [Mean(5.0, 0.001, 20)]], BOARD)
+    assert noise.share == pytest.approx(np.std(np.log([1.0, 1.2, 0.9]), ddof=1))
+    assert (noise.repetitions, noise.freedom) == (2, BOARD.freedom + 2)
+    assert over_runs([Mean(5.0, 0.001, 20)], noise).error > 10 * over_runs([Mean(5.0, 0.001, 20)], BOARD).error
+
+
+def test_without_repetitions_noise_is_what_is_known_before():
+    assert learned([[Mean(1.0, 0.01, 20)], [Mean(2.0, 0.01, 20)]], ANY_MACHINE) == ANY_MACHINE
+
+
+def test_a_machine_that_repeats_better_is_believed_only_bit_by_bit():
+    few, many = (learned([[Mean(1.0, 0.001, 20)] * count], BOARD) for count in (3, 300))
+    assert many.share < few.share < BOARD.share
+
+
+@given(st.lists(st.lists(means, min_size=1, max_size=4), max_size=4), st.sampled_from([BOARD, ANY_MACHINE]))
+def test_learned_noise_is_never_less_than_what_repetitions_show(groups, known):
+    noise = learned(groups, known)
+    logs = [np.log([mean.value for mean in group]) for group in groups]
+    repetitions = sum(len(group) - 1 for group in logs)
+    if repetitions:
+        shown = np.sqrt(sum(float(np.sum((group - group.mean()) ** 2)) for group in logs) / repetitions)
+        assert noise.share >= shown * (1 - 1e-9)
+    assert noise.freedom == known.freedom + repetitions
 
 
 @given(means, means)

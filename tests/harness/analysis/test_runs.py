@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import math
+import statistics
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import metrics
 from harness.analysis.breakdown import breakdown, mean_times, speedup
-from harness.analysis.profile_length import length_errors
+from harness.analysis.profile_length import length_errors, stretches_of
 from harness.analysis.reading import reading_by_epoch
 from harness.analysis.variability import between, variability
 from harness.cases import Case, Settings
@@ -94,3 +100,28 @@ def test_a_longer_profile_errs_less_and_holds_power_samples():
     assert short.time_error > long.time_error
     assert short.without_power > long.without_power
     assert length_errors(wave, power, (81,)) == []
+    assert length_errors(wave, Series((), ()), (5,))[0].without_power == 1.0
+
+
+@given(
+    st.lists(st.floats(50.0, 150.0), min_size=3, max_size=30),
+    st.lists(st.floats(0.0, 5.0), max_size=8, unique=True),
+    st.integers(1, 30),
+)
+def test_every_stretch_is_held_against_the_whole(times_ms, sampled_s, length):
+    starts_s = [sum(times_ms[:number]) / 1e3 for number in range(len(times_ms))]
+    run = [Minibatch(0, n, CLEAN, start_s, 0.0, 1.0, ms) for n, (start_s, ms) in enumerate(zip(starts_s, times_ms))]
+    power = Series(tuple(sorted(sampled_s)), tuple(1.0 + number for number in range(len(sampled_s))))
+    end_s = starts_s[-1] + times_ms[-1] / 1e3
+    found = stretches_of(run, power, length)
+    assert len(found.time_errors) == max(0, len(run) - length + 1)
+    for first, (time_error, power_error) in enumerate(zip(found.time_errors, found.power_errors)):
+        stretch = run[first : first + length]
+        median_ms = statistics.median(one.e2e_ms for one in stretch)
+        assert time_error == pytest.approx(abs(median_ms / statistics.median(times_ms) - 1), abs=1e-9)
+        inside = metrics.between(power, stretch[0].start_s, stretch[-1].start_s + stretch[-1].e2e_ms / 1e3).values
+        if not inside:
+            assert math.isnan(power_error)
+            continue
+        mean = statistics.mean(inside) / statistics.mean(metrics.between(power, 0.0, end_s).values)
+        assert power_error == pytest.approx(abs(mean - 1), abs=1e-9)

@@ -133,3 +133,59 @@ def test_a_corpus_is_profiled_where_its_file_is_named_and_slow_modes_are_cut_and
     assert cut
     assert all(10 <= record.aggregates["clean_minibatches"] < 60 for record in cut)
     assert "left]" in done.stdout
+
+
+IDLE = """
+[axes]
+workload = ["lenet-mnist"]
+[experiment.baseload]
+boards = ["xavier-agx"]
+power_mode = ["a", "g"]
+"""
+
+
+def test_baseload_of_the_modes_that_a_campaign_names_is_measured_at_once_on_simulated_boards_only(run):
+    found = ids(run("--collect-only", "-q", device="sim:xavier-agx,sim:orin-agx,host", campaign=IDLE))
+    idle = [one.partition("[")[2].rstrip("]") for one in found if one.startswith("test_baseload.py")]
+    states = ("idle-maxn", "idle-quiet-maxn", "idle-quiet-maxn-dvfs")
+    assert sorted(idle) == sorted(
+        [f"sim:{board}-{state}" for board in ("xavier-agx", "orin-agx") for state in states]
+        + ["sim:xavier-agx-idle-a", "sim:xavier-agx-idle-g"]
+    )
+    asked = run("--collect-only", "-q", "--power-mode", "b", files=["test_baseload.py"], campaign=IDLE)
+    assert {one.rpartition("idle")[2] for one in ids(asked)} == {"-b]", "-quiet-b]", "-quiet-b-dvfs]"}
+
+
+LONG = """
+[axes]
+workload = ["resnet18-imagenet"]
+[experiment.profile_length]
+settings = { minibatches = 200 }
+[experiment.mode_search]
+workload = ["mobilenetv3-gld23k"]
+"""
+
+
+def test_long_profiles_tell_what_shorter_ones_would_have_said(run):
+    done = run(
+        "--results", "l.sqlite", "--assert-takeaways",
+        files=["test_profile_length.py"], device="sim:orin-agx", campaign=LONG,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "confirmed (simulated): 4" in done.stdout
+    told = next(line for line in done.stdout.splitlines() if "error of the time of so many minibatches" in line)
+    assert "10: " in told
+    assert "40: " in told
+
+
+def test_searches_for_a_mode_are_held_against_the_best_one_and_keep_their_profiles(run, tmp_path):
+    done = run("--results", "s.sqlite", files=["test_mode_search.py"], device="sim:orin-nano", campaign=LONG)
+    assert done.returncode == 0, done.stdout
+    searched = [line for line in done.stdout.splitlines() if "modes profiled" in line]
+    assert [line.split(": ")[1] for line in searched] == ["mdbs", "closed-loop"] * 2
+    assert all("times as long as the best mode" in line for line in searched)
+    assert "confirmed: halving takes about log2 N profiles (000 4.2)" in done.stdout
+    with ResultsStore(tmp_path / "s.sqlite", read_only=True) as store:
+        records = list(store.records())
+    assert len(records) > 20
+    assert len({record.case.power_mode for record in records}) == len(records)

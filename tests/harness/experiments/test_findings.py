@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from harness.analysis.means import Mean
+from harness.analysis.means import Mean, RunNoise, over_runs
 from harness.experiments.findings import CONFIRMED, CONTRADICTED, UNDECIDED, Cell, Drawn, Finding, judge
 
 pytest.importorskip("scipy")
@@ -45,3 +47,18 @@ def test_more_cases_make_it_harder_to_contradict_by_chance():
     alone = judge(Finding([cell(1.023)], "", below=1.0))
     among = judge(Finding([cell(1.023), *[cell(0.9)] * 30], "", below=1.0))
     assert (alone.verdict, among.verdict) == (CONTRADICTED, UNDECIDED)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.5, 2.0), st.floats(0.0, 0.3)), min_size=1, max_size=6),
+    st.floats(0.0, 0.3),
+    st.floats(1.0, 10.0),
+    st.integers(2, 40),
+)
+def test_more_noise_between_runs_never_decides_what_less_left_open(runs, share, times, freedom):
+    def verdict(noise):
+        cells = [Cell(str(place), over_runs([Mean(*run, 20)], noise)) for place, run in enumerate(runs)]
+        return judge(Finding(cells, "", above=0.9, below=1.1)).verdict
+
+    less, more = verdict(RunNoise(share, freedom)), verdict(RunNoise(share * times, freedom))
+    assert more in (less, UNDECIDED)

@@ -12,12 +12,15 @@ from harness.configuration import Configuration
 from harness.devices.registry import open_device
 from harness.experiments import verdicts
 from harness.experiments.evidence import COLD, WARM, evidence_of, pooled
+from harness.experiments.published import comparisons
 from harness.experiments.software_versions import version_effects
 from harness.experiments.takeaways import TAKEAWAYS
 from harness.experiments.verdicts import verdicts_of
 from harness.experiments.view import View
 from harness.results.store import ResultsStore
-from harness.simulation.figures import FIGURES_FILE
+from harness.simulation.claims.published import load_statements
+from harness.simulation.figures import FIGURES_FILE, load_figures
+from harness.summary import format_verdicts
 
 pytest.importorskip("scipy")
 
@@ -54,6 +57,21 @@ def test_take_aways_have_names_of_their_own_and_facts_that_are_known():
     assert all(takeaway.says.endswith((".", ").")) for takeaway in TAKEAWAYS)
 
 
+def test_every_numbered_finding_of_the_papers_is_asked_but_those_that_cannot_be():
+    numbered = {
+        f"004 5.{part}.{place}" for part, last in enumerate((7, 2, 2, 4, 2, 7), 1) for place in range(1, last + 1)
+    }
+    numbered |= {f"003 III.{letter}" for letter in ("A", "B.1", "B.2", "C", "D", "E", "F")}
+    numbered |= {f"002 II.{place}" for place in range(1, 6)} | {"004 5.6", "004 A"}
+    assert numbered - {takeaway.section for takeaway in TAKEAWAYS} == {"004 5.4.4", "002 II.3", "002 II.5"}
+
+
+def test_every_comparison_that_003_and_004_print_of_a_board_is_asked():
+    printed = {one.fact for one in load_figures() if one.versus is not None and one.paper in ("003", "004")}
+    bounded = {"F724"}  # by caching_shows_on_an_hdd, from below
+    assert printed - {fact for takeaway in TAKEAWAYS for fact in takeaway.facts} == bounded
+
+
 def test_profiles_that_hold_to_a_take_away_confirm_it_and_others_contradict_it():
     none, four = simulated("sim:xavier-agx", workers=0), simulated("sim:xavier-agx", workers=4)
     found = by_name(verdicts_of(map(evidence_of, (none, four))))["workers_shorten_epochs"]
@@ -62,14 +80,145 @@ def test_profiles_that_hold_to_a_take_away_confirm_it_and_others_contradict_it()
     turned = by_name(verdicts_of(map(evidence_of, (none, slowed(four, 4.0)))))["workers_shorten_epochs"]
     assert (turned.verdict, turned.is_violated) == ("contradicted", True)
     assert "xavier-agx" in turned.text
-    assert "004 5.1.3" in turned.text
+    assert "004 5.1.4" in turned.text
+
+
+def measured(profile, **fields):
+    """The same profile as of a machine that is no board."""
+    case = dataclasses.replace(profile.case, device="host", **fields)
+    conditions = {**profile.conditions, "board": None, "accelerator": "cpu"}
+    return dataclasses.replace(profile, case=case, provenance="measured", conditions=conditions)
 
 
 def test_a_measured_machine_may_leave_a_take_away_undecided():
-    profile = dataclasses.replace(simulated("sim:xavier-agx", workers=0), provenance="measured")
-    other = dataclasses.replace(profile, case=dataclasses.replace(profile.case, workers=4))
-    found = by_name(verdicts_of(map(evidence_of, (profile, slowed(other, 1.03)))))["workers_shorten_epochs"]
+    profile = measured(simulated("sim:xavier-agx", workers=0))
+    other = slowed(measured(profile, workers=4), 1.03)
+    found = by_name(verdicts_of(map(evidence_of, (profile, other))))["workers_shorten_epochs"]
     assert (found.verdict, found.is_violated) == ("undecided", False)
+
+
+def test_a_repeated_case_of_a_machine_widens_the_intervals_of_all_and_the_verdict_says_so():
+    none = measured(simulated("sim:xavier-agx", workers=0))
+    four = slowed(measured(none, workers=4), 0.7)
+    repeated = [slowed(measured(none, batch_size=8), factor) for factor in (0.6, 1.0, 1.6)]
+    once = by_name(verdicts_of(map(evidence_of, (none, four))))["workers_shorten_epochs"]
+    often = by_name(verdicts_of(map(evidence_of, (none, four, *repeated))))["workers_shorten_epochs"]
+    assert (once.verdict, often.verdict) == ("confirmed", "undecided")
+    assert "time 5.0% (assumed)" in once.text
+    assert "learned from 2 repetitions" in often.text
+    assert often.low < once.low < once.high < often.high
+
+
+def test_a_verdict_of_a_machine_that_is_none_of_the_papers_says_so():
+    profiles = [measured(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4)]
+    found = by_name(verdicts_of(map(evidence_of, profiles)))["workers_shorten_epochs"]
+    assert "the paper saw it on xavier-agx, xavier-nx, nano" in found.text
+    assert "the CPU trains" in found.text
+    there = by_name(verdicts_of(evidence_of(simulated("sim:xavier-agx", workers=count)) for count in (0, 4)))
+    assert there["workers_shorten_epochs"].apart == ""
+
+
+def test_more_workers_than_cores_say_nothing_of_what_workers_are_worth():
+    none, four = (measured(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4))
+    mode = {**four.conditions["power_mode"], "cpu_cores": 2}
+    few = dataclasses.replace(four, conditions={**four.conditions, "power_mode": mode})
+    assert "workers_shorten_epochs" not in by_name(verdicts_of(map(evidence_of, (none, few))))
+
+
+def test_what_is_said_of_one_board_is_not_asked_of_another_machine():
+    one, two = (simulated("sim:xavier-agx", workers=workers) for workers in (1, 2))
+    assert "mobilenet_on_agx_needs_one_worker" in by_name(verdicts_of(map(evidence_of, (one, two))))
+    found = by_name(verdicts_of(evidence_of(measured(profile)) for profile in (one, two)))
+    assert "mobilenet_on_agx_needs_one_worker" not in found
+
+
+def test_figures_of_a_section_are_compared_with_what_the_paper_prints():
+    b, c = (simulated("sim:xavier-agx", workload="resnet18-cifar10", power_mode=letter) for letter in "bc")
+    found = by_name(verdicts_of(map(evidence_of, (b, c))))["what_the_gpu_clock_does_to_compute"]
+    assert (found.verdict, found.above, found.below) == ("confirmed", 0.85, 1.15)
+    compute = [evidence_of(one).figures["compute", WARM].value for one in (b, c)]
+    assert found.effect == pytest.approx(compute[1] / compute[0] / (1 - 0.223))
+    slow = by_name(verdicts_of(map(evidence_of, (b, slowed(c, 1.3)))))["what_the_gpu_clock_does_to_compute"]
+    assert slow.verdict == "contradicted"
+
+
+def test_two_values_make_a_ratio_and_a_range_stays_one():
+    (pair,) = comparisons("F919/F918")
+    assert (pair.least, pair.greatest) == (pytest.approx(12.1 / 22), pytest.approx(12.1 / 22))
+    assert (pair.before.workers, pair.after.workers) == (0, 1)
+    ranges = [(one.least, one.greatest) for one in comparisons("F1132")]
+    assert ranges == [pytest.approx((1 - 0.387, 1 - 0.31))] * 3
+
+
+def test_what_is_known_of_figures_is_known_by_their_facts():
+    facts = {fact for takeaway in TAKEAWAYS for fact in takeaway.facts}
+    shortfalls = {one.fact for one in load_statements() if one.shortfall and not one.check}
+    assert shortfalls
+    assert shortfalls <= facts
+
+
+def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tmp_path):
+    none, four = (
+        dataclasses.replace(simulated("sim:xavier-agx", workers=workers), provenance="measured") for workers in (0, 4)
+    )
+    wrong = [
+        dataclasses.replace(slowed(four, 4.0), flags=[flag])
+        for flag in ("disturbed: other processes used 2.00 cores meanwhile", "throttled: from 1 s to 3 s")
+    ]
+    found = by_name(verdicts_of(map(evidence_of, (none, four, *wrong))))
+    assert (found["workers_shorten_epochs"].verdict, found["workers_shorten_epochs"].left_out) == ("confirmed", 2)
+    assert found["nothing_throttles"].verdict == "contradicted"
+    assert found["nothing_throttles"].effect == 0.5
+    alone = by_name(verdicts_of(map(evidence_of, wrong[1:])))
+    assert set(alone) == {"nothing_throttles"}
+    assert "2 profiles flagged disturbed or throttled" in format_verdicts(list(found.values()))
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for profile in (none, four, *wrong):
+            store.add(profile, {}, "run")
+        assert by_name(verdicts(store)) == found
+    as_simulated = [dataclasses.replace(one, provenance="simulated") for one in (none, *wrong)]
+    assert by_name(verdicts_of(map(evidence_of, as_simulated)))["workers_shorten_epochs"].verdict == "contradicted"
+
+
+def test_ten_minibatches_are_held_against_a_long_profile():
+    long = simulated("sim:orin-agx", workload="resnet18-imagenet", settings=Settings(minibatches=200))
+    short = simulated("sim:orin-agx", workload="resnet18-imagenet", settings=Settings(minibatches=40))
+    names = {takeaway.name for takeaway in TAKEAWAYS if takeaway.experiment == "profile_length"}
+    found = by_name(verdicts_of(map(evidence_of, (long, short))))
+    assert {name: found[name].verdict for name in names} == dict.fromkeys(names, "confirmed")
+    assert not names & set(by_name(verdicts_of([evidence_of(short)])))
+    half = len(long.minibatches) // 2
+    drifting = dataclasses.replace(
+        long, minibatches=[*long.minibatches[:half], *slowed(long, 1.5).minibatches[half:]], telemetry=long.telemetry
+    )
+    assert by_name(verdicts_of([evidence_of(drifting)]))["ten_minibatches_tell_the_time"].verdict == "contradicted"
+
+
+def test_baseload_is_the_idle_power_of_the_same_mode_and_asked_of_no_other():
+    idle = Settings(minibatches=None, idle_s=60.0, cache="as-is")
+    profiles = [
+        simulated(
+            "sim:xavier-agx", workload="idle", power_mode=mode, workers=0, batch_size=1, settings=idle, task="idle"
+        )
+        for mode in "gl"
+    ]
+    profiles += [simulated("sim:xavier-agx", power_mode=mode) for mode in "ag"]
+    found = by_name(verdicts_of(map(evidence_of, profiles)))[
+        "baseload_is_less_than_half_of_the_energy_of_large_networks"
+    ]
+    assert (found.n, found.case) == (1, f"{MOBILENET} in g")
+    assert 0.2 < found.effect < 0.3
+
+
+def test_of_a_machine_without_the_papers_modes_maxn_is_held_against_those_it_has():
+    def measured(mode, factor):
+        profile = dataclasses.replace(simulated("sim:orin-agx", power_mode="maxn"), provenance="measured")
+        case = dataclasses.replace(profile.case, power_mode=mode, device="host")
+        return dataclasses.replace(slowed(profile, factor, board=None), case=case)
+
+    profiles = [measured(mode, factor) for mode, factor in (("maxn", 1.0), ("1c", 3.0))]
+    found = by_name(verdicts_of(map(evidence_of, profiles)))["maxn_is_fastest"]
+    assert (found.device, found.n, found.verdict) == ("host", 1, "confirmed")
 
 
 def test_a_simulated_board_that_the_paper_did_not_speak_of_is_not_asked():
@@ -83,6 +232,25 @@ def test_cold_and_warm_epochs_are_told_apart():
     evidence = evidence_of(simulated("sim:xavier-agx", workers=0, storage="hdd", settings=settings))
     assert evidence.figures["stall", COLD].value > evidence.figures["stall", WARM].value
     assert len(evidence.epochs_s) == 1
+
+
+def test_a_disk_whose_reads_were_held_down_counts_as_a_slow_one():
+    def measured(storage, limit_bytes_per_s):
+        settings = Settings(minibatches=None, epochs=2, cache="cold", data_scale=0.05)
+        profile = simulated("sim:xavier-agx", workers=0, storage=storage, settings=settings)
+        name = storage if limit_bytes_per_s is None else "ssd@20"
+        case = dataclasses.replace(profile.case, device="host", storage=name)
+        conditions = {**profile.conditions, "storage_limit_bytes_per_s": limit_bytes_per_s, "board": None}
+        return dataclasses.replace(profile, case=case, provenance="measured", conditions=conditions)
+
+    profiles = [measured("ssd", None), measured("hdd", 20_000_000)]
+    assert View("host", map(evidence_of, profiles)).held_down == ("ssd@20",)
+    found = by_name(verdicts_of(map(evidence_of, profiles)))
+    assert found["cold_stalls_follow_the_speed_of_the_medium"].verdict == "confirmed"
+    assert found["caching_shows_on_an_hdd"].case.endswith("ssd@20-bs16-cold-x0.05")
+    assert "a_cached_data_set_makes_up_for_a_slow_disk" in found
+    alone = by_name(verdicts_of(map(evidence_of, profiles[:1])))
+    assert "cold_stalls_follow_the_speed_of_the_medium" not in alone
 
 
 def test_runs_of_a_case_speak_together_and_only_with_the_latest_software():
@@ -112,7 +280,7 @@ def test_verdicts_come_from_a_results_file(tmp_path):
         found = verdicts(store)
     assert found
     assert {one.provenance for one in found} == {"simulated"}
-    assert "workers_raise_power" in by_name(found)
+    assert "workers_cost_no_energy" in by_name(found)
 
 
 def test_versions_of_software_are_compared_case_by_case(tmp_path):
