@@ -17,7 +17,7 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from harness.aggregates import POWER_CHANNEL, summarise_idle
 from harness.cases import DVFS, IDLE, STATIC, Case
@@ -68,13 +68,19 @@ def read_meter_logs(text: str) -> Dict[str, MeterLog]:
     return logs
 
 
-def idle_cases(cases: Sequence[Case], idle_s: float, logs: Mapping[str, MeterLog]) -> List[Case]:
+def idle_cases(
+    cases: Sequence[Case],
+    idle_s: float,
+    logs: Mapping[str, MeterLog],
+    states: Sequence[Tuple[str, str]] = STATES,
+) -> List[Case]:
     """The idle states of each device and power mode of a campaign.
 
     Args:
         cases: of the campaign.
         idle_s: how long each state is watched.
         logs: what a socket meter recorded, from `read_meter_logs`; of the one device and power mode of the campaign.
+        states: which of `STATES`.
 
     Raises:
         InvalidValueError: there are records, and several power modes that they could be of.
@@ -86,7 +92,7 @@ def idle_cases(cases: Sequence[Case], idle_s: float, logs: Mapping[str, MeterLog
         raise InvalidValueError(
             f"a record of a socket meter is of one power mode, and there are {len(first)}", "give --power-mode maxn"
         )
-    wanted = [(name, clocks, idle_s) for name, clocks in STATES]
+    wanted = [(name, clocks, idle_s) for name, clocks in states]
     for name, log in logs.items():
         times_s = log.telemetry.series[POWER_CHANNEL].times_s
         wanted.append((name, STATIC, times_s[-1] - times_s[0]))

@@ -26,7 +26,8 @@ _AXIS_HELP = {
     "a preset's name, sample:COUNT, grid:paper, all, or FILE.csv",
     "workers": "num_workers of the PyTorch DataLoader: 0 fetches in the training process itself",
     "storage": "storage media by name; NAME=/mount/point says where one lies "
-    "(ssd, the default, is the working directory's medium unless said otherwise)",
+    "(ssd, the default, is the working directory's medium unless said otherwise), "
+    "NAME@MB_PER_S holds reads from it to so many megabytes per second, where the kernel lets this user",
     "batch_size": "samples per minibatch",
 }
 
@@ -132,7 +133,10 @@ def add_options(parser: pytest.Parser) -> None:
         default=str(DEFAULT_RESULTS),
     )
     option(
-        "--resume", "skip cases whose profile under the same conditions is in --results already", action="store_true"
+        "--resume",
+        "skip cases whose profile under the same conditions is in --results already; those that were disturbed or "
+        "throttled are measured again",
+        action="store_true",
     )
     option(
         "--config",

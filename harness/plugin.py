@@ -22,13 +22,12 @@ from harness.progress import Countdown, Progress
 from harness.recorded_timer import play_back, recorded_time
 from harness.results.conditions import comparable_conditions, key
 from harness.results.store import ResultsStore
-from harness.run_state import RunState
+from harness.run_state import BASELOAD, RunState
 from harness.safe_order import in_safe_order, passes_needed
 from harness.summary import describe_result, extra_info, format_summary, format_verdicts, left_out_of_verdicts
 from harness.units import ms_to_s
 
 ON_REQUEST, IDLE_STATES, TAKEAWAYS = "on_request", "idle_states", "judged_device"
-BASELOAD = "baseload"
 NO_CASE = "none"
 """Stands for the case of a test that has none in this run; such a test is deselected."""
 STATE = pytest.StashKey[RunState]()
@@ -139,7 +138,7 @@ def _is_left_out(item: pytest.Item, state: RunState) -> bool:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Count the cases that are to be measured."""
     state = session.config.stash[STATE]
-    state.countdown = Countdown(sum("profile" in getattr(item, "fixturenames", ()) for item in session.items))
+    state.countdown = Countdown(sum("held_device" in getattr(item, "fixturenames", ()) for item in session.items))
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> List[str]:
@@ -204,8 +203,8 @@ def case(
 
 
 @pytest.fixture
-def ready_device(request: pytest.FixtureRequest, case: Case, hold_device: Callable[[Device], None]) -> Device:
-    """The case's device, held, with the data set in its place; skips what cannot run here or was measured already."""
+def held_device(request: pytest.FixtureRequest, case: Case, hold_device: Callable[[Device], None]) -> Device:
+    """The case's device, held; skips what cannot run here, and all once the deadline has come."""
     state = request.config.stash[STATE]
     if state.is_too_late:
         request.session.shouldstop = "the deadline has come; --resume goes on where this run stopped"
@@ -215,14 +214,23 @@ def ready_device(request: pytest.FixtureRequest, case: Case, hold_device: Callab
         device = state.device(case.device)
         with ending_the_run(request.session, ControlError, DependencyError):
             device.check(case)
-        results = request.getfixturevalue("results")  # not before: a case that cannot run here needs no file
+        request.getfixturevalue("results")  # not before: a case that cannot run here needs no file
         hold_device(device)
-        conditions = comparable_conditions(device.conditions(case, state.progress.update), case, device.provenance)
+    return device
+
+
+@pytest.fixture
+def ready_device(request: pytest.FixtureRequest, case: Case, held_device: Device, results: ResultsStore) -> Device:
+    """The case's device, held, with the data set in its place; skips what was measured already."""
+    state = request.config.stash[STATE]
+    with as_pytest_outcome():
+        found = held_device.conditions(case, state.progress.update)
+        conditions = comparable_conditions(found, case, held_device.provenance)
     stored = results.keys(include_flagged=False) if request.config.getoption("jetwatt_resume") else ()
     if key(conditions) in stored and state.found(key(conditions), case) is None:
         state.resume(key(conditions), case, results)
         pytest.skip(f"measured already under the same conditions, see {results.path}")
-    return device
+    return held_device
 
 
 @pytest.fixture

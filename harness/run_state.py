@@ -21,7 +21,7 @@ from harness.environment import describe_environment
 from harness.errors import InvalidValueError
 from harness.experiments.evidence import Evidence, evidence_of
 from harness.experiments.verdicts import Verdict, verdicts_of
-from harness.idle import idle_cases, read_meter_logs
+from harness.idle import STATES, idle_cases, read_meter_logs
 from harness.options import (
     campaign_from,
     chooses_workloads,
@@ -38,6 +38,9 @@ from harness.results.store import ResultsStore
 
 TRAINING_FILE = "training"
 """The benchmark file of the campaign's own sweeps; others have an experiment's."""
+
+BASELOAD = "baseload"
+"""The experiment whose cases are idle states."""
 
 
 class RunState:
@@ -76,7 +79,8 @@ class RunState:
         self.evidence: List[Evidence] = []
         cases = expand(self.campaign.per_device(self._narrow), self._mode_names)
         self.points = _points(cases)
-        self.idle_points = _points(idle_cases(cases, config.getoption("jetwatt_idle_seconds"), self.meter_logs))
+        idle_s = config.getoption("jetwatt_idle_seconds")
+        self.idle_points = _points([*idle_cases(cases, idle_s, self.meter_logs), *self._baseload_cases(idle_s)])
 
     def _narrow(self, name: str, sweep: Sweep) -> Sweep:
         device = self.device(name)
@@ -86,6 +90,18 @@ class RunState:
         found = self.device(name).power_modes(text, workload)
         self._modes.update({(name, mode_name): mode for mode_name, mode in found})
         return [mode_name for mode_name, _ in found]
+
+    def _baseload_cases(self, idle_s: float) -> List[Case]:
+        """Idle state (i) in the modes of the experiment `baseload`, of simulated boards, where it takes no time.
+
+        On others somebody has to ask for the idle states of so many modes with `--power-mode`.
+        """
+        if self._replaces_axes:
+            return []
+        sweeps = (self._among(sweep) for sweep in self.campaign.of_experiment(BASELOAD).sweeps)
+        cases = expand(Campaign(BASELOAD, "", tuple(filter(None, sweeps))), self._mode_names)
+        at_once = [case for case in cases if self.device(case.device).provenance == "simulated"]
+        return idle_cases(at_once, idle_s, {}, STATES[:1])
 
     def is_named(self, file: Path) -> bool:
         """Whether somebody asked for this very file."""

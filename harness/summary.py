@@ -8,6 +8,7 @@ from harness.cases import IDLE
 from harness.experiments.verdicts import Verdict
 from harness.profiles import Profile
 from harness.results.conditions import comparable_conditions
+from harness.results.flagged import DISQUALIFYING
 from harness.results.plain import canonical_json
 from harness.tables import format_table
 from harness.units import mw_to_w, mwh_to_wh
@@ -60,7 +61,14 @@ def format_verdicts(verdicts: Sequence[Verdict]) -> str:
     for one in verdicts:
         if one.verdict != "confirmed":
             lines.append(one.text + (f"; known: {one.shortfall}" if one.shortfall else ""))
+    left_out = {one.device: one.left_out for one in verdicts if one.left_out}
+    lines += [f"{device}: left out of this: {left_out_of_verdicts(count)}" for device, count in left_out.items()]
     return "\n".join(lines)
+
+
+def left_out_of_verdicts(count: int) -> str:
+    """How many profiles no verdict was taken from, and what to do about it."""
+    return f"{count} profiles flagged {' or '.join(DISQUALIFYING)}; with --resume they are measured again"
 
 
 def extra_info(profile: Profile) -> Dict[str, Any]:

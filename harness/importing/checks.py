@@ -104,7 +104,7 @@ def _unknown_clock(row: Row) -> str:
 def _wrong_units(entries: List[Entry]) -> List[Entry]:
     """Flag times and powers that are a factor of 1,000 off."""
     groups: Dict[Tuple[Any, ...], List[int]] = {}
-    for place, (_, row, fault) in enumerate(entries):
+    for place, (_, row, fault, _) in enumerate(entries):
         if row is not None and not fault:
             groups.setdefault(tuple(row[name] for name in ("device", "workload", "task", "batch_size")), []).append(
                 place

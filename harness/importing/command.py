@@ -15,7 +15,9 @@ from harness.importing.checks import check_entries, refuse
 from harness.importing.entries import STORES, Entry, read_entries
 from harness.importing.recorded_log import FORM, RecordedCase, recorded_row
 from harness.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
+from harness.results.commands import add_include_flagged
 from harness.results.export import FURTHER
+from harness.results.flagged import LEFT_OUT
 
 HELP = "bring profiles from elsewhere into a corpus; rows that cannot be are reported and refused"
 
@@ -33,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sources", type=Path, nargs="*", metavar="SOURCE", help=f"corpora, results files: {suffixes}")
     parser.add_argument("--out", type=Path, required=True, help=f"the corpus to write, {' or '.join(SUFFIXES)}")
     parser.add_argument("--skip-bad", action="store_true", help="leave bad rows out, and count them")
+    add_include_flagged(parser)
     log = parser.add_argument_group("one profile from a recorded tegrastats log")
     log.add_argument("--tegrastats", type=Path, metavar="LOG", help="what tegrastats printed")
     log.add_argument("--minibatch-times", type=Path, metavar="FILE.csv", help=f"the minibatches' times: {FORM}")
@@ -52,11 +55,14 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         HarnessError: a source cannot be read, or rows are bad and were not to be skipped; nothing is written then.
     """
-    entries = [entry for path in arguments.sources for entry in read_entries(path)]
+    found = [entry for path in arguments.sources for entry in read_entries(path, arguments.include_flagged)]
+    entries = [entry for entry in found if not entry.is_flagged]
+    left_out = f"left out: {len(found) - len(entries)} {LEFT_OUT}" if len(entries) < len(found) else ""
     if arguments.tegrastats or arguments.minibatch_times:
         entries.append(_from_log(arguments))
     if not entries:
-        raise InvalidValueError("there is nothing to import", "name a SOURCE with rows, or --tegrastats LOG")
+        why = f": {left_out}" if left_out else ""
+        raise InvalidValueError(f"there is nothing to import{why}", "name a SOURCE with rows, or --tegrastats LOG")
     checked = check_entries(entries)
     for entry in checked:
         if entry.fault:
@@ -71,6 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{arguments.out}: {len(kept)} rows")
     if len(kept) < len(checked):
         print(f"left out: {len(checked) - len(kept)} bad rows")
+    if left_out:
+        print(left_out)
     return 0
 
 

@@ -140,6 +140,9 @@ def _verdict_row(verdict: Verdict) -> Tuple[Any, ...]:
     bounds += [f"below {verdict.below:g}"] if math.isfinite(verdict.below) else []
     interval = f"{figure_text(verdict.effect)} ({figure_text(verdict.low)} to {figure_text(verdict.high)})"
     why = f"{verdict.says} Known of the model: {verdict.shortfall}" if verdict.shortfall else verdict.says
+    if verdict.provenance == "measured":
+        notes = [f"Runs differ in {verdict.between_runs}"] * bool(verdict.between_runs) + [verdict.apart]
+        why = f"{why} {'; '.join(note for note in notes if note)}"
     return (
         *(verdict.verdict, why, verdict.section, bare(verdict.device), f"{verdict.meaning}: {interval}"),
         *(" and ".join(bounds), verdict.n, verdict.case, verdict.provenance),

@@ -1,4 +1,4 @@
-"""Which profiles are left out of baselines, corpora and comparisons because of their flags, and why."""
+"""Which profiles are left out of baselines, corpora, comparisons and verdicts because of their flags, and why."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ DISQUALIFYING = ("disturbed", "throttled")
 """What came from outside, made time and power wrong, and may be gone when the case is measured again.
 
 Other processes that took CPU time, and heat or current that held clocks below those in the record. Left in are flags
-that hold for every run of their kind (`cpu-quota`, `in-memory`, `storage-unverified`), that the interval of a median
-tells anyway (`noisy`), or that concern the power alone (`power-unsettled`, `lost-samples`): the time is right.
+that hold for every run of their kind (`cpu-quota`, `in-memory`, `storage-unverified`, `storage-throttled`), that the
+interval of a median tells anyway (`noisy`), or that concern the power alone (`power-unsettled`, `lost-samples`): the
+time is right.
 """
 
 POWER_IS_UNSURE = ("power-unsettled", "telemetry-lost")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from harness.__main__ import main
@@ -130,6 +132,27 @@ def test_a_results_file_is_a_source(tmp_path):
     assert [(row["device"], row["provenance"], row["workers"]) for row in rows] == [
         ("orin-agx", "simulated", "0"), ("orin-agx", "simulated", "4"),
     ]  # fmt: skip
+
+
+def test_profiles_that_were_disturbed_are_left_out_and_counted_unless_they_are_asked_for(tmp_path, capsys):
+    device = SimulatedDevice("orin-agx")
+    right = device.profile(Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16), print)
+    wrong = dataclasses.replace(right, aggregates={**right.aggregates, "power_mw": 9_999.0}, flags=["disturbed: a"])
+    results, out = tmp_path / "r.sqlite", tmp_path / "out.csv"
+    with ResultsStore(results) as store:
+        store.add(wrong, {}, "run")
+    assert run(results, "--out", out) == REFUSED
+    said = "left out: 1 profiles flagged disturbed or throttled (--include-flagged keeps them)"
+    assert said in capsys.readouterr().err
+    with ResultsStore(results) as store:
+        store.add(right, {}, "run")
+        store.add(wrong, {}, "run")
+    assert run(results, "--out", out) == 0
+    assert said.replace("1", "2") in capsys.readouterr().out
+    assert [float(row["power_mw"]) for row in read_corpus(out)] == [right.aggregates["power_mw"]]
+    assert run(results, "--include-flagged", "--out", out) == 0
+    assert "left out" not in capsys.readouterr().out
+    assert [float(row["power_mw"]) for row in read_corpus(out)] == [9_999.0]
 
 
 def log_line(second, power_mw):
