@@ -8,7 +8,7 @@ the noise, each start looks for the theta that minimises
 by Levenberg and Marquardt. In between, rows that the others do not explain get more noise (Student t noise by
 expectation-maximisation, with leave-one-out residuals), and s^2 is estimated for time and power each. Around the
 minimum m is taken as linear, which makes the posterior normal and gives the evidence (Kennedy and O'Hagan 2001; Bishop
-2006, sec. 4.4).
+2006, sec. 4.4). How far its widths can be trusted is told by leave-one-out residuals again (`calibration`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from typing import List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from predictors.physical_gp import discrepancy
+from predictors.physical_gp.calibration import TAILS, LeftOut, leave_each_out, spread
 from predictors.physical_gp.prior import Belief
 from predictors.physical_gp.response import (
-    PARAMETERS,
-    TIME_PARAMETERS,
     TIME_SCALES,
     Features,
     by_name,
@@ -30,13 +29,6 @@ from predictors.physical_gp.response import (
     minibatch_times,
     power_w,
 )
-
-TAILS = 3.0
-"""Degrees of freedom of the noise."""
-
-# Discrepancy and parameters are normal, which the one Student t of a prediction makes too wide: found on the measured
-# tables, with priors learned without the workload that was tested.
-_CALIBRATION = 0.7
 
 _ROUNDS = 5  # of estimating weights and scale
 _STEPS = 6  # of Levenberg and Marquardt in each
@@ -59,6 +51,7 @@ class Posterior(NamedTuple):
         slopes: derivatives of the response by the free parameters, (k, 2, n, f).
         residual: y - m, (k, 2, n).
         scale: s for time and power, (k, 2).
+        spread: factor on the standard deviations of what is predicted of time and power, (k, 2).
         unit: what is added to log time in units of the parameters to get log milliseconds.
     """
 
@@ -72,6 +65,7 @@ class Posterior(NamedTuple):
     slopes: np.ndarray
     residual: np.ndarray
     scale: np.ndarray
+    spread: np.ndarray
     unit: np.ndarray
 
 
@@ -137,8 +131,9 @@ def infer(posterior: Posterior, at: Features) -> Tuple[Moments, Moments]:
             correction = white @ explained
             unexplained = slopes[what] - correction[:, 1:]
             mean[what] = correction[:, 0]
-            variance[what] = _CALIBRATION * (amplitude[what] ** 2 - (white**2).sum(1) + noise[what] ** 2)
-            variance[what] += ((unexplained @ posterior.covariance[k]) * unexplained).sum(1) + open_variance[what]
+            variance[what] = amplitude[what] ** 2 - (white**2).sum(1) + noise[what] ** 2
+            variance[what] += ((unexplained @ posterior.covariance[k]) * unexplained).sum(1)
+            variance[what] = posterior.spread[k, what] ** 2 * variance[what] + open_variance[what]
         values = by_name(theta)
         times = minibatch_times(values, at)
         log_power = np.log(power_w(values, at, times, times.total * np.exp(mean[0])))
@@ -199,19 +194,17 @@ class _Problem:
         return state._replace(theta=theta, damping=damping, cost=cost)
 
     def reweigh(self, state: _State) -> _State:
-        """Estimate scale and, from leave-one-out residuals (Rasmussen and Williams 2006, 5.4.2), each row's noise."""
+        """Estimate scale and, from leave-one-out residuals, each row's noise."""
+        _, curvature, slopes = self._expand(state.theta, state.whitening)
+        covariance = np.linalg.inv(curvature)
         residual = self._residual(state.theta)
-        white = np.einsum("swij,swj->swi", state.whitening, residual)
-        power = np.arange(len(PARAMETERS)) >= len(TIME_PARAMETERS)
-        misfit = ((state.theta - self.mean) / self.sd) ** 2
-        misfit = np.stack([misfit[:, ~power].sum(1), misfit[:, power].sum(1)], axis=1)
-        ratio = (_SCALE_ROWS + (white**2).sum(2) + misfit) / (_SCALE_ROWS + self.data.shape[1])
+        white = state.whitening @ np.concatenate([residual[..., None], slopes], axis=-1)
+        # What the rows decide of the parameters takes as much of their freedom (MacKay 1992).
+        decided = ((white[..., 1:] @ covariance[:, None]) * white[..., 1:]).sum((2, 3))
+        ratio = (_SCALE_ROWS + (white[..., 0] ** 2).sum(2)) / (_SCALE_ROWS + self.data.shape[1] - decided)
+        left_out = self._leave_each_out(state, residual, slopes, covariance)
+        weights = (TAILS + 1) / (TAILS + left_out.residual**2 / (left_out.variance * ratio[:, :, None]))
         scale = state.scale * np.sqrt(ratio)
-        inverse = np.einsum("swki,swki->swi", state.whitening, state.whitening)
-        left_out = np.einsum("swki,swk->swi", state.whitening, white) / inverse
-        noise = state.scale[:, :, None] ** 2 * self.noise
-        variance = np.maximum(1 / inverse + noise * (1 - 1 / state.weights), noise)  # as if all rows were as noisy
-        weights = (TAILS + 1) / (TAILS + left_out**2 / (variance * ratio[:, :, None]))
         whitening = self._whiten(weights, scale)
         return state._replace(
             weights=weights,
@@ -223,6 +216,9 @@ class _Problem:
 
     def finish(self, state: _State, unit: float) -> Posterior:
         _, curvature, slopes = self._expand(state.theta, state.whitening)
+        covariance = np.linalg.inv(curvature)
+        residual = self._residual(state.theta)
+        left_out = self._leave_each_out(state, residual, slopes, covariance)
         free_sd = self.sd[:, self.free]
         determinants = np.linalg.slogdet(curvature)[1] / 2 + np.log(free_sd).sum(1)
         determinants -= np.log(np.einsum("swii->swi", state.whitening)).sum((1, 2))
@@ -233,13 +229,14 @@ class _Problem:
             weight=weight / weight.sum(),
             theta=state.theta[kept],
             free=self.free,
-            covariance=np.linalg.inv(curvature[kept]),
+            covariance=covariance[kept],
             belief_sd=self.sd[kept],
             rows=np.column_stack(self.at),
             whitening=state.whitening[kept],
             slopes=slopes[kept],
-            residual=self._residual(state.theta[kept]),
+            residual=residual[kept],
             scale=state.scale[kept],
+            spread=spread(left_out.residual[kept] ** 2 / left_out.variance[kept]),
             unit=np.array(unit),
         )
 
@@ -255,6 +252,15 @@ class _Problem:
             if evidence[place] > evidence.max() - _LEAST_EVIDENCE and not any(near):
                 kept.append(int(place))
         return np.array(kept)
+
+    def _leave_each_out(
+        self, state: _State, residual: np.ndarray, slopes: np.ndarray, covariance: np.ndarray
+    ) -> LeftOut:
+        """As if the row left out were as noisy as any, whatever it has shown to be."""
+        left_out = leave_each_out(state.whitening, residual, slopes, covariance)
+        noise = state.scale[:, :, None] ** 2 * self.noise
+        variance = np.maximum(left_out.variance + noise * (1 - 1 / state.weights), noise)
+        return left_out._replace(variance=variance)
 
     def _whiten(self, weights: np.ndarray, scale: np.ndarray) -> np.ndarray:
         noise = (self.noise / weights)[..., None] * np.eye(self.data.shape[1])

@@ -9,7 +9,8 @@ import numpy as np
 from harness.errors import InvalidValueError
 from harness.power_modes import PowerModeSpace
 from harness.units import mw_to_w, w_to_mw
-from predictors.physical_gp.posterior import TAILS, Posterior, infer, learn
+from predictors.physical_gp.calibration import TAILS
+from predictors.physical_gp.posterior import Posterior, infer, learn
 from predictors.physical_gp.prior import Belief, any_board, same_board
 from predictors.physical_gp.response import features
 from predictors.protocol import Inputs, Prediction, Predictor, State
