@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
 
 from harness.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.storage_names import parse_storage
 from harness.toml_files import read_toml
 
 FILE_NAME = "jetwatt.toml"
@@ -23,7 +24,7 @@ class Configuration:
     """Places, by name.
 
     Attributes:
-        storage: storage name to a directory on that medium. `ssd`, the papers' default, is the working directory's
+        storage: medium to a directory on it. `ssd`, the papers' default, is the working directory's
             medium where nothing else is said, and `disk` that of the temporary directory.
         data_root: where real data sets lie, if anywhere.
     """
@@ -32,30 +33,33 @@ class Configuration:
     data_root: Optional[Path] = None
 
     def data_directory(self, storage: str) -> Path:
-        """The directory for data sets on a storage medium.
+        """The directory for data sets on a storage; one whose reads are held down lies where its medium lies.
 
         Raises:
             CannotRunError: no place is known for that name.
         """
-        if storage in self.storage:
-            if not self.storage[storage].is_dir():
-                raise CannotRunError(
-                    f"storage {storage!r} is {self.storage[storage]}, which is not a directory now", "mount it"
-                )
-            return self.storage[storage] / "jetwatt-data"
-        if storage == DEFAULT_STORAGE:
+        medium, place = parse_storage(storage).medium, self.place(storage)
+        if place is not None:
+            if not place.is_dir():
+                raise CannotRunError(f"storage {medium!r} is {place}, which is not a directory now", "mount it")
+            return place / "jetwatt-data"
+        if medium == DEFAULT_STORAGE:
             return DEFAULT_DATA_DIRECTORY
-        if storage == SECOND_STORAGE:
+        if medium == SECOND_STORAGE:
             return Path(tempfile.gettempdir()) / "jetwatt-data"
         raise CannotRunError(
-            f"storage {storage!r} has no place on this machine",
-            f'--storage {storage}=/mount/point, or [storage] {storage} = "/mount/point" in {FILE_NAME}; '
+            f"storage {medium!r} has no place on this machine",
+            f'--storage {medium}=/mount/point, or [storage] {medium} = "/mount/point" in {FILE_NAME}; '
             "`python -m harness doctor` proposes what it finds",
         )
 
+    def place(self, storage: str) -> Optional[Path]:
+        """Where the medium of a storage was said to lie; None where nothing was said."""
+        return self.storage.get(parse_storage(storage).medium)
+
     def is_default_place(self, storage: str) -> bool:
-        """Whether a storage name stands for a directory only because nothing else was said."""
-        return storage in (DEFAULT_STORAGE, SECOND_STORAGE) and storage not in self.storage
+        """Whether a storage stands for a directory only because nothing else was said."""
+        return parse_storage(storage).medium in (DEFAULT_STORAGE, SECOND_STORAGE) and self.place(storage) is None
 
 
 def load_configuration(
@@ -65,7 +69,7 @@ def load_configuration(
 
     Args:
         path: the file; it need not exist.
-        storage: storage name to mount point, from `--storage NAME=PATH`.
+        storage: storage name to mount point, from `--storage NAME=PATH`; it is that of the medium, held down or not.
         data_root: from `--data-root`.
 
     Raises:
@@ -78,7 +82,7 @@ def load_configuration(
     places: Dict[str, Any] = content.get("storage", {})
     if not isinstance(places, dict):
         raise InvalidValueError(f'{path}: storage must be a table of NAME = "/mount/point", got {places!r}')
-    places = {**places, **(storage or {})}
+    places = {**_by_medium(places), **_by_medium(storage or {})}
     root = data_root if data_root is not None else content.get("data_root")
     for name, place in (storage or {}).items():
         _refuse_missing(f"storage {name}", place)
@@ -88,6 +92,18 @@ def load_configuration(
         storage={name: _path(f"{path}: storage {name}", place) for name, place in places.items()},
         data_root=None if root is None else _path(f"{path}: data_root", root),
     )
+
+
+def _by_medium(places: Mapping[str, Any]) -> Dict[str, Any]:
+    """Places by medium, of which several names may speak: `ssd`, `ssd@20`."""
+    found: Dict[str, Any] = {}
+    for name, place in places.items():
+        medium = parse_storage(name).medium
+        if found.setdefault(medium, place) != place:
+            raise InvalidValueError(
+                f"storage {medium} is given two places: {found[medium]!r} and {place!r}", "give one"
+            )
+    return found
 
 
 def _refuse_missing(what: str, place: str) -> None:

@@ -10,7 +10,9 @@ from harness.cases import STATIC, Case
 from harness.metrics import between, end_s
 from harness.mixes import Mix
 from harness.profiles import CLEAN, Minibatch, Profile, Series, Telemetry
+from harness.storage_names import parse_storage
 from harness.telemetry.throttling import throttled_times
+from harness.units import bytes_to_mb
 
 DISTURBED_CORES = 0.1
 """Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""
@@ -190,14 +192,19 @@ def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minib
 
 def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:
     medium: Dict[str, Any] = conditions["storage_medium"]
-    kind = medium.get("kind")
+    kind, name = medium.get("kind"), parse_storage(storage).medium
     where = f"the data set lies on {medium.get('mount_point') or 'an unknown medium'}"
-    if storage in KINDS and kind is not None and kind != storage:
-        return [f"storage-mislabelled: {where}, whose kind is {kind}"]
-    if kind is None and conditions["storage_is_default_place"]:
+    limit_bytes_per_s = conditions.get("storage_limit_bytes_per_s")
+    flags = []
+    if limit_bytes_per_s is not None:
+        limit = f"{bytes_to_mb(limit_bytes_per_s):g} MB/s"
+        flags.append(f"storage-throttled: reads from the disk were held to {limit} by a control group")
+    if name in KINDS and kind is not None and kind != name:
+        flags.append(f"storage-mislabelled: {where}, whose kind is {kind}")
+    elif kind is None and conditions["storage_is_default_place"]:
         told = medium.get("transport") or "transport not told"
-        return [f"storage-unverified: {where} ({told}), and nothing tells whether that is {storage!r}"]
-    return []
+        flags.append(f"storage-unverified: {where} ({told}), and nothing tells whether that is {name!r}")
+    return flags
 
 
 def _loss(conditions: Mapping[str, Any]) -> List[str]:

@@ -18,6 +18,7 @@ from harness.concurrent import concurrent_conditions, measure_concurrent, parts_
 from harness.configuration import Configuration
 from harness.control.cpu_quota import throttled_periods
 from harness.control.page_cache import PageCache
+from harness.control.read_limit import ReadLimit, reads_held
 from harness.control.storage import describe
 from harness.devices.protocol import Report
 from harness.errors import CannotRunError, ControlError, SourceUnavailableError
@@ -28,6 +29,7 @@ from harness.metrics import end_s
 from harness.power_modes import PowerMode
 from harness.power_watch import PowerWatch
 from harness.profiles import Minibatch, Profile, Telemetry
+from harness.storage_names import parse_storage
 from harness.telemetry.frequency_residency import clock_use
 from harness.telemetry.page_cache_residency import residency
 from harness.telemetry.record import SAMPLER
@@ -64,17 +66,23 @@ def check_trainable(case: Case, configuration: Configuration, root: Path) -> Non
     """Refuse, before anything is touched, a case that cannot be trained on this machine.
 
     Raises:
-        CannotRunError: the storage has no place here, or the network cannot train on so small a batch.
+        CannotRunError: the storage has no place here, its reads cannot be held down, or the network cannot train on so
+            small a batch.
         ControlError: the page cache is to be dropped and may not be.
         DependencyError: torch is not installed.
     """
     if case.task == IDLE:
         return
+    limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
     if case.task == CONCURRENT:
+        if limit_bytes_per_s is not None:
+            raise CannotRunError("reads are not held down in a concurrent case", "a storage without @, or another task")
         for part in parts_of(case):
             check_trainable(part, configuration, root)
         return
-    configuration.data_directory(case.storage)
+    directory = configuration.data_directory(case.storage)
+    if limit_bytes_per_s is not None:
+        ReadLimit(str(root)).on_disk_under(str(directory), limit_bytes_per_s)
     smallest = get_workload(case.workload).smallest_batch
     if case.task == TRAINING and case.batch_size < smallest:
         raise CannotRunError(
@@ -127,14 +135,14 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         "storage_medium": dataclasses.asdict(describe(str(data.directory), str(root))),
         "storage_is_default_place": configuration.is_default_place(case.storage),
     }
-    _refuse_data_elsewhere(data, configuration.storage.get(case.storage), case.storage, root)
+    _refuse_data_elsewhere(data, configuration.place(case.storage), case.storage, root)
     _refuse_too_few(data, case)
     return Bench(case, workload, data, conditions)
 
 
 def _data_root(configuration: Configuration, storage: str, data_set: DataSet) -> Optional[Path]:
     """Where a real data set is looked for: on the storage under test, then in the data root."""
-    place = configuration.storage.get(storage)
+    place = configuration.place(storage)
     return place if place is not None and data_set.find_real(place) is not None else configuration.data_root
 
 
@@ -170,8 +178,9 @@ def measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
         report: takes lines of progress.
 
     Raises:
-        CannotRunError: power at idle is asked for, and there is no sensor of power.
-        ControlError: the page cache could not be brought into the state asked for.
+        CannotRunError: power at idle is asked for, and there is no sensor of power; or the reads of the disk with the
+            data set cannot be held down.
+        ControlError: the page cache or the limit of reads could not be brought into the state asked for.
         DataSetError: a file of the data set is damaged.
         OverheatedError: a sensor rose above its limit; there is no profile then, for half of a case is none.
     """
@@ -205,7 +214,11 @@ def measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
         profiling.seed_generators(settings.seed)  # warming the cache drew from them
         started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
         periods = _quota_periods(root)
-        with instruments.sampler(settings.interval_s) as sampler:
+        limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
+        limit = reads_held(limit_bytes_per_s, bench.directory, case.device, str(root))
+        # The sampler starts first: it is not to wait for the disk. Workers start in the loop, and inherit the limit.
+        with instruments.sampler(settings.interval_s) as sampler, limit as held_bytes_per_s:
+            conditions["storage_limit_bytes_per_s"] = held_bytes_per_s
             refuse_heat(sampler, instruments.limits_c)
             if settings.epochs is not None:
                 minibatches = profiling.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch)

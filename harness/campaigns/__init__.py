@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 from harness.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Settings
 from harness.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.mixes import Mix
+from harness.storage_names import parse_storage
 from harness.toml_files import read_toml
 from harness.workloads import get_workload
 
@@ -245,6 +246,8 @@ def _parse_axes(table: Mapping[str, Any]) -> Dict[str, Tuple[Any, ...]]:
 def check_axis(axis: str, values: Sequence[Any]) -> Tuple[Any, ...]:
     """Refuse values that an axis cannot take: an empty list, a negative worker count, text where a number belongs.
 
+    Of names, those of storage have a form (`harness.storage_names`); what the others stand for is known later.
+
     Numbers may be given as text, as they come from the command line.
     """
     if not values:
@@ -253,6 +256,8 @@ def check_axis(axis: str, values: Sequence[Any]) -> Tuple[Any, ...]:
         wrong = [value for value in values if not isinstance(value, str) or not value]
         if wrong:
             raise InvalidValueError(f"axis {axis} takes names, got {wrong[0]!r}")
+        for storage in values if axis == "storage" else ():
+            parse_storage(storage)
         return tuple(dict.fromkeys(values))
     least = 1 if axis == "batch_size" else 0
     numbers = []

@@ -6,25 +6,12 @@ period. So a container of 1.5 cores measures neither the machine nor a core coun
 
 from __future__ import annotations
 
+import itertools
 import os
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, Optional
 
-from harness.telemetry.kernel_file import read_int, read_paths, read_text
-from harness.telemetry.mounts import Mount, read_mounts
-
-_CONTROLLER = "cpu"
-
-
-class Membership(NamedTuple):
-    """One line of `/proc/self/cgroup`: where this process is in one hierarchy.
-
-    Attributes:
-        controllers: of the hierarchy; none for the one of cgroup v2.
-        path: the group, from the hierarchy's top as this process sees it.
-    """
-
-    controllers: Tuple[str, ...]
-    path: str
+from harness.control.control_groups import own_groups
+from harness.telemetry.kernel_file import read_int, read_text
 
 
 def cpu_quota(root: str = "/") -> Optional[float]:
@@ -63,13 +50,6 @@ def throttled_periods(root: str = "/") -> Optional[int]:
     return sum(known) if known else None
 
 
-def parse_memberships(text: str) -> List[Membership]:
-    """The text of a `/proc/<pid>/cgroup`."""
-    # cgroups(7): hierarchy number, comma list of controllers, path; the path may hold anything
-    fields = [line.split(":", 2) for line in text.split("\n") if line]
-    return [Membership(tuple(filter(None, controllers.split(","))), path) for _, controllers, path in fields]
-
-
 def parse_cpu_max(text: str) -> Optional[float]:
     """Cores by the text of a `cpu.max`, quota and period in microseconds; None for `max`, no quota.
 
@@ -89,32 +69,9 @@ def parse_throttled(text: str) -> Optional[int]:
     return int(counts["nr_throttled"]) if "nr_throttled" in counts else None
 
 
-def group_directories(membership: Membership, mounts: List[Mount]) -> List[str]:
-    """Where a group is mounted, and those above it, the group itself first; empty where it is not seen."""
-    for mount in mounts:
-        if _shows(mount, membership) and os.path.commonpath([membership.path, mount.origin]) == mount.origin:
-            below = os.path.relpath(membership.path, mount.origin)
-            names = [] if below == os.curdir else below.split(os.sep)
-            return [os.path.join(mount.mount_point, *names[:depth]) for depth in range(len(names), -1, -1)]
-    return []
-
-
-def _shows(mount: Mount, membership: Membership) -> bool:
-    if not membership.controllers:
-        return mount.filesystem == "cgroup2"
-    return mount.filesystem == "cgroup" and _CONTROLLER in mount.options
-
-
 def _groups(root: str) -> Iterator[str]:
     """The directories of all groups whose quota counts for this process, in cgroup v2, v1 or both."""
-    path = os.path.join(root, "proc/self/cgroup")
-    if not _is_shown(path):
-        return
-    mounts = read_mounts(root)
-    for membership in parse_memberships(read_paths(path)):
-        if not membership.controllers or _CONTROLLER in membership.controllers:
-            for directory in group_directories(membership, mounts):
-                yield os.path.join(root, directory.lstrip("/"))
+    return itertools.chain.from_iterable(own_groups(root, "cpu"))
 
 
 def _quota_of(group: str) -> Optional[float]:

@@ -33,12 +33,15 @@ def ending_signals_interrupt() -> Iterator[None]:
 
 @contextlib.contextmanager
 def signals_wait() -> Iterator[None]:
-    """Hold back Ctrl-C, SIGTERM and SIGHUP until the end of the block, then let them act."""
+    """Hold back Ctrl-C, SIGTERM, SIGHUP and the death of a child until the end of the block, then let them act.
+
+    The last because torch handles it by raising where a DataLoader worker has died, as they all do on Ctrl-C.
+    """
     if not _in_main_thread():
         yield
         return
     came: List[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *_ENDING)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGCHLD, *_ENDING)}
     for number in before:
         signal.signal(number, lambda number, frame: came.append(number))
     try:

@@ -19,6 +19,7 @@ from harness.control.cpu_topology import choose_cpus, read_siblings
 from harness.control.cpufreq import CpuFrequency
 from harness.control.lock import locked
 from harness.control.page_cache import PageCache
+from harness.control.read_limit import ReadLimit
 from harness.control.saved_state import preserved
 from harness.devices.protocol import Identity, Report
 from harness.devices.source_capability import source_capability
@@ -106,13 +107,14 @@ class HostDevice:
         return parse_power_modes(text, space, {MAXN: space.greatest, **by_cores})
 
     def capabilities(self) -> List[Capability]:
-        """Power, clocks, page cache and the rest, as they stand for this user."""
+        """Power, clocks, page cache, reads and the rest, as they stand for this user."""
         readable = [source_capability(spec, str(self._root)) for spec in self.telemetry_sources(Path.cwd())]
         return [
             *readable,
             self._affinity.available(),
             self._frequency.available(),
             PageCache(str(self._root)).available(),
+            ReadLimit(str(self._root)).available(),
         ]
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:

@@ -26,6 +26,7 @@ from harness.control.jetson_clocks import OFF, ON
 from harness.control.lock import locked
 from harness.control.nvpmodel_conf import Conf
 from harness.control.page_cache import PageCache
+from harness.control.read_limit import ReadLimit
 from harness.control.saved_state import preserved
 from harness.devices.jetson_control import JetsonControl
 from harness.devices.jetson_identity import EMULATED, Board
@@ -127,7 +128,7 @@ class JetsonDevice:
     # -- what it can do ------------------------------------------------------------------------------------------
 
     def capabilities(self) -> List[Capability]:
-        """Board, differences to its spec file, GPU clusters that are off, sensors, knobs, page cache."""
+        """Board, differences to its spec file, GPU clusters that are off, sensors, knobs, page cache, reads."""
         board = self._board
         words = [board.product, board.part_number or "part number not told", f"L4T {board.l4t or 'not told'}"]
         words.append(f"JetPack {board.jetpack or 'not known for this L4T'}")
@@ -135,7 +136,8 @@ class JetsonDevice:
         found += [Capability("agree with its spec file", False, difference) for difference in self._differences()]
         found += self._masked_clusters()
         found += [source_capability(spec, str(THIS_MACHINE)) for spec in self.telemetry_sources(Path.cwd())]
-        return [*found, self._heat_limit(), *self._control.capabilities(), PageCache().available()]
+        beside = [PageCache().available(), ReadLimit().available()]
+        return [*found, self._heat_limit(), *self._control.capabilities(), *beside]
 
     def _heat_limit(self) -> Capability:
         topic, limits_c = "end a run on heat", temperature_limits_c(str(self._root))

@@ -160,6 +160,12 @@ def test_an_unknown_workload_lists_the_known_ones():
         expand(campaign, as_named)
 
 
+def test_a_storage_with_a_limit_that_is_none_is_refused_before_anything_runs():
+    assert check_axis("storage", ["ssd", "ssd@20"]) == ("ssd", "ssd@20")
+    with pytest.raises(HarnessError, match="'ssd@fast' is no MEDIUM@MB_PER_S"):
+        check_axis("storage", ["ssd", "ssd@fast"])
+
+
 @pytest.mark.parametrize("values", [["x"], ["1.5"], [True], ["-1"]])
 def test_worker_counts_are_whole_numbers(values):
     with pytest.raises(HarnessError, match="workers"):

@@ -31,6 +31,20 @@ def test_without_a_file_the_default_storage_is_the_working_directory(tmp_path):
     assert not Configuration(storage={"ssd": tmp_path}).is_default_place("ssd")
 
 
+def test_a_medium_whose_reads_are_held_down_lies_where_it_lies(tmp_path):
+    configuration = load_configuration(tmp_path / "absent.toml", {"hdd@20": str(tmp_path), "sd": str(tmp_path)})
+    assert configuration.data_directory("hdd") == configuration.data_directory("sd@5") == tmp_path / "jetwatt-data"
+    assert not configuration.is_default_place("sd@5")
+    assert configuration.data_directory("ssd@20") == DEFAULT_DATA_DIRECTORY
+    assert configuration.is_default_place("ssd@20")
+
+
+def test_a_medium_has_one_place(tmp_path):
+    (tmp_path / "card").mkdir()
+    with pytest.raises(HarnessError, match="storage sd is given two places"):
+        load_configuration(tmp_path / "absent.toml", {"sd": str(tmp_path), "sd@20": str(tmp_path / "card")})
+
+
 def test_a_storage_without_a_place_says_how_to_name_one():
     with pytest.raises(CannotRunError, match=r"--storage hdd=/mount/point.*doctor"):
         Configuration().data_directory("hdd")

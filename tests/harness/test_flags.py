@@ -10,6 +10,7 @@ import pytest
 from harness.cases import Case, Settings
 from harness.flags import find_flags, find_idle_flags
 from harness.profiles import CLEAN, FIRST, Minibatch, Profile, Series, Telemetry
+from harness.results.flagged import is_disqualified
 
 CASE = Case("host", "lenet-mnist", "maxn", 0, "ssd", 10)
 CONDITIONS = {
@@ -139,6 +140,15 @@ def test_a_storage_name_that_the_medium_does_not_bear_out_is_named(name, kind, i
     )
     assert list(found) == ([flag] if flag else [])
     assert all("/data" in text for text in found.values())
+
+
+def test_a_medium_whose_reads_were_held_down_is_named_and_is_still_the_medium():
+    held_down = dataclasses.replace(CASE, storage="ssd@2.5")
+    found = flags(case=held_down, storage_limit_bytes_per_s=2_500_000)
+    assert list(found) == ["storage-throttled"]
+    assert "held to 2.5 MB/s" in found["storage-throttled"]
+    assert not is_disqualified(list(found.values()))
+    assert flags(storage_limit_bytes_per_s=None) == {}
 
 
 def test_a_set_that_is_read_from_memory_is_named():

@@ -118,11 +118,24 @@ def test_a_batch_too_small_for_the_network_is_refused_before_anything_is_done():
         host().check(case(workload="resnet18-cifar10", batch_size=1))
 
 
+def test_where_reads_cannot_be_held_down_such_a_storage_is_refused_before_anything_is_done(tmp_path):
+    with pytest.raises(CannotRunError, match="reads cannot be held down here: no control group"):
+        host(tmp_path).check(case(storage="ssd@20"))
+
+
+def test_training_with_inference_in_between_is_not_held_down():
+    settings = Settings(minibatches=None, duration_s=5.0)
+    mixed = case(storage="ssd@20", workload="lenet-mnist+lenet-mnist-bs4@20", task="concurrent", settings=settings)
+    with pytest.raises(CannotRunError, match="not held down in a concurrent case"):
+        host().check(mixed)
+
+
 def test_capabilities_name_what_is_missing_and_what_it_takes(tmp_path):
     found = {capability.name: capability for capability in host(tmp_path).capabilities()}
     assert not found["measure power"].available
     assert found["measure power"].detail
     assert found["set the core count"].available
+    assert not found["hold reads to a limit"].available
 
 
 @pytest.mark.training
