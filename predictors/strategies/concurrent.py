@@ -1,15 +1,17 @@
 """Training and inference on one device: which power mode and inference batch train fastest and keep the promise.
 
 The two kinds of work are interleaved minibatch by minibatch; `harness/interleaving.py` has the loop and its arithmetic.
-A plan is found in a closed loop: both workloads are profiled where the plan looks best, both predictors learn, and the
-plan is made again, until what looks best is what was profiled. Either both kinds of work share one mode, or each has
-its own and a change costs time (000 sec. 6).
+A plan is found in a closed loop: both workloads are profiled where a plan promises most, both predictors learn, and so
+on; the answer is the best plan whose modes were profiled. Before there is one that keeps the limits, what promises most
+is what looks best and is likely to keep them; then it is what is expected to be better than the best one so far, as in
+`predictors.strategies.closed_loop`. Either both kinds of work share one mode, or each has its own and a change costs
+time (000 sec. 6).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, NamedTuple, Optional, Tuple
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -18,9 +20,12 @@ from harness.interleaving import Expected, expect
 from harness.power_modes import PowerMode
 from predictors.pareto import time_power_front
 from predictors.protocol import Predictor
-from predictors.strategies.closed_loop import UNLIKELY, Designer, from_high_to_low
+from predictors.strategies.closed_loop import UNLIKELY, Designer, expected_improvement, from_high_to_low
 from predictors.strategies.posterior import Posterior, learn
 from predictors.strategies.protocol import History, Profiler
+
+LEAST_GAIN = 0.002
+"""Where no plan is expected to train faster by this share, no more is profiled."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,18 +134,15 @@ def choose_concurrent(
         for index in from_high_to_low(history, begin):
             history.profile(index)
     while True:
-        posteriors = [learn(predictor(), history) for history in histories]
-        found = best_plan(posteriors[0], posteriors[1], histories, goal)
-        wanted = [
-            (history, place)
-            for history, place in zip(histories, (found.training, found.inference))
-            if place not in history.taken
-        ]
+        weighed = _weigh(*(learn(predictor(), history) for history in histories), histories, goal)
+        next_one = weighed.most_promising()
+        wanted = [] if next_one is None else _unprofiled(weighed.plan(next_one), histories)
         spent = sum(history.spent.profiles for history in histories)
         if not wanted or spent + len(wanted) > profiles:
             break
         for history, place in wanted:
             history.profile(place)  # a mode that fails is in no plan any more
+    found = weighed.plan(weighed.best())
     return ConcurrentChoice(
         found,
         histories[0].mode(found.training),
@@ -148,25 +150,82 @@ def choose_concurrent(
         int(inference.candidates.batch_size[found.inference]),
         spent,
         sum(history.spent.seconds for history in histories),
-        settled=not wanted,
+        settled=not _unprofiled(found, histories),
         failed=tuple((history.mode(index), why) for history in histories for index, why in history.failed.items()),
     )
 
 
-def best_plan(training: Posterior, inference: Posterior, histories: tuple, goal: ConcurrentGoal) -> Plan:
-    """The plan with the greatest training throughput, weighed by how likely it keeps the limits."""
+def _unprofiled(plan: Plan, histories: Sequence[History]) -> List[Tuple[History, int]]:
+    """What of a plan is not known by measurement."""
+    return [
+        (history, place)
+        for history, place in zip(histories, (plan.training, plan.inference))
+        if place not in history.taken
+    ]
+
+
+class _Weighed(NamedTuple):
+    """Plans with what is expected of them; all arrays of shape (n,).
+
+    Attributes:
+        pairs: the plans.
+        expected: of each.
+        log_sd: the standard deviation of the logarithm of its training throughput.
+        chance: how likely it keeps the limits.
+        excess: by which share it is expected to break the worst limit; 0 and below where all are kept.
+        profiled: whether both of its modes were.
+    """
+
+    pairs: _Pairs
+    expected: Expected
+    log_sd: np.ndarray
+    chance: np.ndarray
+    excess: np.ndarray
+    profiled: np.ndarray
+
+    def plan(self, index: int) -> Plan:
+        """One of them."""
+        one = Expected(*(np.asarray(values[index]) for values in dataclasses.astuple(self.expected)))
+        return Plan(
+            int(self.pairs.training[index]), int(self.pairs.inference[index]), one, bool(self.excess[index] <= 0)
+        )
+
+    def best(self) -> int:
+        """The best that was profiled and keeps the limits; where none does, what looks best, or comes nearest."""
+        kept = self.profiled & (self.excess <= 0)
+        if kept.any():
+            return int(np.where(kept, self.expected.training_per_s, -np.inf).argmax())
+        likely = self.chance.max() > UNLIKELY
+        return int((self.expected.training_per_s * self.chance).argmax() if likely else self.excess.argmin())
+
+    def most_promising(self) -> Optional[int]:
+        """The plan that is worth profiling next; None where none promises enough."""
+        best = self.best()
+        if not (self.profiled[best] and self.excess[best] <= 0):
+            return best
+        log_time = -np.log(np.maximum(self.expected.training_per_s, np.finfo(float).tiny))
+        gains = np.where(self.profiled, 0.0, expected_improvement(log_time, self.log_sd, log_time[best]) * self.chance)
+        index = int(gains.argmax())
+        return index if gains[index] > LEAST_GAIN else None
+
+
+def _weigh(training: Posterior, inference: Posterior, histories: Sequence[History], goal: ConcurrentGoal) -> _Weighed:
+    """Every plan that could be made, with what is expected of it."""
     pairs = _pairs(training, inference, histories, goal)
     expected = _expected(training, inference, pairs, goal)
-    chance = _chance(training, inference, pairs, goal, expected)
-    score = expected.training_per_s * chance
-    # Where nothing is likely to keep the limits it is what comes nearest.
-    best = int(score.argmax() if chance.max() > UNLIKELY else _excess(expected, goal).argmin())
-    one = Expected(*(np.asarray(values[best]) for values in dataclasses.astuple(expected)))
-    feasible = bool(_excess(one, goal) <= 0)
-    return Plan(int(pairs.training[best]), int(pairs.inference[best]), one, feasible)
+    # Training has what inference leaves of the time, 1 - load, so an error of inference counts by load / (1 - load).
+    leverage = expected.load / np.maximum(1 - expected.load, 0.01)
+    return _Weighed(
+        pairs,
+        expected,
+        np.hypot(training.log_time_sd[pairs.training], leverage * inference.log_time_sd[pairs.inference]),
+        _chance(training, inference, pairs, goal, expected),
+        _excess(expected, goal),
+        training.measured[pairs.training] & inference.measured[pairs.inference],
+    )
 
 
-def _pairs(training: Posterior, inference: Posterior, histories: tuple, goal: ConcurrentGoal) -> _Pairs:
+def _pairs(training: Posterior, inference: Posterior, histories: Sequence[History], goal: ConcurrentGoal) -> _Pairs:
     modes, others = (history.profiler.candidates.modes for history in histories)
     usable = [history.usable for history in histories]
     if goal.switching_ms is None:
@@ -192,8 +251,9 @@ def _pairs(training: Posterior, inference: Posterior, histories: tuple, goal: Co
 
 
 def _front(posterior: Posterior, places: np.ndarray) -> np.ndarray:
-    """Those of some places that no other of them beats in time and in power."""
-    return places[time_power_front(np.exp(posterior.log_time[places]), np.exp(posterior.log_power[places]))]
+    """Those of some places that no other of them beats in time and in power, and those that were profiled."""
+    front = places[time_power_front(np.exp(posterior.log_time[places]), np.exp(posterior.log_power[places]))]
+    return np.union1d(front, places[posterior.measured[places]])
 
 
 def _expected(training: Posterior, inference: Posterior, pairs: _Pairs, goal: ConcurrentGoal) -> Expected:
