@@ -55,6 +55,7 @@ class Outcome(NamedTuple):
         over: power or latency as measured over its limit, whichever is worse.
         true_over: the same without the noise of measuring; None where nobody knows.
         slower: the chosen mode's time over that of the best mode within the limits, likewise.
+        provenance: of all of these figures.
     """
 
     goal: str
@@ -64,13 +65,14 @@ class Outcome(NamedTuple):
     over: float
     true_over: Optional[float]
     slower: Optional[float]
+    provenance: str
 
     @property
     def text(self) -> str:
         """In a line."""
         found = f"{self.spent} of {self.candidates} modes profiled, {self.over:.3f} of the limit"
         known = "" if self.slower is None else f", {self.slower:.3f} times as long as the best mode"
-        return f"    {self.goal}: {self.strategy}: {found}{known}"
+        return f"    {self.goal}: {self.strategy}: {found}{known} ({self.provenance})"
 
 
 def truth(device: Device, case: Case, sizes: Sequence[int]) -> Optional[Tuple[np.ndarray, np.ndarray]]:
@@ -118,7 +120,7 @@ def search(device: Device, case: Case, profiler: DeviceProfiler, sizes: Sequence
             over = goal.excess(choice.measured.time_ms, choice.measured.power_mw, batch_size[place]) + 1
             true_over, slower = (None, None) if best is None else (excess[place] + 1, objective[place] / best)
             label = f"{case.workload} {case.task}, {mw_to_w(limits['power_mw']):.1f} W"
-            outcomes.append(Outcome(label, name, len(rows), spent, float(over), true_over, slower))
+            outcomes.append(Outcome(label, name, len(rows), spent, float(over), true_over, slower, device.provenance))
     return outcomes
 
 
@@ -160,7 +162,8 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Outc
             true_over, slower = float(worst[place]), float(best / expected.training_per_s[place])
         label = f"{case.workload}, {mw_to_w(goal.power_mw):.1f} W and {goal.latency_ms:.0f} ms"
         candidates = len(device.power_modes("all")) * (1 + len(BATCHES))
-        outcomes.append(Outcome(label, CLOSED_LOOP, candidates, attempts[-1][0].profiles, over, true_over, slower))
+        spent = attempts[-1][0].profiles
+        outcomes.append(Outcome(label, CLOSED_LOOP, candidates, spent, over, true_over, slower, device.provenance))
     return outcomes
 
 
@@ -250,9 +253,11 @@ def test_takeaways(
     judged = {name: judge(finding) for name, finding in findings(outcomes.get(judged_device, [])).items()}
     told = {name: one for name, one in judged.items() if one is not None}
     if not told:
-        pytest.skip(f"no search on {judged_device} came to an end")
+        pytest.skip(f"on {judged_device} no search was asked for, or none came to an end")
+    provenance = outcomes[judged_device][0].provenance
     lines = {
-        name: f"{one.verdict}: {name}: {one.effect:.3g} ({one.low:.3g} to {one.high:.3g}), n = {one.n}, {one.label}"
+        name: f"{one.verdict} ({provenance}): {name}, {judged_device}: {one.effect:.3g}"
+        f" ({one.low:.3g} to {one.high:.3g}), n = {one.n}, {one.label}"
         for name, one in told.items()
     }
     for name, line in lines.items():

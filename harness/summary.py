@@ -123,7 +123,7 @@ def _explain_flags(profiles: Sequence[Profile]) -> List[str]:
             kind, _, text = flag.partition(": ")
             kinds.setdefault(kind, []).append(text)
     return [
-        f"{kind}: {texts[0]}" + (f" (and {len(texts) - 1} more cases)" if len(texts) > 1 else "")
+        f"{kind}: {texts[0]}" + (f" (and {len(texts) - 1} more)" if len(texts) > 1 else "")
         for kind, texts in kinds.items()
     ]
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+from statistics import NormalDist
 from typing import Iterable, NamedTuple, Optional, Sequence
 
 import numpy as np
@@ -156,6 +157,12 @@ def interval(mean: Mean, confidence: float) -> Ratio:
     """A mean, or a quotient of two, with its two-sided interval; Student's t, on logarithms."""
     reach = math.exp(_student_quantile(mean.freedom, 0.5 + confidence / 2) * mean.error)
     return Ratio(mean.value, mean.value / reach, mean.value * reach)
+
+
+def normal_error(mean: Mean, confidence: float) -> float:
+    """The standard deviation, as a share, of the normal noise whose interval is as wide as that of the mean."""
+    normal = NormalDist().inv_cdf(0.5 + confidence / 2)
+    return _student_quantile(mean.freedom, 0.5 + confidence / 2) * mean.error / normal
 
 
 def _freedom(first: Mean, second: Mean) -> int:

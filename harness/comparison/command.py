@@ -19,7 +19,7 @@ HELP = "compare two results files: what became slower or takes more power"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `compare`."""
-    parser.description = f"Compare the cases of two files whose conditions agree. {TEST}".replace("%", "%%")
+    parser.description = f"Compare the cases of two files whose conditions agree. {TEST}"
     parser.epilog = (
         "exit code: 0 no case, workload or all of them is slower or takes more power; 1 something is; 2 nothing is, but"
         " a comparison was refused or none was possible; cases that only one side has are listed and change nothing"

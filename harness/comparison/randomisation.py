@@ -27,8 +27,8 @@ WAYS = 2000
 """How many are drawn where there are more: p is then good to half a percent where it matters, at 5 %."""
 
 _HALVINGS = 14  # of a search for an end of the interval: to a thousandth of its width
-_EQUAL = 1e-12
-
+_EQUAL = 1e-12  # effects that differ by rounding alone
+_FURTHEST = math.log(1000)  # from the effect: where many runs are equal, no shift at all is refuted
 
 FAST_MINIBATCHES, FAST_RUNS = 0.1, 0.25
 """What stands for a side: this quantile of the minibatches of each run, then this one over its runs.
@@ -79,9 +79,11 @@ def _effects(both: np.ndarray, ways: np.ndarray, first: int) -> np.ndarray:
 
 
 def _end(p_value: Callable[[float], float], effect: float, way: int, spread: float, alpha: float) -> float:
-    """Where, from the effect up or down, shifts begin to be refuted."""
+    """Where, from the effect up or down, shifts begin to be refuted; `_FURTHEST` from it at most."""
     inside, reach = 0.0, max(spread, _EQUAL)
     while p_value(effect + way * reach) > alpha:
+        if reach >= _FURTHEST:
+            return effect + way * _FURTHEST
         inside, reach = reach, 2 * reach
     for _ in range(_HALVINGS):
         middle = (inside + reach) / 2

@@ -69,7 +69,7 @@ class Finding(NamedTuple):
 
     Attributes:
         name: the case's id, the workload's name, or `overall`.
-        figure: `TIME` or `POWER`.
+        figure: `TIME`, `FAST_TIME` or `POWER`.
         status: `slower`, `faster`, `more power`, `less power`, `no difference`, `inconclusive` or `too few`.
         change: the ratio; None where there was too little to compare.
         p_value: after Holm's correction; None likewise.
@@ -146,12 +146,14 @@ def _judge_figure(pairs: Sequence[Pair], figure: str, same_question: bool, thres
     values = {place: _values(one, figure) for place, one in enumerate(pairs)}
     there = {place: sides for place, sides in values.items() if sides[0] and sides[1]}
     enough = {place: sides for place, sides in there.items() if _suffices(sides, figure)}
-    series = {place: tuple(list(side.values()) for side in sides) for place, sides in enough.items()}
-    noise = learn_noise(list(series.values()), same_question)
-    cases = {
-        place: _Case(*sides, compare_runs(*series[place], noise), rank_test(*series[place]))
-        for place, sides in enough.items()
-    }
+    cases = {place: _Case(*sides, None, None) for place, sides in enough.items()}
+    if figure != FAST_TIME:
+        series = {place: tuple(list(side.values()) for side in sides) for place, sides in enough.items()}
+        noise = learn_noise(list(series.values()), same_question)
+        cases = {
+            place: _Case(*sides, compare_runs(*series[place], noise), rank_test(*series[place]))
+            for place, sides in enough.items()
+        }
 
     def findings(groups: Mapping[str, Sequence[int]], counts: Mapping[str, Tuple[int, int]]) -> List[Finding]:
         """A finding for each group of cases; their p-values are corrected for how many groups there are."""

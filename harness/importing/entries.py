@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Dict, Iterator, NamedTuple, Optional
 
-from harness.corpus import Row, fault_of, scan_corpus
+from harness.corpus import TASKS, Row, fault_of, scan_corpus
 from harness.results.export import corpus_row
 from harness.results.flagged import is_disqualified
 from harness.results.store import ResultsStore
@@ -48,12 +48,12 @@ def read_entries(path: Path, include_flagged: bool = False) -> Iterator[Entry]:
 
 
 def _from_store(path: Path, include_flagged: bool) -> Iterator[Entry]:
-    """The newest profile of each comparable conditions that has a minibatch time; idle ones have none."""
+    """The newest profile of each comparable conditions that a corpus has a row for: none for idle or mixed ones."""
     with ResultsStore(path, read_only=True) as store:
         newest: Dict[str, Entry] = {}
         for record in store.records():
             place = f"{path} profile {record.id}"
-            if record.aggregates.get("minibatch_time_ms") is None:
+            if record.case.task not in TASKS or record.aggregates.get("minibatch_time_ms") is None:
                 continue
             if is_disqualified(record.flags) and not include_flagged:
                 yield Entry(place, None, "", is_flagged=True)

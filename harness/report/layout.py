@@ -66,7 +66,7 @@ def lay_out(panel: Panel) -> Layout:
     bottom = top + plot_height
     if horizontal:  # the first category on top
         y = scale_for(panel.y, ys, top, bottom)
-        names = [truncated(name, 150, FONT_PX) for name in panel.y.categories]
+        names = [truncated(name, 165, FONT_PX) for name in panel.y.categories]
     else:
         y = scale_for(panel.y, ys, bottom, top)
         names = list(tick_texts(ticks(y)))

@@ -12,6 +12,7 @@ from harness.report.brush import Brush
 from harness.report.colours import RAMP, css_variables
 from harness.report.figure import Figure, cell_text
 from harness.report.svg import legend_key, panel_svg
+from harness.results.flagged import DISQUALIFYING
 
 TABLE_ROWS = 120
 """Rows that a figure's table shows; its CSV file has all."""
@@ -76,7 +77,7 @@ def page_html(content: Content) -> str:
     parts = [
         _head(content.title),
         f'<header id="top"><h1>{escape(content.title)}</h1><p>{escape(content.lead)}</p>',
-        f'<p class="muted">{escape(content.made)}</p>{_notice(content.provenances)}</header>',
+        f'<p class="muted">{escape(content.made)}</p>{_notice(content.provenances, content.flags[1])}</header>',
         _navigation(content),
         "<main>",
         _heading("summary", "Summary"),
@@ -115,14 +116,19 @@ def _head(title: str) -> str:
     )
 
 
-def _notice(provenances: Sequence[str]) -> str:
-    """What a reader must know who looks no further: that figures are not measured."""
+def _notice(provenances: Sequence[str], flags: Cells) -> str:
+    """What a reader must know who looks no further: that figures are not measured, or were disturbed."""
     told = {
         "simulated": "<b>Simulated</b> figures come from a model of the board, not from a board. Every panel with them"
         " carries a dashed badge; their bars are hatched.",
         "replayed": "<b>Replayed</b> figures were measured earlier, elsewhere, and are repeated from a corpus.",
     }
     found = [text for name, text in told.items() if name in provenances]
+    if any(kind in DISQUALIFYING for kind, *_ in flags):
+        found.append(
+            "Profiles flagged <b>disturbed</b> or <b>throttled</b> are drawn like all others, though their times and"
+            " powers are wrong; take-aways leave them out. With <code>--resume</code> they are measured again."
+        )
     return f'<div class="notice" role="note">{" ".join(found)}</div>' if found else ""
 
 

@@ -8,6 +8,7 @@ from harness.corpus import TASKS
 from harness.experiments.verdicts import Verdict
 from harness.report.page import counted, words
 from harness.report.selection import Material, base_name, device_name, mode_of
+from harness.results.flagged import kinds
 from harness.results.rows import Record
 
 Table = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]
@@ -32,8 +33,8 @@ def lead(material: Material, found: Sequence[Verdict]) -> str:
         told.append(f"Of the papers' findings {len(found)} could be asked: {fared}.")
     flagged = [record for record in material.records if record.flags]
     if flagged:
-        kinds = counted([kind for record in flagged for kind in sorted({_kind(flag) for flag in record.flags})])
-        which = words([f"{count} {kind}" for kind, count in kinds.items()])
+        counts = counted([kind for record in flagged for kind in sorted(set(kinds(record.flags)))])
+        which = words([f"{count} {kind}" for kind, count in counts.items()])
         told.append(f"{_number(len(flagged), 'profile')} with flags: {which}.")
     elif material.records:
         told.append("No profile carries a flag.")
@@ -113,15 +114,11 @@ def _told(records: Sequence[Record], *names: str) -> str:
 
 def flag_rows(records: Sequence[Record]) -> Table:
     """A row for each kind of flag: how many profiles carry it, and an example."""
-    kinds: Dict[str, List[Tuple[str, str]]] = {}
+    groups: Dict[str, List[Tuple[str, str]]] = {}
     for record in records:
-        for flag in record.flags:
-            kinds.setdefault(_kind(flag), []).append((record.case_id, flag.partition(": ")[2]))
+        for kind, flag in zip(kinds(record.flags), record.flags):
+            groups.setdefault(kind, []).append((record.case_id, flag.partition(": ")[2]))
     rows: List[Tuple[Any, ...]] = [
-        (kind, len(found), found[0][1], found[0][0]) for kind, found in sorted(kinds.items())
+        (kind, len(found), found[0][1], found[0][0]) for kind, found in sorted(groups.items())
     ]
     return ("flag", "profiles", "for example", "case"), rows
-
-
-def _kind(flag: str) -> str:
-    return flag.partition(":")[0]

@@ -46,6 +46,8 @@ def export(arguments: argparse.Namespace) -> int:
         print(f"left out: {done.older} older profiles of the same conditions (--all-runs keeps them)")
     if done.without_time:
         print(f"left out: {done.without_time} profiles without a clean minibatch")
+    if done.mixed:
+        print(f"left out: {done.mixed} profiles of training and inference together, for which a corpus has no task")
     if done.flagged:
         print(f"left out: {done.flagged} {LEFT_OUT}")
     return OK_CODE

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from harness.aggregates import AGGREGATES
-from harness.corpus import CORPUS_COLUMNS, Column, write_corpus
+from harness.corpus import CORPUS_COLUMNS, TASKS, Column, write_corpus
 from harness.errors import StoreError
 from harness.power_modes import PowerMode
 from harness.results.flagged import LEFT_OUT, is_disqualified
@@ -70,12 +70,14 @@ class Exported(NamedTuple):
         older: profiles left out because there is a newer one of the same conditions.
         without_time: profiles left out because they have no clean minibatch.
         flagged: profiles left out because of their flags.
+        mixed: profiles of training with inference in between, for which a corpus has no task.
     """
 
     rows: int
     older: int
     without_time: int
     flagged: int = 0
+    mixed: int = 0
 
 
 def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagged: bool = False) -> Exported:
@@ -93,10 +95,12 @@ def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagg
         DependencyError: Parquet was asked for and pyarrow is not installed.
     """
     usable: List[Record] = []
-    without_time = flagged = 0
+    without_time = flagged = mixed = 0
     for record in store.records():
         if record.aggregates.get("minibatch_time_ms") is None:
             without_time += 1
+        elif record.case.task not in TASKS:
+            mixed += 1
         elif is_disqualified(record.flags) and not include_flagged:
             flagged += 1
         else:
@@ -111,7 +115,7 @@ def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagg
     }  # a later record of the same key takes the place of an earlier one
     kept = usable if all_runs else list(newest.values())
     write_corpus(out, [corpus_row(record) for record in kept], FURTHER)
-    return Exported(len(kept), len(usable) - len(kept), without_time, flagged)
+    return Exported(len(kept), len(usable) - len(kept), without_time, flagged, mixed)
 
 
 def corpus_row(record: Record) -> Dict[str, Any]:

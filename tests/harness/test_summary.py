@@ -68,7 +68,7 @@ def test_what_was_not_measured_is_marked_in_its_row(provenance):
 def test_a_flag_of_many_cases_is_explained_once():
     text = format_summary([PROFILE, PROFILE, PROFILE])
     assert text.count("the interquartile range") == 1
-    assert "(and 2 more cases)" in text
+    assert "(and 2 more)" in text
 
 
 def test_pytest_benchmark_gets_plain_values_and_no_placeholder_for_what_is_missing():

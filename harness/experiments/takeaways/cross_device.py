@@ -33,15 +33,10 @@ def _over(view: View, views: Views, quantity: str, board: str, *, phase: str = W
 def _by_case(view: View, quantity: str, phase: str, wanted: Mapping[str, Any]) -> Dict[Tuple[Any, ...], Mean]:
     """The figure of each case in the board's default mode, by what else tells cases apart."""
     found = {}
-    for mode in ("maxn", default_mode(view.board)):  # the latter replaces the former
-        for one in view.where(**{**DEFAULTS, "power_mode": mode, **wanted}):
-            fields = fields_of(one.case)
-            place = (
-                *(fields.pop(name) for name in ("workload", "storage")),
-                *(value for name, value in fields.items() if name != "power_mode"),
-            )
-            if (quantity, phase) in one.figures:
-                found[place] = one.figures[quantity, phase]
+    for one in view.where(**{**DEFAULTS, "power_mode": default_mode(view.board), **wanted}):
+        others = tuple(value for name, value in fields_of(one.case).items() if name != "power_mode")
+        if (quantity, phase) in one.figures:
+            found[one.case.workload, one.case.storage, others] = one.figures[quantity, phase]
     return found
 
 

@@ -12,7 +12,7 @@ from harness.cases import TRAINING
 from harness.experiments.evidence import MEASURED, WARM
 from harness.experiments.findings import Drawn, Finding
 from harness.experiments.takeaway import CIFAR, LENET, MOBILENET, NANO, NX, PAPERS_BOARDS, XAVIER, Takeaways, Views
-from harness.experiments.view import View, draw_statistic
+from harness.experiments.view import DRAWS, View, draw_statistic
 from harness.results.flagged import kinds
 
 TAKEAWAYS = Takeaways("variability")
@@ -26,7 +26,6 @@ LEAST_BOARDS = 3
 TIME = "time"
 
 INSTANCE_MARK = "@"
-_DRAWS = 400
 
 
 def _spread_of_epochs(view: View, **wanted: Any) -> List[Drawn]:
@@ -38,7 +37,7 @@ def _spread_of_epochs(view: View, **wanted: Any) -> List[Drawn]:
         times_s = np.array(one.epochs_s)
         found = variability(one.epochs_s)
         generator = np.random.default_rng(len(times_s))
-        drawn = times_s[generator.integers(len(times_s), size=(_DRAWS, len(times_s)))]
+        drawn = times_s[generator.integers(len(times_s), size=(DRAWS, len(times_s)))]
         draws = (np.std(drawn, axis=1, ddof=1) / np.mean(drawn, axis=1)).tolist()
         cells.append(Drawn(one.case.id, found.coefficient, tuple(draws)))
     return cells

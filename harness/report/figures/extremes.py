@@ -58,11 +58,11 @@ def extreme_figures(material: Material) -> List[Figure]:
     found = [one for one in map(extremes_of, mode_tables(material)) if one is not None]
     figures = []
     for device in dict.fromkeys(one.table.device for one in found):
-        groups: Dict[Tuple[str, str], List[Extremes]] = {}
+        groups: Dict[Tuple[str, str, str], List[Extremes]] = {}
         for one in found:
             if one.table.device == device:
-                groups.setdefault((one.table.origin, one.table.provenance), []).append(one)
-        panels = tuple(_panel(origin, provenance, members) for (origin, provenance), members in groups.items())
+                groups.setdefault((one.table.task, one.table.origin, one.table.provenance), []).append(one)
+        panels = tuple(_panel(*place, members) for place, members in groups.items())
         caption = (
             "E13: how much do power modes change at all? For each workload, times as much: time of a minibatch in the"
             " slowest mode / in the greatest one (all cores, all clocks at their highest); power in the greatest /"
@@ -71,12 +71,12 @@ def extreme_figures(material: Material) -> List[Figure]:
         )
         series = tuple(Series(what, listed(place)) for place, what in enumerate(QUANTITIES))
         rows = tuple(_row(one) for members in groups.values() for one in members)
-        name, title = f"extremes-{file_name(device)}", f"Slowest and greatest power mode of {device}"
+        name, title = f"extremes-{file_name(device)}", f"Extreme modes of {device}"
         figures.append(Figure(name, title, caption, panels, series, COLUMNS, rows))
     return figures
 
 
-def _panel(origin: str, provenance: str, members: Sequence[Extremes]) -> Panel:
+def _panel(task: str, origin: str, provenance: str, members: Sequence[Extremes]) -> Panel:
     width = 0.8 / len(QUANTITIES)
     marks, names = [], []
     for place, one in enumerate(members):
@@ -90,14 +90,13 @@ def _panel(origin: str, provenance: str, members: Sequence[Extremes]) -> Panel:
             )
             where = place + (offset - (len(QUANTITIES) - 1) / 2) * width
             marks.append(Bar(where, width * 0.92, ((listed(offset), ratio),), tip, provenance == "simulated"))
-    axes = Axis("ratio (1)"), Axis("", CATEGORY, tuple(names))
-    return Panel(f"slowest and greatest mode, {origin}", *axes, tuple(marks), provenance)
+    axes = Axis("times as much (1)"), Axis("", CATEGORY, tuple(names))
+    return Panel(f"{task}, {origin}", *axes, tuple(marks), provenance)
 
 
 def _name(table: ModeTable) -> str:
-    """What tells it from the others of a device."""
-    more = "" if table.task == "training" else f" {table.task}"
-    return f"{table.workload}{more}" + ("" if table.batch_size == 16 else f", bs {table.batch_size}")
+    """What tells it from the others of a panel."""
+    return table.workload + ("" if table.batch_size == 16 else f", bs {table.batch_size}")
 
 
 def _row(one: Extremes) -> Tuple[Any, ...]:

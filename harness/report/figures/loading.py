@@ -58,20 +58,23 @@ def _figures(found: Sequence[Family], name: str, title: str, x_label: str, asks:
 def _figure_of(found: Sequence[Family], name: str, title: str, x_label: str, asks: str) -> List[Figure]:
     panels: List[Panel] = []
     rows: List[Tuple[Any, ...]] = []
-    for family in found:
-        made = stacked_panel(family.workload, family_columns(family), x_label)
+    kept = [_kept(family) for family in found]
+    shared = [one for one in kept[0] if all(one in others for others in kept)] if kept else []
+    for family, ours in zip(found, kept):
+        heading = ", ".join([family.workload, *(one for one in ours if one not in shared)])
+        made = stacked_panel(heading, family_columns(family), x_label)
         if made is not None:
             panels.append(made[0])
             rows += made[1]
     if not panels:
         return []
-    kept = _kept(found[0])
-    caption = f"{asks} Time of an epoch or a minibatch (see the axis), in parts, for each value{kept}. {HOW}"
+    alike = f" ({', '.join(shared)})" if shared else ""
+    caption = f"{asks} Time of an epoch or a minibatch (see the axis), in parts, for each value{alike}. {HOW}"
     return [Figure(name, title, caption, tuple(panels), LEGEND, COLUMNS, tuple(rows))]
 
 
-def _kept(family: Family) -> str:
-    """What the records of a family share, for the caption."""
+def _kept(family: Family) -> List[str]:
+    """What the records of a family share, for the caption, or the panel's title where other panels differ."""
     told: List[str] = []
     questions: Sequence[Tuple[str, Callable[[Record], Optional[Any]]]] = (
         ("power mode", lambda record: record.case.power_mode),
@@ -83,7 +86,7 @@ def _kept(family: Family) -> str:
         answers = {ask(record) for record in family.records}
         if len(answers) == 1 and None not in answers:
             told.append(f"{name} {answers.pop()}")
-    return f" ({', '.join(told)})" if told else ""
+    return told
 
 
 def _short(device: str) -> str:

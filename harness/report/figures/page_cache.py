@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Tuple
 
 from harness.cases import DROPPED, STATIC
 from harness.report.figure import Figure, Panel
-from harness.report.figures.stacks import COLUMNS, HOW, LEGEND, Column, stacked_panel
+from harness.report.figures.stacks import COLUMNS, HOW, LEGEND, WITH_FIRST, Column, stacked_panel
 from harness.report.selection import Material, device_name, file_name, trained
 from harness.results.rows import Record
 
@@ -49,7 +49,7 @@ def page_cache_figures(material: Material) -> List[Figure]:
             "E2: what does the page cache save? Epoch 0 begins with a cold cache; later epochs read from memory what"
             " fits, or, where the cache is dropped before each, from the medium again. 4 workers, batch size 16; each"
             " panel is of one medium, which its title names."
-            f" {HOW}"
+            f" {WITH_FIRST} {HOW}"
         )
         name, title = f"page-cache-{file_name(device)}", f"First and later epochs on {device}"
         figures.append(Figure(name, title, caption, tuple(panels), LEGEND, COLUMNS, tuple(rows)))

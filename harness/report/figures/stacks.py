@@ -24,6 +24,10 @@ HOW = (
     " medians of a minibatch. Stall is the visible wait for a minibatch. Hatched: simulated."
 )
 
+WITH_FIRST = (
+    "Epoch 0 has the first minibatch in it, in which kernels are chosen and workers start: much of a small epoch."
+)
+
 
 class Parts(NamedTuple):
     """The time of an epoch or a minibatch in parts, in seconds, its energy in mWh, and what it is of."""

@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 from harness.cases import DROPPED
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, Axis, Curve, Figure, Panel, Series
-from harness.report.figures.stacks import COLUMNS, HOW, LEGEND, Column, parts_of, row_of, stacked_panel
+from harness.report.figures.stacks import COLUMNS, HOW, LEGEND, WITH_FIRST, Column, parts_of, row_of, stacked_panel
 from harness.report.selection import Family, Material, by_device, families, file_name, trained
 from harness.results.rows import Record
 
@@ -36,7 +36,7 @@ def storage_figures(material: Material) -> List[Figure]:
             caption = (
                 "E3, E4: does the storage medium matter, and how many workers hide it? Without workers in epoch 0, the"
                 " worst case, and with workers in epochs 1 and later, the expected one; w: workers, e: epochs; where"
-                f" enough numbers of workers were run, the time of the cold epoch 0 against them. {HOW}"
+                f" enough numbers of workers were run, the time of the cold epoch 0 against them. {WITH_FIRST} {HOW}"
             )
             name, title = f"storage-{file_name(device)}", f"Storage media on {device}"
             curves = any(isinstance(mark, Curve) for panel in panels for mark in panel.marks)

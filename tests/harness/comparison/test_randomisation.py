@@ -35,6 +35,12 @@ def test_five_percent_is_found_beneath_noise_that_only_slows() -> None:
     assert found.ratio == pytest.approx(1.05, abs=0.02)
 
 
+def test_runs_that_are_all_equal_have_an_interval_with_ends() -> None:
+    found = randomised_change(np.zeros((5, 1)), np.full((5, 1), math.log(1.05)))
+    assert found.ratio == pytest.approx(1.05)
+    assert (found.low, found.high) == pytest.approx((1.05 / 1000, 1050))
+
+
 def test_cases_that_swing_together_do_not_pass_for_many_witnesses() -> None:
     one, many = (
         (np.repeat(shared_noise(3, 6, 1), n, axis=1), np.repeat(shared_noise(4, 6, 1), n, axis=1)) for n in (1, 9)

@@ -184,7 +184,7 @@ def test_searches_for_a_mode_are_held_against_the_best_one_and_keep_their_profil
     searched = [line for line in done.stdout.splitlines() if "modes profiled" in line]
     assert [line.split(": ")[1] for line in searched] == ["mdbs", "closed-loop"] * 2
     assert all("times as long as the best mode" in line for line in searched)
-    assert "confirmed: halving takes about log2 N profiles (000 4.2)" in done.stdout
+    assert "confirmed (simulated): halving takes about log2 N profiles (000 4.2), sim:orin-nano" in done.stdout
     with ResultsStore(tmp_path / "s.sqlite", read_only=True) as store:
         records = list(store.records())
     assert len(records) > 20

@@ -7,16 +7,17 @@ import dataclasses
 
 import pytest
 
+from harness.analysis.means import Mean, interval
 from harness.cases import Case, Settings
 from harness.configuration import Configuration
 from harness.devices.registry import open_device
 from harness.experiments import verdicts
 from harness.experiments.evidence import COLD, WARM, evidence_of, pooled
-from harness.experiments.published import comparisons
+from harness.experiments.published import comparisons, default_mode
 from harness.experiments.software_versions import version_effects
 from harness.experiments.takeaways import TAKEAWAYS
 from harness.experiments.verdicts import verdicts_of
-from harness.experiments.view import View
+from harness.experiments.view import View, draw_statistic
 from harness.results.store import ResultsStore
 from harness.simulation.claims.published import load_statements
 from harness.simulation.figures import FIGURES_FILE, load_figures
@@ -150,6 +151,28 @@ def test_two_values_make_a_ratio_and_a_range_stays_one():
     assert ranges == [pytest.approx((1 - 0.387, 1 - 0.31))] * 3
 
 
+def test_what_dropping_the_cache_costs_is_asked_of_epochs_that_it_was_dropped_before():
+    cold, each = (
+        evidence_of(simulated("sim:xavier-agx", storage="hdd", settings=settings))
+        for settings in (
+            Settings(minibatches=None, epochs=2, cache=cache, data_scale=1.0) for cache in ("cold", "drop-each-epoch")
+        )
+    )
+    assert "what_dropping_the_cache_costs" not in by_name(verdicts_of([cold]))
+    found = by_name(verdicts_of([cold, each]))["what_dropping_the_cache_costs"]
+    assert found.effect == pytest.approx(each.figures["stall", WARM].value / cold.figures["stall", WARM].value)
+    assert found.verdict == "confirmed"
+
+
+def test_boards_are_compared_in_their_default_modes_and_in_no_other():
+    asked = [("xavier-agx", "maxn"), ("xavier-nx", default_mode("xavier-nx")), ("xavier-nx", "maxn")]
+    found = [evidence_of(simulated(f"sim:{board}", workload="lenet-mnist", power_mode=mode)) for board, mode in asked]
+    verdict = by_name(verdicts_of(found))["compute_is_slower_on_nx_than_on_agx"]
+    compute = [one.figures["compute", WARM].value for one in found]
+    assert verdict.effect == pytest.approx(compute[1] / compute[0])
+    assert "compute_is_slower_on_nx_than_on_agx" not in by_name(verdicts_of(found[::2]))
+
+
 def test_what_is_known_of_figures_is_known_by_their_facts():
     facts = {fact for takeaway in TAKEAWAYS for fact in takeaway.facts}
     shortfalls = {one.fact for one in load_statements() if one.shortfall and not one.check}
@@ -219,6 +242,14 @@ def test_of_a_machine_without_the_papers_modes_maxn_is_held_against_those_it_has
     profiles = [measured(mode, factor) for mode, factor in (("maxn", 1.0), ("1c", 3.0))]
     found = by_name(verdicts_of(map(evidence_of, profiles)))["maxn_is_fastest"]
     assert (found.device, found.n, found.verdict) == ("host", 1, "confirmed")
+
+
+def test_a_statistic_is_drawn_as_widely_as_its_figures_are_unsure():
+    known, unsure = (
+        draw_statistic("one", [[Mean(2.0, 0.05, freedom)]], lambda values: float(values[0])) for freedom in (1000, 4)
+    )
+    assert known.interval(0.95).high == pytest.approx(interval(Mean(2.0, 0.05, 1000), 0.95).high, rel=0.02)
+    assert unsure.interval(0.95).high == pytest.approx(interval(Mean(2.0, 0.05, 4), 0.95).high, rel=0.02)
 
 
 def test_a_simulated_board_that_the_paper_did_not_speak_of_is_not_asked():
