@@ -150,8 +150,9 @@ def mean_change(
     if min(len(before), len(after)) > 1:
         squares = sum(float(np.sum((side.mean(axis=1) - side.mean()) ** 2)) for side in (before, after))
         share = 1 / len(before) + 1 / len(after)
-        known = share * (PRIOR_FREEDOM * known / share + squares) / (PRIOR_FREEDOM + runs - 2)
-        freedom = PRIOR_FREEDOM + runs - 2
+        # Where runs share more than was known, what was known would draw the figure down: then they speak alone.
+        shown, moderated = squares / (runs - 2), (PRIOR_FREEDOM * known / share + squares) / (PRIOR_FREEDOM + runs - 2)
+        known, freedom = share * max(shown, moderated), PRIOR_FREEDOM + runs - 2
     return _change(log_ratio, within, RunError(math.sqrt(known), freedom), shared, confidence)
 
 

@@ -6,8 +6,9 @@ import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from harness.comparison.pairing import Pairing
+from harness.comparison.randomisation import FEWEST_RUNS
 from harness.comparison.sides import Side
-from harness.comparison.verdicts import SAME, TELLING, TEST, Finding, Verdicts, exit_code
+from harness.comparison.verdicts import MIN_MINIBATCHES, SAME, TELLING, TEST, TOO_FEW, Finding, Verdicts, exit_code
 from harness.results.flagged import LEFT_OUT
 from harness.statistics import CONFIDENCE
 from harness.tables import format_table
@@ -141,6 +142,10 @@ def _notes(result: Result) -> List[str]:
         if older:
             notes.append(f"{side.path.name}: left out {older} older profiles, of another environment")
     cases = result.verdicts.cases
+    if any(one.status == TOO_FEW for one in cases):
+        notes.append(
+            f"too few: each side of a case needs {MIN_MINIBATCHES} minibatches, and {FEWEST_RUNS} runs for --fastest"
+        )
     if cases and all(one.counts == (1, 1) for one in cases):
         notes.append(
             "one run on each side: how much runs differ is taken from what is known of boards and from how much cases"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from harness.experiments.evidence import COLD, WARM
@@ -117,7 +118,9 @@ def _ratio(figure: Figure) -> Tuple[float, float]:
     """The least and the greatest ratio that the figure stands for."""
     ends = (figure.least, figure.greatest)
     low, high = (1.0 + end / 100.0 for end in ends) if figure.relation == CHANGE else ends
-    return (0.0, high) if figure.comparator in ("<", "<=") else (low, high)
+    if figure.comparator in ("<", "<="):
+        return 0.0, high
+    return (low, math.inf) if figure.comparator in (">", ">=") else (low, high)
 
 
 @functools.lru_cache(maxsize=1)

@@ -11,6 +11,7 @@ from profile_examples import ENVIRONMENT, make_profile
 from harness.aggregates import AGGREGATES
 from harness.corpus import CORPUS_COLUMNS, read_corpus
 from harness.errors import InvalidValueError, StoreError
+from harness.importing.entries import read_entries
 from harness.profiles import Profile
 from harness.results.export import FURTHER, Exported, export
 from harness.results.store import ResultsStore
@@ -117,6 +118,15 @@ def test_a_profile_without_clean_minibatches_is_left_out_and_counted(tmp_path: P
             export(store, tmp_path / "c.csv")
         store.add(make_profile(), ENVIRONMENT, "run")
         assert export(store, tmp_path / "c.csv") == Exported(rows=1, older=0, without_time=1)
+
+
+def test_training_with_inference_in_between_has_no_row_and_is_counted(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(make_profile(), ENVIRONMENT, "run")
+        mixed = {"task": "concurrent", "workload": "resnet18-cifar10+lenet-mnist-bs4@20"}
+        store.add(make_profile(case=mixed), ENVIRONMENT, "run")
+        assert export(store, tmp_path / "c.csv") == Exported(rows=1, older=0, without_time=0, mixed=1)
+    assert [entry.fault for entry in read_entries(tmp_path / "r.sqlite")] == [""]
 
 
 def test_another_suffix_is_refused_and_nothing_written(tmp_path: Path) -> None:
