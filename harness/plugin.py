@@ -22,7 +22,7 @@ from harness.progress import Countdown, Progress
 from harness.recorded_timer import play_back, recorded_time
 from harness.results.conditions import comparable_conditions, key
 from harness.results.store import ResultsStore
-from harness.run_state import BASELOAD, RunState
+from harness.run_state import BASELOAD, RunState, experiment_of
 from harness.safe_order import in_safe_order, passes_needed
 from harness.summary import describe_result, extra_info, format_summary, format_verdicts, left_out_of_verdicts
 from harness.units import ms_to_s
@@ -32,11 +32,6 @@ NO_CASE = "none"
 """Stands for the case of a test that has none in this run; such a test is deselected."""
 STATE = pytest.StashKey[RunState]()
 _PLAYED_BACK = pytest.mark.benchmark(timer=recorded_time)
-
-
-def _experiment_of(file: Path) -> str:
-    """The experiment that a benchmark file is for: `page_cache` of `test_page_cache.py`."""
-    return file.stem.partition("_")[2]
 
 
 class UncapturedStream:
@@ -89,7 +84,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize a test that measures with every case of the campaign, or with the idle states of its devices."""
     state, file = metafunc.config.stash[STATE], metafunc.definition.path
     if TAKEAWAYS in metafunc.fixturenames:
-        takes_part = state.takes_part(_experiment_of(file), file)
+        takes_part = state.takes_part(experiment_of(file), file)
         metafunc.parametrize(TAKEAWAYS, state.devices() if takes_part else [NO_CASE])
     if not {*AXES, "settings"} <= set(metafunc.fixturenames):
         return
@@ -97,7 +92,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marked(IDLE_STATES):
         points = state.idle_points
     else:  # a corpus of thousands of modes is not expanded unless somebody asks for it
-        points = {} if marked(ON_REQUEST) and not state.is_named(file) else state.points_of(_experiment_of(file), file)
+        points = {} if marked(ON_REQUEST) and not state.is_named(file) else state.points_of(experiment_of(file), file)
     ids = [case.id for case in points.values()]
     metafunc.parametrize((*AXES, "settings"), list(points) or [(NO_CASE,) * (len(AXES) + 1)], ids=ids or [NO_CASE])
 
@@ -290,7 +285,7 @@ def takeaways(request: pytest.FixtureRequest, judged_device: str) -> Callable[[]
     With `--assert-takeaways` it fails where measured profiles contradict one, and where simulated ones do not confirm
     one that the model should. Skips where there is nothing to judge.
     """
-    experiment, state = _experiment_of(request.path), request.config.stash[STATE]
+    experiment, state = experiment_of(request.path), request.config.stash[STATE]
 
     def judge() -> List[Verdict]:
         found = [one for one in state.verdicts() if one.experiment == experiment and one.device == judged_device]

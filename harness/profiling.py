@@ -152,6 +152,10 @@ class Trainer:
         if self.first_loss is None:
             self.first_loss = self.last_loss
 
+    def rehearse(self) -> None:
+        """Fetch and run a minibatch, so that what libraries read from the disk at their first step has been read."""
+        self.step(self.to_accelerator(next(iter(self.loader()))))
+
     def read_once(self) -> None:
         """One pass of the DataLoader over the data set, which leaves the set in the page cache (001 sec. 2.3)."""
         for _ in self.loader(epoch=0, drop_last=False):

@@ -18,7 +18,7 @@ from harness.devices.registry import open_device
 from harness.devices.replay import ReplayDevice
 from harness.devices.simulated import INSTANCE_MARK, SimulatedDevice
 from harness.environment import describe_environment
-from harness.errors import InvalidValueError
+from harness.errors import InvalidValueError, UnknownNameError
 from harness.experiments.evidence import Evidence, evidence_of
 from harness.experiments.verdicts import Verdict, verdicts_of
 from harness.idle import STATES, idle_cases, read_meter_logs
@@ -73,6 +73,7 @@ class RunState:
         self._named_files = {
             Path(argument.partition("::")[0]).resolve() for argument in config.invocation_params.args if argument
         }
+        self._refuse_unknown_experiments(config.rootpath)
         self._experiments: Dict[str, Points] = {}
         self._done: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()
@@ -81,6 +82,17 @@ class RunState:
         self.points = _points(cases)
         idle_s = config.getoption("jetwatt_idle_seconds")
         self.idle_points = _points([*idle_cases(cases, idle_s, self.meter_logs), *self._baseload_cases(idle_s)])
+
+    def _refuse_unknown_experiments(self, root: Path) -> None:
+        """Refuse experiments of the campaign that no benchmark file below `root` or named is for."""
+        files = {file.resolve() for file in (root / "benchmarks").glob("test_*.py")}
+        known = sorted(experiment_of(file) for file in files | self._named_files if file.stem.startswith("test_"))
+        unknown = [name for name in self.campaign.experiments if name not in known] if files else []
+        if unknown:
+            raise UnknownNameError(
+                f"the campaign has an experiment {unknown[0]!r}, and there is no benchmarks/test_{unknown[0]}.py",
+                f"known: {', '.join(known)}",
+            )
 
     def _narrow(self, name: str, sweep: Sweep) -> Sweep:
         device = self.device(name)
@@ -231,3 +243,8 @@ def _points(cases: Iterable[Case]) -> Points:
 def _in_words(case: Case) -> str:
     words = describe_settings(case.settings)
     return words if case.task == TRAINING else f"{case.task}, {words}"
+
+
+def experiment_of(file: Path) -> str:
+    """The experiment that a benchmark file is for: `page_cache` of `test_page_cache.py`."""
+    return file.stem.partition("_")[2]

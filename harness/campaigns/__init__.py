@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from harness.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Settings
+from harness.devices.boards import known_boards
 from harness.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.mixes import Mix
 from harness.storage_names import parse_storage
@@ -227,6 +228,9 @@ def _parse_sweep(base: Sweep, table: Mapping[str, Any]) -> Sweep:
         raise InvalidValueError(f"task {task!r} is unknown", f"known: {', '.join(_TASKS)}")
     if not isinstance(boards, (list, tuple)) or not all(isinstance(board, str) for board in boards):
         raise InvalidValueError(f"boards takes a list of names, got {boards!r}", 'boards = ["xavier-agx"]')
+    unknown = [board for board in boards if board not in ("host", *known_boards())]
+    if unknown:
+        raise UnknownNameError(f"there is no board {unknown[0]!r}", f"known: {', '.join(('host', *known_boards()))}")
     if instances is not None and (not isinstance(instances, int) or instances < 1):
         raise InvalidValueError(f"instances takes a whole number from 1 up, got {instances!r}")
     return Sweep(

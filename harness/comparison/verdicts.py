@@ -7,9 +7,9 @@ a run and 0.3 %, 1 % or 3 % between runs, at the threshold of 2 % and without `-
     1      1                  0 %, 1.7 %, 29 %                63 %, 61 %, 54 %
     4      1                  0 %, 0.3 %, 8 %                 89 %, 75 %, 52 %
     16     1                  0 %, 0 %, 1 %                   99 %, 95 %, 58 %
-    1      3                  0.7 %, 2 %, 6 %                 100 %, 94 %, 46 %
-    4      3                  0 %, 1 %, 4 %                   100 %, 100 %, 87 %
-    16     3                  0 %, 1 %, 0 %                   100 %, 100 %, 100 %
+    1      3                  0 %, 6 %, 9 %                   100 %, 96 %, 48 %
+    4      3                  0 %, 1 %, 5 %                   100 %, 100 %, 88 %
+    16     3                  0 %, 0 %, 2 %                   100 %, 100 %, 100 %
 
 So with one run on each side it takes several cases, or minibatches that are less noisy, to be sure of 5 %.
 """
@@ -36,6 +36,7 @@ from harness.comparison.sides import RunName
 from harness.errors import InvalidValueError
 from harness.results.gate import MIN_MINIBATCHES, OK_CODE, REFUSED_CODE, SLOWER_CODE, is_wider
 from harness.statistics import CONFIDENCE, holm
+from harness.units import share_to_percent
 
 DEFAULT_THRESHOLD = 0.02
 """A change of the median below this is none."""
@@ -109,7 +110,7 @@ def judge(
         InvalidValueError: the threshold is below 0.
     """
     if not threshold >= 0:
-        raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
+        raise InvalidValueError(f"--threshold must be 0 or more, got {share_to_percent(threshold):g}")
     figures = (FAST_TIME if fastest else TIME, POWER)
     time, power = (_judge_figure(pairs, figure, same_question, threshold) for figure in figures)
     return Verdicts(time.cases + power.cases, time.workloads + power.workloads, time.overall + power.overall)

@@ -53,7 +53,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     """
     if not path.exists() or path.stat().st_size == 0:
         raise StoreError(
-            f"there is no results file {path}", "name one by --results, or make one: pytest benchmarks --results FILE"
+            f"there is no results file {path}", "name one that is there, or make one: pytest benchmarks --results FILE"
         )
     _refuse_foreign(path)
     _refuse_damaged(path)

@@ -221,12 +221,13 @@ def test_options_reach_experiments_but_not_what_a_mix_is_made_of(tmp_path):
         ('[experiment.x]\ntask = "dreaming"', "dreaming"),
         ("[experiment.x]\ninstances = 0", "instances"),
         ("[experiment.x]\nboards = 3", "boards"),
+        ('[experiment.x]\nboards = ["toaster"]', "toaster"),
         ('[experiment.x]\ntask = "concurrent"\nworkload = ["lenet-mnist"]', "lenet-mnist"),
     ],
 )
 def test_a_wrong_experiment_says_what_is_wrong(tmp_path, text, word):
     file = tmp_path / "wrong.toml"
     file.write_text(text)
-    with pytest.raises(InvalidValueError) as refused:
+    with pytest.raises((InvalidValueError, UnknownNameError)) as refused:
         expand(load_campaign(str(file)).of_experiment("x"), lambda *_: ["maxn"])
     assert word in refused.value.what

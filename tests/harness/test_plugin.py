@@ -75,6 +75,15 @@ def test_a_wrong_option_is_a_usage_error_that_lists_what_is_known(run_suite, arg
     assert "Traceback" not in done.stderr + done.stdout
 
 
+def test_an_experiment_that_no_file_is_for_is_a_usage_error(run_suite, tmp_path):
+    campaign = tmp_path / "mine.toml"
+    campaign.write_text('[[sweep]]\nworkload = ["lenet-mnist"]\n[experiment.batch_sizes]\nbatch_size = [1, 2]\n')
+    done = run_suite("--campaign", str(campaign), check=False)
+    assert done.returncode == USAGE_ERROR
+    assert "experiment 'batch_sizes'" in done.stderr
+    assert "batch_size, " in done.stderr
+
+
 def test_help_has_the_options_in_their_own_group(run_suite):
     text = run_suite("--help").stdout
     group = text[text.index("measuring DNN training (jetwatt)") :]
