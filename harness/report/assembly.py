@@ -12,6 +12,7 @@ import harness
 from harness.corpus import TASKS, write_corpus
 from harness.durable_file import write_output
 from harness.errors import StoreError
+from harness.experiments.findings import CONFIRMED, CONTRADICTED, UNDECIDED
 from harness.experiments.verdicts import Verdict, verdicts
 from harness.report.explorer import MOST_TABLES, explorer_json
 from harness.report.figure import Figure, csv_text
@@ -26,7 +27,7 @@ from harness.report.svg import figure_svg
 from harness.results.export import FURTHER, corpus_row
 
 PAGE = "index.html"
-VERDICT_COLUMNS = ("verdict", "claim", "paper", "device", "effect (95 %)", "expected", "n", "case", "provenance")
+VERDICT_COLUMNS = ("verdict", "provenance", "claim", "paper", "device", "effect (95 %)", "expected", "n", "case")
 
 
 class Written(NamedTuple):
@@ -124,7 +125,7 @@ def _content(
         devices=device_rows(material),
         sections=tuple(sections),
         missing=tuple(missing),
-        verdicts=(VERDICT_COLUMNS, [_verdict_row(verdict) for verdict in found]),
+        verdicts=(VERDICT_COLUMNS, [_verdict_row(verdict) for verdict in sorted(found, key=_by_news)]),
         verdict_counts=counted([verdict.verdict for verdict in found]),
         flags=flag_rows(material.records),
         explorer=explorer_json(tables),
@@ -135,15 +136,20 @@ def _content(
     )
 
 
+def _by_news(verdict: Verdict) -> int:
+    """What a reader did not expect comes first."""
+    return (CONTRADICTED, UNDECIDED, CONFIRMED).index(verdict.verdict)
+
+
 def _verdict_row(verdict: Verdict) -> Tuple[Any, ...]:
-    bounds = [f"above {verdict.above:g}"] if math.isfinite(verdict.above) else []
-    bounds += [f"below {verdict.below:g}"] if math.isfinite(verdict.below) else []
+    bounds = [f"above {verdict.above:.3g}"] if math.isfinite(verdict.above) else []
+    bounds += [f"below {verdict.below:.3g}"] if math.isfinite(verdict.below) else []
     interval = f"{figure_text(verdict.effect)} ({figure_text(verdict.low)} to {figure_text(verdict.high)})"
     why = f"{verdict.says} Known of the model: {verdict.shortfall}" if verdict.shortfall else verdict.says
     if verdict.provenance == "measured":
         notes = [f"Runs differ in {verdict.between_runs}"] * bool(verdict.between_runs) + [verdict.apart]
         why = f"{why} {'; '.join(note for note in notes if note)}"
     return (
-        *(verdict.verdict, why, verdict.section, bare(verdict.device), f"{verdict.meaning}: {interval}"),
-        *(" and ".join(bounds), verdict.n, verdict.case, verdict.provenance),
+        *(verdict.verdict, verdict.provenance, why, verdict.section, bare(verdict.device)),
+        *(f"{verdict.meaning}: {interval}", " and ".join(bounds), verdict.n, verdict.case),
     )

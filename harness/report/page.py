@@ -45,7 +45,7 @@ class Content:
         devices: header and rows of what was measured on what.
         sections: with figures.
         missing: title and what would make it, of every kind of figure without data.
-        verdicts: header and rows; the verdict in the first column.
+        verdicts: header and rows; the verdict in the first column, what a reader did not expect in the first rows.
         verdict_counts: how many verdicts there are of each kind.
         flags: header and rows.
         explorer: JSON of the explorer's tables; `[]` without.
