@@ -95,6 +95,7 @@ def test_help_has_the_options_in_their_own_group(run_suite):
         assert f"--{option}" in group
 
 
+@pytest.mark.exhaustive
 def test_collecting_100_000_cases_loads_no_torch(run_suite, tmp_path):
     campaign = tmp_path / "many.toml"
     campaign.write_text(f"[axes]\nworkers = {list(range(100))}\nbatch_size = {list(range(1, 1001))}\n")

@@ -19,6 +19,7 @@ def shared_noise(seed: int, runs: int, cases: int, factor: float = 1.0) -> np.nd
     return math.log(factor) + slowed + 0.01 * generator.standard_normal((runs, cases))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("runs", [4, 8])
 def test_equal_sides_are_told_apart_no_more_often_than_it_says(runs: int) -> None:
     found = [

@@ -176,6 +176,7 @@ def die_before_change(number):
     sys.addaudithook(watch)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("offline", [(), (2, 3)])
 def test_restore_survives_a_kill_between_any_two_changes_of_any_knob(tree, places, monkeypatch, offline):
     build(tree, offline)
