@@ -116,7 +116,10 @@ class SimulatedDevice:
             raise CannotRunError(f"{case.workload} is not simulated", f"known: {', '.join(SIMULATED_WORKLOADS)}")
         media = [medium for medium in MEDIA if medium in self._board.storage]
         if case.storage not in media:
-            raise CannotRunError(f"{self.name} has no storage {case.storage!r}", f"it has {', '.join(media)}")
+            raise CannotRunError(
+                f"{self.name} has no storage {case.storage!r}",
+                f"it has {', '.join(media)}; on simulated boards reads cannot be held down by @",
+            )
         if (self._board.name, case.workload) in TOO_LARGE:
             raise CannotRunError(
                 f"{case.workload} does not fit into the {self._board.ram_bytes / BYTES_PER_GIB:.0f} GiB of {self.name}",

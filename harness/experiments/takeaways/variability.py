@@ -9,6 +9,7 @@ import numpy as np
 from harness.analysis.means import Mean
 from harness.analysis.variability import variability
 from harness.cases import TRAINING
+from harness.devices.simulated import INSTANCE_MARK
 from harness.experiments.evidence import MEASURED, WARM
 from harness.experiments.findings import Drawn, Finding
 from harness.experiments.takeaway import CIFAR, LENET, MOBILENET, NANO, NX, PAPERS_BOARDS, XAVIER, Takeaways, Views
@@ -24,8 +25,6 @@ LEAST_BOARDS = 3
 """Fewer boards than that say nothing of how much boards of a type vary."""
 
 TIME = "time"
-
-INSTANCE_MARK = "@"
 
 
 def _spread_of_epochs(view: View, **wanted: Any) -> List[Drawn]:

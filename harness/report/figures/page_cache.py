@@ -9,6 +9,7 @@ from harness.report.figure import Figure, Panel
 from harness.report.figures.stacks import COLUMNS, HOW, LEGEND, WITH_FIRST, Column, stacked_panel
 from harness.report.selection import Material, device_name, file_name, trained
 from harness.results.rows import Record
+from harness.storage_names import parse_storage
 
 KEPT = ("cold", "evicted")
 """Cache states that begin cold and keep what epoch 0 read."""
@@ -64,7 +65,7 @@ def page_cache_figures(material: Material) -> List[Figure]:
 def _rank(place: Place, is_dropped: bool) -> Tuple[bool, bool, float, bool, bool]:
     """Which of several to show: the papers' defaults, with a dropped cache, much data, a slow medium, no workers."""
     _, _, storage, scale, workers, batch_size = place
-    is_slow = storage == "hdd" or "@" in storage
+    is_slow = storage == "hdd" or parse_storage(storage).limit_bytes_per_s is not None
     return (workers, batch_size) == DEFAULTS, is_dropped, scale, is_slow, not workers
 
 
