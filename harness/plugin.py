@@ -221,9 +221,9 @@ def ready_device(request: pytest.FixtureRequest, case: Case, held_device: Device
     with as_pytest_outcome():
         found = held_device.conditions(case, state.progress.update)
         conditions = comparable_conditions(found, case, held_device.provenance)
-    stored = results.keys(include_flagged=False) if request.config.getoption("jetwatt_resume") else ()
-    if key(conditions) in stored and state.found(key(conditions), case) is None:
-        state.resume(key(conditions), case, results)
+    number = results.usable(key(conditions)) if request.config.getoption("jetwatt_resume") else None
+    if number is not None and state.found(key(conditions), case) is None:
+        state.resume(key(conditions), case, results.profile(number))
         pytest.skip(f"measured already under the same conditions, see {results.path}")
     return held_device
 

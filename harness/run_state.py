@@ -33,8 +33,6 @@ from harness.options import (
 from harness.power_modes import PowerMode
 from harness.profiles import Profile
 from harness.progress import Countdown, Progress
-from harness.results.flagged import is_disqualified
-from harness.results.store import ResultsStore
 
 TRAINING_FILE = "training"
 """The benchmark file of the campaign's own sweeps; others have an experiment's."""
@@ -176,13 +174,11 @@ class RunState:
         self.evidence.append(evidence_of(profile))
         self._done.setdefault((key, profile.case.id), profile)
 
-    def resume(self, key: str, case: Case, results: ResultsStore) -> None:
+    def resume(self, key: str, case: Case, stored: Profile) -> None:
         """Let a profile of an earlier run, of these conditions, speak in this one's verdicts."""
         if (key, case.id) not in self._resumed:
             self._resumed.add((key, case.id))
-            records = [record for record in results.records() if record.key == key]
-            numbers = [record.id for record in records if not is_disqualified(record.flags)]
-            self.evidence.append(evidence_of(results.profile(numbers[-1]))._replace(case=case))
+            self.evidence.append(evidence_of(stored)._replace(case=case))
 
     def verdicts(self) -> List[Verdict]:
         """What the profiles of this run say to the papers' take-aways."""

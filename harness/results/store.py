@@ -11,7 +11,7 @@ import datetime
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any, Iterator, List, Mapping, Sequence, Set, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from harness.errors import StoreError
 from harness.profiles import Minibatch, Profile
@@ -46,7 +46,7 @@ class ResultsStore:
         self.path = Path(path)
         self._process = os.getpid()
         self._keys: Set[str] = set()
-        self._usable_keys: Set[str] = set()
+        self._usable: Dict[str, int] = {}
         self._keys_up_to = 0
         with self._explained("open"):
             self._connection = open_to_read(self.path) if read_only else open_to_write(self.path)
@@ -103,12 +103,23 @@ class ResultsStore:
         Args:
             include_flagged: also those of which every profile was disturbed or throttled (`harness.results.flagged`).
         """
+        self._read_keys()
+        return set(self._keys if include_flagged else self._usable)
+
+    def usable(self, key: str) -> Optional[int]:
+        """The number of the newest profile of these comparable conditions that was neither disturbed nor throttled.
+
+        None where there is none. Asked again, it reads only what was added since, as `keys`.
+        """
+        self._read_keys()
+        return self._usable.get(key)
+
+    def _read_keys(self) -> None:
         for record in self.records(after=self._keys_up_to):
             self._keys.add(record.key)
             if not is_disqualified(record.flags):
-                self._usable_keys.add(record.key)
+                self._usable[record.key] = record.id
             self._keys_up_to = record.id
-        return set(self._keys if include_flagged else self._usable_keys)
 
     def records(self, after: int = 0) -> Iterator[Record]:
         """Every profile without its raw series, oldest first.

@@ -98,7 +98,21 @@ def test_asking_for_the_keys_again_reads_no_profile_again(tmp_path: Path, monkey
             store.add(make_profile(), ENVIRONMENT, "run")
             store.keys()
             store.keys()
+            [known] = store.keys()
+            assert store.usable(known) == len(store)
     assert read == [1, 2, 3]
+
+
+def test_the_usable_profile_is_the_newest_that_was_not_disturbed(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        disturbed = make_profile(flags=["disturbed: other processes used 1.00 cores meanwhile"])
+        store.add(disturbed, ENVIRONMENT, "run")
+        [known] = store.keys()
+        assert store.usable(known) is None
+        for profile in (make_profile(), make_profile(), disturbed):
+            store.add(profile, ENVIRONMENT, "run")
+        assert store.usable(known) == 3
+        assert store.usable("unknown") is None
 
 
 def test_equal_environments_are_stored_once(tmp_path: Path) -> None:
