@@ -51,7 +51,7 @@ OVERALL = "overall"
 WORSE = (SLOWER, MORE)
 _NAMES = {TIME: (SLOWER, FASTER), FAST_TIME: (SLOWER, FASTER), POWER: (MORE, LESS)}
 
-Values = Dict[RunName, Sequence[float]]
+Values = Mapping[RunName, Sequence[float]]
 """The values of each run of one side: minibatch times in ms, or the one power in mW."""
 
 TEST = (
@@ -196,7 +196,7 @@ def _judge_figure(pairs: Sequence[Pair], figure: str, same_question: bool, thres
 
 def _modelled(cases: Sequence[_Case]) -> _Outcome:
     """The change of medians of one case, or of several together, by what is known and learned of noise."""
-    before, after = (_of_runs([getattr(case, side) for case in cases], 0.5) for side in ("before", "after"))
+    before, after = _of_runs(cases, 0.5)
     change = mean_change([case.modelled for case in cases], before, after).change
     rank_p = combined_ranks([case.modelled.change for case in cases], [case.rank_p for case in cases])
     return _Outcome(change, max(change.p_value, rank_p or 0.0), rank_p)
@@ -204,17 +204,21 @@ def _modelled(cases: Sequence[_Case]) -> _Outcome:
 
 def _randomised(cases: Sequence[_Case]) -> Optional[_Outcome]:
     """The change of fast minibatches; None where too few runs have all of the cases."""
-    before, after = (
-        _of_runs([getattr(case, side) for case in cases], FAST_MINIBATCHES) for side in ("before", "after")
-    )
+    before, after = _of_runs(cases, FAST_MINIBATCHES)
     if min(len(before), len(after)) < FEWEST_RUNS:
         return None
     change = randomised_change(before, after)
     return _Outcome(change, change.p_value, None)
 
 
-def _of_runs(cases: Sequence[Values], share: float) -> np.ndarray:
-    """The logarithm of a quantile of each run that has all cases, shape (runs, cases)."""
+def _of_runs(cases: Sequence[_Case], share: float) -> Tuple[np.ndarray, np.ndarray]:
+    """The logarithm of a quantile of each run that has all cases, on both sides, of shape (runs, cases)."""
+    sides = ([case.before for case in cases], [case.after for case in cases])
+    before, after = (_of_side(values, share) for values in sides)
+    return before, after
+
+
+def _of_side(cases: Sequence[Values], share: float) -> np.ndarray:
     complete = [run for run in cases[0] if all(run in case for case in cases)]
     figures = [[np.quantile(case[run], share) for case in cases] for run in complete]
     return np.log(np.array(figures).reshape(len(complete), len(cases)))
@@ -223,8 +227,8 @@ def _of_runs(cases: Sequence[Values], share: float) -> np.ndarray:
 def _values(one: Pair, figure: str) -> Tuple[Values, Values]:
     """The values of each run on both sides."""
     if figure == POWER:
-        return dict(one.before.power_mw), dict(one.after.power_mw)
-    return dict(one.before.times_ms), dict(one.after.times_ms)
+        return one.before.power_mw, one.after.power_mw
+    return one.before.times_ms, one.after.times_ms
 
 
 def _suffices(sides: Tuple[Values, Values], figure: str) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Dict, List, Sequence, Tuple
 
+from harness.metrics import quartiles
 from harness.report.brush import Brush, px
 from harness.report.colours import RAMP
 from harness.report.figure import Bar, Curve, Dots, Label, Mark, Ramp, Rule, Violin
 from harness.report.layout import WIDTH, Layout, text_width
-from harness.report.violins import density, quartiles_of
+from harness.report.violins import density
 
 Box = Tuple[float, float, float, float]
 """Left, top, right and bottom, in pixels."""
@@ -140,7 +141,7 @@ def _violin(violin: Violin, layout: Layout, brush: Brush) -> List[str]:
         places = (violin.place,) * len(violin.values)
         ends = (violin.values, places) if layout.horizontal else (places, violin.values)
         parts.append(_dots(Dots(violin.colour, *ends, 5.0), layout, brush))
-    first, median, third = (value(one) for one in quartiles_of(violin.values))
+    first, median, third = (value(one) for one in quartiles(violin.values))
     box = f"M{point(first, middle)}L{point(third, middle)}"
     parts.append(f'<path d="{box}" stroke-width="3" fill="none" {brush.paint(stroke="ink")}/>')
     centre = (median, middle) if layout.horizontal else (middle, median)

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import numpy as np
 
 from harness.durable_file import write_output
+from harness.metrics import quartiles
 from harness.report.colours import RAMP, light_value
 from harness.report.figure import (
     CATEGORY,
@@ -34,7 +35,7 @@ from harness.report.figure import (
 )
 from harness.report.layout import row_height
 from harness.report.scales import scale_for, tick_texts, ticks
-from harness.report.violins import density, quartiles_of
+from harness.report.violins import density
 
 DPI = 140
 PER_ROW = 3
@@ -185,7 +186,7 @@ def _violin(violin: Violin, axes: Any, horizontal: bool) -> None:
         fill(
             values, violin.place - half, violin.place + half, facecolor=colour, edgecolor=colour, alpha=0.6, hatch=hatch
         )
-    first, median, third = quartiles_of(violin.values)
+    first, median, third = quartiles(violin.values)
     lines: List[Tuple[Any, Any, Dict[str, Any]]] = [
         ((first, third), (violin.place,) * 2, {"color": light_value("ink"), "linewidth": 1.5}),
         (

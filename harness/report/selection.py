@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.cases import TRAINING
+from harness.devices.simulated import INSTANCE_MARK
 from harness.power_modes import PowerMode
 from harness.results.plain import canonical_json
 from harness.results.rows import Record
@@ -156,7 +157,7 @@ def device_name(record: Record) -> str:
 
 def base_name(record: Record) -> str:
     """The same without the number of the board, where several simulated ones are of a type."""
-    return device_name(record).partition("@")[0]
+    return device_name(record).partition(INSTANCE_MARK)[0]
 
 
 def bare(device: str) -> str:

@@ -27,9 +27,3 @@ def density(values: Sequence[float]) -> List[Tuple[float, float]]:
     places = np.linspace(found.min(), found.max(), STEPS)
     heights = np.exp(-0.5 * ((places[:, None] - found[None, :]) / width) ** 2).sum(axis=1)
     return [(float(place), float(height)) for place, height in zip(places, heights / heights.max())]
-
-
-def quartiles_of(values: Sequence[float]) -> Tuple[float, float, float]:
-    """First quartile, median and third quartile."""
-    first, median, third = np.percentile(np.asarray(values, dtype=float), [25, 50, 75])
-    return float(first), float(median), float(third)

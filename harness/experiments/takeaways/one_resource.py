@@ -10,7 +10,7 @@ from harness.analysis.means import quotient
 from harness.experiments.findings import Cell, Drawn, Finding
 from harness.experiments.takeaway import CIFAR, LENET, MOBILENET, XAVIER, Takeaways, Views
 from harness.experiments.takeaways.power_modes import WORKLOADS, modes, step
-from harness.experiments.view import View
+from harness.experiments.view import View, quotient_of
 
 TAKEAWAYS = Takeaways("power_modes")
 
@@ -81,14 +81,9 @@ def workers_compete_with_kernel_launches_for_cores(view: View, views: Views) -> 
 
     004 has 1.36 against 1.21: 12 % more.
     """
-    growth = [step(view, "compute", "e", "f", LENET, workers=workers) for workers in (0, 4)]
-    if not all(growth):
-        return Finding([], "")
-    return Finding(
-        [Cell(f"{LENET}, e to f", quotient(growth[0][0].mean, growth[1][0].mean))],
-        "growth of compute with 4 workers / with none",
-        above=1.05,
-    )
+    without, four = (step(view, "compute", "e", "f", LENET, workers=workers) for workers in (0, 4))
+    cells = quotient_of(without, four, f"{LENET}, e to f")
+    return Finding(cells, "growth of compute with 4 workers / with none", above=1.05)
 
 
 @TAKEAWAYS.of("004 5.6.6", "F1151", boards=(XAVIER,))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 from harness.cases import DROPPED
+from harness.devices.simulated import INSTANCE_MARK
 from harness.report.figure import Figure, Panel
 from harness.report.figures.stacks import COLUMNS, HOW, LEGEND, family_columns, stacked_panel
-from harness.report.selection import Family, Material, by_device, families, file_name, trained
+from harness.report.selection import Family, Material, bare, by_device, families, file_name, trained
 from harness.results.rows import Record
 
 
@@ -30,10 +31,12 @@ def batch_size_figures(material: Material) -> List[Figure]:
 def device_figures(material: Material) -> List[Figure]:
     """The same workload on several devices at their greatest power mode (004 sec. 5.1.7, 001 sec. 1.1)."""
     greatest = [
-        record for record in _usual(material) if record.case.power_mode == "maxn" and "@" not in record.case.device
+        record
+        for record in _usual(material)
+        if record.case.power_mode == "maxn" and INSTANCE_MARK not in record.case.device
     ]
     found = families(greatest, "device", lambda record: record.case.device, split_by=("workload",))
-    short = [family._replace(values=tuple(_short(value) for value in family.values)) for family in found]
+    short = [family._replace(values=tuple(bare(value) for value in family.values)) for family in found]
     return _figure_of(
         short,
         "devices",
@@ -87,7 +90,3 @@ def _kept(family: Family) -> List[str]:
         if len(answers) == 1 and None not in answers:
             told.append(f"{name} {answers.pop()}")
     return told
-
-
-def _short(device: str) -> str:
-    return device.partition(":")[2] or device

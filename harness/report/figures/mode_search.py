@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
+from harness.metrics import quartiles
 from harness.report.colours import listed
 from harness.report.figure import SYMLOG, Axis, Curve, Figure, Panel, Series, joined
 from harness.report.scales import figure_text
 from harness.report.selection import Material, file_name
-from harness.report.violins import quartiles_of
 from harness.units import S_PER_MINUTE
 
 ALL_MODES = "brute-force"
@@ -78,7 +78,7 @@ def _quartiles(result: Mapping[str, Any]) -> Tuple[Any, Any]:
     penalties = result.get("by_choice", {}).get("penalty_pct")
     if not penalties:
         return None, None
-    first, _, third = quartiles_of(penalties)
+    first, _, third = quartiles(penalties)
     return first, third
 
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from harness.aggregates import POWER_CHANNEL
 from harness.analysis.profile_length import stretches_of
+from harness.devices.simulated import INSTANCE_MARK
+from harness.metrics import quartiles
 from harness.profiles import Profile, Series
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, LINEAR, LOG, Axis, Curve, Figure, Panel, joined
 from harness.report.figure import Series as Entry
 from harness.report.scales import figure_text
 from harness.report.selection import Material, by_defaults, device_name, file_name, trained
-from harness.report.violins import quartiles_of
 from harness.results.rows import Record
 from harness.units import share_to_percent
 
@@ -53,7 +54,7 @@ def profile_length_figures(material: Material) -> List[Figure]:
     """A figure for each device: errors of time and power by length, and how long such a profile runs."""
     chosen: Dict[Tuple[str, str], Record] = {}
     for record in trained(material.records):
-        is_first = "@" not in record.case.device  # of several simulated boards of a type
+        is_first = INSTANCE_MARK not in record.case.device  # of several simulated boards of a type
         if is_first and (record.aggregates.get("clean_minibatches") or 0) >= max(LENGTHS):
             place = (device_name(record), record.case.workload)
             before = chosen.get(place)
@@ -102,9 +103,9 @@ def _lengths(profile: Profile) -> List[Length]:
     found = []
     for length in LENGTHS:
         stretches = stretches_of(counted, profile.telemetry.series.get(POWER_CHANNEL, Series((), ())), length)
-        times = quartiles_of([share_to_percent(error) for error in stretches.time_errors])
+        times = quartiles([share_to_percent(error) for error in stretches.time_errors])
         known = [share_to_percent(error) for error in stretches.power_errors if not math.isnan(error)]
-        powers = quartiles_of(known) if known else (None,) * 3
+        powers = quartiles(known) if known else (None,) * 3
         without = share_to_percent(stretches.without_power) if measured else None
         seconds = float(np.median(stretches.seconds))
         found.append(Length(length, *times[1:], *powers[1:], without, seconds))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from harness.metrics import quartiles
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, LOG, Axis, Figure, Panel, Series, Violin, joined
 from harness.report.scales import figure_text
 from harness.report.selection import Material, file_name
-from harness.report.violins import quartiles_of
 
 LINEAR = ("linear", "linear-energy")
 """Predictors that are linear regressions: of each figure by itself, and of energy with the predicted time."""
@@ -49,7 +49,7 @@ def _panel(what: str, results: Sequence[Mapping[str, Any]]) -> Optional[Panel]:
         values = tuple(float(value) for value in one[f"{what}_mape"])
         names.append(f"{one['target']}, {one['n_modes']}")
         tip = (
-            f"{one['predictor']}, {names[-1]} modes: {what} MAPE {figure_text(quartiles_of(values)[1])} %, median of"
+            f"{one['predictor']}, {names[-1]} modes: {what} MAPE {figure_text(quartiles(values)[1])} %, median of"
             f" {len(values)} subsets; {one['provenance']}"
         )
         colour = listed(LINEAR.index(one["predictor"]))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
+from harness.metrics import quartiles
 from harness.report.figure import CATEGORY, SYMLOG, Axis, Bar, Curve, Figure, Mark, Panel, Rule, Series, Violin, joined
 from harness.report.scales import figure_text
 from harness.report.selection import Material, file_name
-from harness.report.violins import quartiles_of
 
 COLUMNS = (
     *("strategy", "target", "device", "profiles", "penalty_median", "penalty_mean", "penalty_max", "over_limit_pct"),
@@ -73,7 +73,7 @@ def _distributions(results: Sequence[Mapping[str, Any]]) -> Tuple[Panel, ...]:
         for place, one in enumerate(results):
             values = tuple(one[CHOICES][key])
             if values:
-                first, median, third = map(figure_text, quartiles_of(values))
+                first, median, third = map(figure_text, quartiles(values))
                 tip = f"{names[place]}: {title} {median} {unit}, quartiles {first} and {third}, {len(values)} choices"
                 marks.append(Violin(float(place), values, colour, tip, one["provenance"] == "simulated"))
         panels.append(Panel(title, axis, Axis("", CATEGORY, names), tuple(marks), provenance))
