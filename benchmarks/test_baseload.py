@@ -7,7 +7,7 @@ from typing import Callable
 
 import pytest
 
-from harness.profiles import Profile
+from harness.core.profiles import Profile
 
 
 @pytest.mark.on_request

@@ -12,13 +12,13 @@ from typing import Any, Callable, List
 
 import pytest
 
-from harness.analysis.means import interval, over_runs, quotient
-from harness.containers import container_command, find_engine
-from harness.experiments.evidence import WARM, evidence_of
-from harness.experiments.run_noise import TIME, assumed
-from harness.profiles import Profile
-from harness.progress import Progress
-from harness.results.store import ResultsStore
+from harness.core.profiles import Profile
+from harness.core.progress import Progress
+from harness.judge.evidence import WARM, evidence_of
+from harness.judge.run_noise import TIME, assumed
+from harness.measure.containers import container_command, find_engine
+from harness.stats.means import interval, over_runs, quotient
+from harness.store.store import ResultsStore
 
 PROJECT = Path(__file__).resolve().parents[1]
 

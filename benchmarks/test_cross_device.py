@@ -2,8 +2,8 @@
 
 from typing import Callable, List
 
-from harness.experiments.verdicts import Verdict
-from harness.profiles import Profile
+from harness.core.profiles import Profile
+from harness.judge.verdicts import Verdict
 
 
 def test_cross_device(profile: Callable[[], Profile]) -> None:

@@ -2,9 +2,9 @@
 
 from typing import Callable, List
 
-from harness.analysis.reading import reading_by_epoch
-from harness.experiments.verdicts import Verdict
-from harness.profiles import Profile
+from harness.core.profiles import Profile
+from harness.judge.verdicts import Verdict
+from harness.stats.reading import reading_by_epoch
 
 
 def test_dataset_scaling(profile: Callable[[], Profile]) -> None:

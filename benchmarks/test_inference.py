@@ -2,8 +2,8 @@
 
 from typing import Callable
 
-from harness.cases import INFERENCE
-from harness.profiles import Profile
+from harness.core.cases import INFERENCE
+from harness.core.profiles import Profile
 
 
 def test_inference(profile: Callable[[], Profile]) -> None:

@@ -16,21 +16,21 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import numpy as np
 import pytest
 
-from harness.cases import CONCURRENT, INFERENCE, Case
-from harness.concurrent import parts_of
-from harness.devices.protocol import Device
+from harness.core.cases import CONCURRENT, INFERENCE, Case
+from harness.core.device import Device
+from harness.core.errors import CannotRunError, SourceUnavailableError
+from harness.core.interleaving import expect
+from harness.core.mixes import Mix
+from harness.core.progress import Progress
+from harness.core.units import mw_to_w
 from harness.devices.simulated import SimulatedDevice
-from harness.errors import CannotRunError, SourceUnavailableError
-from harness.experiments.findings import CONFIRMED, Drawn, Finding, judge
-from harness.interleaving import expect
-from harness.mixes import Mix
+from harness.judge.findings import CONFIRMED, Drawn, Finding, judge
+from harness.measure.concurrent import parts_of
 from harness.plugin import STATE, as_pytest_outcome
-from harness.progress import Progress
-from harness.results.store import ResultsStore
 from harness.simulation.corpus import simulate_corpus
-from harness.units import mw_to_w
-from predictors.commands import concurrent
-from predictors.commands.device_profiler import DeviceProfiler
+from harness.store.store import ResultsStore
+from predictors.cli import concurrent
+from predictors.cli.device_profiler import DeviceProfiler
 from predictors.strategies.concurrent import ConcurrentGoal
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Failed, History

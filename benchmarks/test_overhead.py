@@ -11,18 +11,18 @@ from typing import Any, Callable, List
 
 import pytest
 
-from harness.cases import Case
+from harness.board.sampler import Sampler
+from harness.core.cases import Case
+from harness.core.device import Device
+from harness.core.profiles import CLEAN, Minibatch
+from harness.core.progress import Progress
+from harness.core.units import ms_to_s
 from harness.devices.host import POWER_SOURCE, HostDevice
-from harness.devices.protocol import Device
-from harness.measurement import make_ready
+from harness.measure.measurement import make_ready
+from harness.measure.power_watch import PowerWatch
 from harness.options import configuration_from
-from harness.power_watch import PowerWatch
-from harness.profiles import CLEAN, Minibatch
-from harness.progress import Progress
 from harness.recorded_timer import play_back, recorded_time
-from harness.statistics import paired_ratio
-from harness.telemetry.sampler import Sampler
-from harness.units import ms_to_s
+from harness.stats.intervals import paired_ratio
 from harness.workloads.optional_packages import require
 
 GOAL = 1.01
@@ -41,7 +41,7 @@ def test_instruments_cost_little(
     device = HostDevice(configuration_from(pytestconfig))
     hold_device(device)
     bench = make_ready(CASE, configuration_from(pytestconfig), Path("/"), progress.update)
-    profiling = require("harness.profiling")
+    profiling = require("harness.measure.profiling")
     profiling.use_threads(device.apply(device.power_mode_space().greatest).cpu_cores)
     samples = bench.workload.build_data_set(bench.data, CASE.settings.seed)
     trainer = profiling.Trainer(bench.workload, samples, CASE.batch_size, CASE.workers, CASE.settings.seed)

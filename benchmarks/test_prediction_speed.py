@@ -18,15 +18,15 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from harness.devices.boards import load_board
-from harness.progress import Progress
+from harness.core.boards import load_board
+from harness.core.progress import Progress
+from harness.core.units import kib_to_bytes
 from harness.recorded_timer import play_back, recorded_time
 from harness.simulation.corpus import simulate_corpus
-from harness.statistics import Estimate, paired_ratio
-from harness.units import kib_to_bytes
+from harness.stats.intervals import Estimate, paired_ratio
 from predictors.evaluation import fit_to
+from predictors.models.registry import DEFAULT, make_predictor, predictor_class
 from predictors.pareto import time_power_front
-from predictors.registry import DEFAULT, make_predictor, predictor_class
 from predictors.tables import Table, tables_of
 
 GOAL_S = 2.0

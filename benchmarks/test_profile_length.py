@@ -2,11 +2,11 @@
 
 from typing import Callable, List
 
-from harness.aggregates import POWER_CHANNEL
-from harness.analysis.profile_length import LENGTHS, length_errors
-from harness.experiments.verdicts import Verdict
-from harness.profiles import Profile, Series
-from harness.progress import Progress
+from harness.core.aggregates import POWER_CHANNEL
+from harness.core.profiles import Profile, Series
+from harness.core.progress import Progress
+from harness.judge.verdicts import Verdict
+from harness.stats.profile_length import LENGTHS, length_errors
 
 
 def test_profile_length(profile: Callable[[], Profile], progress: Progress) -> None:

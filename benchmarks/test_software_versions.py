@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.experiments.software_versions import version_effects
-from harness.progress import Progress
-from harness.results.store import ResultsStore
+from harness.core.progress import Progress
+from harness.judge.software_versions import version_effects
+from harness.store.store import ResultsStore
 
 
 @pytest.mark.on_request

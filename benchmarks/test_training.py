@@ -2,7 +2,7 @@
 
 from typing import Callable
 
-from harness.profiles import Profile
+from harness.core.profiles import Profile
 
 
 def test_training(profile: Callable[[], Profile]) -> None:

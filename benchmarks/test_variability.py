@@ -7,10 +7,10 @@ from typing import Callable, List
 
 import pytest
 
-from harness.analysis.variability import variability
-from harness.experiments.verdicts import Verdict
-from harness.metrics import epoch_sums
-from harness.profiles import Profile
+from harness.core.metrics import epoch_sums
+from harness.core.profiles import Profile
+from harness.judge.verdicts import Verdict
+from harness.stats.variability import variability
 
 LEAST = 3
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from harness import doctor, modes, nvpmodel_conf_command, restore
-from harness.command_line import Command, run_as_program, run_command
-from harness.comparison import command as comparison
-from harness.importing import command as importing
-from harness.report import command as report_command
-from harness.results import commands
-from harness.simulation import command as simulation_command
-from harness.simulation import corpus_command
+from harness.cli import compare as comparison
+from harness.cli import corpus as corpus_command
+from harness.cli import doctor, modes, restore
+from harness.cli import import_ as importing
+from harness.cli import nvpmodel_conf as nvpmodel_conf_command
+from harness.cli import report as report_command
+from harness.cli import results as commands
+from harness.cli import simulation as simulation_command
+from harness.cli.command_line import Command, run_as_program, run_command
 
 COMMANDS = (
     Command("doctor", doctor.HELP, doctor.add_arguments, doctor.run),

@@ -8,13 +8,13 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
-from harness.campaigns import SHIPPED, Campaign, check_axis, load_campaign
-from harness.cases import CACHE_STATES, CLOCKS, CUT_MINIBATCHES
-from harness.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
+from harness.core.campaigns import SHIPPED, Campaign, check_axis, load_campaign
+from harness.core.cases import CACHE_STATES, CLOCKS, CUT_MINIBATCHES
+from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
+from harness.core.errors import InvalidValueError
 from harness.devices.jetson_identity import read_board
 from harness.devices.registry import local_board
-from harness.errors import InvalidValueError
-from harness.idle import DEFAULT_IDLE_S
+from harness.measure.idle import DEFAULT_IDLE_S
 
 DEFAULT_CAMPAIGN = "quick"
 

@@ -11,21 +11,21 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import pytest
 
-from harness.cases import AXES, Case
-from harness.devices.protocol import Device
-from harness.errors import CannotRunError, ControlError, DependencyError, HarnessError, OverheatedError, StoreError
-from harness.experiments.verdicts import Verdict
-from harness.idle import metered_profile
+from harness.core.cases import AXES, Case
+from harness.core.device import Device
+from harness.core.errors import CannotRunError, ControlError, DependencyError, HarnessError, OverheatedError, StoreError
+from harness.core.profiles import Profile
+from harness.core.progress import Countdown, Progress
+from harness.core.units import ms_to_s
+from harness.judge.verdicts import Verdict
+from harness.measure.idle import metered_profile
 from harness.options import add_options
-from harness.profiles import Profile
-from harness.progress import Countdown, Progress
 from harness.recorded_timer import play_back, recorded_time
-from harness.results.conditions import comparable_conditions, key
-from harness.results.store import ResultsStore
 from harness.run_state import BASELOAD, RunState, experiment_of
 from harness.safe_order import in_safe_order, passes_needed
+from harness.store.conditions import comparable_conditions, key
+from harness.store.store import ResultsStore
 from harness.summary import describe_result, extra_info, format_summary, format_verdicts, left_out_of_verdicts
-from harness.units import ms_to_s
 
 ON_REQUEST, IDLE_STATES, TAKEAWAYS = "on_request", "idle_states", "judged_device"
 NO_CASE = "none"

@@ -11,17 +11,20 @@ from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 import pytest
 
-from harness.campaigns import Campaign, Sweep, describe_settings, expand
-from harness.cases import AXES, TRAINING, Case
-from harness.devices.protocol import Device
+from harness.core.campaigns import Campaign, Sweep, describe_settings, expand
+from harness.core.cases import AXES, TRAINING, Case
+from harness.core.device import Device
+from harness.core.environment import describe_environment
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.power_modes import PowerMode
+from harness.core.profiles import Profile
+from harness.core.progress import Countdown, Progress
 from harness.devices.registry import open_device
 from harness.devices.replay import ReplayDevice
 from harness.devices.simulated import INSTANCE_MARK, SimulatedDevice
-from harness.environment import describe_environment
-from harness.errors import InvalidValueError, UnknownNameError
-from harness.experiments.evidence import Evidence, evidence_of
-from harness.experiments.verdicts import Verdict, verdicts_of
-from harness.idle import STATES, idle_cases, read_meter_logs
+from harness.judge.evidence import Evidence, evidence_of
+from harness.judge.verdicts import Verdict, verdicts_of
+from harness.measure.idle import STATES, idle_cases, read_meter_logs
 from harness.options import (
     campaign_from,
     chooses_workloads,
@@ -30,9 +33,6 @@ from harness.options import (
     device_root_from,
     replaces_axes,
 )
-from harness.power_modes import PowerMode
-from harness.profiles import Profile
-from harness.progress import Countdown, Progress
 
 TRAINING_FILE = "training"
 """The benchmark file of the campaign's own sweeps; others have an experiment's."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, Optional, Sequence, TypeVar
 
-from harness.cases import Case
-from harness.power_modes import PowerMode
-from harness.power_modes.orders import AS_GIVEN, SAFE, order_passes
+from harness.core.cases import Case
+from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
+from harness.core.power_modes import PowerMode
 
 Item = TypeVar("Item")
 CaseOf = Callable[[Item], Optional[Case]]

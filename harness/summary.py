@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence
 
-from harness.cases import IDLE
-from harness.experiments.verdicts import Verdict
-from harness.profiles import Profile
-from harness.results.conditions import comparable_conditions
-from harness.results.flagged import DISQUALIFYING
-from harness.results.plain import canonical_json
-from harness.tables import format_table
-from harness.units import mw_to_w, mwh_to_wh
+from harness.core.cases import IDLE
+from harness.core.profiles import Profile
+from harness.core.tables import format_table
+from harness.core.units import mw_to_w, mwh_to_wh
+from harness.judge.verdicts import Verdict
+from harness.store.conditions import comparable_conditions
+from harness.store.flagged import DISQUALIFYING
+from harness.store.plain import canonical_json
 
 NO_POWER_SENSOR = "no power sensor"
 

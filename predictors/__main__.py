@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from harness.command_line import Command, run_as_program, run_command
-from predictors.commands import advise, concurrent, evaluate, fit, predict, published, recommend, scenario, strategies
+from harness.cli.command_line import Command, run_as_program, run_command
+from predictors.cli import advise, concurrent, evaluate, fit, predict, published, recommend, scenario, strategies
 
 COMMANDS = (
     Command("evaluate", evaluate.HELP, evaluate.add_arguments, evaluate.run),

@@ -17,10 +17,10 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.errors import InvalidValueError
+from harness.core.errors import InvalidValueError
 from predictors.metrics import coverage, mape, profiling_seconds, spread
+from predictors.models.protocol import Prediction, Predictor
 from predictors.pareto import energy_mws
-from predictors.protocol import Prediction, Predictor
 from predictors.sampling import choose_by_profiling
 from predictors.slices import slice_of
 from predictors.tables import Table

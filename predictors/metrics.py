@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from harness.units import ms_to_s, share_to_percent
+from harness.core.units import ms_to_s, share_to_percent
 
 MINIBATCHES = 40
 """Minibatches that one profile times (001 sec. 2.5)."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.errors import InvalidValueError
-from harness.units import ms_to_s
+from harness.core.errors import InvalidValueError
+from harness.core.units import ms_to_s
 
 
 def front(cost: np.ndarray, value: np.ndarray) -> np.ndarray:

@@ -8,11 +8,11 @@ from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.errors import DependencyError, InvalidValueError, StoreError
-from harness.units import mw_to_w
+from harness.core.errors import DependencyError, InvalidValueError, StoreError
+from harness.core.units import mw_to_w
 from predictors.evaluation import fit_to, predict_rows
+from predictors.models.protocol import Prediction
 from predictors.pareto import time_power_front
-from predictors.protocol import Prediction
 from predictors.trials import Plan, Target
 
 DPI = 130

@@ -6,9 +6,9 @@ import csv
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from harness.errors import InvalidValueError, StoreError
-from harness.power_modes import PowerMode, parse_power_mode
-from predictors.registry import ALL
+from harness.core.errors import InvalidValueError, StoreError
+from harness.core.power_modes import PowerMode, parse_power_mode
+from predictors.models.registry import ALL
 from predictors.scenarios import Case, Source
 
 FILE = Path(__file__).resolve().parents[1] / "baselines" / "published" / "predictors.csv"

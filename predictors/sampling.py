@@ -12,11 +12,11 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-from harness.errors import InvalidValueError, UnknownNameError
-from harness.power_modes import PowerMode
-from harness.power_modes.orders import SAFE, order_passes
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.mode_orders import SAFE, order_passes
+from harness.core.power_modes import PowerMode
 from predictors.metrics import profiling_seconds
-from predictors.protocol import DEFAULT_BATCH_SIZE, Inputs, check_inputs
+from predictors.models.protocol import DEFAULT_BATCH_SIZE, Inputs, check_inputs
 from predictors.tables import Table
 
 _POOL = 64  # of which designs choose; at least four times what they choose
@@ -153,7 +153,7 @@ def choose_by_profiling(
 def in_passes(candidates: Any, places: np.ndarray) -> List[np.ndarray]:
     """Chosen places in the order to profile them: passes within which neither CPU nor GPU clock rises.
 
-    As `harness.power_modes.orders.order_passes` makes them.
+    As `harness.core.mode_orders.order_passes` makes them.
     """
     table = np.asarray(candidates).astype(np.int64)
     items = [(int(place), PowerMode(*table[place].tolist())) for place in places]
@@ -197,9 +197,9 @@ SAMPLERS: Dict[str, Callable[[Request], np.ndarray]] = {
 
 
 def _design(request: Request, criterion: str) -> np.ndarray:
-    from predictors.physical_gp.design import after_profiling, before_profiling, most_telling
-    from predictors.physical_gp.predictor import PhysicalGP, beliefs_about
-    from predictors.physical_gp.response import features
+    from predictors.models.physical_gp.design import after_profiling, before_profiling, most_telling
+    from predictors.models.physical_gp.predictor import PhysicalGP, beliefs_about
+    from predictors.models.physical_gp.response import features
 
     rows, history = request.rows, request.history
     count = len(rows.modes)
@@ -263,7 +263,7 @@ def _costs(
         raise InvalidValueError(
             "a budget in seconds needs to know what a profile costs", "give cost_s, or profile one mode first"
         )
-    from predictors.physical_gp import PhysicalGP
+    from predictors.models.physical_gp import PhysicalGP
 
     predictor = PhysicalGP(seed=seed)
     _fit(predictor, rows, history)

@@ -11,8 +11,8 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.errors import UnknownNameError
-from harness.power_modes import PowerMode
+from harness.core.errors import UnknownNameError
+from harness.core.power_modes import PowerMode
 from predictors.tables import Table
 from predictors.trials import Plan, Target
 

@@ -10,10 +10,10 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from harness.corpus import read_corpus
-from harness.errors import InvalidValueError, UnknownNameError
-from harness.power_modes import PowerMode, PowerModeSpace
-from predictors.protocol import Inputs, merge_repeated
+from harness.core.corpus import read_corpus
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.power_modes import PowerMode, PowerModeSpace
+from predictors.models.protocol import Inputs, merge_repeated
 
 TABLE_KEY = ("device", "workload", "task", "provenance")
 """Corpus columns that are the same in all rows of a table."""
@@ -96,7 +96,7 @@ def load_tables(path: Path) -> List[Table]:
     """The tables of a corpus file, in the order in which each first appears.
 
     Raises:
-        StoreError, InvalidValueError, DependencyError: as `harness.corpus.read_corpus`.
+        StoreError, InvalidValueError, DependencyError: as `harness.core.corpus.read_corpus`.
     """
     return tables_of(read_corpus(path))
 

@@ -11,10 +11,10 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import numpy as np
 
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 from predictors.evaluation import Score, judge, rows_to_fit, summarise
-from predictors.protocol import Predictor
-from predictors.registry import make_predictor, predictor_class
+from predictors.models.protocol import Predictor
+from predictors.models.registry import make_predictor, predictor_class
 from predictors.tables import Table
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -19,19 +19,19 @@ from typing import Callable, Iterator, Optional, Tuple
 
 import numpy as np
 
-from harness.aggregates import POWER_CHANNEL
-from harness.configuration import FILE_NAME, load_configuration
-from harness.control.affinity import workers_follow
-from harness.devices.boards import BOARDS
-from harness.devices.protocol import Device
+from harness.board.affinity import workers_follow
+from harness.board.sampler import Sampler
+from harness.core.aggregates import POWER_CHANNEL
+from harness.core.boards import BOARDS
+from harness.core.configuration import FILE_NAME, load_configuration
+from harness.core.device import Device
+from harness.core.errors import CannotRunError
+from harness.core.metrics import between
+from harness.core.power_modes import PowerMode
+from harness.core.units import w_to_mw
 from harness.devices.registry import open_device
-from harness.errors import CannotRunError
-from harness.metrics import between
-from harness.power_modes import PowerMode
-from harness.telemetry.sampler import Sampler
-from harness.units import w_to_mw
-from predictors.protocol import Predictor
-from predictors.registry import make_predictor, predictor_class
+from predictors.models.protocol import Predictor
+from predictors.models.registry import make_predictor, predictor_class
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.design import design_for
 from predictors.strategies.goals import Goal, power_budget

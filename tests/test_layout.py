@@ -15,19 +15,24 @@ TORCH_AND_ITS_KIN = ("torch", "torchvision", "ultralytics", "transformers")
 HEAVY = (*TORCH_AND_ITS_KIN, "sklearn", "scipy", "pandas", "pyarrow", "matplotlib", "jtop")
 """What takes a good part of a second to import, or may not be there."""
 
-MAY_LOAD_TORCH = ("harness.profiling", "harness.workloads.models")
+MAY_LOAD_TORCH = ("harness.measure.profiling", "harness.workloads.models")
 """Modules of the harness that import torch at their top; others of `MAY_NAME_TORCH` do so inside functions."""
 
-MAY_NAME_TORCH = ("harness.profiling", "harness.workloads", "predictors.neural", "predictors.powertrain")
+MAY_NAME_TORCH = (
+    "harness.measure.profiling",
+    "harness.workloads",
+    "predictors.models.neural",
+    "predictors.models.powertrain",
+)
 
 PREDICTORS_MAY_IMPORT = (
-    *("harness.power_modes", "harness.corpus", "harness.errors", "harness.units"),
-    *("harness.tables", "harness.durable_file", "harness.environment", "harness.interleaving"),
+    *("harness.core.power_modes", "harness.core.corpus", "harness.core.errors", "harness.core.units"),
+    *("harness.core.tables", "harness.core.durable_file", "harness.core.environment", "harness.core.interleaving"),
 )
 """A predictor learns from a corpus and speaks of power modes; it knows nothing of devices. How a table is laid out, a
 file written and an environment described is said once, by the harness."""
 
-PUT_TOGETHER = ("predictors.commands", "predictors.__main__", "predictors.tuning")
+PUT_TOGETHER = ("predictors.cli", "predictors.__main__", "predictors.tuning")
 """Where predictors and strategies meet boards, simulated boards and devices: the commands, and tuning a user's loop."""
 
 MEANINGLESS = {"utils", "util", "helpers", "helper", "common", "misc"}

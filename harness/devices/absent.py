@@ -6,14 +6,14 @@ import contextlib
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NoReturn, Tuple
 
-from harness.capability import Capability
-from harness.cases import Case
-from harness.devices.boards import BoardSpec
-from harness.devices.protocol import Identity, Report
-from harness.environment import cpu_model
-from harness.errors import CannotRunError
-from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
-from harness.profiles import Profile
+from harness.core.boards import BoardSpec
+from harness.core.capability import Capability
+from harness.core.cases import Case
+from harness.core.device import Identity, Report
+from harness.core.environment import cpu_model
+from harness.core.errors import CannotRunError
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.core.profiles import Profile
 
 
 class AbsentBoard:

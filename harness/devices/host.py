@@ -10,29 +10,29 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from harness.capability import Capability
-from harness.cases import DVFS, STATIC, Case
-from harness.configuration import Configuration
-from harness.control.affinity import Affinity
-from harness.control.cpu_quota import cpu_quota
-from harness.control.cpu_topology import choose_cpus, read_siblings
-from harness.control.cpufreq import CpuFrequency
-from harness.control.lock import locked
-from harness.control.page_cache import PageCache
-from harness.control.read_limit import ReadLimit
-from harness.control.saved_state import preserved
-from harness.devices.protocol import Identity, Report
+from harness.board.affinity import Affinity
+from harness.board.cpu_quota import cpu_quota
+from harness.board.cpu_topology import choose_cpus, read_siblings
+from harness.board.cpufreq import CpuFrequency
+from harness.board.lock import locked
+from harness.board.page_cache import PageCache
+from harness.board.read_limit import ReadLimit
+from harness.board.saved_state import preserved
+from harness.board.source import SourceSpec
+from harness.board.trip_points import temperature_limits_c
+from harness.core.capability import Capability
+from harness.core.cases import DVFS, STATIC, Case
+from harness.core.configuration import Configuration
+from harness.core.device import Identity, Report
+from harness.core.environment import cpu_model, memory_bytes
+from harness.core.errors import CannotRunError
+from harness.core.mode_texts import MAXN, parse_power_modes
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.core.profiles import Profile
+from harness.core.units import BYTES_PER_GIB
 from harness.devices.source_capability import source_capability
-from harness.environment import cpu_model, memory_bytes
-from harness.errors import CannotRunError
-from harness.instruments import Instruments
-from harness.measurement import Bench, check_trainable, make_ready, measure
-from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
-from harness.power_modes.texts import MAXN, parse_power_modes
-from harness.profiles import Profile
-from harness.telemetry.source import SourceSpec
-from harness.telemetry.trip_points import temperature_limits_c
-from harness.units import BYTES_PER_GIB
+from harness.measure.instruments import Instruments
+from harness.measure.measurement import Bench, check_trainable, make_ready, measure
 
 POWER_SOURCE = "rapl"
 CLOCK_STEP_KHZ = 100_000

@@ -18,32 +18,32 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from harness.capability import Capability
-from harness.cases import STATIC, Case
-from harness.configuration import Configuration
-from harness.control.affinity import Affinity
-from harness.control.jetson_clocks import OFF, ON
-from harness.control.lock import locked
-from harness.control.nvpmodel_conf import Conf
-from harness.control.page_cache import PageCache
-from harness.control.read_limit import ReadLimit
-from harness.control.saved_state import preserved
+from harness.board.affinity import Affinity
+from harness.board.ina import find_rails
+from harness.board.jetson_clocks import OFF, ON
+from harness.board.lock import locked
+from harness.board.nvpmodel_conf import Conf
+from harness.board.page_cache import PageCache
+from harness.board.read_limit import ReadLimit
+from harness.board.saved_state import preserved
+from harness.board.source import SourceSpec
+from harness.board.trip_points import temperature_limits_c
+from harness.core.capability import Capability
+from harness.core.cases import STATIC, Case
+from harness.core.configuration import Configuration
+from harness.core.device import Identity, Report
+from harness.core.environment import memory_bytes
+from harness.core.errors import CannotRunError, ControlError
+from harness.core.mode_texts import parse_power_modes
+from harness.core.power_modes import PowerMode, PowerModeSpace
+from harness.core.profiles import Profile
+from harness.core.units import BYTES_PER_GIB
 from harness.devices.jetson_control import JetsonControl
 from harness.devices.jetson_identity import EMULATED, Board
 from harness.devices.jetson_space import LiveSpace, named_modes, read_space
-from harness.devices.protocol import Identity, Report
 from harness.devices.source_capability import source_capability
-from harness.environment import memory_bytes
-from harness.errors import CannotRunError, ControlError
-from harness.instruments import Instruments
-from harness.measurement import Bench, check_trainable, make_ready, measure
-from harness.power_modes import PowerMode, PowerModeSpace
-from harness.power_modes.texts import parse_power_modes
-from harness.profiles import Profile
-from harness.telemetry.ina import find_rails
-from harness.telemetry.source import SourceSpec
-from harness.telemetry.trip_points import temperature_limits_c
-from harness.units import BYTES_PER_GIB
+from harness.measure.instruments import Instruments
+from harness.measure.measurement import Bench, check_trainable, make_ready, measure
 
 POWER_SOURCE = "ina"
 JTOP_SOCKET = "run/jtop.sock"

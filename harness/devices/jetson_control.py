@@ -12,21 +12,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from harness.capability import Capability
-from harness.cases import STATIC
-from harness.control.cluster_limits import ClusterLimits
-from harness.control.cpu_online import CpuOnline
-from harness.control.cpufreq import Limits
-from harness.control.devfreq import GpuFrequency, find_gpus
-from harness.control.emc import Emc
-from harness.control.fan import Fan
-from harness.control.governor import CPU, DEVFREQ, Governor
-from harness.control.jetson_clocks import DVFS, OFF, ON, JetsonClocks
-from harness.control.knob import Knob
-from harness.control.nvpmodel import Nvpmodel
-from harness.control.nvpmodel_conf import Conf, PowerModel
-from harness.control.nvpmodel_grammar import read_conf
-from harness.control.nvpmodel_modes import (
+from harness.board.cluster_limits import ClusterLimits
+from harness.board.cpu_online import CpuOnline
+from harness.board.cpufreq import Limits
+from harness.board.devfreq import GpuFrequency, find_gpus
+from harness.board.emc import Emc
+from harness.board.fan import Fan
+from harness.board.governor import CPU, DEVFREQ, Governor
+from harness.board.jetson_clocks import DVFS, OFF, ON, JetsonClocks
+from harness.board.knob import Knob
+from harness.board.nvpmodel import Nvpmodel
+from harness.board.nvpmodel_conf import Conf, PowerModel
+from harness.board.nvpmodel_grammar import read_conf
+from harness.board.nvpmodel_modes import (
     EMC,
     MAX_FREQ,
     TPC_PG_MASK,
@@ -36,10 +34,12 @@ from harness.control.nvpmodel_modes import (
     to_power_mode,
     tpc_mask,
 )
+from harness.core.capability import Capability
+from harness.core.cases import STATIC
+from harness.core.errors import CannotRunError, ControlError, InvalidValueError
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.core.units import hz_to_khz
 from harness.devices.jetson_space import is_rounded
-from harness.errors import CannotRunError, ControlError, InvalidValueError
-from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
-from harness.units import hz_to_khz
 
 
 class JetsonControl:

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple, Optional, Tuple
 
-from harness.devices.boards import BoardSpec, find_board
-from harness.environment import l4t_release
+from harness.core.boards import BoardSpec, find_board
+from harness.core.environment import l4t_release
 
 UNKNOWN_BOARD = "jetson"
 """The name of a Tegra board that no spec file describes: it runs with what discovery finds."""

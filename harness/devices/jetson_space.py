@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from harness.control.cpu_online import CpuOnline
-from harness.control.cpufreq import CpuFrequency
-from harness.control.devfreq import GpuFrequency
-from harness.control.emc import Emc
-from harness.control.nvpmodel_conf import Conf, PowerModel
-from harness.control.nvpmodel_modes import Limits, to_power_mode
-from harness.devices.boards import BoardSpec
-from harness.errors import ControlError
-from harness.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
-from harness.units import hz_to_khz
+from harness.board.cpu_online import CpuOnline
+from harness.board.cpufreq import CpuFrequency
+from harness.board.devfreq import GpuFrequency
+from harness.board.emc import Emc
+from harness.board.nvpmodel_conf import Conf, PowerModel
+from harness.board.nvpmodel_modes import Limits, to_power_mode
+from harness.core.boards import BoardSpec
+from harness.core.errors import ControlError
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.core.units import hz_to_khz
 
 
 class LiveSpace(NamedTuple):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import List, Optional
 
-from harness.configuration import Configuration
+from harness.core.boards import BOARDS, load_board
+from harness.core.configuration import Configuration
+from harness.core.device import Device
+from harness.core.errors import UnknownNameError
 from harness.devices.absent import AbsentBoard
-from harness.devices.boards import BOARDS, load_board
 from harness.devices.host import HostDevice
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_identity import read_board
-from harness.devices.protocol import Device
 from harness.devices.replay import PREFIX as REPLAY
 from harness.devices.replay import ReplayDevice
 from harness.devices.simulated import PREFIX as SIMULATED
 from harness.devices.simulated import SimulatedDevice
-from harness.errors import UnknownNameError
 from harness.simulation.parameters import SIMULATED_BOARDS
 
 

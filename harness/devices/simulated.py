@@ -8,18 +8,20 @@ import hashlib
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
-from harness.aggregates import POWER_CHANNEL, summarise, summarise_idle
-from harness.capability import Capability
-from harness.cases import CONCURRENT, DVFS, IDLE, STATIC, Case
-from harness.concurrent import concurrent_conditions, parts_of, summarise_concurrent
-from harness.devices.boards import load_board as load_spec
-from harness.devices.protocol import Identity, Report
-from harness.errors import CannotRunError, InvalidValueError, UnknownNameError
-from harness.flags import find_concurrent_flags, find_flags, find_idle_flags
-from harness.idle import LOGGING, QUIET, QUIET_READINGS
-from harness.power_modes import PowerMode, PowerModeSpace
-from harness.power_modes.texts import NamedModes
-from harness.profiles import Profile
+from harness.board.frequency_residency import clock_use
+from harness.core.aggregates import POWER_CHANNEL, summarise, summarise_idle
+from harness.core.boards import load_board as load_spec
+from harness.core.capability import Capability
+from harness.core.cases import CONCURRENT, DVFS, IDLE, STATIC, Case
+from harness.core.device import Identity, Report
+from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.mode_texts import NamedModes
+from harness.core.power_modes import PowerMode, PowerModeSpace
+from harness.core.profiles import Profile
+from harness.core.units import BYTES_PER_GIB
+from harness.measure.concurrent import concurrent_conditions, parts_of, summarise_concurrent
+from harness.measure.flags import find_concurrent_flags, find_flags, find_idle_flags
+from harness.measure.idle import LOGGING, QUIET, QUIET_READINGS
 from harness.simulation.parameters import (
     BOARD_FILES,
     PHYSICS_FILE,
@@ -33,8 +35,6 @@ from harness.simulation.virtual_clock import VirtualClock
 from harness.simulation.virtual_data import VirtualData, virtual_data
 from harness.simulation.virtual_interleaving import run_interleaved
 from harness.simulation.virtual_run import POWER_DEFINITION, SimulatedBoard, run_idle, run_training
-from harness.telemetry.frequency_residency import clock_use
-from harness.units import BYTES_PER_GIB
 from harness.workloads import get_workload
 
 PREFIX = "sim:"

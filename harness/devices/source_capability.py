@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.aggregates import POWER_CHANNEL
-from harness.capability import Capability
-from harness.errors import HarnessError
-from harness.telemetry.source import SourceSpec, open_source
+from harness.board.source import SourceSpec, open_source
+from harness.core.aggregates import POWER_CHANNEL
+from harness.core.capability import Capability
+from harness.core.errors import HarnessError
 
 _TOPICS = {
     "cpu": "measure CPU use, own and others'",

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Dict, List
 
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 from harness.install import environment_folder
 from harness.install.plan import JETPACK_OWNS, Facts, Request, Step, environment_python, make_plan
 

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Optional
 
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 from harness.install.plan import Request, environment_python
 
 STAMP = "jetwatt-installation.json"

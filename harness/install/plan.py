@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from harness.errors import DependencyError, HarnessError, UnknownNameError
+from harness.core.errors import DependencyError, HarnessError, UnknownNameError
 
 EXTRAS = ("train", "jetson", "report", "dev")
 """What may be asked for."""

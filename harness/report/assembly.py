@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, List, NamedTuple, Sequence, Tuple
 
 import harness
-from harness.corpus import TASKS, write_corpus
-from harness.durable_file import write_output
-from harness.errors import StoreError
-from harness.experiments.findings import CONFIRMED, CONTRADICTED, UNDECIDED
-from harness.experiments.verdicts import Verdict, verdicts
+from harness.core.corpus import TASKS, write_corpus
+from harness.core.durable_file import write_output
+from harness.core.errors import StoreError
+from harness.judge.findings import CONFIRMED, CONTRADICTED, UNDECIDED
+from harness.judge.verdicts import Verdict, verdicts
 from harness.report.explorer import MOST_TABLES, explorer_json
 from harness.report.figure import Figure, csv_text
 from harness.report.figures import KINDS
@@ -24,7 +24,7 @@ from harness.report.scales import figure_text
 from harness.report.selection import Material, bare, base_name, file_name
 from harness.report.summary import device_rows, flag_rows, lead, tiles
 from harness.report.svg import figure_svg
-from harness.results.export import FURTHER, corpus_row
+from harness.store.export import FURTHER, corpus_row
 
 PAGE = "index.html"
 VERDICT_COLUMNS = ("verdict", "provenance", "claim", "paper", "device", "effect (95 %)", "expected", "n", "case")

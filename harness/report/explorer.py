@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Sequence
 
-from harness.analysis.pareto import pareto_front
+from harness.core.units import mw_to_w
 from harness.report.figures.thinning import evenly
 from harness.report.mode_tables import ModeTable
-from harness.units import mw_to_w
+from harness.stats.pareto import pareto_front
 
 MOST_POINTS = 1500
 MOST_TABLES = 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Sequence, Tuple
 
-from harness.metrics import quartiles
+from harness.core.metrics import quartiles
 from harness.report.brush import Brush, px
 from harness.report.colours import RAMP
 from harness.report.figure import Bar, Curve, Dots, Label, Mark, Ramp, Rule, Violin

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from harness.analysis.pareto import pareto_front
-from harness.cases import TRAINING
-from harness.corpus import TASKS
-from harness.power_modes import PowerMode
+from harness.core.cases import TRAINING
+from harness.core.corpus import TASKS
+from harness.core.power_modes import PowerMode
+from harness.core.units import ms_to_s
 from harness.report.selection import Material, bare, device_name, mode_of
-from harness.results.rows import Record
-from harness.units import ms_to_s
+from harness.stats.pareto import pareto_front
+from harness.store.rows import Record
 
 LEAST_MODES = 4
 

@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from harness.durable_file import write_output
-from harness.metrics import quartiles
+from harness.core.durable_file import write_output
+from harness.core.metrics import quartiles
 from harness.report.colours import RAMP, light_value
 from harness.report.figure import (
     CATEGORY,

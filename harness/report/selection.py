@@ -6,12 +6,12 @@ import collections
 import dataclasses
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from harness.cases import TRAINING
+from harness.core.cases import TRAINING
+from harness.core.power_modes import PowerMode
 from harness.devices.simulated import INSTANCE_MARK
-from harness.power_modes import PowerMode
-from harness.results.plain import canonical_json
-from harness.results.rows import Record
-from harness.results.store import ResultsStore
+from harness.store.plain import canonical_json
+from harness.store.rows import Record
+from harness.store.store import ResultsStore
 
 Value = Callable[[Record], Any]
 """What of a record is varied."""

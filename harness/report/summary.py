@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from harness.corpus import TASKS
-from harness.experiments.verdicts import Verdict
+from harness.core.corpus import TASKS
+from harness.judge.verdicts import Verdict
 from harness.report.page import counted, words
 from harness.report.selection import Material, base_name, device_name, mode_of
-from harness.results.flagged import kinds
-from harness.results.rows import Record
+from harness.store.flagged import kinds
+from harness.store.rows import Record
 
 Table = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]
 """Header and rows."""

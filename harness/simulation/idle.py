@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.errors import UnknownNameError
-from harness.power_modes import PowerMode
+from harness.core.errors import UnknownNameError
+from harness.core.power_modes import PowerMode
 from harness.simulation.model import idle_mw
 from harness.simulation.parameters import BoardParameters
 

@@ -7,7 +7,7 @@ from typing import Any, Optional, Tuple
 
 import numpy as np
 
-from harness.errors import InvalidValueError
+from harness.core.errors import InvalidValueError
 from harness.simulation import terms
 from harness.simulation.load import Load, Response
 from harness.simulation.parameters import BoardParameters, PhysicsParameters, WorkloadParameters, load_physics

@@ -7,9 +7,9 @@ import functools
 from pathlib import Path
 from typing import Any, Dict, Mapping, Tuple, Type, TypeVar
 
-from harness.devices.boards import load_board as load_spec
-from harness.errors import InvalidValueError, UnknownNameError
-from harness.toml_files import read_toml
+from harness.core.boards import load_board as load_spec
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.toml_files import read_toml
 
 _HERE = Path(__file__).parent
 PHYSICS_FILE = _HERE / "physics.toml"
@@ -84,7 +84,7 @@ class PhysicsParameters:
 
 @dataclasses.dataclass(frozen=True)
 class BoardParameters:
-    """A board; the first block is of its spec in `harness/devices/boards`.
+    """A board; the first block is of its spec in `harness/core/boards`.
 
     Attributes:
         name: as in the corpus.

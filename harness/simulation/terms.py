@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.units import MS_PER_S
+from harness.core.units import MS_PER_S
 
 
 def smooth_maximum(one: Any, other: Any, sharpness: float) -> Any:

@@ -1,4 +1,4 @@
-"""Training with inference in between on a simulated board: the loop of `harness.interleaving` by a virtual clock."""
+"""Training with inference in between on a simulated board: `harness.core.interleaving` by a virtual clock."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import List, Sequence, Tuple
 
 import numpy as np
 
-from harness.aggregates import POWER_CHANNEL
-from harness.cases import Case
-from harness.interleaving import Interleaved, interleave
-from harness.mixes import Mix
-from harness.profiles import CLEAN, Minibatch, Telemetry
+from harness.core.aggregates import POWER_CHANNEL
+from harness.core.cases import Case
+from harness.core.interleaving import Interleaved, interleave
+from harness.core.mixes import Mix
+from harness.core.profiles import CLEAN, Minibatch, Telemetry
+from harness.core.units import ms_to_s
 from harness.simulation.load import Load
 from harness.simulation.parameters import WorkloadParameters
 from harness.simulation.timeline import COMPUTE_JITTER, steady_state
 from harness.simulation.virtual_data import VirtualData
 from harness.simulation.virtual_run import POWER_DEFINITION, SimulatedBoard, noise_of, total_mw
 from harness.simulation.virtual_telemetry import as_series, ticks
-from harness.units import ms_to_s
 
 Part = Tuple[Case, WorkloadParameters, VirtualData]
 

@@ -8,11 +8,12 @@ from typing import Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
-from harness.cases import CUT_MINIBATCHES, DVFS, STATIC, Case
-from harness.metrics import STABLE_WINDOW_S
-from harness.power_modes import PowerMode
-from harness.power_watch import MAX_SETTLING_S, MIN_POWER_SAMPLES
-from harness.profiles import Minibatch, Series, Telemetry
+from harness.core.cases import CUT_MINIBATCHES, DVFS, STATIC, Case
+from harness.core.metrics import STABLE_WINDOW_S
+from harness.core.power_modes import PowerMode
+from harness.core.profiles import Minibatch, Series, Telemetry
+from harness.core.units import s_to_ms
+from harness.measure.power_watch import MAX_SETTLING_S, MIN_POWER_SAMPLES
 from harness.simulation.idle import idle_power_mw
 from harness.simulation.load import Load, Response
 from harness.simulation.model import dvfs_modes, simulate
@@ -36,7 +37,6 @@ from harness.simulation.virtual_telemetry import (
     ticks,
     total_mw,
 )
-from harness.units import s_to_ms
 
 
 class SimulatedBoard(NamedTuple):

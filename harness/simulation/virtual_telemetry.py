@@ -6,12 +6,12 @@ from typing import Dict, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from harness.aggregates import POWER_CHANNEL
-from harness.power_modes import PowerMode
-from harness.profiles import Series
+from harness.board.rail_total import rail_channel
+from harness.core.aggregates import POWER_CHANNEL
+from harness.core.power_modes import PowerMode
+from harness.core.profiles import Series
+from harness.core.units import MS_PER_S
 from harness.simulation.timeline import Steady, Timeline
-from harness.telemetry.rail_total import rail_channel
-from harness.units import MS_PER_S
 
 SETTLING_S = 0.8
 """Time constant of power after a change of mode: 8 % of the step are left after 2 s, 2 % after 3 s (001 sec. 2.5)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict
 
-from harness.errors import UnknownNameError
+from harness.core.errors import UnknownNameError
 from harness.workloads import (
     bert_squad,
     lenet_mnist,

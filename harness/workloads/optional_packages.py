@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from harness.errors import DependencyError
+from harness.core.errors import DependencyError
 
 
 def require(module: str) -> Any:

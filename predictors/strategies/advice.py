@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import List, NamedTuple
 
-from harness.errors import InvalidValueError
+from harness.core.errors import InvalidValueError
 
 
 class Approach(NamedTuple):

@@ -12,8 +12,8 @@ from typing import Callable, List, Optional, Sequence
 
 import numpy as np
 
-from harness.errors import InvalidValueError
-from predictors.protocol import Predictor
+from harness.core.errors import InvalidValueError
+from predictors.models.protocol import Predictor
 from predictors.strategies.goals import Goal
 from predictors.strategies.posterior import Posterior, learn
 from predictors.strategies.protocol import Choice, History, Strategy

@@ -1,8 +1,9 @@
 """Training and inference on one device: which power mode and inference batch train fastest and keep the promise.
 
-The two kinds of work are interleaved minibatch by minibatch; `harness/interleaving.py` has the loop and its arithmetic.
-A plan is found in a closed loop: both workloads are profiled where a plan promises most, both predictors learn, and so
-on; the answer is the best plan whose modes were profiled. Before there is one that keeps the limits, what promises most
+The two kinds of work are interleaved minibatch by minibatch; `harness/core/interleaving.py` has the loop and its
+arithmetic. A plan is found in a closed loop: both workloads are profiled where a plan promises most, both predictors
+learn, and so on; the answer is the best plan whose modes were profiled. Before
+there is one that keeps the limits, what promises most
 is what looks best and is likely to keep them; then it is what is expected to be better than the best one so far, as in
 `predictors.strategies.closed_loop`. Either both kinds of work share one mode, or each has its own and a change costs
 time (000 sec. 6).
@@ -15,11 +16,11 @@ from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.errors import InvalidValueError
-from harness.interleaving import Expected, expect
-from harness.power_modes import PowerMode
+from harness.core.errors import InvalidValueError
+from harness.core.interleaving import Expected, expect
+from harness.core.power_modes import PowerMode
+from predictors.models.protocol import Predictor
 from predictors.pareto import time_power_front
-from predictors.protocol import Predictor
 from predictors.strategies.closed_loop import UNLIKELY, Designer, expected_improvement, from_high_to_low
 from predictors.strategies.posterior import Posterior, learn
 from predictors.strategies.protocol import History, Profiler

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from harness.units import S_PER_HOUR, ms_to_s, mw_to_w, w_to_mw
+from harness.core.units import S_PER_HOUR, ms_to_s, mw_to_w, w_to_mw
 from predictors.strategies.goals import Goal, power_budget
 from predictors.strategies.profilers import TableProfiler
 from predictors.strategies.protocol import Choice, History, Strategy
@@ -195,7 +195,7 @@ def budgets_mw(text: str) -> List[float]:
     Raises:
         InvalidValueError: the text is neither.
     """
-    from harness.errors import InvalidValueError
+    from harness.core.errors import InvalidValueError
 
     try:
         if ":" in text:

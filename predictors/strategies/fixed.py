@@ -6,9 +6,9 @@ from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from harness.errors import InvalidValueError
-from harness.power_modes import UNKNOWN_KHZ, PowerMode
-from harness.units import w_to_mw
+from harness.core.errors import InvalidValueError
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.core.units import w_to_mw
 from predictors.strategies.goals import Goal
 from predictors.strategies.grid import Grid
 from predictors.strategies.protocol import Choice, History, Strategy

@@ -15,7 +15,7 @@ from typing import Dict, Mapping, NamedTuple, Tuple
 
 import numpy as np
 
-from harness.errors import InvalidValueError, UnknownNameError
+from harness.core.errors import InvalidValueError, UnknownNameError
 
 
 class Quantity(NamedTuple):

@@ -21,9 +21,9 @@ from typing import Callable, List, Optional, Tuple, Union
 
 import numpy as np
 
-from harness.errors import CannotRunError, ControlError, HarnessError, InvalidValueError
-from harness.power_modes import PowerMode
-from harness.units import ms_to_s, s_to_ms
+from harness.core.errors import CannotRunError, ControlError, HarnessError, InvalidValueError
+from harness.core.power_modes import PowerMode
+from harness.core.units import ms_to_s, s_to_ms
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Candidates, Choice, Failed, History, Measured, Strategy
 

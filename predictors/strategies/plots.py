@@ -7,7 +7,7 @@ from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from harness.units import mw_to_w
+from harness.core.units import mw_to_w
 from predictors.pareto import time_power_front
 from predictors.plots import colour, pyplot, save
 from predictors.strategies.evaluation import Outcome, summarise

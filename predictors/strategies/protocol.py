@@ -8,9 +8,9 @@ from typing import Any, Callable, ClassVar, Dict, List, NamedTuple, Optional, Pr
 
 import numpy as np
 
-from harness.errors import CannotRunError, InvalidValueError
-from harness.power_modes import PowerMode
-from harness.units import mw_to_w
+from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.power_modes import PowerMode
+from harness.core.units import mw_to_w
 from predictors.strategies.goals import Goal
 
 MOST_FAILURES = 3

@@ -7,11 +7,11 @@ from typing import Callable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from harness.errors import InvalidValueError
-from harness.power_modes import PowerMode
-from harness.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_ms
+from harness.core.errors import InvalidValueError
+from harness.core.power_modes import PowerMode
+from harness.core.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_ms
+from predictors.models.protocol import Predictor
 from predictors.pareto import front
-from predictors.protocol import Predictor
 from predictors.strategies.fixed import Maxn, Preset, Presets
 from predictors.strategies.goals import Goal, value_of
 from predictors.strategies.grid import Grid

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from predictors.protocol import Predictor
-from predictors.registry import make_predictor, names_in, predictor_class
+from predictors.models.protocol import Predictor
+from predictors.models.registry import make_predictor, names_in, predictor_class
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.design import design_for
 from predictors.strategies.fixed import Maxn, Preset, Presets
@@ -90,5 +90,5 @@ STRATEGIES: Dict[str, Kind] = {
 
 
 def strategy_names(text: str) -> List[str]:
-    """The strategies in a list with commas, as `predictors.registry.names_in` reads it."""
+    """The strategies in a list with commas, as `predictors.models.registry.names_in` reads it."""
     return names_in(text, STRATEGIES, "strategy")

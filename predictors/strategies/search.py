@@ -6,7 +6,7 @@ from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.errors import InvalidValueError
+from harness.core.errors import InvalidValueError
 from predictors.strategies.goals import Goal
 from predictors.strategies.grid import Grid
 from predictors.strategies.protocol import Choice, History, Measured, Strategy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.units import mw_to_w
-from predictors.registry import make_predictor, predictor_class
+from harness.core.units import mw_to_w
+from predictors.models.registry import make_predictor, predictor_class
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Choice, History, Measured, Strategy
 

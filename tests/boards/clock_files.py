@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from boards.layouts import Layout
 from boards.plan import Plan
-from harness.devices.boards import BoardSpec
-from harness.units import HZ_PER_KHZ
+from harness.core.boards import BoardSpec
+from harness.core.units import HZ_PER_KHZ
 
 DEVFREQ_CLASS = "sys/class/devfreq"
 EMC_CAP = "sys/kernel/nvpmodel_emc_cap/emc_iso_cap"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from boards.layouts import VARIANTS, Layout
-from harness.devices.boards import BoardSpec, ClockLists, Preset, load_board
+from harness.core.boards import BoardSpec, ClockLists, Preset, load_board
 
 # Thor's lists are not known. 54 and 2,601 MHz of the CPU, 1,575 MHz of the GPU and 4,266 MHz of the memory were seen,
 # as were 972 and 1,350 MHz in between; the steps are made up.

@@ -2,7 +2,7 @@
 
 Watching catches every writer, in any process, but late: a bad value stands for some milliseconds and is then put back,
 without an error for the writer. `intercepted` gives the error at once, to what writes through
-`harness.control.kernel_file`.
+`harness.board.kernel_file`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type
 
 from boards.kernel import Kernel
-from harness.control import kernel_file
+from harness.board import kernel_file
 
 SETTLE_S = 0.1
 
@@ -86,7 +86,7 @@ def _stamp(path: str) -> Tuple[int, ...]:
 
 
 class _System:
-    """The module `os` for `harness.control.kernel_file`, with writes to the tree taken by its kernel."""
+    """The module `os` for `harness.board.kernel_file`, with writes to the tree taken by its kernel."""
 
     def __init__(self, kernel: Kernel, before_write: Optional[Callable[[int, str], None]]) -> None:
         self._kernel = kernel

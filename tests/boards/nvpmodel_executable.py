@@ -9,9 +9,9 @@ import time
 from typing import Dict, List, Optional, TextIO
 
 from boards.kernel import Kernel
-from harness.control.nvpmodel_conf import Conf, PowerModel, Setting
-from harness.control.nvpmodel_grammar import parse
-from harness.errors import InvalidValueError
+from harness.board.nvpmodel_conf import Conf, PowerModel, Setting
+from harness.board.nvpmodel_grammar import parse
+from harness.core.errors import InvalidValueError
 
 STATUS = "var/lib/nvpmodel/status"
 CONF = "etc/nvpmodel.conf"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from boards.layouts import Layout
 from boards.plan import Plan
-from harness.devices.boards import BoardSpec
+from harness.core.boards import BoardSpec
 
 CPU = "sys/devices/system/cpu"
 GOVERNORS = "interactive conservative ondemand userspace powersave performance schedutil"

@@ -9,8 +9,8 @@ from boards.power_model import Load, Ratios, domain_power_mw, rail_power_mw
 from boards.processor_files import CPU
 from boards.tree_files import put_text, show_text, take_text
 from boards.write_rules import at_least, at_most
-from harness.power_modes import PowerMode
-from harness.units import hz_to_khz
+from harness.core.power_modes import PowerMode
+from harness.core.units import hz_to_khz
 
 AMBIENT_C, RISE_C = 30.0, 45.0  # at the module's peak power
 AUTOMATIC_PWM = 66

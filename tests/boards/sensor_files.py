@@ -7,7 +7,7 @@ from typing import List
 from boards.layouts import Chip, Layout
 from boards.plan import Plan
 from boards.power_model import RAIL_MV
-from harness.devices.boards import BoardSpec
+from harness.core.boards import BoardSpec
 
 THERMAL = "sys/devices/virtual/thermal"
 HWMON = "sys/class/hwmon"

@@ -7,7 +7,7 @@ from typing import Any, Dict, NamedTuple
 import numpy as np
 
 from boards.power_model import Load
-from harness.power_modes import PowerMode
+from harness.core.power_modes import PowerMode
 from harness.simulation import load, model
 from harness.simulation.parameters import load_board, load_workload
 

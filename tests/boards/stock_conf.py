@@ -8,8 +8,8 @@ from boards.clock_files import EMC_CAP
 from boards.layouts import Layout
 from boards.plan import Plan
 from boards.processor_files import CPU
-from harness.devices.boards import BoardSpec, Preset
-from harness.units import HZ_PER_KHZ
+from harness.core.boards import BoardSpec, Preset
+from harness.core.units import HZ_PER_KHZ
 
 CPU_FLOOR_KHZ = {"tegra194": 1_190_400, "tegra234": 729_600}
 """Lowest CPU clock of the stock modes, where it is above the hardware's."""

@@ -13,7 +13,7 @@ import time
 from typing import Any, Dict, List
 
 from boards.kernel import Kernel
-from harness.units import KHZ_PER_MHZ
+from harness.core.units import KHZ_PER_MHZ
 
 HZ_PER_MHZ = 1_000_000
 DEFAULT_INTERVAL_MS = 1000

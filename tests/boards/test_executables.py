@@ -14,9 +14,9 @@ from boards.layouts import PAIRS
 from boards.nvpmodel_executable import Nvpmodel
 from boards.processor_files import CPU
 from boards.tree import boot, build_board
-from harness.control.bounded_process import run_bounded
-from harness.control.nvpmodel_output import asks_for_reboot, find_refusal, parse_listing, parse_query
-from harness.errors import ControlError
+from harness.board.bounded_process import run_bounded
+from harness.board.nvpmodel_output import asks_for_reboot, find_refusal, parse_listing, parse_query
+from harness.core.errors import ControlError
 
 
 def call(tree, name, *arguments, answer="n\n"):

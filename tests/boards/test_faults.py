@@ -10,11 +10,11 @@ from boards.emulator import intercepted
 from boards.kernel import Kernel
 from boards.tools_in_process import tools_in_process
 from boards.tree import build_board
-from harness.configuration import Configuration
+from harness.board import ina
+from harness.core.configuration import Configuration
+from harness.core.errors import ControlError
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_identity import read_board
-from harness.errors import ControlError
-from harness.telemetry import ina
 
 
 @pytest.fixture

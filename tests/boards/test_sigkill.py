@@ -16,11 +16,11 @@ from boards.kernel import Kernel
 from boards.readings import settle
 from boards.tools_in_process import tools_in_process
 from boards.tree import build_board
-from harness.configuration import Configuration
-from harness.control.saved_state import default_state_dir, left_behind, restore
+from harness.board.saved_state import default_state_dir, left_behind, restore
+from harness.core.configuration import Configuration
+from harness.core.power_modes import PowerMode
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_identity import read_board
-from harness.power_modes import PowerMode
 
 pytestmark = pytest.mark.exhaustive
 

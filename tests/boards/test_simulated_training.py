@@ -8,11 +8,11 @@ import pytest
 from boards.kernel import Kernel
 from boards.processor_files import CPU
 from boards.tree import build_board
-from harness.power_modes import PowerMode
+from harness.board.ina import open_source
+from harness.core.power_modes import PowerMode
 from harness.simulation.load import Load
 from harness.simulation.model import simulate
 from harness.simulation.parameters import load_board, load_workload
-from harness.telemetry.ina import open_source
 
 WORKLOAD = "resnet18-imagenet"
 MAXN = PowerMode(12, 2_201_600, 1_300_500, 3_199_000)

@@ -13,13 +13,13 @@ from boards.layouts import BOARDS, PAIRS, VARIANTS, layout_of
 from boards.processor_files import CPU
 from boards.stock_conf import preset_cores
 from boards.tree import build_board
-from harness.control.cpufreq import CpuFrequency
-from harness.control.nvpmodel_grammar import parse
-from harness.control.nvpmodel_modes import masks, online_cores, to_power_mode
-from harness.devices.boards import BOARDS as SPECS
-from harness.devices.boards import find_board
-from harness.telemetry import diskstats, thermal
-from harness.units import HZ_PER_KHZ
+from harness.board import diskstats, thermal
+from harness.board.cpufreq import CpuFrequency
+from harness.board.nvpmodel_grammar import parse
+from harness.board.nvpmodel_modes import masks, online_cores, to_power_mode
+from harness.core.boards import BOARDS as SPECS
+from harness.core.boards import find_board
+from harness.core.units import HZ_PER_KHZ
 
 
 @pytest.fixture(scope="module", params=PAIRS, ids=["-".join(pair) for pair in PAIRS])

@@ -12,7 +12,7 @@ from boards import systemctl_executable
 from boards.jetson_clocks_executable import JetsonClocks
 from boards.kernel import Kernel
 from boards.nvpmodel_executable import Nvpmodel
-from harness.control import bounded_process
+from harness.board import bounded_process
 
 
 class _Finished:
@@ -44,7 +44,7 @@ class _Finished:
 
 
 class _Subprocess:
-    """The module `subprocess` for `harness.control.bounded_process`."""
+    """The module `subprocess` for `harness.board.bounded_process`."""
 
     def __init__(self, root: str) -> None:
         self._root = root

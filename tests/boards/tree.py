@@ -20,7 +20,7 @@ from boards.processor_files import add_processor
 from boards.sensor_files import add_sensors
 from boards.stock_conf import conf_text
 from boards.system_files import add_identity, add_memory, add_storage
-from harness.devices.boards import BoardSpec
+from harness.core.boards import BoardSpec
 
 TESTS = Path(__file__).resolve().parents[1]
 

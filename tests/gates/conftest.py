@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
-from harness.environment import describe_environment
+from harness.core.environment import describe_environment
 from predictors.gate import Kind, check, format_verdicts, read_recorded, record
 
 PROJECT = Path(__file__).resolve().parents[2]

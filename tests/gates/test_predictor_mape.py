@@ -11,10 +11,10 @@ from typing import Callable, List, Tuple, Type
 import numpy as np
 import pytest
 
-from predictors.commands.scenario import simulated
+from predictors.cli.scenario import simulated
 from predictors.gate import PREDICTORS, entries_of
-from predictors.protocol import Inputs, Predictor
-from predictors.registry import MODULES, predictor_class
+from predictors.models.protocol import Inputs, Predictor
+from predictors.models.registry import MODULES, predictor_class
 from predictors.report import format_skipped
 from predictors.scenarios import Source
 from predictors.tables import Table, find_table, load_tables

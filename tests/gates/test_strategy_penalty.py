@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from predictors.commands.scenario import simulated
-from predictors.commands.strategies import presets_of
+from predictors.cli.scenario import simulated
+from predictors.cli.strategies import presets_of
 from predictors.gate import STRATEGIES as KIND
 from predictors.gate import entries_of
 from predictors.scenarios import Source

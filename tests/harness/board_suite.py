@@ -9,8 +9,8 @@ import time
 
 from boards.tree import TESTS
 
-from harness.errors import StoreError
-from harness.results.store import ResultsStore
+from harness.core.errors import StoreError
+from harness.store.store import ResultsStore
 
 PROJECT = TESTS.parent
 RESULTS = "r.sqlite"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.control.lock import LOCK_DIR_VARIABLE
+from harness.board.lock import LOCK_DIR_VARIABLE
 
 PROJECT = Path(__file__).resolve().parents[2]
 NOBODY = 65534

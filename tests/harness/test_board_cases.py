@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from board_suite import profiles, run
 from boards.kernel import Kernel
 from boards.tree import build_board
+
+from tests.harness.board_suite import profiles, run
 
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")

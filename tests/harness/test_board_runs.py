@@ -11,16 +11,17 @@ import time
 from pathlib import Path
 
 import pytest
-from board_suite import RESULTS, finish, profiles, run, start, wait_for_profile
 from boards.emulator import Emulator
 from boards.jtop_service import JtopNotPossibleError, running_jtop
 from boards.kernel import Kernel
 from boards.tree import build_board
 
+from tests.harness.board_suite import RESULTS, finish, profiles, run, start, wait_for_profile
+
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-from harness.results.conditions import comparable_conditions
+from harness.store.conditions import comparable_conditions
 
 pytestmark = pytest.mark.training
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from harness.__main__ import main
-from harness.corpus import read_corpus, write_corpus
-from harness.power_modes import PowerMode
-from harness.results.store import ResultsStore
+from harness.core.corpus import read_corpus, write_corpus
+from harness.core.power_modes import PowerMode
 from harness.simulation.corpus import simulate_corpus
+from harness.store.store import ResultsStore
 
 MODES = [PowerMode(cores, cpu, 1_300_500, 3_199_000) for cores in (4, 12) for cpu in (1_113_600, 2_201_600)]
 USAGE_ERROR = 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cases import Case
-from harness.power_modes import PowerMode
-from harness.power_modes.orders import SAFE, order_passes
+from harness.core.cases import Case
+from harness.core.mode_orders import SAFE, order_passes
+from harness.core.power_modes import PowerMode
 from harness.safe_order import in_safe_order, passes_needed
 
 MODES = st.builds(

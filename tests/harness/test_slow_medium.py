@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-from harness.control.read_limit import ReadLimit
-from harness.control.read_limit_group import find_group
-from harness.errors import CannotRunError
-from harness.results.store import ResultsStore
+from harness.board.read_limit import ReadLimit
+from harness.board.read_limit_group import find_group
+from harness.core.errors import CannotRunError
+from harness.store.store import ResultsStore
 
 pytestmark = pytest.mark.training
 

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from harness.aggregates import AGGREGATES
-from harness.cases import Case
-from harness.profiles import Profile, Telemetry
+from harness.core.aggregates import AGGREGATES
+from harness.core.cases import Case
+from harness.core.profiles import Profile, Telemetry
 from harness.summary import describe_result, extra_info, format_summary
 
 FIGURES = {

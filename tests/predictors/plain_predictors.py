@@ -6,8 +6,8 @@ from typing import Optional, Tuple
 
 import numpy as np
 
-from harness.power_modes import PowerModeSpace
-from predictors.protocol import Inputs, Prediction, Predictor, State
+from harness.core.power_modes import PowerModeSpace
+from predictors.models.protocol import Inputs, Prediction, Predictor, State
 from predictors.tables import Table
 
 SPACE = PowerModeSpace((2, 4, 8), (500_000, 1_000_000, 2_000_000), (100_000, 400_000, 1_300_000), (204_000, 3_199_000))

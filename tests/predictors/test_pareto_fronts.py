@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import InvalidValueError
+from harness.core.errors import InvalidValueError
 from predictors.pareto import energy_mws, front, time_energy_front, time_power_front
 
 figures = st.floats(0.5, 100) | st.integers(1, 5).map(float)

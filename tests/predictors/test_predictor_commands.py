@@ -8,12 +8,12 @@ import json
 import numpy as np
 import pytest
 
-import predictors.registry
-from harness.corpus import write_corpus
+import predictors.models.registry
+from harness.core.corpus import write_corpus
 from harness.simulation.corpus import simulate_corpus
 from predictors.__main__ import main
-from predictors.commands.evaluate import TrialProgress, make_target, parse_counts
-from predictors.commands.scenario import named_modes, simulated
+from predictors.cli.evaluate import TrialProgress, make_target, parse_counts
+from predictors.cli.scenario import named_modes, simulated
 from predictors.published import FILE, read_published
 from predictors.scenarios import SCENARIOS, Source, find_scenario, make_plan
 from tests.predictors.plain_predictors import SPACE, LogLinear, Nothing, made_table
@@ -24,7 +24,7 @@ WORKLOADS = ("resnet18-imagenet", "yolov8n-coco")
 @pytest.fixture(autouse=True)
 def _known(monkeypatch):
     for kind in (LogLinear, Nothing):
-        monkeypatch.setitem(predictors.registry.MODULES, kind.name, kind.__module__)
+        monkeypatch.setitem(predictors.models.registry.MODULES, kind.name, kind.__module__)
 
 
 @pytest.fixture(name="corpus")
@@ -203,7 +203,7 @@ def test_the_papers_errors_each_name_a_predictor_and_a_fact():
 
 
 def test_published_errors_stand_beside_those_got_here(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("predictors.commands.published.DEFAULT", "log-linear")
+    monkeypatch.setattr("predictors.cli.published.DEFAULT", "log-linear")
     own = tmp_path / "own.csv"
     header, *lines = FILE.read_text().splitlines()
     wanted = [line for line in lines if line.startswith(("F1162,", "F464,"))]
@@ -211,7 +211,7 @@ def test_published_errors_stand_beside_those_got_here(tmp_path, capsys, monkeypa
         "\n".join([header, *wanted]).replace(",powertrain,", ",log-linear,").replace(",linear,", ",log-linear,")
     )
     rows = read_published(own)
-    monkeypatch.setattr("predictors.commands.published.read_published", lambda: rows)
+    monkeypatch.setattr("predictors.cli.published.read_published", lambda: rows)
     out = tmp_path / "out.json"
     assert run("published", "--limit", 120, "--repeats", 1, "--jobs", 1, "--json", out) == 0
     errors = json.loads(out.read_text())["errors"]

@@ -8,11 +8,11 @@ import json
 import numpy as np
 import pytest
 
-import predictors.registry
-from harness.errors import InvalidValueError, UnknownNameError
+import predictors.models.registry
+from harness.core.errors import InvalidValueError, UnknownNameError
 from predictors.evaluation import fit_to, judge, predict_rows, rows_to_fit, summarise
 from predictors.metrics import mape, profiling_seconds
-from predictors.registry import MODULES, make_predictor, predictor_class, predictor_names
+from predictors.models.registry import MODULES, make_predictor, predictor_class, predictor_names
 from predictors.report import format_results, format_skipped, write_results
 from predictors.sampling import SAMPLERS
 from predictors.trials import Group, Plan, Target, run_plan
@@ -24,7 +24,7 @@ TABLE = made_table(noise=0.1)
 @pytest.fixture(autouse=True)
 def _known(monkeypatch):
     for kind in (LogLinear, Nothing):
-        monkeypatch.setitem(predictors.registry.MODULES, kind.name, kind.__module__)
+        monkeypatch.setitem(predictors.models.registry.MODULES, kind.name, kind.__module__)
 
 
 def test_the_stricter_protocol_tests_on_the_other_modes_and_the_papers_on_all():

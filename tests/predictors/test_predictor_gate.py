@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.errors import InvalidValueError
+from harness.core.errors import InvalidValueError
 from predictors.gate import check, entries_of, format_verdicts, read_recorded, record, tolerance
 from predictors.metrics import Spread
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import InvalidValueError, UnknownNameError
+from harness.core.errors import InvalidValueError, UnknownNameError
 from predictors.metrics import mape, profiling_seconds
-from predictors.physical_gp import PhysicalGP
+from predictors.models.physical_gp import PhysicalGP
 from predictors.sampling import SAMPLERS, Profiled, choose, choose_by_profiling, in_passes
-from tests.predictors.physical_gp.made_tables import make_table
+from tests.predictors.models.physical_gp.made_tables import make_table
 
 TABLE = make_table(20)
 COST_S = np.array([profiling_seconds(time_ms) for time_ms in TABLE.time_ms])

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from harness.control.lock import LOCK_DIR_VARIABLE
-from harness.errors import CannotRunError
+from harness.board.lock import LOCK_DIR_VARIABLE
+from harness.core.errors import CannotRunError
 from predictors import tuning as module
 from predictors.strategies.online import OnlineTuner
 

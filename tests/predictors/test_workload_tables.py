@@ -7,8 +7,8 @@ import copy
 import numpy as np
 import pytest
 
-from harness.corpus import write_corpus
-from harness.errors import InvalidValueError, UnknownNameError
+from harness.core.corpus import write_corpus
+from harness.core.errors import InvalidValueError, UnknownNameError
 from predictors.tables import find_table, load_tables, tables_of
 from tests.predictors.plain_predictors import SPACE, made_table
 

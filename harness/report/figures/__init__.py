@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Callable, List, NamedTuple, Tuple
 
-from harness.analysis.profile_length import LONG
 from harness.report.figure import Figure
 from harness.report.figures.baseload import baseload_figures
 from harness.report.figures.dataset_scaling import scaling_figures
@@ -23,6 +22,7 @@ from harness.report.figures.storage_media import storage_figures
 from harness.report.figures.strategies import strategy_figures
 from harness.report.figures.variability import variability_figures
 from harness.report.selection import Material
+from harness.stats.profile_length import LONG
 
 
 class Kind(NamedTuple):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple
 
-from harness.cases import DVFS, IDLE
-from harness.idle import LOGGING, QUIET
+from harness.core.cases import DVFS, IDLE
+from harness.core.units import mw_to_w
+from harness.measure.idle import LOGGING, QUIET
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, Axis, Bar, Figure, Panel, Series, joined
 from harness.report.scales import figure_text
 from harness.report.selection import Material, device_name
-from harness.results.rows import Record
-from harness.units import mw_to_w
+from harness.store.rows import Record
 
 STATES = {(LOGGING, "static"): "(i)", (QUIET, "static"): "(ii)", (QUIET, DVFS): "(iii)"}
 """The paper's names of the idle states that a device can tell by itself."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence, Tuple
 
-from harness.metrics import epoch_sums
-from harness.profiles import Profile
+from harness.core.metrics import epoch_sums
+from harness.core.profiles import Profile
+from harness.core.units import BYTES_PER_GIB, BYTES_PER_MIB, share_to_percent
 from harness.report.colours import listed
 from harness.report.figure import Axis, Curve, Figure, Mark, Panel, Rule, Series
 from harness.report.figures.thinning import thinned
 from harness.report.selection import Family, Material, families, file_name, trained
-from harness.units import BYTES_PER_GIB, BYTES_PER_MIB, share_to_percent
 
 MOST_SIZES = 3
 """Sizes whose course over time is drawn: least, middle and greatest."""

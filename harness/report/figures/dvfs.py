@@ -7,13 +7,13 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.cases import DVFS, STATIC
-from harness.profiles import Profile
+from harness.core.cases import DVFS, STATIC
+from harness.core.profiles import Profile
+from harness.core.units import share_to_percent
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, Axis, Bar, Figure, Mark, Panel, Series
 from harness.report.scales import figure_text
 from harness.report.selection import Family, Material, by_device, families, file_name, trained
-from harness.units import share_to_percent
 
 CHANGES = (("time", "minibatch_time_ms"), ("power", "power_mw"), ("energy", "energy_per_sample_mws"))
 STEPS = (0, 20, 40, 60, 80, 100)

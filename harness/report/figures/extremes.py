@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from harness.power_modes import PowerMode
+from harness.core.power_modes import PowerMode
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, Axis, Bar, Figure, Panel, Series
 from harness.report.mode_tables import ModeTable, mode_tables

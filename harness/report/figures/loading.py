@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from harness.cases import DROPPED
+from harness.core.cases import DROPPED
 from harness.devices.simulated import INSTANCE_MARK
 from harness.report.figure import Figure, Panel
 from harness.report.figures.stacks import COLUMNS, HOW, LEGEND, family_columns, stacked_panel
 from harness.report.selection import Family, Material, bare, by_device, families, file_name, trained
-from harness.results.rows import Record
+from harness.store.rows import Record
 
 
 def worker_figures(material: Material) -> List[Figure]:

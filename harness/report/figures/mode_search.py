@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from harness.metrics import quartiles
+from harness.core.metrics import quartiles
+from harness.core.units import S_PER_MINUTE
 from harness.report.colours import listed
 from harness.report.figure import SYMLOG, Axis, Curve, Figure, Panel, Series, joined
 from harness.report.scales import figure_text
 from harness.report.selection import Material, file_name
-from harness.units import S_PER_MINUTE
 
 ALL_MODES = "brute-force"
 """Profiles everything: the truth that others are held against."""

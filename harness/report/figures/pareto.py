@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, List, Sequence, Tuple
 
-from harness.analysis.pareto import grouped, pareto_front
-from harness.power_modes import PowerMode
+from harness.core.power_modes import PowerMode
+from harness.core.units import khz_to_mhz, mw_to_w, mws_to_j
 from harness.report.colours import ramp
 from harness.report.figure import LOG, Axis, Curve, Dots, Figure, Label, Mark, Panel, Ramp, Series
 from harness.report.figures.thinning import evenly
 from harness.report.mode_tables import LETTER, ModeTable, mode_tables
 from harness.report.selection import Material, file_name
-from harness.units import khz_to_mhz, mw_to_w, mws_to_j
+from harness.stats.pareto import grouped, pareto_front
 
 MOST_POINTS = 1200
 MOST_TABLES = 10

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from harness.analysis.baseload import split_load
-from harness.cases import IDLE
-from harness.power_modes import PowerMode
-from harness.power_modes.texts import MAXN
+from harness.core.cases import IDLE
+from harness.core.mode_texts import MAXN
+from harness.core.power_modes import PowerMode
+from harness.core.units import mwh_to_wh, share_to_percent
 from harness.report.figure import CATEGORY, Axis, Bar, Figure, Panel, Series
 from harness.report.figures.baseload import idle_power_mw, state_of
 from harness.report.figures.stacks import COLUMNS as TIME_COLUMNS
@@ -15,8 +15,8 @@ from harness.report.figures.stacks import HOW, LEGEND, Column, parts_of, row_of,
 from harness.report.mode_tables import LETTER
 from harness.report.scales import figure_text
 from harness.report.selection import Family, Material, by_device, families, file_name, mode_of, trained
-from harness.results.rows import Record
-from harness.units import mwh_to_wh, share_to_percent
+from harness.stats.baseload import split_load
+from harness.store.rows import Record
 
 LEAST = 3
 MOST = 30

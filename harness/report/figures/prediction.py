@@ -6,10 +6,10 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from harness.core.units import S_PER_MINUTE
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, LOG, Axis, Curve, Figure, Panel, Series, joined
 from harness.report.selection import Material, file_name
-from harness.units import S_PER_MINUTE
 
 QUANTITIES = ("time", "power", "energy")
 COLUMNS = (

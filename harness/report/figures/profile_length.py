@@ -7,18 +7,18 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.aggregates import POWER_CHANNEL
-from harness.analysis.profile_length import stretches_of
+from harness.core.aggregates import POWER_CHANNEL
+from harness.core.metrics import quartiles
+from harness.core.profiles import Profile, Series
+from harness.core.units import share_to_percent
 from harness.devices.simulated import INSTANCE_MARK
-from harness.metrics import quartiles
-from harness.profiles import Profile, Series
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, LINEAR, LOG, Axis, Curve, Figure, Panel, joined
 from harness.report.figure import Series as Entry
 from harness.report.scales import figure_text
 from harness.report.selection import Material, by_defaults, device_name, file_name, trained
-from harness.results.rows import Record
-from harness.units import share_to_percent
+from harness.stats.profile_length import stretches_of
+from harness.store.rows import Record
 
 LENGTHS = (10, 15, 20, 25, 30, 40)
 """Minibatches; the papers take 40, and show that fewer would do (001 sec. 2.5)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from harness.metrics import quartiles
+from harness.core.metrics import quartiles
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, LOG, Axis, Figure, Panel, Series, Violin, joined
 from harness.report.scales import figure_text

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple
 
-from harness.cases import CONCURRENT, INFERENCE
-from harness.mixes import Mix
+from harness.core.cases import CONCURRENT, INFERENCE
+from harness.core.mixes import Mix
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, LOG, Axis, Bar, Curve, Figure, Panel, Series, joined
 from harness.report.scales import figure_text
 from harness.report.selection import Material, device_name, families, file_name
-from harness.results.rows import Record
+from harness.store.rows import Record
 
 RATES = (("training", "training_samples_per_s"), ("inference", "inference_per_s"))
 LATENCIES = (("median latency", "latency_median_ms"), ("95 % latency", "latency_p95_ms"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
+from harness.core.units import ms_to_s, s_to_ms
 from harness.report.figure import CATEGORY, Axis, Bar, Panel, Series, joined
 from harness.report.scales import figure_text
 from harness.report.selection import Family, device_name
-from harness.results.rows import Record
-from harness.units import ms_to_s, s_to_ms
+from harness.store.rows import Record
 
 LATER, FIRST, MINIBATCH = "epochs 1 and later", "epoch 0", "minibatch"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence, Tuple
 
-from harness.cases import DROPPED
+from harness.core.cases import DROPPED
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, Axis, Curve, Figure, Panel, Series
 from harness.report.figures.stacks import COLUMNS, HOW, LEGEND, WITH_FIRST, Column, parts_of, row_of, stacked_panel
 from harness.report.selection import Family, Material, by_device, families, file_name, trained
-from harness.results.rows import Record
+from harness.store.rows import Record
 
 USUAL_WORKERS = 4  # 004 sec. 4.4
 LEAST_CURVE = 3

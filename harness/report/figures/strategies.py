@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from harness.metrics import quartiles
+from harness.core.metrics import quartiles
 from harness.report.figure import CATEGORY, SYMLOG, Axis, Bar, Curve, Figure, Mark, Panel, Rule, Series, Violin, joined
 from harness.report.scales import figure_text
 from harness.report.selection import Material, file_name

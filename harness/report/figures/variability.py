@@ -6,16 +6,16 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
-from harness.analysis.variability import variability
-from harness.metrics import epoch_sums
-from harness.profiles import Minibatch
+from harness.core.metrics import epoch_sums
+from harness.core.profiles import Minibatch
+from harness.core.units import s_to_ms, share_to_percent
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, LINEAR, SYMLOG, Axis, Figure, Panel, Rule, Violin
 from harness.report.scales import figure_text
 from harness.report.selection import Material, device_name, file_name, trained
 from harness.report.violins import FEWEST
-from harness.results.rows import Record
-from harness.units import s_to_ms, share_to_percent
+from harness.stats.variability import variability
+from harness.store.rows import Record
 
 LEAST_VALUES = 20
 MOST_VALUES = 2000

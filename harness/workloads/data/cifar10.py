@@ -7,7 +7,7 @@ from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.data.data_set import DataSet
 from harness.workloads.data.mapped_rows import MappedRows
 from harness.workloads.data.plain_pickle import read_plain_pickle

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.data.data_set import DataSet
 from harness.workloads.data.pictures import draw_size, fit_size, make_jpeg, read_picture, write_files
 from harness.workloads.data.written_folder import Report, WriteProgress

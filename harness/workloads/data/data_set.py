@@ -8,7 +8,7 @@ from typing import Any, Callable, List, Optional, Protocol, Sequence
 
 import numpy as np
 
-from harness.errors import DataSetError, InvalidValueError
+from harness.core.errors import DataSetError, InvalidValueError
 from harness.workloads.data.written_folder import Report, find_or_write
 
 REAL = "real"

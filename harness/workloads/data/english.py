@@ -8,7 +8,7 @@ from typing import List, NamedTuple
 
 import numpy as np
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.optional_packages import require
 
 _MIN_WORDS = 8  # shorter paragraphs are headings and labels

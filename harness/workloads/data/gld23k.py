@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import Optional
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.data.data_set import DataSet
 from harness.workloads.data.labelled_pictures import LabelledPictures, draw_labelled_picture
 from harness.workloads.data.pictures import write_files

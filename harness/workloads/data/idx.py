@@ -11,7 +11,7 @@ from typing import Sequence, Tuple, Union
 
 import numpy as np
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.data.mapped_rows import MappedRows
 
 _UNSIGNED_BYTE = 8  # third byte of the magic number; MNIST has no other type

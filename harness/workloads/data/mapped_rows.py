@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Tuple
 
 import numpy as np
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 
 
 class MappedRows:

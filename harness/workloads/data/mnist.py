@@ -7,7 +7,7 @@ from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.data.data_set import DataSet
 from harness.workloads.data.idx import read_idx, write_idx
 from harness.workloads.data.written_folder import Report, WriteProgress

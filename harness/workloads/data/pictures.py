@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterable, Tuple
 
 import numpy as np
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.data.written_folder import WriteProgress
 from harness.workloads.optional_packages import require
 

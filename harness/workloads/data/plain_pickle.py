@@ -8,7 +8,7 @@ from typing import Any, Optional, Tuple
 
 import numpy as np
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 
 
 class _Type:

@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.data.data_set import DataSet
 from harness.workloads.data.english import describe_source, read_sections, shuffled, split_words
 from harness.workloads.data.written_folder import Report

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
-from harness.errors import DataSetError
-from harness.progress import format_duration
-from harness.units import BYTES_PER_MIB
+from harness.core.errors import DataSetError
+from harness.core.progress import format_duration
+from harness.core.units import BYTES_PER_MIB
 
 Report = Callable[[str], None]
 """Takes one line of progress: what is being done now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List
 
-from harness.corpus import Column, write_corpus
+from harness.core.corpus import Column, write_corpus
 
 MODES = [
     (cores, cpu, gpu, 3_199_000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.cases import Case, Settings
+from harness.core.cases import Case, Settings
 from harness.devices.simulated import SimulatedDevice
 
 

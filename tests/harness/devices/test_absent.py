@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from harness.cases import Case
-from harness.configuration import Configuration
+from harness.core.cases import Case
+from harness.core.configuration import Configuration
+from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.power_modes import PowerMode
 from harness.devices.registry import known_devices, open_device
 from harness.devices.replay import PREFIX as REPLAY
-from harness.errors import CannotRunError, InvalidValueError, UnknownNameError
-from harness.power_modes import PowerMode
 
 CASE = Case("orin-agx", "lenet-mnist", "maxn", 0, "ssd", 16)
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import measurement
-from harness.cases import DVFS, Case, Settings
-from harness.configuration import Configuration
+from harness.core.cases import DVFS, Case, Settings
+from harness.core.configuration import Configuration
+from harness.core.errors import CannotRunError, HarnessError
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.devices.host import HostDevice
-from harness.errors import CannotRunError, HarnessError
-from harness.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.measure import measurement
 
 POWER_W = 42.0
 

@@ -12,13 +12,13 @@ from boards.layouts import PAIRS
 from boards.tools_in_process import tools_in_process
 from boards.tree import build_board
 
-from harness.cases import Case
-from harness.configuration import Configuration
-from harness.control.saved_state import left_behind
+from harness.board.saved_state import left_behind
+from harness.core.cases import Case
+from harness.core.configuration import Configuration
+from harness.core.errors import CannotRunError, ControlError
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_identity import read_board
-from harness.errors import CannotRunError, ControlError
-from harness.power_modes import UNKNOWN_KHZ, PowerMode
 
 
 @pytest.fixture(autouse=True)

@@ -10,13 +10,13 @@ from boards.kernel import Kernel
 from boards.tools_in_process import tools_in_process
 from boards.tree import build_board
 
-from harness.cases import DVFS, STATIC, Case, Settings
-from harness.configuration import Configuration
+from harness.core.cases import DVFS, STATIC, Case, Settings
+from harness.core.configuration import Configuration
+from harness.core.power_modes import PowerMode
 from harness.devices import jetson
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_identity import read_board
-from harness.measurement import Bench
-from harness.power_modes import PowerMode
+from harness.measure.measurement import Bench
 
 
 @pytest.fixture(autouse=True)

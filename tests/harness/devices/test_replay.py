@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from corpora import MODES, row, rows, write
 
-from harness.aggregates import AGGREGATES
-from harness.campaigns import Sweep
-from harness.cases import Case, Settings
-from harness.configuration import Configuration
+from harness.core.aggregates import AGGREGATES
+from harness.core.campaigns import Sweep
+from harness.core.cases import Case, Settings
+from harness.core.configuration import Configuration
+from harness.core.errors import CannotRunError, InvalidValueError, StoreError, UnknownNameError
+from harness.core.power_modes import PowerMode
 from harness.devices.registry import open_device
 from harness.devices.replay import ReplayDevice
-from harness.errors import CannotRunError, InvalidValueError, StoreError, UnknownNameError
-from harness.power_modes import PowerMode
+from tests.harness.devices.corpora import MODES, row, rows, write
 
 
 @pytest.fixture

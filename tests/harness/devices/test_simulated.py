@@ -6,19 +6,19 @@ import dataclasses
 import statistics
 
 import pytest
-from simulated_cases import case_of, profile_of, silent
 
-from harness.aggregates import AGGREGATES
-from harness.cases import DVFS, IDLE, Case, Settings
-from harness.configuration import Configuration
+from harness.core.aggregates import AGGREGATES
+from harness.core.cases import DVFS, IDLE, Case, Settings
+from harness.core.configuration import Configuration
+from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.metrics import end_s
+from harness.core.power_modes import PowerMode
+from harness.core.profiles import CLEAN, FIRST, SETTLING
 from harness.devices.registry import known_devices, open_device
 from harness.devices.simulated import SimulatedDevice
-from harness.errors import CannotRunError, InvalidValueError, UnknownNameError
-from harness.metrics import end_s
-from harness.power_modes import PowerMode
-from harness.profiles import CLEAN, FIRST, SETTLING
-from harness.results.conditions import comparable_conditions, key
 from harness.simulation.parameters import SIMULATED_BOARDS
+from harness.store.conditions import comparable_conditions, key
+from tests.harness.devices.simulated_cases import case_of, profile_of, silent
 
 
 def phases(profile):

@@ -11,7 +11,7 @@ import types
 
 import pytest
 
-from harness.errors import HarnessError
+from harness.core.errors import HarnessError
 from harness.install import command, environment_folder
 from harness.install.__main__ import NEWEST, OLDEST, refusal
 from harness.install.command import PROJECT, base_python, board_release, check_torch_is_the_systems, main

@@ -10,11 +10,11 @@ from importlib import metadata
 import pytest
 from packaging.requirements import Requirement
 
+from harness.core.toml_files import read_toml
 from harness.install.__main__ import NEWEST, OLDEST
 from harness.install.command import PROJECT
 from harness.install.environment_folder import INPUTS
 from harness.install.plan import ASK_FOR_TORCH, EXTRAS, JETPACK_OWNS
-from harness.toml_files import read_toml
 
 PYTHONS = [f"3.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1)]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import DependencyError, HarnessError, UnknownNameError
+from harness.core.errors import DependencyError, HarnessError, UnknownNameError
 from harness.install.plan import BYTES_PER_GB, EXTRAS, Facts, Request, make_plan
 
 REQUEST = Request(Path("/clone"), Path("/clone/.venv"), ("train", "dev"), "/usr/bin/python3.10", (3, 10))

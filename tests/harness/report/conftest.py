@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from sample_results import corpus_rows, predictor_results, strategy_results, write_sample
 
 from harness.report.assembly import write_report
 from harness.report.selection import Material, newest
-from harness.results.store import ResultsStore
+from harness.store.store import ResultsStore
+from tests.harness.report.sample_results import corpus_rows, predictor_results, strategy_results, write_sample
 
 
 @pytest.fixture(scope="session")

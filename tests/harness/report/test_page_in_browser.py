@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from browser import Browser, find_browser
+
+from tests.harness.report.browser import Browser, find_browser
 
 pytestmark = pytest.mark.skipif(
     find_browser() is None, reason="there is no Chromium on the PATH: chromium, google-chrome"

@@ -6,13 +6,13 @@ import json
 import re
 
 import pytest
-from sample_results import USUAL, predictor_results, strategy_results
 
 from harness.__main__ import main
-from harness.configuration import Configuration
+from harness.core.configuration import Configuration
 from harness.devices.registry import open_device
 from harness.report.png import can_write_png
-from harness.results.store import ResultsStore
+from harness.store.store import ResultsStore
+from tests.harness.report.sample_results import USUAL, predictor_results, strategy_results
 
 
 @pytest.fixture

@@ -8,10 +8,8 @@ import itertools
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from sample_results import USUAL
 
-from harness.analysis.pareto import pareto_front
-from harness.cases import Settings
+from harness.core.cases import Settings
 from harness.report.brush import Brush
 from harness.report.figure import Bar, Violin
 from harness.report.figures import KINDS
@@ -23,6 +21,8 @@ from harness.report.mode_tables import mode_tables
 from harness.report.selection import families, newest, trained
 from harness.report.svg import figure_svg
 from harness.report.violins import density
+from harness.stats.pareto import pareto_front
+from tests.harness.report.sample_results import USUAL
 
 NEEDS_OTHER_TASKS = {"Inference", "Training and inference together"}
 """The sample has no inference."""

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.devices.boards import load_board as load_spec
-from harness.errors import InvalidValueError, UnknownNameError
-from harness.power_modes import PowerMode
+from harness.core.boards import load_board as load_spec
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.power_modes import PowerMode
 from harness.simulation.idle import IDLE_STATES, idle_power_mw
 from harness.simulation.load import Load
 from harness.simulation.model import cached_share, epoch_ms, simulate

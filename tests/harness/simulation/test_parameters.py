@@ -2,11 +2,11 @@
 
 import pytest
 
-from harness.errors import InvalidValueError, UnknownNameError
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.toml_files import read_toml
 from harness.simulation import parameters
-from harness.simulation.free_parameters import parameter_files, read_free_parameters
 from harness.simulation.parameters import load_board, load_physics, load_workload
-from harness.toml_files import read_toml
+from tools.free_parameters import parameter_files, read_free_parameters
 
 FILES = sorted(parameter_files().values())
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.metrics import stable_from
+from harness.core.metrics import stable_from
 from harness.simulation.timeline import LEAD_S, Steady, Timeline, choose_clean, run_minibatches
 
 STEADY = Steady(1.0, 10.0, 50.0, 2.0, 30.0, {"base": 5_000.0, "cpu": 3_000.0}, 0.5, 0.8)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cases import CACHE_STATES
+from harness.core.cases import CACHE_STATES
 from harness.simulation.parameters import load_board, load_workload
 from harness.simulation.virtual_data import VirtualData, virtual_data
 

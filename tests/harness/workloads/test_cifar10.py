@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.data.cifar10 import CIFAR10, Cifar10Samples, find_real
 from harness.workloads.data.plain_pickle import read_plain_pickle
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.data.idx import read_idx, write_idx
 from harness.workloads.data.mnist import IMAGES, LABELS, MNIST, MnistSamples, find_real
 

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.data import coco, gld23k, imagenet_val
 from harness.workloads.data.coco import COCO
 from harness.workloads.data.gld23k import GLD23K

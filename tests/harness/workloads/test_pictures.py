@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.data.pictures import draw_size, fit_size, make_jpeg, read_picture
 
 Image = pytest.importorskip("PIL.Image")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import DataSetError, InvalidValueError
+from harness.core.errors import DataSetError, InvalidValueError
 from harness.workloads.data.cifar10 import CIFAR10
 from harness.workloads.data.data_set import choose, prepare
 from harness.workloads.data.imagenet_val import IMAGENET_VAL

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.data import squad, wikitext
 from harness.workloads.data.english import read_sections
 from harness.workloads.data.squad import SQUAD, Question

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from harness.errors import DependencyError, UnknownNameError
+from harness.core.errors import DependencyError, UnknownNameError
 from harness.workloads import WORKLOADS, get_workload
 from harness.workloads.optional_packages import require
 

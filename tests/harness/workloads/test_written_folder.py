@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness.errors import DataSetError
+from harness.core.errors import DataSetError
 from harness.workloads.data.written_folder import MANIFEST, WriteProgress, find_or_write
 
 CONDITIONS = {"samples": 3, "seed": 0, "version": 1}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import InvalidValueError
+from harness.core.errors import InvalidValueError
 from predictors.strategies.advice import Approach, weigh
 
 SEARCH = Approach("search", 10, 5.0, 0.0, "")

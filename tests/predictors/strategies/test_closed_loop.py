@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import InvalidValueError
-from predictors.protocol import Inputs, Prediction, Predictor, State
+from harness.core.errors import InvalidValueError
+from predictors.models.protocol import Inputs, Prediction, Predictor, State
 from predictors.strategies.closed_loop import ClosedLoop, expected_gains, expected_improvement
 from predictors.strategies.evaluation import budget_goals, judge, optimum, summarise, sweep
 from predictors.strategies.goals import Goal, power_budget

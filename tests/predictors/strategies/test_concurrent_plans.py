@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.errors import InvalidValueError
-from harness.interleaving import expect
+from harness.core.errors import InvalidValueError
+from harness.core.interleaving import expect
 from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
 from predictors.strategies.profilers import TableProfiler
 from tests.predictors.strategies.strategy_examples import example_table

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from harness.errors import UnknownNameError
+from harness.core.errors import UnknownNameError
 from predictors.strategies.contest import entries, results, run_contest
 from predictors.strategies.evaluation import budget_goals
 from predictors.strategies.registry import STRATEGIES, Setting, strategy_names

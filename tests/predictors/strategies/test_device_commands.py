@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from harness.control.nvpmodel_grammar import read_conf
-from harness.control.nvpmodel_modes import to_power_mode
+from harness.board.nvpmodel_grammar import read_conf
+from harness.board.nvpmodel_modes import to_power_mode
+from harness.core.errors import ControlError
+from harness.core.power_modes import PowerMode
 from harness.devices.simulated import SimulatedDevice
-from harness.errors import ControlError
-from harness.power_modes import PowerMode
-from harness.results.store import ResultsStore
+from harness.store.store import ResultsStore
 from predictors.__main__ import main
-from predictors.commands.strategies import notes_on, presets_of
+from predictors.cli.strategies import notes_on, presets_of
 
 RECOMMEND = ["recommend", "--device", "sim:orin-agx", "--workload", "mobilenetv3-gld23k"]
 CONCURRENT = [
@@ -153,7 +153,7 @@ def test_the_contest_on_a_simulated_corpus_writes_its_contract(capsys, tmp_path)
 
 def test_a_replayed_corpus_offers_the_modes_of_the_workload_that_is_asked_for(capsys, tmp_path):
     from harness.__main__ import main as harness
-    from harness.corpus import read_corpus, write_corpus
+    from harness.core.corpus import read_corpus, write_corpus
 
     rows = []
     for workload, count in (("resnet18-imagenet", 60), ("lstm-wikitext", 20)):

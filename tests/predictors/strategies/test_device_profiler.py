@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from harness.cases import Case, Settings
-from harness.errors import CannotRunError, ControlError, OverheatedError, SourceUnavailableError, StoreError
-from harness.power_modes import PowerMode
-from harness.profiles import Minibatch, Profile, Series, Telemetry
-from harness.results.store import ResultsStore
-from predictors.commands.device_profiler import COOLING_S, DeviceProfiler
+from harness.core.cases import Case, Settings
+from harness.core.errors import CannotRunError, ControlError, OverheatedError, SourceUnavailableError, StoreError
+from harness.core.power_modes import PowerMode
+from harness.core.profiles import Minibatch, Profile, Series, Telemetry
+from harness.store.store import ResultsStore
+from predictors.cli.device_profiler import COOLING_S, DeviceProfiler
 from predictors.strategies.protocol import Failed
 
 MODES = [PowerMode(cores, cpu, gpu, 3_199_000) for cores in (2, 4) for cpu in (8, 16) for gpu in (3, 6)]

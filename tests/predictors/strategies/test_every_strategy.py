@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from harness.errors import CannotRunError
+from harness.core.errors import CannotRunError
 from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
 from predictors.strategies.design import design_for
 from predictors.strategies.fixed import Preset

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import InvalidValueError, UnknownNameError
+from harness.core.errors import InvalidValueError, UnknownNameError
 from predictors.strategies.goals import QUANTITIES, Goal, log_distribution, power_budget, value_of
 
 figures = st.floats(1.0, 1e6)

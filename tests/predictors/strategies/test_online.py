@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness.errors import CannotRunError, ControlError, InvalidValueError
+from harness.core.errors import CannotRunError, ControlError, InvalidValueError
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.evaluation import judge
 from predictors.strategies.goals import power_budget

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.errors import InvalidValueError
-from harness.power_modes import PowerMode
+from harness.core.errors import InvalidValueError
+from harness.core.power_modes import PowerMode
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.fixed import Maxn, Preset
 from predictors.strategies.goals import power_budget

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import InvalidValueError
-from harness.power_modes import PowerMode
+from harness.core.errors import InvalidValueError
+from harness.core.power_modes import PowerMode
 from predictors.strategies.evaluation import judge, optimum
 from predictors.strategies.fixed import Maxn, Preset, Presets, claimed_from_name
 from predictors.strategies.goals import Goal, power_budget

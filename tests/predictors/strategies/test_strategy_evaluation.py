@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import InvalidValueError
+from harness.core.errors import InvalidValueError
 from predictors.strategies.evaluation import budget_goals, budgets_mw, by_choice, hours_saved, optimum, summarise, sweep
 from predictors.strategies.fixed import Maxn
 from predictors.strategies.goals import Goal, power_budget

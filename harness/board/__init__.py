@@ -1,0 +1,1 @@
+"""Subsystems of Linux and L4T: what reads each, and what sets it."""

@@ -1,0 +1,96 @@
+"""The CPUs that this process may run on, all its threads and, by inheritance, its DataLoader workers.
+
+Workers that live already inherit nothing: `workers_follow` binds them to what this process is bound to meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+from typing import Iterator, List
+
+from harness.board.knob import Knob, KnobSpec
+from harness.core.capability import Capability
+from harness.core.errors import ControlError
+
+_THREADS = "/proc/self/task"  # of this process, wherever the device's files are looked for
+
+
+class Affinity(Knob):
+    """A list of CPU numbers, ascending."""
+
+    spec = KnobSpec("affinity")
+    name = "CPU affinity"
+    outlives_process = False
+
+    def available(self) -> Capability:
+        """Always, on Linux."""
+        return Capability("set the core count", True, f"CPU affinity of this process: CPUs {self.read()}")
+
+    def read(self) -> List[int]:
+        """Every CPU that any thread of this process may run on."""
+        return sorted(set().union(*(_affinity_of(thread) for thread in _threads())))
+
+    def apply(self, value: List[int]) -> None:
+        """Bind every thread; those that they start later inherit it."""
+        try:
+            _bind(_THREADS, value)
+        except (OSError, ValueError, OverflowError) as error:
+            raise ControlError(
+                f"this process cannot be bound to CPUs {value}: {error}", f"CPUs {self.read()} may be used"
+            ) from error
+
+
+@contextlib.contextmanager
+def workers_follow() -> Iterator[None]:
+    """Bind live workers, after the block, to the CPUs that this thread is bound to then.
+
+    Workers are the processes that `multiprocessing` started here, a DataLoader's among them. Those that may run
+    elsewhere than this thread when the block begins were bound by somebody else, and stay as they are.
+
+    Raises:
+        ControlError: a worker cannot be bound.
+    """
+    before = os.sched_getaffinity(0)
+    followers = [worker for worker in multiprocessing.active_children() if _affinity_of(worker.pid) == sorted(before)]
+    try:
+        yield
+    finally:
+        cpus = _affinity_of(0)
+        for worker in followers:
+            try:
+                _bind(f"/proc/{worker.pid}/task", cpus)
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # it has ended
+            except OSError as error:
+                raise ControlError(f"worker {worker.pid} cannot be bound to CPUs {cpus}: {error}") from error
+
+
+def _bind(threads: str, cpus: List[int]) -> None:
+    """Bind every thread in a folder of `/proc`."""
+    bound = set()
+    while True:
+        new = set(_threads(threads)) - bound  # a thread that was not bound yet may have started others meanwhile
+        if not new:
+            return
+        for thread in new:
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.sched_setaffinity(thread, cpus)
+        bound |= new
+
+
+def _threads(folder: str = _THREADS) -> List[int]:
+    return [int(name) for name in os.listdir(folder)]
+
+
+def _affinity_of(thread: int) -> List[int]:
+    try:
+        return sorted(os.sched_getaffinity(thread))
+    except ProcessLookupError:
+        return []  # it has ended
+
+
+def open_knob(root: str) -> Affinity:
+    """The affinity of this process."""
+    return Affinity()

@@ -1,0 +1,72 @@
+"""Runs an executable that may ask questions or hang: it gets an answer, a time limit, and no shell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+from typing import NamedTuple, Sequence
+
+from harness.core.errors import ControlError
+
+_GRACE_S = 5.0  # a killed process is gone in milliseconds, unless the kernel holds it
+
+
+class Finished(NamedTuple):
+    """How a process ended, and all it printed, to either stream."""
+
+    status: int
+    output: str
+
+
+def run_bounded(command: Sequence[str], *, timeout_s: float, answer: str = "") -> Finished:
+    """Run a command to its end.
+
+    Args:
+        command: the executable and its arguments.
+        timeout_s: after which it and its children are killed.
+        answer: what it reads from standard input, which then ends.
+
+    Raises:
+        ControlError: it cannot be run, or did not end in time.
+    """
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "LC_ALL": "C"},
+            start_new_session=True,  # a process group of its own, to be killed as a whole
+        )
+    except OSError as error:
+        raise ControlError(f"{command[0]} cannot be run: {error.strerror}") from error
+    try:
+        output, _ = process.communicate(answer.encode(), timeout=timeout_s)
+    except subprocess.TimeoutExpired as error:
+        ended = "was ended" if _kill(process) else f"cannot be ended (process {process.pid})"
+        line = " ".join(map(shlex.quote, command))
+        raise ControlError(f"`{line}` did not end within {timeout_s:g} s and {ended}") from error
+    except BaseException:  # Ctrl-C: what comes next must not run beside it
+        if not _kill(process):
+            with contextlib.suppress(subprocess.TimeoutExpired):  # sudo's, which has a time limit of its own
+                process.communicate(timeout=timeout_s)
+        raise
+    return Finished(process.returncode, output.decode(errors="replace"))
+
+
+def _kill(process: subprocess.Popen) -> bool:
+    """Kill a process with its children; whether it is gone."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it has ended meanwhile
+    except PermissionError:
+        return False  # sudo made it another user's
+    try:
+        process.communicate(timeout=_GRACE_S)
+    except subprocess.TimeoutExpired:
+        return process.poll() is not None
+    return True

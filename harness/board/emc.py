@@ -1,0 +1,230 @@
+"""The memory clock: held at one rate, or free below a cap.
+
+Its files are in debugfs, which only root sees: without root, the helper reads and writes them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from harness.board.kernel_file import entries, exists, grant, may_write, read_int, write
+from harness.board.knob import Knob, KnobSpec
+from harness.core.capability import Capability
+from harness.core.errors import ControlError, InvalidValueError
+from harness.core.units import HZ_PER_KHZ
+
+_DEBUG = "sys/kernel/debug"
+_TABLES = f"{_DEBUG}/bpmp/debug/emc/tables/regular"
+_CAPS = ("sys/kernel/nvpmodel_clk_cap/emc", "sys/kernel/nvpmodel_emc_cap/emc_iso_cap")
+"""Where nvpmodel caps it: since L4T r36, and before."""
+
+
+class Clock(NamedTuple):
+    """The files of one way to hold the memory clock, below the root.
+
+    Attributes:
+        lock: 1 holds it, 0 lets it go.
+        rate: what it is, in Hz.
+        target: takes what it is to be held at.
+        lowest, highest: its bounds.
+        lock_first: whether the lock goes before the rate, or after it.
+    """
+
+    lock: str
+    rate: str
+    target: str
+    lowest: str
+    highest: str
+    lock_first: bool
+
+
+_BPMP = f"{_DEBUG}/bpmp/debug/clk/emc"
+_OVERRIDE, _BANDWIDTH = f"{_DEBUG}/clk/override.emc", f"{_DEBUG}/tegra_bwmgr"
+
+CLOCKS = (
+    # TX2, Xavier, Orin: locked before the rate, as jetson_clocks does.
+    Clock(
+        f"{_BPMP}/mrq_rate_locked",
+        f"{_BPMP}/rate",
+        f"{_BPMP}/rate",
+        f"{_BPMP}/min_rate",
+        f"{_BPMP}/max_rate",
+        lock_first=True,
+    ),
+    # Nano: the override gets its rate before it counts.
+    Clock(
+        f"{_OVERRIDE}/clk_state",
+        f"{_OVERRIDE}/clk_rate",
+        f"{_OVERRIDE}/clk_update_rate",
+        f"{_BANDWIDTH}/emc_min_rate",
+        f"{_BANDWIDTH}/emc_max_rate",
+        lock_first=False,
+    ),
+)
+
+Setting = Dict[str, int]
+"""`locked` 0 or 1, where it can be held; `rate_hz` where it is locked, otherwise it moves; `cap_hz` where there is a
+cap, 0 for none (from r36 on no cap reads as the highest clock); `next_hz`, the rate of an override that is off: it
+counts for nothing then, but is put back."""
+
+
+class Emc(Knob):
+    """Whether and where the memory clock is held, and its cap, in Hz as the kernel has them."""
+
+    spec = KnobSpec("emc")
+    name = "memory clock"
+
+    def __init__(self, root: str) -> None:
+        """The memory clock below `root`."""
+        self._root = root
+
+    def available(self) -> Capability:
+        """Needs one of the known ways to hold it, and root."""
+        topic = "set the memory clock"
+        try:
+            clock = self._clock()
+            if clock is None:
+                return Capability(topic, False, *self._none_found())
+            closed = [path for path in self._written(clock) if not may_write(path)]
+            if closed:
+                return Capability(topic, False, f"{closed[0]} needs root", grant(closed))
+            levels = ", ".join(map(str, self.levels_khz())) or "not told"
+        except ControlError as error:
+            return Capability(topic, False, error.what, error.way_out)
+        return Capability(topic, True, f"{self._path(clock.target)}; clocks in kHz: {levels}")
+
+    def levels_khz(self) -> List[int]:
+        """The clocks that it can have, ascending; empty where there is no table of them.
+
+        Raises:
+            ControlError: only root can tell, and this user may not use the helper.
+        """
+        return sorted(int(name) for name in entries(self._path(_TABLES)) if name.isdecimal())
+
+    def pinned(self, khz: int) -> Setting:
+        """The setting that holds it at one clock; its cap stays, and reading back tells where it forbids the clock.
+
+        Raises:
+            InvalidValueError: it cannot have the clock; says what it can.
+            ControlError: there is no memory clock to set, or it cannot be read.
+        """
+        clock, levels, hz = self._need_clock(), self.levels_khz(), khz * HZ_PER_KHZ
+        if levels and khz not in levels:
+            raise InvalidValueError(f"the memory does not run at {khz} kHz", f"allowed: {', '.join(map(str, levels))}")
+        lowest, highest = self._bounds_hz(clock)
+        if not lowest <= hz <= highest:
+            raise InvalidValueError(f"the memory does not run at {hz} Hz", f"allowed: {lowest} to {highest} Hz")
+        return {**self._cap(), "locked": 1, "rate_hz": hz}
+
+    def free(self) -> Setting:
+        """The setting that lets it move below its cap."""
+        return {**self._cap(), "locked": 0}
+
+    def read(self) -> Setting:
+        """Whether it is held, where, and its cap; less of these where the board has less (see `available`)."""
+        clock = self._clock()
+        if clock is None:
+            return self._cap()
+        locked = read_int(self._path(clock.lock))
+        if locked:
+            return {**self._cap(), "locked": locked, "rate_hz": read_int(self._path(clock.rate))}
+        return {**self._cap(), "locked": locked, **self._next(clock)}
+
+    def apply(self, value: Setting) -> None:
+        """Hold it or let it go; a cap that rises goes first, one that falls last."""
+        writes = self._lock_writes(value)
+        if "cap_hz" in value:
+            cap, now = value["cap_hz"], self._cap().get("cap_hz")
+            rises = cap == 0 or (now is not None and 0 < now <= cap)
+            write_cap = [(self._need_cap(), cap)]
+            writes = write_cap + writes if rises else writes + write_cap
+        for name, number in writes:
+            self._write(name, number)
+
+    def verify(self, value: Setting) -> None:
+        """Compare what counts: not the rate of an override that is off, which the driver may move.
+
+        Raises:
+            ControlError: it stands at something else.
+        """
+        found, wanted = ({name: hz for name, hz in one.items() if name != "next_hz"} for one in (self.read(), value))
+        if found != wanted:
+            raise ControlError(f"{self.name} was set to {wanted} and reads back {found}")
+
+    def forget(self, saved: Setting) -> None:
+        """Put the rate of an override that is off back to what it was.
+
+        Raises:
+            ControlError: it was refused.
+        """
+        clock = self._clock()
+        if clock is not None and "next_hz" in saved and self._next(clock).get("next_hz") != saved["next_hz"]:
+            self._write(clock.target, saved["next_hz"])
+
+    def _lock_writes(self, value: Setting) -> List[Tuple[str, int]]:
+        if "locked" not in value:
+            return []
+        clock = self._need_clock()
+        if not value["locked"]:
+            return [(clock.lock, 0)]
+        writes = [(clock.lock, 1), (clock.target, value["rate_hz"])]
+        return writes if clock.lock_first else writes[::-1]
+
+    def _write(self, name: str, number: int) -> None:
+        path = self._path(name)
+        write(path, number, way_out=grant([path]))
+
+    def _next(self, clock: Clock) -> Setting:
+        """The rate that an override would have, where it has a file of its own that tells it."""
+        if clock.target == clock.rate:
+            return {}
+        try:
+            return {"next_hz": read_int(self._path(clock.target))}
+        except ControlError:
+            return {}  # it may be for writing only; nobody misses it while it is off
+
+    def _bounds_hz(self, clock: Clock) -> Tuple[int, int]:
+        return read_int(self._path(clock.lowest)), read_int(self._path(clock.highest))
+
+    def _cap(self) -> Setting:
+        cap = self._cap_file()
+        return {"cap_hz": read_int(self._path(cap))} if cap else {}
+
+    def _cap_file(self) -> str:
+        """The file of the cap; empty where there is none."""
+        return next((name for name in _CAPS if exists(self._path(name))), "")
+
+    def _need_cap(self) -> str:
+        cap = self._cap_file()
+        if not cap:
+            raise ControlError("the memory clock has no cap here", f"known: {', '.join(map(self._path, _CAPS))}")
+        return cap
+
+    def _written(self, clock: Clock) -> List[str]:
+        return [self._path(name) for name in (clock.lock, clock.target, self._cap_file()) if name]
+
+    def _clock(self) -> Optional[Clock]:
+        return next((clock for clock in CLOCKS if exists(self._path(clock.lock))), None)
+
+    def _need_clock(self) -> Clock:
+        clock = self._clock()
+        if clock is None:
+            raise ControlError(*self._none_found())
+        return clock
+
+    def _none_found(self) -> Tuple[str, str]:
+        if os.path.exists(self._path("sys/class/devfreq/bwmgr")):
+            return "the memory clock of this board has a governor only", "set the governor of bwmgr"
+        return (
+            f"no memory clock that can be set is in {self._path(_DEBUG)}",
+            "on a Jetson: `sudo mount -t debugfs none /sys/kernel/debug`",
+        )
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._root, name)
+
+
+def open_knob(root: str) -> Emc:
+    """The memory clock below `root`."""
+    return Emc(root)

@@ -1,0 +1,127 @@
+"""The fan's speed, and who else sets it: the nvfancontrol service (L4T r35 on) or the kernel (r32)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Optional
+
+from harness.board import privileges
+from harness.board.bounded_process import run_bounded
+from harness.board.kernel_file import grant, may_write, read_int, write
+from harness.board.knob import Knob, KnobSpec
+from harness.board.privileged import FAN_SERVICE, KINDS, ONLY, SYSTEMCTL, SYSTEMCTL_TIMEOUT_S, nodes
+from harness.core.capability import Capability
+from harness.core.errors import ControlError
+
+FULL_PWM = 255
+
+_UNIT_FOLDERS = ("etc/systemd/system", "lib/systemd/system", "usr/lib/systemd/system")
+
+Setting = Dict[str, Any]
+"""`service`: whether nvfancontrol runs (where it is installed); `automatic`: whether the kernel sets the speed (where
+it can); `pwm`: the speed of each fan, 0 to 255 (where neither does, otherwise it moves)."""
+
+
+class Fan(Knob):
+    """Who sets the fan's speed, and the speed where nobody does."""
+
+    name = "fan"
+
+    def __init__(self, root: str, *, systemctl: Optional[str] = None) -> None:
+        """Touches nothing yet.
+
+        Args:
+            root: the directory below which the fan, the service and systemctl are looked for.
+            systemctl: the executable; None for the root's own.
+        """
+        self._root = root
+        self._systemctl = systemctl or os.path.join(root, SYSTEMCTL)
+        self.spec = KnobSpec("fan", {"systemctl": systemctl})
+
+    def available(self) -> Capability:
+        """Needs a fan, and the right to set its speed and to stop what else sets it."""
+        topic = "set the fan"
+        speeds, automatic = self._speeds(), self._automatic()
+        if not speeds:
+            return Capability(topic, False, f"no fan is in {os.path.join(self._root, 'sys/class/hwmon')}")
+        closed = [path for path in [*speeds, *automatic] if not may_write(path)]
+        if closed:
+            return Capability(topic, False, f"{closed[0]} may not be written by this user", grant(closed))
+        try:
+            found = self.read()
+        except ControlError as error:
+            return Capability(topic, False, error.what, error.way_out)
+        if "service" not in found:
+            return Capability(topic, True, ", ".join(speeds))
+        why_not = privileges.closed() if privileges.needed(self._root) else None
+        if why_not is not None:
+            needs = f"{FAN_SERVICE} sets the speed, and only root may stop it: {why_not}"
+            return Capability(topic, False, needs, privileges.ASK_FOR_RULE)
+        return Capability(topic, True, f"{', '.join(speeds)}; {FAN_SERVICE} is stopped for as long")
+
+    def maximum(self) -> Setting:
+        """The setting with every fan at full speed and nobody who changes it (SIGMETRICS sec. 4.4)."""
+        setting: Setting = {"service": False} if self._has_service() else {}
+        if self._automatic():
+            setting["automatic"] = 0
+        return {**setting, "pwm": [FULL_PWM] * len(self._speeds())}
+
+    def read(self) -> Setting:
+        """Who sets the speed; the speed itself only where it does not move."""
+        found: Setting = {"service": self._service_runs()} if self._has_service() else {}
+        for path in self._automatic():
+            found["automatic"] = read_int(path)
+        if not found.get("service") and not found.get("automatic"):
+            found["pwm"] = [read_int(path) for path in self._speeds()]
+        return found
+
+    def apply(self, value: Setting) -> None:
+        """Take the fan from who sets it, set the speed, or give it back."""
+        if value.get("service") is False and self._service_runs():
+            self._turn_service("stop")
+        if value.get("automatic") == 0:
+            self._write_automatic(0)
+        speeds = self._speeds()
+        if len(value.get("pwm", speeds)) != len(speeds):
+            raise ControlError(f"{len(value['pwm'])} fan speeds were given", f"there are {len(speeds)} fans")
+        for path, pwm in zip(speeds, value.get("pwm", [])):
+            write(path, pwm, way_out=grant([path]))
+        if value.get("automatic") == 1:
+            self._write_automatic(1)
+        if value.get("service") and not self._service_runs():
+            self._turn_service("start")
+
+    def _write_automatic(self, state: int) -> None:
+        for path in self._automatic():
+            write(path, state, way_out=grant([path]))
+
+    def _speeds(self) -> List[str]:
+        """A file for each fan, in the order in which hwmon numbers them; the numbers change from boot to boot."""
+        found = nodes(KINDS["fan-pwm"], self._root)
+        by_number = sorted(found, key=lambda name: (len(name), name))
+        return [found[name] for name in by_number] or list(nodes(KINDS["fan-target"], self._root).values())
+
+    def _automatic(self) -> List[str]:
+        path = nodes(KINDS["fan-automatic"], self._root).get(ONLY)
+        return [path] if path else []
+
+    def _has_service(self) -> bool:
+        units = [os.path.join(self._root, folder, f"{FAN_SERVICE}.service") for folder in _UNIT_FOLDERS]
+        return any(map(os.path.exists, units))
+
+    def _service_runs(self) -> bool:
+        return run_bounded([self._systemctl, "is-active", FAN_SERVICE], timeout_s=SYSTEMCTL_TIMEOUT_S).status == 0
+
+    def _turn_service(self, act: str) -> None:
+        if privileges.needed(self._root):
+            privileges.call("fan-service", act)
+            return
+        done = run_bounded([self._systemctl, act, FAN_SERVICE], timeout_s=SYSTEMCTL_TIMEOUT_S)
+        if done.status:
+            said = done.output.strip() or f"status {done.status}"
+            raise ControlError(f"`systemctl {act} {FAN_SERVICE}` failed: {said}", f"see `journalctl -u {FAN_SERVICE}`")
+
+
+def open_knob(root: str, **options: Any) -> Fan:
+    """The fan below `root`."""
+    return Fan(root, **options)

@@ -1,0 +1,112 @@
+"""What chooses the clocks between their limits: the governors of CPU policies, GPUs and Thor's memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Dict, List
+
+from harness.board.cpufreq import CpuFrequency
+from harness.board.devfreq import none_found
+from harness.board.kernel_file import grant, may_write, read_text, write
+from harness.board.knob import Knob, KnobSpec
+from harness.board.privileged import KINDS, nodes
+from harness.core.capability import Capability
+from harness.core.errors import ControlError, InvalidValueError
+
+CPU, DEVFREQ = "cpu", "devfreq"
+
+_KINDS = {CPU: "cpufreq-governor", DEVFREQ: "devfreq-governor"}
+_LISTS = {CPU: "scaling_available_governors", DEVFREQ: "available_governors"}
+
+
+class Governor(Knob):
+    """Policy or device name to the name of its governor."""
+
+    def __init__(self, root: str, of: str) -> None:
+        """The governors below `root`.
+
+        Args:
+            root: the directory below which `/sys` is.
+            of: `cpu`, or `devfreq` for GPUs and memory.
+
+        Raises:
+            InvalidValueError: `of` is neither.
+        """
+        if of not in _KINDS:
+            raise InvalidValueError(f"there are no governors of {of!r}", f"known: {', '.join(_KINDS)}")
+        self._root, self._of = root, of
+        self._cpus = CpuFrequency(root)
+        self.spec = KnobSpec("governor", {"of": of})
+        self.name = "CPU governors" if of == CPU else "GPU and memory governors"
+
+    def available(self) -> Capability:
+        """Needs a governor, and the right to change it."""
+        topic = f"set {self.name}"
+        files = list(self._files().values())
+        if not files:
+            folder = os.path.join(self._root, "sys/devices/system/cpu/cpufreq")
+            missing = (f"there is no cpufreq policy in {folder}", "") if self._of == CPU else none_found(self._root)
+            return Capability(topic, False, *missing)
+        closed = [file for file in files if not may_write(file)]
+        if closed:
+            return Capability(topic, False, f"{closed[0]} may not be written by this user", grant(closed))
+        return Capability(topic, True, ", ".join(f"{name}: {governor}" for name, governor in self.read().items()))
+
+    def choices(self, name: str) -> List[str]:
+        """The governors that a policy or device can have; empty where that is not told."""
+        path = os.path.join(os.path.dirname(self._file(name)), _LISTS[self._of])
+        return read_text(path).split() if os.path.exists(path) else []
+
+    def everywhere(self, governor: str) -> Dict[str, str]:
+        """The setting that gives all the same governor, CPUs that are offline excepted.
+
+        Raises:
+            InvalidValueError: one does not have it; says what it has.
+        """
+        names = [policy.name for policy in self._cpus.online_policies()] if self._of == CPU else list(self._files())
+        for name in names:
+            if governor not in self.choices(name):
+                known = ", ".join(self.choices(name)) or "none is told"
+                raise InvalidValueError(f"{name} has no governor {governor!r}", f"known: {known}")
+        return dict.fromkeys(names, governor)
+
+    def read(self) -> Dict[str, str]:
+        """Every governor."""
+        return {name: read_text(file) for name, file in self._files().items()}
+
+    def apply(self, value: Dict[str, str]) -> None:
+        """Set those that `value` names; one that stands right is not written."""
+        for name, governor in value.items():
+            file = self._file(name)
+            if read_text(file) != governor:
+                with self._cpus.writable(name) if self._of == CPU else contextlib.nullcontext():
+                    write(file, governor, way_out=grant([file]))
+
+    def verify(self, value: Dict[str, str]) -> None:
+        """Compare those that `value` names; CPUs that came online since have others.
+
+        Raises:
+            ControlError: one is another.
+        """
+        now = self.read()
+        found = {name: now.get(name) for name in value}
+        if found != value:
+            raise ControlError(f"{self.name} were set to {value} and read back {found}")
+
+    def _files(self) -> Dict[str, str]:
+        found = nodes(KINDS[_KINDS[self._of]], self._root)
+        if self._of != CPU:
+            return found
+        return {policy.name: found[policy.name] for policy in self._cpus.policies() if policy.name in found}
+
+    def _file(self, name: str) -> str:
+        files = self._files()
+        if name not in files:
+            raise ControlError(f"there is no {name} with a governor", f"found: {', '.join(files) or 'none'}")
+        return files[name]
+
+
+def open_knob(root: str, of: str) -> Governor:
+    """The governors below `root`."""
+    return Governor(root, of)

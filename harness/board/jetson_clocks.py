@@ -1,0 +1,227 @@
+"""jetson_clocks, NVIDIA's script that holds all clocks at the mode's maximum: DVFS off (A7), and on again.
+
+    --show -- --store FILE, once in a run -- jetson_clocks -- ... -- --restore FILE -- remove FILE
+
+It holds CPU, GPU and memory at the maximum of the nvpmodel mode in effect, keeps CPUs from idling and the GPU powered:
+set the mode first. It keeps neither the highest limits nor the memory's rate in its file: those are the knobs
+`cpufreq`, `devfreq` and `emc`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from typing import Any, Dict, List, Optional
+
+from harness.board import privileges
+from harness.board.bounded_process import run_bounded
+from harness.board.devfreq import find_gpus
+from harness.board.knob import Knob, KnobSpec
+from harness.board.privileged import CLOCKS_FILE, DRAFT, JETSON_CLOCKS, JETSON_CLOCKS_TIMEOUT_S, STATE
+from harness.core.capability import Capability
+from harness.core.errors import ControlError
+
+DVFS, ON, OFF = "dvfs", "on", "off"
+
+Shown = Dict[str, Dict[str, str]]
+"""`cpu0`, ..., `GPU` and `EMC`: each what `--show` says of it, as text."""
+
+
+class JetsonClocks(Knob):
+    """`dvfs`: `on` or `off`; as read also `shown`, the settings that jetson_clocks changes, and `leftover`.
+
+    `leftover` tells a file that lay there already, left by a run that was killed, from the one that this run stored.
+    """
+
+    name = "jetson_clocks"
+    sets_in_steps = True
+
+    def __init__(self, root: str, *, timeout_s: float = JETSON_CLOCKS_TIMEOUT_S) -> None:
+        """Touches nothing yet.
+
+        Args:
+            root: the directory below which jetson_clocks lies, and its file is kept.
+            timeout_s: after which one that does not end is killed; the helper has a limit of its own.
+        """
+        self._root = os.path.abspath(root)
+        self._executable = os.path.join(self._root, JETSON_CLOCKS)
+        self._file = os.path.join(self._root, STATE, CLOCKS_FILE)
+        self._draft = self._file + DRAFT
+        self._timeout_s = timeout_s
+        self._has_stored = False
+        self.spec = KnobSpec("jetson_clocks", {"timeout_s": timeout_s})
+
+    def available(self) -> Capability:
+        """Needs jetson_clocks, root or the helper, also to look, and a GPU whose clocks may be read."""
+        topic = "switch DVFS off"
+        if not os.path.exists(self._executable):
+            return Capability(topic, False, f"there is no {self._executable}", "it comes with JetPack")
+        try:
+            found = self.read()
+        except ControlError as error:
+            return Capability(topic, False, error.what, error.way_out)
+        return Capability(topic, True, f"{self._executable}; DVFS is {found[DVFS]}")
+
+    def off(self) -> Dict[str, Any]:
+        """The setting that holds all clocks at the maximum of the mode in effect.
+
+        Raises:
+            ControlError: nothing tells here whether it took.
+        """
+        self._check_told()
+        return {DVFS: OFF}
+
+    def read(self) -> Dict[str, Any]:
+        """Whether the clocks are held, and the settings of each.
+
+        Raises:
+            ControlError: it cannot be run, it says something that is not understood, or nothing tells.
+        """
+        self._check_told()
+        shown = parse_show(self._do("show"))
+        if not any(name.startswith("cpu") for name in shown):
+            raise ControlError(f"`{self._executable} --show` names no CPU", "run it by hand and look")
+        return {DVFS: OFF if is_held(shown) else ON, "shown": shown, "leftover": self._stored_at_ns()}
+
+    def apply(self, value: Dict[str, Any]) -> None:
+        """Hold the clocks, storing what was before the first time; or put back what was stored.
+
+        Raises:
+            ControlError: it failed; or this run stored nothing that could be put back.
+        """
+        if value[DVFS] == OFF:
+            if not self._has_stored:
+                self._do("store")  # replaces a leftover
+                self._has_stored = True
+            self._do("pin")
+        elif self._has_stored:
+            self._do("restore")
+        elif self.read()[DVFS] == OFF:
+            raise ControlError(
+                "DVFS was off before this run, and what it would be otherwise is not known",
+                "`sudo jetson_clocks --restore FILE` with a file of your own, or reboot",
+            )
+
+    def verify(self, value: Dict[str, Any]) -> None:
+        """Compare what `value` names: the setting of a run has no `shown`, what was saved has.
+
+        Raises:
+            ControlError: it reads back otherwise.
+        """
+        found = self.read()
+        if found[DVFS] != value[DVFS]:
+            raise ControlError(
+                f"DVFS was switched {value[DVFS]} and is {found[DVFS]}", "look at `jetson_clocks --show`"
+            )
+        different = [name for name, was in value.get("shown", {}).items() if found["shown"].get(name) != was]
+        if different:
+            name = different[0]
+            raise ControlError(
+                f"{', '.join(different)} differ from what was: {name} stood at {value['shown'][name]} "
+                f"and is at {found['shown'].get(name)}"
+            )
+
+    def restore(self, saved: Dict[str, Any]) -> None:
+        """Put back what this run stored, if anything.
+
+        Raises:
+            ControlError: it failed or did not take.
+        """
+        if self._stored_in_this_run(saved):
+            self._do("restore")
+        elif saved[DVFS] == OFF:
+            self._do("pin")
+        self.verify(saved)
+
+    def forget(self, saved: Dict[str, Any]) -> None:
+        """Remove the file that this run stored, also half a one that a kill left.
+
+        Raises:
+            ControlError: it cannot be removed.
+        """
+        if self._stored_in_this_run(saved) or os.path.exists(self._draft):
+            self._do("forget")
+        self._has_stored = False
+
+    def _stored_in_this_run(self, saved: Dict[str, Any]) -> bool:
+        return self._stored_at_ns() not in (None, saved["leftover"])
+
+    def _check_told(self) -> None:
+        """Refuse where `--show` would read what must not be read: without it nothing tells if the clocks are held."""
+        hidden = [gpu.name for gpu in find_gpus(self._root) if not gpu.shows_clocks]
+        if hidden:
+            raise ControlError(
+                f"whether jetson_clocks holds the clocks cannot be told: reading those of {', '.join(hidden)} may hang "
+                "the kernel",
+                "set the governors, and the limits of the CPUs",
+            )
+
+    def _stored_at_ns(self) -> Optional[int]:
+        """When the file was written that jetson_clocks stored; None where there is none."""
+        return os.stat(self._file).st_mtime_ns if os.path.exists(self._file) else None
+
+    def _do(self, act: str) -> str:
+        """One act of the helper's `jetson-clocks`, by it or by ourselves.
+
+        Raises:
+            ControlError: it failed.
+        """
+        if privileges.needed(self._root):
+            return privileges.call("jetson-clocks", act)
+        try:
+            if act == "forget":
+                _unlink(self._file)
+                _unlink(self._draft)
+                return ""
+            if act == "store":
+                os.makedirs(os.path.dirname(self._file), exist_ok=True)
+                _unlink(self._draft)  # it appends to a file that is there
+        except OSError as error:
+            raise ControlError(f"{error.filename} is in the way: {error.strerror}", "make it writable") from error
+        words = _WORDS[act] + {"store": [self._draft], "restore": [self._file]}.get(act, [])
+        done = run_bounded([self._executable, *words], timeout_s=self._timeout_s)
+        if done.status:
+            said = done.output.strip() or f"status {done.status}"
+            raise ControlError(f"`{' '.join([self._executable, *words])}` failed: {said}", "run it by hand and look")
+        if act == "store":
+            os.replace(self._draft, self._file)
+        return done.output
+
+
+_WORDS: Dict[str, List[str]] = {"show": ["--show"], "store": ["--store"], "pin": [], "restore": ["--restore"]}
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def parse_show(text: str) -> Shown:
+    """What `--show` says of CPUs, GPU and memory, without what moves by itself.
+
+    A line is a name and pairs: `cpu0: Online=1 Governor=schedutil MinFreq=729600 ... IdleStates: WFI=1 c7=1`.
+    """
+    shown: Shown = {}
+    for line in text.splitlines():
+        match = re.match(r"(cpu\d+|GPU|EMC)\b:?\s", line)
+        if match:
+            pairs = dict(re.findall(r"([\w-]+)=(\S*)", line))
+            pairs.pop("CurrentFreq", None)
+            shown[match[1]] = pairs
+    return shown
+
+
+def is_held(shown: Shown) -> bool:
+    """Whether every online CPU and the GPU, where it is shown, have one clock only."""
+    clocks = [
+        pairs
+        for name, pairs in shown.items()
+        if name == "GPU" or (name.startswith("cpu") and pairs.get("Online", "1") == "1")
+    ]
+    return all(pairs.get("MinFreq") == pairs.get("MaxFreq") for pairs in clocks)
+
+
+def open_knob(root: str, **options: Any) -> JetsonClocks:
+    """The jetson_clocks below `root`."""
+    return JetsonClocks(root, **options)

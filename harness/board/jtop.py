@@ -1,0 +1,318 @@
+"""What the jtop service of jetson-stats tells, beside the board's own sensors: every channel starts with `jtop_`.
+
+The service samples at an interval of its own that all its clients share, and may die or hang under load. So a thread of
+this module's own keeps the client, and a reading takes what that thread has, or says what is wrong:
+
+    service   --s1--------s2--------s3---x            x died
+    thread    ---s1--------s2--------s3---x..connect..x..connect..
+    reading   -|--s1--|--s2--|--  --|--s3--|-- x --|    each sample once; between two of them nothing
+
+jetson-stats is AGPL-3.0: it is imported here, when the source is opened, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import threading
+import time
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from harness.board.rail_total import TOTAL, rail_channel
+from harness.board.source import Reading
+from harness.core.errors import SourceUnavailableError
+from harness.core.units import kib_to_bytes, percent_to_share
+
+PREFIX = "jtop_"
+JTOP_TOTAL = PREFIX + TOTAL
+
+DEFAULT_INTERVAL_S = 1.0
+ANSWER_S = 5.0
+"""How long the service may take for its first sample."""
+
+RETRY_S = 5.0
+"""How long after a failure the service is tried again."""
+
+STALE_INTERVALS = 3
+"""A sample that is older than as many of the service's intervals is not its present state any more."""
+
+
+class Sample(NamedTuple):
+    """What the service saw at one moment.
+
+    Attributes:
+        uptime_s: when, in seconds since the boot, as the service says.
+        interval_s: the service's interval.
+        values: channel, with its prefix, to value.
+        failed: channel to why it has no value.
+    """
+
+    uptime_s: float
+    interval_s: float
+    values: Dict[str, float]
+    failed: Dict[str, str]
+
+
+def sample_of(client: Any) -> Sample:
+    """Take the client's present sample apart.
+
+    `avg`, a running mean of two samples, is left out; so is what is offline.
+
+    Args:
+        client: a started `jtop.jtop`.
+    """
+    values: Dict[str, Optional[float]] = {}
+    values.update(_cpu(client.cpu))
+    values.update(_gpu(client.gpu))
+    values.update(_memory(client.memory))
+    for name, sensor in client.temperature.items():
+        values[f"temperature_{_plain(name)}_c"] = sensor["temp"] if sensor.get("online", True) else None
+    power, failed = _power(client.power)
+    values.update(power)
+    return Sample(
+        uptime_s=client.uptime.total_seconds(),
+        interval_s=float(client.interval),
+        values={PREFIX + channel: value for channel, value in values.items() if value is not None},
+        failed={PREFIX + channel: why for channel, why in failed.items()},
+    )
+
+
+def _cpu(cpu: Mapping[str, Any]) -> Dict[str, Optional[float]]:
+    values: Dict[str, Optional[float]] = {}
+    for number, core in enumerate(cpu.get("cpu", [])):
+        if core.get("online"):
+            values[f"cpu{number}_khz"] = core.get("freq", {}).get("cur")
+            if "idle" in core:
+                values[f"cpu{number}_load_share"] = 1.0 - percent_to_share(core["idle"])
+    return values
+
+
+def _gpu(gpus: Mapping[str, Any]) -> Dict[str, Optional[float]]:
+    values: Dict[str, Optional[float]] = {}
+    for number, gpu in enumerate(gpus.values()):
+        name = "gpu" if number == 0 else f"gpu{number}"
+        values[f"{name}_khz"] = gpu.get("freq", {}).get("cur")
+        load = gpu.get("status", {}).get("load")
+        values[f"{name}_load_share"] = None if load is None else percent_to_share(load)
+    return values
+
+
+def _memory(memory: Mapping[str, Any]) -> Dict[str, Optional[float]]:
+    values: Dict[str, Optional[float]] = {}
+    for name, channel in (("RAM", "memory_used_bytes"), ("SWAP", "swap_used_bytes")):
+        if name in memory:
+            values[channel] = kib_to_bytes(memory[name]["used"])
+    emc = memory.get("EMC", {})
+    values["emc_khz"] = emc.get("cur")
+    values["emc_load_share"] = percent_to_share(emc["val"]) if "val" in emc else None
+    return values
+
+
+def _power(power: Mapping[str, Any]) -> Tuple[Dict[str, Optional[float]], Dict[str, str]]:
+    """Rails and jtop's own total; a total of 0 is what it says where it has no sensor."""
+    values: Dict[str, Optional[float]] = {
+        rail_channel(label): rail["power"] for label, rail in power.get("rail", {}).items() if rail.get("online", True)
+    }
+    total = power.get("tot", {})
+    if "name" in total:
+        values[rail_channel(total["name"])] = total["power"]
+    if total.get("power", 0) > 0:
+        values[TOTAL] = total["power"]
+        return values, {}
+    return values, {
+        TOTAL: "jtop finds no power sensor" if not values else "jtop says 0 mW, and a running board draws more"
+    }
+
+
+def _plain(name: str) -> str:
+    return re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def explain(error: Exception) -> Tuple[str, str]:
+    """What is wrong, and the way out, of what the client raised.
+
+    Its `JtopException` says which kind it is in its text only.
+    """
+    if isinstance(error, SourceUnavailableError):
+        return error.what, error.way_out
+    text = " ".join(str(error).split())
+    versions = re.search(r"service: \[([^\]]*)\] and client: \[([^\]]*)\]", text)
+    if versions:
+        service, client = versions.groups()
+        return (
+            f"the jtop service is of version {service} and its client here of {client}",
+            f"install the service's: `pip install jetson-stats=={service}`",
+        )
+    for words, what, way_out in _KINDS:
+        if words in text.lower():
+            return what, way_out
+    return f"jtop failed: {type(error).__name__}: {text}", _RESTART
+
+
+_RESTART = "`sudo systemctl restart jtop`"
+
+_KINDS: List[Tuple[str, str, str]] = [
+    (
+        "not active",
+        "the jtop service does not run",
+        "`sudo systemctl start jtop`, or without it `sudo jtop --install-service`; a container needs the host's "
+        "/run/jtop.sock",
+    ),
+    (
+        "can't access",
+        "this user may not speak to the jtop service",
+        "`sudo usermod -aG jtop $USER`, then log in again",
+    ),
+    (
+        "mismatch of python",
+        "the jtop service runs on a Python that does not understand this one's",
+        "install jetson-stats for both with one Python",
+    ),
+    ("authentication", "the jtop service refuses this client", "install service and client of one version"),
+    ("lost connection", "the connection to the jtop service was lost", "`journalctl -u jtop` tells why"),
+    ("error connection", "the jtop service sends nothing", _RESTART),
+]
+
+
+class JtopSource:
+    """The service's newest sample, given once.
+
+    Args:
+        connect: makes a client that is not started yet.
+        answer_s: as `ANSWER_S`.
+        retry_s: as `RETRY_S`.
+        boot_clock: seconds since the boot, on the clock of `/proc/uptime`.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Any],
+        answer_s: float = ANSWER_S,
+        retry_s: float = RETRY_S,
+        boot_clock: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+    ) -> None:
+        """Start the thread that keeps the client."""
+        self._connect = connect
+        self._answer_s = answer_s
+        self._retry_s = retry_s
+        self._boot_clock = boot_clock
+        self._newest: Optional[Sample] = None
+        self._trouble: Optional[Tuple[str, str]] = None
+        self._given_uptime_s: Optional[float] = None
+        self._rails: Dict[str, None] = {}
+        self._heard = threading.Event()
+        self._stopped = threading.Event()
+        self.notes = {
+            "jtop": "samples of the jtop service, each at the first reading after it; jtop_age_s is its age then",
+            JTOP_TOTAL: "jtop's own definition: the input rail where it knows one, else the sum of all its rails; on "
+            "AGX Orin that is reported to count VDDQ_VDD2_1V8AO twice",
+        }
+        self._start_thread()
+
+    def wait(self) -> None:
+        """Wait for the first sample.
+
+        Raises:
+            SourceUnavailableError: the service cannot be reached, or does not answer in time.
+        """
+        if not self._heard.wait(self._answer_s):
+            raise SourceUnavailableError(f"the jtop service gave no sample for {self._answer_s:g} s", _RESTART)
+        if self._newest is None:
+            raise SourceUnavailableError(*self._trouble)
+
+    def read(self, now_s: float) -> Reading:
+        """The newest sample where it is new; nothing between two samples.
+
+        Raises:
+            SourceUnavailableError: the service is lost (it is tried again and again), or its last sample is stale.
+        """
+        sample, trouble = self._newest, self._trouble
+        if trouble is not None:
+            raise SourceUnavailableError(*trouble)
+        age_s = self._boot_clock() - sample.uptime_s
+        if age_s > STALE_INTERVALS * sample.interval_s:
+            raise SourceUnavailableError(
+                f"the last sample of the jtop service is {age_s:.1f} s old, its interval is {sample.interval_s:g} s",
+                _RESTART,
+            )
+        if sample.uptime_s == self._given_uptime_s:
+            return Reading({}, {})
+        self._given_uptime_s = sample.uptime_s
+        values = {**sample.values, PREFIX + "age_s": age_s}
+        failed = {**sample.failed, **self._lost_rails(sample.values)}
+        return Reading({channel: value for channel, value in values.items() if channel not in failed}, failed)
+
+    def _lost_rails(self, values: Mapping[str, float]) -> Dict[str, str]:
+        """The rails that are gone: jtop leaves out what gives no value, and sums the rest to a total that is none."""
+        self._rails.update((channel, None) for channel in values if channel.startswith(PREFIX + "power_"))
+        lost = [channel for channel in self._rails if channel not in values and channel != JTOP_TOTAL]
+        if not lost:
+            return {}
+        return {**dict.fromkeys(lost, "jtop has lost this rail"), JTOP_TOTAL: f"its part {', '.join(lost)} is lost"}
+
+    def close(self) -> None:
+        """Let the client go."""
+        self._stopped.set()
+
+    def _start_thread(self) -> None:
+        threading.Thread(target=self._try_client, name="jtop", daemon=True).start()
+
+    def _try_client(self) -> None:
+        # Whatever the client raises is the reason why there are no samples, and is said at every reading.
+        try:
+            self._listen()
+        except Exception as error:
+            self._trouble = explain(error)
+        self._heard.set()
+        if not self._stopped.wait(self._retry_s):
+            # multiprocessing keeps a connection per thread, the broken one too: only a new thread gets a new one.
+            self._start_thread()
+
+    def _listen(self) -> None:
+        """Take samples until the client fails or this is closed."""
+        client = self._connect()
+        client.attach(self._take)
+        client.start()
+        try:
+            while not self._stopped.is_set():
+                if not client.ok():
+                    raise SourceUnavailableError("the jtop service has stopped to send", _RESTART)
+        finally:
+            client.close()
+
+    def _take(self, client: Any) -> None:
+        self._newest = sample_of(client)
+        self._trouble = None
+        self._heard.set()
+
+
+def open_source(root: str, interval_s: float = DEFAULT_INTERVAL_S, answer_s: float = ANSWER_S) -> JtopSource:
+    """Connect to the jtop service of this machine, whatever `root` is.
+
+    Args:
+        root: not used: the service has one socket.
+        interval_s: the interval that is asked for in seconds; the service takes it only where it has no other client,
+            and is unstable below 0.5 s.
+        answer_s: as `ANSWER_S`.
+
+    Raises:
+        SourceUnavailableError: jetson-stats is not installed, or the service cannot be reached or does not answer;
+            says which, and the way out.
+    """
+    try:
+        module = importlib.import_module("jtop")
+    except ImportError as error:
+        raise SourceUnavailableError(
+            f"jetson-stats cannot be imported: {error}",
+            "`pip install jetson-stats`, in the version of the board's service; the board's own sensors do without",
+        ) from error
+    # The client looks up CUDA, OpenCV and installed packages at its start, with half a dozen programs: nothing of that
+    # is wanted here, and it would run beside what is measured.
+    client = type("Client", (module.jtop,), {"_load_jetson_libraries": lambda self: None})
+    source = JtopSource(lambda: client(interval=interval_s), answer_s)
+    try:
+        source.wait()
+    except SourceUnavailableError:
+        source.close()
+        raise
+    return source

@@ -1,0 +1,118 @@
+"""What a knob is: one thing of the machine that can be set, read back and put back.
+
+A knob is a module of this package with a class derived from `Knob` and a function `open_knob(root, **options) -> Knob`;
+to add a knob is to add such a module. A saved state names knobs by module and options, so that another process can put
+them back.
+"""
+
+from __future__ import annotations
+
+import abc
+import importlib
+from typing import Any, Dict, NamedTuple
+
+from harness.core.capability import Capability
+from harness.core.errors import ControlError
+
+Value = Any
+"""A knob's setting as JSON knows it (lists, not tuples; text as keys): the same after it was saved and loaded."""
+
+
+class KnobSpec(NamedTuple):
+    """Names a knob as plain values.
+
+    Attributes:
+        module: the module's name in this package (`cpufreq`).
+        options: keyword arguments of its `open_knob`, of types that JSON knows.
+    """
+
+    module: str
+    options: Dict[str, Any] = {}  # noqa: RUF012 - never changed; NamedTuple has no factory
+
+
+class Knob(abc.ABC):
+    """One thing that can be set.
+
+    Attributes:
+        spec: how another process opens the same knob.
+        name: what messages call it.
+        outlives_process: whether a setting stays when this process ends, so that what was before must be on disk.
+        sets_in_steps: whether a program sets more files than `read` tells of, one by one: of a run that was killed a
+            part may be left, whatever it reads.
+    """
+
+    spec: KnobSpec
+    name: str
+    outlives_process: bool = True
+    sets_in_steps: bool = False
+
+    @abc.abstractmethod
+    def available(self) -> Capability:
+        """Whether it can be set here by this user; if not, why, and what to grant."""
+
+    @abc.abstractmethod
+    def read(self) -> Value:
+        """The setting now, complete enough to put it back.
+
+        Raises:
+            ControlError: it cannot be read.
+        """
+
+    @abc.abstractmethod
+    def apply(self, value: Value) -> None:
+        """Write a setting, without looking whether it took.
+
+        Raises:
+            ControlError: it was refused; names the knob, the value and the way out.
+        """
+
+    def verify(self, value: Value) -> None:
+        """Read back and compare.
+
+        Raises:
+            ControlError: the knob stands at something else than `value`.
+        """
+        found = self.read()
+        if found != value:
+            raise ControlError(f"{self.name} was set to {value} and reads back {found}")
+
+    def set(self, value: Value) -> None:
+        """Apply a setting and read it back.
+
+        Raises:
+            ControlError: it was refused or did not take.
+        """
+        self.apply(value)
+        self.verify(value)
+
+    def restore(self, saved: Value) -> None:
+        """Put back what `read` returned earlier.
+
+        Raises:
+            ControlError: it was refused or did not take.
+        """
+        self.set(saved)
+
+    def forget(self, saved: Value) -> None:  # noqa: B027 - most knobs lay nothing down
+        """Remove what this knob laid down beside its setting; called once every knob of a run stands as before.
+
+        Args:
+            saved: what `read` returned before the run.
+
+        Raises:
+            ControlError: it was refused.
+        """
+
+
+def open_knob(spec: KnobSpec, root: str) -> Knob:
+    """Open the knob that `spec` names.
+
+    Args:
+        spec: the knob and its options.
+        root: the directory below which `/sys` and `/proc` are looked for.
+
+    Raises:
+        ImportError: there is no such module.
+    """
+    module = importlib.import_module(f"harness.board.{spec.module}")
+    return module.open_knob(root, **spec.options)

@@ -1,0 +1,110 @@
+"""One run per device: a lock that goes with its process, and says who holds it.
+
+The locks lie where runs of different users exclude each other too, or in the directory that the environment variable
+`JETWATT_LOCK_DIR` names: runs that do not share it do not exclude each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import os
+import shlex
+import stat
+import sys
+from pathlib import Path
+from typing import Iterator, Optional, Set
+
+from harness.core.errors import ControlError
+
+LOCK_DIR_VARIABLE = "JETWATT_LOCK_DIR"
+
+_OPEN_TO_ALL = ("/run/lock", "/dev/shm")  # empty after a boot; some systems keep the first for root
+
+_open_fds: Set[int] = set()
+
+
+def _close_in_child() -> None:
+    """Leave the lock to the parent alone: else workers that outlive a killed run would hold it on."""
+    while _open_fds:
+        os.close(_open_fds.pop())
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+@contextlib.contextmanager
+def locked(device: str, *, lock_dir: Optional[Path] = None) -> Iterator[None]:
+    """Hold the lock of `device` during the block; it is free again when this process ends, however it ends.
+
+    Args:
+        device: the device's name.
+        lock_dir: where the lock file lies; None for `default_lock_dir`.
+
+    Raises:
+        ControlError: another process holds it; says which, since when, and its command.
+    """
+    owner = os.getpid()
+    path = (lock_dir or default_lock_dir()) / f"jetwatt-{device}.lock"
+    fd = _open(path)
+    _open_fds.add(fd)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ControlError(f"{device} is in use by {_holder(fd)}", "wait for its end, or end it") from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, _introduction().encode(), 0)
+        try:
+            yield
+        finally:
+            if os.getpid() == owner:
+                os.ftruncate(fd, 0)
+                # A worker that was forked just now may not have closed its copy yet: closing alone would not unlock.
+                fcntl.flock(fd, fcntl.LOCK_UN)
+    finally:
+        # A worker that unwinds its copy of this block has closed the lock at its start; the number is of another file.
+        if os.getpid() == owner:
+            _open_fds.remove(fd)
+            os.close(fd)
+
+
+def default_lock_dir() -> Path:
+    """`$JETWATT_LOCK_DIR`, or the same for every user: the first usual directory in which each of them may make files.
+
+    Raises:
+        ControlError: there is none.
+    """
+    chosen = os.environ.get(LOCK_DIR_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    for directory in map(Path, _OPEN_TO_ALL):
+        if directory.is_dir() and directory.stat().st_mode & stat.S_IWOTH:
+            return directory
+    raise ControlError(f"neither of {', '.join(_OPEN_TO_ALL)} can be written by every user", f"set {LOCK_DIR_VARIABLE}")
+
+
+def _open(path: Path) -> int:
+    """Open the lock file, or make it for every user; it is never removed, so that all lock the same file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            os.fchmod(fd, 0o666)  # whatever the umask
+            return fd
+    except OSError as error:
+        raise ControlError(
+            f"the lock file {path} cannot be opened: {error.strerror}", "remove it, if no run is on"
+        ) from error
+
+
+def _introduction() -> str:
+    since = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    return f"process {os.getpid()} since {since}: {' '.join(map(shlex.quote, [sys.executable, *sys.argv]))}"
+
+
+def _holder(fd: int) -> str:
+    return os.pread(fd, 4096, 0).decode(errors="replace") or "a process that has not said who it is yet"

@@ -1,0 +1,73 @@
+"""Memory of the whole machine, from `/proc/meminfo`."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict
+
+from harness.board.sensor_file import read_text
+from harness.board.source import Reading
+from harness.core.errors import SourceUnavailableError
+from harness.core.units import kib_to_bytes
+
+NOTES = {
+    "memory_used_bytes": "MemTotal - MemAvailable",
+    "memory_available_bytes": "MemAvailable: what can be had without swapping",
+    "page_cache_bytes": "Cached + Buffers - Shmem: file pages, without tmpfs and shared memory",
+    "swap_used_bytes": "SwapTotal - SwapFree",
+}
+
+
+def parse_meminfo(text: str) -> Dict[str, int]:
+    """Field to bytes; fields that are no sizes (huge-page counts) are left out.
+
+    Raises:
+        ValueError: a line is not of the form `Field: number kB`.
+    """
+    fields = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        number, _, unit = value.strip().partition(" ")
+        if unit == "kB":
+            fields[name] = kib_to_bytes(int(number))
+    return fields
+
+
+class MemorySource:
+    """Used and available memory, page cache and swap, in bytes."""
+
+    notes = NOTES
+
+    def __init__(self, path: str) -> None:
+        """Reads `path`, a `/proc/meminfo`."""
+        self._path = path
+
+    def read(self, now_s: float) -> Reading:
+        """Each channel whose fields the kernel shows; the others fail."""
+        fields = parse_meminfo(read_text(self._path))
+        sums = {
+            "memory_used_bytes": {"MemTotal": 1, "MemAvailable": -1},
+            "memory_available_bytes": {"MemAvailable": 1},
+            "page_cache_bytes": {"Cached": 1, "Buffers": 1, "Shmem": -1},
+            "swap_used_bytes": {"SwapTotal": 1, "SwapFree": -1},
+        }
+        values, failed = {}, {}
+        for channel, terms in sums.items():
+            absent = [name for name in terms if name not in fields]
+            if absent:
+                failed[channel] = f"{self._path} has no {', '.join(absent)}"
+            else:
+                values[channel] = sum(sign * fields[name] for name, sign in terms.items())
+        return Reading(values, failed)
+
+
+def open_source(root: str) -> MemorySource:
+    """Memory of the machine whose `/proc` is below `root`.
+
+    Raises:
+        SourceUnavailableError: there is no `/proc/meminfo`.
+    """
+    path = os.path.join(root, "proc/meminfo")
+    if not os.path.exists(path):
+        raise SourceUnavailableError(f"{path} does not exist", "mount /proc")
+    return MemorySource(path)

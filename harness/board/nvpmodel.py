@@ -1,0 +1,304 @@
+"""The power mode of nvpmodel, set by its command line: by file and name, never answering yes to a reboot.
+
+    query -- write a conf with the custom mode -- let nvpmodel list it -- nvpmodel -f FILE -m ID -- query
+
+A mode's ID is looked up in the file that is handed over, each time: releases of L4T renumber them. nvpmodel remembers
+an ID only and not the file, so a custom mode has an ID that the board's own conf does not have, and two custom modes
+that follow each other have different ones: what a query returns is then never another mode of the same ID.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+from harness.board import privileges
+from harness.board.bounded_process import Finished, run_bounded
+from harness.board.knob import Knob, KnobSpec
+from harness.board.nvpmodel_conf import Conf, PowerModel
+from harness.board.nvpmodel_grammar import read_conf, write
+from harness.board.nvpmodel_modes import custom_conf, masks
+from harness.board.nvpmodel_output import asks_for_reboot, find_refusal, parse_listing, parse_query, quote
+from harness.board.privileged import CUSTOM_CONFS, DRAFT, NVPMODEL, NVPMODEL_TIMEOUT_S, OWN_CONF, STATE, TIMED_OUT
+from harness.core.capability import Capability
+from harness.core.durable_file import write_durably
+from harness.core.errors import ControlError, HarnessError, InvalidValueError, UnknownNameError
+from harness.core.power_modes import PowerMode
+
+Mode = Dict[str, str]
+"""`conf`, the path of a conf file, and `mode`, the name of a mode in it."""
+
+_DECLINE = "n\n"
+_COMMENT = "Made for one run; the board's own modes are repeated so that they keep their IDs."
+
+
+def custom_name(mode: PowerMode) -> str:
+    """The name of the custom mode for a power mode: letters, digits and underscores only."""
+    return "_".join(["CUSTOM", *map(str, mode)])
+
+
+class Nvpmodel(Knob):
+    """The mode in effect, as `{"conf": FILE, "mode": NAME}`."""
+
+    name = "nvpmodel mode"
+    sets_in_steps = True
+
+    def __init__(self, root: str = "/", *, timeout_s: float = NVPMODEL_TIMEOUT_S) -> None:
+        """Touches nothing yet.
+
+        Args:
+            root: the directory below which nvpmodel and the board's own conf lie, and the confs with custom modes.
+            timeout_s: after which an nvpmodel that does not end is killed; the helper has a limit of its own.
+        """
+        self._root = os.path.abspath(root)
+        self._executable = os.path.join(self._root, NVPMODEL)
+        self._conf = os.path.join(self._root, OWN_CONF)
+        self._state_dir = os.path.join(self._root, STATE)
+        self._timeout_s = timeout_s
+        self._half_set = ""
+        self.spec = KnobSpec("nvpmodel", {"timeout_s": timeout_s})
+
+    def available(self) -> Capability:
+        """Needs nvpmodel, a conf that it and we read, and root or the helper."""
+        topic = "set nvpmodel modes"
+        if not os.path.exists(self._executable):
+            way_out = "on a Jetson: `sudo apt install nvidia-l4t-nvpmodel`"
+            return Capability(topic, False, f"there is no {self._executable}", way_out)
+        try:
+            names = ", ".join(model.name for model in self.own_conf().models)
+            in_effect = self.read()["mode"]
+        except ControlError as error:
+            return Capability(topic, False, error.what, error.way_out)
+        why_not = self._no_right()
+        if why_not:
+            detail = f"{in_effect} of {names}, which only root may change: {why_not}"
+            return Capability(topic, False, detail, privileges.ASK_FOR_RULE)
+        return Capability(topic, True, f"{in_effect} of {names}")
+
+    def own_conf(self) -> Conf:
+        """The board's own conf.
+
+        Raises:
+            ControlError: it cannot be read.
+        """
+        return _read(self._conf)
+
+    def own(self, name: str) -> Mode:
+        """The setting for one of the board's own modes."""
+        return {"conf": self._conf, "mode": name}
+
+    def custom(self, mode: PowerMode, booted: str) -> Mode:
+        """Write a conf with a mode for `mode`, ready to be set.
+
+        Args:
+            mode: the cores and maximum clocks.
+            booted: the mode of the board's own conf that it booted with, whose masks the new mode keeps.
+
+        Raises:
+            ControlError: the conf cannot be made or written.
+        """
+        own = self.own_conf()
+        in_use = self.read()["conf"]
+        number, file = next((number, file) for number, file in enumerate(self._custom_files()) if file != in_use)
+        model_id = 1 + max(model.id for model in own.models) + number
+        try:
+            text = write(custom_conf(own, booted, mode, custom_name(mode), model_id=model_id), _COMMENT)
+        except HarnessError as error:
+            raise ControlError(f"no nvpmodel mode can be made for {mode.name}: {error.what}", error.way_out) from error
+        self._store(file, text)
+        return {"conf": file, "mode": custom_name(mode)}
+
+    def read(self) -> Mode:
+        """The mode that nvpmodel says is in effect, and the conf that defines it.
+
+        Raises:
+            ControlError: nvpmodel cannot be run, or names no mode of the confs that it may have got.
+        """
+        own = self.own_conf()
+        for path, conf in self._custom_confs(own):
+            if _names(self._query(path), conf.models[-1]):
+                return {"conf": path, "mode": conf.models[-1].name}
+        output = self._query(self._conf)
+        for model in own.models:
+            if _names(output, model):
+                return {"conf": self._conf, "mode": model.name}
+        known = ", ".join(f"{model.id} {model.name}" for model in own.models)
+        raise ControlError(
+            f"nvpmodel does not name a mode of {self._conf} as the one in effect, it says: {quote(output)}",
+            f"set one with `sudo nvpmodel -m ID`: {known}",
+        )
+
+    def apply(self, value: Mode) -> None:
+        """Let nvpmodel set a mode; a reboot that it asks for is declined.
+
+        Raises:
+            ControlError: it hangs, refuses, or wants to reboot; names the mode, the reason and the mode in effect.
+        """
+        model = self._find(value)
+        listed = parse_listing(self._run("-p", "--verbose", "-f", value["conf"]).output)
+        if listed and (model.id, model.name) not in listed:
+            found = ", ".join(name for _, name in listed)
+            raise self._not_set(value, f"in {value['conf']} nvpmodel finds no other modes than {found}")
+        why_not = self._no_right()
+        if why_not:
+            raise self._not_set(value, f"it needs root: {why_not}", privileges.ASK_FOR_RULE)
+        before, self._half_set = self._half_set, value["mode"]
+        try:
+            finished = self._switch(value["conf"], model)
+        except ControlError as error:
+            raise self._not_set(value, error.what, error.way_out) from error
+        if asks_for_reboot(finished.output):
+            self._half_set = before  # it asks before it changes anything
+            reason = f"it takes a reboot, which was declined: {self._compare_masks(model)}"
+            raise self._not_set(value, reason, self._way_through_reboot(value, model))
+        refusal = find_refusal(finished.output)
+        if refusal is not None:
+            raise self._not_set(value, refusal.reason, refusal.way_out)
+        # Alone, a status says little: it was seen to be 255 for modes that had taken.
+        if finished.status != 0 and self.read() != value:
+            raise self._not_set(value, f"it ended with status {finished.status} and said: {quote(finished.output)}")
+        self._half_set = ""
+
+    def verify(self, value: Mode) -> None:
+        """Query and compare.
+
+        Raises:
+            ControlError: another mode is in effect, or part of one: after a failure, the name that nvpmodel gives may
+                be that of the mode before, whatever it has set already.
+        """
+        if self._half_set:
+            raise ControlError(f"nvpmodel failed to set mode {self._half_set} and may have set a part of it")
+        found = self.read()
+        if found != value:
+            raise ControlError(
+                f"nvpmodel mode {value['mode']} of {value['conf']} was asked for, "
+                f"and {found['mode']} of {found['conf']} is in effect",
+                self._way_through_reboot(value, self._find(value)),
+            )
+
+    def forget(self, saved: Mode) -> None:
+        """Remove the confs with custom modes, and what a kill left of one that was being written.
+
+        Raises:
+            ControlError: one cannot be removed.
+        """
+        for path in self._custom_files():
+            if path != saved["conf"] and any([os.path.exists(path), *_drafts(path)]):
+                self._remove(path)
+
+    # What needs root or its files: to store a conf, to remove it, to switch to a mode of it. The helper checks what it
+    # stores: who may have root's nvpmodel read any conf may write any file, for a conf names the paths.
+
+    def _no_right(self) -> str:
+        """Why this user cannot set a mode; empty where they can."""
+        return (privileges.closed() if privileges.needed(self._root) else None) or ""
+
+    def _store(self, path: str, text: str) -> None:
+        if privileges.needed(self._root):
+            privileges.call("store-conf", _word(path), given=text)
+            return
+        try:
+            write_durably(Path(path), text.encode())
+        except OSError as error:
+            raise ControlError(f"{path} cannot be written: {error.strerror}", "free space there") from error
+
+    def _remove(self, path: str) -> None:
+        if privileges.needed(self._root):
+            privileges.call("forget-conf", _word(path))
+            return
+        try:
+            for file in [*_drafts(path), path]:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(file)
+        except OSError as error:
+            raise ControlError(f"{path} cannot be removed: {error.strerror}", "remove it by hand") from error
+
+    def _switch(self, conf: str, model: PowerModel) -> Finished:
+        if not privileges.needed(self._root):
+            return self._run("-f", conf, "-m", str(model.id))
+        answer = privileges.ask("nvpmodel", "own" if conf == self._conf else _word(conf), str(model.id))
+        if answer.status == TIMED_OUT:
+            raise ControlError(answer.output.strip())
+        return Finished(*answer)
+
+    def _run(self, *arguments: str) -> Finished:
+        return run_bounded([self._executable, *arguments], timeout_s=self._timeout_s, answer=_DECLINE)
+
+    def _find(self, value: Mode) -> PowerModel:
+        try:
+            return _read(value["conf"]).model(value["mode"])
+        except (UnknownNameError, InvalidValueError) as error:
+            raise ControlError(f"{value['conf']}: {error.what}", error.way_out) from error
+
+    def _query(self, conf: str) -> str:
+        return self._run("-q", "-f", conf).output
+
+    def _custom_files(self) -> List[str]:
+        """Where the confs with custom modes lie."""
+        return [os.path.join(self._state_dir, f"{name}.conf") for name in CUSTOM_CONFS]
+
+    def _custom_confs(self, own: Conf) -> Iterator[Tuple[str, Conf]]:
+        """Those that were made of the board's conf as it is now; in another, an ID may mean another mode."""
+        for path in filter(os.path.exists, self._custom_files()):
+            try:
+                conf = _read(path)
+            except ControlError:
+                continue  # nvpmodel could not have taken its mode either
+            if conf.models[:-1] == own.models:
+                yield path, conf
+
+    def _not_set(self, value: Mode, reason: str, way_out: str = "") -> ControlError:
+        try:
+            stands = f"{self.read()['mode']} is in effect"
+        except ControlError:
+            stands = "which mode is in effect cannot be told"
+        return ControlError(f"nvpmodel mode {value['mode']} was not set: {reason} ({stands})", way_out)
+
+    def _compare_masks(self, model: PowerModel) -> str:
+        """How the masks of a mode differ from those of the mode in effect."""
+        try:
+            now = self._find(self.read())
+        except ControlError:
+            return "with which masks the board booted cannot be told"
+        before = masks(now)
+        changed = [f"{mask} {value}" for mask, value in masks(model).items() if before.get(mask, value) != value]
+        if not changed:
+            return f"its masks are those of {now.name}, but not those that the board booted with"
+        return f"{', '.join(changed)} differs from {now.name}"
+
+    def _way_through_reboot(self, value: Mode, model: PowerModel) -> str:
+        if value["conf"] != self._conf:
+            return "make the mode from the one that the board booted with, so that it keeps its masks"
+        return f"boot into it: `sudo nvpmodel -m {model.id}`, answer YES, and run again after the reboot"
+
+
+def _read(path: str) -> Conf:
+    try:
+        return read_conf(Path(path)).conf
+    except InvalidValueError as error:
+        raise ControlError(error.what, error.way_out) from error
+
+
+def _word(path: str) -> str:
+    """What the helper calls a conf with a custom mode."""
+    return os.path.splitext(os.path.basename(path))[0]
+
+
+def _drafts(path: str) -> List[str]:
+    """What a kill may leave of a conf: the helper's draft, and those of `write_durably`."""
+    folder, name = os.path.split(glob.escape(path))
+    return glob.glob(f"{folder}/{name}{DRAFT}") + glob.glob(f"{folder}/.{name}.*{DRAFT}")
+
+
+def _names(output: str, model: PowerModel) -> bool:
+    """Whether the answer to a query is this mode."""
+    found = parse_query(output)
+    return found is not None and found.name == model.name and found.id in (None, model.id)
+
+
+def open_knob(root: str, **options: Any) -> Nvpmodel:
+    """The nvpmodel below `root`."""
+    return Nvpmodel(root, **options)

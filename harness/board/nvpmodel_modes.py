@@ -1,0 +1,269 @@
+"""What the settings of an nvpmodel mode mean: the power mode it stands for, and a custom mode for any power mode."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from harness.board.nvpmodel_conf import Conf, Param, PowerModel, Setting
+from harness.core.errors import InvalidValueError
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.core.units import HZ_PER_KHZ, hz_to_khz
+
+CPU_ONLINE = "CPU_ONLINE"
+GPU = "GPU"
+EMC = "EMC"
+MIN_FREQ = "MIN_FREQ"
+MAX_FREQ = "MAX_FREQ"
+TPC_POWER_GATING, TPC_PG_MASK = "TPC_POWER_GATING", "TPC_PG_MASK"
+GPU_POWER_CONTROL_ENABLE, GPU_POWER_CONTROL_DISABLE = "GPU_POWER_CONTROL_ENABLE", "GPU_POWER_CONTROL_DISABLE"
+
+_NO_LIMIT = -1  # nvpmodel takes it as INT_MAX
+_UNCAPPED = (_NO_LIMIT, 0, 2**31 - 1, 2**63 - 1)  # 0: what the EMC cap takes for no cap
+
+_TX2_DENVER = {"CPU_DENVER": (1, 2)}  # the only cluster whose cores lie between those of another
+
+
+class Limits(NamedTuple):
+    """The four numbers that a mode stands for; None is a clock that it does not cap, or cores that it does not set."""
+
+    cpu_cores: Optional[int]
+    cpu_khz: Optional[int]
+    gpu_khz: Optional[int]
+    mem_khz: Optional[int]
+
+
+class Cluster(NamedTuple):
+    """The PARAM of a CPU clock, and the cores that run at it (none: the conf does not tell)."""
+
+    param: str
+    cores: Tuple[int, ...]
+
+
+def to_power_mode(conf: Conf, model: PowerModel) -> Limits:
+    """The power mode that a mode of a conf stands for.
+
+    The CPU clock is the highest that a core which is online may run at.
+
+    Raises:
+        InvalidValueError: a clock is not a whole number.
+    """
+    online = online_cores(conf, model)
+    set_here = {setting.param for setting in model.settings}
+    caps = [
+        _cap(model, cluster.param)
+        for cluster in clusters(conf)
+        if (cluster.param in set_here if online is None or not cluster.cores else set(cluster.cores) & set(online))
+    ]
+    known = [cap for cap in caps if cap is not None]
+    gpu_hz, mem_hz = _cap(model, GPU), _cap(model, EMC)
+    return Limits(
+        cpu_cores=None if online is None else len(online),
+        cpu_khz=max(known) if known and len(known) == len(caps) else None,
+        gpu_khz=None if gpu_hz is None else hz_to_khz(gpu_hz),
+        mem_khz=None if mem_hz is None else hz_to_khz(mem_hz),
+    )
+
+
+def tpc_mask(model: PowerModel) -> Optional[int]:
+    """Which TPCs of the GPU a mode switches off, a bit for each; None where it does not say.
+
+    Raises:
+        InvalidValueError: the mask is not a whole number.
+    """
+    value = model.value(TPC_POWER_GATING, TPC_PG_MASK)
+    return None if value is None else _whole_number(model, Setting(TPC_POWER_GATING, TPC_PG_MASK, value))
+
+
+def masks(model: PowerModel) -> Dict[str, str]:
+    """Every power-gating mask that a mode sets (`TPC_PG_MASK`, `FBP_PG_MASK`): changing one takes a reboot."""
+    return {setting.argument: setting.value for setting in model.settings if setting.argument.endswith("_PG_MASK")}
+
+
+def online_cores(conf: Conf, model: PowerModel) -> Optional[List[int]]:
+    """The cores that a mode leaves on, ascending; None where it says nothing of cores.
+
+    A core that the mode does not name is on: core 0 of the TX2, which cannot be switched.
+    """
+    values = {setting.argument: setting.value for setting in model.settings if setting.param == CPU_ONLINE}
+    if not values:
+        return None
+    switches = _switches(conf)
+    return sorted(core for core in {0, *switches} if values.get(switches.get(core, "")) != "0")
+
+
+def clusters(conf: Conf) -> List[Cluster]:
+    """The CPU clocks of a conf with their cores, by their first core.
+
+    A conf names the first core only, by the path of its clock; a cluster reaches up to the next one's first.
+    """
+    first = {param.name: _first_core(param) for param in conf.params}
+    known = {name: core for name, core in first.items() if core is not None}
+    between = {name: cores for name, cores in _TX2_DENVER.items() if name in known}
+    taken = {core for cores in between.values() for core in cores}
+    starts = [core for name, core in known.items() if name not in between]
+    found = []
+    for name, start in sorted(known.items(), key=lambda item: item[1]):
+        end = min((other for other in starts if other > start), default=None)
+        reach = [core for core in sorted({0, *_switches(conf)}) if core >= start and (end is None or core < end)]
+        found.append(Cluster(name, between.get(name) or tuple(core for core in reach if core not in taken)))
+    declared = {param.name for param in conf.params}
+    settings = [setting for model in conf.models for setting in model.settings]
+    undeclared = {setting.param: None for setting in settings if setting.param not in declared}
+    return found + [Cluster(name, ()) for name in undeclared if name.startswith("CPU_") and name != CPU_ONLINE]
+
+
+def custom_conf(
+    conf: Conf, booted: str, mode: PowerMode, name: str, *, model_id: Optional[int] = None, alone: bool = False
+) -> Conf:
+    """A conf with a mode of its own for a power mode.
+
+    The mode copies the booted mode's masks, so that no reboot is needed, its caps of the other clocks (DLA, PVA, ...)
+    and the order of its lines. Cores are switched on cluster by cluster from core 0 on; a cluster without an online
+    core has no clock lines. Minima that lie above the new maximum are lowered to it.
+
+    Args:
+        conf: of the board.
+        booted: the mode that the board booted with.
+        mode: the cores and maximum clocks; `UNKNOWN_KHZ` leaves a clock as the booted mode has it.
+        name: of the new mode.
+        model_id: its ID; None for the first that is free above the others.
+        alone: leave out the other modes; the new one is then the default.
+
+    Raises:
+        UnknownNameError: there is no mode `booted`.
+        InvalidValueError: the name or ID is taken, or the conf has nothing to set one of the numbers with.
+    """
+    base = conf.model(booted)
+    if not re.fullmatch(r"\w+", name, re.ASCII):
+        raise InvalidValueError(f"{name!r} cannot be the name of an nvpmodel mode", "use letters, digits and _")
+    if not alone and any(model.name == name for model in conf.models):
+        raise InvalidValueError(f"this conf has a mode {name} already", "choose another name")
+    if model_id is None:
+        model_id = 1 + max(model.id for model in conf.models)
+    elif any(model.id == model_id for model in conf.models):
+        raise InvalidValueError(f"this conf has a mode with ID {model_id} already", "choose another ID")
+    custom = PowerModel(model_id, name, tuple(_custom_settings(conf, base, mode)), base.attributes)
+    if alone:
+        return dataclasses.replace(conf, models=(custom,), default=model_id)
+    return dataclasses.replace(conf, models=(*conf.models, custom))
+
+
+def _custom_settings(conf: Conf, base: PowerModel, mode: PowerMode) -> List[Setting]:
+    """The base's settings, with those of the cores and of the three clocks replaced where they stand."""
+    for param, khz in ((GPU, mode.gpu_khz), (EMC, mode.mem_khz)):
+        if khz != UNKNOWN_KHZ and conf.param(param) is None:
+            raise InvalidValueError(f"this conf has no PARAM {param}, so power mode {mode.name} cannot be set with it")
+    every_cluster = clusters(conf)
+    if mode.cpu_khz != UNKNOWN_KHZ and not every_cluster:
+        raise InvalidValueError(f"this conf has no CPU clock, so power mode {mode.name} cannot be set with it")
+    online = _cores_to_use(conf, every_cluster, mode)
+    running = [cluster for cluster in every_cluster if not cluster.cores or set(cluster.cores) & set(online)]
+    groups = {
+        (CPU_ONLINE,): [
+            Setting(CPU_ONLINE, switch, str(int(core in online))) for core, switch in _switches(conf).items()
+        ],
+        tuple(cluster.param for cluster in every_cluster): [
+            setting for cluster in running for setting in _clock(conf, base, cluster.param, mode.cpu_khz)
+        ],
+        (GPU,): list(_clock(conf, base, GPU, mode.gpu_khz * HZ_PER_KHZ)),
+        (EMC,): list(_clock(conf, base, EMC, mode.mem_khz * HZ_PER_KHZ)),
+    }
+    settings = list(base.settings)
+    for params, lines in groups.items():
+        place = _place(settings, params, list(groups))
+        kept = [setting.param not in params for setting in settings]
+        before = [setting for setting, keep in zip(settings[:place], kept) if keep]
+        after = [setting for setting, keep in zip(settings[place:], kept[place:]) if keep]
+        settings = [*before, *lines, *after]
+    return settings
+
+
+def _place(settings: Sequence[Setting], params: Tuple[str, ...], groups: Sequence[Tuple[str, ...]]) -> int:
+    """Where the lines of a group belong: where it has lines now, else before the groups that follow it, else last."""
+    follow = {param for group in groups[groups.index(params) + 1 :] for param in group}
+    if params != (EMC,):  # nvpmodel's own confs cap the memory after the GPU is let go, everything else before
+        follow.add(GPU_POWER_CONTROL_DISABLE)
+    here = (index for index, setting in enumerate(settings) if setting.param in params)
+    next_group = (index for index, setting in enumerate(settings) if setting.param in follow)
+    return next(here, next(next_group, len(settings)))
+
+
+def _cores_to_use(conf: Conf, every_cluster: Sequence[Cluster], mode: PowerMode) -> List[int]:
+    cores = [core for cluster in every_cluster for core in cluster.cores]
+    cores += [core for core in sorted({0, *_switches(conf)}) if core not in cores]
+    if not 1 <= mode.cpu_cores <= len(cores):
+        raise InvalidValueError(
+            f"{mode.cpu_cores} CPU cores of power mode {mode.name} are not possible with this conf",
+            f"it has 1 to {len(cores)}",
+        )
+    return cores[: mode.cpu_cores]
+
+
+def _clock(conf: Conf, base: PowerModel, param: str, maximum: int) -> Iterator[Setting]:
+    """The lines of a clock with a new maximum in the unit of its file; `UNKNOWN_KHZ` keeps what the base has."""
+    template = _template(conf, base, param)
+    if maximum != UNKNOWN_KHZ and not any(_is(MAX_FREQ, setting) for setting in template):
+        template = [*template, Setting(param, MAX_FREQ, "")]
+    for setting in template:
+        above = _is(MIN_FREQ, setting) and not 0 <= _whole_number(base, setting) <= maximum
+        replaced = maximum != UNKNOWN_KHZ and (above or _is(MAX_FREQ, setting))
+        yield Setting(param, setting.argument, str(maximum) if replaced else setting.value)
+
+
+def _template(conf: Conf, base: PowerModel, param: str) -> List[Setting]:
+    """The base's lines of a clock, or, of a CPU cluster that it keeps off, those of another cluster."""
+    own = [setting for setting in base.settings if setting.param == param]
+    names = [cluster.param for cluster in clusters(conf)]
+    if own or param not in names:
+        return own
+    others = ([setting for setting in base.settings if setting.param == name] for name in names)
+    lines = next(filter(None, others), [])
+    return [setting for setting in lines if conf.declares(setting._replace(param=param))]
+
+
+def _is(argument: str, setting: Setting) -> bool:
+    """Whether a setting sets this argument, or its twin for the next kernel."""
+    return setting.argument in (argument, f"{argument}_KNEXT")
+
+
+def _switches(conf: Conf) -> Dict[int, str]:
+    """Which argument of CPU_ONLINE switches which core."""
+    param = conf.param(CPU_ONLINE)
+    if param is not None:
+        named = [(argument.name, argument.path) for argument in param.arguments]
+    else:
+        settings = [setting for model in conf.models for setting in model.settings if setting.param == CPU_ONLINE]
+        named = [(setting.argument, "") for setting in settings]
+    switches: Dict[int, str] = {}
+    for name, path in named:
+        match = re.search(r"/cpu(\d+)/online$", path) or re.fullmatch(r"CORE_(\d+)", name)
+        if match:
+            switches.setdefault(int(match[1]), name)
+    return switches
+
+
+def _first_core(param: Param) -> Optional[int]:
+    """The core whose cpufreq files a PARAM names; None for a clock of something else."""
+    paths = (argument.path for argument in param.arguments)
+    found = (re.search(r"/cpu(\d+)/cpufreq/|/cpufreq/policy(\d+)/", path) for path in paths)
+    return next((int(match[1] or match[2]) for match in found if match), None)
+
+
+def _cap(model: PowerModel, param: str) -> Optional[int]:
+    """The maximum that a mode sets for a clock, in the unit of its file; None where it does not cap it."""
+    for argument in (MAX_FREQ, f"{MAX_FREQ}_KNEXT"):
+        value = model.value(param, argument)
+        if value is not None:
+            hertz = _whole_number(model, Setting(param, argument, value))
+            return None if hertz in _UNCAPPED else hertz
+    return None
+
+
+def _whole_number(model: PowerModel, setting: Setting) -> int:
+    if not re.fullmatch(r"-?\d{1,20}|0[xX][0-9a-fA-F]{1,16}", setting.value, re.ASCII):
+        raise InvalidValueError(
+            f"power mode {model.name}: {' '.join(setting)!r} is not understood", "expected: a whole number at its end"
+        )
+    return int(setting.value, 16 if setting.value[:2].lower() == "0x" else 10)

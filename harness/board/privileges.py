@@ -1,0 +1,148 @@
+"""The door to what needs root: a helper that only root can change, allowed by one sudo rule.
+
+A kernel file is written directly where this user may. Where not, and only for files of this machine, the helper
+(`harness/board/privileged.py`, as installed) is asked by the name of the node: it never gets a path.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shlex
+from pathlib import Path
+from typing import List, NamedTuple, Optional, Tuple
+
+from harness.board import privileged
+from harness.board.bounded_process import run_bounded
+from harness.board.sudoers import sudoers_user
+from harness.core.errors import ControlError
+
+HELPER = "/usr/local/lib/jetwatt/privileged"
+SUDOERS_FILE = "/etc/sudoers.d/jetwatt"
+ASK_FOR_RULE = "`python -m harness doctor --sudoers` prints what to install so that this user may"
+
+_TIMEOUT_S = 180.0  # longer than the helper gives the programs that it runs
+_SUDO_SAYS = "sudo:"
+
+
+class Answer(NamedTuple):
+    """How the helper ended, and what it printed to either stream."""
+
+    status: int
+    output: str
+
+
+def sudo_rule() -> str:
+    """The line for a file in `/etc/sudoers.d`: this user may run the helper, which checks its arguments itself."""
+    return f"{sudoers_user()} ALL=(root) NOPASSWD:NOSETENV: {HELPER}"
+
+
+def install_commands() -> List[str]:
+    """What an administrator runs to install the helper and its rule; the rule's syntax is checked before it counts."""
+    folder = shlex.quote(os.path.dirname(HELPER))
+    draft = f"{SUDOERS_FILE}.new"  # sudo passes over names with a dot
+    return [
+        f"sudo install -d -o root -g root -m 0755 {folder}",
+        f"sudo install -o root -g root -m 0755 {shlex.quote(privileged.__file__)} {HELPER}",
+        f"echo {shlex.quote(sudo_rule())} | sudo tee {draft}",
+        f"sudo chmod 0440 {draft} && sudo visudo -c -f {draft} && sudo mv {draft} {SUDOERS_FILE}",
+    ]
+
+
+def removal_commands() -> List[str]:
+    """What undoes `install_commands`, and removes what the helper has kept."""
+    return [f"sudo rm -rf {SUDOERS_FILE} {os.path.dirname(HELPER)} /{privileged.STATE}"]
+
+
+def node_of(path: str) -> Optional[Tuple[str, str]]:
+    """The kind and name by which the helper knows a file of this machine; None where it does not.
+
+    Only the text is compared: what is really there, the helper finds out.
+    """
+    for name, kind in privileged.KINDS.items():
+        pattern = f"/{kind.pattern}"
+        if path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern):
+            before, star, after = pattern.partition("*")
+            start = before.rpartition("/")[0] + "/"
+            found = path[len(start) : len(path) - len(after)] if star else privileged.ONLY
+            return name, found
+    return None
+
+
+def needed(root: str) -> bool:
+    """Whether acts of root below `root` go through the helper: it acts on this machine only, and root needs none."""
+    return os.path.abspath(root) == "/" and os.geteuid() != 0
+
+
+def closed() -> Optional[str]:
+    """Why this user cannot use the helper now; None where they can."""
+    why_not = _other_version()
+    if why_not is not None:
+        return why_not
+    answer = _sudo("-l", HELPER)
+    return None if answer.status == privileged.DONE else answer.output.strip() or "sudo refuses"
+
+
+def _other_version() -> Optional[str]:
+    try:
+        installed = Path(HELPER).read_bytes()
+    except OSError as error:
+        return f"{HELPER} cannot be read: {error.strerror}"
+    same = installed == Path(privileged.__file__).read_bytes()
+    return None if same else f"{HELPER} is of another version than this suite"
+
+
+def ask(*words: str, given: str = "") -> Answer:
+    """Have the helper try one operation, and hear how it ended.
+
+    Args:
+        words: the operation and its arguments, as in `harness/board/privileged.py`.
+        given: what it reads from standard input.
+
+    Raises:
+        ControlError: the helper is not installed or not allowed; shows how to install it.
+    """
+    why_not = _other_version()
+    if why_not is None:
+        answer = _sudo(HELPER, *words, given=given)
+        if answer.status == privileged.DONE or not answer.output.startswith(_SUDO_SAYS):
+            return answer
+        why_not = answer.output.strip()
+    raise ControlError(f"`{' '.join(words)}` needs root: {why_not}", ASK_FOR_RULE)
+
+
+def call(*words: str, given: str = "") -> str:
+    """Have the helper do one operation.
+
+    Args:
+        words: the operation and its arguments.
+        given: what it reads from standard input.
+
+    Returns:
+        What it printed.
+
+    Raises:
+        ControlError: it cannot be used, refused, or failed.
+    """
+    answer = ask(*words, given=given)
+    if answer.status != privileged.DONE:
+        said = answer.output.strip() or f"status {answer.status}"
+        raise ControlError(f"`sudo {HELPER} {' '.join(words)}` failed: {said}")
+    return answer.output
+
+
+def names(kind: str) -> List[str]:
+    """The nodes of a kind that root finds.
+
+    Raises:
+        ControlError: the helper cannot be used.
+    """
+    return call("list", kind).split()
+
+
+def _sudo(*arguments: str, given: str = "") -> Answer:
+    """Run sudo without asking for a password."""
+    try:
+        return Answer(*run_bounded(["sudo", "-n", *arguments], timeout_s=_TIMEOUT_S, answer=given))
+    except ControlError as error:
+        return Answer(privileged.FAILED, f"{_SUDO_SAYS} {error.what}")

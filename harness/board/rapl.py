@@ -1,0 +1,168 @@
+"""Power of the CPU packages and of DRAM, from the energy counters of RAPL (`/sys/class/powercap`).
+
+    intel-rapl:0        package-0     counts in the total
+      intel-rapl:0:0    core          lies inside its package
+      intel-rapl:0:1    dram          counts in the total: listed below its package, metered apart from it
+    intel-rapl:1        psys          the whole platform by some definition of its maker: apart
+    intel-rapl-mmio:0   package-0     the same counter by another way: left out where `intel-rapl` has it
+
+A package's counter is that of the processor die, memory has a counter of its own (Intel SDM vol. 3, RAPL domains).
+AMD's packages appear under the same names.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shlex
+from typing import Dict, List, NamedTuple, Optional
+
+from harness.board.counters import Counters
+from harness.board.sensor_file import read_int, read_text
+from harness.board.source import Reading
+from harness.core.errors import SourceUnavailableError
+from harness.core.units import uj_per_s_to_mw
+
+TOTAL = "power_total_mw"
+
+_ALWAYS_DRAW = ("package", "dram", "psys")  # a counter of these that stands still measures nothing; an idle uncore may
+
+
+class Domain(NamedTuple):
+    """One RAPL zone.
+
+    Attributes:
+        name: as the kernel calls it, below its parents: `package-0 core`.
+        directory: where its files are.
+        range_uj: the counter's greatest value, after which it starts at 0 again; None where the kernel does not tell.
+    """
+
+    name: str
+    directory: str
+    range_uj: Optional[int]
+
+    @property
+    def channel(self) -> str:
+        """`power_package_0_core_mw`."""
+        return f"power_{re.sub('[^a-z0-9]+', '_', self.name.lower())}_mw"
+
+    @property
+    def kind(self) -> str:
+        """`package`, `core`, `uncore`, `dram` or `psys`."""
+        return self.name.split()[-1].partition("-")[0]
+
+    @property
+    def in_total(self) -> bool:
+        """Whether the total adds it: packages and DRAM, which no other counter holds."""
+        return self.kind in ("package", "dram")
+
+
+def energy_growth_uj(growth_uj: float, range_uj: Optional[int]) -> float:
+    """The energy between two readings of a counter, less than one whole range apart.
+
+    Args:
+        growth_uj: later reading minus earlier.
+        range_uj: the counter's greatest value, if known.
+
+    Raises:
+        ValueError: the counter fell and its range is not known, or smaller than the fall.
+    """
+    if growth_uj >= 0:
+        return growth_uj
+    if range_uj is None or growth_uj + range_uj < 0:
+        raise ValueError(f"the energy counter fell by {-growth_uj:.0f} uJ and its range is {range_uj} uJ")
+    return growth_uj + range_uj
+
+
+class RaplSource:
+    """Power of each RAPL domain, and their total, as means since the reading before."""
+
+    def __init__(self, domains: List[Domain]) -> None:
+        """Reads the energy counters of `domains`."""
+        self._domains = domains
+        self._counters = Counters()
+        counted = [domain.name for domain in domains if domain.in_total]
+        apart = [domain.name for domain in domains if not domain.in_total]
+        self.notes = {
+            "rapl": "mean power since the sample before, from energy counters",
+            TOTAL: f"sum of the RAPL domains {', '.join(counted)}; not added: {', '.join(apart) or 'none'}. "
+            "A discrete GPU, disks, fans and power-supply losses are not in it",
+        }
+
+    def read(self, now_s: float) -> Reading:
+        """All domains and their total; the total fails with any of its parts. None at the first reading."""
+        totals_uj, failed = {}, {}
+        for domain in self._domains:
+            try:
+                totals_uj[domain.channel] = read_int(os.path.join(domain.directory, "energy_uj"))
+            except (OSError, ValueError) as error:
+                failed[domain.channel] = str(error)
+        growth = self._counters.growth(now_s, totals_uj)
+        values: Dict[str, float] = {}
+        if growth is None:
+            return Reading(values, failed)
+        window_s, growth_uj = growth
+        for domain in self._domains:
+            if domain.channel not in growth_uj:
+                continue
+            try:
+                values[domain.channel] = uj_per_s_to_mw(_energy_uj(domain, growth_uj[domain.channel]), window_s)
+            except ValueError as error:
+                failed[domain.channel] = str(error)
+        parts = [domain.channel for domain in self._domains if domain.in_total]
+        without = [channel for channel in parts if channel not in values]
+        if without:
+            failed[TOTAL] = f"its part {', '.join(without)} gave no value"
+        else:
+            values[TOTAL] = sum(values[channel] for channel in parts)
+        return Reading(values, failed)
+
+
+def _energy_uj(domain: Domain, growth_uj: float) -> float:
+    if growth_uj == 0 and domain.kind in _ALWAYS_DRAW:
+        raise ValueError(f"the energy counter of {domain.name} stands still")
+    return energy_growth_uj(growth_uj, domain.range_uj)
+
+
+def find_domains(root: str) -> List[Domain]:
+    """Every RAPL zone below `root`, each counter once, parents first."""
+    powercap = os.path.join(root, "sys/class/powercap")
+    zones = glob.glob(os.path.join(powercap, "intel-rapl:*")) or glob.glob(os.path.join(powercap, "intel-rapl-mmio:*"))
+    names: Dict[str, str] = {}
+    domains = []
+    for directory in sorted(zones, key=_zone_numbers):
+        zone = os.path.basename(directory)
+        parent = zone.rpartition(":")[0]
+        above = [names[parent]] if parent in names else []
+        names[zone] = " ".join([*above, read_text(os.path.join(directory, "name"))])
+        range_file = os.path.join(directory, "max_energy_range_uj")
+        domains.append(Domain(names[zone], directory, read_int(range_file) if os.path.exists(range_file) else None))
+    return domains
+
+
+def _zone_numbers(path: str) -> List[int]:
+    return [int(number) for number in os.path.basename(path).split(":")[1:]]
+
+
+def open_source(root: str) -> RaplSource:
+    """The RAPL domains below `root`.
+
+    Raises:
+        SourceUnavailableError: there is no package among them, or this user may not read them; then the way out is the
+            command that grants it.
+    """
+    domains = find_domains(root)
+    if not any(domain.in_total for domain in domains):
+        raise SourceUnavailableError(
+            f"there is no RAPL package in {os.path.join(root, 'sys/class/powercap')}",
+            "with a CPU of Intel or AMD try `sudo modprobe intel_rapl_msr`; most virtual machines have none",
+        )
+    counters = [os.path.join(domain.directory, "energy_uj") for domain in domains]
+    forbidden = [counter for counter in counters if not os.access(counter, os.R_OK, effective_ids=True)]
+    if forbidden:
+        raise SourceUnavailableError(
+            f"the energy counter {forbidden[0]} may not be read by this user",
+            f"until the next boot: `sudo chmod a+r {' '.join(map(shlex.quote, forbidden))}`",
+        )
+    return RaplSource(domains)

@@ -1,0 +1,145 @@
+"""The sampler's loop: reads all sources at a fixed rate and writes each sample as one line of JSON.
+
+           open    tick 0     tick 1     tick 2        stop
+    start ---|-------*----------*----------*------------*--- end
+                     |<-interval->|                     last sample, off the grid
+
+This runs in a process of its own beside the training it watches: it imports little, starts fast, and keeps to its CPUs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import time
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from harness.board.source import Source, SourceSpec, open_source
+from harness.core.errors import HarnessError
+
+EVERY_CPU = range(4096)  # the kernel leaves out those that do not exist or are not allowed
+PARENT_CHECK_S = 1.0
+
+
+class Order(NamedTuple):
+    """What the parent asks of the sampler, of types that JSON knows.
+
+    Attributes:
+        sources: pairs of module and options, as in `SourceSpec`.
+        interval_s: seconds between samples.
+        root: the directory below which `/sys` and `/proc` are looked for.
+        cpus: CPUs to run on; None for every CPU.
+        parent_pid: whose child this is; once it is another's, the parent has died.
+        out_fd: where the lines go.
+        stop_fd: anything to read here, or its end, means stop.
+    """
+
+    sources: List[Tuple[str, Dict[str, Any]]]
+    interval_s: float
+    root: str
+    cpus: Optional[List[int]]
+    parent_pid: int
+    out_fd: int
+    stop_fd: int
+
+
+class Schedule:
+    """Ticks at `start_s + k * interval_s`: no delay of one tick moves the next (M1)."""
+
+    def __init__(self, start_s: float, interval_s: float) -> None:
+        """Tick 0 is taken at `start_s`; tick 1 is due next."""
+        self._start_s = start_s
+        self._interval_s = interval_s
+        self._next_tick = 1
+
+    @property
+    def due_s(self) -> float:
+        """When the next tick is due."""
+        return self._start_s + self._next_tick * self._interval_s
+
+    def advance(self, now_s: float) -> int:
+        """Take a tick at `now_s`, when it is due or later, and return how many were lost by that delay."""
+        reached = max(self._next_tick, math.floor((now_s - self._start_s) / self._interval_s))
+        lost = reached - self._next_tick
+        self._next_tick = reached + 1
+        return lost
+
+
+def run(order: Order) -> None:
+    """Sample until told to stop, or until the parent is gone."""
+    sources, notes, missing = _open_all([SourceSpec(*pair) for pair in order.sources], order.root)
+    try:
+        os.sched_setaffinity(0, EVERY_CPU if order.cpus is None else order.cpus)
+    except OSError as error:
+        missing["sampler: its own CPUs"] = f"could not be kept on {order.cpus}: {error}"
+    _write_line(order.out_fd, {"notes": notes, "missing": missing})
+
+    schedule = Schedule(time.monotonic(), order.interval_s)
+    cpu_before_s = time.process_time()
+    lost = 0
+    stopping = False
+    while True:
+        sample = _sample(sources)
+        sample.update(lost=lost, cpu_s=time.process_time() - cpu_before_s, last=stopping)
+        _write_line(order.out_fd, sample)
+        if stopping:
+            return
+        stopping = _wait(order, schedule.due_s)
+        if not stopping:
+            lost += schedule.advance(time.monotonic())
+
+
+def _open_all(specs: List[SourceSpec], root: str) -> Tuple[Dict[str, Source], Dict[str, str], Dict[str, str]]:
+    """Open what can be opened: the open sources, what their values mean, and why the others are missing."""
+    sources: Dict[str, Source] = {}
+    missing: Dict[str, str] = {}
+    notes: Dict[str, str] = {}
+    for spec in specs:
+        # Whatever is wrong with one source, the profile goes on without it and its record says why.
+        try:
+            sources[spec.module] = source = open_source(spec, root)
+        except Exception as error:
+            missing[spec.module] = _reason(error)
+        else:
+            notes.update(source.notes)
+    return sources, notes, missing
+
+
+def _sample(sources: Dict[str, Source]) -> Dict[str, Any]:
+    now_s = time.monotonic()
+    values: Dict[str, Dict[str, float]] = {}
+    failed: Dict[str, str] = {}
+    for name, source in sources.items():
+        # A sensor that vanishes or reads garbage costs its own values only, and the record says when and why.
+        try:
+            reading = source.read(now_s)
+        except Exception as error:
+            failed[name] = _reason(error)
+        else:
+            values[name] = reading.values
+            failed.update(reading.failed)
+    return {"time_s": now_s, "values": values, "failed": failed}
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
+
+
+def _wait(order: Order, due_s: float) -> bool:
+    """Sleep until `due_s`; True as soon as this is to stop."""
+    while True:
+        if os.getppid() != order.parent_pid:
+            # DataLoader workers inherit the other end of the pipe: its closing alone would not show the parent's death.
+            return True
+        left_s = max(0.0, due_s - time.monotonic())
+        readable, _, _ = select.select([order.stop_fd], [], [], min(left_s, PARENT_CHECK_S))
+        if readable:
+            return True
+        if time.monotonic() >= due_s:
+            return False
+
+
+def _write_line(fd: int, line: Dict[str, Any]) -> None:
+    os.write(fd, (json.dumps(line, separators=(",", ":")) + "\n").encode())

@@ -1,0 +1,195 @@
+"""The state of a device before a run, on disk before the first change, and put back whatever happens.
+
+save all knobs --- set --- set --- ... --- put back in reverse order --- remove the file
+                |_______________________|
+                   killed here: `python -m harness restore` puts back what the file says
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from harness.board.knob import Knob, KnobSpec, Value, open_knob
+from harness.board.lock import locked
+from harness.board.signals import ending_signals_interrupt, signals_wait
+from harness.core.durable_file import remove_durably, write_durably
+from harness.core.errors import ControlError
+
+FORMAT = 1
+"""Version of the saved file: {format, device, root, pid, saved_at, knobs: [{module, options, value}, ...]}."""
+
+RESTORE_COMMAND = "python -m harness restore"
+
+
+def default_state_dir() -> Path:
+    """`$XDG_STATE_HOME/jetwatt`, or `~/.local/state/jetwatt`.
+
+    Raises:
+        ControlError: neither is known.
+    """
+    base = os.environ.get("XDG_STATE_HOME")
+    if base:
+        return Path(base) / "jetwatt"
+    try:
+        home = Path.home()
+    except (RuntimeError, KeyError) as error:  # Python 3.8 raises the second
+        raise ControlError(
+            f"there is no place for the state of a device: HOME is not set, and user {os.getuid()} has no home",
+            "set XDG_STATE_HOME to a directory that can be written",
+        ) from error
+    return home / ".local/state/jetwatt"
+
+
+@contextlib.contextmanager
+def preserved(
+    knobs: Sequence[Knob], device: str, *, root: str = "/", state_dir: Optional[Path] = None
+) -> Iterator[None]:
+    """Save the knobs before the block, and put them back at its end, on an exception, on Ctrl-C, SIGTERM or SIGHUP.
+
+    Args:
+        knobs: what the block may set, in the order in which it sets them; the caller holds the device's lock.
+        device: whose knobs they are; names the saved file.
+        root: the root that the knobs were opened with.
+        state_dir: where the saved file lies; None for `default_state_dir`.
+
+    Raises:
+        ControlError: an earlier run was killed and its saved state is still there; the state cannot be read or saved
+            (nothing was changed then); or a knob could not be put back.
+    """
+    path = _path(device, state_dir)
+    if path.exists():
+        raise ControlError(f"a run on {device} was killed before it could put back what it changed", RESTORE_COMMAND)
+    before = [(knob, knob.read()) for knob in knobs]
+    owner = os.getpid()
+    with ending_signals_interrupt():
+        try:
+            _save(path, device, root, before)
+            yield
+        finally:
+            # A worker that was forked in the block and unwinds its stack must not put back what its parent still needs.
+            if os.getpid() == owner:
+                with signals_wait():
+                    _put_back(before, device)
+                    if path.exists():
+                        remove_durably(path)
+
+
+def left_behind(state_dir: Optional[Path] = None) -> List[str]:
+    """The devices whose state was saved and not put back, sorted: those in use now, and those whose run was killed."""
+    return sorted(path.stem for path in (state_dir or default_state_dir()).glob("*.json"))
+
+
+def restore(device: str, *, state_dir: Optional[Path] = None, lock_dir: Optional[Path] = None) -> List[str]:
+    """Put back what a killed run saved.
+
+    Args:
+        device: one of `left_behind`.
+        state_dir: where the saved file lies; None for `default_state_dir`.
+        lock_dir: where the device's lock lies; None for the usual place.
+
+    Returns:
+        The names of the knobs that stand as they were saved; empty where there is nothing saved.
+
+    Raises:
+        ControlError: a run is using the device now, the file cannot be read, or a knob could not be put back; the file
+            stays.
+    """
+    path = _path(device, state_dir)
+    with locked(device, lock_dir=lock_dir), signals_wait():
+        if not path.exists():
+            return []
+        saved_root, saved = _load(path)
+        knobs = [(open_knob(spec, saved_root), value) for spec, value in saved]
+        _put_back(knobs, device, was_killed=True)
+        remove_durably(path)
+        return [knob.name for knob, _ in knobs]
+
+
+def _path(device: str, state_dir: Optional[Path]) -> Path:
+    return (state_dir or default_state_dir()) / f"{device}.json"
+
+
+def _save(path: Path, device: str, root: str, before: Sequence[Tuple[Knob, Value]]) -> None:
+    entries = [
+        {"module": knob.spec.module, "options": knob.spec.options, "value": value}
+        for knob, value in before
+        if knob.outlives_process
+    ]
+    if not entries:
+        return
+    state = {
+        "format": FORMAT,
+        "device": device,
+        "root": os.path.abspath(root),
+        "pid": os.getpid(),
+        "saved_at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "knobs": entries,
+    }
+    try:
+        write_durably(path, json.dumps(state, indent=1).encode())
+    except OSError as error:
+        raise ControlError(
+            f"the state of {device} cannot be saved in {path}: {error.strerror}; nothing was changed",
+            "free space there, or set XDG_STATE_HOME to a directory that can be written",
+        ) from error
+
+
+def _load(path: Path) -> Tuple[str, List[Tuple[KnobSpec, Value]]]:
+    """The root of a saved state, and its knobs with what each stood at."""
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        if state["format"] != FORMAT:
+            raise ControlError(
+                f"the saved state {path} has format {state['format']}, not {FORMAT}",
+                "restore with the version that saved it",
+            )
+        knobs = [(KnobSpec(entry["module"], entry["options"]), entry["value"]) for entry in state["knobs"]]
+        return state["root"], knobs
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ControlError(
+            f"the saved state {path} cannot be read: {error!r}", "put the device back by hand, remove it"
+        ) from error
+
+
+def _put_back(before: Sequence[Tuple[Knob, Value]], device: str, *, was_killed: bool = False) -> None:
+    """Put knobs back in reverse order, those that stand right excepted; then remove what they laid down beside.
+
+    After a kill, one that sets in steps does not stand right whatever it reads.
+
+    A second round follows, because putting one knob back may move another (an nvpmodel mode sets clock limits). What
+    lies beside may be needed to put back: it goes once nothing is left to do.
+
+    Raises:
+        ControlError: some do not stand as before; names each. The others were put back all the same.
+    """
+    refusals: Dict[str, Optional[ControlError]] = {}
+    for first_round in (True, False):
+        for knob, value in reversed(before):
+            suspect = was_killed and first_round and knob.sets_in_steps
+            if suspect or _refusal(knob.verify, value):
+                refusals[knob.name] = _refusal(knob.restore, value)
+    found = [(knob, _refusal(knob.verify, value)) for knob, value in before]
+    wrong = [str(refusals.get(knob.name) or error) for knob, error in found if error]
+    if wrong:
+        raise ControlError(
+            f"{device} is not as it was before: {'; '.join(wrong)}", f"mend the cause, then {RESTORE_COMMAND}"
+        )
+    left = [str(error) for error in (_refusal(knob.forget, value) for knob, value in reversed(before)) if error]
+    if left:
+        raise ControlError(
+            f"{device} is set as it was before, and this is left over: {'; '.join(left)}",
+            f"mend the cause, then {RESTORE_COMMAND}",
+        )
+
+
+def _refusal(act: Callable[[Value], None], value: Value) -> Optional[ControlError]:
+    try:
+        act(value)
+    except ControlError as error:
+        return error
+    return None

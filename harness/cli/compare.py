@@ -1,0 +1,73 @@
+"""`python -m harness compare`: two results files, or JSON files of pytest-benchmark, and what changed between them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Tuple
+
+from harness.cli.results import add_include_flagged
+from harness.core.units import percent_to_share, share_to_percent
+from harness.judge.compare import DEFAULT_THRESHOLD, TEST, exit_code, judge
+from harness.judge.compare_report import Result, format_result, to_json
+from harness.judge.sides import read_side
+from harness.stats.pairing import pair
+from harness.stats.permutation import FEWEST_RUNS
+
+HELP = "compare two results files: what became slower or takes more power"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `compare`."""
+    parser.description = f"Compare the cases of two files whose conditions agree. {TEST}"
+    parser.epilog = (
+        "exit code: 0 no case, workload or all of them is slower or takes more power; 1 something is; 2 nothing is, but"
+        " a comparison was refused or none was possible; cases that only one side has are listed and change nothing"
+    )
+    for name, text in (("before", "one side"), ("after", "the other")):
+        parser.add_argument(
+            name, type=Path, metavar=name.upper(), help=f"{text}: a results file, or a .json of pytest-benchmark"
+        )
+    parser.add_argument(
+        "--by",
+        type=_names,
+        default=(),
+        metavar="NAMES",
+        help="conditions that may differ because they are the question: l4t,jetpack,torch (default: none)",
+    )
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        default=share_to_percent(DEFAULT_THRESHOLD),
+        metavar="PERCENT",
+        help="a change below this is none (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--fastest",
+        action="store_true",
+        help="compare the fast minibatches (first tenth) of the fast runs (first quarter) instead of medians: for "
+        f"machines that others share, where noise only ever slows; takes {FEWEST_RUNS} runs on each side",
+    )
+    add_include_flagged(parser)
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print JSON")
+    forms.add_argument("--markdown", action="store_true", help="print Markdown, for a job summary")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run `compare`.
+
+    Raises:
+        HarnessError: a file cannot be read, or holds nothing to compare.
+    """
+    before, after = (read_side(path, arguments.include_flagged) for path in (arguments.before, arguments.after))
+    threshold = percent_to_share(arguments.threshold)
+    pairing = pair(before, after, arguments.by)
+    verdicts = judge(pairing.pairs, not arguments.by, threshold, arguments.fastest)
+    result = Result(before, after, arguments.by, pairing, verdicts, threshold)
+    print(to_json(result) if arguments.json else format_result(result, arguments.markdown))
+    return exit_code(verdicts, pairing)
+
+
+def _names(text: str) -> Tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

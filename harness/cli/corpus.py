@@ -1,0 +1,96 @@
+"""`python -m harness corpus simulate`: write what simulated boards answer in many power modes as a corpus."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import List, Sequence
+
+from harness.cli.modes import choose_modes
+from harness.core.boards import load_board as load_spec
+from harness.core.corpus import SUFFIXES, TASKS, Column, Row, write_corpus
+from harness.core.errors import InvalidValueError
+from harness.core.mode_texts import GRIDS
+from harness.core.power_modes import PowerMode
+from harness.simulation.corpus import simulate_corpus
+from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
+
+HELP = "make a corpus: of simulated boards"
+
+FURTHER = (
+    Column("workers", int, "num_workers of the DataLoader"),
+    Column("storage", str, "medium of the data set"),
+)
+"""Columns that follow those of the schema."""
+
+_PREFIX = "sim:"
+"""How a simulated device is named elsewhere; allowed here, too."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `corpus simulate`."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    simulate = actions.add_parser(
+        "simulate", help="profile workloads on a simulated board", description="Profile workloads on a simulated board."
+    )
+    simulate.add_argument("--device", required=True, metavar="BOARD", help=f"one of {', '.join(SIMULATED_BOARDS)}")
+    simulate.add_argument(
+        "--workload", required=True, metavar="LIST", help=f"with commas, or all: {', '.join(SIMULATED_WORKLOADS)}"
+    )
+    simulate.add_argument("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
+    simulate.add_argument("--batch-size", default="16", metavar="LIST", help="with commas (default: %(default)s)")
+    simulate.add_argument(
+        "--workers", type=int, metavar="N", help="default: as the papers ran the workload, 4, or 0 for yolov8n-coco"
+    )
+    simulate.add_argument("--storage", default="ssd", help="ssd, sd, hdd or emmc (default: %(default)s)")
+    which = simulate.add_argument_group("which modes (default: all)")
+    which.add_argument("--all", action="store_true", help="all modes of the board; what is done by default")
+    which.add_argument("--grid", choices=tuple(GRIDS), help="a part of them: paper, as the PowerTrain paper's 4,368")
+    which.add_argument("--sample", type=int, metavar="N", help="draw N modes uniformly from these, none twice")
+    which.add_argument("--power-mode", metavar="TEXT", help="as `modes` takes it: maxn, a..n, sample:N, a FILE.csv")
+    simulate.add_argument("--seed", type=int, default=0, help="of the noise and the sample (default: %(default)s)")
+    simulate.add_argument("--no-noise", action="store_true", help="what the board does, without noise of measurement")
+    simulate.add_argument("--out", type=Path, required=True, metavar="FILE", help=f"{' or '.join(SUFFIXES)}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the corpus and say how many rows it has.
+
+    Raises:
+        HarnessError: a value is unknown or wrong, or the file cannot be written.
+    """
+    device = arguments.device[len(_PREFIX) :] if arguments.device.startswith(_PREFIX) else arguments.device
+    if arguments.all and (arguments.grid or arguments.sample or arguments.power_mode):
+        raise InvalidValueError("--all was given with --grid, --sample or --power-mode", "give one of them")
+    named = choose_modes(load_spec(device), arguments.power_mode, arguments.grid, arguments.sample, arguments.seed)
+    rows = _rows(arguments, device, [mode for _, mode in named])
+    write_corpus(arguments.out, rows, FURTHER)
+    print(f"{arguments.out}: {len(rows)} rows, simulated")
+    return 0
+
+
+def _rows(arguments: argparse.Namespace, device: str, modes: Sequence[PowerMode]) -> List[Row]:
+    workloads = SIMULATED_WORKLOADS if arguments.workload == "all" else arguments.workload.split(",")
+    return [
+        row
+        for workload in workloads
+        for batch_size in _batch_sizes(arguments.batch_size)
+        for row in simulate_corpus(
+            device,
+            workload.strip(),
+            modes,
+            batch_size=batch_size,
+            workers=arguments.workers,
+            storage=arguments.storage,
+            task=arguments.task,
+            seed=arguments.seed,
+            noise=not arguments.no_noise,
+        )
+    ]
+
+
+def _batch_sizes(text: str) -> List[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidValueError(f"--batch-size is {text!r}", "write whole numbers with commas: 8,16,32") from None

@@ -1,0 +1,133 @@
+"""`python -m harness import`: profiles from elsewhere into a corpus; bad rows are named and refused."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+from typing import Any, List, Optional, Sequence
+
+from harness.cli.results import add_include_flagged
+from harness.core.boards import BOARDS, load_board
+from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, write_corpus
+from harness.core.errors import InvalidValueError
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
+from harness.store.export import FURTHER
+from harness.store.flagged import LEFT_OUT
+from harness.store.import_checks import check_entries, refuse
+from harness.store.import_entries import STORES, Entry, read_entries
+from harness.store.recorded_log import FORM, RecordedCase, recorded_row
+
+HELP = "bring profiles from elsewhere into a corpus; rows that cannot be are reported and refused"
+
+OF_A_LOG = ("device", "workload", "power_mode", "batch_size")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `import`."""
+    parser.description = (
+        "Write one corpus from corpora, results files, or a tegrastats log with minibatch times. Rows with NaN, with a"
+        " time or power that is not above 0, with clocks that the named board does not have, with units wrong by a"
+        " factor of 1,000, and cases that are there already are reported with their lines, and nothing is written."
+    )
+    suffixes = ", ".join([*SUFFIXES, *STORES])
+    parser.add_argument("sources", type=Path, nargs="*", metavar="SOURCE", help=f"corpora, results files: {suffixes}")
+    parser.add_argument("--out", type=Path, required=True, help=f"the corpus to write, {' or '.join(SUFFIXES)}")
+    parser.add_argument("--skip-bad", action="store_true", help="leave bad rows out, and count them")
+    add_include_flagged(parser)
+    log = parser.add_argument_group("one profile from a recorded tegrastats log")
+    log.add_argument("--tegrastats", type=Path, metavar="LOG", help="what tegrastats printed")
+    log.add_argument("--minibatch-times", type=Path, metavar="FILE.csv", help=f"the minibatches' times: {FORM}")
+    log.add_argument("--interval", type=float, metavar="SECONDS", help="of tegrastats, where its log has no dates")
+    log.add_argument("--device", help="what was measured: orin-agx, ...")
+    log.add_argument("--workload", help="what it trained: resnet18-imagenet, ...")
+    log.add_argument("--power-mode", metavar="MODE", help="12c-2201.6-1300.5-3199, or a named board's preset")
+    log.add_argument("--batch-size", type=int, metavar="N", help="samples per minibatch")
+    log.add_argument("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
+    log.add_argument("--workers", type=int, metavar="N", help="num_workers, where it is known")
+    log.add_argument("--storage", metavar="NAME", help="medium of the data set, where it is known")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Import, and say what came of it.
+
+    Raises:
+        HarnessError: a source cannot be read, or rows are bad and were not to be skipped; nothing is written then.
+    """
+    found = [entry for path in arguments.sources for entry in read_entries(path, arguments.include_flagged)]
+    entries = [entry for entry in found if not entry.is_flagged]
+    left_out = f"left out: {len(found) - len(entries)} {LEFT_OUT}" if len(entries) < len(found) else ""
+    if arguments.tegrastats or arguments.minibatch_times:
+        entries.append(_from_log(arguments))
+    if not entries:
+        why = f": {left_out}" if left_out else ""
+        raise InvalidValueError(f"there is nothing to import{why}", "name a SOURCE with rows, or --tegrastats LOG")
+    checked = check_entries(entries)
+    for entry in checked:
+        if entry.fault:
+            print(f"{entry.place}: {entry.fault}", file=sys.stderr)
+    if not arguments.skip_bad:
+        refuse(checked)
+    kept = [entry.row for entry in checked if entry.row is not None and not entry.fault]
+    if not kept:
+        raise InvalidValueError("every row is bad, nothing was written", "mend the source")
+    further = further_columns(kept)
+    write_corpus(arguments.out, [_typed(row, further) for row in kept], further)
+    print(f"{arguments.out}: {len(kept)} rows")
+    if len(kept) < len(checked):
+        print(f"left out: {len(checked) - len(kept)} bad rows")
+    if left_out:
+        print(left_out)
+    return 0
+
+
+def _from_log(arguments: argparse.Namespace) -> Entry:
+    """The entry of the log."""
+    needed = ("tegrastats", "minibatch_times", *OF_A_LOG)
+    missing = [f"--{name.replace('_', '-')}" for name in needed if getattr(arguments, name) is None]
+    if missing:
+        raise InvalidValueError(f"a profile from a log also needs {', '.join(missing)}")
+    if arguments.batch_size < 1:
+        raise InvalidValueError(f"--batch-size is {arguments.batch_size}, expected 1 or more")
+    case = RecordedCase(
+        arguments.device,
+        arguments.workload,
+        arguments.task,
+        _mode(arguments.device, arguments.power_mode),
+        arguments.batch_size,
+        arguments.workers,
+        arguments.storage,
+    )
+    row = recorded_row(case, arguments.tegrastats, arguments.minibatch_times, arguments.interval)
+    return Entry(str(arguments.tegrastats), row, "")
+
+
+def _mode(device: str, text: str) -> PowerMode:
+    if device not in BOARDS:
+        return parse_power_mode(text, PowerMode(1, UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ))
+    named = load_board(device).power_modes(text)
+    if len(named) != 1:
+        raise InvalidValueError(f"--power-mode {text} is {len(named)} modes", "name the one that was measured")
+    return named[0][1]
+
+
+def further_columns(rows: Sequence[Row]) -> List[Column]:
+    """The columns that follow those of the schema: all that any row has, those of an export with their types."""
+    known = {column.name: column for column in FURTHER}
+    names = dict.fromkeys(name for row in rows for name in row if name not in CORPUS_COLUMNS)
+    return [known.get(name, Column(name, str, "")) for name in names]
+
+
+def _typed(row: Row, further: Sequence[Column]) -> Row:
+    """The row with its further cells as their columns have them."""
+    return {**row, **{column.name: _cell(row.get(column.name), column) for column in further}}
+
+
+def _cell(value: Any, column: Column) -> Optional[Any]:
+    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        return None
+    try:
+        return column.kind(float(value)) if column.kind is int else column.kind(value)
+    except ValueError:
+        raise InvalidValueError(f"column {column.name} holds {value!r}, expected {column.kind.__name__}") from None

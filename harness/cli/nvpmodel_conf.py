@@ -1,0 +1,193 @@
+"""`python -m harness nvpmodel-conf`: what an nvpmodel conf holds, or one with a mode for any power mode."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from harness.board.nvpmodel import Nvpmodel
+from harness.board.nvpmodel_conf import Conf
+from harness.board.nvpmodel_grammar import read_conf, write
+from harness.board.nvpmodel_modes import custom_conf, masks, online_cores, to_power_mode, tpc_mask
+from harness.board.nvpmodel_stock import UNKNOWN, stock_conf
+from harness.core.boards import BoardSpec, load_board
+from harness.core.durable_file import write_output
+from harness.core.errors import InvalidValueError
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, format_mhz, parse_power_mode
+from harness.core.tables import format_table
+
+HELP = "print the modes of an nvpmodel conf, or make one with a mode for a power mode"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `nvpmodel-conf`."""
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--parse", type=Path, metavar="FILE", help="print the modes of a conf")
+    what.add_argument("--power-mode", metavar="MODE", help="make a conf with this power mode: 8c-1728-612-3199")
+    parser.add_argument("--json", action="store_true", help="with --parse: JSON instead of a table")
+    making = parser.add_argument_group("with --power-mode")
+    base = making.add_mutually_exclusive_group()
+    base.add_argument("--base", type=Path, metavar="FILE", help="add to this conf (default: this board's own)")
+    base.add_argument("--board", help="make it off-board from what is known of a board: orin-agx, ...")
+    making.add_argument("--variant", default="", help="which of the board's modules: 32gb, super, ...")
+    making.add_argument("--name", default="CUSTOM", help="the new mode's name (default: CUSTOM)")
+    making.add_argument(
+        "--booted-mode",
+        metavar="NAME",
+        help="the mode whose masks and caps the new one copies (default: the one in effect; of a FILE its default)",
+    )
+    making.add_argument("--alone", action="store_true", help="leave out the other modes")
+    making.add_argument("--out", type=Path, metavar="FILE", help="write to a file instead")
+    parser.add_argument("--root", type=Path, default=Path("/"), help="where /etc and /usr are looked for")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print or write what was asked for; doubts about a file's content go to standard error."""
+    if arguments.parse is not None:
+        modes = describe_modes(_read(arguments.parse), str(arguments.parse))
+        print(json.dumps(modes, indent=2) if arguments.json else format_modes(modes))
+        return 0
+    base = _board_base(arguments) if arguments.board else _file_base(arguments)
+    _, text = _made(base, arguments.name, arguments.alone)
+    print(f"note: {_masks_of(base)}", file=sys.stderr)
+    if arguments.out:
+        write_output(arguments.out, text.encode())
+        print(f"wrote {arguments.out}")
+    else:
+        print(text, end="")
+    return 0
+
+
+def describe_modes(conf: Conf, source: str) -> List[Dict[str, Any]]:
+    """The modes of a conf as plain values; None is a clock without a cap.
+
+    Raises:
+        InvalidValueError: a number is none; names the file, the mode and the line's words.
+    """
+    try:
+        return [
+            {
+                "id": model.id,
+                "name": model.name,
+                **to_power_mode(conf, model)._asdict(),
+                "tpc_mask": tpc_mask(model),
+                "default": model.id == conf.default,
+                "online_cores": online_cores(conf, model),
+                "masks": masks(model),
+            }
+            for model in conf.models
+        ]
+    except InvalidValueError as error:
+        raise InvalidValueError(f"{source}: {error.what}", error.way_out) from error
+
+
+def format_modes(modes: List[Dict[str, Any]]) -> str:
+    """The modes as a table, clocks in MHz."""
+
+    def cell(value: Optional[int]) -> str:
+        return "-" if value is None else str(value)
+
+    rows = [
+        [
+            str(mode["id"]),
+            mode["name"],
+            cell(mode["cpu_cores"]),
+            *("-" if mode[clock] is None else format_mhz(mode[clock]) for clock in ("cpu_khz", "gpu_khz", "mem_khz")),
+            cell(mode["tpc_mask"]),
+            "default" if mode["default"] else "",
+        ]
+        for mode in modes
+    ]
+    return format_table([">id", "name", ">cores", ">CPU MHz", ">GPU MHz", ">memory MHz", ">TPC mask", ""], rows)
+
+
+class _Base(NamedTuple):
+    """What a conf is made of, and what its first lines say of that."""
+
+    conf: Conf
+    booted: str
+    mode: PowerMode
+    origin: str
+
+
+def off_board_conf(spec: BoardSpec, mode: PowerMode, name: str) -> Tuple[int, str]:
+    """A conf with a mode for a power mode, from what is known of a board without it.
+
+    Returns:
+        The new mode's number, and the file's text.
+    """
+    return _made(_stock_base(spec, mode), name)
+
+
+def on_board_conf(root: Path, mode: PowerMode, name: str) -> Tuple[int, str]:
+    """The same from the conf of the board below `root`; masks and caps are those of the mode in effect.
+
+    Raises:
+        InvalidValueError, ControlError: the board's conf or the mode in effect cannot be read.
+    """
+    path = root / "etc/nvpmodel.conf"
+    return _made(_Base(_read(path), _in_effect(root), mode, f"Made from {path}."), name)
+
+
+def _made(base: _Base, name: str, alone: bool = False) -> Tuple[int, str]:
+    conf = custom_conf(base.conf, base.booted, base.mode, name, alone=alone)
+    text = write(conf, f"{name}: power mode {base.mode.name}, {_masks_of(base)}.\n{base.origin}")
+    return conf.model(name).id, text
+
+
+def _masks_of(base: _Base) -> str:
+    return f"masks and other caps are those of {base.booted}"
+
+
+def _stock_base(spec: BoardSpec, mode: PowerMode, booted_mode: Optional[str] = None) -> _Base:
+    conf = stock_conf(spec)
+    booted = booted_mode or spec.papers_mode or spec.default_preset or conf.models[0].name
+    return _Base(conf, booted, mode, f"Made off-board, for {spec.product} ({spec.variant}): {UNKNOWN}.")
+
+
+def _board_base(arguments: argparse.Namespace) -> _Base:
+    spec = load_board(arguments.board, arguments.variant)
+    modes = spec.power_modes(arguments.power_mode)
+    if len(modes) != 1:
+        raise InvalidValueError(f"{arguments.power_mode!r} stands for {len(modes)} power modes", "name one")
+    return _stock_base(spec, modes[0][1], arguments.booted_mode)
+
+
+def _file_base(arguments: argparse.Namespace) -> _Base:
+    if arguments.variant:
+        raise InvalidValueError("--variant says which module of a board is meant", "give --board with it")
+    path = arguments.base or arguments.root / "etc/nvpmodel.conf"
+    if arguments.base is None and not path.exists():
+        raise InvalidValueError(f"there is no {path}", "give --board NAME to make a conf off-board, or --base FILE")
+    conf = _read(path)
+    booted = arguments.booted_mode or (_default_of(conf, path) if arguments.base else _in_effect(arguments.root))
+    limits = to_power_mode(conf, conf.model(booted))
+    mode = parse_power_mode(arguments.power_mode, PowerMode(*(value or UNKNOWN_KHZ for value in limits)))
+    return _Base(conf, booted, mode, f"Made from {path}.")
+
+
+def _default_of(conf: Conf, path: Path) -> str:
+    for model in conf.models:
+        if model.id == conf.default:
+            return model.name
+    raise InvalidValueError(f"{path} names no default mode", "say whose masks to copy with --booted-mode")
+
+
+def _in_effect(root: Path) -> str:
+    knob = Nvpmodel(str(root))
+    found = knob.read()["mode"]
+    if any(model.name == found for model in knob.own_conf().models):
+        return found
+    raise InvalidValueError(
+        f"{found}, which a run made, is in effect", "say which mode the board booted with by --booted-mode"
+    )
+
+
+def _read(path: Path) -> Conf:
+    parsed = read_conf(path)
+    for line, text in parsed.notes:
+        print(f"note: {path}{f', line {line}' if line else ''}: {text}", file=sys.stderr)
+    return parsed.conf

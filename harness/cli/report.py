@@ -1,0 +1,85 @@
+"""The command `python -m harness report`: results as a page and as figures for papers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from harness.core.configuration import DEFAULT_RESULTS
+from harness.core.corpus import read_corpus
+from harness.core.errors import InvalidValueError, StoreError
+from harness.report.assembly import write_report
+from harness.report.selection import Material, newest
+from harness.store.store import ResultsStore
+
+HELP = "make a page and figures of results"
+DEFAULT_OUT = Path("out") / "report"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.description = (
+        "Write a report: one page that needs no network, and each figure as SVG, as CSV and, where matplotlib is"
+        " installed, as PNG. A figure without data is left out, and the page names what would bring it."
+    )
+    parser.add_argument(
+        "--results", type=Path, default=DEFAULT_RESULTS, metavar="FILE", help="the results file (default: %(default)s)"
+    )
+    parser.add_argument("--corpus", type=Path, metavar="FILE", help="a corpus, for scatters of its power modes")
+    parser.add_argument("--predictors", type=Path, metavar="JSON", help="from python -m predictors evaluate --json")
+    parser.add_argument(
+        "--strategies", type=Path, metavar="JSON", help="from python -m predictors strategies evaluate --json"
+    )
+    parser.add_argument("--out", type=Path, default=DEFAULT_OUT, metavar="DIR", help="where to (default: %(default)s)")
+    parser.add_argument("--no-png", action="store_true", help="write no PNG files; they take most of the time")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the report and name its page."""
+    given = [arguments.results, arguments.corpus, arguments.predictors, arguments.strategies]
+    made_from = [path for path in given if path is not None]
+    with ResultsStore(arguments.results, read_only=True) as store:
+        material = Material(
+            store,
+            newest(store.records()),
+            tuple(read_corpus(arguments.corpus)) if arguments.corpus else (),
+            read_evaluation(arguments.predictors, "predictor"),
+            read_evaluation(arguments.strategies, "strategy"),
+        )
+        done = write_report(material, arguments.out, made_from, not arguments.no_png)
+    formats = "SVG, PNG and CSV" if done.with_png else "SVG and CSV"
+    print(f"{done.page}: {done.figures} figures, each as {formats} in {arguments.out / 'figures'}")
+    if not done.with_png and not arguments.no_png:
+        print("no PNG files: matplotlib is not installed (extra `report`)")
+    if done.missing:
+        print(f"no data for: {', '.join(done.missing)}")
+    return 0
+
+
+def read_evaluation(path: Optional[Path], what: str) -> Tuple[Dict[str, Any], ...]:
+    """The results in a file of `python -m predictors`; none where no file is named.
+
+    Args:
+        path: the JSON file.
+        what: the key that each result is told by: `predictor` or `strategy`.
+
+    Raises:
+        StoreError: the file cannot be read.
+        InvalidValueError: it is no such file.
+    """
+    if path is None:
+        return ()
+    command = "evaluate" if what == "predictor" else "strategies evaluate"
+    way_out = f"write it by `python -m predictors {command} --json`"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error}", "name a file that there is") from error
+    except ValueError as error:
+        raise InvalidValueError(f"{path} is no JSON: {error}", way_out) from error
+    results: List[Dict[str, Any]] = content.get("results", []) if isinstance(content, dict) else []
+    if not results or not all(isinstance(one, dict) and what in one and "provenance" in one for one in results):
+        raise InvalidValueError(f"{path} holds no results with {what} and provenance", way_out)
+    return tuple(results)

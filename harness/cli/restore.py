@@ -1,0 +1,25 @@
+"""`python -m harness restore`: put a device back as it was, after a run that was killed or a power cut."""
+
+from __future__ import annotations
+
+import argparse
+
+from harness.board.saved_state import left_behind, restore
+
+HELP = "put back what a killed run left changed"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `restore`."""
+    parser.add_argument("--device", help="the device to put back (default: every one that has a saved state)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Restore and say what was put back."""
+    devices = [arguments.device] if arguments.device else left_behind()
+    if not devices:
+        print("nothing to restore: no run left a saved state behind")
+    for device in devices:
+        names = restore(device)
+        print(f"{device}: {', '.join(names)} as before" if names else f"{device}: no saved state")
+    return 0

@@ -1,1 +1,0 @@
-"""Two results files side by side: what became slower or takes more power, what did not, and what cannot be compared."""

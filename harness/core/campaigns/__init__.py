@@ -1,0 +1,294 @@
+"""Campaigns: which cases to run, as sweeps over the axes; TOML files, two of them shipped here."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+
+from harness.core.boards import known_boards
+from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Settings
+from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
+from harness.core.mixes import Mix
+from harness.core.storage_names import parse_storage
+from harness.core.toml_files import read_toml
+from harness.workloads import get_workload
+
+SHIPPED = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
+
+AXIS_DEFAULTS: Dict[str, Tuple[Any, ...]] = {
+    "device": ("host",),
+    "workload": ("resnet18-cifar10",),
+    "power_mode": ("maxn",),
+    "workers": (4,),  # 004 sec. 4.4
+    "storage": ("ssd",),  # 004 sec. 4.4
+    "batch_size": (16,),  # 004 sec. 4.4, 001 sec. 2.3
+}
+_INTEGER_AXES = ("workers", "batch_size")
+_TASKS = (TRAINING, INFERENCE, CONCURRENT)
+_SETTING_TYPES = {"cache": (str,), "clocks": (str,), "minibatches": (int,), "epochs": (int,), "seed": (int,)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """A full crossing of axis values, all measured with the same settings.
+
+    Attributes:
+        axes: axis name to its values.
+        settings: how every case is measured.
+        task: of every case: `training`, `inference` or `concurrent`.
+        boards: the only boards that it is for, simulated ones included, and `host`; empty for all.
+        instances: how many copies of a simulated board run it.
+    """
+
+    axes: Mapping[str, Tuple[Any, ...]]
+    settings: Settings
+    task: str = TRAINING
+    boards: Tuple[str, ...] = ()
+    instances: int = 1
+
+    def points(self) -> List[Tuple[Any, ...]]:
+        """Every combination, each a tuple in the order of `AXES`, the last axis changing fastest."""
+        return list(itertools.product(*(self.axes[axis] for axis in AXES)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Campaign:
+    """Sweeps run one after the other; a case that stands in several of them runs once.
+
+    Attributes:
+        name: of the file.
+        description: in a sentence.
+        sweeps: what `benchmarks/test_training.py` runs.
+        experiments: name of an experiment to the sweeps that `benchmarks/test_NAME.py` runs.
+    """
+
+    name: str
+    description: str
+    sweeps: Tuple[Sweep, ...]
+    experiments: Mapping[str, Tuple[Sweep, ...]] = dataclasses.field(default_factory=dict)
+
+    def of_experiment(self, name: str) -> Campaign:
+        """The campaign that consists of one experiment; without any sweep where this campaign does not have it."""
+        return dataclasses.replace(self, sweeps=self.experiments.get(name, ()), experiments={})
+
+    def override(self, axes: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> Campaign:
+        """Replace axes and settings in every sweep.
+
+        Args:
+            axes: axis name to the values that stand in for those of the campaign.
+            settings: fields of `Settings` that stand in for those of the campaign. Minibatches replace epochs and the
+                other way round.
+        """
+        given = {axis: tuple(values) for axis, values in axes.items()}
+
+        def change(sweep: Sweep) -> Sweep:
+            own = {axis: values for axis, values in given.items() if axis != "workload" or sweep.task != CONCURRENT}
+            return dataclasses.replace(
+                sweep, axes={**sweep.axes, **own}, settings=replace_settings(sweep.settings, settings)
+            )
+
+        return dataclasses.replace(
+            self,
+            sweeps=tuple(map(change, self.sweeps)),
+            experiments={name: tuple(map(change, sweeps)) for name, sweeps in self.experiments.items()},
+        )
+
+    def per_device(self, change: Callable[[str, Sweep], Sweep]) -> Campaign:
+        """Change sweeps by device.
+
+        Args:
+            change: takes the name of a device and a sweep of that device alone; returns what is run of it.
+        """
+        sweeps = tuple(
+            change(device, dataclasses.replace(sweep, axes={**sweep.axes, "device": (device,)}))
+            for sweep in self.sweeps
+            for device in sweep.axes["device"]
+        )
+        return dataclasses.replace(self, sweeps=sweeps)
+
+
+def replace_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """Change some settings; asking for minibatches takes back what was said of epochs, and the other way round.
+
+    Without epochs, a cache that is dropped before each of them is a cold one.
+    """
+    changes = dict(changes)
+    if settings.duration_s is not None and "duration_s" not in changes:  # as long as that, whatever others are told
+        changes = {name: value for name, value in changes.items() if name not in ("minibatches", "epochs")}
+    if changes.get("duration_s") is not None:
+        changes.setdefault("minibatches", None)
+        changes.setdefault("epochs", None)
+    if changes.get("minibatches") is not None:
+        changes.setdefault("epochs", None)
+        if changes.get("cache", settings.cache) == "drop-each-epoch" and changes["epochs"] is None:
+            changes["cache"] = "cold"
+    elif changes.get("epochs") is not None:
+        changes.setdefault("minibatches", None)
+    return dataclasses.replace(settings, **changes)
+
+
+def load_campaign(name_or_path: str) -> Campaign:
+    """Load a shipped campaign by its name, or one from a TOML file.
+
+    A file has `description`, tables `[axes]` and `[settings]` that hold for all sweeps, and `[[sweep]]` tables with the
+    axes and `settings` that differ; without any `[[sweep]]` the campaign is one sweep.
+
+    Raises:
+        UnknownNameError: no shipped campaign and no file of that name.
+        InvalidValueError: the file is not a campaign; names the file, the key and what was expected.
+    """
+    path = SHIPPED.get(name_or_path, Path(name_or_path))
+    if not path.is_file():
+        raise UnknownNameError(
+            f"campaign {name_or_path!r} is unknown", f"give one of {', '.join(SHIPPED)}, or the path of a TOML file"
+        )
+    content = read_toml(path)
+    try:
+        return _parse(path.stem, content)
+    except HarnessError as error:
+        raise InvalidValueError(f"campaign file {path}: {error.what}", error.way_out) from error
+
+
+def expand(campaign: Campaign, mode_names: Callable[[str, str, str], List[str]]) -> List[Case]:
+    """The cases of a campaign, in order; one that stands in several sweeps comes once.
+
+    Args:
+        campaign: what to expand.
+        mode_names: takes a device's name, a workload's and a power-mode value, returns the names of the modes that the
+            value stands for.
+
+    Raises:
+        HarnessError: a workload, device or power mode is unknown, or two sweeps measure the same case differently.
+    """
+    cases: Dict[str, Case] = {}
+    names: Dict[Tuple[str, str, str], List[str]] = {}
+    for sweep in campaign.sweeps:
+        for workload in sweep.axes["workload"]:
+            for part in Mix.parse(workload).workloads if sweep.task == CONCURRENT else (workload,):
+                get_workload(part)
+        for device, workload, mode_text, workers, storage, batch_size in sweep.points():
+            if (device, workload, mode_text) not in names:
+                names[device, workload, mode_text] = mode_names(device, workload, mode_text)
+            for mode in names[device, workload, mode_text]:
+                case = Case(device, workload, mode, workers, storage, batch_size, sweep.settings, sweep.task)
+                if cases.setdefault(case.id, case) != case:
+                    raise InvalidValueError(
+                        f"case {case.id} stands in two sweeps with different settings: "
+                        f"{describe_settings(cases[case.id].settings)}; {describe_settings(case.settings)}",
+                        "give them the same settings, or put them into two campaigns",
+                    )
+    return list(cases.values())
+
+
+def describe_settings(settings: Settings) -> str:
+    """How a case is measured, in a few words: cache, length, and what is not as usual."""
+    if settings.idle_s is not None:
+        return f"idle for {settings.idle_s:g} s, {settings.clocks} clocks"
+    length = f"{settings.minibatches} minibatches" if settings.epochs is None else f"{settings.epochs} epochs"
+    if settings.duration_s is not None:
+        length = f"{settings.duration_s:g} s"
+    usual = Settings()
+    others = [
+        f"{name} {getattr(settings, name):g}"
+        for name in ("data_scale", "interval_s", "seed", "limit_s", "max_temperature_c")
+        if getattr(settings, name) != getattr(usual, name)
+    ]
+    clocks = [] if settings.clocks == STATIC else [f"{settings.clocks} clocks"]
+    return ", ".join([f"{settings.cache} cache", length, *clocks, *others])
+
+
+def _parse(name: str, content: Dict[str, Any]) -> Campaign:
+    _refuse_unknown("key", content, ("description", "axes", "settings", "sweep", "experiment"))
+    base = Sweep(
+        {**AXIS_DEFAULTS, **_parse_axes(content.get("axes", {}))},
+        _parse_settings(Settings(), content.get("settings", {})),
+    )
+    experiments: Dict[str, Tuple[Sweep, ...]] = {}
+    for experiment, table in content.get("experiment", {}).items():
+        own = {key: value for key, value in table.items() if key != "sweep"}
+        experiments[experiment] = _parse_sweeps(_parse_sweep(base, own), table.get("sweep", [{}]))
+    sweeps = _parse_sweeps(base, content.get("sweep", [{}]))
+    return Campaign(name, str(content.get("description", "")), sweeps, experiments)
+
+
+def _parse_sweeps(base: Sweep, tables: Any) -> Tuple[Sweep, ...]:
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise InvalidValueError("sweep must be an array of tables", "write [[sweep]]")
+    return tuple(_parse_sweep(base, table) for table in tables)
+
+
+def _parse_sweep(base: Sweep, table: Mapping[str, Any]) -> Sweep:
+    """A sweep that is as another one but for what its table says."""
+    beside = ("settings", "task", "boards", "instances")
+    axes = _parse_axes({axis: values for axis, values in table.items() if axis not in beside})
+    task, boards, instances = table.get("task", base.task), table.get("boards", base.boards), table.get("instances")
+    if task not in _TASKS:
+        raise InvalidValueError(f"task {task!r} is unknown", f"known: {', '.join(_TASKS)}")
+    if not isinstance(boards, (list, tuple)) or not all(isinstance(board, str) for board in boards):
+        raise InvalidValueError(f"boards takes a list of names, got {boards!r}", 'boards = ["xavier-agx"]')
+    unknown = [board for board in boards if board not in ("host", *known_boards())]
+    if unknown:
+        raise UnknownNameError(f"there is no board {unknown[0]!r}", f"known: {', '.join(('host', *known_boards()))}")
+    if instances is not None and (not isinstance(instances, int) or instances < 1):
+        raise InvalidValueError(f"instances takes a whole number from 1 up, got {instances!r}")
+    return Sweep(
+        {**base.axes, **axes},
+        _parse_settings(base.settings, table.get("settings", {})),
+        task,
+        tuple(boards),
+        instances or base.instances,
+    )
+
+
+def _parse_axes(table: Mapping[str, Any]) -> Dict[str, Tuple[Any, ...]]:
+    _refuse_unknown("axis", table, AXES)
+    return {axis: check_axis(axis, values if isinstance(values, list) else [values]) for axis, values in table.items()}
+
+
+def check_axis(axis: str, values: Sequence[Any]) -> Tuple[Any, ...]:
+    """Refuse values that an axis cannot take: an empty list, a negative worker count, text where a number belongs.
+
+    Of names, those of storage have a form (`harness.core.storage_names`); what the others stand for is known later.
+
+    Numbers may be given as text, as they come from the command line.
+    """
+    if not values:
+        raise InvalidValueError(f"axis {axis} has no value", "give at least one")
+    if axis not in _INTEGER_AXES:
+        wrong = [value for value in values if not isinstance(value, str) or not value]
+        if wrong:
+            raise InvalidValueError(f"axis {axis} takes names, got {wrong[0]!r}")
+        for storage in values if axis == "storage" else ():
+            parse_storage(storage)
+        return tuple(dict.fromkeys(values))
+    least = 1 if axis == "batch_size" else 0
+    numbers = []
+    for value in values:
+        try:
+            number = int(value)
+        except (TypeError, ValueError):
+            number = least - 1
+        if isinstance(value, (bool, float)) or number < least:
+            raise InvalidValueError(f"axis {axis} takes whole numbers from {least} up, got {value!r}")
+        numbers.append(number)
+    return tuple(dict.fromkeys(numbers))
+
+
+def _parse_settings(settings: Settings, table: Mapping[str, Any]) -> Settings:
+    known = {field.name: field for field in dataclasses.fields(Settings)}
+    _refuse_unknown("setting", table, tuple(known))
+    for name, value in table.items():
+        wanted = _SETTING_TYPES.get(name, (int, float))
+        if isinstance(value, bool) or not isinstance(value, wanted):
+            raise InvalidValueError(f"setting {name} takes {' or '.join(t.__name__ for t in wanted)}, got {value!r}")
+    return replace_settings(settings, table)
+
+
+def _refuse_unknown(kind: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
+    if not isinstance(table, Mapping):
+        raise InvalidValueError(f"{kind} table expected, got {table!r}")
+    unknown = [name for name in table if name not in known]
+    if unknown:
+        raise UnknownNameError(f"{kind} {unknown[0]!r} is unknown", f"known: {', '.join(known)}")

@@ -1,0 +1,146 @@
+"""A case: what is asked of a device, from its six axes and the settings of the run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Optional
+
+from harness.core.errors import InvalidValueError
+
+AXES = ("device", "workload", "power_mode", "workers", "storage", "batch_size")
+"""The parametrized axes, in the order in which they stand in a case's id."""
+
+CACHE_STATES = ("cold", "evicted", "warm", "as-is", "drop-each-epoch")
+"""What is done to the page cache before a case.
+
+`cold` drops the whole cache (privileged), `evicted` drops the data set's own pages (any user may), `warm` reads the
+data set once through the DataLoader, `as-is` does nothing, `drop-each-epoch` is `cold` before every epoch.
+"""
+
+DROPPED = ("cold", "drop-each-epoch")
+"""Cache states that need the right to drop the whole page cache."""
+
+STATIC, DVFS = "static", "dvfs"
+CLOCKS = (STATIC, DVFS)
+"""What clocks do while a case runs (A7): `static`, held at the power mode's (004 sec. 4.4); `dvfs`, free below them."""
+
+TRAINING, INFERENCE, CONCURRENT, IDLE = "training", "inference", "concurrent", "idle"
+"""Tasks of a case.
+
+A network is trained; it only answers (forward passes); one is trained while another answers requests (E21); nothing
+runs and power is measured (E10).
+"""
+
+CUT_MINIBATCHES = 10
+"""What is left of a profile that takes too long: 10 are the fewest that 001 sec. 2.5 tried."""
+
+DEFAULT_MINIBATCHES = 40  # PowerTrain sec. 2.5: fewer give no 1-s power sample in fast modes
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a case is measured; the same for all cases of a sweep.
+
+    Attributes:
+        minibatches: clean minibatches to record; None where whole epochs are asked for.
+        epochs: epochs to run, epoch 0 included; None where minibatches are asked for.
+        idle_s: seconds to do nothing for, in a case of the task `idle`; None in all others.
+        limit_s: once a case has taken so many seconds, `CUT_MINIBATCHES` clean ones suffice; None for no limit.
+        duration_s: seconds to go on for, in a case of the task `concurrent`; None in all others.
+        cache: one of `CACHE_STATES`.
+        data_scale: data-set size as a share of the real sample count; None for the data set's own small default.
+        interval_s: telemetry interval asked for, in seconds.
+        seed: seeds weights, sampling order and the written data sets.
+        clocks: one of `CLOCKS`.
+        max_temperature_c: above this the run ends; None for what the device's own trip points say, if they do.
+    """
+
+    minibatches: Optional[int] = DEFAULT_MINIBATCHES
+    epochs: Optional[int] = None
+    cache: str = "warm"
+    data_scale: Optional[float] = None
+    interval_s: float = 1.0
+    seed: int = 0
+    clocks: str = STATIC
+    max_temperature_c: Optional[float] = None
+    idle_s: Optional[float] = None
+    duration_s: Optional[float] = None
+    limit_s: Optional[float] = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be measured."""
+        if [self.minibatches, self.epochs, self.idle_s, self.duration_s].count(None) != 3:
+            raise InvalidValueError("a case is measured for a number of minibatches or of epochs, one of the two")
+        for name in ("minibatches", "epochs", "idle_s", "duration_s"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidValueError(f"{name} must be at least 1, got {value}")
+        if self.cache not in CACHE_STATES:
+            raise InvalidValueError(f"cache state {self.cache!r} is unknown", f"known: {', '.join(CACHE_STATES)}")
+        if self.data_scale is not None and not self.data_scale > 0:
+            raise InvalidValueError(f"data_scale must be above 0, got {self.data_scale}")
+        if self.cache == "drop-each-epoch" and self.epochs is None:
+            raise InvalidValueError("cache state drop-each-epoch needs epochs", "give epochs, or the cache state cold")
+        if not self.interval_s > 0:
+            raise InvalidValueError(f"interval_s must be above 0, got {self.interval_s}")
+        if self.limit_s is not None and not self.limit_s > 0:
+            raise InvalidValueError(f"limit_s must be above 0, got {self.limit_s}")
+        if self.clocks not in CLOCKS:
+            raise InvalidValueError(f"clocks {self.clocks!r} are unknown", f"known: {', '.join(CLOCKS)}")
+        if self.max_temperature_c is not None and not self.max_temperature_c > 0:
+            raise InvalidValueError(f"max_temperature_c must be above 0, got {self.max_temperature_c}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One point of device x workload x power mode x workers x storage x batch size, and how it is measured.
+
+    Attributes:
+        device: name of a device as given to `--device`.
+        workload: name of a workload.
+        power_mode: the power mode as the device names it (`maxn`, `2c`, `12c-2201.6-1300.5-3199`).
+        workers: `num_workers` of the DataLoader; None where a replayed corpus does not tell.
+        storage: name of a storage medium; None where a replayed corpus does not tell.
+        batch_size: samples per minibatch.
+        settings: how it is measured.
+        task: `training`, `inference`, `concurrent` or `idle`.
+    """
+
+    device: str
+    workload: str
+    power_mode: str
+    workers: Optional[int]
+    storage: Optional[str]
+    batch_size: int
+    settings: Settings = Settings()
+    task: str = TRAINING
+
+    def __post_init__(self) -> None:
+        """Refuse counts that make no minibatch."""
+        if self.workers is not None and self.workers < 0:
+            raise InvalidValueError(f"workers must be 0 or more, got {self.workers}")
+        if self.batch_size < 1:
+            raise InvalidValueError(f"batch_size must be at least 1, got {self.batch_size}")
+
+    @property
+    def id(self) -> str:
+        """Stable and readable: `host-resnet18-cifar10-maxn-w4-ssd-bs16`.
+
+        `-CACHE` follows where the cache state is not warm, `-xSCALE` where a data scale was asked for, `-dvfs` where
+        clocks are free, `-inference` or `-concurrent` where that is the task. A case of the task `idle` has neither
+        workers, storage nor batch: `orin-agx-idle-maxn`.
+        """
+        parts = [self.device, self.workload, self.power_mode]
+        if self.task != IDLE:
+            parts += [] if self.workers is None else [f"w{self.workers}"]
+            parts += [] if self.storage is None else [self.storage]
+            parts.append(f"bs{self.batch_size}")
+            if self.settings.cache != "warm":
+                parts.append(self.settings.cache)
+            if self.settings.data_scale is not None:
+                parts.append(f"x{self.settings.data_scale:g}")
+        if self.task in (INFERENCE, CONCURRENT):
+            parts.append(self.task)
+        if self.settings.clocks != STATIC:
+            parts.append(self.settings.clocks)
+        return "-".join(parts)

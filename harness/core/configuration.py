@@ -1,0 +1,118 @@
+"""Where things lie on this machine: storage media and data sets, from `jetwatt.toml` and the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional
+
+from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.storage_names import parse_storage
+from harness.core.toml_files import read_toml
+
+FILE_NAME = "jetwatt.toml"
+DEFAULT_STORAGE = "ssd"
+SECOND_STORAGE = "disk"
+"""A second medium that every machine has, so that a small campaign can compare two."""
+DEFAULT_DATA_DIRECTORY = Path("out") / "data"
+DEFAULT_RESULTS = Path("out") / "results.sqlite"
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """Places, by name.
+
+    Attributes:
+        storage: medium to a directory on it. `ssd`, the papers' default, is the working directory's
+            medium where nothing else is said, and `disk` that of the temporary directory.
+        data_root: where real data sets lie, if anywhere.
+    """
+
+    storage: Mapping[str, Path] = dataclasses.field(default_factory=dict)
+    data_root: Optional[Path] = None
+
+    def data_directory(self, storage: str) -> Path:
+        """The directory for data sets on a storage; one whose reads are held down lies where its medium lies.
+
+        Raises:
+            CannotRunError: no place is known for that name.
+        """
+        medium, place = parse_storage(storage).medium, self.place(storage)
+        if place is not None:
+            if not place.is_dir():
+                raise CannotRunError(f"storage {medium!r} is {place}, which is not a directory now", "mount it")
+            return place / "jetwatt-data"
+        if medium == DEFAULT_STORAGE:
+            return DEFAULT_DATA_DIRECTORY
+        if medium == SECOND_STORAGE:
+            return Path(tempfile.gettempdir()) / "jetwatt-data"
+        raise CannotRunError(
+            f"storage {medium!r} has no place on this machine",
+            f'--storage {medium}=/mount/point, or [storage] {medium} = "/mount/point" in {FILE_NAME}; '
+            "`python -m harness doctor` proposes what it finds",
+        )
+
+    def place(self, storage: str) -> Optional[Path]:
+        """Where the medium of a storage was said to lie; None where nothing was said."""
+        return self.storage.get(parse_storage(storage).medium)
+
+    def is_default_place(self, storage: str) -> bool:
+        """Whether a storage stands for a directory only because nothing else was said."""
+        return parse_storage(storage).medium in (DEFAULT_STORAGE, SECOND_STORAGE) and self.place(storage) is None
+
+
+def load_configuration(
+    path: Path, storage: Optional[Mapping[str, str]] = None, data_root: Optional[str] = None
+) -> Configuration:
+    """Read `jetwatt.toml` where there is one; what is given on the command line goes first.
+
+    Args:
+        path: the file; it need not exist.
+        storage: storage name to mount point, from `--storage NAME=PATH`; it is that of the medium, held down or not.
+        data_root: from `--data-root`.
+
+    Raises:
+        InvalidValueError, UnknownNameError: the file holds something else than places, or a place is not a directory.
+    """
+    content = read_toml(path) if path.exists() else {}
+    unknown = sorted(set(content) - {"storage", "data_root"})
+    if unknown:
+        raise UnknownNameError(f"{path}: key {unknown[0]!r} is unknown", "known: data_root, storage")
+    places: Dict[str, Any] = content.get("storage", {})
+    if not isinstance(places, dict):
+        raise InvalidValueError(f'{path}: storage must be a table of NAME = "/mount/point", got {places!r}')
+    places = {**_by_medium(places), **_by_medium(storage or {})}
+    root = data_root if data_root is not None else content.get("data_root")
+    for name, place in (storage or {}).items():
+        _refuse_missing(f"storage {name}", place)
+    if data_root is not None:
+        _refuse_missing("data root", data_root)
+    return Configuration(
+        storage={name: _path(f"{path}: storage {name}", place) for name, place in places.items()},
+        data_root=None if root is None else _path(f"{path}: data_root", root),
+    )
+
+
+def _by_medium(places: Mapping[str, Any]) -> Dict[str, Any]:
+    """Places by medium, of which several names may speak: `ssd`, `ssd@20`."""
+    found: Dict[str, Any] = {}
+    for name, place in places.items():
+        medium = parse_storage(name).medium
+        if found.setdefault(medium, place) != place:
+            raise InvalidValueError(
+                f"storage {medium} is given two places: {found[medium]!r} and {place!r}", "give one"
+            )
+    return found
+
+
+def _refuse_missing(what: str, place: str) -> None:
+    """What was typed just now must be there; what stands in a file may be a medium that is not mounted today."""
+    if not Path(place).expanduser().is_dir():
+        raise InvalidValueError(f"{what} is {place!r}, which is not a directory", "create it or mount the medium first")
+
+
+def _path(what: str, place: Any) -> Path:
+    if not isinstance(place, str):
+        raise InvalidValueError(f"{what} must be a path in quotes, got {place!r}")
+    return Path(place).expanduser()

@@ -1,0 +1,170 @@
+"""Training and inference on one device, minibatch by minibatch: the loop, whatever clock it runs by (000 sec. 4.1).
+
+Requests arrive evenly. As soon as a whole inference batch has arrived it is served; between batches the device trains.
+Nothing is interrupted, so a batch may have to wait for the training minibatch that is under way:
+
+    arrivals   . . . . . . . . . . . . . . . .
+    device     train |train |serve|train |train |serve|train ...
+                         ^ batch complete: waits, is served
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable, List, Tuple
+
+import numpy as np
+
+from harness.core.errors import InvalidValueError
+from harness.core.units import ms_to_s, s_to_ms
+
+
+@dataclasses.dataclass(frozen=True)
+class Interleaved:
+    """What came out of a stretch of training with inference in between.
+
+    Attributes:
+        duration_s: how long it went on.
+        training_ms: the training minibatches, one after the other.
+        inference_ms: the inference batches.
+        latency_ms: of each request that was served, from its arrival to the end of its batch.
+        waiting: requests that had arrived and were not served at the end.
+        switching_ms: the changes between training and inference, where they cost something.
+    """
+
+    duration_s: float
+    training_ms: Tuple[float, ...]
+    inference_ms: Tuple[float, ...]
+    latency_ms: Tuple[float, ...]
+    waiting: int
+    switching_ms: Tuple[float, ...]
+
+    def training_per_s(self, batch_size: int) -> float:
+        """Training throughput in samples per second."""
+        return len(self.training_ms) * batch_size / self.duration_s
+
+    def latency_quantile_ms(self, share: float) -> float:
+        """The latency that a share of the requests does not exceed; NaN where none was served."""
+        return float(np.quantile(self.latency_ms, share)) if self.latency_ms else float("nan")
+
+
+def interleave(
+    *,
+    clock: Callable[[], float],
+    train: Callable[[], None],
+    serve: Callable[[], None],
+    arrivals_per_s: float,
+    batch_size: int,
+    duration_s: float,
+    switch_to: Callable[[str], None] = lambda task: None,
+) -> Interleaved:
+    """Train, and serve each inference batch once it has arrived.
+
+    Args:
+        clock: seconds, rising.
+        train: trains one minibatch to its end.
+        serve: serves one batch to its end.
+        arrivals_per_s: requests per second.
+        batch_size: requests in an inference batch.
+        duration_s: how long; the minibatch or batch that is under way then is finished.
+        switch_to: called with `training` or `inference` before the kind of work changes: a power mode for each.
+
+    Raises:
+        InvalidValueError: rate, batch size or duration is not above 0.
+    """
+    for name, value in (("arrivals_per_s", arrivals_per_s), ("batch_size", batch_size), ("duration_s", duration_s)):
+        if not value > 0:
+            raise InvalidValueError(f"{name} is {value:g}, expected a number above 0")
+    training_ms: List[float] = []
+    inference_ms: List[float] = []
+    latency_ms: List[float] = []
+    switching_ms: List[float] = []
+    began_s = clock()
+    served, doing = 0, ""
+
+    def run(task: str, work: Callable[[], None], times_ms: List[float]) -> float:
+        nonlocal doing
+        if doing and doing != task:
+            changed_s = clock()
+            switch_to(task)
+            switching_ms.append(s_to_ms(clock() - changed_s))
+        doing = task
+        start_s = clock()
+        work()
+        end_s = clock()
+        times_ms.append(s_to_ms(end_s - start_s))
+        return end_s
+
+    while clock() - began_s < duration_s:
+        arrived = int((clock() - began_s) * arrivals_per_s)
+        if arrived - served < batch_size:
+            run("training", train, training_ms)
+            continue
+        end_s = run("inference", serve, inference_ms)
+        arrival_s = began_s + (served + 1 + np.arange(batch_size)) / arrivals_per_s
+        latency_ms.extend(s_to_ms(float(one)) for one in end_s - arrival_s)
+        served += batch_size
+    lasted_s = clock() - began_s
+    return Interleaved(
+        lasted_s,
+        tuple(training_ms),
+        tuple(inference_ms),
+        tuple(latency_ms),
+        int(lasted_s * arrivals_per_s) - served,
+        tuple(switching_ms),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What interleaving is expected to give, from the times of both kinds of work; every array has the same shape.
+
+    Attributes:
+        training_per_s: training minibatches per second; 0 where inference leaves no time.
+        latency_ms: the longest latency of a request: it came first into its batch, and the batch had to wait for a
+            whole training minibatch.
+        power_mw: mean power.
+        load: share of time that inference and switching need; not sustained from 1 up.
+    """
+
+    training_per_s: np.ndarray
+    latency_ms: np.ndarray
+    power_mw: np.ndarray
+    load: np.ndarray
+
+
+def expect(
+    training_ms: np.ndarray,
+    training_mw: np.ndarray,
+    inference_ms: np.ndarray,
+    inference_mw: np.ndarray,
+    batch_size: np.ndarray,
+    arrivals_per_s: float,
+    switching_ms: float = 0.0,
+) -> Expected:
+    """The steady state of interleaving.
+
+    A batch comes every batch_size / arrivals_per_s seconds; serving it takes inference_ms and two changes of mode, and
+    what is left is for training. While a change of mode goes on, the device is taken to draw what training draws.
+
+    Args:
+        training_ms: a training minibatch, in the mode that training runs in.
+        training_mw: its power.
+        inference_ms: an inference batch of `batch_size`, in the mode that inference runs in.
+        inference_mw: its power.
+        batch_size: requests in a batch.
+        arrivals_per_s: requests per second.
+        switching_ms: one change between the two modes; 0 where both run in one.
+    """
+    period_ms = s_to_ms(np.asarray(batch_size) / arrivals_per_s)
+    busy_ms = inference_ms + 2 * switching_ms
+    load = busy_ms / period_ms
+    left = np.maximum(1 - load, 0.0)
+    share = np.minimum(inference_ms / period_ms, 1.0)
+    filling_ms = s_to_ms((np.asarray(batch_size) - 1) / arrivals_per_s)
+    return Expected(
+        training_per_s=left / ms_to_s(training_ms),
+        latency_ms=filling_ms + training_ms + busy_ms - switching_ms,
+        power_mw=share * inference_mw + (1 - share) * training_mw,
+        load=load,
+    )

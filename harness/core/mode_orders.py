@@ -1,0 +1,178 @@
+"""In which order to go through power modes: clocks that only fall where a board needs it, and few changes of settings.
+
+On Orin with JetPack 5, CPU and GPU clocks could only be lowered, raising one took a reboot (001 sec. 2.5); on Xavier
+modes were changed at will (004 sec. 5.6). Not every set of modes has an order in which neither clock ever rises: of the
+clocks (high, low) and (low, high) one rises whichever comes first. What `safe` gives is therefore passes. Within a pass
+neither the CPU nor the GPU clock rises, core count and memory clock may go both ways; before each pass the board goes
+back to its top (a reboot, or a reset where that does); and no order of these modes has fewer passes.
+
+Among such orders, one with few changes of settings is taken: the fewest there can be for a full grid, and for up to 256
+modes no two of which share both clocks (about what a sample is); else never more than nested loops along its chains.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Hashable, List, NamedTuple, Sequence, Tuple, TypeVar
+
+from harness.core.errors import UnknownNameError
+from harness.core.mode_chains import Clocks, cheapest_chains, fewest_chains
+from harness.core.power_modes import PowerMode
+
+SAFE, AS_GIVEN, DESCENDING = "safe", "as-given", "descending"
+ORDERS = (SAFE, AS_GIVEN, DESCENDING)
+
+_FEW_CLOCK_PAIRS = 256
+"""Up to how many pairs of clocks the cheapest chains are looked for, which takes the third power of their number."""
+
+Item = TypeVar("Item")
+
+
+def count_switches(modes: Sequence[PowerMode]) -> int:
+    """How many settings change in all when going from each mode to the next (0 to 4 a step)."""
+    return sum(_changes(before, after) for before, after in zip(modes, modes[1:]))
+
+
+def order_passes(
+    items: Sequence[Item], order: str, mode_of: Callable[[Item], PowerMode] = lambda item: item
+) -> List[List[Item]]:
+    """Put power modes into an order, cut into passes within which neither CPU nor GPU clock rises.
+
+    Args:
+        items: power modes, or what has one; equal modes may come several times and all stay.
+        order: `safe` gives the least number of passes and, within them, few changes of settings; `descending` goes
+            through CPU clock, GPU clock, memory clock and core count from high to low, as nested loops would;
+            `as-given` leaves the order. The latter two are cut wherever a clock rises.
+        mode_of: takes an item, returns its power mode.
+
+    Returns:
+        The passes in the order to run them; together they hold each item once.
+
+    Raises:
+        UnknownNameError: there is no such order; lists the known ones.
+    """
+    if order == SAFE:
+        return _safe_passes(items, mode_of)
+    if order == DESCENDING:
+        return _cut_at_rises(sorted(items, key=lambda item: _from_high_to_low(mode_of(item))), mode_of)
+    if order == AS_GIVEN:
+        return _cut_at_rises(items, mode_of)
+    raise UnknownNameError(f"order {order!r} is unknown", f"known: {', '.join(ORDERS)}")
+
+
+def _changes(before: Sequence[int], after: Sequence[int]) -> int:
+    return sum(one != other for one, other in zip(before, after))
+
+
+def _from_high_to_low(mode: PowerMode) -> Tuple[int, ...]:
+    return (-mode.cpu_khz, -mode.gpu_khz, -mode.mem_khz, -mode.cpu_cores)
+
+
+def _cut_at_rises(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) -> List[List[Item]]:
+    passes: List[List[Item]] = []
+    for item in items:
+        if not passes or not _clocks(mode_of(item)).may_follow(_clocks(mode_of(passes[-1][-1]))):
+            passes.append([])
+        passes[-1].append(item)
+    return passes
+
+
+def _safe_passes(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) -> List[List[Item]]:
+    groups: Dict[Clocks, List[Item]] = {}
+    for item in items:
+        groups.setdefault(_clocks(mode_of(item)), []).append(item)
+    walks = {clocks: _walks(group, lambda item: _free_settings(mode_of(item))) for clocks, group in groups.items()}
+
+    def passes_along(chains: List[List[Clocks]]) -> List[List[Item]]:
+        return [_join_groups([walks[clocks] for clocks in chain]) for chain in chains]
+
+    def switches(passes: List[List[Item]]) -> int:
+        return sum(count_switches([mode_of(item) for item in one]) for one in passes)
+
+    def least_switches(one: Clocks, other: Clocks) -> int:
+        free = min(_changes(left.last, entered.first) for left in walks[one] for entered in walks[other])
+        return _changes(one, other) + free
+
+    passes = passes_along(fewest_chains(list(groups)))
+    at_best = len({mode_of(item) for item in items}) - len(passes)  # one setting a step
+    if switches(passes) <= at_best or len(groups) > _FEW_CLOCK_PAIRS:
+        return passes
+    return min(passes, passes_along(cheapest_chains(list(groups), least_switches)), key=switches)
+
+
+def _clocks(mode: PowerMode) -> Clocks:
+    return Clocks(mode.cpu_khz, mode.gpu_khz)
+
+
+def _free_settings(mode: PowerMode) -> Tuple[int, int]:
+    return (mode.cpu_cores, mode.mem_khz)
+
+
+class Walk(NamedTuple):
+    """A way through the modes of one pair of clocks: items in order, first and last settings, changes on the way."""
+
+    items: List[Any]
+    first: Tuple[int, int]
+    last: Tuple[int, int]
+    switches: int
+
+
+def _walks(items: Sequence[Item], settings_of: Callable[[Item], Tuple[int, int]]) -> List[Walk]:
+    """Ways through items that differ in core count and memory clock only.
+
+    Back and forth, one setting in the inner loop and the other in the outer, from each of the four corners; of a full
+    grid each changes one setting a step, the least there is. And plainly from high to low, so that whatever is chosen
+    is no worse than nested loops.
+    """
+    settled = [(settings_of(item), item) for item in items]
+    walks: Dict[Hashable, Walk] = {}
+    for outer in (0, 1):
+        for outer_sign in (-1, 1):
+            for inner_sign in (-1, 1):
+                _add_walk(walks, _back_and_forth(settled, outer, outer_sign, inner_sign))
+    _add_walk(walks, sorted(settled, key=lambda pair: (-pair[0][1], -pair[0][0])))
+    return list(walks.values())
+
+
+def _back_and_forth(settled: Sequence[Any], outer: int, outer_sign: int, inner_sign: int) -> List[Any]:
+    rows: Dict[int, List[Any]] = {}
+    for pair in settled:
+        rows.setdefault(pair[0][outer], []).append(pair)
+    walk: List[Any] = []
+    for number, value in enumerate(sorted(rows, reverse=outer_sign < 0)):
+        sign = inner_sign if number % 2 == 0 else -inner_sign
+        walk += sorted(rows[value], key=lambda pair: sign * pair[0][1 - outer])
+    return walk
+
+
+def _add_walk(walks: Dict[Hashable, Walk], settled: Sequence[Any]) -> None:
+    settings = [setting for setting, _ in settled]
+    switches = sum(_changes(before, after) for before, after in zip(settings, settings[1:]))
+    walk = Walk([item for _, item in settled], settings[0], settings[-1], switches)
+    ends = (walk.first, walk.last)
+    if ends not in walks or switches < walks[ends].switches:  # the dearer of two with the same ends is never chosen
+        walks[ends] = walk
+
+
+def _join_groups(groups: Sequence[List[Walk]]) -> List[Any]:
+    """Choose a walk for each group in turn so that the settings change as rarely as these walks allow.
+
+    The clocks change between two groups whatever is chosen, so only the free settings count: a shortest path through
+    the groups, by dynamic programming.
+    """
+    costs = [walk.switches for walk in groups[0]]
+    choices: List[List[int]] = []
+    for before, after in zip(groups, groups[1:]):
+        reached = [
+            min(
+                (cost + _changes(walk.last, entered.first), number)
+                for number, (cost, walk) in enumerate(zip(costs, before))
+            )
+            for entered in after
+        ]
+        costs = [cost + entered.switches for (cost, _), entered in zip(reached, after)]
+        choices.append([number for _, number in reached])
+    number = min(range(len(costs)), key=costs.__getitem__)
+    way = [number]
+    for choice in reversed(choices):
+        way.append(choice[way[-1]])
+    return [item for group, number in zip(groups, reversed(way)) for item in group[number].items]

@@ -1,0 +1,191 @@
+"""Power modes: what one is, how it is written, and the space of those that a device allows."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import itertools
+import random
+import re
+from typing import Iterator, List, NamedTuple, Sequence, Tuple
+
+from harness.core.errors import InvalidValueError
+from harness.core.units import khz_to_mhz, mhz_to_khz
+
+UNKNOWN_KHZ = 0
+"""A clock that the device does not have or does not tell. Written `x` in a mode's name; never a real frequency."""
+
+_CLOCK = r"\d+(?:\.\d+)?|x"
+_NAME = re.compile(rf"(?P<cores>\d+)c(?:-(?P<cpu>{_CLOCK})-(?P<gpu>{_CLOCK})-(?P<mem>{_CLOCK}))?")
+
+
+class PowerMode(NamedTuple):
+    """What a device may draw power for: active CPU cores and three clocks in kHz, always in this order."""
+
+    cpu_cores: int
+    cpu_khz: int
+    gpu_khz: int
+    mem_khz: int
+
+    @property
+    def name(self) -> str:
+        """The mode as text, clocks in MHz: `12c-2201.6-1300.5-3199`."""
+        clocks = (format_mhz(khz) for khz in self[1:])
+        return "-".join([f"{self.cpu_cores}c", *clocks])
+
+
+def format_mhz(khz: int) -> str:
+    """A clock as it stands in a mode's name: MHz, or `x` where it is unknown."""
+    return "x" if khz == UNKNOWN_KHZ else f"{khz_to_mhz(khz):.10g}"
+
+
+def parse_power_mode(text: str, defaults: PowerMode) -> PowerMode:
+    """Read a mode from its name.
+
+    Args:
+        text: `12c-2201.6-1300.5-3199` (clocks in MHz), or `12c` alone for that many cores at the clocks of `defaults`.
+            `x` stands for the clock of `defaults`.
+        defaults: where the values that `text` leaves out come from; a device hands in its greatest mode.
+
+    Raises:
+        InvalidValueError: `text` is not of that form.
+    """
+    match = _NAME.fullmatch(text)
+    if match is None:
+        raise InvalidValueError(
+            f"power mode {text!r} is not of the form CORESc-CPU-GPU-MEM in MHz",
+            f"write it like {defaults.name}, or {defaults.cpu_cores}c for the core count alone",
+        )
+    clocks = (
+        default if given in (None, "x") else mhz_to_khz(float(given))
+        for given, default in zip(match.group("cpu", "gpu", "mem"), defaults[1:])
+    )
+    return PowerMode(int(match.group("cores")), *clocks)
+
+
+@dataclasses.dataclass(frozen=True)
+class PowerModeSpace:
+    """The values a device allows in each dimension, ascending.
+
+    A dimension that is no knob of the device holds the one value it has (`UNKNOWN_KHZ` where that cannot be read).
+    """
+
+    cpu_cores: Tuple[int, ...]
+    cpu_khz: Tuple[int, ...]
+    gpu_khz: Tuple[int, ...]
+    mem_khz: Tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a dimension that is empty, unordered or holds a value twice."""
+        for field in dataclasses.fields(self):
+            values = getattr(self, field.name)
+            if not values or any(low >= high for low, high in zip(values, values[1:])):
+                raise InvalidValueError(f"{field.name} must be non-empty and strictly ascending, got {values!r}")
+
+    @property
+    def dimensions(self) -> Tuple[Tuple[int, ...], ...]:
+        """The four dimensions in the order of `PowerMode`."""
+        return (self.cpu_cores, self.cpu_khz, self.gpu_khz, self.mem_khz)
+
+    @property
+    def greatest(self) -> PowerMode:
+        """The mode with the greatest value of every dimension (what the papers call MAXN)."""
+        return PowerMode(*(values[-1] for values in self.dimensions))
+
+    def __len__(self) -> int:
+        """How many modes the space holds."""
+        size = 1
+        for values in self.dimensions:
+            size *= len(values)
+        return size
+
+    def __iter__(self) -> Iterator[PowerMode]:
+        """Every mode, the last dimension changing fastest."""
+        return (PowerMode(*values) for values in itertools.product(*self.dimensions))
+
+    def __contains__(self, mode: object) -> bool:
+        """Whether each value of a mode is allowed."""
+        return isinstance(mode, tuple) and all(value in values for value, values in zip(mode, self.dimensions))
+
+    def at(self, index: int) -> PowerMode:
+        """The mode at a place in the order of `__iter__`, without going through those before it.
+
+        Raises:
+            InvalidValueError: there is no such place.
+        """
+        if not 0 <= index < len(self):
+            raise InvalidValueError(f"power mode number {index} does not exist", f"there are 0 to {len(self) - 1}")
+        values: List[int] = []
+        for allowed in reversed(self.dimensions):
+            index, place = divmod(index, len(allowed))
+            values.append(allowed[place])
+        return PowerMode(*reversed(values))
+
+    def sample(self, count: int, seed: int = 0) -> List[PowerMode]:
+        """Draw modes uniformly, none twice, in the order drawn (001 sec. 4 trains its predictors on such samples).
+
+        Args:
+            count: how many.
+            seed: the same seed draws the same modes from the same space, under every Python.
+
+        Raises:
+            InvalidValueError: fewer than 1, or more than the space holds.
+        """
+        if not 1 <= count <= len(self):
+            raise InvalidValueError(f"cannot draw {count} power modes", f"this space holds 1 to {len(self)}")
+        return [self.at(index) for index in random.Random(seed).sample(range(len(self)), count)]
+
+    def paper_grid(self) -> PowerModeSpace:
+        """The grid that the PowerTrain paper profiled, as a space of its own.
+
+        All GPU and memory clocks, the even core counts, and every other CPU clock without the two slowest
+        (001 sec. 2.5: 13 x 4 x 6 x 14 = 4,368 modes of an Orin AGX). The paper does not say from which end the
+        alternate clocks are counted, which is the same for its 29; here it is from the top, so that the greatest mode
+        is always in the grid. A space without even core counts keeps its own, one of fewer than three clocks its
+        greatest.
+        """
+        return PowerModeSpace(
+            tuple(cores for cores in self.cpu_cores if cores % 2 == 0) or self.cpu_cores,
+            self.cpu_khz[:1:-2][::-1] or self.cpu_khz[-1:],
+            self.gpu_khz,
+            self.mem_khz,
+        )
+
+    def nearest(self, mode: PowerMode) -> PowerMode:
+        """The allowed mode nearest to any mode, each dimension on its own.
+
+        Core counts are compared by difference, clocks by ratio (the difference of their logarithms). Of two equally
+        near values the lower is taken.
+
+        Raises:
+            InvalidValueError: a clock of `mode` is unknown where the space has clocks to choose from.
+        """
+        clocks = []
+        for field, khz, allowed in zip(PowerMode._fields[1:], mode[1:], self.dimensions[1:]):
+            if khz <= UNKNOWN_KHZ < allowed[-1]:
+                raise InvalidValueError(f"{field} of power mode {mode.name} is not a clock", "give it in MHz")
+            clocks.append(_nearest_clock(khz, allowed))
+        return PowerMode(min(self.cpu_cores, key=lambda cores: abs(cores - mode.cpu_cores)), *clocks)
+
+    def check(self, mode: PowerMode) -> None:
+        """Refuse a mode that is not in the space.
+
+        Raises:
+            InvalidValueError: names the first value that is not allowed, and the allowed ones.
+        """
+        for field, value, values in zip(PowerMode._fields, mode, self.dimensions):
+            if value not in values:
+                allowed = ", ".join(map(str, values)) if len(values) <= 16 else f"{values[0]} ... {values[-1]}"
+                raise InvalidValueError(
+                    f"{field}={value} of power mode {mode.name} is not allowed here", f"allowed: {allowed}"
+                )
+
+
+def _nearest_clock(khz: int, allowed: Sequence[int]) -> int:
+    above = bisect.bisect_left(allowed, khz)
+    if above == len(allowed):
+        return allowed[-1]
+    if above == 0:
+        return allowed[0]
+    low, high = allowed[above - 1], allowed[above]
+    return low if khz * khz <= low * high else high  # khz/low <= high/khz, in whole numbers

@@ -1,0 +1,97 @@
+"""The record of one case: minibatch times, telemetry, their aggregates, the environment and the conditions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from harness.core.cases import Case
+
+FIRST, SETTLING, CLEAN = "first", "settling", "clean"
+"""Phases of a minibatch: the first of a profile (C12), those before power settled (C13), and those that count."""
+
+
+class Minibatch(NamedTuple):
+    """One minibatch as it was measured.
+
+    `start_s` is on the monotonic clock that telemetry uses too. `e2e_ms` runs from the end of the minibatch before, so
+    that stall + compute + framework overhead = E2E.
+    """
+
+    epoch: int
+    index: int
+    phase: str
+    start_s: float
+    stall_ms: float
+    compute_ms: float
+    e2e_ms: float
+
+
+class Series(NamedTuple):
+    """One telemetry channel: samples and when they were taken (monotonic seconds). The unit ends the channel's name."""
+
+    times_s: Tuple[float, ...]
+    values: Tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Telemetry:
+    """What the sampler saw during a profile.
+
+    Attributes:
+        interval_s: the sampling interval asked for.
+        real_interval_s: the median interval between samples; None with fewer than two samples.
+        lost_samples: ticks at which no sample was taken.
+        series: channel name (unit last: `power_total_mw`, `cpu_other_cores`) to its samples.
+        missing: source name to why it gave nothing.
+        notes: channel or source name to what its values mean (which rails a total is made of, ...).
+        died_at_s: when the sampler died, if it did.
+        sampler_cpu_share: share of one core the sampler used; None where unknown.
+    """
+
+    interval_s: float
+    real_interval_s: Optional[float] = None
+    lost_samples: int = 0
+    series: Dict[str, Series] = dataclasses.field(default_factory=dict)
+    missing: Dict[str, str] = dataclasses.field(default_factory=dict)
+    notes: Dict[str, str] = dataclasses.field(default_factory=dict)
+    died_at_s: Optional[float] = None
+    sampler_cpu_share: Optional[float] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """What one case yields.
+
+    Attributes:
+        case: what was asked for.
+        provenance: `measured`, `simulated` or `replayed`.
+        conditions: what it really ran under: power mode as read back, device identity, data source and sample count,
+            medium, cache residency before and after, torch version, ... Plain values only.
+        minibatches: the raw series, in order.
+        telemetry: the raw telemetry.
+        aggregates: figures by name with the unit last (`minibatch_time_ms`, `power_mw`); None where there is no sensor.
+        flags: what a reader must know before trusting the figures, one short sentence each, `kind: text`.
+        started_at: wall-clock start, ISO 8601 with offset.
+    """
+
+    case: Case
+    provenance: str
+    conditions: Dict[str, Any]
+    minibatches: List[Minibatch]
+    telemetry: Telemetry
+    aggregates: Dict[str, Optional[float]]
+    flags: List[str]
+    started_at: str
+
+    @property
+    def counted(self) -> List[Minibatch]:
+        """The minibatches that the figures are made of."""
+        return counted_minibatches(self.minibatches, self.case.settings.epochs is not None)
+
+
+def counted_minibatches(minibatches: Sequence[Minibatch], whole_epochs: bool) -> List[Minibatch]:
+    """The clean minibatches; where whole epochs were run, without those of epoch 0 if there is a later one (C14)."""
+    clean = [minibatch for minibatch in minibatches if minibatch.phase == CLEAN]
+    later = [minibatch for minibatch in clean if minibatch.epoch > 0]
+    return later if whole_epochs and later else clean

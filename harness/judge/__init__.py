@@ -1,0 +1,1 @@
+"""Four questions about results: baseline, comparison, claims, history."""

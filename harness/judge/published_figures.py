@@ -1,0 +1,160 @@
+"""The papers' figures that a simulated board can answer, and how far off an answer is."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from harness.core.errors import InvalidValueError, StoreError
+
+FIGURES_FILE = Path(__file__).resolve().parents[2] / "baselines" / "published" / "figures.csv"
+"""In a clone and in an installation alike, the package `baselines` lies beside `harness`."""
+
+CHANGE = "change"
+RELATIONS = ("value", "ratio", CHANGE, "spread", "least", "greatest")
+COMPARATORS = ("=", "~", "<", "<=", ">", ">=", "range")
+CLOSE = 0.15
+"""An answer within 15 % of what was published counts as close."""
+
+VERSUS = "vs_"
+EMPTY = ("", "-")
+
+
+class Condition(NamedTuple):
+    """What was run: one side of a figure.
+
+    Attributes:
+        device: a board, as in the corpus; several with commas where the figure is their mean.
+        workload: as in the corpus; empty for an idle board.
+        power_mode: as `tools.published.find_modes` reads it.
+        workers: of the DataLoader.
+        storage: medium of the data set.
+        batch_size: samples per minibatch.
+        cache: `warm`, as the page cache is after a pass over the data set, or `cold`.
+        data_scale: size of the data set over the real one.
+        clocks: `static` or `dvfs`.
+        task: `training` or `inference`.
+    """
+
+    device: str
+    workload: str
+    power_mode: str
+    workers: int = 4
+    storage: str = "ssd"
+    batch_size: int = 16
+    cache: str = "warm"
+    data_scale: float = 1.0
+    clocks: str = "static"
+    task: str = "training"
+
+
+class Figure(NamedTuple):
+    """A figure of a paper.
+
+    Attributes:
+        fact: its id.
+        paper, section: where it stands.
+        condition: what was run.
+        versus: what it is compared with; None where the figure stands for itself.
+        metric: a key of `tools.published.METRICS`.
+        relation: `value`; `ratio` of the condition to `versus`; `change` against `versus` in %; over several modes
+            `least`, `greatest`, or `spread`: greatest less least over greatest, in %.
+        comparator: how the value is meant: `=`, `~`, `<`, `<=`, `>`, `>=`, or `range` from least to greatest.
+        least, greatest: the value in `unit`, equal but for a range.
+        unit: as printed.
+        note: how it was read, where that is not plain.
+    """
+
+    fact: str
+    paper: str
+    section: str
+    condition: Condition
+    versus: Optional[Condition]
+    metric: str
+    relation: str
+    comparator: str
+    least: float
+    greatest: float
+    unit: str
+    note: str
+
+    @property
+    def value(self) -> str:
+        """The value as text, with its comparator unless that is `=`."""
+        if self.comparator == "range":
+            return f"{self.least:g}..{self.greatest:g}"
+        return f"{'' if self.comparator == '=' else self.comparator}{self.least:g}"
+
+    def deviation(self, answered: float) -> float:
+        """How far an answer, in `unit`, lies from the figure, relative to it.
+
+        0 within a range or on the right side of a bound; else relative to the nearer end. A change is judged by the
+        ratio that it stands for: -25 % where -22.3 % was published is 0.75 / 0.777, 3.5 % too little.
+        """
+        least, greatest = self._bounds()
+        if self.relation == CHANGE:
+            least, greatest, answered = (1.0 + percent / 100.0 for percent in (least, greatest, answered))
+        if answered < least:
+            return answered / least - 1.0
+        return answered / greatest - 1.0 if answered > greatest else 0.0
+
+    def _bounds(self) -> Tuple[float, float]:
+        if self.comparator in ("<", "<="):
+            return float("-inf"), self.greatest
+        if self.comparator in (">", ">="):
+            return self.least, float("inf")
+        return self.least, self.greatest
+
+
+def load_figures(path: Path = FIGURES_FILE) -> List[Figure]:
+    """The figures of a file.
+
+    Raises:
+        StoreError: the file cannot be read.
+        InvalidValueError: a line is no figure; names the line and the value.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            return [_figure(row, f"{path} line {reader.line_num}") for row in reader]
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error}", "it is part of a clone and of an installation") from error
+
+
+def _figure(row: Mapping[str, str], place: str) -> Figure:
+    try:
+        own = {name: row[name] for name in Condition._fields}
+        other = {name: row.get(f"{VERSUS}{name}") or "" for name in Condition._fields}
+        least, _, greatest = row["value"].partition("..")
+        figure = Figure(
+            fact=row["fact"],
+            paper=row["paper"],
+            section=row["section"],
+            condition=_condition(own),
+            versus=_condition({**own, **{k: v for k, v in other.items() if v}}) if any(other.values()) else None,
+            metric=row["metric"],
+            relation=row["relation"],
+            comparator=row["comparator"],
+            least=float(least),
+            greatest=float(greatest or least),
+            unit=row["unit"],
+            note=row["note"],
+        )
+    except (KeyError, ValueError) as error:
+        raise InvalidValueError(f"{place} is no figure: {error}") from error
+    if figure.relation not in RELATIONS or figure.comparator not in COMPARATORS:
+        raise InvalidValueError(
+            f"{place}: relation {figure.relation!r}, comparator {figure.comparator!r}",
+            f"relations are {', '.join(RELATIONS)}, comparators {', '.join(COMPARATORS)}",
+        )
+    if (figure.relation in ("ratio", CHANGE)) != (figure.versus is not None):
+        raise InvalidValueError(f"{place}: a ratio or a change says what it is compared with, nothing else does")
+    return figure
+
+
+def _condition(row: Dict[str, str]) -> Condition:
+    """A condition from text; what is left empty, as for an idle board, is as by default."""
+    kinds = {"workers": int, "batch_size": int, "data_scale": float}
+    given = {name: text for name, text in row.items() if text not in EMPTY}
+    return Condition(**{"workload": "", **{name: kinds.get(name, str)(text) for name, text in given.items()}})

@@ -1,0 +1,1 @@
+"""The measured loops: training, inference, both, idle."""

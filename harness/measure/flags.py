@@ -1,0 +1,215 @@
+"""What a reader must know before trusting a profile: disturbance, lost samples, a cache that was not as asked."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from harness.board.throttling import throttled_times
+from harness.core.aggregates import POWER_CHANNEL
+from harness.core.cases import STATIC, Case
+from harness.core.metrics import between, end_s
+from harness.core.mixes import Mix
+from harness.core.profiles import CLEAN, Minibatch, Profile, Series, Telemetry
+from harness.core.storage_names import parse_storage
+from harness.core.units import bytes_to_mb
+
+DISTURBED_CORES = 0.1
+"""Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""
+
+ACCOUNTING_S = 0.03
+"""What the kernel's CPU accounting in ticks of 10 ms may be wrong by; in a short profile that is a large share."""
+
+KINDS = ("ssd", "hdd", "sd", "emmc", "ram")
+"""Names of storage that claim something of the medium."""
+
+NOISY_SHARE = 0.2
+"""An interquartile range above this share of the median is named."""
+
+BATCHES_WAITING = 2
+"""One inference batch may fill up while another one waits for a training minibatch; more means a queue that grows."""
+
+COLD_SHARE = 0.05
+WARM_SHARE = 0.95
+"""Residency that still counts as cold and as warm."""
+
+
+def find_flags(profile: Profile) -> List[str]:
+    """Every flag of a profile of training, each `kind: text`."""
+    case, conditions, minibatches = profile.case, profile.conditions, profile.minibatches
+    telemetry, aggregates = profile.telemetry, profile.aggregates
+    start, end = profile.counted[0].start_s, end_s(profile.counted[-1])
+    return [
+        *_disturbance(start, end, telemetry),
+        *_throttling(start, end, telemetry),
+        *_quota(conditions),
+        *_clocks(case, conditions),
+        *_temperature(case, conditions),
+        *_noise(aggregates),
+        *_cut(case, minibatches),
+        *_telemetry_gaps(telemetry),
+        *_power(conditions, telemetry, aggregates),
+        *_cache(case.settings.cache, conditions),
+        *_data(case, conditions, minibatches),
+        *_storage(case.storage, conditions),
+        *_loss(conditions),
+    ]
+
+
+def find_idle_flags(profile: Profile, start: float, end: float) -> List[str]:
+    """Every flag of a profile during which nothing was to run, from `start` to `end` in monotonic seconds."""
+    conditions, telemetry = profile.conditions, profile.telemetry
+    return [
+        *(_disturbance(start, end, telemetry) if conditions["logging"] == "on" else []),
+        *_throttling(start, end, telemetry),
+        *_clocks(profile.case, conditions),
+        *_telemetry_gaps(telemetry),
+        *([] if conditions["clean_process"] else [f"not-clean: {_NOT_CLEAN}"]),
+    ]
+
+
+def find_concurrent_flags(profile: Profile, start: float, end: float) -> List[str]:
+    """Every flag of a profile of training with inference in between, from `start` to `end` in monotonic seconds."""
+    waiting = profile.aggregates["waiting"] or 0.0
+    batch = Mix.parse(profile.case.workload).batch_size
+    return [
+        *_disturbance(start, end, profile.telemetry),
+        *_throttling(start, end, profile.telemetry),
+        *_clocks(profile.case, profile.conditions),
+        *_temperature(profile.case, profile.conditions),
+        *_telemetry_gaps(profile.telemetry),
+        *([f"overloaded: {waiting:.0f} requests were waiting at the end"] if waiting > BATCHES_WAITING * batch else []),
+    ]
+
+
+_NOT_CLEAN = "this process had loaded torch, and may have kept the GPU awake: run test_baseload.py by itself"
+
+
+def _disturbance(start: float, end: float, telemetry: Telemetry) -> List[str]:
+    if "cpu_other_cores" not in telemetry.series:
+        return ["disturbance-unknown: what other processes used could not be measured"]
+    used = []
+    for channel, who in (("cpu_other_cores", "other processes"), ("cpu_steal_cores", "the hypervisor's other guests")):
+        series = telemetry.series.get(channel, Series((), ()))
+        # A sample is the mean since the one before. Where none ends within the clean minibatches, the next holds them.
+        values = between(series, start, end).values or between(series, end, math.inf).values[:1]
+        if values and sum(values) / len(values) > DISTURBED_CORES + ACCOUNTING_S / (end - start):
+            used.append(f"{who} used {sum(values) / len(values):.2f} cores")
+    return [f"disturbed: {' and '.join(used)} meanwhile"] if used else []
+
+
+def _throttling(start: float, end: float, telemetry: Telemetry) -> List[str]:
+    """When and how long heat or too much current held clocks down, counted from the first minibatch that counts."""
+    times = [time for time in throttled_times(telemetry.series) if time.start_s < end and time.end_s > start]
+    return [f"throttled: {'; '.join(time.text(start) for time in times)}"] if times else []
+
+
+def _quota(conditions: Mapping[str, Any]) -> List[str]:
+    periods = conditions.get("cpu_quota_throttled_periods")
+    if not periods:
+        return []
+    return [f"cpu-quota: the container had used up its CPU time in {periods} periods, and had to wait for the next"]
+
+
+def _clocks(case: Case, conditions: Mapping[str, Any]) -> List[str]:
+    """Static clocks that were none: DVFS that stayed on, or readings that are not what was set (C3)."""
+    if case.settings.clocks != STATIC or "dvfs" not in conditions:
+        return []  # where nothing can hold clocks, nobody claims that they were held
+    reasons = ["DVFS is on"] if conditions["dvfs"] == "on" else []
+    for channel, use in (conditions.get("clock_use") or {}).items():
+        if use["off"]:
+            reasons.append(f"{channel} was not {use['set_khz']} in {use['off']} of {use['samples']} samples")
+    return [f"not-static: {'; '.join(reasons)}"] if reasons else []
+
+
+def _temperature(case: Case, conditions: Mapping[str, Any]) -> List[str]:
+    most_c = case.settings.max_temperature_c
+    if most_c is None or conditions.get("temperature_limits_c"):
+        return []
+    return [f"temperature-unwatched: the run was to end above {most_c:g} C, and no sensor tells"]
+
+
+def _noise(aggregates: Mapping[str, Optional[float]]) -> List[str]:
+    median = aggregates.get("minibatch_time_ms")
+    low, high = aggregates.get("minibatch_time_q1_ms"), aggregates.get("minibatch_time_q3_ms")
+    if not median or low is None or high is None or (high - low) / median <= NOISY_SHARE:
+        return []
+    return [f"noisy: the interquartile range is {(high - low) / median:.0%} of the median"]
+
+
+def _cut(case: Case, minibatches: Sequence[Minibatch]) -> List[str]:
+    """A profile that was ended by its time limit."""
+    wanted, limit_s = case.settings.minibatches, case.settings.limit_s
+    clean = sum(minibatch.phase == CLEAN for minibatch in minibatches)
+    if wanted is None or limit_s is None or clean >= wanted:
+        return []
+    return [f"cut: {clean} of {wanted} minibatches, because they took longer than {limit_s:g} s"]
+
+
+def _telemetry_gaps(telemetry: Telemetry) -> List[str]:
+    flags = []
+    if telemetry.died_at_s is not None:
+        flags.append("telemetry-lost: the sampler died in the middle")
+    if telemetry.lost_samples:
+        flags.append(f"lost-samples: {telemetry.lost_samples} telemetry samples were not taken in time")
+    return flags
+
+
+def _power(conditions: Mapping[str, Any], telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]) -> List[str]:
+    if POWER_CHANNEL not in telemetry.series:
+        return []
+    flags = []
+    if aggregates.get("power_settled_s") is None:
+        flags.append("power-unsettled: power never became stable")
+    if conditions["power_source"] == "rapl" and conditions["accelerator"] != "cpu":
+        flags.append(f"power-without-gpu: the power of {conditions['accelerator']} is not in the total")
+    return flags
+
+
+def _cache(state: str, conditions: Mapping[str, Any]) -> List[str]:
+    share = conditions.get("cache_residency_before")
+    if state == "as-is":
+        return []
+    if share is None:
+        return ["cache-unknown: the data set's residency in the page cache could not be measured"]
+    if state == "warm" and share < WARM_SHARE:
+        return [f"not-warm: {share:.0%} of the data set was in the page cache at the start"]
+    if state != "warm" and share > COLD_SHARE:
+        return [f"not-cold: {share:.0%} of the data set was in the page cache at the start"]
+    return []
+
+
+def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minibatch]) -> List[str]:
+    if conditions["data_in_memory"]:
+        return ["in-memory: the data set was read as a whole at the start, so storage and page cache play no part"]
+    samples = conditions["data_samples"]
+    passes = len(minibatches) * case.batch_size / samples
+    share = conditions.get("cache_residency_before")
+    if case.settings.epochs is None and passes > 1 and (share is None or share < WARM_SHARE):
+        return [f"data-reread: the {samples} samples were read {passes:.1f} times, so later minibatches were warm"]
+    return []
+
+
+def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:
+    medium: Dict[str, Any] = conditions["storage_medium"]
+    kind, name = medium.get("kind"), parse_storage(storage).medium
+    where = f"the data set lies on {medium.get('mount_point') or 'an unknown medium'}"
+    limit_bytes_per_s = conditions.get("storage_limit_bytes_per_s")
+    flags = []
+    if limit_bytes_per_s is not None:
+        limit = f"{bytes_to_mb(limit_bytes_per_s):g} MB/s"
+        flags.append(f"storage-throttled: reads from the disk were held to {limit} by a control group")
+    if name in KINDS and kind is not None and kind != name:
+        flags.append(f"storage-mislabelled: {where}, whose kind is {kind}")
+    elif kind is None and conditions["storage_is_default_place"]:
+        told = medium.get("transport") or "transport not told"
+        flags.append(f"storage-unverified: {where} ({told}), and nothing tells whether that is {name!r}")
+    return flags
+
+
+def _loss(conditions: Mapping[str, Any]) -> List[str]:
+    if (
+        "last_loss" not in conditions or conditions["last_loss"] is not None
+    ):  # inference and simulated boards have no loss
+        return []
+    return ["diverged: the loss is no finite number any more"]

@@ -1,0 +1,162 @@
+"""Baseload: what a device draws while nothing runs, in the idle states of E10 (004 sec. 5.6).
+
+    (i)    idle         static clocks   all telemetry is recorded, as while training
+    (ii)   idle-quiet   static clocks   the power sensor alone is read, a few times in all
+    (iii)  idle-quiet   dvfs            the same, clocks free
+    (iv)   idle-wol                     Wake on LAN: the device is off, a socket meter tells
+
+The paper takes (ii) and (iii) from a socket meter, because nothing may run on the board. A board's own sensors see its
+module only, and somebody has to read them: so seldom that what it costs vanishes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+
+from harness.board.frequency_residency import clock_use
+from harness.board.power_log import read_power_log
+from harness.core.aggregates import POWER_CHANNEL, summarise_idle
+from harness.core.cases import DVFS, IDLE, STATIC, Case
+from harness.core.device import Report
+from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.power_modes import PowerMode
+from harness.core.profiles import Profile, Telemetry
+from harness.measure.flags import find_idle_flags
+from harness.measure.instruments import Instruments
+
+DEFAULT_IDLE_S = 60.0
+"""The paper watches for 30 minutes; a board's own sensors give in a minute what a meter gives in twenty."""
+
+LOGGING, QUIET = "idle", "idle-quiet"
+STATES = ((LOGGING, STATIC), (QUIET, STATIC), (QUIET, DVFS))
+"""The idle states that a device can tell by itself, each as a case's workload and clocks."""
+
+SETTLING_S = 5.0
+"""Power settles 2-3 s after a change of mode (001 sec. 2.5)."""
+
+QUIET_READINGS = 10
+
+
+class MeterLog(NamedTuple):
+    """What a socket meter recorded while a device was in an idle state: the state's name, the file, and its content."""
+
+    state: str
+    path: Path
+    telemetry: Telemetry
+
+
+def read_meter_logs(text: str) -> Dict[str, MeterLog]:
+    """The records of `--socket-meter STATE=FILE.csv,...`, by the workload that their cases have (`idle-STATE`).
+
+    Raises:
+        InvalidValueError: it is not of that form, or a file is no record.
+    """
+    logs: Dict[str, MeterLog] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        state, _, file = part.partition("=")
+        if not re.fullmatch("[a-z][a-z0-9-]*", state) or not file:
+            raise InvalidValueError(
+                f"--socket-meter takes STATE=FILE.csv, got {part!r}", "the state in lower case: wol=FILE.csv"
+            )
+        logs[f"{IDLE}-{state}"] = MeterLog(state, Path(file), read_power_log(Path(file)))
+    return logs
+
+
+def idle_cases(
+    cases: Sequence[Case],
+    idle_s: float,
+    logs: Mapping[str, MeterLog],
+    states: Sequence[Tuple[str, str]] = STATES,
+) -> List[Case]:
+    """The idle states of each device and power mode of a campaign.
+
+    Args:
+        cases: of the campaign.
+        idle_s: how long each state is watched.
+        logs: what a socket meter recorded, from `read_meter_logs`; of the one device and power mode of the campaign.
+        states: which of `STATES`.
+
+    Raises:
+        InvalidValueError: there are records, and several power modes that they could be of.
+    """
+    first: Dict[Any, Case] = {}
+    for case in cases:
+        first.setdefault((case.device, case.power_mode), case)
+    if logs and len(first) != 1:
+        raise InvalidValueError(
+            f"a record of a socket meter is of one power mode, and there are {len(first)}", "give --power-mode maxn"
+        )
+    wanted = [(name, clocks, idle_s) for name, clocks in states]
+    for name, log in logs.items():
+        times_s = log.telemetry.series[POWER_CHANNEL].times_s
+        wanted.append((name, STATIC, times_s[-1] - times_s[0]))
+    return [_idle_case(case, *state) for case in first.values() for state in wanted]
+
+
+def _idle_case(case: Case, name: str, clocks: str, idle_s: float) -> Case:
+    settings = dataclasses.replace(
+        case.settings, minibatches=None, epochs=None, cache="as-is", data_scale=None, clocks=clocks, idle_s=idle_s
+    )
+    return dataclasses.replace(case, workload=name, workers=0, batch_size=1, settings=settings, task=IDLE)
+
+
+def measure_idle(case: Case, conditions: Mapping[str, Any], instruments: Instruments, report: Report) -> Profile:
+    """Do nothing for `case.settings.idle_s`, under the power mode and clocks that are set now, and watch power.
+
+    Args:
+        case: of the task `idle`.
+        conditions: as far as known; the power mode among them as it was read back.
+        instruments: what it is measured with; of it the power sensor alone where the case is a quiet one.
+        report: takes lines of progress.
+
+    Raises:
+        CannotRunError: there is no sensor of power.
+    """
+    idle_s, is_logged = case.settings.idle_s, case.workload == LOGGING
+    if not is_logged:
+        instruments = instruments.only_power()
+    power_source = instruments.power_source
+    interval_s = case.settings.interval_s if is_logged else idle_s / QUIET_READINGS
+    report(f"    idle for {idle_s:g} s")
+    time.sleep(SETTLING_S)
+    started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+    with instruments.sampler(interval_s) as sampler:
+        start_s = time.monotonic()  # the sampler's own start, and its first sample, lie before
+        if power_source is None or power_source in sampler.missing:
+            why = sampler.missing.get(power_source, "this device has none")
+            raise CannotRunError(f"there is no sensor of power: {why}", "--socket-meter STATE=FILE.csv takes a meter's")
+        time.sleep(idle_s)
+        end_s = time.monotonic()
+        telemetry = sampler.stop()
+    uses = clock_use(telemetry.series, PowerMode(**conditions["power_mode"]), start_s, end_s)
+    own = {
+        **conditions,
+        "logging": "on" if is_logged else f"the power sensor alone, every {interval_s:g} s",
+        "clean_process": "torch" not in sys.modules,
+        "clock_use": {channel: use._asdict() for channel, use in uses.items()},
+        "power_source": power_source,
+        "power_definition": telemetry.notes.get(POWER_CHANNEL, "the power sensor gave no total"),
+    }
+    aggregates = summarise_idle(telemetry, start_s, end_s)
+    profile = Profile(case, "measured", own, [], telemetry, aggregates, [], started_at)
+    return dataclasses.replace(profile, flags=find_idle_flags(profile, start_s, end_s))
+
+
+def metered_profile(case: Case, conditions: Mapping[str, Any], provenance: str, log: MeterLog) -> Profile:
+    """What a socket meter recorded, as the profile of an idle case; of clocks its state's name says what there is."""
+    times_s = log.telemetry.series[POWER_CHANNEL].times_s
+    own = {
+        **{name: value for name, value in conditions.items() if name != "dvfs"},
+        "logging": "none on the device",
+        "power_source": "socket meter",
+        "power_definition": log.telemetry.notes[POWER_CHANNEL],
+    }
+    aggregates = summarise_idle(log.telemetry, times_s[0], times_s[-1])
+    imported_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+    return Profile(case, provenance, own, [], log.telemetry, aggregates, [], imported_at)

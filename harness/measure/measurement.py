@@ -1,0 +1,288 @@
+"""The way of a measurement on a machine that truly trains: data set, page cache, telemetry, training loop, profile.
+
+A case of the task `idle` comes this way too and turns off to `harness.measure.idle`: it has no workload and no data. So
+does one of the task `concurrent`, to `harness.measure.concurrent`: it has two of each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import platform
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+from harness.board.cpu_quota import throttled_periods
+from harness.board.frequency_residency import clock_use
+from harness.board.page_cache import PageCache
+from harness.board.page_cache_residency import residency
+from harness.board.read_limit import ReadLimit, reads_held
+from harness.board.record import SAMPLER
+from harness.board.storage import describe
+from harness.board.trip_points import refuse_heat
+from harness.core.aggregates import POWER_CHANNEL, summarise
+from harness.core.cases import CONCURRENT, DROPPED, IDLE, TRAINING, Case
+from harness.core.configuration import Configuration
+from harness.core.device import Report
+from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
+from harness.core.metrics import end_s
+from harness.core.power_modes import PowerMode
+from harness.core.profiles import Minibatch, Profile, Telemetry
+from harness.core.storage_names import parse_storage
+from harness.measure.concurrent import concurrent_conditions, measure_concurrent, parts_of
+from harness.measure.flags import find_flags
+from harness.measure.idle import measure_idle
+from harness.measure.instruments import Instruments
+from harness.measure.power_watch import PowerWatch
+from harness.workloads import get_workload
+from harness.workloads.data.data_set import DataSet, PreparedData, prepare
+from harness.workloads.optional_packages import require
+from harness.workloads.workload import Workload
+
+RESIDENT_SHARE = 0.999
+"""A data set of which this share is in the page cache need not be read to warm it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """A case with everything that it is measured with, ready on this machine.
+
+    An idle one lacks workload and data; of a concurrent one these are of the training, and `beside` is the inference.
+    """
+
+    case: Case
+    workload: Optional[Workload]
+    data: Optional[PreparedData]
+    conditions: Dict[str, Any]
+    beside: Optional[Bench] = None
+
+    @property
+    def directory(self) -> Path:
+        """On whose medium block I/O is watched: the data set's folder, else the working directory."""
+        return Path.cwd() if self.data is None else self.data.directory
+
+
+def check_trainable(case: Case, configuration: Configuration, root: Path) -> None:
+    """Refuse, before anything is touched, a case that cannot be trained on this machine.
+
+    Raises:
+        CannotRunError: the storage has no place here, its reads cannot be held down, or the network cannot train on so
+            small a batch.
+        ControlError: the page cache is to be dropped and may not be.
+        DependencyError: torch is not installed.
+    """
+    if case.task == IDLE:
+        return
+    limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
+    if case.task == CONCURRENT:
+        if limit_bytes_per_s is not None:
+            raise CannotRunError("reads are not held down in a concurrent case", "a storage without @, or another task")
+        for part in parts_of(case):
+            check_trainable(part, configuration, root)
+        return
+    directory = configuration.data_directory(case.storage)
+    if limit_bytes_per_s is not None:
+        ReadLimit(str(root)).on_disk_under(str(directory), limit_bytes_per_s)
+    smallest = get_workload(case.workload).smallest_batch
+    if case.task == TRAINING and case.batch_size < smallest:
+        raise CannotRunError(
+            f"{case.workload} cannot train on batches of {case.batch_size}, batch normalisation needs {smallest}",
+            f"--batch-size {smallest} or more",
+        )
+    if case.settings.cache in DROPPED:
+        dropping = PageCache(str(root)).available()
+        if not dropping.available:
+            raise ControlError(dropping.detail, dropping.way_out)
+    require("harness.measure.profiling")
+
+
+def make_ready(case: Case, configuration: Configuration, root: Path, report: Report) -> Bench:
+    """Find or write the data set of a case and collect what is known of its conditions.
+
+    Raises:
+        CannotRunError: the storage has no place here.
+        DataSetError: the data set is damaged or does not fit.
+        DependencyError: torch is not installed.
+    """
+    if case.task == IDLE:
+        return Bench(case, None, None, {"python": platform.python_version()})
+    if case.task == CONCURRENT:
+        training, inference = (make_ready(part, configuration, root, report) for part in parts_of(case))
+        conditions = concurrent_conditions(training.conditions, inference.conditions)
+        return dataclasses.replace(training, case=case, conditions=conditions, beside=inference)
+    profiling = require("harness.measure.profiling")
+    workload = get_workload(case.workload)
+    directory = configuration.data_directory(case.storage)
+    settings = case.settings
+    data = prepare(
+        workload.data_set,
+        directory,
+        _data_root(configuration, case.storage, workload.data_set),
+        settings.data_scale,
+        settings.seed,
+        report,
+    )
+    conditions = {
+        "accelerator": profiling.accelerator_name(),
+        "torch": profiling.torch_version(),
+        "cuda": profiling.cuda_version(),
+        "python": platform.python_version(),
+        "data_source": data.source,
+        "data_samples": data.samples,
+        "data_scale": data.scale,
+        "data_bytes": data.bytes,
+        "data_in_memory": data.in_memory,
+        "storage_medium": dataclasses.asdict(describe(str(data.directory), str(root))),
+        "storage_is_default_place": configuration.is_default_place(case.storage),
+    }
+    _refuse_data_elsewhere(data, configuration.place(case.storage), case.storage, root)
+    _refuse_too_few(data, case)
+    return Bench(case, workload, data, conditions)
+
+
+def _data_root(configuration: Configuration, storage: str, data_set: DataSet) -> Optional[Path]:
+    """Where a real data set is looked for: on the storage under test, then in the data root."""
+    place = configuration.place(storage)
+    return place if place is not None and data_set.find_real(place) is not None else configuration.data_root
+
+
+def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: str, root: Path) -> None:
+    """A case must not carry the name of a storage that its data set does not lie on."""
+    if place is None or data.directory.stat().st_dev == place.stat().st_dev:
+        return
+    here, there = (describe(str(path), str(root)).device for path in (data.directory, place))
+    if here is None or here != there:
+        raise CannotRunError(
+            f"the real data set lies in {data.directory}, not on storage {storage!r} ({place})",
+            "copy it to that storage, or leave out --data-root to have one written there",
+        )
+
+
+def _refuse_too_few(data: PreparedData, case: Case) -> None:
+    """The first minibatch never counts: there must be another."""
+    per_epoch = data.samples // case.batch_size
+    if per_epoch == 0 or per_epoch * (case.settings.epochs or 2) < 2:
+        raise CannotRunError(
+            f"{data.samples} samples of {case.workload} make too few batches of {case.batch_size}",
+            "a larger --data-scale, more --epochs, or a smaller --batch-size",
+        )
+
+
+def measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
+    """Measure a case under the power mode that is set now.
+
+    Args:
+        bench: from `make_ready`, its conditions completed by what the device knows: its identity, the power mode as
+            read back, and `threads`, how many of them compute.
+        instruments: what it is measured with.
+        report: takes lines of progress.
+
+    Raises:
+        CannotRunError: power at idle is asked for, and there is no sensor of power; or the reads of the disk with the
+            data set cannot be held down.
+        ControlError: the page cache or the limit of reads could not be brought into the state asked for.
+        DataSetError: a file of the data set is damaged.
+        OverheatedError: a sensor rose above its limit; there is no profile then, for half of a case is none.
+    """
+    if bench.case.task == IDLE:
+        return measure_idle(bench.case, bench.conditions, instruments, report)
+    if bench.case.task == CONCURRENT:
+        return measure_concurrent(bench, instruments, report)
+    profiling = require("harness.measure.profiling")
+    case, settings, files, root = bench.case, bench.case.settings, bench.data.files, instruments.root
+    profiling.use_threads(bench.conditions["threads"])
+    samples = bench.workload.build_data_set(bench.data, settings.seed)
+    conditions = {**bench.conditions, "temperature_limits_c": dict(instruments.limits_c)}
+    residency_by_epoch: List[Optional[float]] = []
+    cache = PageCache(str(root))
+
+    def before_epoch(epoch: int) -> None:
+        if epoch and settings.cache == "drop-each-epoch":
+            cache.drop()
+        residency_by_epoch.append(residency(files, str(root)).share)
+
+    def on_minibatch(minibatch: Minibatch) -> None:
+        refuse_heat(sampler, instruments.limits_c)
+        place = f"epoch {minibatch.epoch} of {settings.epochs}, " if settings.epochs else ""
+        report(f"    {place}minibatch {minibatch.index} ({minibatch.phase}), {minibatch.e2e_ms:.0f} ms")
+
+    with profiling.memory_explained(f"{case.workload} with batches of {case.batch_size}"):
+        what = (bench.workload, samples, case.batch_size, case.workers, settings.seed)
+        limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
+        if limit_bytes_per_s is not None:  # libraries load some 90 MB at their first step, and that is not the data
+            report("    rehearsing")
+            profiling.LOOPS[case.task](*what).rehearse()
+        trainer = profiling.LOOPS[case.task](*what)
+        report(f"    page cache: {settings.cache}")
+        conditions["cache_method"] = _set_cache(cache, settings.cache, files, trainer, root)
+        conditions["cache_residency_before"] = residency(files, str(root)).share
+        profiling.seed_generators(settings.seed)  # warming the cache drew from them
+        started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+        periods = _quota_periods(root)
+        limit = reads_held(limit_bytes_per_s, bench.directory, case.device, str(root))
+        # The sampler starts first: it is not to wait for the disk. Workers start in the loop, and inherit the limit.
+        with instruments.sampler(settings.interval_s) as sampler, limit as held_bytes_per_s:
+            conditions["storage_limit_bytes_per_s"] = held_bytes_per_s
+            refuse_heat(sampler, instruments.limits_c)
+            if settings.epochs is not None:
+                minibatches = profiling.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch)
+            else:
+                watch = PowerWatch(sampler, instruments.power_source)
+                minibatches = profiling.profile_minibatches(
+                    trainer,
+                    settings.minibatches,
+                    watch.has_settled,
+                    watch.is_enough,
+                    on_minibatch,
+                    settings.limit_s,
+                )
+            telemetry = sampler.stop()
+        if periods is not None:
+            conditions["cpu_quota_throttled_periods"] = _quota_periods(root) - periods
+        if case.task == TRAINING:
+            conditions["first_loss"], conditions["last_loss"] = trainer.losses()
+    conditions["cache_residency_after"] = residency(files, str(root)).share
+    if residency_by_epoch:
+        conditions["cache_residency_by_epoch"] = residency_by_epoch
+    conditions["power_source"] = instruments.power_source if POWER_CHANNEL in telemetry.series else None
+    conditions["power_definition"] = _power_definition(telemetry, instruments.power_source)
+    start, end = minibatches[0].start_s, end_s(minibatches[-1])
+    uses = clock_use(telemetry.series, PowerMode(**conditions["power_mode"]), start, end)
+    conditions["clock_use"] = {channel: use._asdict() for channel, use in uses.items()}
+    aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
+    profile = Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
+    return dataclasses.replace(profile, flags=find_flags(profile))
+
+
+def _set_cache(cache: PageCache, state: str, files: Sequence[Path], trainer: Any, root: Path) -> str:
+    """Bring the page cache into the state asked for; returns how, in words."""
+    if state in DROPPED:
+        return cache.drop()
+    if state == "evicted":
+        cache.evict(files)
+        return "posix_fadvise(DONTNEED) on the files of the data set"
+    if state == "as-is":
+        return "left as it was"
+    share = residency(files, str(root)).share
+    if share is not None and share >= RESIDENT_SHARE:
+        return "resident already"
+    trainer.read_once()
+    return "one pass of the DataLoader"
+
+
+def _power_definition(telemetry: Telemetry, power_source: Optional[str]) -> str:
+    """What the total power is made of, or why there is none."""
+    if POWER_CHANNEL in telemetry.series:
+        return telemetry.notes[POWER_CHANNEL]
+    if power_source is None:
+        return "no power sensor: this device has none"
+    reasons = [telemetry.missing[name] for name in (power_source, POWER_CHANNEL, SAMPLER) if name in telemetry.missing]
+    return f"no power sensor: {'; '.join(reasons) or f'{power_source} gave no total'}"
+
+
+def _quota_periods(root: Path) -> Optional[int]:
+    """`throttled_periods`; None where the kernel does not say in which group this process is."""
+    try:
+        return throttled_periods(str(root))
+    except SourceUnavailableError:
+        return None

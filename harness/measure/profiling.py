@@ -1,0 +1,333 @@
+"""The measured training loop: for each minibatch the fetch stall, the compute time and the end-to-end time.
+
+    |-- bookkeeping --|-- next(loader) --|-- copy --|-- forward, backward, step --|
+                      |<- fetch stall -->|          |<--------- compute --------->|
+    |<--------------------------------- E2E ------------------------------------->|
+
+What is neither stall nor compute is framework overhead: the copy to the accelerator, and the handling of the minibatch
+before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+import warnings
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sized, Tuple, Type
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Sampler
+
+from harness.core.cases import CUT_MINIBATCHES, INFERENCE, TRAINING
+from harness.core.errors import CannotRunError
+from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
+from harness.core.units import s_to_ms
+from harness.workloads.workload import Workload, move
+
+PREFETCH_FACTOR = 2  # 004 sec. 4.2
+
+# More workers than cores is what the papers sweep: it stands in the record, and is no mistake.
+warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
+
+
+class EndlessShuffle(Sampler):
+    """Shuffles of a data set one after the other, without end, so that no epoch border falls into a short profile."""
+
+    def __init__(self, data_set: Sized, seed: int) -> None:
+        """Shuffle `data_set` by a generator seeded with `seed`."""
+        self._length = len(data_set)
+        self._seed = seed
+
+    def __iter__(self) -> Iterator[int]:
+        generator = np.random.default_rng(self._seed)
+        while True:
+            yield from generator.permutation(self._length).tolist()
+
+
+def accelerator() -> torch.device:
+    """The device that training runs on here: CUDA where torch sees it, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def accelerator_name() -> str:
+    """The accelerator in words: the GPU's product name, or `cpu`."""
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+
+
+def cuda_version() -> Optional[str]:
+    """The CUDA release that torch was built for; None without one."""
+    return torch.version.cuda
+
+
+def torch_version() -> str:
+    """The version of torch with its build, such as `2.15.0+cu132`."""
+    return torch.__version__
+
+
+def use_threads(count: int) -> None:
+    """Let torch compute with `count` threads in this process."""
+    torch.set_num_threads(count)
+
+
+def seed_generators(seed: int) -> None:
+    """Begin torch's random numbers anew, whatever was drawn before."""
+    torch.manual_seed(seed)
+
+
+@contextlib.contextmanager
+def memory_explained(what: str) -> Iterator[None]:
+    """Say of a network that does not fit into the accelerator's memory that it cannot run here; free the memory after.
+
+    Raises:
+        CannotRunError: the accelerator's memory did not suffice.
+    """
+    try:
+        yield
+    except RuntimeError as error:  # torch 1.12 has no class of its own for it
+        if "out of memory" not in str(error):
+            raise
+        raise CannotRunError(
+            f"{what} does not fit into the memory of {accelerator_name()}", "a smaller batch"
+        ) from error
+    finally:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+class Trainer:
+    """A workload ready to train: model, optimiser, data and loader on one accelerator."""
+
+    def __init__(self, workload: Workload, samples: Any, batch_size: int, workers: int, seed: int) -> None:
+        """Build model and optimiser from random weights.
+
+        Args:
+            workload: what to train.
+            samples: the map-style data set that `workload.build_data_set` made.
+            batch_size: samples per minibatch.
+            workers: `num_workers` of the DataLoader.
+            seed: seeds the weights and the order of samples.
+        """
+        torch.manual_seed(seed)
+        self.workload = workload
+        self.samples = samples
+        self.device = accelerator()
+        self.model = workload.build_model().to(self.device).train()
+        self.optimiser = workload.build_optimiser(self.model)
+        self.first_loss: Optional[torch.Tensor] = None
+        self.last_loss: Optional[torch.Tensor] = None
+        self._batch_size = batch_size
+        self._workers = workers
+        self._seed = seed
+
+    def loader(self, epoch: Optional[int] = None, drop_last: bool = True) -> DataLoader:
+        """A loader over one epoch, less its last, smaller minibatch; or one without end where `epoch` is None."""
+        seed = self._seed if epoch is None else self._seed + epoch
+        generator = torch.Generator().manual_seed(seed)
+        order = {"sampler": EndlessShuffle(self.samples, seed)} if epoch is None else {"shuffle": True}
+        workers = {"prefetch_factor": PREFETCH_FACTOR} if self._workers else {}
+        return DataLoader(
+            self.samples,
+            batch_size=self._batch_size,
+            num_workers=self._workers,
+            collate_fn=self.workload.collate,
+            drop_last=drop_last,
+            generator=generator,
+            **order,
+            **workers,
+        )
+
+    def to_accelerator(self, batch: Any) -> Any:
+        """Copy a minibatch to the accelerator."""
+        return move(batch, self.device)
+
+    def step(self, batch: Any) -> None:
+        """Forward, backward and optimiser step of a minibatch that is on the accelerator; keeps the loss."""
+        self.optimiser.zero_grad()
+        loss = self.workload.compute_loss(self.model, batch)
+        loss.backward()
+        self.optimiser.step()
+        self.last_loss = loss.detach()
+        if self.first_loss is None:
+            self.first_loss = self.last_loss
+
+    def rehearse(self) -> None:
+        """Fetch and run a minibatch, so that what libraries read from the disk at their first step has been read."""
+        self.step(self.to_accelerator(next(iter(self.loader()))))
+
+    def read_once(self) -> None:
+        """One pass of the DataLoader over the data set, which leaves the set in the page cache (001 sec. 2.3)."""
+        for _ in self.loader(epoch=0, drop_last=False):
+            pass
+
+    def losses(self) -> Tuple[Optional[float], Optional[float]]:
+        """The loss of the first and of the last minibatch; None where it is not a finite number, or there was none."""
+        values = [math.nan if loss is None else float(loss) for loss in (self.first_loss, self.last_loss)]
+        return tuple(value if math.isfinite(value) else None for value in values)
+
+
+class Inferrer(Trainer):
+    """The same for inference: the network in evaluation mode, its step a forward pass without gradients.
+
+    There is no loss. Random weights do: the time of a forward pass does not depend on their values.
+    """
+
+    def __init__(self, workload: Workload, samples: Any, batch_size: int, workers: int, seed: int) -> None:
+        """As of `Trainer`."""
+        super().__init__(workload, samples, batch_size, workers, seed)
+        self.model.eval()
+
+    def step(self, batch: Any) -> None:
+        """The network's output for a minibatch that is on the accelerator."""
+        with torch.no_grad():
+            self.workload.forward(self.model, batch)
+
+
+LOOPS: Dict[str, Type[Trainer]] = {TRAINING: Trainer, INFERENCE: Inferrer}
+"""What runs the minibatches of a case, by its task."""
+
+
+class StepTimer:
+    """Times a step: CUDA events with synchronisation on a GPU (004 sec. 4.5), the wall clock on a CPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Time steps on `device`."""
+        self._events = None
+        if device.type == "cuda":
+            self._events = tuple(torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def time_ms(self, step: Callable[[], Any]) -> float:
+        """Run a step to its end and return how long it took, in milliseconds."""
+        if self._events is None:
+            start = time.perf_counter()
+            step()
+            return s_to_ms(time.perf_counter() - start)
+        first, last = self._events
+        first.record()
+        step()
+        last.record()
+        last.synchronize()
+        return first.elapsed_time(last)
+
+
+class Timing(NamedTuple):
+    """How long one minibatch took, and when it began (monotonic seconds)."""
+
+    start_s: float
+    stall_ms: float
+    compute_ms: float
+    e2e_ms: float
+
+
+def time_minibatches(trainer: Trainer, loader: DataLoader) -> Iterator[Timing]:
+    """Train on each minibatch of a loader and time it.
+
+    The clock runs on while the caller handles a timing: that time is framework overhead of the next minibatch.
+    """
+    timer = StepTimer(trainer.device)
+    asked = end = time.monotonic()
+    batches = iter(loader)  # starts the workers: the first minibatch waits for that, so its stall holds it
+    while True:
+        start = end
+        batch = next(batches, None)
+        fetched = time.monotonic()
+        if batch is None:
+            return
+        batch = trainer.to_accelerator(batch)
+        compute_ms = timer.time_ms(lambda: trainer.step(batch))  # noqa: B023 (called at once)
+        end = time.monotonic()
+        yield Timing(start, s_to_ms(fetched - asked), compute_ms, s_to_ms(end - start))
+        asked = time.monotonic()
+
+
+def one_by_one(trainer: Trainer) -> Iterator[Timing]:
+    """As `time_minibatches`, without an end, for who does other work in between: E2E begins when one is asked for.
+
+    Close it to end the loader's workers.
+    """
+    timer = StepTimer(trainer.device)
+    for_each = iter(trainer.loader())
+    while True:
+        start = time.monotonic()
+        batch = next(for_each)
+        fetched = time.monotonic()
+        batch = trainer.to_accelerator(batch)
+        compute_ms = timer.time_ms(lambda: trainer.step(batch))  # noqa: B023 (called at once)
+        yield Timing(start, s_to_ms(fetched - start), compute_ms, s_to_ms(time.monotonic() - start))
+
+
+def profile_minibatches(
+    trainer: Trainer,
+    count: int,
+    has_settled: Callable[[float], bool],
+    is_enough: Callable[[], bool],
+    on_minibatch: Callable[[Minibatch], None],
+    limit_s: Optional[float] = None,
+) -> List[Minibatch]:
+    """Record the first minibatch (kept apart, C12), those until power has settled (C13), then `count` clean ones.
+
+    Args:
+        trainer: what to train.
+        count: clean minibatches to record.
+        has_settled: takes a monotonic time in seconds; whether power was stable by then.
+        is_enough: whether the clean minibatches suffice; after `count` of them more are run until it says so (C15: a
+            fast mode must still see power samples).
+        on_minibatch: is handed each minibatch as it ends.
+        limit_s: seconds after which `CUT_MINIBATCHES` clean ones are enough.
+    """
+    recorded: List[Minibatch] = []
+    clean = 0
+    began_s = time.monotonic()
+    for timing in time_minibatches(trainer, trainer.loader()):
+        if not recorded:
+            phase = FIRST
+        elif clean or has_settled(timing.start_s):
+            phase = CLEAN
+            clean += 1
+        else:
+            phase = SETTLING
+        recorded.append(Minibatch(0, len(recorded), phase, *timing))
+        on_minibatch(recorded[-1])
+        is_late = limit_s is not None and time.monotonic() - began_s > limit_s
+        if (clean >= count and is_enough()) or (is_late and clean >= min(count, CUT_MINIBATCHES)):
+            break
+    return recorded
+
+
+def profile_epochs(
+    trainer: Trainer,
+    epochs: int,
+    before_epoch: Callable[[int], None],
+    on_minibatch: Callable[[Minibatch], None],
+) -> List[Minibatch]:
+    """Record whole epochs; `before_epoch` runs outside the timed stretch. The first minibatch is kept apart (C12).
+
+    An epoch ends when its workers have ended: that time is framework overhead of its last minibatch.
+    """
+    recorded: List[Minibatch] = []
+    for epoch in range(epochs):
+        before_epoch(epoch)
+        for timing in time_minibatches(trainer, trainer.loader(epoch)):
+            recorded.append(Minibatch(epoch, len(recorded), CLEAN if recorded else FIRST, *timing))
+            on_minibatch(recorded[-1])
+        recorded[-1] = recorded[-1]._replace(e2e_ms=s_to_ms(time.monotonic() - recorded[-1].start_s))
+    return recorded
+
+
+def run_bare(trainer: Trainer, count: int) -> List[float]:
+    """The same loop without instruments: E2E milliseconds of `count` minibatches, after a first that is left out.
+
+    What `benchmarks/test_overhead.py` compares the instrumented loop with.
+    """
+    batches = iter(trainer.loader())
+    times_ms = []
+    end = time.monotonic()
+    for _ in range(count + 1):
+        start = end
+        trainer.step(trainer.to_accelerator(next(batches)))
+        if trainer.device.type == "cuda":
+            torch.cuda.synchronize()
+        end = time.monotonic()
+        times_ms.append(s_to_ms(end - start))
+    return times_ms[1:]

@@ -1,0 +1,1 @@
+"""Estimates with intervals: pure functions of arrays."""

@@ -1,0 +1,1 @@
+"""The results file: writing, reading, import and export."""

@@ -1,0 +1,201 @@
+"""Opening a results file: is it ours, is it whole, may it be written; and what to do where it is not."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+import urllib.parse
+from pathlib import Path
+
+from harness.core.errors import StoreError
+from harness.store import schema
+
+BUSY_TIMEOUT_S = 60.0
+"""How long to wait for another process that writes: its transaction takes milliseconds, an SD card's fsync a second."""
+
+RESCUE = (
+    "keep a copy, save what can be read by `sqlite3 FILE .recover | sqlite3 NEW`, or name another file by --results"
+)
+
+_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
+_USER_VERSION_AT, _APPLICATION_ID_AT = 60, 68  # offsets in the header of an SQLite file, big-endian
+_RETRY_S = 0.05
+
+
+def open_to_write(path: Path) -> sqlite3.Connection:
+    """Open a results file, making it and its folder where there is none.
+
+    Raises:
+        StoreError, sqlite3.Error, OSError: it is not ours, not whole, or may not be written. It is left as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _refuse_foreign(path)
+    _refuse_damaged(path)
+    connection = _connect(path, "mode=rwc")
+    try:
+        _make_tables(connection)
+        _use_write_ahead_log(connection)
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """Open a results file that exists, for reading only.
+
+    Raises:
+        StoreError, sqlite3.Error, OSError: there is none, or it is not ours, not whole, or may not be read.
+    """
+    if not path.exists() or path.stat().st_size == 0:
+        raise StoreError(
+            f"there is no results file {path}", "name one that is there, or make one: pytest benchmarks --results FILE"
+        )
+    _refuse_foreign(path)
+    _refuse_damaged(path)
+    if _may_write(path) and _may_write(path.parent):
+        connection = _connect(path, "mode=rw")  # so that closing tidies up the write-ahead log
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+    return _connect(path, "mode=ro" if _has_content(_beside(path, "-wal")) else "immutable=1")
+
+
+def explain(path: Path, doing: str, error: Exception) -> StoreError:
+    """What SQLite or the system said, as an error that says what to do.
+
+    Args:
+        path: the results file.
+        doing: `open`, `read` or `write to`.
+        error: an `sqlite3.Error` or `OSError`.
+    """
+    said = str(error)
+    if "malformed" in said or "not a database" in said or "decode" in said:
+        return StoreError(f"{path} is damaged ({said})", RESCUE)
+    if "is full" in said:
+        return StoreError(
+            f"cannot {doing} {path}: {said}", "make room on it; every profile stored before is still there"
+        )
+    if "locked" in said:
+        held = f"another process has held it for {BUSY_TIMEOUT_S:g} s"
+        return StoreError(f"cannot {doing} {path}: {held} ({said})", "wait for that process or end it")
+    if "readonly" in said or "unable to open" in said or isinstance(error, PermissionError):
+        return StoreError(
+            f"cannot {doing} {path}: this user may not write the file or its folder ({said})",
+            "allow it (a reader needs that too while FILE-wal lies beside the file), or name another file by --results",
+        )
+    return StoreError(f"cannot {doing} {path}: {said}", "name another file by --results")
+
+
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    location = f"file:{urllib.parse.quote(str(path.resolve()))}?{options}"
+    return sqlite3.connect(location, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+
+
+def _may_write(path: Path) -> bool:
+    return os.access(str(path), os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    """SQLite's own file beside a database: its write-ahead log `-wal`, its rollback journal `-journal`."""
+    resolved = path.resolve()
+    return resolved.with_name(resolved.name + suffix)
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Refuse what is no results file of this version, by its first bytes: opening it by SQLite might change it."""
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder", "name a file by --results")
+    if not _has_content(path) or _has_content(_beside(path, "-journal")):
+        return  # new, or being made: the transaction that makes the tables looks again
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    if not header.startswith(_MAGIC):
+        raise StoreError(
+            f"{path} is no results file, or its beginning is damaged: it begins with {header[:16]!r}",
+            "name another file by --results, or put a copy in its place",
+        )
+    if len(header) < _HEADER_BYTES:
+        raise StoreError(f"{path} is damaged: it ends after {len(header)} bytes", RESCUE)
+    application = int.from_bytes(header[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4], "big")
+    version = int.from_bytes(header[_USER_VERSION_AT : _USER_VERSION_AT + 4], "big")
+    _refuse_identity(path, application, version)
+
+
+def _refuse_identity(path: Path, application: int, version: int) -> None:
+    if application != schema.APPLICATION_ID:
+        raise StoreError(
+            f"{path} is an SQLite file of another program: its application id is {application:#x},"
+            f" not {schema.APPLICATION_ID:#x}",
+            "name another file by --results",
+        )
+    if version != schema.VERSION:
+        raise StoreError(
+            f"{path} has schema version {version}; this version of jetwatt reads {schema.VERSION}",
+            "a newer jetwatt wrote it: update, or name another file by --results",
+        )
+
+
+def _refuse_damaged(path: Path) -> None:
+    """Refuse a file whose structure is broken, without changing it."""
+    if not _has_content(path) or _has_content(_beside(path, "-journal")):
+        return
+    log = _beside(path, "-wal")
+    if not _has_content(log) and _is_whole(path, "immutable=1"):
+        return
+    # Another process may have begun to write meanwhile, which an immutable connection does not see.
+    if not _has_content(log) or not _is_whole(path, "mode=ro"):
+        raise StoreError(f"{path} is damaged: its tables do not hold together", RESCUE)
+
+
+def _is_whole(path: Path, options: str) -> bool:
+    connection = _connect(path, options)
+    try:
+        return [row[0] for row in connection.execute("PRAGMA quick_check(1)")] == ["ok"]
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):
+            raise
+        return False
+    finally:
+        connection.close()
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables where there are none, in one transaction, so that of several processes one does."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        if application == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+            for statement in schema.TABLES.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {schema.VERSION}")
+        else:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            _refuse_identity(Path(connection.execute("PRAGMA database_list").fetchone()[2]), application, version)
+            connection.execute("DELETE FROM profiles WHERE 0")  # a read-only file fails here, not after the first case
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log; where another process is about the same, SQLite says `locked` without waiting."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return

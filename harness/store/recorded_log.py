@@ -1,0 +1,187 @@
+"""One profile out of a tegrastats log and the minibatch times that were recorded beside it.
+
+The times are a CSV file with a header and these columns, in any order; further ones are left alone:
+
+    start_s,minibatch_time_ms      seconds since the log's first line, ascending; end-to-end milliseconds
+    start_at,minibatch_time_ms     the same with date and time (2026-01-31 12:00:05.250) as the log's lines have them
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import math
+from pathlib import Path
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from harness.board.tegrastats_format import parse_line
+from harness.board.tegrastats_log import parse_log
+from harness.core.aggregates import POWER_CHANNEL, summarise
+from harness.core.boards import BOARDS, load_board
+from harness.core.corpus import Row
+from harness.core.errors import InvalidValueError, StoreError
+from harness.core.metrics import STABLE_WINDOW_S, stable_from
+from harness.core.power_modes import PowerMode
+from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Telemetry
+
+SECONDS, DATE, TIME = "start_s", "start_at", "minibatch_time_ms"
+FORM = f"a header with {SECONDS} (seconds since the log's first line) or {DATE} (date and time), and {TIME}"
+_MISSING = 0.0  # stall and compute time were not recorded: what is made of them is not handed on
+
+
+class RecordedCase(NamedTuple):
+    """What the recorded run was of, as columns of the corpus; `workers` and `storage` are None where nobody knows."""
+
+    device: str
+    workload: str
+    task: str
+    mode: PowerMode
+    batch_size: int
+    workers: Optional[int] = None
+    storage: Optional[str] = None
+
+
+def recorded_row(case: RecordedCase, log: Path, times: Path, interval_s: Optional[float] = None) -> Row:
+    """The row of a corpus that a recorded run comes to, by the rules of a measured one.
+
+    The first minibatch is left out (C12), and so are those before power was stable (C13; 001 sec. 2.5).
+
+    Args:
+        case: what was run.
+        log: what tegrastats printed.
+        times: the minibatch times.
+        interval_s: that tegrastats was given; None where its lines have dates.
+
+    Raises:
+        StoreError: a file cannot be read.
+        InvalidValueError: a file is not of its form, or they do not belong together; names the line.
+    """
+    lines = _read(log).splitlines()
+    total, remark = _total_of(case.device)
+    try:
+        telemetry = parse_log(lines, interval_s=interval_s, total=total, remark=remark)
+    except InvalidValueError as error:
+        raise InvalidValueError(f"{log}: {error.what}", error.way_out) from error
+    if POWER_CHANNEL not in telemetry.series:
+        raise InvalidValueError(f"{log}: the total power cannot be told", telemetry.missing.get(POWER_CHANNEL, ""))
+    starts_s, times_ms = zip(*_read_times(times, _first_date(lines)))
+    minibatches = phased(starts_s, times_ms, telemetry)
+    figures = summarise(minibatches, telemetry, case.batch_size)
+    if figures["minibatch_time_ms"] is None:
+        raise InvalidValueError(f"{times}: no minibatch is left once power was stable", "record more of them")
+    if figures["power_mw"] is None:
+        raise InvalidValueError(f"{log} and {times}: no power sample falls into a clean minibatch")
+    return {
+        "device": case.device,
+        "workload": case.workload,
+        "task": case.task,
+        **case.mode._asdict(),
+        "batch_size": case.batch_size,
+        "provenance": "measured",
+        "workers": case.workers,
+        "storage": case.storage,
+        **{name: figures[name] for name in KEPT},
+        "power_definition": telemetry.notes.get(POWER_CHANNEL),
+    }
+
+
+def _total_of(device: str) -> Tuple[Optional[Sequence[str]], str]:
+    """The rails that a named board's total is made of, and what is to be known of it."""
+    if device not in BOARDS:
+        return None, ""
+    rails = load_board(device).rails
+    return rails.total or None, rails.note
+
+
+KEPT = (
+    "minibatch_time_ms", "minibatch_time_q1_ms", "minibatch_time_q3_ms", "minibatch_time_mean_ms", "clean_minibatches",
+    "e2e_s", "samples_per_s", "power_mw", "power_mean_mw", "power_samples", "power_settled_s", "energy_mwh",
+)  # fmt: skip
+"""The aggregates that need neither stall nor compute time."""
+
+
+def phased(starts_s: Sequence[float], times_ms: Sequence[float], telemetry: Telemetry) -> List[Minibatch]:
+    """Minibatches with their phases: the first, those before power was seen to be stable, and the clean ones."""
+    power = telemetry.series[POWER_CHANNEL]
+    since = [(time, value) for time, value in zip(power.times_s, power.values) if time >= starts_s[0]]
+    stable_s = stable_from(*zip(*since)) if since else None
+    clean_s = -math.inf if stable_s is None else stable_s + STABLE_WINDOW_S
+    return [
+        Minibatch(
+            0,
+            number,
+            FIRST if number == 0 else CLEAN if start_s >= clean_s else SETTLING,
+            start_s,
+            _MISSING,
+            _MISSING,
+            time_ms,
+        )
+        for number, (start_s, time_ms) in enumerate(zip(starts_s, times_ms))
+    ]
+
+
+def _first_date(lines: Iterable[str]) -> Optional[datetime.datetime]:
+    """The date of the first line of tegrastats; None where it has none."""
+    known = (line for line in map(parse_line, lines) if not line.is_empty)
+    return next((line.at for line in known), None)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error}", "name a file that is there") from error
+    except UnicodeDecodeError as error:
+        raise InvalidValueError(f"{path} is no text in UTF-8: {error}") from error
+
+
+def _read_times(path: Path, began: Optional[datetime.datetime]) -> List[Tuple[float, float]]:
+    """Start in seconds since the log's first line, and time in ms, of each minibatch."""
+    reader = csv.DictReader(_read(path).splitlines())
+    header = reader.fieldnames or []
+    starts = [name for name in (SECONDS, DATE) if name in header]
+    if len(starts) != 1 or TIME not in header:
+        raise InvalidValueError(f"{path} line 1: the columns are {', '.join(header) or 'none'}", f"expected: {FORM}")
+    if starts == [DATE] and began is None:
+        raise InvalidValueError(f"{path} has dates, and the lines of the log have none", f"give {SECONDS} instead")
+    found: List[Tuple[float, float]] = []
+    for cells, place in _numbered(reader, path):
+        found.append((_start_s(cells, began, place), _positive(cells[TIME], TIME, place)))
+        if len(found) > 1 and found[-1][0] <= found[-2][0]:
+            raise InvalidValueError(f"{place}: it starts before the minibatch above it", "put them in order")
+    if not found:
+        raise InvalidValueError(f"{path} holds no minibatch", f"expected: {FORM}, and a line for each")
+    return found
+
+
+def _numbered(reader: csv.DictReader, path: Path) -> Iterator[Tuple[Dict[str, str], str]]:
+    for cells in reader:
+        yield cells, f"{path} line {reader.line_num}"
+
+
+def _start_s(cells: Dict[str, str], began: Optional[datetime.datetime], place: str) -> float:
+    if SECONDS in cells:
+        return _number(cells[SECONDS], SECONDS, place)
+    try:
+        at = datetime.datetime.fromisoformat(cells[DATE].strip())
+    except ValueError:
+        way_out = "write it like 2026-01-31 12:00:05.250"
+        raise InvalidValueError(f"{place}: {DATE} is {cells[DATE]!r}, no date and time", way_out) from None
+    return (at.replace(tzinfo=None) - began).total_seconds()
+
+
+def _number(text: Optional[str], name: str, place: str) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InvalidValueError(f"{place}: {name} is {text!r}, expected a number")
+    return value
+
+
+def _positive(text: Optional[str], name: str, place: str) -> float:
+    value = _number(text, name, place)
+    if value <= 0:
+        raise InvalidValueError(f"{place}: {name} is {text!r}, expected a number above 0")
+    return value

@@ -1,0 +1,245 @@
+"""Profiles to rows of a results file and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zlib
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from harness.core.cases import Case, Settings
+from harness.core.errors import StoreError
+from harness.core.profiles import Minibatch, Profile, Series, Telemetry
+from harness.store.conditions import comparable_conditions, key
+from harness.store.plain import canonical_json, plain
+
+FLOATS = "<f8"
+
+
+class ProfileRow(NamedTuple):
+    """The text columns of a row of `profiles`."""
+
+    run_id: str
+    case_id: str
+    key: str
+    created_at: str
+    started_at: str
+    provenance: str
+    case_json: str
+    conditions_json: str
+    aggregates_json: str
+    flags_json: str
+    telemetry_json: str
+
+
+class MinibatchRow(NamedTuple):
+    """A row of `minibatches` without its `profile_id`."""
+
+    position: int
+    epoch: int
+    number: int
+    phase: str
+    start_s: float
+    stall_ms: float
+    compute_ms: float
+    e2e_ms: float
+
+
+class SeriesRow(NamedTuple):
+    """A row of `series` without its `profile_id`."""
+
+    position: int
+    channel: str
+    times_s: bytes
+    channel_values: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A stored profile without its raw series.
+
+    Attributes:
+        id: the number of the profile in its file; later ones are greater.
+        run_id: the run of the suite that it belongs to.
+        case_id: the case's id.
+        key: hash of `comparable`; made anew, because another version may have stored a hash of other conditions.
+        created_at: when it was stored, ISO 8601 in UTC.
+        started_at: when its measurement began, ISO 8601 with offset.
+        case: what was asked for.
+        provenance: `measured`, `simulated` or `replayed`.
+        conditions: what it ran under.
+        aggregates: its figures by name; None where there is none.
+        flags: what a reader must know before trusting them.
+        environment: the machine and its software.
+    """
+
+    id: int
+    run_id: str
+    case_id: str
+    key: str
+    created_at: str
+    started_at: str
+    case: Case
+    provenance: str
+    conditions: Dict[str, Any]
+    aggregates: Dict[str, Optional[float]]
+    flags: List[str]
+    environment: Dict[str, Any]
+
+    @property
+    def comparable(self) -> Dict[str, Any]:
+        """What must agree before this profile is compared with another."""
+        return comparable_conditions(self.conditions, self.case, self.provenance)
+
+
+def profile_row(profile: Profile, run_id: str, created_at: str) -> ProfileRow:
+    """The row of a profile.
+
+    Raises:
+        StoreError: a value in it is not plain.
+    """
+    case_id = profile.case.id
+    conditions = plain(profile.conditions, f"conditions of {case_id}")
+    telemetry = {
+        field.name: getattr(profile.telemetry, field.name)
+        for field in dataclasses.fields(Telemetry)
+        if field.name != "series"
+    }
+    return ProfileRow(
+        run_id=run_id,
+        case_id=case_id,
+        key=key(comparable_conditions(conditions, profile.case, profile.provenance)),
+        created_at=created_at,
+        started_at=profile.started_at,
+        provenance=profile.provenance,
+        case_json=canonical_json(plain(dataclasses.asdict(profile.case), f"case {case_id}")),
+        conditions_json=canonical_json(conditions),
+        aggregates_json=canonical_json(plain(profile.aggregates, f"aggregates of {case_id}")),
+        flags_json=canonical_json(plain(profile.flags, f"flags of {case_id}")),
+        telemetry_json=canonical_json(plain(telemetry, f"telemetry of {case_id}")),
+    )
+
+
+def minibatch_rows(profile: Profile) -> List[MinibatchRow]:
+    """The rows of a profile's minibatches."""
+    return [
+        MinibatchRow(
+            position=place,
+            epoch=int(minibatch.epoch),
+            number=int(minibatch.index),
+            phase=minibatch.phase,
+            start_s=_real(minibatch.start_s),
+            stall_ms=_real(minibatch.stall_ms),
+            compute_ms=_real(minibatch.compute_ms),
+            e2e_ms=_real(minibatch.e2e_ms),
+        )
+        for place, minibatch in enumerate(profile.minibatches)
+    ]
+
+
+def series_rows(profile: Profile) -> List[SeriesRow]:
+    """The rows of a profile's telemetry channels."""
+    return [
+        SeriesRow(place, channel, _to_bytes(series.times_s), _to_bytes(series.values))
+        for place, (channel, series) in enumerate(profile.telemetry.series.items())
+    ]
+
+
+def record_crc(row: ProfileRow, environment_json: str) -> int:
+    """Checksum of a profile's row and its environment."""
+    return _crc([row, (environment_json,)])
+
+
+def raw_crc(minibatches: Sequence[MinibatchRow], series: Sequence[SeriesRow]) -> int:
+    """Checksum of a profile's minibatches and telemetry channels."""
+    return _crc([*minibatches, *series])
+
+
+def _crc(table: Iterable[Tuple[Any, ...]]) -> int:
+    """Checksum of rows of whatever values: where a file is damaged a number may come back as text."""
+    crc = 0
+    for row in table:
+        for value in row:
+            content = value if isinstance(value, bytes) else repr(value).encode("utf-8", "backslashreplace")
+            crc = zlib.crc32(content + b"\0", crc)
+    return crc
+
+
+def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
+    """The record of a row.
+
+    Raises:
+        StoreError: the row was written by a newer version of the suite.
+    """
+    case, conditions = _to_case(row), json.loads(row.conditions_json)
+    return Record(
+        id=number,
+        run_id=row.run_id,
+        case_id=row.case_id,
+        key=key(comparable_conditions(conditions, case, row.provenance)),
+        created_at=row.created_at,
+        started_at=row.started_at,
+        case=case,
+        provenance=row.provenance,
+        conditions=conditions,
+        aggregates=json.loads(row.aggregates_json),
+        flags=json.loads(row.flags_json),
+        environment=json.loads(environment_json),
+    )
+
+
+def to_minibatches(rows: Sequence[MinibatchRow]) -> List[Minibatch]:
+    """The minibatches of their rows."""
+    return [Minibatch(*row[1:]) for row in rows]
+
+
+def to_profile(row: ProfileRow, minibatches: Sequence[MinibatchRow], series: Sequence[SeriesRow]) -> Profile:
+    """The profile of its rows.
+
+    Raises:
+        StoreError: the row was written by a newer version of the suite.
+    """
+    channels = {
+        channel.channel: Series(_from_bytes(channel.times_s), _from_bytes(channel.channel_values)) for channel in series
+    }
+    return Profile(
+        case=_to_case(row),
+        provenance=row.provenance,
+        conditions=json.loads(row.conditions_json),
+        minibatches=to_minibatches(minibatches),
+        telemetry=_known(Telemetry, row, series=channels, **json.loads(row.telemetry_json)),
+        aggregates=json.loads(row.aggregates_json),
+        flags=json.loads(row.flags_json),
+        started_at=row.started_at,
+    )
+
+
+def _to_case(row: ProfileRow) -> Case:
+    values = json.loads(row.case_json)
+    return _known(Case, row, **{**values, "settings": _known(Settings, row, **values["settings"])})
+
+
+def _known(kind: Any, row: ProfileRow, **values: Any) -> Any:
+    """An instance of a dataclass, refusing fields that this version does not know."""
+    unknown = set(values) - {field.name for field in dataclasses.fields(kind)}
+    if unknown:
+        raise StoreError(
+            f"profile {row.case_id} of run {row.run_id} has {', '.join(sorted(unknown))}, unknown to this version",
+            "a newer jetwatt wrote it: update",
+        )
+    return kind(**values)
+
+
+def _real(value: float) -> float:
+    """A number as SQLite gives it back: it makes 0.0 of -0.0, and the checksum tells the two apart."""
+    return float(value) + 0.0
+
+
+def _to_bytes(values: Sequence[float]) -> bytes:
+    return np.asarray(values, dtype=FLOATS).tobytes()
+
+
+def _from_bytes(content: bytes) -> Tuple[float, ...]:
+    return tuple(np.frombuffer(content, dtype=FLOATS).tolist())

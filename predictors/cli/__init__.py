@@ -1,0 +1,1 @@
+"""The commands of the predictors, a module each."""

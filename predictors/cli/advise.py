@@ -1,0 +1,116 @@
+"""`python -m predictors advise`: which way of finding a power mode pays for a training, with the arithmetic."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+from harness.core.tables import format_table
+from predictors.gate import read_recorded
+from predictors.strategies.advice import Approach, Verdict, weigh
+
+HELP = "say which way of finding a power mode pays for a training of a given length"
+
+PROFILE_SECONDS = 13.4
+"""Profiling time per mode of ResNet-18 over the corpus of an Orin AGX: 16.3 h for 4,368 modes (001 sec. 1.5)."""
+
+RECORDED = Path(__file__).resolve().parents[2] / "baselines/recorded/strategies.json"
+OWN = ("closed-loop", "one-shot")
+OWN_FITTING_S = 10.0
+"""Fifteen steps of fitting and asking, each well under a second (docs/predictors.md)."""
+
+_PUBLISHED = (
+    Approach("brute force", 4368, 0.0, 0.0, "001 Table 1, over the paper's grid; the mode is the best by definition"),
+    Approach("NN-100", 100, 5.0, 10.0, "001 Table 1; median penalty of NN on MobileNet, sec. 5.2"),
+    Approach("PowerTrain, 50 modes", 50, 1.0, 30.0, "001 Table 1; median, sec. 1.4; over the limit by 1 W in 26.5 %"),
+    Approach("random, 50 modes", 50, 20.0, 0.0, "001 sec. 5.2: 12 to 28 %"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `advise`."""
+    parser.add_argument("--epochs", type=float, required=True, help="of one training")
+    parser.add_argument("--epoch-minutes", type=float, required=True, help="one epoch in a good mode within the budget")
+    parser.add_argument("--runs", type=float, default=1, help="trainings that will use the mode (default: 1)")
+    parser.add_argument(
+        "--profile-seconds", type=float, default=PROFILE_SECONDS, help=f"per profile (default: {PROFILE_SECONDS}, 001)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Weigh all approaches and print them, the cheapest first."""
+    verdicts = weigh(
+        [*own_approaches(), *_PUBLISHED],
+        epochs=arguments.epochs,
+        epoch_minutes=arguments.epoch_minutes,
+        runs=arguments.runs,
+        profile_seconds=arguments.profile_seconds,
+    )
+    if arguments.json:
+        found = [{**one.approach._asdict(), **one._asdict(), "total_hours": one.total_hours} for one in verdicts]
+        print(json.dumps([{**one, "approach": one["name"]} for one in found], indent=1))
+    else:
+        print(format_verdicts(verdicts, arguments))
+    return 0
+
+
+def own_approaches() -> List[Approach]:
+    """This suite's strategies with the penalties that were recorded for them; none where nothing was recorded.
+
+    Measured tables count, of several the worst one; simulated ones only where nothing was measured.
+    """
+    worst: Dict[str, Dict[str, Any]] = {}
+    entries = read_recorded(RECORDED)
+    for entry in [one for one in entries if one["provenance"] == "measured"] or entries:
+        known = worst.get(entry["strategy"])
+        if entry["strategy"] in OWN and (known is None or entry["penalty_median"] > known["penalty_median"]):
+            worst[entry["strategy"]] = entry
+    return [
+        Approach(
+            f"{name}, {entry['profiles']} modes",
+            entry["profiles"],
+            entry["penalty_median"],
+            OWN_FITTING_S,
+            f"mean, recorded on {entry['corpus']}, {entry['target']}; "
+            f"over the limit by 1 W in {entry['over_limit_plus1_median']:.0f} %",
+        )
+        for name, entry in worst.items()
+    ]
+
+
+def format_verdicts(verdicts: List[Verdict], arguments: argparse.Namespace) -> str:
+    """The arithmetic as a table, the cheapest first."""
+    rows = [
+        [
+            one.approach.name,
+            str(one.approach.profiles),
+            f"{one.profiling_hours:.2f}",
+            f"{one.approach.penalty_pct:.1f}",
+            f"{one.training_hours:.2f}",
+            f"{one.total_hours:.2f}",
+            one.approach.origin,
+        ]
+        for one in verdicts
+    ]
+    best_hours = arguments.runs * arguments.epochs * arguments.epoch_minutes / 60
+    header = [
+        "approach",
+        ">profiles",
+        ">profiling h",
+        ">penalty %",
+        ">training h",
+        ">total h",
+        "where the figures are from",
+    ]
+    return "\n".join(
+        [
+            f"{arguments.runs:g} runs x {arguments.epochs:g} epochs x {arguments.epoch_minutes:g} min = "
+            f"{best_hours:.2f} h in the best mode; {arguments.profile_seconds:g} s a profile",
+            "total = profiles x seconds a profile + hours in the best mode x (1 + penalty)",
+            format_table(header, rows),
+            f"pays most: {verdicts[0].approach.name}",
+        ]
+    )

@@ -1,0 +1,241 @@
+"""A device as a profiler: what a strategy asks for is measured there, and kept in a results file.
+
+The only module by which a strategy reaches a device: a board, a simulated board or a replayed corpus alike. A mode that
+cannot be profiled is answered as failed and the search goes on; what concerns every mode is raised and ends it:
+
+    the mode's      it did not take (ControlError), it cannot run (CannotRunError), it is too hot for the board
+    every mode's    a file may not be written, clocks that only fall (on boards known for it, where none has risen yet),
+                    no power, two modes in a row too hot, the results file
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from harness.core.cases import Case
+from harness.core.device import Device
+from harness.core.errors import CannotRunError, ControlError, HarnessError, OverheatedError, SourceUnavailableError
+from harness.core.power_modes import PowerMode
+from harness.core.profiles import Profile
+from harness.core.units import ms_to_s
+from harness.store.conditions import comparable_conditions, key
+from harness.store.flagged import is_disqualified
+from harness.store.store import ResultsStore
+from predictors.metrics import profiling_seconds
+from predictors.strategies.protocol import Candidates, Failed, Measured
+
+TAKES = 2
+"""So often at most a mode is profiled whose profiles come out disturbed or throttled."""
+
+COOLING_S = 60.0
+"""How long a board that was too hot does nothing, before another mode is tried: chosen, not measured."""
+
+
+class DeviceProfiler:
+    """Profiles candidates on a device; with a results file, what it holds already is not measured again.
+
+    Attributes:
+        candidates: what can be chosen.
+        task: `training` or `inference`.
+        taken: what was found of each candidate, by its place.
+        resumed: how many of these came from the results file.
+        flagged: the flags of the best profile, by place, where all profiles of a candidate were disturbed or throttled.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        case: Case,
+        modes: Sequence[Tuple[str, PowerMode]],
+        *,
+        batch_sizes: Optional[Sequence[int]] = None,
+        store: Optional[ResultsStore] = None,
+        environment: Optional[Mapping[str, Any]] = None,
+        run_id: str = "",
+        resume: bool = False,
+        needs_power: bool = True,
+        report: Callable[[str], None] = lambda line: None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Profile on a device that is held by the caller.
+
+        Args:
+            device: where to measure.
+            case: what to measure; its power mode and batch size are replaced by the candidates'.
+            modes: what may be chosen, each with the name it has in a case.
+            batch_sizes: what may be chosen of these; None for the case's own.
+            store: where profiles are kept.
+            environment: goes with them.
+            run_id: goes with them.
+            resume: take a profile of the same conditions from `store` instead of measuring again.
+            needs_power: whether a profile without power is refused; else its power is NaN.
+            report: takes lines of progress while a profile runs.
+            wait: does nothing for so many seconds.
+        """
+        self.task = case.task
+        self.resumed = 0
+        self.taken: Dict[int, Union[Measured, Failed]] = {}
+        self.flagged: Dict[int, List[str]] = {}
+        self._device = device
+        self._case = case
+        self._names = [name for name, _ in modes]
+        sizes = tuple(batch_sizes or (case.batch_size,))
+        self._rows = np.array([(*mode, size) for _, mode in modes for size in sizes], dtype=np.int64)
+        self.candidates = Candidates(self._rows[:, :4], self._rows[:, 4])
+        self._per_mode = len(sizes)
+        self._store = store
+        self._environment = dict(environment or {})
+        self._run_id = run_id
+        self._stored = _stored_numbers(store) if store is not None and resume else {}
+        self._needs_power = needs_power
+        self._report = report
+        self._wait = wait
+        self._was_hot = False
+        self._least_khz: Optional[np.ndarray] = None  # of CPU and GPU, in the modes that were set until now
+        self._has_risen = False
+
+    def case(self, index: int) -> Case:
+        """The case that profiles a candidate."""
+        return dataclasses.replace(
+            self._case,
+            power_mode=self._names[index // self._per_mode],
+            batch_size=int(self.candidates.batch_size[index]),
+        )
+
+    def profile(self, index: int) -> Union[Measured, Failed]:
+        """Measure a candidate, or take its profile from the results file; once in the life of this profiler.
+
+        Raises:
+            HarnessError: no candidate can be measured any more.
+        """
+        if index not in self.taken:
+            self.taken[index] = self._try(index)
+        return self.taken[index]
+
+    def _try(self, index: int) -> Union[Measured, Failed]:
+        start_s = time.monotonic()
+        try:
+            found = self._measure(index)
+        except (CannotRunError, ControlError, OverheatedError) as error:
+            if self._concerns_every_mode(error, index):
+                raise
+            self._was_hot = isinstance(error, OverheatedError)
+            if not self._was_hot:
+                return Failed(str(error), time.monotonic() - start_s)
+            self._report(f"    {error.what}: nothing runs for {COOLING_S:g} s")
+            self._wait(COOLING_S)
+            hotter = tuple(int(place) for place in self._at_least(index) if place != index)
+            reason = f"{error.what}; the {len(hotter)} modes that are nowhere below it are left out too"
+            return Failed(reason, time.monotonic() - start_s, hotter)
+        self._was_hot = False
+        return found
+
+    def _concerns_every_mode(self, error: HarnessError, index: int) -> bool:
+        """Whether an error would come back with any other mode, or the device should not go on."""
+        if isinstance(error, OverheatedError):
+            return self._was_hot  # it did not cool down
+        if isinstance(error, ControlError):
+            return self._takes_a_reboot(index) or isinstance(error.__cause__, PermissionError)
+        try:
+            self._device.check(self.case(0 if index else len(self._rows) - 1))
+        except CannotRunError as another:
+            return str(another) == str(error)
+        return False
+
+    def _takes_a_reboot(self, index: int) -> bool:
+        """Whether a mode may be refused because clocks only fall until a reboot, after which it may be a good one."""
+        if not self._device.clocks_only_fall or self._has_risen:
+            return False
+        return self._least_khz is None or bool((self._rows[index, 1:3] > self._least_khz).any())
+
+    def _was_set(self, index: int) -> None:
+        """A mode took: remember whether its clocks rose."""
+        khz = self._rows[index, 1:3]
+        least_khz = khz if self._least_khz is None else self._least_khz
+        self._has_risen |= bool((khz > least_khz).any())
+        self._least_khz = np.minimum(khz, least_khz)
+
+    def _at_least(self, index: int) -> np.ndarray:
+        """The places of the candidates with no less of anything: these draw no less power."""
+        return np.flatnonzero((self._rows >= self._rows[index]).all(axis=1))
+
+    def _measure(self, index: int) -> Measured:
+        case = self.case(index)
+        self._device.check(case)
+        conditions = self._device.conditions(case, self._report)
+        numbers = self._stored.get(key(comparable_conditions(conditions, case, self._device.provenance)), ())
+        takes = [self._store.profile(number) for number in numbers[-TAKES:]] if self._store is not None else []
+        self.resumed += not self._wants_another(takes)
+        while self._wants_another(takes):
+            if takes:
+                self._report(f"    once more, for it was {'; '.join(takes[-1].flags)}")
+            takes.append(self._device.profile(case, self._report))
+            self._was_set(index)
+            if self._store is not None:
+                self._store.add(takes[-1], self._environment, self._run_id)
+        best = best_of(takes)
+        if is_disqualified(best.flags):
+            self.flagged[index] = list(best.flags)
+        found = figures_of(best, self._needs_power)
+        return found._replace(seconds=sum(_seconds(one, found.time_ms) for one in takes))
+
+    def _wants_another(self, takes: Sequence[Profile]) -> bool:
+        """Whether a candidate is to be profiled (again): what disturbed it may be gone."""
+        if not takes or self._device.provenance != "measured":
+            return not takes
+        return len(takes) < TAKES and all(is_disqualified(one.flags) for one in takes)
+
+
+def best_of(takes: Sequence[Profile]) -> Profile:
+    """Of several profiles of one mode, oldest first, the newest undisturbed one, else the one that was slowed least."""
+    undisturbed = [one for one in takes if not is_disqualified(one.flags)]
+    return undisturbed[-1] if undisturbed else min(takes, key=_time_ms)
+
+
+def _time_ms(profile: Profile) -> float:
+    time_ms = profile.aggregates.get("minibatch_time_ms")
+    return float("inf") if time_ms is None else time_ms
+
+
+def figures_of(profile: Profile, needs_power: bool = True) -> Measured:
+    """Minibatch time, power and what the profile took; power is NaN where it is not needed and was not measured.
+
+    Raises:
+        CannotRunError: too few minibatches ran to tell the time.
+        SourceUnavailableError: power is needed and was not measured.
+    """
+    time_ms, power_mw = (profile.aggregates.get(name) for name in ("minibatch_time_ms", "power_mw"))
+    if time_ms is None:
+        raise CannotRunError(f"{profile.case.id} gave no minibatch time: too few minibatches ran", "more --minibatches")
+    if power_mw is None and needs_power:
+        raise SourceUnavailableError(
+            f"{profile.case.id} gave no power: {profile.conditions.get('power_definition', 'its record has none')}",
+            "choose power modes on a device that measures power; `python -m harness doctor` says what this one has",
+        )
+    return Measured(time_ms, float("nan") if power_mw is None else power_mw, _seconds(profile, time_ms))
+
+
+def _seconds(profile: Profile, time_ms: float) -> float:
+    """From the start of telemetry to the end of the last minibatch; of a replayed profile, what it would take."""
+    if not profile.minibatches:
+        return profiling_seconds(np.array(time_ms))
+    last = profile.minibatches[-1]
+    starts: List[float] = [series.times_s[0] for series in profile.telemetry.series.values() if series.times_s]
+    return last.start_s + ms_to_s(last.e2e_ms) - min([profile.minibatches[0].start_s, *starts])
+
+
+def _stored_numbers(store: ResultsStore) -> Dict[str, List[int]]:
+    """For each comparable conditions the newest undisturbed profile; where there is none, all, oldest first."""
+    found: Dict[str, List[int]] = {}
+    undisturbed = set()
+    for record in store.records():
+        if not is_disqualified(record.flags):
+            found[record.key] = [record.id]
+            undisturbed.add(record.key)
+        elif record.key not in undisturbed:
+            found.setdefault(record.key, []).append(record.id)
+    return found

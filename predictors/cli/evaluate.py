@@ -1,0 +1,159 @@
+"""`python -m predictors evaluate`: how far each predictor is off, by the papers' protocol and the stricter one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Callable, List, Optional, Sequence, Tuple
+
+from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.progress import Progress, format_duration
+from predictors.models.persistence import file_sha256
+from predictors.models.registry import ALL, predictor_names
+from predictors.plots import write_plots
+from predictors.report import format_results, format_skipped, write_results
+from predictors.sampling import SAMPLERS
+from predictors.tables import Table, find_table, load_tables
+from predictors.trials import Plan, Results, Target, run_plan
+
+HELP = "test predictors on a corpus: error of time and power against the number of profiled modes"
+
+
+class TrialProgress:
+    """Shows how many trials are done, which was the last, and how long the rest will take."""
+
+    def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
+        """Write to `progress`; the time begins now."""
+        self._progress = progress
+        self._clock = clock
+        self._start_s = clock()
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """One more is done."""
+        left_s = (self._clock() - self._start_s) / done * (total - done)
+        self._progress.update(f"[{done}/{total}, {format_duration(left_s)} left] {what}")
+        if done == total:
+            self._progress.clear()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `evaluate`."""
+    parser.add_argument("--corpus", type=Path, required=True, metavar="FILE", help="profiles of the targets")
+    parser.add_argument("--target", required=True, metavar="W[,W]", help="workloads to predict")
+    add_reference_arguments(parser)
+    add_run_arguments(parser)
+    parser.add_argument(
+        "--modes", default="50", metavar="N[,N]", help="modes to fit on: 10,20,50,100,all (default: 50)"
+    )
+    parser.add_argument(
+        "--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: random)"
+    )
+
+
+def add_reference_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what transfer predictors start from."""
+    parser.add_argument(
+        "--reference", default="", metavar="W[,W]", help="reference workloads; one is left out for itself as the target"
+    )
+    parser.add_argument(
+        "--reference-corpus", type=Path, metavar="FILE", help="where their profiles are (default: --corpus)"
+    )
+    parser.add_argument("--task", choices=("training", "inference"), default="training", help="default: training")
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every evaluation has."""
+    parser.add_argument("--predictors", default=ALL, metavar="LIST", help=f"names with commas, or {ALL} (default)")
+    parser.add_argument("--repeats", type=int, default=10, help="each with other modes (default: 10)")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed draws the same modes (default: 0)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes at once (default: as many as there are CPUs)")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the results")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="write the papers' plots (needs matplotlib)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run what was asked for, print the table, write JSON and plots."""
+    tables = load_tables(arguments.corpus)
+    references = load_references(arguments, tables)
+    targets = [find_table(tables, name, arguments.task) for name in arguments.target.split(",")]
+    plan = Plan(
+        predictors=tuple(predictor_names(arguments.predictors)),
+        targets=tuple(make_target(table, references) for table in targets),
+        counts=parse_counts(arguments.modes),
+        repeats=arguments.repeats,
+        sampling=arguments.sampling,
+        seed=arguments.seed,
+    )
+    files = [arguments.corpus, *([arguments.reference_corpus] if arguments.reference_corpus else [])]
+    return run_and_report(plan, arguments, files)
+
+
+def run_and_report(plan: Plan, arguments: argparse.Namespace, files: Sequence[Path] = (), title: str = "") -> int:
+    """Run a plan with progress on standard error; print and write what came out.
+
+    Raises:
+        CannotRunError: nothing could be run.
+    """
+    if plan.repeats < 1:
+        raise InvalidValueError(f"--repeats is {plan.repeats}, expected 1 or more")
+    found = run_plan(plan, jobs_of(arguments.jobs), TrialProgress(Progress(sys.stderr)))
+    print("\n".join(part for part in (title, format_results(found.results) if found.results else "") if part))
+    if found.skipped:
+        print(format_skipped(found.skipped), file=sys.stderr)
+    if arguments.json:
+        corpora = [{"file": path.name, "sha256": file_sha256(path)} for path in files]
+        write_results(arguments.json, found, corpora=corpora, seed=plan.seed, title=title)
+        print(f"wrote {arguments.json}")
+    _plot(plan, found, arguments.plots)
+    if not found.results:
+        raise CannotRunError("no predictor could be tested", "the reasons stand above")
+    return 0
+
+
+def load_references(arguments: argparse.Namespace, tables: Sequence[Table]) -> Tuple[Table, ...]:
+    """The tables that transfer predictors start from."""
+    if not arguments.reference:
+        return ()
+    there = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
+    return tuple(find_table(there, name, arguments.task).complete() for name in arguments.reference.split(","))
+
+
+def make_target(table: Table, references: Sequence[Table]) -> Target:
+    """A target with the references that hold no profile of its own."""
+    complete = table.complete()
+    if len(complete) < 2:
+        raise InvalidValueError(
+            f"{table.workload} on {table.device} has {len(complete)} profiles with power",
+            "predictors need both figures",
+        )
+    return Target(complete, tuple(one for one in references if not one.overlaps(complete)))
+
+
+def parse_counts(text: str) -> Tuple[Optional[int], ...]:
+    """Numbers of modes from a list with commas; None for `all`.
+
+    Raises:
+        InvalidValueError: one is no whole number above 0.
+    """
+    counts: List[Optional[int]] = []
+    for word in text.split(","):
+        if word != ALL and not (word.isdecimal() and int(word) > 0):
+            raise InvalidValueError(f"--modes holds {word!r}", f"write it like 10,20,50,100,{ALL}")
+        counts.append(None if word == ALL else int(word))
+    return tuple(dict.fromkeys(counts))
+
+
+def jobs_of(asked: Optional[int]) -> int:
+    """How many processes to use: as asked for, or as many as there are CPUs for this process."""
+    if asked is not None and asked < 1:
+        raise InvalidValueError(f"--jobs is {asked}, expected 1 or more")
+    return asked or len(os.sched_getaffinity(0))
+
+
+def _plot(plan: Plan, found: Results, directory: Optional[Path]) -> None:
+    if directory is not None and found.results:
+        for path in write_plots(directory, plan, found.results):
+            print(f"wrote {path}")

@@ -1,0 +1,78 @@
+"""`python -m predictors fit`: learn a workload from some of its profiles and keep the fitted predictor in a file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from harness.core.errors import InvalidValueError
+from predictors.cli.evaluate import add_reference_arguments, load_references, make_target, parse_counts
+from predictors.evaluation import Score, judge
+from predictors.models.persistence import describe_origin, file_sha256, save_model
+from predictors.models.registry import ALL, DEFAULT, MODULES, make_predictor, predictor_class
+from predictors.sampling import SAMPLERS
+from predictors.tables import find_table, load_tables
+
+HELP = "fit a predictor to profiles of a workload and save it"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `fit`."""
+    parser.add_argument("--corpus", type=Path, required=True, metavar="FILE", help="profiles of the workload")
+    parser.add_argument("--target", required=True, metavar="W", help="the workload")
+    parser.add_argument(
+        "--modes", default=ALL, metavar="N", help=f"how many of its profiles to learn from; {ALL}: every one (default)"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="M", help="where to save the predictor")
+    parser.add_argument("--predictor", choices=tuple(MODULES), default=DEFAULT, help=f"default: {DEFAULT}")
+    add_reference_arguments(parser)
+    parser.add_argument(
+        "--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: random)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same predictor (default: 0)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Fit, save, and say how far it is off on the profiles that it did not learn from."""
+    tables = load_tables(arguments.corpus)
+    target = make_target(find_table(tables, arguments.target, arguments.task), load_references(arguments, tables))
+    table = target.table
+    count, *more = parse_counts(arguments.modes)
+    if more:
+        raise InvalidValueError(f"--modes is {arguments.modes!r}", f"fit takes one number, or {ALL}")
+    rows = np.arange(len(table)) if count is None else target.rows(count, arguments.sampling, 0, arguments.seed)
+    # No space: the corpus need not hold every mode that the device allows, and predictions are wanted of all.
+    predictor = make_predictor(
+        predictor_class(arguments.predictor), references=target.references, board=table.device, seed=arguments.seed
+    )
+    score = judge(predictor, table, rows)
+    origin = describe_origin(
+        arguments.corpus,
+        table,
+        table.take(rows),
+        sampling=arguments.sampling if count else ALL,
+        seed=arguments.seed,
+        references=[f"{one.device}/{one.workload}" for one in target.references],
+        reference_corpus_sha256=file_sha256(arguments.reference_corpus) if arguments.reference_corpus else None,
+    )
+    save_model(arguments.out, predictor, origin)
+    print(
+        f"{predictor.name} learned {table.workload} on {table.device} ({table.provenance}) "
+        f"from {len(rows)} of {len(table)} profiles in {score.fit_seconds:.2f} s"
+    )
+    print(_describe_errors(score))
+    print(f"wrote {arguments.out}")
+    return 0
+
+
+def _describe_errors(score: Score) -> str:
+    said = [
+        f"{what} {value:.2f} %"
+        for what, value in (("time", score.held_out.time_mape), ("power", score.held_out.power_mape))
+        if value is not None
+    ]
+    if not said:
+        return "no profile is left to test it on"
+    return f"MAPE on the profiles that it did not learn from: {', '.join(said)}"

@@ -1,0 +1,94 @@
+"""`python -m predictors predict`: time and power of every mode of a board, with intervals, by a saved predictor."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+import numpy as np
+
+from harness.core.boards import load_board
+from harness.core.durable_file import write_output
+from harness.core.power_modes import PowerMode
+from harness.core.units import mw_to_w
+from predictors.evaluation import LEVELS
+from predictors.models.persistence import load_model
+from predictors.models.protocol import DEFAULT_BATCH_SIZE, TASKS, Prediction
+from predictors.pareto import time_power_front
+
+HELP = "predict every power mode of a board with a saved predictor"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `predict`."""
+    parser.add_argument("--model", type=Path, required=True, metavar="M", help="what `fit --out` wrote")
+    parser.add_argument("--board", required=True, help="which board: orin-agx, ...; an unknown one lists all")
+    parser.add_argument("--variant", default="", help="which of its modules; an unknown one lists all")
+    parser.add_argument("--power-mode", default="all", metavar="TEXT", help="as in `harness modes` (default: all)")
+    parser.add_argument("--batch-size", type=int, default=DEFAULT_BATCH_SIZE, help=f"default: {DEFAULT_BATCH_SIZE}")
+    parser.add_argument("--task", choices=TASKS, help="default: the one that the predictor learned")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="a CSV file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Predict, write the table, and say what stands on the front's two ends."""
+    model = load_model(arguments.model)
+    spec = load_board(arguments.board, arguments.variant)
+    modes = [mode for _, mode in spec.power_modes(arguments.power_mode)]
+    task = arguments.task or model.origin.get("task", TASKS[0])
+    table = np.array(modes, dtype=np.int64)
+    prediction = model.predictor.predict(table, batch_size=arguments.batch_size, task=task)
+    provenance = f"predicted from {model.origin.get('provenance', 'unknown')}"
+    write_output(arguments.out, format_predictions(modes, arguments.batch_size, prediction, provenance).encode("utf-8"))
+    print(_describe(prediction, modes))
+    print(f"wrote {len(modes)} power modes of {spec.name} to {arguments.out}, {provenance} profiles")
+    learned = model.origin.get("device")
+    if learned != spec.name:
+        print(f"note: the predictor learned {learned}, not {spec.name}", file=sys.stderr)
+    if spec.gap:
+        print(f"note: {spec.gap}", file=sys.stderr)
+    return 0
+
+
+def format_predictions(modes: List[PowerMode], batch_size: int, prediction: Prediction, provenance: str) -> str:
+    """Predictions as CSV: the mode, the middle of time and power, their intervals, whether it is on the front.
+
+    Args:
+        modes: n power modes.
+        batch_size: of all.
+        prediction: of these modes; a figure that the predictor does not give is left empty.
+        provenance: what the predictions rest on.
+    """
+    names = [*PowerMode._fields, "batch_size", "minibatch_time_ms", "power_mw"]
+    columns = [prediction.time_ms, prediction.power_mw]
+    for level in LEVELS:
+        names += [f"time_{level}_{end}_ms" for end in ("low", "high")]
+        names += [f"power_{level}_{end}_mw" for end in ("low", "high")]
+        columns += [*prediction.time_interval_ms(level / 100), *prediction.power_interval_mw(level / 100)]
+    on_front = np.zeros(len(modes), dtype=int)
+    on_front[time_power_front(prediction.time_ms, prediction.power_mw)] = 1
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*names, "on_front", "provenance"])
+    for mode, figures, front in zip(modes, np.column_stack(columns).tolist(), on_front.tolist()):
+        writer.writerow([*mode, batch_size, *map(_cell, figures), front, provenance])
+    return text.getvalue()
+
+
+def _cell(value: float) -> Optional[str]:
+    return None if np.isnan(value) else f"{value:.6g}"
+
+
+def _describe(prediction: Prediction, modes: List[PowerMode]) -> str:
+    front = time_power_front(prediction.time_ms, prediction.power_mw)
+    if not len(front):
+        return "no front: the predictor does not give both time and power"
+    ends = [
+        f"{modes[place].name} with {prediction.time_ms[place]:.1f} ms at {mw_to_w(prediction.power_mw[place]):.1f} W"
+        for place in (front[0], front[-1])
+    ]
+    return f"front of {len(front)} modes, from {ends[0]} to {ends[1]}"

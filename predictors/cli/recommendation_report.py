@@ -1,0 +1,157 @@
+"""A recommendation as it is shown and written: text for people, plain values for programs."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from harness.core.device import Device
+from harness.core.power_modes import PowerMode
+from harness.core.progress import format_duration
+from harness.core.tables import format_table
+from harness.core.units import mw_to_w
+from predictors.strategies.recommendation import Estimate, Mode, Recommendation, thinned
+from predictors.strategies.terminal_plot import scatter
+
+_FRONT_LINES = 12
+
+
+class Course(NamedTuple):
+    """How the search went.
+
+    Attributes:
+        resumed: how many profiles came from the results file.
+        failed: the modes that could not be profiled, and why.
+        flagged: the modes all of whose profiles were disturbed or throttled, and the flags of the best one.
+    """
+
+    resumed: int
+    failed: Tuple[Tuple[PowerMode, str], ...]
+    flagged: Tuple[Tuple[PowerMode, List[str]], ...]
+
+
+def format_recommendation(found: Recommendation, device: Device, course: Course, minibatches: Optional[float]) -> str:
+    """What a person wants to read: the front, the mode, what it saves, what it cost.
+
+    Args:
+        found: what is recommended.
+        device: where the profiles are from.
+        course: how the search went.
+        minibatches: of the whole training; None where its length is not known.
+    """
+    choice, mode = found.choice, found.mode
+    front = format_table(
+        [">time ms", ">power W", "mode", ""],
+        [
+            [f"{one.time_ms.value:.1f}", f"{mw_to_w(one.power_mw.value):.1f}", one.power_mode.name, _mark(one, mode)]
+            for one in _shown_front(found)
+        ],
+    )
+    verdict = "recommended" if choice.feasible else "NOT WITHIN THE LIMITS, the nearest"
+    lines = [
+        _plot(found),
+        "",
+        f"front of time and power ({device.provenance}; without a mark: predicted)",
+        front,
+        "",
+        f"goal:        {found.goal.describe()}",
+        f"{verdict}: {choice.power_mode.name}, batch size {choice.batch_size} ({choice.reason})",
+        f"minibatch:   {_figure(mode.time_ms, 1.0, 'ms')}, {device.provenance}",
+        f"power:       {_figure(mode.power_mw, 1e3, 'W')}, {device.provenance}",
+        f"spent:       {choice.spent.profiles} profiles, {format_duration(choice.spent.seconds)}"
+        + (f", {course.resumed} of them from the results file" if course.resumed else ""),
+        *(f"failed:      {failed.name}: {reason}" for failed, reason in course.failed),
+        *(f"doubtful:    {flagged.name} was profiled twice: {'; '.join(flags)}" for flagged, flags in course.flagged),
+    ]
+    span = "the whole training" if minibatches is not None else "an hour's training in this mode"
+    for saving in found.savings:
+        other = saving.other
+        kept = "" if saving.keeps_limits else "; that mode breaks the limits"
+        known = "profiled" if other.time_ms.measured else "predicted"
+        figures = f"{known} {other.time_ms.value:.1f} ms, {mw_to_w(other.power_mw.value):.1f} W"
+        saved = f"{saving.hours:+.2f} h and {saving.energy_wh:+.1f} Wh saved over {span}"
+        lines.append(f"against {other.label} ({other.power_mode.name}, {figures}): {saved}{kept}")
+    return "\n".join(lines)
+
+
+def plain_recommendation(
+    found: Recommendation, device: Device, workload: str, course: Course, minibatches: Optional[float]
+) -> Dict[str, Any]:
+    """The same as plain values, for JSON.
+
+    Figures have `value`, `low`, `high` (80 % lie between) and `measured`; `minibatches` is None where savings are of an
+    hour's training.
+    """
+    choice = found.choice
+    return {
+        "device": device.name,
+        "provenance": device.provenance,
+        "workload": workload,
+        "goal": {"minimise": found.goal.minimise, "limits": dict(found.goal.limits), "text": found.goal.describe()},
+        "choice": {**_plain_mode(found.mode), "feasible": choice.feasible, "reason": choice.reason},
+        "spent": {**choice.spent._asdict(), "resumed": course.resumed},
+        "failed": [{"mode": mode.name, "reason": reason} for mode, reason in course.failed],
+        "flagged": [{"mode": mode.name, "flags": flags} for mode, flags in course.flagged],
+        "front": [_plain_mode(one) for one in found.front],
+        "minibatches": minibatches,
+        "savings": [
+            {
+                "against": saving.other.label,
+                **_plain_mode(saving.other),
+                "hours": saving.hours,
+                "energy_wh": saving.energy_wh,
+                "keeps_limits": saving.keeps_limits,
+            }
+            for saving in found.savings
+        ],
+    }
+
+
+def _plain_mode(one: Mode) -> Dict[str, Any]:
+    return {
+        "mode": one.power_mode.name,
+        "batch_size": one.batch_size,
+        "time_ms": one.time_ms._asdict(),
+        "power_mw": one.power_mw._asdict(),
+    }
+
+
+def _shown_front(found: Recommendation) -> List[Mode]:
+    """Some modes of the front, the recommended one always among them."""
+    modes = thinned(found.front, _FRONT_LINES)
+    if all(one.power_mode != found.mode.power_mode for one in modes):
+        modes.append(found.mode)
+    return sorted(modes, key=lambda one: one.power_mw.value)
+
+
+def _figure(estimate: Estimate, unit: float, name: str) -> str:
+    value, low, high = (part / unit for part in estimate[:3])
+    return f"{value:.1f} {name} {'profiled' if estimate.measured else 'predicted'} (80 %: {low:.1f} to {high:.1f})"
+
+
+def _mark(one: Mode, chosen: Mode) -> str:
+    words: List[str] = []
+    if one.time_ms.measured:
+        words.append("profiled")
+    if one.power_mode == chosen.power_mode:
+        words.append("<- recommended")
+    return " ".join(words)
+
+
+def _plot(found: Recommendation) -> str:
+    time_ms, power_w = np.exp(found.posterior.log_time), mw_to_w(np.exp(found.posterior.log_power))
+    measured, known = found.posterior.measured, np.isfinite(power_w)
+    front_w = np.array([mw_to_w(one.power_mw.value) for one in found.front])
+    front_ms = np.array([one.time_ms.value for one in found.front])
+    layers = [
+        (".", power_w[known], np.log10(time_ms[known])),
+        ("o", front_w, np.log10(front_ms)),
+        ("+", power_w[measured], np.log10(time_ms[measured])),
+        ("X", power_w[[found.choice.index]], np.log10(time_ms[[found.choice.index]])),
+    ]
+    return scatter(
+        layers,
+        "power in W   (. all modes, o front, + profiled, X recommended)",
+        "log10 of the minibatch time in ms",
+    )

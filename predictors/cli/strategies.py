@@ -1,0 +1,190 @@
+"""`python -m predictors strategies evaluate`: the papers' contest of strategies under power budgets."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import operator
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+from harness.core.boards import BOARDS, load_board
+from harness.core.durable_file import write_output
+from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.progress import Countdown, Progress
+from harness.core.tables import format_table
+from predictors.cli.training_length import minibatches_of_training
+from predictors.models.protocol import DEFAULT_BATCH_SIZE
+from predictors.models.registry import ALL
+from predictors.models.vendor_estimate import MODULES
+from predictors.strategies.contest import Entry, entries, results, run_contest
+from predictors.strategies.evaluation import budget_goals
+from predictors.strategies.fixed import Preset, claimed_from_name
+from predictors.strategies.registry import STRATEGIES, Setting, strategy_names
+from predictors.tables import Table, find_table, load_tables
+
+HELP = "choose power modes under power budgets, and hold the choices against the truth"
+
+_COLUMNS: Tuple[Tuple[str, str], ...] = (
+    ("penalty_median", "median"),
+    ("penalty_mean", "mean"),
+    ("penalty_max", "max"),
+    ("over_limit_pct", "A/L %"),
+    ("over_limit_plus1_pct", "A/L+1 %"),
+    ("area_w", "area W"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommands of `strategies`."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    evaluate = actions.add_parser("evaluate", help=HELP, description=_description())
+    evaluate.formatter_class = argparse.RawDescriptionHelpFormatter
+    evaluate.add_argument("--corpus", type=Path, required=True, metavar="FILE", help="CSV or Parquet, all modes known")
+    evaluate.add_argument("--reference-corpus", type=Path, metavar="FILE", help="where --reference is, if elsewhere")
+    evaluate.add_argument("--reference", metavar="W", help="workload that transfer predictors start from")
+    evaluate.add_argument("--target", required=True, metavar="W[,W]", help="workloads to choose for")
+    evaluate.add_argument("--strategies", default=ALL, metavar="LIST", help="comma list, or all (default)")
+    evaluate.add_argument("--budgets", default="17:50:1", metavar="A:B:STEP", help="in W (default: 17:50:1, 001 5.2)")
+    evaluate.add_argument("--profiles", default="15", metavar="N[,N]", help="modes that may be profiled (default: 15)")
+    evaluate.add_argument("--repeats", type=int, default=5, metavar="N", help="runs with other seeds (default: 5)")
+    evaluate.add_argument(
+        "--risk", type=float, metavar="P", default=0.05, help="of one-shot: chance of over 1 W too much (default: 0.05)"
+    )
+    evaluate.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default: 2)")
+    evaluate.add_argument("--json", type=Path, metavar="OUT", help="write all figures")
+    evaluate.add_argument("--plots", type=Path, metavar="DIR", help="draw the papers' plots (needs matplotlib)")
+    evaluate.set_defaults(run_action=run_evaluate)
+
+
+def _description() -> str:
+    listed = "\n".join(f"  {name:<12} {kind.meaning}" for name, kind in STRATEGIES.items())
+    return f"{HELP}.\n\nstrategies:\n{listed}"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    return arguments.run_action(arguments)
+
+
+def run_evaluate(arguments: argparse.Namespace) -> int:
+    """Run the contest and print its table."""
+    names = strategy_names(arguments.strategies)
+    goals = budget_goals(arguments.budgets)
+    profiles = _counts(arguments.profiles)
+    if arguments.repeats < 1:
+        raise InvalidValueError(f"--repeats is {arguments.repeats}, expected 1 or more")
+    tables = load_tables(arguments.corpus)
+    targets = [find_table(tables, workload) for workload in arguments.target.split(",")]
+    references: Tuple[Table, ...] = ()
+    if arguments.reference:
+        elsewhere = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
+        references = (find_table(elsewhere, arguments.reference),)
+    setting = Setting(references=references, presets=presets_of(targets[0].device), risk=arguments.risk)
+    for name, why in _left_out(setting, targets).items():
+        if name in names:
+            print(f"note: {name} is left out: {why}", file=sys.stderr)
+            names.remove(name)
+    if not names:
+        raise CannotRunError("no strategy is left to run", "the reasons stand above")
+    runs = entries(names, targets, profiles, arguments.repeats)
+    progress, countdown = Progress(sys.stderr), Countdown(len(runs))
+
+    def show(entry: Entry) -> None:
+        label = countdown.start_one()
+        countdown.finish_one()
+        progress.update(f"{label} {entry.strategy}, {entry.target.workload}, {entry.profiles} profiles")
+
+    found = run_contest(runs, goals, setting, arguments.jobs, show)
+    progress.clear()
+    lengths = {table.workload: minibatches_of_training(table.workload, DEFAULT_BATCH_SIZE) for table in targets}
+    rows = results(found, targets, len(goals), setting.presets, lengths)
+    notes = notes_on(setting.presets)
+    print("\n".join([format_results(rows), *(f"note: {note}" for note in notes)]))
+    if arguments.json:
+        said = {"corpus": str(arguments.corpus), "reference": arguments.reference, "budgets_w": arguments.budgets}
+        said.update(repeats=arguments.repeats, risk=arguments.risk, notes=notes)
+        write_output(arguments.json, (json.dumps({**said, "results": rows}, indent=1) + "\n").encode())
+        print(f"wrote {arguments.json}")
+    if arguments.plots:
+        from predictors.strategies.plots import draw
+
+        for path in draw(found, targets, arguments.plots):
+            print(f"wrote {path}")
+    return 0
+
+
+def _left_out(setting: Setting, targets: Sequence[Table]) -> Dict[str, str]:
+    """The strategies that cannot run here, and why."""
+    reasons, device = {}, targets[0].device
+    own = {table.fingerprint for table in setting.references}
+    if not setting.presets:
+        reasons["presets"] = f"the presets of {device} are not known"
+    if device not in MODULES:
+        reasons["npe"] = f"no figures of the module {device} are known"
+    if not setting.references or any(table.fingerprint in own for table in targets):
+        reasons["powertrain"] = "it starts from a reference workload that is no target: --reference W"
+    return reasons
+
+
+def presets_of(device: str) -> Tuple[Preset, ...]:
+    """The vendor's modes of a board, with what their names claim; none where the board is unknown."""
+    if device not in BOARDS:
+        return ()
+    spec = load_board(device)
+    masks = [preset.tpc_pg_mask or 0 for preset in spec.presets]
+    lacking = functools.reduce(operator.and_, masks, ~0)  # what is off in every preset the module does not have
+    return tuple(
+        Preset(
+            preset.name,
+            spec.preset_mode(preset),
+            claimed_from_name(preset.name),
+            has_less_gpu=bool(mask & ~lacking),
+        )
+        for preset, mask in zip(spec.presets, masks)
+    )
+
+
+def notes_on(presets: Sequence[Preset]) -> List[str]:
+    """What a reader must know of figures that presets enter into; nothing where all have the whole GPU."""
+    smaller = [preset.name for preset in presets if preset.has_less_gpu]
+    if not smaller:
+        return []
+    return [
+        f"{', '.join(smaller)} switch a part of the GPU off at boot; here their clocks stand for them with all of it, "
+        "which is faster and draws more"
+    ]
+
+
+def format_results(rows: Sequence[Dict[str, Any]]) -> str:
+    """The contest as a table: penalties in %, shares in %, area in W, what was spent."""
+    titles = (f">{title}" for _, title in _COLUMNS)
+    header = ["strategy", "target", ">profiles", *titles, ">infeasible", ">time spent", ">hours saved"]
+    body = [
+        [
+            row["strategy"],
+            row["target"],
+            str(row["profiles"]),
+            *("-" if row[name] is None else f"{row[name]:.1f}" for name, _ in _COLUMNS),
+            f"{row['infeasible']}/{row['choices']}",
+            f"{row['profiling_seconds'] / 60:.1f} min",
+            "-" if row["hours_saved_vs_presets"] is None else f"{row['hours_saved_vs_presets']:.1f}",
+        ]
+        for row in rows
+    ]
+    provenance = ", ".join(sorted({row["provenance"] for row in rows}))
+    legend = "hours saved: over the training that the papers assume, against the best preset for the same budget"
+    title = f"time penalty in % (median, mean, max), tables {provenance}"
+    return "\n".join([title, format_table(header, body), legend])
+
+
+def _counts(text: str) -> List[int]:
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        counts = []
+    if not counts or min(counts) < 1:
+        raise InvalidValueError(f"profiles {text!r} are no counts", "write whole numbers with commas: 10,15,50")
+    return list(dict.fromkeys(counts))

@@ -1,0 +1,241 @@
+"""The linear regressions of 004 sec. 5.7: time from the settings, energy from the settings and the time."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Dict, Mapping, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from harness.core.errors import InvalidValueError
+from harness.core.power_modes import PowerModeSpace
+from harness.core.units import ms_to_s
+from predictors.models.input_columns import InputColumns, column_values, columns_from, columns_of, table_inputs
+from predictors.models.protocol import Inputs, Prediction, Predictor, State
+from predictors.models.residual_spread import ResidualSpread, above_zero, cross_validated, residual_spread
+from predictors.pareto import energy_mws
+from predictors.tables import Table
+
+PAPERS_SUBSET = ("e", "f", "i", "j")
+"""Modes of an AGX Xavier, as 004 Table 3 names them, from which the paper learns (004 sec. 5.7.1)."""
+
+RANK_TOLERANCE = 1e-9
+"""Directions that inputs vary in by less than this share of the greatest are rounding, and say nothing."""
+
+USUAL_LOG_SD = (0.5, 0.1)
+"""Of time and power: the residuals of linear regressions that learned 50 random modes of tables of an Orin AGX."""
+
+
+class Plane(NamedTuple):
+    """A linear function of inputs.
+
+    Attributes:
+        centre: of the inputs learned, shape (d,).
+        height: of what was learned there, shape (k,).
+        slopes: shape (d, k).
+    """
+
+    centre: np.ndarray
+    height: np.ndarray
+    slopes: np.ndarray
+
+    def at(self, inputs: np.ndarray) -> np.ndarray:
+        """Its values at inputs (n, d): shape (n, k)."""
+        return (inputs - self.centre) @ self.slopes + self.height
+
+
+def least_squares(inputs: np.ndarray, values: np.ndarray, weights: Optional[np.ndarray] = None) -> Plane:
+    """The plane of least squared error through values.
+
+    Where the inputs do not determine it, the least slopes that do as well. LAPACK's usual tolerance is so small that
+    rounding may pass for a direction, and does with the paper's four modes; hence a tolerance of its own.
+
+    Args:
+        inputs: shape (n, d).
+        values: shape (n, k).
+        weights: of the squared errors, shape (n,); all the same by default.
+    """
+    centre, height = np.average(inputs, axis=0, weights=weights), np.average(values, axis=0, weights=weights)
+    root = np.ones((len(inputs), 1)) if weights is None else np.sqrt(weights)[:, None]
+    slopes = np.linalg.lstsq(root * (inputs - centre), root * (values - height), rcond=RANK_TOLERANCE)[0]
+    return Plane(centre, height, slopes)
+
+
+def select_subset(inputs: np.ndarray, time_ms: np.ndarray, size: int = 4) -> Tuple[int, ...]:
+    """The modes from which time is learned best, by trying all: 210 ways to take 4 of 10 (004 sec. 5.7.1).
+
+    Args:
+        inputs: of the modes that may be taken: cores, and clocks in MHz, shape (n, 4).
+        time_ms: of each mode and workload, shape (n, workloads).
+        size: how many to take.
+
+    Returns:
+        The places of the modes whose regressions have the least sum over workloads of the root mean square error on all
+        modes; the first of several.
+
+    Raises:
+        InvalidValueError: there are not as many modes.
+    """
+    if not 1 <= size <= len(inputs):
+        raise InvalidValueError(f"cannot take {size} of {len(inputs)} modes", "take fewer, or give more modes")
+
+    def error(taken: Tuple[int, ...]) -> float:
+        rows = list(taken)
+        off = least_squares(inputs[rows], time_ms[rows]).at(inputs) - time_ms
+        return float(np.sqrt(np.mean(off**2, axis=0)).sum())
+
+    return min(itertools.combinations(range(len(inputs)), size), key=error)
+
+
+class LinearRegression(Predictor):
+    """Time by least squares on cores and the three clocks: 004 sec. 5.7.1.
+
+    The paper learns from the modes e, f, i and j of an AGX Xavier, which it chose as `select_subset` does. Each setting
+    takes only two values in them (of the memory clock too, where the paper says three), and CPU and GPU clock change
+    together. So its eight samples are four points measured twice: a system of rank 4 for five coefficients. How much of
+    an effect is the CPU's and how much the GPU's is not in the data but in the solver's choice of the least slopes, and
+    so depends on the unit: MHz and cores, as in the paper. A weak baseline.
+
+    The paper has no such model of power. Here power is learned in the same way, so that there is an answer.
+
+    Rows of several batch sizes or tasks have these as further inputs. Intervals come from cross-validation.
+
+    Args:
+        space: the power modes that are allowed.
+    """
+
+    name = "linear"
+    least_modes = 4
+
+    def __init__(self, space: Optional[PowerModeSpace] = None) -> None:
+        """Keep the parameters."""
+        self.space = space
+
+    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+        columns = columns_of(rows)
+        inputs, values = columns.matrix(rows), np.column_stack([time_ms, power_mw])
+
+        def others(learned: np.ndarray, asked: np.ndarray) -> np.ndarray:
+            plane = least_squares(inputs[learned], values[learned])
+            return above_zero(plane.at(inputs[asked]), values[learned])
+
+        self.columns_ = columns
+        self.plane_ = least_squares(inputs, values)
+        self.least_ = values.min(axis=0)
+        self.spread_ = residual_spread(values, cross_validated(len(values), others), USUAL_LOG_SD, len(inputs))
+
+    def _infer(self, rows: Inputs) -> Prediction:
+        figures = above_zero(self.plane_.at(self.columns_.matrix(rows)), self.least_)
+        return self.spread_.prediction(figures)
+
+    def state(self) -> State:
+        """What was learned."""
+        values = {"columns": column_values(self.columns_), "spread": list(self.spread_)}
+        return State(values, {"least": self.least_, **_plane_arrays("plane", self.plane_)})
+
+    def restore(self, state: State) -> None:
+        """Take what `state` gave."""
+        self.columns_, self.spread_, self.least_ = _restored(self.name, state)
+        self.plane_ = _plane_of(self.name, state.arrays, "plane")
+
+
+class LinearEnergy(Predictor):
+    """Energy by least squares on the settings and the time, one model for all workloads: 004 sec. 5.7.1.
+
+    The time is that of `LinearRegression`, learned from the workload's own modes. The energy model learns from the
+    measured times and energies of these modes and of all references, each workload weighing the same, as in the paper,
+    where each has as many modes. It is asked with the predicted time. Energy is that of a minibatch here, of an epoch
+    in the paper; power is energy over predicted time.
+
+    The paper found large errors: 25 to 60 %, the largest for its smallest network, whose energies count for little in
+    a sum of squares. So it is here: learned from 50 random modes of an Orin AGX and all of ResNet-18 as the reference,
+    power is off by 11 % for YOLOv8n, and by 128 % for an LSTM, whose minibatch takes a seventh of the energy.
+
+    Args:
+        references: tables of other workloads.
+        space: the power modes that are allowed.
+    """
+
+    name = "linear-energy"
+    least_modes = 4
+
+    def __init__(self, references: Tuple[Table, ...] = (), space: Optional[PowerModeSpace] = None) -> None:
+        """Keep the parameters."""
+        self.references = references
+        self.space = space
+
+    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+        columns = columns_of(rows)
+        inputs, measured = columns.matrix(rows), np.column_stack([time_ms, power_mw])
+        energies = energy_mws(time_ms, power_mw)
+        known = [_reference_rows(table, columns) for table in self.references]
+
+        def learn(learned: np.ndarray) -> _Planes:
+            time = least_squares(inputs[learned], time_ms[learned, None])
+            own = (np.column_stack([inputs, time_ms])[learned], energies[learned, None])
+            with_time, energy = (np.concatenate(parts) for parts in zip(own, *known))
+            weights = np.concatenate([np.full(len(rows), 1 / len(rows)) for rows, _ in (own, *known)])
+            return _Planes(time, least_squares(with_time, energy, weights), measured[learned].min(axis=0))
+
+        def others(learned: np.ndarray, asked: np.ndarray) -> np.ndarray:
+            return learn(learned).figures(inputs[asked])
+
+        self.columns_ = columns
+        self.planes_ = learn(np.arange(len(inputs)))
+        self.spread_ = residual_spread(measured, cross_validated(len(measured), others), USUAL_LOG_SD, len(inputs))
+
+    def _infer(self, rows: Inputs) -> Prediction:
+        return self.spread_.prediction(self.planes_.figures(self.columns_.matrix(rows)))
+
+    def state(self) -> State:
+        """What was learned."""
+        values = {"columns": column_values(self.columns_), "spread": list(self.spread_)}
+        arrays = {**_plane_arrays("time", self.planes_.time), **_plane_arrays("energy", self.planes_.energy)}
+        return State(values, {"least": self.planes_.least, **arrays})
+
+    def restore(self, state: State) -> None:
+        """Take what `state` gave."""
+        self.columns_, self.spread_, least = _restored(self.name, state)
+        time, energy = (_plane_of(self.name, state.arrays, name) for name in ("time", "energy"))
+        self.planes_ = _Planes(time, energy, least)
+
+
+class _Planes(NamedTuple):
+    """Time from the settings, energy from settings and time, and the least time and power learned."""
+
+    time: Plane
+    energy: Plane
+    least: np.ndarray
+
+    def figures(self, inputs: np.ndarray) -> np.ndarray:
+        """Time in ms and power in mW, shape (n, 2)."""
+        time_ms = above_zero(self.time.at(inputs), self.least[:1])[:, 0]
+        energy = self.energy.at(np.column_stack([inputs, time_ms]))[:, 0]
+        power_mw = above_zero((energy / ms_to_s(time_ms))[:, None], self.least[1:])[:, 0]
+        return np.column_stack([time_ms, power_mw])
+
+
+def _reference_rows(table: Table, columns: InputColumns) -> Tuple[np.ndarray, np.ndarray]:
+    """Settings and time of a reference's modes, and their energy."""
+    known = table.complete()
+    inputs = columns.matrix_of_others(table_inputs(known))
+    return np.column_stack([inputs, known.time_ms]), energy_mws(known.time_ms, known.power_mw)[:, None]
+
+
+def _plane_arrays(name: str, plane: Plane) -> Dict[str, np.ndarray]:
+    return {f"{name}_{part}": values for part, values in plane._asdict().items()}
+
+
+def _plane_of(owner: str, arrays: Mapping[str, np.ndarray], name: str) -> Plane:
+    try:
+        return Plane(*(arrays[f"{name}_{part}"] for part in Plane._fields))
+    except KeyError as error:
+        raise InvalidValueError(f"what was saved is not of {owner}: {error.args[0]} is missing") from error
+
+
+def _restored(owner: str, state: State) -> Tuple[InputColumns, ResidualSpread, np.ndarray]:
+    try:
+        columns = columns_from(state.values["columns"])
+        return columns, ResidualSpread(*state.values["spread"]), state.arrays["least"]
+    except (KeyError, TypeError) as error:
+        raise InvalidValueError(f"what was saved is not of {owner}: {error!r}") from error

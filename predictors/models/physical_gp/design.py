@@ -1,0 +1,133 @@
+"""Which power modes teach the physical model most about all the others.
+
+The response is linearised at parameters drawn from what is believed, or at what was learned so far. Profiling a mode
+with derivatives J and noise R then takes the covariance S of the parameters to S - S J' (J S J' + R)^-1 J S, and modes
+are taken one by one so that the expected variance of log time and log power falls most, averaged over the modes to be
+predicted and relative to what is left of each (a Bayesian V-optimal design: Chaloner and Verdinelli 1995). D-optimal
+takes the determinant of S instead. What the physical form does not explain counts as noise.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from predictors.models.physical_gp import discrepancy
+from predictors.models.physical_gp.posterior import Posterior, centre
+from predictors.models.physical_gp.prior import Belief
+from predictors.models.physical_gp.response import Features, by_name, linearised, minibatch_times
+
+_DRAWS = 12
+_UNKNOWN_UNIT = 3.0  # standard deviation of the log of a workload's time scale before anything was profiled
+
+
+class Linearisations(NamedTuple):
+    """Where the response is taken as linear, s times.
+
+    Attributes:
+        weight: of each, adding up to 1, shape (s,).
+        theta: parameters, (s, d).
+        free: places of the parameters that matter, (f,).
+        root: a root of their covariance, (s, f, f).
+        unit_sd: standard deviation of the logarithm of the unit of time.
+        noise: variance of what the form leaves over, of log time and log power, (s, 2).
+    """
+
+    weight: np.ndarray
+    theta: np.ndarray
+    free: np.ndarray
+    root: np.ndarray
+    unit_sd: float
+    noise: np.ndarray
+
+
+def before_profiling(beliefs: Sequence[Belief], at: Features, seed: int) -> Linearisations:
+    """At draws from what is believed of a workload that was not profiled yet; `at` are modes to be predicted."""
+    random = np.random.default_rng(seed)
+    centred = [centre(beliefs[draw % len(beliefs)], at) for draw in range(_DRAWS)]
+    mean, sd = np.array([belief.mean for belief in centred]), np.array([belief.sd for belief in centred])
+    theta = mean + sd * random.normal(size=mean.shape)
+    theta[: len(beliefs)] = mean[: len(beliefs)]
+    slopes = linearised(mean[:1], at, np.arange(mean.shape[1]))[1]
+    free = np.flatnonzero((slopes != 0).any(axis=(0, 1)))
+    root = sd[:, free, None] * np.eye(len(free))
+    noise = np.square(discrepancy.AMPLITUDE) + np.square(discrepancy.NOISE)
+    return Linearisations(np.full(_DRAWS, 1 / _DRAWS), theta, free, root, _UNKNOWN_UNIT, np.tile(noise, (_DRAWS, 1)))
+
+
+def after_profiling(posterior: Posterior) -> Linearisations:
+    """At what was learned."""
+    noise = np.square(posterior.scale) * (np.square(discrepancy.AMPLITUDE) + np.square(discrepancy.NOISE))
+    root = np.linalg.cholesky(posterior.covariance)
+    return Linearisations(posterior.weight, posterior.theta, posterior.free, root, 0.0, noise)
+
+
+def most_telling(
+    belief: Linearisations,
+    candidates: Features,
+    predicted: Features,
+    count: int,
+    *,
+    criterion: str = "v",
+    cost_s: Optional[np.ndarray] = None,
+) -> np.ndarray:
+    """Places of the candidates to profile, the most telling first.
+
+    Args:
+        belief: what is known.
+        candidates: modes that may be profiled, n.
+        predicted: modes that are to be predicted.
+        count: how many to take, at most n.
+        criterion: `v` for the least variance of predictions, `d` for the least determinant.
+        cost_s: what profiling each candidate costs, shape (n,): the gain is then counted per second.
+    """
+    measured = _slopes(belief, candidates, time_known=True)
+    asked = _slopes(belief, predicted, time_known=False)
+    spread = np.einsum("smwf,smwg->swfg", asked, asked) / asked.shape[1]
+    noise = belief.noise[:, None, :, None] * np.eye(2)
+    covariance = np.repeat(np.eye(measured.shape[-1])[None], len(belief.weight), axis=0)
+    chosen = []
+    for _ in range(count):
+        reach = measured @ covariance[:, None]
+        inverse = np.linalg.inv(reach @ np.swapaxes(measured, -1, -2) + noise)
+        if criterion == "d":
+            gain = belief.weight @ -np.linalg.slogdet(inverse)[1]
+        else:
+            gain = belief.weight @ _variance_gain(reach, inverse, covariance, spread)
+        if cost_s is not None:
+            gain = gain / cost_s
+        gain[chosen] = -np.inf
+        best = int(np.argmax(gain))
+        chosen.append(best)
+        told = reach[:, best]
+        covariance = covariance - np.swapaxes(told, -1, -2) @ inverse[:, best] @ told
+    return np.array(chosen, dtype=int)
+
+
+def _variance_gain(reach: np.ndarray, inverse: np.ndarray, covariance: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Which share of the mean variance of log time, plus that of log power, each candidate takes away, shape (s, n)."""
+    gain = np.zeros(reach.shape[:2])
+    for what in range(2):
+        left = np.einsum("sfg,sgf->s", covariance, spread[:, what])
+        taken = reach @ spread[:, what][:, None] @ np.swapaxes(reach, -1, -2)
+        gain += np.einsum("snij,snji->sn", inverse, taken) / left[:, None]
+    return gain
+
+
+def _slopes(belief: Linearisations, at: Features, time_known: bool) -> np.ndarray:
+    """Derivatives of log time and log power, shape (s, n, 2, f + 1), by parameters of unit variance and the time unit.
+
+    Args:
+        belief: where to take them.
+        at: n rows.
+        time_known: whether the power is derived at the measured time, as it is when a mode was profiled.
+    """
+    parts = []
+    for theta, root in zip(belief.theta, belief.root):
+        log_time = np.log(minibatch_times(by_name(theta), at).total) if time_known else None
+        slopes = linearised(theta[None], at, belief.free, log_time)[1][0].reshape(2, len(at.cores), -1)
+        unit = np.zeros((2, len(at.cores), 1))
+        unit[0] = belief.unit_sd
+        parts.append(np.concatenate([slopes @ root, unit], axis=-1).swapaxes(0, 1))
+    return np.array(parts)

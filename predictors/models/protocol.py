@@ -1,0 +1,288 @@
+"""What every predictor is: from profiled power modes to time and power of any, scikit-learn's way.
+
+A predictor takes its parameters in `__init__` and keeps them under the same names, learns in `fit`, and answers in
+`predict`. What it learned stands in attributes that end in `_`.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+import dataclasses
+import inspect
+from typing import Any, ClassVar, Dict, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
+
+import numpy as np
+
+from harness.core.errors import InvalidValueError, NotFittedError
+from harness.core.power_modes import PowerMode, PowerModeSpace
+
+ModesLike = Union[np.ndarray, Sequence[Sequence[int]]]
+Some = TypeVar("Some", bound="Predictor")
+
+DEFAULT_BATCH_SIZE = 16  # 001 sec. 2.3
+TASKS = ("training", "inference")
+
+
+class Inputs(NamedTuple):
+    """What is asked of a predictor, checked.
+
+    Attributes:
+        modes: power modes as float64 of shape (n, 4), columns as in `PowerMode`, clocks in kHz.
+        batch_size: samples per minibatch, float64 of shape (n,).
+        inference: whether the row is inference, bool of shape (n,).
+    """
+
+    modes: np.ndarray
+    batch_size: np.ndarray
+    inference: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """Time and power of n power modes, each with how sure the predictor is.
+
+    Attributes:
+        time_ms: the middle of the predictive distribution of the minibatch time, shape (n,).
+        power_mw: the same of power.
+        time_log_sd: standard deviation of the natural logarithm of the time, shape (n,).
+        power_log_sd: the same of power.
+        freedom: degrees of freedom of the Student t that log time and log power are taken to follow; infinite for a
+            normal distribution.
+    """
+
+    time_ms: np.ndarray
+    power_mw: np.ndarray
+    time_log_sd: np.ndarray
+    power_log_sd: np.ndarray
+    freedom: float = float("inf")
+
+    def time_interval_ms(self, level: float = 0.8) -> Tuple[np.ndarray, np.ndarray]:
+        """Lower and upper end of the interval that holds a share `level` of the times to be measured."""
+        return self._interval(self.time_ms, self.time_log_sd, level)
+
+    def power_interval_mw(self, level: float = 0.8) -> Tuple[np.ndarray, np.ndarray]:
+        """Lower and upper end of the interval that holds a share `level` of the powers to be measured."""
+        return self._interval(self.power_mw, self.power_log_sd, level)
+
+    def _interval(self, middle: np.ndarray, log_sd: np.ndarray, level: float) -> Tuple[np.ndarray, np.ndarray]:
+        if not 0 < level < 1:
+            raise InvalidValueError(f"the level of an interval lies between 0 and 1, got {level}")
+        from scipy.stats import norm, t
+
+        quantile = (1 + level) / 2
+        reach = norm.ppf(quantile) if np.isinf(self.freedom) else t.ppf(quantile, self.freedom)
+        factor = np.exp(reach * log_sd)
+        return middle / factor, middle * factor
+
+
+class State(NamedTuple):
+    """What a predictor has learned, as plain values and arrays.
+
+    Attributes:
+        values: what JSON can hold.
+        arrays: named arrays of numbers.
+    """
+
+    values: Dict[str, Any]
+    arrays: Dict[str, np.ndarray]
+
+
+class Predictor(abc.ABC):
+    """From some profiled power modes to time and power of any power mode.
+
+    Attributes:
+        name: how the command line calls it.
+        least_modes: with fewer different modes it cannot be fitted.
+    """
+
+    name: ClassVar[str]
+    least_modes: ClassVar[int] = 1
+
+    def fit(
+        self: Some,
+        modes: ModesLike,
+        time_ms: Sequence[float],
+        power_mw: Sequence[float],
+        *,
+        batch_size: Union[int, Sequence[int]] = DEFAULT_BATCH_SIZE,
+        task: Union[str, Sequence[str]] = "training",
+    ) -> Some:
+        """Learn from profiled modes.
+
+        Args:
+            modes: power modes, shape (n, 4), columns as in `PowerMode`, clocks in kHz.
+            time_ms: minibatch times, shape (n,).
+            power_mw: powers, shape (n,).
+            batch_size: of all rows, or one for each.
+            task: `training` or `inference`, of all rows, or one for each.
+
+        Returns:
+            Itself.
+
+        Raises:
+            InvalidValueError: the shapes do not agree, a value is not a number above 0, a mode is outside the
+                predictor's space, or the different rows are fewer than `least_modes`.
+        """
+        rows = check_inputs(modes, batch_size, task)
+        self._check_space(rows)
+        measured = {"time_ms": _positive(time_ms, "time_ms"), "power_mw": _positive(power_mw, "power_mw")}
+        for what, values in measured.items():
+            if values.shape != (len(rows.modes),):
+                raise InvalidValueError(
+                    f"{what} has shape {values.shape}, expected one for each of {len(rows.modes)} modes"
+                )
+        rows, measured["time_ms"], measured["power_mw"] = merge_repeated(
+            rows, measured["time_ms"], measured["power_mw"]
+        )
+        if len(rows.modes) < self.least_modes:
+            raise InvalidValueError(
+                f"{self.name} cannot learn from {len(rows.modes)} different power modes",
+                f"profile at least {self.least_modes}, or take another predictor",
+            )
+        self._learn(rows, measured["time_ms"], measured["power_mw"])
+        return self
+
+    def predict(
+        self,
+        modes: ModesLike,
+        *,
+        batch_size: Union[int, Sequence[int]] = DEFAULT_BATCH_SIZE,
+        task: Union[str, Sequence[str]] = "training",
+    ) -> Prediction:
+        """Time and power of power modes, given as in `fit`.
+
+        Raises:
+            InvalidValueError: the modes are not of that form, or outside the predictor's space. Without a space any
+                mode is answered, and one far from what was learned gets what the predictor makes of it.
+            NotFittedError: nothing was learned yet.
+        """
+        rows = check_inputs(modes, batch_size, task)
+        self._check_space(rows)
+        if not self.is_fitted:
+            raise NotFittedError(f"{self.name} has learned nothing yet", "call fit first, or load a model")
+        return self._infer(rows)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it has learned, so that it can predict."""
+        return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
+
+    def _check_space(self, rows: Inputs) -> None:
+        """Refuse modes outside the space, for predictors that have the parameter `space` and were given one."""
+        space: Optional[PowerModeSpace] = getattr(self, "space", None)
+        if space is None:
+            return
+        allowed = [np.isin(column, values) for column, values in zip(rows.modes.T, space.dimensions)]
+        outside = np.flatnonzero(~np.all(allowed, axis=0))
+        if len(outside):
+            space.check(PowerMode(*rows.modes[outside[0]].astype(np.int64).tolist()))
+
+    @abc.abstractmethod
+    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+        """Learn from checked rows, none twice; set attributes that end in `_`."""
+
+    @abc.abstractmethod
+    def _infer(self, rows: Inputs) -> Prediction:
+        """Predict checked rows."""
+
+    @abc.abstractmethod
+    def state(self) -> State:
+        """What was learned, for a file: without the parameters of `__init__`."""
+
+    @abc.abstractmethod
+    def restore(self, state: State) -> None:
+        """Take what `state` gave, so that predictions are the same to the bit.
+
+        Raises:
+            InvalidValueError: it is not of this predictor.
+        """
+
+    def get_params(self, deep: bool = True) -> Dict[str, Any]:
+        """The parameters of `__init__` with their values, as scikit-learn asks for them."""
+        names = list(inspect.signature(type(self).__init__).parameters)[1:]
+        return {name: getattr(self, name) for name in names}
+
+    def set_params(self: Some, **params: Any) -> Some:
+        """Change parameters.
+
+        Raises:
+            InvalidValueError: there is no such parameter.
+        """
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise InvalidValueError(
+                    f"{self.name} has no parameter {name!r}", f"it has {', '.join(known) or 'none'}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def clone(self: Some) -> Some:
+        """A predictor with the same parameters that has learned nothing."""
+        return type(self)(**copy.deepcopy(self.get_params()))
+
+
+def check_inputs(modes: ModesLike, batch_size: Union[int, Sequence[int]], task: Union[str, Sequence[str]]) -> Inputs:
+    """Power modes, batch sizes and tasks in the form that predictors work with.
+
+    Raises:
+        InvalidValueError: the modes are not n rows of four numbers, cores or a clock are not above 0, or batch sizes or
+            tasks do not fit.
+    """
+    table = _numbers(modes, "power modes")
+    if table.ndim != 2 or table.shape[1] != len(PowerMode._fields):
+        raise InvalidValueError(
+            f"power modes have shape {table.shape}, expected (n, 4)", f"columns are {', '.join(PowerMode._fields)}"
+        )
+    wrong = ~(np.isfinite(table) & (table > 0))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise InvalidValueError(
+            f"power mode number {row} has {PowerMode._fields[column]} {table[row, column]:g}",
+            "predictors need every core count and clock to be known: a number above 0",
+        )
+    sizes = _one_each(_positive(batch_size, "batch_size"), "batch_size", len(table))
+    tasks = _one_each(np.asarray(task, dtype=object), "task", len(table))
+    unknown = sorted({str(name) for name in tasks} - set(TASKS))
+    if unknown:
+        raise InvalidValueError(f"task {unknown[0]!r} is unknown", f"known: {', '.join(TASKS)}")
+    return Inputs(table, sizes, np.array([name == "inference" for name in tasks], dtype=bool))
+
+
+def merge_repeated(rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> Tuple[Inputs, np.ndarray, np.ndarray]:
+    """Rows that were profiled more than once become one with the median of what was measured; order is kept."""
+    keys = np.column_stack([rows.modes, rows.batch_size, rows.inference])
+    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    if len(first) == len(keys):
+        return rows, time_ms, power_mw
+    group = group.reshape(-1)
+    order = np.argsort(first)
+    middle = [np.array([np.median(values[group == place]) for place in order]) for values in (time_ms, power_mw)]
+    kept = first[order]
+    return Inputs(rows.modes[kept], rows.batch_size[kept], rows.inference[kept]), middle[0], middle[1]
+
+
+def _one_each(values: np.ndarray, what: str, count: int) -> np.ndarray:
+    """A value for each row, of one for all or of as many as there are rows."""
+    if values.shape not in ((), (count,)):
+        raise InvalidValueError(
+            f"{what} has shape {values.shape}, expected one for each of {count} modes", "or give one value for all"
+        )
+    return np.broadcast_to(values, (count,)).copy()
+
+
+def _numbers(values: Any, what: str) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InvalidValueError(f"{what} are no table of numbers: {error}", "give them as arrays") from error
+
+
+def _positive(values: Any, what: str) -> np.ndarray:
+    numbers = _numbers(values, what)
+    wrong = ~(np.isfinite(numbers) & (numbers > 0))
+    if wrong.any():
+        found = numbers[wrong].flat[0]
+        raise InvalidValueError(f"{what} holds {found:g}, expected numbers above 0", "leave out modes without a figure")
+    return numbers

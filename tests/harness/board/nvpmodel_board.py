@@ -1,0 +1,69 @@
+"""A board's tree with a fake nvpmodel in it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from harness.board.nvpmodel import Nvpmodel
+from harness.board.privileged import STATE
+from tests.harness.board.nvpmodel_samples import orin_agx
+
+
+class Board:
+    """A tree with a fake nvpmodel and an AGX Orin's conf, booted into MAXN."""
+
+    def __init__(self, path):
+        self.path = path
+        self.conf = self.write("etc/nvpmodel.conf", orin_agx())
+        source = (Path(__file__).parent / "fake_nvpmodel.py").read_text()
+        self.executable = self.write("usr/sbin/nvpmodel", f"#!{sys.executable} -IS\n{source}")
+        Path(self.executable).chmod(0o755)
+        self.status("pmode:0000")
+
+    def write(self, name, text):
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return str(path)
+
+    def status(self, text):
+        self.write("var/lib/nvpmodel/status", text)
+
+    def behave(self, *words):
+        self.write("behaviour", " ".join(words))
+
+    def kernel(self, path):
+        return (self.path / path.lstrip("/")).read_text().strip()
+
+    def lines(self, name):
+        file = self.path / name
+        return file.read_text().splitlines() if file.exists() else []
+
+    def knob(self, **options):
+        return Nvpmodel(str(self.path), **{"timeout_s": 20.0, **options})
+
+    def laid_down(self):
+        """The names of the files with custom modes."""
+        folder = self.path / STATE
+        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+    def stock(self, name):
+        return {"conf": self.conf, "mode": name}
+
+
+def end(pids, timeout_s=10.0):
+    """Whether all of these processes come to an end: killed, they may take a moment for it."""
+    until = time.monotonic() + timeout_s
+    while any(map(_runs, pids)) and time.monotonic() < until:
+        time.sleep(0.01)
+    return not any(map(_runs, pids))
+
+
+def _runs(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"

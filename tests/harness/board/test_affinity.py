@@ -1,0 +1,177 @@
+"""Core counts: physical cores before their second threads; every thread and worker bound, and freed again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import harness
+from harness.board.cpu_topology import choose_cpus, parse_cpu_list, read_siblings
+from harness.core.errors import InvalidValueError
+
+HYPERTHREADED = {0: [0, 4], 1: [1, 5], 2: [2, 6], 3: [3, 7], 4: [0, 4], 5: [1, 5], 6: [2, 6], 7: [3, 7]}
+NEIGHBOURS = {0: [0, 1], 1: [0, 1], 2: [2, 3], 3: [2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("", []), ("3", [3]), ("0-3", [0, 1, 2, 3]), ("0-1,8,10-11", [0, 1, 8, 10, 11])]
+)
+def test_cpu_lists_are_read(text, cpus):
+    assert parse_cpu_list(text) == cpus
+
+
+def test_each_core_is_used_once_before_any_twice():
+    assert choose_cpus(4, HYPERTHREADED) == [0, 1, 2, 3]
+    assert choose_cpus(5, HYPERTHREADED) == [0, 1, 2, 3, 4]
+    assert choose_cpus(2, NEIGHBOURS) == [0, 2]
+    assert choose_cpus(3, NEIGHBOURS) == [0, 1, 2]
+
+
+def test_a_core_whose_first_thread_may_not_be_used_counts_as_whole():
+    assert choose_cpus(2, {4: [0, 4], 5: [1, 5], 1: [1, 5]}) == [1, 4]
+
+
+@pytest.mark.parametrize("count", [-1, 0, 9])
+def test_an_impossible_count_is_refused(count):
+    with pytest.raises(InvalidValueError, match=f"core count of {count} .* 1 to 8 CPUs"):
+        choose_cpus(count, HYPERTHREADED)
+
+
+cores = st.lists(st.integers(1, 3), min_size=1, max_size=8)
+
+
+@st.composite
+def topologies(draw):
+    """CPUs in any numbering, on cores of one to three threads each."""
+    threads = draw(cores)
+    numbers = draw(st.permutations(range(sum(threads))))
+    siblings = {}
+    for count in threads:
+        core, numbers = numbers[:count], numbers[count:]
+        siblings.update(dict.fromkeys(core, sorted(core)))
+    return siblings
+
+
+@given(topologies(), st.data())
+def test_no_core_is_used_twice_while_another_is_free(siblings, data):
+    count = data.draw(st.integers(1, len(siblings)))
+    chosen = choose_cpus(count, siblings)
+    assert len(set(chosen)) == count
+    assert set(chosen) <= set(siblings)
+    uses = [sum(cpu in chosen for cpu in core) for core in map(list, {tuple(core) for core in siblings.values()})]
+    free = [len(core) - used for core, used in zip({tuple(core) for core in siblings.values()}, uses)]
+    assert all(used <= other + 1 for used in uses for other, left in zip(uses, free) if left)
+
+
+def test_the_topology_is_read_and_a_cpu_without_one_is_a_core(tree):
+    cpu = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    tree.write({cpu.format(0): "0,2", cpu.format(2): "0,2"})
+    assert read_siblings([0, 1, 2], tree.root) == {0: [0, 2], 1: [1], 2: [0, 2]}
+
+
+BIND = """
+import multiprocessing, os, threading
+from harness.board.affinity import Affinity
+from harness.core.errors import ControlError
+
+def of_worker(queue):
+    queue.put(sorted(os.sched_getaffinity(0)))
+
+stop = threading.Event()
+threads = [threading.Thread(target=stop.wait, daemon=True) for _ in range(3)]
+for thread in threads:
+    thread.start()
+knob = Affinity()
+assert knob.available().available
+before = knob.read()
+one = [before[0]]
+knob.set(one)
+assert [sorted(os.sched_getaffinity(int(tid))) for tid in os.listdir("/proc/self/task")] == [one] * 4
+context = multiprocessing.get_context("fork")
+queue = context.Queue()
+worker = context.Process(target=of_worker, args=(queue,))
+worker.start()
+assert queue.get() == one
+worker.join()
+for cpus in ([4095], [], [-1], [before[0], 4095]):
+    try:
+        knob.set(cpus)
+    except ControlError as error:
+        print(error)
+    else:
+        raise AssertionError(f"{cpus} was taken")
+knob.restore(before)
+assert knob.read() == before
+stop.set()
+"""
+
+
+FOLLOW = """
+import multiprocessing, os, threading, time
+from harness.board.affinity import Affinity, workers_follow
+
+def work(started, cpus):
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    started.send(True)
+    time.sleep(60)
+
+def of(worker):
+    return [sorted(os.sched_getaffinity(int(tid))) for tid in os.listdir(f"/proc/{worker.pid}/task")]
+
+context = multiprocessing.get_context("fork")
+knob = Affinity()
+before = knob.read()
+first, last = before[:1], before[-1:]
+workers = []
+for cpus in ((), last, ()):
+    here, there = context.Pipe()
+    workers.append(context.Process(target=work, args=(there, cpus), daemon=True))
+    workers[-1].start()
+    here.recv()
+follower, own, ended = workers
+with workers_follow():
+    knob.set(first)
+    ended.kill()
+    ended.join()
+assert of(follower) == [first] * 2, of(follower)
+assert of(own) == [last] * 2, of(own)
+with workers_follow():
+    knob.set(before)
+assert of(follower) == [before] * 2, of(follower)
+assert of(own) == [last] * 2, of(own)
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="binds workers to one of 2 CPUs")
+def test_live_workers_follow_but_for_those_that_somebody_else_bound():
+    done = subprocess.run(
+        [sys.executable, "-c", FOLLOW],
+        cwd=Path(harness.__file__).parents[1],
+        capture_output=True,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="binds threads of this machine")
+def test_every_thread_and_worker_is_bound_and_freed_again():
+    """In a process of its own, so that a failure leaves the tests themselves unbound."""
+    done = subprocess.run(
+        [sys.executable, "-c", BIND],
+        cwd=Path(harness.__file__).parents[1],
+        capture_output=True,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    refusals = done.stdout.decode().splitlines()
+    assert len(refusals) == 4
+    assert refusals[0].startswith("this process cannot be bound to CPUs [4095]")
+    assert "reads back" in refusals[3]

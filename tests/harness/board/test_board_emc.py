@@ -1,0 +1,182 @@
+"""The memory clock: held and let go the way of each release, capped, and saved without what moves by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.board import emc as emc_module
+from harness.board.emc import Emc
+from harness.core.errors import ControlError, InvalidValueError
+from tests.harness.board.kernel_trees import EMC, emc
+
+NEWER_CAP = "sys/kernel/nvpmodel_clk_cap/emc"
+OVERRIDE, BANDWIDTH = "sys/kernel/debug/clk/override.emc", "sys/kernel/debug/tegra_bwmgr"
+
+
+@pytest.fixture
+def orin(tree):
+    tree.write(emc())
+    return tree
+
+
+@pytest.fixture
+def nano(tree):
+    tree.write(
+        {
+            f"{OVERRIDE}/clk_state": 0,
+            f"{OVERRIDE}/clk_rate": 1600000000,
+            f"{OVERRIDE}/clk_update_rate": 0,
+            f"{BANDWIDTH}/emc_min_rate": 204000000,
+            f"{BANDWIDTH}/emc_max_rate": 1600000000,
+        }
+    )
+    return tree
+
+
+@pytest.fixture
+def writes(monkeypatch):
+    """The names and values that are written, in their order."""
+    written = []
+    plain_write = emc_module.write
+
+    def write(path, value, way_out):
+        written.append((path.rpartition("/")[2], value))
+        plain_write(path, value, way_out)
+
+    monkeypatch.setattr(emc_module, "write", write)
+    return written
+
+
+def test_levels_come_from_the_names_of_the_tables(orin):
+    assert Emc(orin.root).levels_khz() == [204000, 665600, 2133000, 3199000]
+
+
+def test_a_free_clock_is_saved_without_its_rate_which_moves(orin):
+    knob = Emc(orin.root)
+    saved = knob.read()
+    assert saved == {"cap_hz": 0, "locked": 0}
+    orin.write({f"{EMC}/rate": 204000000})
+    knob.verify(saved)
+
+
+def test_the_clock_is_locked_before_its_rate_is_set(orin, writes):
+    knob = Emc(orin.root)
+    knob.set(knob.pinned(665600))
+    assert [name for name, _ in writes if name != "emc_iso_cap"] == ["mrq_rate_locked", "rate"]
+    assert knob.read() == {"cap_hz": 0, "locked": 1, "rate_hz": 665600000}
+
+
+def test_it_is_let_go_and_held_where_it_was_held_before(orin):
+    knob = Emc(orin.root)
+    free = knob.read()
+    knob.set(knob.pinned(3199000))
+    held = knob.read()
+    contents = orin.contents()
+    knob.set(knob.pinned(204000))
+    knob.restore(held)
+    assert orin.contents() == contents
+    knob.restore(free)
+    assert knob.read() == knob.free() == free
+
+
+def test_a_cap_that_rises_goes_first_and_one_that_falls_last(orin, writes):
+    knob = Emc(orin.root)
+    for cap, place in ((665600000, -1), (2133000000, 0), (0, 0), (204000000, -1)):
+        writes.clear()
+        knob.apply({"cap_hz": cap, "locked": 1, "rate_hz": 204000000})
+        assert writes[place] == ("emc_iso_cap", cap)
+
+
+def test_nano_gets_the_rate_of_its_override_before_it_counts(nano, writes):
+    knob = Emc(nano.root)
+    before, contents = knob.read(), nano.contents()
+    assert before == {"locked": 0, "next_hz": 0}
+    knob.apply(knob.pinned(204000))
+    assert writes == [("clk_update_rate", 204000000), ("clk_state", 1)]
+    nano.write({f"{OVERRIDE}/clk_rate": 204000000})  # as the clock driver does
+    assert knob.read() == {"locked": 1, "rate_hz": 204000000}
+    knob.restore(before)
+    knob.forget(before)
+    assert writes[2:] == [("clk_state", 0), ("clk_update_rate", 0)]
+    nano.write({f"{OVERRIDE}/clk_rate": 1600000000})
+    assert nano.contents() == contents
+
+
+def test_the_rate_of_an_override_that_is_off_counts_for_nothing(nano, writes):
+    knob = Emc(nano.root)
+    before = knob.read()
+    knob.forget(before)
+    assert writes == []
+    nano.write({f"{OVERRIDE}/clk_update_rate": 408000000})
+    knob.verify(before)
+    nano.write({f"{OVERRIDE}/clk_update_rate": ""})  # where it is for writing only
+    assert knob.read() == {"locked": 0}
+
+
+@pytest.mark.parametrize("cap", [3199000000, 2133000000])
+def test_newer_releases_cap_it_elsewhere(tree, writes, cap):
+    files = emc(cap=cap)
+    files[NEWER_CAP] = files.pop("sys/kernel/nvpmodel_emc_cap/emc_iso_cap")
+    tree.write(files)
+    knob = Emc(tree.root)
+    before, contents = knob.read(), tree.contents()
+    assert before == {"cap_hz": cap, "locked": 0}
+    knob.set({**knob.pinned(665600), "cap_hz": 665600000})
+    assert ("emc", 665600000) in writes
+    knob.restore(before)
+    tree.write({f"{EMC}/rate": 2133000000})  # it moves again
+    assert tree.contents() == contents
+
+
+def test_a_cap_that_is_not_there_cannot_be_set(nano):
+    with pytest.raises(ControlError, match="has no cap here"):
+        Emc(nano.root).apply({"cap_hz": 1, "locked": 0})
+
+
+def test_a_rate_that_the_driver_changes_is_an_error(nano):
+    knob = Emc(nano.root)
+    with pytest.raises(ControlError, match=r"memory clock was set to .*204000000.* reads back .*1600000000"):
+        knob.set(knob.pinned(204000))
+
+
+def test_a_clock_that_it_cannot_have_is_refused(orin):
+    with pytest.raises(InvalidValueError, match="at 800000 kHz; allowed: 204000, 665600, 2133000, 3199000"):
+        Emc(orin.root).pinned(800000)
+
+
+@pytest.mark.parametrize("khz", [100000, 1700000])
+def test_without_tables_the_bounds_count(nano, khz):
+    with pytest.raises(InvalidValueError, match="allowed: 204000000 to 1600000000 Hz"):
+        Emc(nano.root).pinned(khz)
+
+
+def test_it_says_whether_it_is_available(orin, tmp_path):
+    assert Emc(orin.root).available().available
+    capability = Emc(str(tmp_path / "nothing")).available()
+    assert not capability.available
+    assert "mount -t debugfs" in capability.way_out
+
+
+def test_thor_has_a_governor_for_it_only(tree):
+    tree.write({"sys/class/devfreq/bwmgr/governor": "x"})
+    knob = Emc(tree.root)
+    capability = knob.available()
+    assert not capability.available
+    assert capability.way_out == "set the governor of bwmgr"
+    assert knob.read() == {}
+    knob.restore({})
+    tree.write({NEWER_CAP: 4266000000})
+    assert knob.read() == {"cap_hz": 4266000000}
+    with pytest.raises(ControlError, match="a governor only"):
+        knob.apply(knob.free())
+
+
+def test_without_the_right_to_write_root_is_named(plain_user):
+    for name, content in emc().items():
+        path = plain_user / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{content}\n")
+    (plain_user / EMC / "rate").chmod(0o444)
+    capability = Emc(str(plain_user)).available()
+    assert not capability.available
+    assert "rate needs root" in capability.detail

@@ -1,0 +1,244 @@
+"""Rails of a Jetson board: every layout of every kernel is found, the total is what its definition says or nothing."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.board import ina
+from harness.board.rail_total import TOTAL, choose_total
+from harness.core.errors import InvalidValueError, SourceUnavailableError
+
+I2C = "sys/bus/i2c/devices"
+
+XAVIER = ("GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V")
+ORIN_TOTAL = ("VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0")
+
+
+def iio_chip(address, rails, driver="ina3221x", device="iio:device0"):
+    """A sensor as JetPack 4 shows it; `rails` are pairs of label and mW."""
+    files = {f"{I2C}/{address}/name": driver}
+    for number, (label, power_mw) in enumerate(rails):
+        directory = f"{I2C}/{address}/{device}"
+        files[f"{directory}/rail_name_{number}"] = label
+        files[f"{directory}/in_voltage{number}_input"] = 5000
+        files[f"{directory}/in_current{number}_input"] = power_mw // 5
+        files[f"{directory}/in_power{number}_input"] = power_mw
+    return files
+
+
+def hwmon_files(directory, rails):
+    """The files of a sensor as JetPack 5 shows them; `rails` are triples of label, mV and mA."""
+    files = {f"{directory}/name": "ina3221"}
+    for number, (label, millivolt, milliampere) in enumerate(rails, start=1):
+        files[f"{directory}/in{number}_label"] = label
+        files[f"{directory}/in{number}_input"] = millivolt
+        files[f"{directory}/curr{number}_input"] = milliampere
+    files[f"{directory}/in7_label"] = "sum of shunt voltages"
+    files[f"{directory}/in7_input"] = 12345
+    return files
+
+
+def hwmon_chip(address, rails, below="hwmon/hwmon3"):
+    return {f"{I2C}/{address}/name": "ina3221", **hwmon_files(f"{I2C}/{address}/{below}", rails)}
+
+
+def agx_orin():
+    return {
+        **hwmon_chip("1-0040", [("VDD_GPU_SOC", 20000, 150), ("VDD_CPU_CV", 20000, 50), ("VIN_SYS_5V0", 5000, 800)]),
+        **hwmon_chip("1-0041", [("NC", 0, 0), ("VDDQ_VDD2_1V8AO", 5000, 100), ("NC", 0, 0)], "hwmon/hwmon4"),
+    }
+
+
+def test_jetpack_4_gives_power_itself(tree):
+    tree.write(iio_chip("6-0040", [("POM_5V_IN", 2130), ("POM_5V_GPU", 80), ("POM_5V_CPU", 280)]))
+    source = ina.open_source(tree.root)
+    assert source.read(0.0) == (
+        {"power_pom_5v_in_mw": 2130, "power_pom_5v_gpu_mw": 80, "power_pom_5v_cpu_mw": 280, TOTAL: 2130},
+        {},
+    )
+    assert source.notes[TOTAL] == "rail POM_5V_IN; not added: POM_5V_GPU, POM_5V_CPU"
+
+
+@pytest.mark.parametrize("below", ["hwmon/hwmon3", "hwmon3", "hwmon/hwmon3/device"])
+def test_jetpack_5_gives_voltage_and_current_however_deep(tree, below):
+    tree.write(
+        hwmon_chip("1-0040", [("VDD_IN", 4984, 1856), ("VDD_CPU_GPU_CV", 4984, 100), ("VDD_SOC", 4984, 300)], below)
+    )
+    values, failed = ina.open_source(tree.root).read(0.0)
+    assert values == {
+        "power_vdd_in_mw": pytest.approx(9250.304),
+        "power_vdd_cpu_gpu_cv_mw": pytest.approx(498.4),
+        "power_vdd_soc_mw": pytest.approx(1495.2),
+        TOTAL: pytest.approx(9250.304),
+    }
+    assert failed == {}
+
+
+def test_the_rail_inside_another_is_recorded_and_not_added(tree):
+    tree.write(agx_orin())
+    source = ina.open_source(tree.root, list(ORIN_TOTAL), "VDDQ is reported to lie inside VIN_SYS_5V0")
+    values, failed = source.read(0.0)
+    assert values == {
+        "power_vdd_gpu_soc_mw": 3000,
+        "power_vdd_cpu_cv_mw": 1000,
+        "power_vin_sys_5v0_mw": 4000,
+        "power_vddq_vdd2_1v8ao_mw": 500,
+        TOTAL: 8000,
+    }
+    assert failed == {}
+    assert source.notes[TOTAL] == (
+        "sum of the rails VDD_GPU_SOC, VDD_CPU_CV, VIN_SYS_5V0; not added: VDDQ_VDD2_1V8AO. "
+        "VDDQ is reported to lie inside VIN_SYS_5V0"
+    )
+
+
+def test_without_an_input_rail_and_a_definition_there_is_no_total_but_every_rail(tree):
+    tree.write(agx_orin())
+    source = ina.open_source(tree.root)
+    values, failed = source.read(0.0)
+    assert len(values) == 4
+    assert list(failed) == [TOTAL]
+    assert "none of the rails VDD_GPU_SOC, VDD_CPU_CV" in failed[TOTAL]
+    assert TOTAL not in source.notes
+
+
+def test_xavier_is_the_sum_of_its_six_rails(tree):
+    first, second = XAVIER[:3], XAVIER[3:]
+    tree.write(iio_chip("1-0040", [(label, 1000) for label in first]))
+    tree.write(iio_chip("1-0041", [(label, 500) for label in second], device="iio:device1"))
+    assert ina.open_source(tree.root, XAVIER).read(0.0).values[TOTAL] == 4500
+
+
+def test_thor_takes_the_input_that_an_ina238_measures(tree):
+    tree.write(
+        hwmon_chip("2-0040", [("VDD_GPU", 12000, 500), ("VDD_CPU_SOC_MSS", 12000, 400), ("VIN_SYS_5V0", 5000, 900)])
+    )
+    tree.write({f"{I2C}/2-0044/name": "ina238", f"{I2C}/2-0044/hwmon/hwmon5/power1_input": 28_906_000})
+    tree.write({f"{I2C}/2-0044/hwmon/hwmon5/in1_input": 20000, f"{I2C}/2-0044/hwmon/hwmon5/curr1_input": 1445})
+    values = ina.open_source(tree.root).read(0.0).values
+    assert values["power_vin_mw"] == values[TOTAL] == 28_906
+
+
+def test_an_ina238_without_a_power_register_multiplies(tree):
+    tree.write({f"{I2C}/2-0044/name": "ina238", f"{I2C}/2-0044/hwmon/hwmon5/in1_input": 20000})
+    tree.write({f"{I2C}/2-0044/hwmon/hwmon5/curr1_input": 1500})
+    assert ina.open_source(tree.root).read(0.0).values[TOTAL] == 30_000
+
+
+def test_a_machine_that_shows_only_the_classes_is_read_too(tree):
+    tree.write(hwmon_files("sys/class/hwmon/hwmon3", [("VDD_IN", 5000, 1000)]))
+    tree.write({"sys/class/hwmon/hwmon0/name": "pwmfan", "sys/class/hwmon/hwmon0/in1_label": "fan"})
+    assert ina.open_source(tree.root).read(0.0).values == {"power_vdd_in_mw": 5000, TOTAL: 5000}
+
+
+def test_later_readings_open_nothing(tree, monkeypatch):
+    tree.write(agx_orin())
+    source = ina.open_source(tree.root, ORIN_TOTAL)
+    source.read(0.0)
+    monkeypatch.setattr(os, "open", None)
+    tree.write({f"{I2C}/1-0040/hwmon/hwmon3/curr3_input": 1000})
+    assert source.read(0.05).values[TOTAL] == 9000
+
+
+def test_links_that_lead_back_up_are_not_followed(tree):
+    tree.write(hwmon_chip("1-0040", [("VDD_IN", 5000, 1000)]))
+    tree.link(f"{I2C}/1-0040/hwmon/hwmon3/device", tree.path / I2C / "1-0040")
+    assert set(ina.open_source(tree.root).read(0.0).values) == {"power_vdd_in_mw", TOTAL}
+
+
+def test_the_chips_own_rhythm_is_told(tree):
+    tree.write({**hwmon_chip("1-0040", [("VDD_IN", 5000, 1000)]), f"{I2C}/1-0040/hwmon/hwmon3/update_interval": 105})
+    assert ina.open_source(tree.root).notes["power_vdd_in_mw"].endswith("; renewed every 105 ms")
+
+
+@pytest.mark.parametrize("broken", ["", "-", "12 mA"])
+def test_a_rail_that_reads_garbage_takes_the_total_with_it_and_comes_back(tree, broken):
+    tree.write(agx_orin())
+    source = ina.open_source(tree.root, ORIN_TOTAL)
+    tree.write({f"{I2C}/1-0040/hwmon/hwmon3/curr2_input": broken})
+    values, failed = source.read(0.0)
+    assert set(values) == {"power_vdd_gpu_soc_mw", "power_vin_sys_5v0_mw", "power_vddq_vdd2_1v8ao_mw"}
+    assert set(failed) == {"power_vdd_cpu_cv_mw", TOTAL}
+    assert "VDD_CPU_CV gave no value" in failed[TOTAL]
+    tree.write({f"{I2C}/1-0040/hwmon/hwmon3/curr2_input": 60})
+    assert source.read(1.0).values[TOTAL] == 8200
+
+
+def test_a_rail_outside_the_total_costs_its_own_value_only(tree):
+    tree.write(agx_orin())
+    source = ina.open_source(tree.root, ORIN_TOTAL)
+    tree.write({f"{I2C}/1-0041/hwmon/hwmon4/in2_input": "?"})
+    values, failed = source.read(0.0)
+    assert values[TOTAL] == 8000
+    assert list(failed) == ["power_vddq_vdd2_1v8ao_mw"]
+
+
+def test_a_file_that_vanishes_fails_and_is_read_again_once_it_is_back(tree):
+    tree.write(agx_orin())
+    source = ina.open_source(tree.root, ORIN_TOTAL)
+    assert source.read(0.0).values[TOTAL] == 8000
+    gone = tree.path / I2C / "1-0040/hwmon/hwmon3/in1_input"
+    gone.unlink()
+    assert str(gone) in source.read(1.0).failed["power_vdd_gpu_soc_mw"]
+    tree.write({f"{I2C}/1-0040/hwmon/hwmon3/in1_input": 10000})
+    assert source.read(2.0).values[TOTAL] == 6500
+
+
+def test_a_rail_of_the_definition_that_is_not_there_is_never_summed_short(tree):
+    tree.write(agx_orin())
+    values, failed = ina.open_source(tree.root, [*ORIN_TOTAL, "SYS3V3"]).read(0.0)
+    assert TOTAL not in values
+    assert "rail SYS3V3 of its definition is not among the rails here: VDD_GPU_SOC" in failed[TOTAL]
+
+
+def test_a_rail_without_its_files_stands_in_the_record(tree):
+    tree.write(agx_orin())
+    (tree.path / I2C / "1-0040/hwmon/hwmon3/curr3_input").unlink()
+    assert set(ina.open_source(tree.root, ORIN_TOTAL).read(0.0).failed) == {"power_vin_sys_5v0_mw", TOTAL}
+
+
+def test_a_board_that_draws_nothing_is_not_believed(tree):
+    tree.write(iio_chip("6-0040", [("POM_5V_IN", 0)]))
+    values, failed = ina.open_source(tree.root).read(0.0)
+    assert values == {"power_pom_5v_in_mw": 0}
+    assert "draws more" in failed[TOTAL]
+
+
+def test_equal_labels_hide_no_rail(tree):
+    tree.write({**hwmon_chip("1-0040", [("VDD", 5000, 1000)]), **hwmon_chip("1-0041", [("vdd", 5000, 2000)])})
+    values = ina.open_source(tree.root, ["VDD"]).read(0.0).values
+    assert values == {"power_vdd_mw": 5000, "power_vdd_2_mw": 10_000, TOTAL: 5000}
+
+
+def test_without_a_sensor_the_reason_is_given(tree):
+    tree.write({f"{I2C}/0-0050/name": "24c02"})
+    with pytest.raises(SourceUnavailableError, match="no rail of an INA3221"):
+        ina.open_source(tree.root)
+    tree.write({f"{I2C}/1-0040/name": "ina3221"})
+    with pytest.raises(SourceUnavailableError, match="no rail of an INA3221"):
+        ina.open_source(tree.root)
+
+
+@pytest.mark.parametrize("definition", [[], ["VDD_IN", "VDD_IN"]])
+def test_a_definition_that_makes_no_sum_is_refused(definition):
+    with pytest.raises(InvalidValueError, match="each once"):
+        choose_total(["VDD_IN"], definition)
+
+
+LABELS = st.lists(st.sampled_from(["A", "B", "C", "D", "VDD_IN", "VIN"]), min_size=1, unique=True)
+
+
+@given(LABELS, LABELS, st.data())
+def test_a_total_is_the_sum_of_its_whole_definition_or_an_error(labels, definition, data):
+    powers = data.draw(st.fixed_dictionaries({label: st.integers(1, 60_000) for label in labels}))
+    seen = {label: power for label, power in powers.items() if data.draw(st.booleans())}
+    total = choose_total(labels, definition)
+    if set(definition) <= set(seen):
+        assert total.of(seen) == sum(seen[label] for label in definition)
+    else:
+        with pytest.raises(ValueError, match="rail"):
+            total.of(seen)

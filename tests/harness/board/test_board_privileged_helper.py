@@ -1,0 +1,646 @@
+"""The helper for what needs root: does its list, and nothing else whatever is asked of it."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from harness.board import privileged
+from harness.board.nvpmodel_grammar import parse, write
+from harness.board.nvpmodel_modes import custom_conf
+from harness.board.privileged import KINDS, Machine, RefusedError, checked_conf, nodes, perform, untrusted_part
+from harness.core.power_modes import PowerMode
+from tests.harness.board.kernel_trees import CPU, EMC, cpus, emc, gpu, policy
+from tests.harness.board.nvpmodel_board import end
+from tests.harness.board.nvpmodel_samples import SAMPLES
+
+OWN_CONF, OWN_MODES, BOOTED = SAMPLES["orin-agx"]
+
+
+@pytest.fixture(autouse=True)
+def usual_rights_of_new_files():
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def board(tree):
+    """A board with a node of each kind, the programs, and what lies beside the kernel's trees."""
+    tree.write(
+        {
+            **cpus(4),
+            **policy(0, "0 1"),
+            **policy(2, "2 3"),
+            **emc(),
+            "sys/kernel/nvpmodel_clk_cap/emc": 3199000000,
+            "sys/kernel/debug/clk/override.emc/clk_state": 0,
+            "sys/kernel/debug/clk/override.emc/clk_rate": 1,
+            "sys/kernel/debug/clk/override.emc/clk_update_rate": 1,
+            "sys/kernel/debug/tegra_bwmgr/emc_min_rate": 1,
+            "sys/kernel/debug/tegra_bwmgr/emc_max_rate": 1,
+            "sys/class/hwmon/hwmon3/name": "pwmfan",
+            "sys/class/hwmon/hwmon3/pwm1": 77,
+            "sys/class/hwmon/hwmon4/name": "voltage",
+            "sys/class/hwmon/hwmon4/pwm1": 5,
+            "sys/devices/pwm-fan/target_pwm": 80,
+            "sys/devices/pwm-fan/temp_control": 1,
+            "proc/sys/vm/drop_caches": 0,
+            "proc/sysrq-trigger": "",
+            "etc/shadow": "secret",
+            "etc/nvpmodel.conf": OWN_CONF,
+            "var/lib/other": "",
+        }
+    )
+    gpu(tree)
+    gpu(tree, "15340000.vic", "vic", place="vic")
+    for name in ("usr/sbin/nvpmodel", "usr/bin/jetson_clocks", "usr/bin/systemctl"):
+        tree.write({name: f'#!/bin/sh\necho {name} "$@"\necho "$@" >> {tree.root}/log\nenv > {tree.root}/env'})
+        (tree.path / name).chmod(0o755)
+    return tree
+
+
+@pytest.fixture
+def ask(board):
+    """Ask the helper as its command line does, on the board."""
+
+    def ask(*words, given=b""):
+        return perform(words, Machine(board.root, os.getuid()), lambda size: given[:size])
+
+    return ask
+
+
+def refused(ask, board, *words, given=b""):
+    """The helper's refusal; nothing was changed."""
+    before = board.contents()
+    refusal = refusal_of(ask, *words, given=given)
+    assert board.contents() == before
+    return refusal
+
+
+def refusal_of(ask, *words, given=b""):
+    with pytest.raises((RefusedError, OSError)) as caught:
+        ask(*words, given=given)
+    return str(caught.value)
+
+
+VALUES = {
+    "cpu-online": ("cpu3", "0"),
+    "cpufreq-min": ("policy0", "729600"),
+    "cpufreq-max": ("policy2", "1497600"),
+    "cpufreq-governor": ("policy0", "performance"),
+    "devfreq-min": ("17000000.ga10b", "114750000"),
+    "devfreq-max": ("17000000.ga10b", "306000000"),
+    "devfreq-governor": ("17000000.ga10b", "userspace"),
+    "emc-rate": ("-", "665600000"),
+    "emc-lock": ("-", "1"),
+    "emc-cap": ("-", "2133000000"),
+    "emc-clock-cap": ("-", "2133000000"),
+    "emc-override": ("-", "1"),
+    "emc-override-rate": ("-", "204000000"),
+    "fan-pwm": ("hwmon3", "255"),
+    "fan-target": ("-", "255"),
+    "fan-automatic": ("-", "0"),
+    "page-cache": ("-", "3"),
+}
+
+WRITABLE = [name for name, kind in KINDS.items() if kind.is_value]
+
+
+def test_every_kind_that_can_be_written_is_tried_here():
+    assert sorted(WRITABLE) == sorted(VALUES)
+
+
+@pytest.mark.parametrize("kind", WRITABLE)
+def test_each_kind_is_written_and_read_and_nothing_else_changes(ask, board, kind):
+    name, value = VALUES[kind]
+    before = board.contents()
+    assert ask("write", kind, name, value) == (0, "")
+    assert ask("read", kind, name) == (0, f"{value}\n")
+    after = board.contents()
+    changed = {path for path in after if after[path] != before[path]}
+    real = os.path.realpath(nodes(KINDS[kind], board.root)[name])
+    assert {os.path.realpath(board.path / path) for path in changed} == {real}
+
+
+def test_nodes_are_listed_by_name(ask):
+    assert ask("list", "cpu-online") == (0, "cpu1\ncpu2\ncpu3\n")
+    assert ask("list", "devfreq-max") == (0, "17000000.ga10b\n")
+    assert ask("list", "fan-pwm") == (0, "hwmon3\n")
+    assert ask("list", "emc-level") == (0, "204000\n2133000\n3199000\n665600\n")
+
+
+NAMES = [
+    "",
+    ".",
+    "..",
+    "/",
+    "-",
+    "*",
+    "policy*",
+    "policy[0]",
+    "policy9",
+    "policy0/",
+    "policy0/.",
+    "policy0/../policy2",
+    "../cpufreq/policy0",
+    "../../../../../../etc/shadow",
+    "/etc/shadow",
+    "/sys/devices/system/cpu/cpufreq/policy0",
+    "policy0\n",
+    " policy0",
+    "policy0\0",
+    "policy\uff10",
+    "policy0;id",
+    "$(id)",
+    "--",
+    "--help",
+    "-m",
+    "cpu0",
+    "cpu",
+    "cpu01",
+    "cpu+1",
+    "cpu\u0661",
+    "cpuidle",
+    "hwmon4",
+    "15340000.vic",
+    "policy" + "0" * 5000,
+]
+
+
+@pytest.mark.parametrize("kind", WRITABLE)
+def test_a_name_that_was_not_found_is_refused(ask, board, kind):
+    (found, value), before = VALUES[kind], board.contents()
+    for name in set(NAMES) - {found}:
+        assert "there is no such" in refusal_of(ask, "write", kind, name, value)
+        assert "there is no such" in refusal_of(ask, "read", kind, name)
+    assert board.contents() == before
+
+
+BAD_VALUES = [
+    "",
+    " ",
+    "1 ",
+    " 1",
+    "+1",
+    "-1",
+    "-0",
+    "01",
+    "1.0",
+    "1e3",
+    "0x1",
+    "1_0",
+    "1\n",
+    "1\n1",
+    "1\r",
+    "1\0",
+    "\uff11",
+    "\u0661",
+    "\u00b2",
+    "nan",
+    "true",
+    "99999999999",
+    "9" * 5000,
+    "1;id",
+    "$(id)",
+    "../1",
+    "/etc/shadow",
+    "--help",
+    "per*",
+    "ondemand",
+    "performance\n",
+    "performance userspace",
+    "-",
+]
+
+
+@pytest.mark.parametrize("kind", WRITABLE)
+def test_a_value_that_is_none_is_refused(ask, board, kind):
+    before = board.contents()
+    for value in BAD_VALUES:
+        assert "may not be set" in refusal_of(ask, "write", kind, VALUES[kind][0], value)
+    assert board.contents() == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("cpu-online", ["2"]),
+        ("cpufreq-min", ["115199", "2201601", "0"]),
+        ("cpufreq-max", ["115199", "2201601"]),
+        ("devfreq-max", ["10000000001"]),
+        ("emc-rate", ["0"]),
+        ("fan-pwm", ["256"]),
+        ("page-cache", ["0", "4"]),
+    ],
+)
+def test_numbers_out_of_range_are_refused(ask, board, kind, values):
+    for value in values:
+        refused(ask, board, "write", kind, VALUES[kind][0], value)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(st.sampled_from(WRITABLE), st.text(max_size=12) | st.from_regex(r"[-+0-9\s_.]+"))
+@example("cpu-online", "1\n")
+def test_what_is_written_is_a_plain_number_or_a_word_of_the_kernels(board, ask, kind, value):
+    name = VALUES[kind][0]
+    try:
+        ask("write", kind, name, value)
+    except RefusedError:
+        return
+    assert value == str(int(value)) if value.lstrip("-").isdigit() else value in ("performance", "userspace")
+    assert ask("read", kind, name) == (0, f"{value}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("",),
+        ("--help",),
+        ("write",),
+        ("write", "cpu-online", "cpu3"),
+        ("write", "cpu-online", "cpu3", "0", "0"),
+        ("write", "emc-level", "204000", "1"),
+        ("write", "emc-highest", "-", "1"),
+        ("write", "bwmgr-highest", "-", "1"),
+        ("write", "/etc/shadow", "-", "1"),
+        ("write", "../cpu-online", "cpu3", "0"),
+        ("read", "emc-level", "204000"),
+        ("list", "sys/devices/*"),
+        ("list", "*"),
+        ("exec", "id"),
+        ("perform", "x"),
+        ("nvpmodel", "own"),
+        ("nvpmodel", "/tmp/evil.conf", "0"),
+        ("nvpmodel", "../../tmp/evil", "0"),
+        ("nvpmodel", "custom-3", "0"),
+        ("nvpmodel", "custom-1", "0"),  # not stored yet
+        ("nvpmodel", "own", "-1"),
+        ("nvpmodel", "own", "0 -f /tmp/evil"),
+        ("nvpmodel", "own", "-f"),
+        ("nvpmodel", "own", "\uff10"),
+        ("nvpmodel", "own", "10000"),
+        ("jetson-clocks", "--store"),
+        ("jetson-clocks", "/tmp/evil"),
+        ("jetson-clocks", "store", "/tmp/evil"),
+        ("jetson-clocks", "restore"),  # nothing stored yet
+        ("fan-service", "restart"),
+        ("fan-service", "stop sshd"),
+        ("fan-service", "stop", "sshd"),
+        ("store-conf", "custom-3"),
+        ("store-conf", "../custom-1"),
+        ("store-conf", "/etc/cron.d/x"),
+        ("forget-conf", "../other"),
+        ("forget-conf", "jetson_clocks"),
+    ],
+)
+def test_what_is_not_on_the_list_is_refused(ask, board, words):
+    refused(ask, board, *words, given=OWN_CONF.encode())
+
+
+def outside(board, tmp_path, name="victim"):
+    victim = tmp_path / name
+    victim.write_text("as it was\n")
+    return victim
+
+
+def test_a_node_that_is_a_link_is_not_followed(ask, board, tmp_path):
+    victim = outside(board, tmp_path)
+    node = board.path / CPU / "cpufreq/policy0/scaling_min_freq"
+    node.unlink()
+    node.symlink_to(victim)
+    refused(ask, board, "write", "cpufreq-min", "policy0", "729600")
+    refused(ask, board, "read", "cpufreq-min", "policy0")
+    assert victim.read_text() == "as it was\n"
+
+
+@pytest.mark.parametrize("place", ["beside", "etc", "proc"])
+def test_a_folder_that_leads_out_of_the_kernels_trees_is_refused(ask, board, tmp_path, place):
+    folder = {"beside": tmp_path / "evil", "etc": board.path / "etc/evil", "proc": board.path / "proc/evil"}[place]
+    shutil.copytree(board.path / CPU / "cpufreq/policy0", folder)
+    (board.path / CPU / "cpufreq/policy7").symlink_to(folder)
+    assert "leads out" in refused(ask, board, "write", "cpufreq-min", "policy7", "729600")
+    assert "leads out" in refused(ask, board, "read", "cpufreq-min", "policy7")
+    assert (folder / "scaling_min_freq").read_text() == "115200\n"
+
+
+def test_a_tree_that_is_itself_a_link_elsewhere_is_refused(ask, board, tmp_path):
+    shutil.move(str(board.path / "sys"), str(tmp_path / "moved"))
+    (board.path / "sys").symlink_to(tmp_path / "moved")
+    assert "leads out" in refused(ask, board, "write", "emc-lock", "-", "1")
+    assert (tmp_path / "moved" / EMC[4:] / "mrq_rate_locked").read_text() == "0\n"
+
+
+def test_a_node_that_is_no_file_is_refused(ask, board):
+    node = board.path / EMC / "mrq_rate_locked"
+    node.unlink()
+    os.mkfifo(str(node))
+    with pytest.raises((RefusedError, OSError)):  # and does not wait for a reader
+        ask("write", "emc-lock", "-", "1")
+
+
+def test_clocks_of_thor_are_neither_read_nor_written(ask, board):
+    gpu(board, "gpu-gpc-0", "", place="thor")
+    assert "there is no such" in refused(ask, board, "read", "devfreq-max", "gpu-gpc-0")
+    assert "there is no such" in refused(ask, board, "write", "devfreq-max", "gpu-gpc-0", "1")
+    assert ask("write", "devfreq-governor", "gpu-gpc-0", "performance") == (0, "")
+
+
+# Confs: nvpmodel writes as root to the paths that they name.
+
+CUSTOM = OWN_CONF.replace(
+    "< PM_CONFIG", "< POWER_MODEL ID=9 NAME=CUSTOM >\nCPU_ONLINE CORE_1 0\nGPU MAX_FREQ 408000000\n\n< PM_CONFIG"
+)
+
+
+@pytest.mark.parametrize("board_name", sorted(SAMPLES))
+def test_a_custom_mode_of_each_board_is_taken(board_name):
+    text, _, booted = SAMPLES[board_name]
+    own = parse(text).conf
+    conf = custom_conf(own, booted, PowerMode(2, 1113600, 408000, 665600), "CUSTOM", model_id=40)
+    assert parse(checked_conf(text, write(conf, "A comment"))).conf == conf
+
+
+def test_a_stored_conf_is_used_by_its_name(ask, board):
+    assert ask("store-conf", "custom-1", given=CUSTOM.encode()) == (0, "")
+    stored = board.path / "var/lib/jetwatt/custom-1.conf"
+    assert parse(stored.read_text()).conf == parse(CUSTOM).conf
+    assert (stored.stat().st_mode & 0o777, stored.parent.stat().st_mode & 0o777) == (0o644, 0o755)
+    assert ask("nvpmodel", "custom-1", "9") == (0, f"usr/sbin/nvpmodel -f {stored} -m 9\n")
+    assert ask("nvpmodel", "own", "2")[1].endswith("etc/nvpmodel.conf -m 2\n")
+    assert ask("forget-conf", "custom-1") == (0, "")
+    assert not stored.exists()
+    assert ask("forget-conf", "custom-1") == (0, "")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("/sys/devices/system/cpu/cpu1/online", "/etc/shadow"),
+        lambda text: text.replace(
+            "< POWER_MODEL ID=9", "< PARAM TYPE=FILE NAME=X >\nA /etc/shadow\n< POWER_MODEL ID=9"
+        ),
+        lambda text: f"< PARAM TYPE=FILE NAME=CPU_ONLINE >\nCORE_1 /etc/shadow\n{text}",
+        lambda text: text.replace("CORE_1 0\nGPU", "CORE_1 0\nX A 1\nGPU"),
+        lambda text: text.replace("GPU MAX_FREQ 408000000", "GPU MAX_FREQ 408000000 /etc/shadow"),
+        lambda text: text.replace("GPU MAX_FREQ 408000000", "GPU MAX_FREQ /etc/shadow"),
+        lambda text: text.replace("GPU MAX_FREQ 408000000", "GPU MAX_FREQ 1;id"),
+        lambda text: text.replace("GPU MAX_FREQ 408000000", "GPU MAX_FREQ 999999999999"),
+        lambda text: text.replace("GPU MAX_FREQ 408000000", "GPU /etc/shadow 1"),
+        lambda text: text.replace("GPU MAX_FREQ 408000000", "GPU MAX_FREQ\x0b1"),
+        lambda text: text.replace("GPU MAX_FREQ 408000000", "GPU MAX_FREQ 1\u2028CPU_ONLINE X /etc/shadow"),
+        lambda text: text.replace("ID=9 NAME=CUSTOM", "ID=9 NAME=CUSTOM EXTRA=1"),
+        lambda text: text.replace("ID=9", "ID=-9"),
+        lambda text: text.replace("NAME=CUSTOM", "NAME=../CUSTOM"),
+        lambda text: text.replace("< POWER_MODEL ID=9", "< power_model ID=9"),
+        lambda text: text.replace("NAME=CUSTOM >", "NAME=CUSTOM > CPU_ONLINE CORE_1 0"),
+        lambda text: text.replace("< PM_CONFIG DEFAULT=2 >", "< PM_CONFIG DEFAULT=9 >"),
+        lambda text: text.replace("< PARAM TYPE=FILE NAME=CPU_ONLINE >", "< TYPE=FILE PARAM NAME=CPU_ONLINE >"),
+        lambda text: f"{text}\n< INCLUDE /etc/shadow >\n",
+        lambda text: f"/etc/shadow\n{text}",
+        lambda text: text.replace("CORE_1 0\nGPU", "CORE_1 0\0\nGPU"),
+        lambda text: text + "#" * 300_000,
+    ],
+)
+def test_a_conf_that_reaches_further_than_the_boards_own_is_refused(ask, board, change):
+    assert change(CUSTOM) != CUSTOM
+    refused(ask, board, "store-conf", "custom-1", given=change(CUSTOM).encode())
+
+
+def test_what_a_comment_hides_is_not_stored(ask, board):
+    assert ask("store-conf", "custom-1", given=f"# /etc/shadow\r# x\n{CUSTOM} # /etc/shadow".encode())[0] == 0
+    assert "shadow" not in (board.path / "var/lib/jetwatt/custom-1.conf").read_text()
+
+
+def test_an_own_conf_that_others_may_change_is_not_believed(ask, board):
+    (board.path / "etc/nvpmodel.conf").chmod(0o666)
+    assert "nvpmodel.conf may be changed by others" in refused(
+        ask, board, "store-conf", "custom-1", given=CUSTOM.encode()
+    )
+
+
+# Programs, and the files that they get.
+
+
+def test_jetson_clocks_gets_a_file_in_the_folder_and_no_other(ask, board):
+    script = board.path / "usr/bin/jetson_clocks"
+    script.write_text(f'#!/bin/sh\necho "$@" >> {board.root}/log\n[ "$1" != --store ] || echo stored >> "$2"\n')
+    for act in ("store", "store", "pin", "restore", "show"):
+        assert ask("jetson-clocks", act)[0] == 0
+    state = board.path / "var/lib/jetwatt"
+    assert (state / "jetson_clocks.conf").read_text() == "stored\n"  # not added to
+    part, whole = state / "jetson_clocks.conf.part", state / "jetson_clocks.conf"
+    assert (board.path / "log").read_text().splitlines() == [
+        f"--store {part}",
+        f"--store {part}",
+        "",
+        f"--restore {whole}",
+        "--show",
+    ]
+    assert ask("jetson-clocks", "forget")[0] == 0
+    assert list(state.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [(("jetson-clocks", "forget"), "jetson_clocks.conf"), (("forget-conf", "custom-1"), "custom-1.conf")],
+)
+def test_forgetting_removes_what_was_stored_and_what_a_kill_left_of_it_and_follows_no_link(
+    ask, board, tmp_path, words, name
+):
+    victim, state = outside(board, tmp_path), board.path / "var/lib/jetwatt"
+    state.mkdir()
+    (state / name).symlink_to(victim)
+    os.link(str(victim), str(state / f"{name}.part"))
+    (state / "other").write_text("")
+    assert ask(*words) == (0, "")
+    assert victim.read_text() == "as it was\n"
+    assert [path.name for path in state.iterdir()] == ["other"]
+    (state / name).mkdir()
+    refused(ask, board, *words)
+
+
+def test_a_program_that_hangs_is_ended_with_its_children(ask, board, monkeypatch):
+    (board.path / "usr/sbin/nvpmodel").write_text(
+        f"#!/bin/sh\nsleep 600 &\necho $$ $! > {board.root}/pids\nsleep 600\n"
+    )
+    monkeypatch.setattr(privileged, "NVPMODEL_TIMEOUT_S", 0.5)
+    status, output = ask("nvpmodel", "own", "2")
+    assert status == privileged.TIMED_OUT
+    assert output.endswith("nvpmodel.conf -m 2` did not end within 0.5 s and was ended\n")
+    assert end((board.path / "pids").read_text().split())
+
+
+def test_a_store_that_fails_leaves_what_was_stored(ask, board):
+    (board.path / "usr/bin/jetson_clocks").write_text("#!/bin/sh\necho no; exit 3\n")
+    state = board.path / "var/lib/jetwatt"
+    state.mkdir()
+    (state / "jetson_clocks.conf").write_text("before\n")
+    assert ask("jetson-clocks", "store") == (3, "no\n")
+    assert (state / "jetson_clocks.conf").read_text() == "before\n"
+
+
+def test_programs_get_an_environment_of_their_own(ask, board, monkeypatch):
+    for name in ("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "BASH_ENV", "ENV", "IFS", "HOME"):
+        monkeypatch.setenv(name, "/tmp/evil")
+    monkeypatch.setenv("PATH", "/tmp/evil")
+    for words in (("nvpmodel", "own", "2"), ("jetson-clocks", "show"), ("fan-service", "stop")):
+        assert ask(*words)[0] == 0
+        assert "/tmp/evil" not in (board.path / "env").read_text()
+
+
+@pytest.mark.parametrize("name", ["usr/sbin/nvpmodel", "usr/sbin", "usr"])
+def test_a_program_that_others_may_change_is_not_run(ask, board, name):
+    (board.path / name).chmod(0o777)
+    assert "may be changed by others" in refused(ask, board, "nvpmodel", "own", "2")
+    assert not (board.path / "log").exists()
+
+
+def test_a_program_that_is_a_link_into_an_open_folder_is_not_run(ask, board):
+    (board.path / "tmp").mkdir()
+    (board.path / "tmp").chmod(0o777)
+    shutil.move(str(board.path / "usr/sbin/nvpmodel"), str(board.path / "tmp/nvpmodel"))
+    board.link("usr/sbin/nvpmodel", board.path / "tmp/nvpmodel")
+    assert "may be changed by others" in refused(ask, board, "nvpmodel", "own", "2")
+
+
+# The folder of the state, and races for it.
+
+
+def test_a_state_folder_of_another_user_is_not_used(ask, board):
+    (board.path / "var/lib/jetwatt").mkdir()
+    (board.path / "var/lib/jetwatt").chmod(0o777)
+    assert "may be changed by others" in refused(ask, board, "store-conf", "custom-1", given=CUSTOM.encode())
+    assert "may be changed by others" in refused(ask, board, "jetson-clocks", "store")
+
+
+def test_a_state_folder_that_is_a_link_is_not_used(ask, board, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    board.link("var/lib/jetwatt", tmp_path / "elsewhere")
+    refused(ask, board, "store-conf", "custom-1", given=CUSTOM.encode())
+    refused(ask, board, "jetson-clocks", "store")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["custom-1.conf", "custom-1.conf.part"])
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_links_laid_in_the_state_folder_are_replaced_not_followed(ask, board, tmp_path, name, link):
+    victim = outside(board, tmp_path)
+    (board.path / "var/lib/jetwatt").mkdir()
+    link(str(victim), str(board.path / "var/lib/jetwatt" / name))
+    assert ask("store-conf", "custom-1", given=CUSTOM.encode())[0] == 0
+    assert victim.read_text() == "as it was\n"
+    assert not (board.path / "var/lib/jetwatt/custom-1.conf").is_symlink()
+
+
+def test_a_folder_that_is_swapped_all_the_time_never_leads_elsewhere(ask, board, tmp_path):
+    """What only root could do to the real folder: swap it for a link while the helper works."""
+    state, elsewhere = board.path / "var/lib/jetwatt", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    state.mkdir()
+    ended, swaps = threading.Event(), []
+
+    def swap():
+        while not ended.is_set():
+            with contextlib.suppress(OSError):  # the helper made the folder anew meanwhile
+                state.rename(board.path / f"var/lib/away{len(swaps)}")
+                swaps.append(state)
+                state.symlink_to(elsewhere)
+                state.unlink()
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        for _ in range(300):
+            with contextlib.suppress(RefusedError, OSError):
+                ask("store-conf", "custom-1", given=CUSTOM.encode())
+    finally:
+        ended.set()
+        thread.join()
+    assert list(elsewhere.iterdir()) == []
+    assert swaps
+
+
+# The helper as it is installed.
+
+
+def test_every_part_of_the_way_to_a_trusted_file_must_be_the_owners(tree):
+    tree.write({"usr/lib/jetwatt/privileged": "x"})
+    file, machine = str(tree.path / "usr/lib/jetwatt/privileged"), Machine(tree.root, os.getuid())
+    assert untrusted_part(file, machine) is None
+    for part in (file, os.path.dirname(file), str(tree.path / "usr"), tree.root):
+        rights = os.stat(part).st_mode & 0o777
+        for more in (0o020, 0o002):
+            os.chmod(part, rights | more)
+            assert untrusted_part(file, machine) == part
+            os.chmod(part, rights)
+    assert untrusted_part(file, Machine(tree.root, os.getuid() + 1)) == file
+
+
+def run_file(file, *words, isolated=True, **kwargs):
+    options = ["-I"] if isolated else []
+    return subprocess.run([sys.executable, *options, str(file), *words], capture_output=True, **kwargs)
+
+
+def test_a_copy_that_others_may_change_does_nothing(tmp_path):
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    shutil.copy(privileged.__file__, str(folder / "privileged"))
+    done = run_file(folder / "privileged", "list", "cpu-online")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"may be changed by others than root" in done.stderr
+
+
+def test_it_does_nothing_where_the_environment_could_reach_it():
+    done = run_file(privileged.__file__, "list", "cpu-online", isolated=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"its first line keeps the environment out" in done.stderr
+
+
+def test_modules_of_the_caller_are_not_loaded(tmp_path):
+    for name in ("os", "re", "signal", "stat", "subprocess", "contextlib", "typing", "sitecustomize", "usercustomize"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'loaded')!r}, 'w')\n")
+    environment = {
+        "PYTHONPATH": str(tmp_path),
+        "PYTHONHOME": "",
+        "PYTHONSTARTUP": str(tmp_path / "os.py"),
+        "HOME": str(tmp_path),
+    }
+    done = run_file(privileged.__file__, "exec", "id", cwd=str(tmp_path), env=environment)
+    assert done.returncode == 2
+    assert b"refused: " in done.stderr
+    assert not (tmp_path / "loaded").exists()
+
+
+def test_neither_arguments_nor_environment_name_a_root():
+    """`main` gives `perform` this machine, and reads nothing but its arguments and standard input."""
+    source = Path(privileged.__file__).read_text()
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    performed = [node for node in calls if getattr(node.func, "id", "") == "perform"]
+    roots = [getattr(node.args[1], "id", "") for node in performed]
+    assert roots == ["THIS_MACHINE"]
+    assert tuple(privileged.THIS_MACHINE) == ("/", 0)
+    for word in ("os.environ", "getenv", "shell=", "eval(", "exec(", "os.system", "pickle", "import harness"):
+        assert word not in source
+
+
+def test_it_is_readable_for_the_python_of_jetpack_4_and_keeps_the_environment_out():
+    source = Path(privileged.__file__).read_text()
+    assert source.splitlines()[0] == "#!/usr/bin/python3 -I"
+    tree = ast.parse(source, feature_version=(3, 6))
+    imported = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = {alias.name for node in imported if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in imported if isinstance(node, ast.ImportFrom)}
+    assert names == {"contextlib", "os", "re", "signal", "stat", "subprocess", "sys", "typing"}

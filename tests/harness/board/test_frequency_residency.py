@@ -1,0 +1,77 @@
+"""Frequency residency: shares of the time, of what was seen only."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.board.frequency_residency import clock_use, frequency_residency
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from harness.core.profiles import Series
+
+
+def test_time_is_shared_among_the_shares_of_the_maximum():
+    clock = Series((0.0, 1.0, 3.0, 4.0), (1000, 500, 114.75, 1000))
+    assert frequency_residency(clock, 1000) == {0.1: 0.25, 0.5: 0.5, 1.0: 0.25}
+
+
+def test_readings_just_below_the_maximum_count_as_it():
+    clock = Series((0.0, 1.0, 2.0), (2_262_000, 2_151_800, 0))
+    assert frequency_residency(clock, 2_265_000) == {1.0: 1.0}
+
+
+def test_only_the_time_asked_for_counts_and_only_where_it_was_seen():
+    clock = Series((10.0, 11.0, 12.0), (1000, 500, 1000))
+    assert frequency_residency(clock, 1000, 10.5, 11.5) == {0.5: 0.5, 1.0: 0.5}
+    assert frequency_residency(clock, 1000, 0.0, 10.5) == {1.0: 1.0}
+    assert frequency_residency(clock, 1000, 12.0, 20.0) == {}
+
+
+@pytest.mark.parametrize("clock", [Series((), ()), Series((1.0,), (5,))])
+def test_without_a_stretch_of_time_there_is_nothing(clock):
+    assert frequency_residency(clock, 1000) == {}
+
+
+@pytest.mark.parametrize("max_khz", [0, -1])
+def test_a_maximum_that_is_none_is_refused(max_khz):
+    with pytest.raises(ValueError, match="above 0 kHz"):
+        frequency_residency(Series((), ()), max_khz)
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2_500_000)), min_size=2, max_size=30))
+def test_shares_sum_to_one_and_edges_lie_within_the_scale(steps):
+    times = [0]
+    for gap, _ in steps[1:]:
+        times.append(times[-1] + gap)
+    residency = frequency_residency(Series(tuple(times), tuple(khz for _, khz in steps)), 2_265_000)
+    assert sum(residency.values()) == pytest.approx(1.0)
+    assert all(0 <= edge <= 1 and edge != 0.95 for edge in residency)
+    assert list(residency) == sorted(residency)
+
+
+MODE = PowerMode(8, 2_265_000, 1_000_000, UNKNOWN_KHZ)
+
+
+def test_each_clock_of_the_mode_has_its_residency_and_its_readings_that_are_off():
+    times_s = (0.0, 1.0, 2.0, 3.0, 4.0)
+    series = {
+        "cpu0_khz": Series(times_s, (2_262_000,) * 5),
+        "cpu4_khz": Series(times_s, (2_262_000, 2_262_000, 1_132_500, 2_262_000, 1_132_500)),
+        "gpu_khz": Series(times_s, (1_100_000,) * 5),
+        "emc_khz": Series(times_s, (3_199_000,) * 5),
+        "jtop_cpu0_khz": Series(times_s, (1,) * 5),
+        "power_total_mw": Series(times_s, (1,) * 5),
+    }
+    used = clock_use(series, MODE, 1.0, 4.0)
+    assert {name: (use.set_khz, use.samples, use.off) for name, use in used.items()} == {
+        "cpu0_khz": (2_265_000, 4, 0),
+        "cpu4_khz": (2_265_000, 4, 2),
+        "gpu_khz": (1_000_000, 4, 4),  # not lowered: as far off as one that fell
+    }
+    assert used["cpu0_khz"].residency == {"1": 1.0}
+    assert used["cpu4_khz"].residency == pytest.approx({"0.5": 1 / 3, "1": 2 / 3})
+
+
+def test_a_clock_that_was_not_read_in_that_time_says_nothing():
+    assert clock_use({"cpu0_khz": Series((0.0, 9.0), (1, 1))}, MODE, 1.0, 8.0) == {}

@@ -1,0 +1,221 @@
+"""jetson_clocks: stored once, held, restored from what this run stored and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.board.jetson_clocks import JetsonClocks, is_held, parse_show
+from harness.core.errors import ControlError
+
+SHOW = """SOC family:tegra234  Machine:NVIDIA Jetson AGX Orin Developer Kit
+Online CPUs: 0-1
+cpu0: Online=1 Governor=schedutil MinFreq=729600 MaxFreq=2201600 CurrentFreq=1190400 IdleStates: WFI=1 c7=1
+cpu1: Online=1 Governor=schedutil MinFreq=729600 MaxFreq=2201600 CurrentFreq=729600 IdleStates: WFI=1 c7=1
+cpu2: Online=0 Governor=schedutil MinFreq=729600 MaxFreq=2201600 CurrentFreq=729600 IdleStates: WFI=1 c7=1
+GPU MinFreq=306000000 MaxFreq=1300500000 CurrentFreq=306000000
+Active GPU TPCs: 8
+EMC MinFreq=204000000 MaxFreq=3199000000 CurrentFreq=2133000000 FreqOverride=0
+DLA0_CORE:   Online=1 MinFreq=0 MaxFreq=1600000000 CurrentFreq=1600000000
+FAN Dynamic Speed Control=nvfancontrol hwmon1_pwm1=100
+NV Power Mode: MODE_30W
+"""
+
+HELD = (
+    SHOW.replace("MinFreq=729600", "MinFreq=2201600")
+    .replace("MinFreq=306000000", "MinFreq=1300500000")
+    .replace("c7=1", "c7=0")
+    .replace("FreqOverride=0", "FreqOverride=1")
+)
+
+SCRIPT = """#!/bin/sh
+cd {root}/run
+echo "$@" >> log
+if [ -e broken ]; then echo "Error: no"; exit 1; fi
+case "$1" in
+--show) cat state;;
+--store) cat state >> "$2";;
+--restore) cat "$2" > state;;
+"") cat held > state;;
+*) exit 1;;
+esac"""
+
+
+@pytest.fixture
+def board(tree):
+    tree.write({"run/held": HELD, "run/state": SHOW, "usr/bin/jetson_clocks": SCRIPT.format(root=tree.root)})
+    (tree.path / "usr/bin/jetson_clocks").chmod(0o755)
+    return tree
+
+
+def acts(board):
+    words = [line.split() for line in (board.path / "run/log").read_text().splitlines()]
+    return [line[0] if line else "pin" for line in words if line[:1] != ["--show"]]
+
+
+def stored(board):
+    return board.path / "var/lib/jetwatt/jetson_clocks.conf"
+
+
+def test_show_is_read_without_what_moves():
+    shown = parse_show(SHOW)
+    assert list(shown) == ["cpu0", "cpu1", "cpu2", "GPU", "EMC"]
+    clocks = {"Online": "1", "Governor": "schedutil", "MinFreq": "729600", "MaxFreq": "2201600"}
+    assert shown["cpu0"] == dict(clocks, WFI="1", c7="1")
+    assert shown["GPU"] == {"MinFreq": "306000000", "MaxFreq": "1300500000"}
+    assert parse_show(SHOW.replace("CurrentFreq=1190400", "CurrentFreq=1")) == shown
+
+
+def test_clocks_are_held_where_each_has_one_value():
+    assert not is_held(parse_show(SHOW))
+    assert is_held(parse_show(HELD))
+    assert not is_held(parse_show(HELD.replace("MinFreq=1300500000", "MinFreq=0")))
+    offline = HELD.replace("cpu2: Online=0 Governor=schedutil MinFreq=2201600", "cpu2: Online=0 MinFreq=1")
+    assert is_held(parse_show(offline))
+
+
+def test_dvfs_goes_off_and_all_comes_back(board):
+    knob = JetsonClocks(board.root)
+    before = knob.read()
+    assert before["dvfs"] == "on"
+    knob.set(knob.off())
+    assert knob.read()["dvfs"] == "off"
+    knob.restore(before)
+    assert (board.path / "run/state").read_text() == SHOW + "\n"
+    assert stored(board).exists()  # another knob may move the clocks again
+    knob.forget(before)
+    assert not stored(board).exists()
+    assert acts(board) == ["--store", "pin", "--restore"]
+
+
+def test_it_stores_once_in_a_run_whatever_happens_between(board):
+    knob = JetsonClocks(board.root)
+    before = knob.read()
+    for _ in range(2):
+        knob.set(knob.off())
+        board.write({"run/state": SHOW.replace("729600", "115200")})  # nvpmodel sets another mode
+    knob.set(knob.off())
+    knob.set({"dvfs": "on"})
+    knob.set(knob.off())
+    knob.restore(before)
+    assert acts(board).count("--store") == 1
+    assert parse_show((board.path / "run/state").read_text()) == before["shown"]
+
+
+def test_another_process_puts_back_what_a_killed_one_stored(board):
+    knob = JetsonClocks(board.root)
+    before = knob.read()
+    knob.set(knob.off())
+    other = JetsonClocks(board.root)
+    other.restore(before)
+    other.forget(before)
+    assert knob.read()["shown"] == before["shown"]
+    assert list(stored(board).parent.iterdir()) == []
+
+
+def test_half_a_file_that_a_kill_left_is_removed(board):
+    knob = JetsonClocks(board.root)
+    before = knob.read()
+    stored(board).parent.mkdir(parents=True)
+    stored(board).with_name("jetson_clocks.conf.part").write_text("cpu0: Onl")
+    knob.restore(before)
+    assert acts_of_restore(board) == []
+    knob.forget(before)
+    assert list(stored(board).parent.iterdir()) == []
+
+
+def test_what_nobody_stored_in_this_run_is_not_removed(board):
+    stored(board).parent.mkdir(parents=True)
+    stored(board).write_text("cpu0: Online=1 MinFreq=1 MaxFreq=2\n")
+    knob = JetsonClocks(board.root)
+    knob.forget(knob.read())
+    assert stored(board).exists()
+
+
+def test_where_reading_the_gpus_clocks_may_hang_it_is_not_asked_and_says_why(board):
+    """Thor: `--show` would read them, and nothing else tells whether the clocks are held."""
+    board.write({"sys/class/devfreq/gpu-gpc-0/governor": "x", "sys/class/devfreq/gpu-nvd-0/governor": "x"})
+    knob = JetsonClocks(board.root)
+    capability = knob.available()
+    assert not capability.available
+    assert "reading those of gpu-gpc-0, gpu-nvd-0 may hang the kernel" in capability.detail
+    assert capability.way_out == "set the governors, and the limits of the CPUs"
+    for act in (knob.read, knob.off):
+        with pytest.raises(ControlError, match="whether jetson_clocks holds the clocks cannot be told"):
+            act()
+    assert not (board.path / "run/log").exists()
+
+
+def test_what_an_earlier_run_left_is_neither_restored_nor_added_to(board):
+    leftover = stored(board)
+    leftover.parent.mkdir(parents=True)
+    leftover.write_text("cpu0: Online=1 MinFreq=1 MaxFreq=2\n")
+    knob = JetsonClocks(board.root)
+    before = knob.read()
+    board.write({"run/state": SHOW.replace("729600", "115200")})  # another knob's doing
+    with pytest.raises(ControlError, match="differ from what was: cpu0 stood at"):
+        knob.restore(before)
+    assert acts_of_restore(board) == []
+    board.write({"run/state": SHOW})
+    knob.set(knob.off())
+    knob.restore(before)
+    assert parse_show((board.path / "run/state").read_text()) == before["shown"]
+
+
+def acts_of_restore(board):
+    return [act for act in acts(board) if act == "--restore"]
+
+
+def test_half_held_clocks_are_put_back(board):
+    """Killed in the middle of jetson_clocks, DVFS is not off and all the same not as before."""
+    knob = JetsonClocks(board.root)
+    before = knob.read()
+    knob.set(knob.off())
+    half = SHOW.replace("cpu0: Online=1 Governor=schedutil MinFreq=729600", "cpu0: Online=1 MinFreq=2201600")
+    board.write({"run/state": half})
+    assert knob.read()["dvfs"] == "on"
+    with pytest.raises(ControlError, match="cpu0 differ"):
+        knob.verify(before)
+    JetsonClocks(board.root).restore(before)
+    assert knob.read()["shown"] == before["shown"]
+
+
+def test_clocks_that_were_held_before_are_held_again(board):
+    board.write({"run/state": HELD})
+    knob = JetsonClocks(board.root)
+    before = knob.read()
+    with pytest.raises(ControlError, match="DVFS was off before this run"):
+        knob.set({"dvfs": "on"})
+    board.write({"run/state": SHOW})  # nvpmodel sets a mode, which frees them
+    knob.restore(before)
+    assert knob.read()["shown"] == before["shown"]
+    knob.set({"dvfs": "off"})
+
+
+def test_dvfs_that_is_on_needs_nothing_to_be_on(board):
+    JetsonClocks(board.root).set({"dvfs": "on"})
+    assert acts(board) == []
+
+
+def test_clocks_that_do_not_hold_are_an_error(board):
+    board.write({"run/held": SHOW})
+    knob = JetsonClocks(board.root)
+    with pytest.raises(ControlError, match="DVFS was switched off and is on"):
+        knob.set(knob.off())
+
+
+def test_what_it_says_on_failing_is_in_the_error(board):
+    board.write({"run/broken": ""})
+    with pytest.raises(ControlError, match=r"jetson_clocks --show` failed: Error: no"):
+        JetsonClocks(board.root).read()
+    assert not JetsonClocks(board.root).available().available
+
+
+def test_output_without_cpus_is_an_error(board):
+    board.write({"run/state": "Online CPUs: 0"})
+    with pytest.raises(ControlError, match="names no CPU"):
+        JetsonClocks(board.root).read()
+
+
+def test_it_says_whether_it_is_available(board, tmp_path):
+    assert JetsonClocks(board.root).available().detail.endswith("DVFS is on")
+    assert "there is no" in JetsonClocks(str(tmp_path / "nothing")).available().detail

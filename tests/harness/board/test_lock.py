@@ -1,0 +1,148 @@
+"""One run per device: the second is told who runs, and a lock never outlives its process."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from harness.board import lock
+from harness.board.lock import locked
+from harness.core.errors import ControlError
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """A process that holds the lock of `host`."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with locked("host", lock_dir=tmp_path):
+            os.write(write_end, b"locked")
+            signal.pause()
+    os.read(read_end, 6)
+    yield pid
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def test_a_second_run_is_told_who_holds_the_device(holder, tmp_path):
+    who = rf"host is in use by process {holder} since \d{{4}}-\d\d-\d\dT.*: .*pytest"
+    with pytest.raises(ControlError, match=who), locked("host", lock_dir=tmp_path):
+        pytest.fail("two runs at once")
+
+
+def test_another_device_is_free(holder, tmp_path):
+    with locked("nano", lock_dir=tmp_path):
+        pass
+
+
+def test_a_lock_ends_with_its_process(tmp_path):
+    child = os.fork()
+    if child == 0:
+        with locked("host", lock_dir=tmp_path):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    with locked("host", lock_dir=tmp_path):
+        pass
+
+
+def test_a_killed_run_leaves_no_lock_with_its_workers(tmp_path):
+    """DataLoader workers notice only after seconds that their parent was killed."""
+    read_end, write_end = os.pipe()
+    run = os.fork()
+    if run == 0:
+        with locked("host", lock_dir=tmp_path):
+            if os.fork() == 0:
+                os.write(write_end, str(os.getpid()).encode())
+            signal.pause()
+    worker = int(os.read(read_end, 20))
+    try:
+        os.kill(run, signal.SIGKILL)
+        os.waitpid(run, 0)
+        with locked("host", lock_dir=tmp_path):
+            os.kill(worker, 0)  # it lives
+    finally:
+        os.kill(worker, signal.SIGKILL)
+        os.close(read_end)
+        os.close(write_end)
+
+
+def test_a_worker_that_ends_in_the_block_frees_nothing(tmp_path):
+    try:
+        with locked("host", lock_dir=tmp_path):
+            worker = os.fork()
+            if worker == 0:
+                number = os.dup(0)  # may get the number that the lock's file had
+                raise SystemExit  # unwinds the worker's own copy of this block
+            assert os.WEXITSTATUS(os.waitpid(worker, 0)[1]) == 0
+            with pytest.raises(ControlError, match="host is in use by process"), locked("host", lock_dir=tmp_path):
+                pytest.fail("the worker has freed its parent's lock")
+    except SystemExit:
+        os._exit(0 if is_open(number) else 1)  # nor has it closed a file of its own
+
+
+def is_open(fd):
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def test_a_lock_can_be_taken_again_while_a_worker_of_the_run_before_lives(tmp_path):
+    with locked("host", lock_dir=tmp_path):
+        worker = os.fork()
+        if worker == 0:
+            signal.pause()
+    try:
+        with locked("host", lock_dir=tmp_path):
+            pass
+    finally:
+        os.kill(worker, signal.SIGKILL)
+        os.waitpid(worker, 0)
+
+
+def test_an_error_in_the_run_frees_the_device(tmp_path):
+    with pytest.raises(ValueError, match="of the run"), locked("host", lock_dir=tmp_path):
+        raise ValueError("of the run")
+    with locked("host", lock_dir=tmp_path):
+        pass
+
+
+def test_every_user_may_lock(tmp_path):
+    umask = os.umask(0o077)
+    try:
+        with locked("host", lock_dir=tmp_path):
+            pass
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "jetwatt-host.lock").stat().st_mode & 0o666 == 0o666
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / "precious").write_text("content")
+    (tmp_path / "jetwatt-host.lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(ControlError, match=r"jetwatt-host\.lock cannot be opened"), locked("host", lock_dir=tmp_path):
+        pytest.fail("locked through a link")
+    assert (tmp_path / "precious").read_text() == "content"
+
+
+def test_the_usual_place_is_one_that_every_user_can_write(tmp_path, monkeypatch):
+    for_root, for_all = tmp_path / "root", tmp_path / "all"
+    for_root.mkdir(mode=0o755)
+    for_all.mkdir()
+    for_all.chmod(0o1777)
+    monkeypatch.delenv(lock.LOCK_DIR_VARIABLE)
+    monkeypatch.setattr(lock, "_OPEN_TO_ALL", (str(tmp_path / "none"), str(for_root), str(for_all)))
+    assert lock.default_lock_dir() == for_all
+    for_all.chmod(0o755)
+    with pytest.raises(ControlError, match="can be written by every user"):
+        lock.default_lock_dir()
+
+
+def test_the_environment_may_choose_the_place(tmp_path, monkeypatch):
+    monkeypatch.setenv(lock.LOCK_DIR_VARIABLE, str(tmp_path / "locks"))
+    with locked("host"):
+        assert [path.name for path in (tmp_path / "locks").iterdir()] == ["jetwatt-host.lock"]

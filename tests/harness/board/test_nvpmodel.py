@@ -1,0 +1,391 @@
+"""Setting nvpmodel's modes: by file and name, never with a reboot, and put back; whatever nvpmodel does instead."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.board.bounded_process import run_bounded
+from harness.board.knob import KnobSpec, open_knob
+from harness.board.nvpmodel import custom_name
+from harness.board.nvpmodel_grammar import parse, read_conf
+from harness.board.nvpmodel_modes import to_power_mode
+from harness.board.saved_state import preserved, restore
+from harness.core.errors import ControlError
+from harness.core.power_modes import PowerMode
+from tests.harness.board.nvpmodel_board import Board, end
+from tests.harness.board.nvpmodel_samples import orin_agx
+
+LOW = PowerMode(8, 1728000, 612000, 3199000)
+LOWER = PowerMode(2, 115200, 306000, 204000)
+SHORT_S = 1.5  # what a hanging nvpmodel is given in a test; others start within it on a busy machine
+
+
+@pytest.fixture
+def board(tmp_path):
+    return Board(tmp_path / "board")
+
+
+def test_the_mode_in_effect_is_read_with_the_conf_that_defines_it(board):
+    assert board.knob().read() == board.stock("MAXN")
+
+
+def test_warnings_and_errors_around_a_valid_answer_do_no_harm(board):
+    board.behave("warnings")
+    assert board.knob().read() == board.stock("MAXN")
+
+
+def test_a_mode_is_set_by_its_name_whatever_its_id(board):
+    knob = board.knob()
+    knob.set(board.stock("MODE_50W"))
+    assert knob.read() == board.stock("MODE_50W")
+    board.write("etc/nvpmodel.conf", orin_agx().replace("ID=3 ", "ID=13 "))
+    knob.set(board.stock("MODE_50W"))
+    assert board.lines("var/lib/nvpmodel/status") == ["pmode:0013"]
+
+
+def test_a_custom_mode_is_set_and_sets_what_it_stands_for(board):
+    knob = board.knob()
+    value = knob.custom(LOW, "MAXN")
+    knob.set(value)
+    assert knob.read() == value
+    assert board.kernel("/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq") == "1728000"
+    assert board.kernel("/sys/devices/system/cpu/cpu7/online") == "1"
+    assert board.kernel("/sys/devices/system/cpu/cpu8/online") == "0"
+    assert board.kernel("/sys/devices/gpu.0/tpc_pg_mask") == "0"
+    conf = read_conf(Path(value["conf"])).conf
+    assert to_power_mode(conf, conf.model(value["mode"])) == LOW
+
+
+def test_a_whole_sweep_needs_no_reboot(board):
+    knob = board.knob()
+    modes = [LOW, LOWER, PowerMode(12, 2201600, 1300500, 3199000), LOW]
+    for mode in modes:
+        value = knob.custom(mode, "MAXN")
+        knob.set(value)
+        assert knob.read() == value
+        assert value["mode"] == custom_name(mode)
+    assert board.lines("answers") == []
+    assert board.laid_down() == ["custom-1.conf", "custom-2.conf"]
+
+
+def test_custom_modes_copy_the_mode_that_was_booted_and_not_the_one_before(board):
+    knob = board.knob()
+    for mode in (LOWER, LOW):
+        value = knob.custom(mode, "MAXN")
+        knob.set(value)
+    conf = read_conf(Path(value["conf"])).conf
+    assert conf.model(value["mode"]).value("CPU_A78_0", "MIN_FREQ") == "729600"
+
+
+def test_a_mode_that_was_declined_is_not_taken_for_the_one_before_it(board):
+    """An ID is all that nvpmodel remembers: under the same one, the new conf would give the old mode a new name."""
+    knob = board.knob()
+    before = knob.custom(LOW, "MAXN")
+    knob.set(before)
+    board.behave("ask-always")
+    value = knob.custom(LOWER, "MAXN")
+    with pytest.raises(ControlError, match=rf"{custom_name(LOWER)} was not set: .*{custom_name(LOW)} is in effect"):
+        knob.set(value)
+    assert knob.read() == before
+
+
+def test_a_custom_mode_is_known_also_where_an_unknown_id_is_answered_with_the_default_mode(board):
+    board.behave("default-for-unknown")
+    knob = board.knob()
+    for mode in (LOW, LOWER):
+        value = knob.custom(mode, "MAXN")
+        knob.set(value)
+        assert knob.read() == value
+    knob.custom(LOW, "MAXN")  # written and not set
+    assert knob.read() == value
+
+
+def test_a_damaged_file_of_ours_does_not_hide_the_board_s_mode(board):
+    board.write("var/lib/jetwatt/custom-1.conf", "half a l")
+    assert board.knob().read() == board.stock("MAXN")
+
+
+def test_a_board_whose_conf_changed_gets_no_name_from_an_old_file(board):
+    knob = board.knob()
+    knob.set(knob.custom(LOW, "MAXN"))
+    own = orin_agx().replace("< POWER_MODEL ID=3", "< POWER_MODEL ID=4 NAME=MINE >\n\n< POWER_MODEL ID=3")
+    board.write("etc/nvpmodel.conf", own)
+    assert knob.read() == board.stock("MINE")
+
+
+# What nvpmodel does instead
+
+
+def test_a_reboot_is_declined_and_said_with_the_mode_the_reason_and_the_way_out(board):
+    knob = board.knob()
+    message = (
+        r"nvpmodel mode MODE_30W was not set: it takes a reboot, which was declined: TPC_PG_MASK 240 differs from MAXN "
+        r"\(MAXN is in effect\); boot into it: `sudo nvpmodel -m 2`, answer YES, and run again after the reboot"
+    )
+    with pytest.raises(ControlError, match=message):
+        knob.set(board.stock("MODE_30W"))
+    assert board.lines("answers") == ["n"]
+    assert knob.read() == board.stock("MAXN")
+
+
+def test_a_custom_mode_with_other_masks_is_to_be_made_anew(board):
+    knob = board.knob()
+    value = knob.custom(LOW, "MODE_15W")
+    with pytest.raises(ControlError, match="make the mode from the one that the board booted with"):
+        knob.set(value)
+    assert board.lines("answers") == ["n"]
+
+
+def test_an_nvpmodel_that_hangs_is_ended_with_its_children(board):
+    board.behave("hang-on-set")
+    message = (
+        r"MODE_50W was not set: `.*nvpmodel -f .* -m 3` did not end within 1\.5 s and was ended \(MAXN is in effect"
+    )
+    with pytest.raises(ControlError, match=message):
+        board.knob(timeout_s=SHORT_S).set(board.stock("MODE_50W"))
+    assert end(board.lines("pids")[0].split())
+
+
+def test_a_query_that_hangs_is_an_error_and_no_mode(board):
+    board.behave("hang")
+    with pytest.raises(ControlError, match=r"nvpmodel -q -f .* did not end within 1\.5 s"):
+        board.knob(timeout_s=SHORT_S).read()
+
+
+def test_ctrl_c_ends_nvpmodel_before_anything_else_runs(board):
+    board.behave("hang-on-set")
+    thread = threading.Thread(target=interrupt_once_it_hangs, args=(board,))
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        board.knob().set(board.stock("MODE_50W"))
+    thread.join()
+    assert end(board.lines("pids")[0].split())
+
+
+def test_ctrl_c_waits_for_a_process_of_roots_which_it_may_not_end(tmp_path, monkeypatch):
+    """As that of sudo: what puts things back must not run beside it."""
+
+    def interrupted(self, *arguments, **options):
+        monkeypatch.undo()
+        monkeypatch.setattr(os, "killpg", refuse)
+        raise KeyboardInterrupt
+
+    def refuse(pid, number):
+        raise PermissionError
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    command = ["/bin/sh", "-c", f"sleep 0.5; echo ended > {tmp_path}/log"]
+    with pytest.raises(KeyboardInterrupt):
+        run_bounded(command, timeout_s=20)
+    assert (tmp_path / "log").read_text() == "ended\n"
+
+
+def interrupt_once_it_hangs(board):
+    for _ in range(1000):
+        if any(len(line.split()) == 2 for line in board.lines("pids")):
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            return
+        time.sleep(0.01)
+
+
+def test_garbage_is_no_mode(board):
+    board.behave("garbage")
+    message = r"does not name a mode of .*nvpmodel\.conf .* it says: .*; set one with `sudo nvpmodel -m ID`: 0 MAXN, 1"
+    with pytest.raises(ControlError, match=message):
+        board.knob().read()
+
+
+def test_a_mode_that_was_never_set_is_an_error_that_says_how_to_set_one(board):
+    (board.path / "var/lib/nvpmodel/status").unlink()
+    with pytest.raises(ControlError, match=r"it says: NVPM ERROR: bad power mode; set one with"):
+        board.knob().read()
+
+
+def test_a_reboot_for_the_masks_in_effect_is_said_to_be_one(board):
+    """Seen where the GPU cannot gate what the conf gates: its masks read 0 whatever mode it boots with."""
+    board.behave("ask-always")
+    with pytest.raises(ControlError, match="its masks are those of MAXN, but not those that the board booted with"):
+        board.knob().set(board.stock("MODE_50W"))
+
+
+def test_a_status_alone_does_not_make_a_mode_wrong(board):
+    board.behave("odd-status")
+    board.knob().set(board.stock("MODE_50W"))
+
+
+def test_a_refusal_is_quoted(board):
+    board.behave("refuse")
+    message = r"MODE_50W was not set: nvpmodel says: NVPM ERROR: failed to set power mode! \(MAXN is in effect\)"
+    with pytest.raises(ControlError, match=message):
+        board.knob().set(board.stock("MODE_50W"))
+
+
+def test_a_mask_that_is_refused_names_file_cause_and_way_out(board):
+    board.behave("mask-busy")
+    message = (
+        r"MODE_50W was not set: writing 0 to /sys/devices/gpu\.0/tpc_pg_mask was refused: No such device "
+        r"\(MAXN is in effect\); the GPU takes power-gating masks at boot only: reboot, then try again"
+    )
+    with pytest.raises(ControlError, match=message):
+        board.knob().set(board.stock("MODE_50W"))
+
+
+def test_without_root_the_file_and_the_way_out_are_named(board):
+    board.behave("no-right")
+    message = r"opening /sys/devices/system/cpu/cpu0/online was refused: Permission denied .*; only root may set modes"
+    with pytest.raises(ControlError, match=message):
+        board.knob().set(board.stock("MODE_50W"))
+
+
+def test_a_mode_that_did_not_take_is_an_error_although_nvpmodel_was_content(board):
+    board.behave("forget")
+    message = r"nvpmodel mode MODE_50W of .*conf was asked for, and MAXN of .*conf is in effect"
+    with pytest.raises(ControlError, match=message):
+        board.knob().set(board.stock("MODE_50W"))
+
+
+def test_a_file_that_nvpmodel_reads_otherwise_is_not_applied(board):
+    knob = board.knob()
+    value = knob.custom(LOW, "MAXN")
+    board.behave("blind-to-custom")
+    with pytest.raises(ControlError, match=r"in .*custom-1\.conf nvpmodel finds no other modes than MAXN, MODE_15W"):
+        knob.set(value)
+    assert not any("-m" in call for call in board.lines("calls"))
+
+
+def test_a_mode_that_its_conf_does_not_have_is_refused_with_those_it_has(board):
+    with pytest.raises(ControlError, match=r"etc/nvpmodel\.conf: there is no power mode 'MODE_40W' .*; known: MAXN"):
+        board.knob().set(board.stock("MODE_40W"))
+
+
+def test_a_custom_mode_that_cannot_be_made_says_why(board):
+    with pytest.raises(ControlError, match=r"no nvpmodel mode can be made for 13c-.*: 13 CPU cores .*; it has 1 to 12"):
+        board.knob().custom(PowerMode(13, *LOW[1:]), "MAXN")
+
+
+def test_a_state_folder_that_cannot_be_written_is_named(board):
+    board.write("var/lib/jetwatt", "a file where a folder should be")
+    with pytest.raises(ControlError, match=r"var/lib/jetwatt/custom-1\.conf cannot be written"):
+        board.knob().custom(LOW, "MAXN")
+
+
+# What is there, and what this user may do
+
+
+def test_it_is_available_where_nvpmodel_answers(board):
+    capability = board.knob().available()
+    assert (capability.available, capability.detail) == (True, "MAXN of MAXN, MODE_15W, MODE_30W, MODE_50W")
+
+
+def test_without_nvpmodel_it_is_not_available(board):
+    Path(board.executable).unlink()
+    capability = board.knob().available()
+    assert not capability.available
+    assert capability.detail == f"there is no {board.executable}"
+    assert "nvidia-l4t-nvpmodel" in capability.way_out
+    with pytest.raises(ControlError, match=r"usr/sbin/nvpmodel cannot be run: No such file"):
+        board.knob().read()
+
+
+def test_an_nvpmodel_that_may_not_be_run_is_named(board):
+    Path(board.executable).chmod(0o644)
+    capability = board.knob().available()
+    assert not capability.available
+    assert capability.detail == f"{board.executable} cannot be run: Permission denied"
+
+
+@pytest.mark.parametrize("text", ["", "CORE_0 nonsense"])
+def test_a_conf_that_cannot_be_understood_is_named(board, text):
+    board.write("etc/nvpmodel.conf", text)
+    capability = board.knob().available()
+    assert not capability.available
+    assert "etc/nvpmodel.conf" in capability.detail
+
+
+# Putting back
+
+
+def test_a_run_puts_the_board_s_own_mode_back_and_leaves_no_file(board, tmp_path):
+    knob = board.knob()
+    before = board.lines("var/lib/nvpmodel/status")
+    with preserved([knob], "orin-agx", state_dir=tmp_path / "saved"):
+        for mode in (LOW, LOWER):
+            knob.set(knob.custom(mode, "MAXN"))
+    assert board.lines("var/lib/nvpmodel/status") == before
+    assert knob.read() == board.stock("MAXN")
+    assert board.laid_down() == []
+
+
+@pytest.mark.parametrize("fault", ["mask-busy", "hang-on-set"])
+def test_a_mode_that_was_set_in_part_is_undone_although_nvpmodel_names_the_one_before(board, tmp_path, fault):
+    knob = board.knob(timeout_s=SHORT_S)
+    board.behave(fault)
+
+    def fail():
+        try:
+            knob.set(board.stock("MODE_50W"))
+        finally:
+            assert knob.read() == board.stock("MAXN")
+            board.behave()
+
+    with pytest.raises(ControlError, match="MODE_50W was not set"), preserved(
+        [knob], "b", state_dir=tmp_path / "saved"
+    ):
+        fail()
+    assert [call for call in board.lines("calls") if "-m" in call][-1] == f"-f {board.conf} -m 0"
+    assert os.listdir(tmp_path / "saved") == []
+
+
+def test_a_reboot_that_was_declined_has_changed_nothing_to_undo(board, tmp_path):
+    knob = board.knob()
+    board.behave("ask-always")
+    asked = pytest.raises(ControlError, match="takes a reboot")
+    with asked, preserved([knob], "b", state_dir=tmp_path / "saved"):
+        knob.set(board.stock("MODE_50W"))
+    assert board.lines("answers") == ["n"]
+
+
+def test_another_process_puts_back_what_a_killed_run_left(board, tmp_path):
+    places = {"state_dir": tmp_path / "saved"}
+    knob = board.knob()
+    child = os.fork()
+    if child == 0:
+        with preserved([knob], "orin-agx", root=str(board.path), **places):
+            knob.set(knob.custom(LOW, "MAXN"))
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert knob.read()["mode"] == custom_name(LOW)
+    assert restore("orin-agx", lock_dir=tmp_path / "lock", **places) == ["nvpmodel mode"]
+    assert knob.read() == board.stock("MAXN")
+
+
+def test_a_restore_that_takes_a_reboot_says_so(board, tmp_path):
+    knob = board.knob()
+
+    def boot_otherwise():
+        knob.set(board.stock("MODE_50W"))
+        board.write("booted_mask", "240")
+
+    failed = pytest.raises(ControlError, match=r"MAXN was not set: it takes a reboot.*`sudo nvpmodel -m 0`")
+    with failed, preserved([knob], "orin-agx", state_dir=tmp_path / "saved"):
+        boot_otherwise()
+
+
+def test_the_knob_is_opened_again_by_its_spec(board):
+    spec = KnobSpec(*json.loads(json.dumps(board.knob().spec)))
+    knob = open_knob(spec, str(board.path))
+    knob.set(board.stock("MODE_50W"))
+    assert knob.read() == board.knob().read() == board.stock("MODE_50W")
+    assert knob.spec == board.knob().spec
+
+
+def test_the_board_s_own_conf_is_given_as_it_stands(board):
+    assert board.knob().own_conf() == parse(orin_agx()).conf

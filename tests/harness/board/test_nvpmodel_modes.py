@@ -1,0 +1,292 @@
+"""What nvpmodel's modes stand for, and custom modes: the numbers asked for, everything else as the board booted."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.board.nvpmodel_conf import Conf, PowerModel, Setting
+from harness.board.nvpmodel_grammar import parse, write
+from harness.board.nvpmodel_modes import clusters, custom_conf, masks, online_cores, to_power_mode, tpc_mask
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+from tests.harness.board.nvpmodel_samples import (
+    ORIN_AGX_MODES,
+    SAMPLES,
+    TX2,
+    XAVIER_AGX_MODES,
+    Mode,
+    orin_agx,
+    orin_nano,
+    xavier_agx,
+)
+
+CONFS = {board: parse(text).conf for board, (text, _, _) in SAMPLES.items()}
+ORIN = CONFS["orin-agx"]
+
+SAMPLE_MODES = [pytest.param(board, mode, id=f"{board}-{mode.name}") for board in SAMPLES for mode in SAMPLES[board][1]]
+
+
+@pytest.mark.parametrize(("board", "mode"), SAMPLE_MODES)
+def test_each_mode_of_a_board_stands_for_the_numbers_of_its_manual(board, mode):
+    model = CONFS[board].model(mode.name)
+    assert to_power_mode(CONFS[board], model) == (mode.cores, mode.cpu, mode.gpu, mode.mem)
+    assert tpc_mask(model) == mode.mask
+
+
+def changed(conf, name, **values):
+    """A mode with other values, by argument: `CPU_A78_0__MAX_FREQ="1"`."""
+    model = conf.model(name)
+    lines = [setting._replace(value=values.get("__".join(setting[:2]), setting.value)) for setting in model.settings]
+    return PowerModel(model.id, name, tuple(lines))
+
+
+@pytest.mark.parametrize("value", ["-1", "0", "2147483647", "9223372036854775807"])
+def test_no_limit_has_several_spellings(value):
+    model = changed(ORIN, "MODE_15W", GPU__MAX_FREQ=value, EMC__MAX_FREQ=value)
+    assert to_power_mode(ORIN, model) == (4, 1113600, None, None)
+
+
+def test_clusters_with_different_limits_stand_for_the_highest_that_runs():
+    assert to_power_mode(ORIN, changed(ORIN, "MODE_30W", CPU_A78_1__MAX_FREQ="2201600")).cpu_khz == 2201600
+    assert to_power_mode(ORIN, changed(ORIN, "MODE_30W", CPU_A78_1__MAX_FREQ="-1")).cpu_khz is None
+
+
+def test_the_limit_of_a_cluster_that_is_off_counts_for_nothing():
+    model = ORIN.model("MODE_15W")
+    model = PowerModel(1, "M", (*model.settings, Setting("CPU_A78_2", "MAX_FREQ", "2201600")))
+    assert to_power_mode(ORIN, model).cpu_khz == 1113600
+
+
+def test_a_mode_that_sets_nothing_stands_for_nothing():
+    assert to_power_mode(ORIN, PowerModel(9, "EMPTY")) == (None, None, None, None)
+    assert tpc_mask(PowerModel(9, "EMPTY")) is None
+
+
+def test_modes_are_understood_without_the_sections_that_declare_what_they_set():
+    bare = Conf((), ORIN.models, 0)
+    assert [to_power_mode(bare, model) for model in bare.models] == [to_power_mode(ORIN, m) for m in ORIN.models]
+
+
+def test_masks_are_all_that_gate_power():
+    conf = CONFS["orin-nano"]
+    assert masks(conf.model("7W")) == {"FBP_PG_MASK": "2", "TPC_PG_MASK": "252"}
+    assert tpc_mask(changed(conf, "7W", TPC_POWER_GATING__TPC_PG_MASK="0xfc")) == 252
+
+
+def test_a_number_that_is_none_is_named():
+    expected = r"power mode MODE_15W: '.* fast' is not understood; expected: a whole number"
+    with pytest.raises(InvalidValueError, match=expected):
+        to_power_mode(ORIN, changed(ORIN, "MODE_15W", GPU__MAX_FREQ="fast"))
+    with pytest.raises(InvalidValueError, match=expected):
+        tpc_mask(changed(ORIN, "MODE_15W", TPC_POWER_GATING__TPC_PG_MASK="fast"))
+
+
+@pytest.mark.parametrize(
+    ("board", "expected"),
+    [
+        ("orin-agx", [("CPU_A78_0", (0, 1, 2, 3)), ("CPU_A78_1", (4, 5, 6, 7)), ("CPU_A78_2", (8, 9, 10, 11))]),
+        ("xavier-nx", [("CPU_DENVER_0", (0, 1)), ("CPU_DENVER_1", (2, 3)), ("CPU_DENVER_2", (4, 5))]),
+        ("orin-nano", [("CPU_A78_0", (0, 1, 2, 3)), ("CPU_A78_1", (4, 5))]),
+        ("nano", [("CPU_A57", (0, 1, 2, 3))]),
+    ],
+)
+def test_clusters_are_known_by_the_core_their_clock_lies_at(board, expected):
+    assert clusters(CONFS[board]) == expected
+
+
+def test_a_cluster_may_lie_between_the_cores_of_another():
+    conf = parse(TX2).conf
+    assert clusters(conf) == [("CPU_A57", (0, 3, 4, 5)), ("CPU_DENVER", (1, 2))]
+    assert online_cores(conf, conf.model("MAXN")) == [0, 1, 2, 3, 4, 5]
+    assert online_cores(conf, conf.model("MAXP_CORE_ARM")) == [0, 3, 4, 5]
+    five = custom_conf(conf, "MAXN", PowerMode(5, 345600, 114750, 800000), "FIVE")
+    assert online_cores(five, five.model("FIVE")) == [0, 1, 3, 4, 5]
+
+
+# Custom modes
+
+boards = st.sampled_from(sorted(SAMPLES))
+clocks = st.integers(1, 3_199_000)
+
+
+@st.composite
+def requests(draw):
+    """A board, one of its modes as the booted one, and any power mode with as many cores as the board has."""
+    board = draw(boards)
+    _, modes, _ = SAMPLES[board]
+    cores = max(mode.cores for mode in modes)
+    booted = draw(st.sampled_from(modes)).name
+    return board, booted, PowerMode(draw(st.integers(1, cores)), draw(clocks), draw(clocks), draw(clocks))
+
+
+@given(requests())
+def test_a_custom_mode_stands_for_what_was_asked(request_):
+    board, booted, mode = request_
+    conf = custom_conf(CONFS[board], booted, mode, "CUSTOM")
+    assert to_power_mode(conf, conf.model("CUSTOM")) == mode
+    again = parse(write(conf)).conf
+    assert again == conf
+
+
+@given(requests())
+def test_a_custom_mode_is_otherwise_the_booted_one(request_):
+    board, booted, mode = request_
+    base = CONFS[board].model(booted)
+    model = custom_conf(CONFS[board], booted, mode, "CUSTOM").model("CUSTOM")
+
+    def others(settings):
+        return [
+            setting for setting in settings if not setting.param.startswith(("CPU_", "EMC")) and setting[0] != "GPU"
+        ]
+
+    def params_in_order(settings):
+        return list(dict.fromkeys("CPU" if s.param.startswith("CPU_") else s.param for s in settings))
+
+    assert masks(model) == masks(base)
+    assert others(model.settings) == others(base.settings)
+    assert params_in_order(model.settings) == params_in_order(base.settings)
+
+
+@given(requests())
+def test_a_custom_mode_has_no_minimum_above_its_maximum_and_keeps_those_that_are_not(request_):
+    board, booted, mode = request_
+    model = custom_conf(CONFS[board], booted, mode, "CUSTOM").model("CUSTOM")
+    base = CONFS[board].model(booted)
+    for setting in model.settings:
+        if setting.argument == "MIN_FREQ":
+            maximum = int(model.value(setting.param, "MAX_FREQ"))
+            before = int(
+                base.value(setting.param, "MIN_FREQ") or base.value(clusters(CONFS[board])[0].param, "MIN_FREQ")
+            )
+            assert int(setting.value) == min(before, maximum)
+
+
+@given(requests())
+def test_cores_are_switched_on_from_core_0_and_clusters_that_are_off_have_no_clock(request_):
+    board, booted, mode = request_
+    conf = custom_conf(CONFS[board], booted, mode, "CUSTOM")
+    model = conf.model("CUSTOM")
+    assert online_cores(conf, model) == list(range(mode.cpu_cores))
+    total = max(cluster.cores[-1] for cluster in clusters(conf)) + 1
+    switches = [setting for setting in model.settings if setting.param == "CPU_ONLINE"]
+    assert [setting.value for setting in switches] == [str(int(core < mode.cpu_cores)) for core in range(total)]
+    clocked = [cluster for cluster in clusters(conf) if model.value(cluster.param, "MAX_FREQ") is not None]
+    assert clocked == [cluster for cluster in clusters(conf) if cluster.cores[0] < mode.cpu_cores]
+
+
+@given(requests())
+def test_the_other_modes_and_the_default_stay_and_the_id_is_free(request_):
+    board, booted, mode = request_
+    before = CONFS[board]
+    conf = custom_conf(before, booted, mode, "CUSTOM")
+    assert conf.models[:-1] == before.models
+    assert (conf.params, conf.default, conf.others) == (before.params, before.default, before.others)
+    assert conf.model("CUSTOM").id not in {model.id for model in before.models}
+
+
+def test_the_lines_stand_in_the_order_in_which_nvpmodel_makes_them():
+    conf = custom_conf(ORIN, "MODE_15W", PowerMode(6, 115200, 306000, 665600), "LOW", alone=True)
+    assert [" ".join(setting) for setting in conf.model("LOW").settings] == [
+        *(f"CPU_ONLINE CORE_{core} {int(core < 6)}" for core in range(12)),
+        "TPC_POWER_GATING TPC_PG_MASK 248",
+        "GPU_POWER_CONTROL_ENABLE GPU_PWR_CNTL_EN on",
+        "CPU_A78_0 MIN_FREQ 115200",
+        "CPU_A78_0 MAX_FREQ 115200",
+        "CPU_A78_1 MIN_FREQ 115200",  # the booted mode has no lines for this cluster
+        "CPU_A78_1 MAX_FREQ 115200",
+        "GPU MIN_FREQ 0",
+        "GPU MAX_FREQ 306000000",
+        "GPU_POWER_CONTROL_DISABLE GPU_PWR_CNTL_DIS auto",
+        "EMC MAX_FREQ 665600000",
+        "DLA0_CORE MAX_FREQ 614400000",
+        "DLA0_FALCON MAX_FREQ 294400000",
+        "PVA0_VPS MAX_FREQ 512000000",
+    ]
+    assert (len(conf.models), conf.default) == (1, conf.models[0].id)
+
+
+def test_the_gpu_minimum_is_lowered_too():
+    xavier = CONFS["xavier-agx"]
+    for gpu_khz, minimum in ((114750, "114750000"), (1377000, "318750000")):
+        model = custom_conf(xavier, "MAXN", PowerMode(8, 2265600, gpu_khz, 2133000), "C").model("C")
+        assert model.value("GPU", "MIN_FREQ") == minimum
+
+
+def test_a_minimum_without_limit_follows_the_maximum():
+    pinned = Conf(ORIN.params, (changed(ORIN, "MODE_30W", CPU_A78_0__MIN_FREQ="-1"),), 2)
+    model = custom_conf(pinned, "MODE_30W", PowerMode(8, 1113600, 612000, 3199000), "C").model("C")
+    assert model.value("CPU_A78_0", "MIN_FREQ") == "1113600"
+
+
+def test_lines_for_the_next_kernel_are_set_alike():
+    text = orin_nano().replace("GPU MAX_FREQ 408000000", "GPU MAX_FREQ 408000000\nGPU MAX_FREQ_KNEXT 408000000")
+    text = text.replace("CPU_A78_0 MAX_FREQ 960000", "CPU_A78_0 MAX_FREQ 960000\nCPU_A78_0 MIN_FREQ_KNEXT 729600")
+    model = custom_conf(parse(text).conf, "7W", PowerMode(6, 115200, 306000, 204000), "C").model("C")
+    assert model.value("GPU", "MAX_FREQ_KNEXT") == model.value("GPU", "MAX_FREQ") == "306000000"
+    for param in ("CPU_A78_0", "CPU_A78_1"):
+        assert model.value(param, "MIN_FREQ_KNEXT") == "115200"
+
+
+def test_a_clock_that_is_not_known_stays_as_booted():
+    mode = PowerMode(8, UNKNOWN_KHZ, UNKNOWN_KHZ, UNKNOWN_KHZ)
+    conf = custom_conf(ORIN, "MODE_15W", mode, "C")
+    assert to_power_mode(conf, conf.model("C")) == (8, 1113600, 408000, 2133000)
+
+
+def test_lines_that_the_booted_mode_lacks_are_put_where_they_belong():
+    kept = [s for s in ORIN.model("MODE_15W").settings if s.param.startswith(("TPC", "GPU_", "DLA"))]
+    bare = Conf(ORIN.params, (PowerModel(0, "BARE", tuple(kept)),), 0)
+    conf = custom_conf(bare, "BARE", PowerMode(4, 1113600, 408000, 2133000), "C")
+    model = conf.model("C")
+    assert to_power_mode(conf, model) == (4, 1113600, 408000, 2133000)
+    order = list(dict.fromkeys(setting.param for setting in model.settings))
+    assert order.index("CPU_ONLINE") < order.index("CPU_A78_0") < order.index("GPU")
+    assert order.index("GPU") < order.index("GPU_POWER_CONTROL_DISABLE") < order.index("EMC")
+
+
+def test_the_id_can_be_chosen_and_is_never_one_that_is_taken():
+    mode = PowerMode(4, 1113600, 408000, 2133000)
+    assert custom_conf(ORIN, "MAXN", mode, "C", model_id=77).model("C").id == 77
+    with pytest.raises(InvalidValueError, match="has a mode with ID 3 already"):
+        custom_conf(ORIN, "MAXN", mode, "C", model_id=3)
+
+
+@pytest.mark.parametrize(
+    ("cores", "name", "message"),
+    [
+        (0, "C", r"0 CPU cores of power mode .* are not possible with this conf; it has 1 to 12"),
+        (13, "C", r"13 CPU cores .*1 to 12"),
+        (4, "MAXN", "this conf has a mode MAXN already"),
+        (4, "two words", "'two words' cannot be the name of an nvpmodel mode"),
+        (4, "", "'' cannot be the name"),
+    ],
+)
+def test_what_cannot_be_is_refused(cores, name, message):
+    with pytest.raises(InvalidValueError, match=message):
+        custom_conf(ORIN, "MAXN", PowerMode(cores, 1113600, 408000, 2133000), name)
+
+
+def test_the_booted_mode_must_be_one_of_the_conf():
+    with pytest.raises(UnknownNameError, match="known: MAXN, MODE_15W, MODE_30W, MODE_50W"):
+        custom_conf(ORIN, "MODE_40W", PowerMode(4, 1113600, 408000, 2133000), "C")
+
+
+@pytest.mark.parametrize(
+    ("param", "clock"), [("GPU", "no PARAM GPU"), ("EMC", "no PARAM EMC"), ("CPU_A78", "no CPU clock")]
+)
+def test_a_conf_without_a_clock_cannot_set_it(param, clock):
+    params = tuple(each for each in ORIN.params if not each.name.startswith(param) or each.name.startswith("GPU_"))
+    settings = tuple(s for s in ORIN.model("MAXN").settings if not s.param.startswith(param))
+    conf = Conf(params, (PowerModel(0, "MAXN", settings),), 0)
+    with pytest.raises(InvalidValueError, match=f"this conf has {clock}, so power mode 4c-.* cannot be set"):
+        custom_conf(conf, "MAXN", PowerMode(4, 1113600, 408000, 2133000), "C")
+
+
+def test_samples_are_what_they_say():
+    """The builder of the samples is no part of what is tested: two of its lines, as they stand on boards."""
+    assert "CPU_A78_2 MIN_FREQ 729600\nCPU_A78_2 MAX_FREQ -1\nGPU MIN_FREQ 0\n" in orin_agx()
+    assert "CPU_DENVER_0 MAX_FREQ 1200000\r\nGPU MIN_FREQ 318750000\r\n" in xavier_agx()
+    assert Mode(2, "MODE_30W", 8, 1728000, 612000, mask=240) in ORIN_AGX_MODES
+    assert [mode.id for mode in XAVIER_AGX_MODES] == [0, 1, 3, 7]

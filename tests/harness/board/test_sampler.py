@@ -1,0 +1,335 @@
+"""The sampler beside a run: it samples on time, survives what goes wrong, and never outlives its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.board import sampler as sampler_module
+from harness.board.record import SAMPLER
+from harness.board.sampler import Sampler
+from harness.board.sampling import Schedule
+from harness.board.source import SourceSpec
+from harness.core.errors import HarnessError, InvalidValueError
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sampler reads Linux's kernel files")
+
+MEMORY, CPUFREQ = SourceSpec("memory"), SourceSpec("cpufreq")
+PATIENCE_S = 20.0  # far above what anything here takes: a machine may be busy
+POLICY = "sys/devices/system/cpu/cpufreq/policy0"
+
+
+@pytest.fixture
+def machine(tree):
+    tree.write(
+        {
+            "proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 600 kB\nCached: 1 kB\nBuffers: 1 kB\nShmem: 1 kB\n"
+            "SwapTotal: 0 kB\nSwapFree: 0 kB",
+            f"{POLICY}/related_cpus": "0",
+            f"{POLICY}/scaling_cur_freq": 729600,
+        }
+    )
+    return tree
+
+
+@pytest.fixture
+def start(machine):
+    """Start a sampler of memory and clocks every 10 ms; ended after the test."""
+    running = []
+
+    def start_sampler(sources=(MEMORY, CPUFREQ), interval_s=0.01, **settings):
+        sampler = Sampler(sources, interval_s, root=machine.root, **settings)
+        sampler.start()
+        running.append(sampler)
+        return sampler
+
+    yield start_sampler
+    for sampler in running:
+        sampler.__exit__(None, None, None)
+
+
+def wait_until(condition):
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "it did not come to pass"
+        time.sleep(0.01)
+
+
+def wait_for_samples(sampler, count):
+    """Wait until `sampler` has taken `count` more than it has now."""
+    sampler.poll()
+    seen = 0
+
+    def enough():
+        nonlocal seen
+        seen += sampler.poll()
+        return seen >= count
+
+    wait_until(enough)
+
+
+def is_alive(pid):
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_there_is_a_sample_at_the_start_and_one_at_the_end(start):
+    before_s = time.monotonic()
+    sampler = start(interval_s=1000.0)
+    started_s = time.monotonic()
+    first = sampler.series("memory_used_bytes")
+    assert before_s < first.times_s[0] < started_s
+    assert first.values == (400 * 1024,)
+    stopped_s = time.monotonic()
+    telemetry = sampler.stop()
+    times_s = telemetry.series["memory_used_bytes"].times_s
+    assert times_s[0] == first.times_s[0]
+    assert len(times_s) == 2
+    assert times_s[1] >= stopped_s
+    assert (telemetry.died_at_s, telemetry.missing, telemetry.interval_s) == (None, {}, 1000.0)
+
+
+def test_samples_come_while_the_run_goes_on(start):
+    sampler = start()
+    wait_for_samples(sampler, 5)
+    telemetry = sampler.stop()
+    times_s = telemetry.series["cpu0_khz"].times_s
+    assert len(times_s) >= 6
+    assert list(times_s) == sorted(times_s)
+    assert telemetry.sampler_cpu_share > 0
+
+
+def test_a_source_that_is_not_there_is_missing_and_the_others_are_not(start):
+    sampler = start(sources=[MEMORY, SourceSpec("rapl"), SourceSpec("no_such_source")])
+    assert set(sampler.missing) == {"rapl", "no_such_source"}
+    telemetry = sampler.stop()
+    assert set(telemetry.missing) == {"rapl", "no_such_source"}
+    assert "no RAPL package" in telemetry.missing["rapl"]
+    assert "memory_used_bytes" in telemetry.series
+
+
+def test_a_source_that_breaks_in_the_middle_is_recorded_and_the_others_go_on(start, machine):
+    sampler = start()
+    wait_for_samples(sampler, 2)
+    (machine.path / POLICY / "scaling_cur_freq").write_text("garbage\n")
+    (machine.path / "proc/meminfo").unlink()
+    wait_for_samples(sampler, 2)
+    machine.write({f"{POLICY}/scaling_cur_freq": 115200})
+    wait_for_samples(sampler, 2)
+    telemetry = sampler.stop()
+    assert telemetry.died_at_s is None
+    assert set(telemetry.missing) == {"memory", "cpu0_khz"}
+    assert "FileNotFoundError" in telemetry.missing["memory"]
+    assert set(telemetry.series["cpu0_khz"].values) == {729600, 115200}
+
+
+def test_a_killed_sampler_costs_the_rest_of_its_samples_only(start):
+    sampler = start()
+    wait_for_samples(sampler, 3)
+    os.kill(sampler.pid, signal.SIGKILL)
+    wait_until(lambda: "memory" in sampler.missing)
+    telemetry = sampler.stop()
+    assert len(telemetry.series["memory_used_bytes"].values) >= 3
+    assert telemetry.died_at_s == telemetry.series["memory_used_bytes"].times_s[-1]
+    assert "status -9" in telemetry.missing[SAMPLER]
+
+
+def test_a_sampler_that_cannot_start_costs_no_profile(start, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    telemetry = start().stop()
+    assert telemetry.died_at_s is not None
+    assert "status 1" in telemetry.missing[SAMPLER]
+    assert telemetry.series == {}
+
+
+def test_a_sampler_that_hangs_is_ended(start, machine, monkeypatch):
+    monkeypatch.setattr(sampler_module, "_ANSWER_S", 0.5)
+    (machine.path / "proc/meminfo").unlink()
+    os.mkfifo(machine.path / "proc/meminfo")
+    sampler = start()
+    telemetry = sampler.stop()
+    assert not is_alive(sampler.pid)
+    assert "gave no answer" in telemetry.missing[SAMPLER]
+
+
+def test_ticks_missed_while_the_sampler_was_held_up_are_counted(start):
+    sampler = start()
+    os.kill(sampler.pid, signal.SIGSTOP)
+    time.sleep(0.3)
+    os.kill(sampler.pid, signal.SIGCONT)
+    wait_for_samples(sampler, 2)
+    assert sampler.stop().lost_samples > 0
+
+
+def open_files():
+    return {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if is_open(int(fd))}
+
+
+def is_open(fd):
+    """Whether the number still is a file: to list them takes one itself."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def test_a_process_that_cannot_be_started_leaves_nothing_open(machine, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(machine.path / "none"))
+    before = open_files()
+    with pytest.raises(FileNotFoundError):
+        Sampler([MEMORY], 0.01, root=machine.root).start()
+    assert open_files() == before
+
+
+def test_ctrl_c_during_the_start_leaves_no_sampler_and_nothing_open(machine, monkeypatch):
+    sampler = Sampler([MEMORY], 0.01, root=machine.root)
+
+    def interrupt():
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    before = open_files()
+    monkeypatch.setattr(sampler, "poll", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        sampler.start()
+    assert not is_alive(sampler.pid)
+    assert open_files() == before
+
+
+PARENT = """
+import os, signal, sys, time
+from harness.board.sampler import Sampler
+from harness.board.source import SourceSpec
+signal.signal(signal.SIGINT, lambda number, frame: None)  # of this process: what it starts is not protected by it
+if sys.argv[2] == "bound":
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+sampler = Sampler([SourceSpec("memory")], 0.01, root=sys.argv[1])
+sampler.start()
+worker = os.fork()
+if worker == 0:
+    time.sleep(60)  # as a DataLoader worker does, it holds the parent's side of the pipes
+    os._exit(0)
+print(sampler.pid, worker, flush=True)
+sys.stdin.readline()
+print(sampler.stop().died_at_s, flush=True)
+os.kill(worker, signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def parent(machine):
+    """Start a process, leader of its own group, that runs a sampler and has forked a worker since."""
+    started = []
+
+    def start_parent(how="plain"):
+        process = subprocess.Popen(
+            [sys.executable, "-c", PARENT, machine.root, how],
+            cwd=Path(sampler_module.__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        sampler_pid, worker_pid = map(int, process.stdout.readline().split())
+        started.append((process, worker_pid))
+        return process, sampler_pid
+
+    yield start_parent
+    for process, worker_pid in started:
+        process.kill()
+        if is_alive(worker_pid):
+            os.kill(worker_pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_the_sampler_ends_when_its_parent_is_killed(parent):
+    process, sampler_pid = parent()
+    assert is_alive(sampler_pid)
+    process.kill()
+    process.wait()
+    wait_until(lambda: not is_alive(sampler_pid))
+
+
+def test_ctrl_c_is_not_for_the_sampler(parent):
+    process, sampler_pid = parent()
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(b"\n", timeout=PATIENCE_S)
+    assert output.split() == [b"None"]
+    assert not is_alive(sampler_pid)
+
+
+def test_the_sampler_stays_on_the_cpus_it_is_given(start):
+    cpu = max(os.sched_getaffinity(0))
+    assert os.sched_getaffinity(start(cpus=[cpu]).pid) == {cpu}
+
+
+def test_the_sampler_is_not_bound_to_the_measured_cpus(parent):
+    _, sampler_pid = parent("bound")
+    assert os.sched_getaffinity(sampler_pid) >= os.sched_getaffinity(0)
+
+
+def test_cpus_that_are_not_there_cost_no_samples(start):
+    telemetry = start(cpus=[4095]).stop()
+    assert set(telemetry.missing) == {"sampler: its own CPUs"}
+    assert "memory_used_bytes" in telemetry.series
+
+
+def test_the_samplers_process_loads_nothing_heavy():
+    sources = "cpu_load, cpufreq_sensor, memory, thermal, rapl, diskstats"
+    loads = f"import sys; from harness.board import sampling, {sources}; print(*sys.modules)"
+    project = Path(sampler_module.__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", loads], cwd=project, stdout=subprocess.PIPE)
+    loaded = set(done.stdout.decode().split())
+    assert "harness.board.rapl" in loaded
+    assert not loaded & {"numpy", "torch", "pandas", "dataclasses", "subprocess", "ctypes", "harness.core.profiles"}
+
+
+def test_to_stop_twice_is_to_stop_once(start):
+    sampler = start()
+    assert sampler.stop() is sampler.stop()
+
+
+def test_leaving_the_block_ends_a_sampler_that_has_died_too(machine):
+    with Sampler([MEMORY], 0.01, root=machine.root) as sampler:
+        os.kill(sampler.pid, signal.SIGKILL)
+        wait_until(lambda: sampler.missing)
+    assert sampler.stop().died_at_s is not None
+
+
+def test_a_sampler_is_for_one_profile(start):
+    with pytest.raises(HarnessError, match="started before"):
+        start().start()
+
+
+@pytest.mark.parametrize("interval_s", [0, -1.0, float("nan")])
+def test_an_interval_that_is_no_time_is_refused(interval_s):
+    with pytest.raises(InvalidValueError, match="interval_s"):
+        Sampler([MEMORY], interval_s)
+
+
+def test_a_source_is_given_once():
+    with pytest.raises(InvalidValueError, match="memory, memory"):
+        Sampler([MEMORY, MEMORY], 1.0)
+
+
+@given(st.floats(0.001, 10), st.lists(st.floats(0, 5), max_size=30))
+def test_ticks_stay_on_the_grid_and_each_is_taken_or_lost(interval_s, delays):
+    """`delays` is how many intervals after its due time each tick is taken."""
+    start_s = 1000.0
+    schedule = Schedule(start_s, interval_s)
+    lost = 0
+    for taken, delay in enumerate(delays, start=1):
+        lost += schedule.advance(schedule.due_s + delay * interval_s)
+        assert schedule.due_s == pytest.approx(start_s + (taken + lost + 1) * interval_s)
+        assert lost <= sum(delays) + 1e-6 * len(delays)

@@ -1,0 +1,455 @@
+"""What was before a run comes back: at its end, on errors and signals, and after it was killed anywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import signal
+import sys
+import types
+
+import pytest
+
+from harness.board.cpufreq import MAXIMUM, MINIMUM, CpuFrequency
+from harness.board.knob import Knob, KnobSpec
+from harness.board.lock import locked
+from harness.board.saved_state import default_state_dir, left_behind, preserved, restore
+from harness.core.capability import Capability
+from harness.core.errors import ControlError
+
+DEVICE = "host"
+
+
+class Dial(Knob):
+    """A number in a file; `moves` is a second file that a write sets too, as a power-mode preset sets clock limits."""
+
+    def __init__(self, file, moves=None):
+        self.spec = KnobSpec("dial", {"file": str(file), "moves": moves and str(moves)})
+        self.name = f"dial {file}"
+        self._file, self._moves = str(file), moves and str(moves)
+
+    def available(self):
+        return Capability(self.name, True, "")
+
+    def read(self):
+        with open(self._file) as file:
+            text = file.read().strip()
+        if not text.isdigit():
+            raise ControlError(f"{self._file} holds {text!r}")
+        return int(text)
+
+    def apply(self, value):
+        for file in filter(None, [self._file, self._moves]):
+            with open(file, "w") as out:
+                out.write(f"{value}\n")
+
+
+@pytest.fixture(autouse=True)
+def dial_module(monkeypatch):
+    """Lets a saved state find `Dial` as it finds every knob: by the name of its module."""
+    module = types.ModuleType("harness.board.dial")
+    module.open_knob = lambda root, file, moves: Dial(file, moves)
+    monkeypatch.setitem(sys.modules, "harness.board.dial", module)
+
+
+@pytest.fixture
+def places(tmp_path):
+    return {"state_dir": tmp_path / "state", "lock_dir": tmp_path / "lock"}
+
+
+@pytest.fixture
+def dial(tmp_path):
+    def make(name, value=1, moves=None):
+        file = tmp_path / name
+        file.write_text(f"{value}\n")
+        return Dial(file, moves and tmp_path / moves)
+
+    return make
+
+
+@contextlib.contextmanager
+def run(knobs, places):
+    with preserved(knobs, DEVICE, state_dir=places["state_dir"]):
+        yield
+
+
+def test_the_state_is_on_disk_before_the_first_change_and_gone_after_the_last(dial, places):
+    knob = dial("a", 1)
+    with run([knob], places):
+        assert left_behind(places["state_dir"]) == [DEVICE]
+        saved = json.loads((places["state_dir"] / "host.json").read_text())
+        assert saved["knobs"] == [{"module": "dial", "options": knob.spec.options, "value": 1}]
+        knob.set(2)
+    assert knob.read() == 1
+    assert left_behind(places["state_dir"]) == []
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_an_exception_puts_everything_back(dial, places, error):
+    knobs = [dial("a"), dial("b", 7)]
+
+    def fail_after(changes):
+        for knob, value in changes:
+            knob.set(value)
+        raise error
+
+    with pytest.raises(error), run(knobs, places):
+        fail_after(zip(knobs, (2, 3)))
+    assert [knob.read() for knob in knobs] == [1, 7]
+
+
+def test_knobs_are_put_back_in_reverse_order(dial, places, monkeypatch):
+    knobs = [dial("a"), dial("b"), dial("c")]
+    order = []
+    monkeypatch.setattr(Dial, "restore", lambda self, saved: (order.append(self), self.set(saved)))
+    with run(knobs, places):
+        for knob in knobs:
+            knob.set(2)
+    assert order == knobs[::-1]
+
+
+def test_a_knob_that_was_not_changed_is_not_written(dial, places, monkeypatch):
+    knobs = [dial("a"), dial("b")]
+    with run(knobs, places):
+        knobs[0].set(2)
+        monkeypatch.setattr(knobs[1], "apply", lambda value: pytest.fail("it stands right already"))
+    assert knobs[0].read() == 1
+
+
+def test_a_knob_that_another_moves_stands_right_in_the_end(dial, places):
+    """Restoring the preset moves the clock, which was put back first."""
+    clock = dial("clock", 5)
+    preset = dial("preset", 1, moves="clock")
+    with run([preset, clock], places):
+        preset.set(2)
+        clock.set(3)
+    assert (preset.read(), clock.read()) == (1, 5)
+
+
+def test_two_knobs_that_move_each_other_are_not_said_to_stand_right(dial, places):
+    first, second = dial("first", 1, moves="second"), dial("second", 5, moves="first")
+
+    def change_both():
+        first.set(2)
+
+    with pytest.raises(ControlError, match="host is not as it was before"), run([first, second], places):
+        change_both()
+    assert left_behind(places["state_dir"]) == [DEVICE]
+
+
+def test_a_knob_that_cannot_be_put_back_is_named_and_the_others_are(dial, places, monkeypatch):
+    knobs = [dial("a"), dial("b"), dial("c")]
+
+    def refuse(value):
+        raise ControlError("b is stuck")
+
+    def change_all():
+        for knob in knobs:
+            knob.set(2)
+        monkeypatch.setattr(knobs[1], "apply", refuse)
+
+    stuck = pytest.raises(ControlError, match=r"host is not as it was before: b is stuck; .*harness restore")
+    with stuck, run(knobs, places):
+        change_all()
+    assert [knob.read() for knob in knobs] == [1, 2, 1]
+    assert left_behind(places["state_dir"]) == [DEVICE]
+    restore(DEVICE, **places)
+    assert knobs[1].read() == 1
+
+
+def test_what_knobs_laid_down_goes_once_all_stand_as_before_changed_or_not(dial, places, monkeypatch):
+    knobs, order = [dial("a"), dial("b")], []
+    monkeypatch.setattr(Dial, "restore", lambda self, saved: (order.append("restore"), self.set(saved)))
+    monkeypatch.setattr(Dial, "forget", lambda self, saved: order.append(("forget", self.name, saved)))
+    with run(knobs, places):
+        knobs[0].set(2)
+    assert order == ["restore", ("forget", knobs[1].name, 1), ("forget", knobs[0].name, 1)]
+
+
+def test_nothing_is_forgotten_that_another_restore_may_need(dial, places, monkeypatch):
+    knobs = [dial("a"), dial("b")]
+    monkeypatch.setattr(Dial, "forget", lambda self, saved: pytest.fail("b is not as before yet"))
+
+    def refuse(value):
+        raise ControlError("b is stuck")
+
+    def change_all():
+        for knob in knobs:
+            knob.set(2)
+        monkeypatch.setattr(knobs[1], "apply", refuse)
+
+    with pytest.raises(ControlError, match="b is stuck"), run(knobs, places):
+        change_all()
+
+
+def test_what_cannot_be_removed_is_named_and_tried_again_by_restore(dial, places, monkeypatch):
+    knob = dial("a")
+
+    def refuse(self, saved):
+        raise ControlError("its file cannot be removed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Dial, "forget", refuse)
+        with pytest.raises(ControlError, match=r"as it was before, and this is left over: its file"), run(
+            [knob], places
+        ):
+            knob.set(2)
+    assert knob.read() == 1
+    assert restore(DEVICE, **places) == [knob.name]
+
+
+def test_after_a_kill_a_knob_that_sets_in_steps_is_put_back_whatever_it_reads(dial, places, tmp_path, monkeypatch):
+    """A program that was killed may have set the second of its files, of which the first tells nothing."""
+    monkeypatch.setattr(Dial, "sets_in_steps", True)
+    (tmp_path / "beside").write_text("1\n")
+    knob = dial("a", 1, moves="beside")
+
+    def work():
+        with run([knob], places):
+            (tmp_path / "beside").write_text("2\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    in_a_child(work)
+    restore(DEVICE, **places)
+    assert (tmp_path / "beside").read_text() == "1\n"
+
+
+def test_garbage_in_a_knob_is_mended(dial, places):
+    knob = dial("a", 1)
+    with run([knob], places):
+        knob.set(2)
+        with open(knob.spec.options["file"], "w") as file:
+            file.write("garbage")
+    assert knob.read() == 1
+
+
+def test_a_state_left_behind_is_never_overwritten(dial, places):
+    knob = dial("a", 1)
+    in_a_child(lambda: kill_in(knob, places))
+    refused = pytest.raises(ControlError, match=r"killed before it could put back .*python -m harness restore")
+    with refused, run([knob], places):
+        pytest.fail("nothing may run before the restore")
+    assert restore(DEVICE, **places) == [knob.name]
+    assert knob.read() == 1
+    with run([knob], places):
+        pass
+
+
+def kill_in(knob, places):
+    with run([knob], places):
+        knob.set(2)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_a_child(work):
+    """Run `work` in a forked process, which goes no further than that; returns its wait status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except KeyboardInterrupt:
+            os._exit(130)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_puts_everything_back_and_ends_the_run(dial, places, number):
+    knob = dial("a", 1)
+
+    def work():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
+        with run([knob], places):
+            knob.set(2)
+            os.kill(os.getpid(), number)
+            os._exit(5)  # not reached
+
+    assert os.WEXITSTATUS(in_a_child(work)) == 130
+    assert knob.read() == 1
+    assert left_behind(places["state_dir"]) == []
+
+
+def test_a_signal_during_the_restore_waits_for_its_end(dial, places, monkeypatch):
+    knobs = [dial("a", 1), dial("b", 1)]
+
+    def interrupt_and_set(self, saved):
+        os.kill(os.getpid(), signal.SIGTERM)
+        self.set(saved)
+
+    def work():
+        monkeypatch.setattr(Dial, "restore", interrupt_and_set)
+        with run(knobs, places):
+            for knob in knobs:
+                knob.set(2)
+        os._exit(5)  # not reached: the signal acts once all is back
+
+    assert os.WEXITSTATUS(in_a_child(work)) == 130
+    assert [knob.read() for knob in knobs] == [1, 1]
+    assert left_behind(places["state_dir"]) == []
+
+
+def test_signals_mean_afterwards_what_they_meant_before(dial, places):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    with run([dial("a")], places):
+        pass
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_a_worker_that_ends_in_the_middle_puts_nothing_back(dial, places):
+    knob = dial("a", 1)
+    try:
+        with run([knob], places):
+            knob.set(2)
+            worker = os.fork()
+            if worker == 0:
+                raise SystemExit  # unwinds the worker's own copy of this block
+            os.waitpid(worker, 0)
+            assert knob.read() == 2
+            assert left_behind(places["state_dir"]) == [DEVICE]
+    except SystemExit:
+        os._exit(0)
+    assert knob.read() == 1
+
+
+def test_what_ends_with_the_process_is_not_saved(dial, places):
+    knob = dial("a")
+    knob.outlives_process = False
+    with run([knob], places):
+        assert left_behind(places["state_dir"]) == []
+        knob.set(2)
+    assert knob.read() == 1
+
+
+def test_with_nothing_saved_there_is_nothing_to_restore(places):
+    assert left_behind(places["state_dir"]) == []
+    assert restore(DEVICE, **places) == []
+
+
+def test_a_running_device_is_not_restored(dial, places):
+    knob = dial("a", 1)
+    with locked(DEVICE, lock_dir=places["lock_dir"]), run([knob], places):
+        knob.set(2)
+        with pytest.raises(ControlError, match="host is in use by process"):
+            restore(DEVICE, **places)
+        assert knob.read() == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"format": 99}',
+        '{"format": 1}',
+        '{"format": 1, "root": "/"}',
+        '{"format": 1, "knobs": []}',
+        '{"format": 1, "root": "/", "knobs": [{"module": "dial"}]}',
+    ],
+)
+def test_a_damaged_or_foreign_state_is_named_and_kept(places, text):
+    path = places["state_dir"] / "host.json"
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(ControlError, match=r"host\.json"):
+        restore(DEVICE, **places)
+    assert path.read_text() == text
+
+
+def test_a_state_that_cannot_be_saved_stops_the_run_before_a_change(dial, places):
+    places["state_dir"].write_text("a file where a directory should be")
+    refused = pytest.raises(ControlError, match=r"nothing was changed.*XDG_STATE_HOME")
+    with refused, run([dial("a")], places):
+        pytest.fail("nothing may be changed")
+
+
+def test_the_state_lies_where_xdg_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert default_state_dir() == tmp_path / "jetwatt"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_state_dir() == tmp_path / ".local/state/jetwatt"
+
+
+def test_without_a_home_the_way_out_is_named(monkeypatch):
+    def no_entry(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", no_entry)
+    with pytest.raises(ControlError, match=r"HOME is not set.*set XDG_STATE_HOME"):
+        default_state_dir()
+
+
+CPUFREQ = "sys/devices/system/cpu/cpufreq"
+
+
+@pytest.fixture
+def board(tree):
+    for number, lowest, highest in ((0, 115200, 2201600), (4, 729600, 729600)):
+        tree.write(
+            {
+                f"{CPUFREQ}/policy{number}/{name}": content
+                for name, content in (
+                    ("related_cpus", number),
+                    ("cpuinfo_min_freq", 115200),
+                    ("cpuinfo_max_freq", 2201600),
+                    (MINIMUM, lowest),
+                    (MAXIMUM, highest),
+                )
+            }
+        )
+    return tree
+
+
+def sweep(board, places):
+    """A run that goes up, down and up again, and puts everything back."""
+    knob = CpuFrequency(board.root)
+    saved = preserved([knob], DEVICE, root=board.root, state_dir=places["state_dir"])
+    with locked(DEVICE, lock_dir=places["lock_dir"]), saved:
+        for khz in (2201600, 115200, 1113600):
+            knob.set(knob.pinned(khz))
+
+
+def die_before_change(number):
+    """Kill this process before it changes anything on disk for the `number`th time."""
+    changes = 0
+
+    def watch(event, arguments):
+        nonlocal changes
+        writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if writes or event in ("os.rename", "os.remove", "os.mkdir"):
+            changes += 1
+            if changes == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+
+
+def test_restore_survives_a_kill_between_any_two_changes(board, places):
+    before = board.contents()
+    kills = 0
+    while True:
+        kills += 1
+
+        def work(number=kills):
+            die_before_change(number)
+            sweep(board, places)
+
+        status = in_a_child(work)
+        killed = os.WIFSIGNALED(status)
+        assert killed or os.WEXITSTATUS(status) == 0
+        for device in left_behind(places["state_dir"]):
+            assert restore(device, **places) == ["CPU frequency limits"]
+        assert board.contents() == before, f"killed before change {kills}"
+        if not killed:
+            break
+    # The lock, the saved state, three settings of two policies with two limits, and those limits put back.
+    assert kills > 2 + 3 * 2 * 2

@@ -1,0 +1,78 @@
+"""`python -m harness doctor --root TREE` describes an emulated board completely, and says what is wrong with a root."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from boards.layouts import PAIRS
+from boards.tree import build_board
+
+from harness.__main__ import main
+from harness.cli.doctor import examine, format_findings
+from harness.core.configuration import Configuration
+from harness.devices.registry import local_board
+
+CONTROL = {
+    "set nvpmodel modes",
+    "switch DVFS off",
+    "take CPUs offline",
+    "set CPU clocks",
+    "set GPU clocks",
+    "set the memory clock",
+    "set CPU governors",
+    "set GPU and memory governors",
+    "set the fan",
+    "drop the page cache",
+}
+MEASURE = {
+    "measure CPU use, own and others'",
+    "measure memory",
+    "measure temperatures",
+    "measure CPU clocks",
+    "measure power",
+    "measure GPU and memory clocks",
+    "measure block I/O",
+    "notice throttling",
+    "end a run on heat",
+}
+
+
+def described(tree):
+    findings = examine(local_board(Configuration(), tree.path), tree.path)
+    return findings, {found["name"]: found for found in findings["capabilities"]}
+
+
+@pytest.mark.parametrize(("board", "l4t"), PAIRS)
+def test_a_board_is_described_completely(tmp_path, board, l4t):
+    tree = build_board(tmp_path / "root", board, l4t)
+    findings, found = described(tree)
+    assert CONTROL | MEASURE | {"know the board"} <= set(found)
+    assert "unknown" not in json.dumps(findings).lower()
+    works = {name for name, capability in found.items() if capability["available"]}
+    if board != "thor":  # whose GPU and memory clocks may not be touched
+        # Block I/O and the page cache are this machine's, and not every machine gives them.
+        assert works | {"measure block I/O", "drop the page cache"} >= CONTROL | MEASURE
+    assert all(found[name]["detail"] for name in CONTROL | MEASURE)
+    assert findings["device"] == f"emulated-{tree.spec.name}"
+    assert findings["specification"]["part_number"] in tree.spec.part_numbers
+    assert findings["power_modes"]["count"] > 1
+    assert set(tree.spec.rails.total) <= set(
+        found["measure power"]["detail"].replace(",", " ").replace(";", " ").split()
+    )
+
+
+def test_doctor_prints_a_board_without_being_told_its_name(tmp_path, capsys):
+    tree = build_board(tmp_path / "root", "orin-agx", "r36.4", mode="MAXN")
+    assert main(["doctor", "--root", tree.root]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("emulated-orin-agx: NVIDIA Jetson AGX Orin (emulated) (part_number p3701-0005")
+    assert "L4T 36.4.3, JetPack 6.2" in text
+    assert text == format_findings(described(tree)[0]) + "\n"
+
+
+def test_a_root_that_is_not_there_is_one_line(capsys):
+    assert main(["doctor", "--root", "/no/such/root"]) == 2
+    error = capsys.readouterr().err
+    assert "--root /no/such/root is no folder" in error
+    assert "Traceback" not in error

@@ -1,0 +1,219 @@
+"""Importing: good rows come through as they were, bad ones are named with their lines and refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from harness.__main__ import main
+from harness.core.cases import Case
+from harness.core.corpus import CORPUS_COLUMNS, read_corpus, write_corpus
+from harness.core.power_modes import PowerMode
+from harness.devices.simulated import SimulatedDevice
+from harness.simulation.corpus import simulate_corpus
+from harness.store.store import ResultsStore
+
+REFUSED = 2
+MODES = [PowerMode(cores, cpu, gpu, 3_199_000) for cores in (4, 12) for cpu in (1_113_600, 2_201_600)
+         for gpu in (420_750, 1_300_500)]  # fmt: skip
+
+
+def good_rows():
+    return simulate_corpus("orin-agx", "resnet18-imagenet", MODES)
+
+
+def lines_of(rows):
+    return [",".join(CORPUS_COLUMNS)] + [",".join(str(row[name]) for name in CORPUS_COLUMNS) for row in rows]
+
+
+def spoil(tmp_path, number, column, value):
+    """A corpus whose line `number` has another cell in one column."""
+    lines = lines_of(good_rows())
+    cells = lines[number - 1].split(",")
+    place = CORPUS_COLUMNS.index(column)
+    cells[place] = str(value(float(cells[place])) if callable(value) else value)
+    lines[number - 1] = ",".join(cells)
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def run(*arguments):
+    return main(["import", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_good_corpus_comes_through_as_it_is(tmp_path, suffix):
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    source, out = tmp_path / f"in{suffix}", tmp_path / f"out{suffix}"
+    write_corpus(source, good_rows())
+    assert run(source, "--out", out) == 0
+    assert read_corpus(out) == read_corpus(source)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("minibatch_time_ms", "nan", "minibatch_time_ms is nan, expected a number above 0"),
+        ("minibatch_time_ms", "0", "minibatch_time_ms is 0.0, expected a number above 0"),
+        ("power_mw", "-5", "power_mw is -5.0"),
+        ("power_mw", "inf", "power_mw is inf"),
+        ("cpu_khz", "2201601", "cpu_khz is 2201601, which orin-agx does not have; the nearest is 2201600"),
+        ("cpu_khz", "2201", "cpu_khz is 2201: that looks like MHz, expected kHz"),
+        ("gpu_khz", "1300500000", "gpu_khz is 1300500000: that looks like Hz, expected kHz"),
+        ("mem_khz", "lots", "mem_khz is 'lots', expected a whole number"),
+        ("cpu_cores", "13", "cpu_cores is 13, orin-agx has 12"),
+        ("minibatch_time_ms", lambda ms: ms / 1e3, "that looks like s, some"),
+        ("minibatch_time_ms", lambda ms: ms * 1e3, "that looks like us, some"),
+        ("power_mw", lambda mw: mw / 1e3, "that looks like W, some"),
+        ("power_mw", lambda mw: mw * 1e3, "that looks like uW, some"),
+    ],
+)
+def test_a_bad_row_is_named_with_its_line_and_nothing_is_written(tmp_path, capsys, column, value, words):
+    out = tmp_path / "out.csv"
+    assert run(spoil(tmp_path, 4, column, value), "--out", out) == REFUSED
+    said = capsys.readouterr().err
+    [line] = [line for line in said.splitlines() if "in.csv line 4: " in line]
+    assert words in line
+    assert f"1 of {len(MODES)} rows are bad, nothing was written" in said
+    assert not out.exists()
+
+
+def test_a_whole_file_in_another_unit_is_found(tmp_path, capsys):
+    path = tmp_path / "in.csv"
+    write_corpus(path, [{**row, "power_mw": row["power_mw"] / 1e3} for row in good_rows()])
+    assert run(path, "--out", tmp_path / "out.csv") == REFUSED
+    assert capsys.readouterr().err.count("that looks like W") == len(MODES)
+
+
+def test_of_an_unknown_device_a_row_is_held_against_its_neighbours(tmp_path, capsys):
+    rows = [{**row, "device": "my-board"} for row in good_rows()]
+    rows[3]["minibatch_time_ms"] *= 1e3
+    write_corpus(tmp_path / "in.csv", rows)
+    assert run(tmp_path / "in.csv", "--out", tmp_path / "out.csv") == REFUSED
+    said = capsys.readouterr().err
+    assert "line 5: minibatch_time_ms" in said
+    assert said.count("that looks like") == 1
+
+
+def test_every_bad_row_is_reported_and_skipping_leaves_out_and_counts(tmp_path, capsys):
+    lines = lines_of(good_rows())
+    lines[2] = lines[2].replace("training", "sleeping")
+    lines[4] = ",".join(lines[4].split(",")[:-1])
+    lines.append(lines[1])
+    (tmp_path / "in.csv").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "out.csv"
+    assert run(tmp_path / "in.csv", "--out", out, "--skip-bad") == 0
+    said = capsys.readouterr()
+    assert "line 3: task is 'sleeping'" in said.err
+    assert "line 5: 10 cells, expected 11" in said.err
+    assert f"line {len(lines)}: the same case as {tmp_path / 'in.csv'} line 2" in said.err
+    assert said.out.splitlines() == [f"{out}: {len(MODES) - 2} rows", "left out: 3 bad rows"]
+    assert len(read_corpus(out)) == len(MODES) - 2
+
+
+def test_the_same_case_in_two_files_is_a_duplicate(tmp_path, capsys):
+    for name in ("a.csv", "b.csv"):
+        write_corpus(tmp_path / name, good_rows()[:1])
+    assert run(tmp_path / "a.csv", tmp_path / "b.csv", "--out", tmp_path / "out.csv") == REFUSED
+    assert "b.csv line 2: the same case as" in capsys.readouterr().err
+
+
+def test_a_results_file_is_a_source(tmp_path):
+    device = SimulatedDevice("orin-agx")
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for workers in (0, 4):
+            case = Case(device.name, "lenet-mnist", "maxn", workers, "ssd", 16)
+            store.add(device.profile(case, print), {}, "run")
+    assert run(tmp_path / "r.sqlite", "--out", tmp_path / "out.csv") == 0
+    rows = read_corpus(tmp_path / "out.csv")
+    assert [(row["device"], row["provenance"], row["workers"]) for row in rows] == [
+        ("orin-agx", "simulated", "0"), ("orin-agx", "simulated", "4"),
+    ]  # fmt: skip
+
+
+def test_profiles_that_were_disturbed_are_left_out_and_counted_unless_they_are_asked_for(tmp_path, capsys):
+    device = SimulatedDevice("orin-agx")
+    right = device.profile(Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16), print)
+    wrong = dataclasses.replace(right, aggregates={**right.aggregates, "power_mw": 9_999.0}, flags=["disturbed: a"])
+    results, out = tmp_path / "r.sqlite", tmp_path / "out.csv"
+    with ResultsStore(results) as store:
+        store.add(wrong, {}, "run")
+    assert run(results, "--out", out) == REFUSED
+    said = "left out: 1 profiles flagged disturbed or throttled (--include-flagged keeps them)"
+    assert said in capsys.readouterr().err
+    with ResultsStore(results) as store:
+        store.add(right, {}, "run")
+        store.add(wrong, {}, "run")
+    assert run(results, "--out", out) == 0
+    assert said.replace("1", "2") in capsys.readouterr().out
+    assert [float(row["power_mw"]) for row in read_corpus(out)] == [right.aggregates["power_mw"]]
+    assert run(results, "--include-flagged", "--out", out) == 0
+    assert "left out" not in capsys.readouterr().out
+    assert [float(row["power_mw"]) for row in read_corpus(out)] == [9_999.0]
+
+
+def log_line(second, power_mw):
+    return f"01-31-2026 12:00:{second:02d} RAM 1/7620MB GR3D_FREQ 99%@[1015] VDD_IN {power_mw}mW/4000mW"
+
+
+def record_log(tmp_path, times, header="start_s,minibatch_time_ms"):
+    """A log whose power settles after 3 s, and minibatch times; returns the options that name them."""
+    powers = [5000, 9000, 11500, *[12000] * 27]
+    (tmp_path / "log").write_text("\n".join(log_line(second, mw) for second, mw in enumerate(powers)) + "\n")
+    (tmp_path / "times.csv").write_text("\n".join([header, *times]) + "\n")
+    return ["--tegrastats", tmp_path / "log", "--minibatch-times", tmp_path / "times.csv", "--device", "xavier-nx",
+            "--workload", "resnet18-imagenet", "--power-mode", "maxn", "--batch-size", "16"]  # fmt: skip
+
+
+def seconds(count, time_ms=250.0):
+    return [f"{0.5 + 0.25 * number:g},{5000 if number == 0 else time_ms + number % 2}" for number in range(count)]
+
+
+def test_a_tegrastats_log_with_minibatch_times_becomes_a_row(tmp_path):
+    out = tmp_path / "out.csv"
+    assert run(*record_log(tmp_path, seconds(100)), "--storage", "sd", "--out", out) == 0
+    [row] = read_corpus(out)
+    assert (row["device"], row["power_mw"], row["provenance"], row["storage"]) == ("xavier-nx", 12000, "measured", "sd")
+    assert 250 <= row["minibatch_time_ms"] <= 251  # the first of 5 s is left out
+    assert int(float(row["clean_minibatches"])) < 100 - 4 * 3  # so are those before power was stable
+    assert "fetch_stall_ms" not in row
+
+
+def test_minibatches_may_have_dates(tmp_path):
+    dated = [f"2026-01-31 12:00:{0.5 + 0.25 * number:06.3f},250" for number in range(100)]
+    assert run(*record_log(tmp_path, dated, "start_at,minibatch_time_ms"), "--out", tmp_path / "out.csv") == 0
+
+
+@pytest.mark.parametrize(
+    ("times", "header", "words"),
+    [
+        (["1,2"], "when,how_long", "line 1: the columns are when, how_long; expected: a header with start_s"),
+        (["0.5,250", "0.75,-1"], "start_s,minibatch_time_ms", "times.csv line 3: minibatch_time_ms is '-1'"),
+        (["0.5,250", "0.4,250"], "start_s,minibatch_time_ms", "times.csv line 3: it starts before"),
+        (["noon,250"], "start_at,minibatch_time_ms", "start_at is 'noon', no date and time"),
+        ([], "start_s,minibatch_time_ms", "holds no minibatch"),
+        (["0.5,250"], "start_s,minibatch_time_ms", "no minibatch is left"),
+        ([f"{100 + n},250" for n in range(9)], "start_s,minibatch_time_ms", "no power sample falls into"),
+    ],
+)
+def test_times_that_are_none_are_refused(tmp_path, capsys, times, header, words):
+    assert run(*record_log(tmp_path, times, header), "--out", tmp_path / "out.csv") == REFUSED
+    assert words in capsys.readouterr().err
+
+
+def test_a_log_needs_to_be_told_what_it_is_of(tmp_path, capsys):
+    options = record_log(tmp_path, seconds(50))
+    assert run(*options[:4], "--out", tmp_path / "out.csv") == REFUSED
+    assert "also needs --device, --workload, --power-mode, --batch-size" in capsys.readouterr().err
+    assert run("--out", tmp_path / "out.csv") == REFUSED
+    assert "nothing to import" in capsys.readouterr().err
+
+
+def test_a_log_in_the_wrong_unit_is_refused(tmp_path, capsys):
+    options = record_log(tmp_path, seconds(100))
+    (tmp_path / "log").write_text((tmp_path / "log").read_text().replace("12000mW", "12000000mW"))
+    assert run(*options, "--out", tmp_path / "out.csv") == REFUSED
+    assert "that looks like uW" in capsys.readouterr().err

@@ -1,0 +1,109 @@
+"""`python -m harness modes`: counts, samples, orders and formats, for planning without a board."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from harness.__main__ import main
+from harness.core.boards import load_board
+from harness.core.mode_lists import read_power_modes
+from harness.core.power_modes import PowerMode
+
+
+@pytest.fixture
+def modes(capsys):
+    """Runs `modes` and returns what it printed on standard output and standard error."""
+
+    def run(*arguments, code=0):
+        assert main(["modes", *map(str, arguments)]) == code
+        return capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        (["--board", "orin-agx"], 18_096),
+        (["--board", "xavier-agx"], 29_232),
+        (["--board", "orin-nano"], 1_800),
+        (["--board", "orin-agx", "--grid", "paper"], 4_368),
+        (["--board", "orin-agx", "--sample", 50], 50),
+        (["--board", "xavier-agx", "--power-mode", "a..n"], 14),
+        (["--board", "orin-agx", "--variant", "32gb", "--power-mode", "grid:paper"], 4 * 14 * 9 * 4),
+        (["--board", "xavier-nx", "--presets"], 9),
+    ],
+)
+def test_modes_are_counted(modes, arguments, count):
+    assert modes(*arguments, "--count").out == f"{count}\n"
+
+
+def test_a_sample_in_safe_order_never_raises_a_clock_within_a_pass(modes):
+    printed = modes("--board", "orin-agx", "--sample", 50, "--seed", 1, "--order", "safe", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(printed.out)))
+    assert list(rows[0])[:5] == ["cpu_cores", "cpu_khz", "gpu_khz", "mem_khz", "pass"]
+    drawn = [PowerMode(*(int(row[name]) for name in PowerMode._fields)) for row in rows]
+    assert set(drawn) == set(load_board("orin-agx").power_mode_space().sample(50, 1))
+    for before, after in zip(rows, rows[1:]):
+        if before["pass"] == after["pass"]:
+            assert int(after["cpu_khz"]) <= int(before["cpu_khz"])
+            assert int(after["gpu_khz"]) <= int(before["gpu_khz"])
+    assert f"{rows[-1]['pass']} passes" in printed.err
+    assert "reboot" in printed.err
+
+
+def test_a_sample_may_be_drawn_from_the_grid(modes):
+    names = modes("--board", "orin-agx", "--grid", "paper", "--sample", 20, "--seed", 3).out.split()
+    grid = {mode.name for mode in load_board("orin-agx").power_mode_space().paper_grid()}
+    assert len(set(names)) == 20
+    assert set(names) <= grid
+
+
+def test_names_and_tables_say_the_mode(modes):
+    assert modes("--board", "orin-agx", "--power-mode", "8c-1728-612-3199").out == "8c-1728-612-3199\n"
+    table = modes("--board", "orin-agx", "--power-mode", "mode_30w", "--format", "table").out
+    assert table.splitlines()[2].split() == ["1", "MODE_30W", "8", "1728", "612", "3199"]
+
+
+def test_presets_are_listed_with_caps_masks_and_what_they_come_to(modes):
+    lines = [line.split() for line in modes("--board", "orin-agx", "--presets").out.splitlines()]
+    assert ["1", "MODE_15W", "4", "1113.6", "408", "2133", "248", "4c-1113.6-408-2133"] in lines
+    assert ["2", "MODE_30W", "8", "1728", "612", "-", "240", "8c-1728-612-3199", "default"] in lines
+    assert "not known off-board" in modes("--board", "thor", "--presets").out
+
+
+def test_a_file_that_is_written_can_be_given_back(modes, tmp_path):
+    path = tmp_path / "plan.csv"
+    arguments = ("--board", "orin-nano", "--sample", 30, "--order", "safe", "--format", "csv", "--out", path)
+    assert f"wrote {path}" in modes(*arguments).out
+    written = [mode for _, mode in read_power_modes(path)]
+    names = modes("--board", "orin-nano", "--power-mode", path).out.split()
+    assert names == [mode.name for mode in written]
+    assert len(names) == 30
+
+
+def test_what_is_not_known_of_a_boards_clocks_is_said_beside_the_modes(modes):
+    printed = modes("--board", "xavier-nx", "--count")
+    assert printed.out == "4500\n"
+    assert "mem_khz as known off-board may lack clocks" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--board", "orin"], "known: nano, orin-agx"),
+        (["--board", "orin-agx", "--variant", "1gb"], "known: 64gb, devkit-32gb, 32gb"),
+        (["--board", "thor"], "not known off-board"),
+        (["--board", "orin-agx", "--power-mode", "MODE_40W"], "MODE_50W"),
+        (["--board", "orin-agx", "--power-mode", "maxn", "--sample", "5"], "--power-mode was given with"),
+        (["--board", "orin-agx", "--sample", "18097"], "holds 1 to 18096"),
+        (["--board", "orin-agx", "--power-mode", "none.csv"], "none.csv"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_way_out(modes, arguments, named):
+    printed = modes(*arguments, code=2)
+    assert printed.out == ""
+    assert named in printed.err

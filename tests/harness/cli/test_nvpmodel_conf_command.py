@@ -1,0 +1,178 @@
+"""`python -m harness nvpmodel-conf`: any conf is shown, and one is made for any power mode, on the board and off it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from harness.__main__ import main
+from harness.board.nvpmodel_grammar import parse, read_conf
+from harness.board.nvpmodel_modes import masks, to_power_mode
+from harness.core.boards import load_board
+from harness.core.power_modes import PowerMode
+from tests.harness.board.nvpmodel_board import Board
+from tests.harness.board.nvpmodel_samples import SAMPLES, orin_agx, orin_nano
+
+ASKED = PowerMode(8, 1728000, 612000, 3199000)
+
+
+@pytest.fixture
+def command(capsys):
+    """Runs the command; returns its exit code, what it printed and what it noted."""
+
+    def run(*arguments):
+        code = main(["nvpmodel-conf", *map(str, arguments)])
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def conf_file(tmp_path):
+    def write(text):
+        path = tmp_path / "nvpmodel.conf"
+        path.write_bytes(text.encode())
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("board", SAMPLES)
+def test_the_modes_of_a_conf_are_printed_as_json(command, conf_file, board):
+    text, modes, default = SAMPLES[board]
+    code, out, notes = command("--parse", conf_file(text), "--json")
+    assert (code, notes) == (0, "")
+    keys = ("id", "name", "cpu_cores", "cpu_khz", "gpu_khz", "mem_khz", "tpc_mask")
+    found = json.loads(out)
+    assert [tuple(mode[key] for key in keys) for mode in found] == [tuple(mode) for mode in modes]
+    assert [mode["name"] for mode in found if mode["default"]] == [default]
+
+
+def test_the_modes_of_a_conf_are_printed_as_a_table(command, conf_file):
+    _, out, _ = command("--parse", conf_file(orin_agx()))
+    assert [line.split() for line in out.splitlines()[2:]] == [
+        ["0", "MAXN", "12", "-", "-", "-", "0"],
+        ["1", "MODE_15W", "4", "1113.6", "408", "2133", "248"],
+        ["2", "MODE_30W", "8", "1728", "612", "-", "240", "default"],
+        ["3", "MODE_50W", "12", "1497.6", "816", "-", "0"],
+    ]
+
+
+def test_masks_and_cores_are_in_the_json(command, conf_file):
+    _, out, _ = command("--parse", conf_file(orin_nano()), "--json")
+    slowest = json.loads(out)[-1]
+    assert slowest["masks"] == {"FBP_PG_MASK": "2", "TPC_PG_MASK": "252"}
+    assert slowest["online_cores"] == [0, 1, 2, 3]
+
+
+def test_doubts_go_to_standard_error_with_file_and_line(command, conf_file):
+    path = conf_file("< POWER_MODEL ID=0 NAME=A > tail\n")
+    code, out, notes = command("--parse", path, "--json")
+    assert code == 0
+    assert json.loads(out)[0]["name"] == "A"
+    assert f"note: {path}, line 1: 'tail' is not read\n" in notes
+    assert f"note: {path}: the mandatory < PM_CONFIG DEFAULT=n > is missing\n" in notes
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nonsense\n", "line 1: 'nonsense' is not understood; expected: a section"),
+        ("< POWER_MODEL ID=0 NAME=A >\nGPU MAX_FREQ fast\n", "power mode A: 'GPU MAX_FREQ fast' is not understood"),
+    ],
+)
+def test_what_is_no_conf_is_an_error_with_the_file_and_what_was_expected(command, conf_file, text, expected):
+    path = conf_file(text)
+    code, out, error = command("--parse", path, "--json")
+    assert (code, out) == (2, "")
+    assert str(path) in error
+    assert expected in error
+
+
+def test_off_board_a_whole_conf_is_made_of_what_is_known_of_the_board(command):
+    code, out, notes = command("--board", "orin-agx", "--power-mode", "8c-1728-612-3199", "--name", "CUSTOM")
+    parsed = parse(out)
+    assert (code, parsed.notes) == (0, [])
+    assert to_power_mode(parsed.conf, parsed.conf.model("CUSTOM")) == ASKED
+    assert [model.name for model in parsed.conf.models] == ["MAXN", "MODE_15W", "MODE_30W", "MODE_50W", "CUSTOM"]
+    assert "# Made off-board, for NVIDIA Jetson AGX Orin (64gb)" in out
+    assert notes == "note: masks and other caps are those of MAXN\n"
+
+
+def test_the_mode_whose_masks_are_copied_can_be_chosen(command):
+    _, out, _ = command("--board", "orin-agx", "--power-mode", "MODE_15W", "--booted-mode", "MODE_30W", "--alone")
+    conf = parse(out).conf
+    assert [model.name for model in conf.models] == ["CUSTOM"]
+    assert masks(conf.model("CUSTOM")) == {"TPC_PG_MASK": "240"}
+    assert to_power_mode(conf, conf.model("CUSTOM")) == load_board("orin-agx").modes_by_name()["MODE_15W"]
+
+
+def test_a_mode_is_added_to_a_conf_that_is_given(command, conf_file, tmp_path):
+    base, made = conf_file(orin_nano()), tmp_path / "made" / "custom.conf"
+    code, out, notes = command("--base", base, "--power-mode", "5c-115.2-306-x", "--name", "SLOW", "--out", made)
+    assert (code, out) == (0, f"wrote {made}\n")
+    assert notes == "note: masks and other caps are those of 25W\n"
+    conf = read_conf(made).conf
+    assert to_power_mode(conf, conf.model("SLOW")) == (5, 115200, 306000, 3199000)
+    assert conf.models[:-1] == parse(orin_nano()).conf.models
+
+
+def test_on_the_board_its_own_conf_and_the_mode_in_effect_are_taken(command, tmp_path):
+    board = Board(tmp_path / "board")
+    board.status("pmode:0001")
+    _, out, notes = command("--root", board.path, "--power-mode", "8c-1728-612-3199")
+    conf = parse(out).conf
+    assert to_power_mode(conf, conf.model("CUSTOM")) == ASKED
+    assert masks(conf.model("CUSTOM")) == {"TPC_PG_MASK": "248"}
+    assert "MODE_15W" in notes
+
+
+def test_a_mode_that_a_run_left_in_effect_is_not_taken_for_the_booted_one(command, tmp_path):
+    board = Board(tmp_path / "board")
+    knob = board.knob()
+    knob.set(knob.custom(ASKED, "MAXN"))
+    code, _, error = command("--root", board.path, "--power-mode", "8c-1728-612-3199")
+    assert code == 2
+    assert "CUSTOM_8_1728000_612000_3199000, which a run made, is in effect; say which mode the board booted" in error
+
+
+def test_a_file_without_a_default_needs_the_booted_mode(command, conf_file):
+    base = conf_file(orin_agx().replace("< PM_CONFIG DEFAULT=2 >", "< PM_CONFIG DEFAULT=9 >"))
+    code, _, error = command("--base", base, "--power-mode", "8c")
+    assert code == 2
+    assert "names no default mode; say whose masks to copy with --booted-mode" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--power-mode", "8c"], "etc/nvpmodel.conf; give --board NAME to make a conf off-board, or --base FILE"),
+        (["--board", "orin-agx", "--power-mode", "a..n"], "unknown"),
+        (["--board", "orin-agx", "--power-mode", "all"], "'all' stands for 18096 power modes; name one"),
+        (["--board", "orin-agx", "--power-mode", "8c-1728-611-3199"], "gpu_khz=611000"),
+        (["--board", "orin-max", "--power-mode", "8c"], "board 'orin-max' is unknown; known: nano, orin-agx"),
+        (["--board", "orin-agx", "--power-mode", "maxn", "--name", "MAXN"], "has a mode MAXN already"),
+        (["--power-mode", "8c", "--variant", "32gb"], "--variant says which module of a board is meant"),
+    ],
+)
+def test_what_cannot_be_made_says_why_and_the_way_out(command, tmp_path, arguments, expected):
+    code, out, error = command("--root", tmp_path, *arguments)
+    assert (code, out) == (2, "")
+    assert expected in error
+
+
+@pytest.mark.parametrize("arguments", [[], ["--parse", "a", "--power-mode", "8c"], ["--board", "nano", "--base", "a"]])
+def test_options_that_exclude_each_other_are_refused(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["nvpmodel-conf", *arguments])
+    assert stopped.value.code == 2
+    assert "nvpmodel-conf: error" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_leaves_what_was_there(command, tmp_path):
+    (tmp_path / "taken").write_text("a file where a folder should be")
+    out = tmp_path / "taken" / "custom.conf"
+    code, _, error = command("--board", "nano", "--power-mode", "maxn", "--out", out)
+    assert code == 2
+    assert f"cannot write {out}" in error

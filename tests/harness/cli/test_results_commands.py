@@ -1,0 +1,102 @@
+"""The commands on results: what they print and the codes they exit with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.__main__ import main
+from harness.core.corpus import read_corpus
+from harness.store.store import ResultsStore
+from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
+
+
+def run(*arguments: Any) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    path = tmp_path / "r.sqlite"
+    with ResultsStore(path) as store:
+        for workers in (0, 1, 0):
+            store.add(make_profile(case={"workers": workers}), ENVIRONMENT, "run")
+    return path
+
+
+def test_export_writes_a_corpus_and_tells_what_it_left_out(results: Path, capsys: pytest.CaptureFixture) -> None:
+    out = results.parent / "c.csv"
+    assert run("export", "--results", results, "--out", out) == 0
+    assert len(read_corpus(out)) == 2
+    assert capsys.readouterr().out.splitlines() == [
+        f"{out}: 2 rows",
+        "left out: 1 older profiles of the same conditions (--all-runs keeps them)",
+    ]
+    assert run("export", "--results", results, "--out", out, "--all-runs") == 0
+    assert len(read_corpus(out)) == 3
+
+
+@pytest.mark.parametrize("name", ["c.csv", "c.txt"])
+def test_export_refuses_with_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture, name: str) -> None:
+    assert run("export", "--results", tmp_path / "missing.sqlite", "--out", tmp_path / name) == 2
+    assert "there is no results file" in capsys.readouterr().err
+
+
+def test_record_then_check_of_new_runs_passes(results: Path, capsys: pytest.CaptureFixture) -> None:
+    baseline = results.parent / "b.json"
+    assert run("baseline", "record", "--results", results, "--baseline", baseline) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out == [
+        "host-lenet-mnist-maxn-w0-ssd-bs16: 100.000 ms (100.000 to 100.000), 2 runs",
+        "host-lenet-mnist-maxn-w1-ssd-bs16: 100.000 ms (100.000 to 100.000), 1 run",
+        f"{baseline}: 2 cases",
+    ]
+    check = ["baseline", "check", "--results", results, "--baseline", baseline]
+    assert run(*check) == 2
+    assert "not run since the baseline was recorded; to compare, measure again: pytest benchmarks" in (
+        capsys.readouterr().out
+    )
+    with ResultsStore(results) as store:
+        store.add(make_profile(), ENVIRONMENT, "run2")
+    assert run(*check) == 0
+    assert "same" in capsys.readouterr().out
+
+
+def test_check_fails_on_a_slowdown_beyond_the_threshold(results: Path, capsys: pytest.CaptureFixture) -> None:
+    baseline = results.parent / "b.json"
+    run("baseline", "record", "--results", results, "--baseline", baseline)
+    with ResultsStore(results) as store:
+        store.add(make_profile([120.0] * 40), ENVIRONMENT, "run2")
+    check = ["check", "--results", results, "--baseline", baseline]
+    assert run("baseline", *check) == 1
+    assert "slower" in capsys.readouterr().out
+    assert run("baseline", *check, "--threshold", "25") == 0
+    assert run("baseline", *check, "--threshold", "-1") == 2
+
+
+def test_check_refuses_what_is_not_there(results: Path, capsys: pytest.CaptureFixture) -> None:
+    assert run("baseline", "check", "--results", results, "--baseline", results.parent / "b.json") == 2
+    assert "cannot read the baseline" in capsys.readouterr().err
+
+
+def test_check_help_states_the_test_used(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        run("baseline", "check", "--help")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "hierarchical bootstrap" in text
+    assert "Holm" in text
+    assert "default: 5" in text
+
+
+def test_what_is_left_out_because_of_its_flags_is_counted(results: Path, capsys: pytest.CaptureFixture) -> None:
+    with ResultsStore(results) as store:
+        store.add(make_profile([300.0] * 40, flags=["disturbed: a"]), ENVIRONMENT, "run2")
+    said = "left out: 1 profiles flagged disturbed or throttled (--include-flagged keeps them)"
+    baseline, out = results.parent / "b.json", results.parent / "c.csv"
+    for command in (["export", "--out", out], ["baseline", "record", "--baseline", baseline]):
+        assert run(*command, "--results", results) == 0
+        assert said in capsys.readouterr().out
+        assert run(*command, "--results", results, "--include-flagged") == 0
+        assert said not in capsys.readouterr().out

@@ -1,0 +1,268 @@
+"""Board files: each is sound, says what the papers say, tells its boards apart; a wrong file is named with its key."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.core.boards import BOARDS, find_board, known_boards, known_variants, load_board
+from harness.core.boards.parsing import parse_board
+from harness.core.boards.spec import Preset
+from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
+from harness.core.power_modes import PowerMode
+from harness.core.toml_files import read_toml
+
+EVERY_MODULE = [(name, variant) for name in BOARDS for variant in known_variants(name)]
+WITH_CLOCKS = [(name, variant) for name, variant in EVERY_MODULE if name != "thor"]
+
+
+def test_every_board_of_the_corpus_has_a_file():
+    expected = {"orin-agx", "orin-nx", "orin-nano", "xavier-agx", "xavier-nx", "tx2", "nano", "thor"}
+    assert set(known_boards()) == expected
+
+
+@pytest.mark.parametrize(("name", "variant"), EVERY_MODULE)
+def test_a_board_file_is_sound(name, variant):
+    spec = load_board(name, variant)
+    assert (spec.name, spec.variant) == (name, variant)
+    assert spec.product.startswith("NVIDIA Jetson ")
+    assert spec.gpu.cuda_cores >= 128
+    assert spec.memory.bytes % 2**30 == 0
+    assert 5_000 <= spec.peak_power_mw <= 130_000
+    assert set(spec.storage) <= {"emmc", "sd", "ssd", "hdd", "esata"}
+    assert spec.rails.total
+
+
+@pytest.mark.parametrize(("name", "variant"), EVERY_MODULE)
+def test_memory_is_as_fast_as_its_bus_and_clock_allow(name, variant):
+    spec = load_board(name, variant)
+    if spec.clocks.mem_khz:
+        peak = spec.memory.bus_bits // 8 * 2 * spec.clocks.mem_khz[-1] * 1000
+        assert spec.memory.bandwidth_bytes_per_s == pytest.approx(peak, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "cores", "cpu", "gpu", "mem"),
+    [("orin-agx", 18_096, 12, 29, 13, 4), ("xavier-agx", 29_232, 8, 29, 14, 9), ("orin-nano", 1_800, 6, 20, 5, 3)],
+)
+def test_spaces_are_as_large_as_the_papers_count_them(name, count, cores, cpu, gpu, mem):
+    """001 Table 2."""
+    space = load_board(name).power_mode_space()
+    assert len(space) == count
+    assert [len(values) for values in space.dimensions] == [cores, cpu, gpu, mem]
+
+
+def test_the_papers_grid_of_an_orin_agx_has_4368_modes():
+    assert len(load_board("orin-agx").power_mode_space().paper_grid()) == 4_368
+
+
+@pytest.mark.parametrize(("name", "variant"), WITH_CLOCKS)
+def test_every_name_stands_for_a_mode_that_some_release_allows(name, variant):
+    spec = load_board(name, variant)
+    modes = spec.modes_by_name()
+    assert modes.pop("maxn") == spec.power_mode_space().greatest
+    assert all(mode in spec.any_release_space() for mode in modes.values())
+    assert modes.get("MAXN", spec.power_mode_space().greatest) == spec.power_mode_space().greatest
+
+
+def test_presets_of_an_orin_agx_are_the_clocks_of_their_caps():
+    """The caps of its file are clocks of later releases, which list others than the papers' JetPack 5.0."""
+    named = load_board("orin-agx").modes_by_name()
+    assert named["MODE_15W"] == PowerMode(4, 1_113_600, 408_000, 2_133_000)
+    assert named["MODE_30W"] == PowerMode(8, 1_728_000, 612_000, 3_199_000)
+    assert named["MODE_50W"] == PowerMode(12, 1_497_600, 816_000, 3_199_000)
+    assert {preset.name: preset.tpc_pg_mask for preset in load_board("orin-agx").presets} == {
+        "MAXN": 0,
+        "MODE_15W": 248,
+        "MODE_30W": 240,
+        "MODE_50W": 0,
+    }
+
+
+def test_a_cap_between_two_clocks_means_the_lower_one_but_for_the_gpu_of_older_boards():
+    xavier = load_board("xavier-agx").modes_by_name()
+    assert xavier["MODE_30W_6CORE"] == PowerMode(6, 1_420_800, 905_250, 1_600_000)  # caps 1450, 900 and 1600 MHz
+    assert load_board("tx2").modes_by_name()["MAXQ"].gpu_khz == 854_250  # cap 850 MHz, 854 in NVIDIA's own words
+    assert load_board("nano").modes_by_name()["5W"] == PowerMode(2, 825_600, 614_400, 1_600_000)  # caps 918 and 640
+
+
+def test_a_cap_below_every_clock_means_the_lowest():
+    assert load_board("orin-agx").preset_mode(Preset(9, "X", 1, 1, 1, 1)) == PowerMode(1, 115_200, 114_750, 204_000)
+
+
+def test_modes_a_to_n_are_those_of_the_papers_table():
+    """004 Table 3, whose MHz are rounded: each is the nearest allowed clock."""
+    named = load_board("xavier-agx").modes_by_name()
+    letters = "abcdefghijklmn"
+    assert [name for name in named if len(name) == 1] == list(letters)
+    assert named["a"] == named["MODE_15W"] == PowerMode(4, 1_190_400, 675_750, 1_331_200)
+    assert named["g"] == named["MAXN"]
+    changed = {"ab": 0, "bc": 2, "cd": 3, "de": 1, "ef": 0, "gh": 3, "hi": 3, "ij": 3, "kl": 0, "lm": 1, "mn": 2}
+    for (one, other), dimension in changed.items():  # one resource is changed at a time (004 sec. 5.6)
+        differ = [a != b for a, b in zip(named[one], named[other])]
+        assert differ == [place == dimension for place in range(4)], (one, other)
+    for name, printed in load_board("xavier-agx").named_modes:
+        assert all(abs(a - b) <= 0.02 * b for a, b in zip(named[name], printed)), name
+
+
+def test_the_papers_took_these_modes_as_default():
+    """004 sec. 4.4."""
+    papers = {name: load_board(name).papers_mode for name in ("orin-agx", "xavier-agx", "xavier-nx", "nano")}
+    assert papers == {"orin-agx": "MAXN", "xavier-agx": "MAXN", "xavier-nx": "MODE_15W_6CORE", "nano": "MAXN"}
+
+
+def test_clocks_only_fall_where_the_papers_found_it_so():
+    assert load_board("orin-agx").clocks_only_fall is True  # 001 sec. 2.5
+    assert load_board("xavier-agx").clocks_only_fall is False  # 004 sec. 5.6
+    assert load_board("nano").clocks_only_fall is None
+
+
+def test_the_32_gb_orin_is_the_same_board_with_fewer_cores():
+    small, large = load_board("orin-agx", "32gb"), load_board("orin-agx")
+    assert (small.name, small.cpu_cores, small.gpu.cuda_cores) == ("orin-agx", 8, 1792)
+    assert (large.cpu_cores, large.variant) == (12, "64gb")
+    assert small.memory.bytes * 2 == large.memory.bytes
+    assert small.memory.technology == large.memory.technology
+    assert [preset.name for preset in small.presets] == ["MAXN", "MODE_15W", "MODE_30W", "MODE_40W"]
+
+
+def test_an_agx_orins_total_leaves_out_the_rail_that_is_counted_already():
+    rails = load_board("orin-agx").rails
+    assert set(rails.labels) - set(rails.total) == {"VDDQ_VDD2_1V8AO"}
+
+
+def test_a_board_whose_clocks_are_not_known_says_so():
+    thor = load_board("thor")
+    assert "cpu_khz, gpu_khz, mem_khz" in thor.gap
+    for ask in (thor.power_mode_space, thor.any_release_space, thor.modes_by_name, lambda: thor.power_modes("maxn")):
+        with pytest.raises(CannotRunError, match="thor are not known off-board; run this on the board"):
+            ask()
+
+
+def test_lists_that_may_lack_clocks_are_named():
+    assert load_board("orin-agx").gap == ""
+    assert "mem_khz" in load_board("xavier-nx").gap
+
+
+@pytest.mark.parametrize(
+    ("compatible", "model", "found"),
+    [
+        (["nvidia,p3737-0000+p3701-0005", "nvidia,tegra234"], "NVIDIA Jetson AGX Orin Developer Kit", "orin-agx 64gb"),
+        (["nvidia,p3737-0000+p3701-0000"], "Jetson AGX Orin", "orin-agx devkit-32gb"),
+        (["nvidia,p3701-0004"], "", "orin-agx 32gb"),
+        (["nvidia,p3701-0008"], "", "orin-agx 64gb"),  # a module that no file knows, of a family that one does
+        (["nvidia,p3767-0001"], "", "orin-nx 8gb"),
+        (["nvidia,p3768-0000+p3767-0000-super"], "", "orin-nx super"),
+        (["nvidia,p3509-0000+p3767-0003"], "NVIDIA Orin Nano Developer Kit", "orin-nano 8gb"),
+        (["nvidia,p3767-0005"], "NVIDIA Jetson Orin Nano Engineering Reference Developer Kit Super", "orin-nano super"),
+        # Seen: an Orin Nano whose carrier's device tree calls it an Orin NX.
+        (["nvidia,p3767-0003"], "NVIDIA Jetson Orin NX Engineering Reference Developer Kit", "orin-nano 8gb"),
+        (["nvidia,p2972-0000", "nvidia,tegra194"], "Jetson-AGX", "xavier-agx 32gb"),
+        (["nvidia,p3509-0000+p3668-0000"], "NVIDIA Jetson Xavier NX Developer Kit", "xavier-nx 8gb"),
+        (["nvidia,quill", "nvidia,tegra186"], "quill", "tx2 8gb"),
+        (["nvidia,jetson-nano", "nvidia,p3448-0003"], "NVIDIA Jetson Nano 2GB Developer Kit", "nano 2gb"),
+        (["nvidia,p4071-0000+p3834-0008"], "NVIDIA Jetson AGX Thor Developer Kit", "thor t5000"),
+        (["raspberrypi,5-model-b"], "Raspberry Pi 5 Model B Rev 1.0", None),
+        ([], "", None),
+    ],
+)
+def test_a_board_is_told_by_its_part_number_then_by_its_model(compatible, model, found):
+    spec = find_board(compatible, model)
+    assert (spec and f"{spec.name} {spec.variant}") == found
+
+
+def test_part_numbers_stand_in_one_place_unless_marks_tell_them_apart():
+    numbers = [number for name, variant in EVERY_MODULE for number in unmarked(load_board(name, variant))]
+    assert len(numbers) == len(set(numbers))
+
+
+def unmarked(spec):
+    return () if spec.marks else spec.part_numbers
+
+
+def test_unknown_boards_and_variants_are_told_with_the_known_ones():
+    with pytest.raises(UnknownNameError, match="known: nano, orin-agx"):
+        load_board("orin")
+    with pytest.raises(UnknownNameError, match="known: 64gb, devkit-32gb, 32gb"):
+        load_board("orin-agx", "16gb")
+
+
+def changed(path, value):
+    """The Orin AGX's file with one value changed; `path` leads to it, None removes it."""
+    content = copy.deepcopy(read_toml(BOARDS["orin-agx"]))
+    *tables, key = path
+    table = content
+    for step in tables:
+        table = table[step]
+    if value is None:
+        del table[key]
+    else:
+        table[key] = value
+    return content
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        (["wings"], 2, "'wings' in the file is unknown"),
+        (["product"], None, "product is missing"),
+        (["product"], 3, "product in the file must be a text"),
+        (["variant"], None, "variant is missing"),
+        (["peak_power_mw"], "60 W", "peak_power_mw in the file must be a whole number"),
+        (["peak_power_mw"], True, "peak_power_mw in the file must be a whole number"),
+        (["storage"], "emmc", "storage in the file must be a list of texts"),
+        (["clocks_only_fall"], 1, "clocks_only_fall in the file must be true or false"),
+        (["gpu"], None, "gpu must be a table"),
+        (["gpu", "cuda_cores"], None, "cuda_cores is missing in gpu"),
+        (["gpu", "gpu_cores"], 3, "'gpu_cores' in gpu is unknown"),
+        (["cpu", "speed"], 3, "'speed' in cpu is unknown"),
+        (["cpu", "clusters"], [], "each core from 0 up once"),
+        (["cpu", "clusters", 1, "cores"], [3, 4], "each core from 0 up once"),
+        (["clocks", "cpu_khz"], [3, 2], "strictly ascending"),
+        (["clocks", "cpu_khz"], [1.5], "whole number"),
+        (["clocks", "cpu_khz"], [{"from": 1, "to": 5}], "from, to and step"),
+        (["clocks", "cpu_khz"], [{"from": 1, "to": 5, "step": 3}], "no whole number of steps leads from 1 to 5"),
+        (["clocks", "incomplete"], ["ram"], "'ram' in clocks.incomplete is unknown"),
+        (["presets"], {}, "presets must be a list of tables"),
+        (["presets", 1, "cpu_cores"], 13, "preset MODE_15W has 13 cores, the board has 12"),
+        (["presets", 1, "name"], "maxn", "stands there twice"),
+        (["presets", 1, "clock"], 1, "'clock' in presets 1 is unknown"),
+        (["default_preset"], "FAST", "default_preset 'FAST' is no preset"),
+        (["rails", "total"], ["VDD_IN"], "'VDD_IN' in rails.total is unknown"),
+        (["named_modes"], {"a": [4, 1200, 670]}, "named mode a must be cores and the MHz"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_key(path, value, named):
+    with pytest.raises(HarnessError) as refused:
+        parse_board("orin-agx", changed(path, value))
+    assert named in str(refused.value)
+
+
+@pytest.mark.parametrize("own", [{}, {"memory": {"bytes": 1}}, 3])
+def test_a_variant_must_be_a_table_that_can_be_told_from_others(own):
+    with pytest.raises(InvalidValueError, match=r"variants\.32gb"):
+        parse_board("orin-agx", changed(["variants", "32gb"], own), "32gb")
+
+
+def test_a_wrong_file_is_named(tmp_path, monkeypatch):
+    broken = tmp_path / "broken.toml"
+    broken.write_text('variant = "one"\nproduct = 1\n')
+    monkeypatch.setitem(BOARDS, "broken", broken)
+    with pytest.raises(InvalidValueError, match=r"broken\.toml: cpu must be a table"):
+        load_board("broken")
+
+
+@given(st.integers(1, 3_000_000), st.sampled_from(["cpu_khz", "gpu_khz", "mem_khz"]))
+def test_a_cap_is_never_exceeded_by_more_than_the_next_clock(cap, clock):
+    for name in ("orin-agx", "xavier-agx"):
+        spec = load_board(name)
+        allowed = getattr(spec.any_release_space(), clock)
+        khz = getattr(spec.preset_mode(Preset(0, "X", 1, **{clock: cap})), clock)
+        rounds_up = spec.gpu_cap_rounds_up and clock == "gpu_khz"
+        between = [other for other in allowed if min(khz, cap) < other < max(khz, cap)]
+        assert not between
+        assert rounds_up or khz <= cap or khz == allowed[0]
+        assert not rounds_up or khz >= cap or khz == allowed[-1]

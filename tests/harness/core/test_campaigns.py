@@ -1,0 +1,233 @@
+"""Campaigns: sweeps cross, overlap without doubling, take options, and wrong files say what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.core.campaigns import SHIPPED, check_axis, describe_settings, expand, load_campaign, replace_settings
+from harness.core.cases import Case, Settings
+from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
+
+
+def write(tmp_path, text):
+    path = tmp_path / "campaign.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def as_named(device, workload, text):
+    return [text]
+
+
+def test_ids_are_those_of_the_documentation():
+    case = Case("host", "resnet18-cifar10", "maxn", 4, "ssd", 16)
+    assert case.id == "host-resnet18-cifar10-maxn-w4-ssd-bs16"
+
+
+def test_the_axis_defaults_are_the_papers():
+    campaign = load_campaign("quick").override({"workload": ["resnet18-cifar10"]}, {})
+    assert "host-resnet18-cifar10-maxn-w4-ssd-bs16" in [case.id for case in expand(campaign, as_named)]
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_a_shipped_campaign_expands_without_clash(name):
+    cases = expand(load_campaign(name), as_named)
+    assert cases
+    assert len({case.id for case in cases}) == len(cases)
+
+
+def test_the_paper_campaign_has_the_papers_axes():
+    cases = expand(load_campaign("paper"), as_named)
+    of_mobilenet = [case for case in cases if case.workload == "mobilenetv3-gld23k"]
+    assert {case.workers for case in of_mobilenet} == {0, 1, 2, 4, 8}
+    assert {case.storage for case in of_mobilenet} == {"ssd", "sd", "hdd"}
+    assert {case.batch_size for case in of_mobilenet} == {1, 2, 4, 8, 16, 32, 64, 128}
+    assert {case.settings.cache for case in of_mobilenet} == {"cold", "drop-each-epoch"}
+    assert {case.settings.epochs for case in of_mobilenet} == {6}
+    assert len({case.workload for case in cases}) == 10
+
+
+def test_a_sweep_is_a_full_crossing(tmp_path):
+    path = write(
+        tmp_path, '[[sweep]]\nworkload = ["lenet-mnist", "resnet18-cifar10"]\nworkers = [0, 1]\nbatch_size = [8, 16]'
+    )
+    assert len(expand(load_campaign(path), as_named)) == 8
+
+
+def test_a_case_in_two_sweeps_runs_once(tmp_path):
+    path = write(tmp_path, "[[sweep]]\nworkers = [0, 1]\n[[sweep]]\nworkers = [1, 2]")
+    assert [case.workers for case in expand(load_campaign(path), as_named)] == [0, 1, 2]
+
+
+def test_a_case_asked_for_in_two_ways_is_refused(tmp_path):
+    path = write(tmp_path, "[[sweep]]\n[[sweep]]\n[sweep.settings]\nminibatches = 10")
+    with pytest.raises(InvalidValueError, match="40 minibatches; warm cache, 10 minibatches"):
+        expand(load_campaign(path), as_named)
+
+
+def test_an_option_replaces_its_axis_in_every_sweep(tmp_path):
+    path = write(tmp_path, "[[sweep]]\nworkers = [0, 1]\n[[sweep]]\nworkers = [4]\nbatch_size = [1]")
+    campaign = load_campaign(path).override({"workers": [2]}, {"minibatches": 3})
+    cases = expand(campaign, as_named)
+    assert [(case.workers, case.batch_size) for case in cases] == [(2, 16), (2, 1)]
+    assert {case.settings.minibatches for case in cases} == {3}
+
+
+def test_minibatches_and_epochs_replace_each_other():
+    assert replace_settings(Settings(minibatches=None, epochs=6), {"minibatches": 2}).epochs is None
+    assert replace_settings(Settings(minibatches=40), {"epochs": 6}).minibatches is None
+    assert describe_settings(Settings(minibatches=None, epochs=6, cache="cold")) == "cold cache, 6 epochs"
+
+
+def test_without_epochs_a_cache_that_is_dropped_before_each_is_a_cold_one():
+    cases = expand(load_campaign("paper").override({"workers": [0]}, {"minibatches": 2}), as_named)
+    assert {case.settings.cache for case in cases} == {"cold"}
+    with pytest.raises(InvalidValueError, match="drop-each-epoch needs epochs"):
+        Settings(cache="drop-each-epoch")
+
+
+def test_data_scales_are_told_apart(tmp_path):
+    path = write(
+        tmp_path, "[[sweep]]\n[sweep.settings]\ndata_scale = 0.25\n[[sweep]]\n[sweep.settings]\ndata_scale = 4"
+    )
+    cases = expand(load_campaign(path), as_named)
+    assert [case.id.rpartition("-")[2] for case in cases] == ["x0.25", "x4"]
+    assert [describe_settings(case.settings).rpartition(", ")[2] for case in cases] == [
+        "data_scale 0.25",
+        "data_scale 4",
+    ]
+
+
+def test_static_and_free_clocks_are_told_apart(tmp_path):
+    path = write(tmp_path, '[[sweep]]\n[sweep.settings]\nclocks = "dvfs"\n[[sweep]]')
+    free, static = expand(load_campaign(path), as_named)
+    assert free.id == f"{static.id}-dvfs"
+    assert static.id == "host-resnet18-cifar10-maxn-w4-ssd-bs16"
+    assert describe_settings(free.settings) == "warm cache, 40 minibatches, dvfs clocks"
+
+
+def test_an_idle_case_has_neither_workers_nor_storage_nor_batch():
+    settings = Settings(minibatches=None, idle_s=60.0, clocks="dvfs")
+    case = Case("orin-agx", "idle-quiet", "maxn", 0, "ssd", 1, settings, task="idle")
+    assert case.id == "orin-agx-idle-quiet-maxn-dvfs"
+    assert describe_settings(settings) == "idle for 60 s, dvfs clocks"
+
+
+def test_one_power_mode_value_may_stand_for_many_modes():
+    campaign = load_campaign("quick").override(
+        {"workload": ["lenet-mnist"], "workers": [0], "power_mode": ["both"]}, {}
+    )
+    assert [case.power_mode for case in expand(campaign, lambda *_: ["1c", "2c"])] == ["1c", "2c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("workload = 3", "key 'workload' is unknown"),
+        ("[axes]\nworkload = [3]", "axis workload takes names, got 3"),
+        ("[axes]\nworkers = [-1]", "axis workers takes whole numbers from 0 up, got -1"),
+        ("[axes]\nworkers = [1.5]", "axis workers"),
+        ("[axes]\nbatch_size = [0]", "axis batch_size takes whole numbers from 1 up"),
+        ("[axes]\nbatch_size = []", "axis batch_size has no value"),
+        ("[axes]\ncolour = ['red']", "axis 'colour' is unknown"),
+        ("[settings]\nminibatches = '40'", "setting minibatches takes int"),
+        ("[settings]\nspeed = 1", "setting 'speed' is unknown"),
+        ("[settings]\ncache = 'lukewarm'", "cache state 'lukewarm' is unknown"),
+        ("[settings]\nminibatches = 1\nepochs = 1", "one of the two"),
+        ("[settings]\nepochs = 0", "epochs must be at least 1"),
+        ("[settings]\nclocks = 'fast'", "clocks 'fast' are unknown; known: static, dvfs"),
+        ("[settings]\nclocks = 1", "setting clocks takes str"),
+        ("[settings]\nmax_temperature_c = -1", "max_temperature_c must be above 0"),
+        ("[sweep]\nworkers = [1]", "array of tables"),
+        ("this is no TOML", "not a readable TOML file"),
+    ],
+)
+def test_a_wrong_file_says_what_is_wrong_and_where(tmp_path, text, words):
+    path = write(tmp_path, text)
+    with pytest.raises(InvalidValueError, match=words) as refused:
+        load_campaign(path)
+    assert path in str(refused.value)
+
+
+def test_an_unknown_campaign_lists_the_shipped_ones():
+    with pytest.raises(UnknownNameError, match="paper, quick"):
+        load_campaign("nonsense")
+
+
+def test_an_unknown_workload_lists_the_known_ones():
+    campaign = load_campaign("quick").override({"workload": ["alexnet"]}, {})
+    with pytest.raises(UnknownNameError, match="lenet-mnist"):
+        expand(campaign, as_named)
+
+
+def test_a_storage_with_a_limit_that_is_none_is_refused_before_anything_runs():
+    assert check_axis("storage", ["ssd", "ssd@20"]) == ("ssd", "ssd@20")
+    with pytest.raises(HarnessError, match="'ssd@fast' is no MEDIUM@MB_PER_S"):
+        check_axis("storage", ["ssd", "ssd@fast"])
+
+
+@pytest.mark.parametrize("values", [["x"], ["1.5"], [True], ["-1"]])
+def test_worker_counts_are_whole_numbers(values):
+    with pytest.raises(HarnessError, match="workers"):
+        check_axis("workers", values)
+
+
+def test_numbers_may_come_as_text():
+    assert check_axis("batch_size", ["8", "16", "8"]) == (8, 16)
+
+
+EXPERIMENTS = """
+[settings]
+minibatches = 40
+[experiment.page_cache]
+workers = [0]
+settings = { epochs = 3, cache = "cold" }
+[[experiment.page_cache.sweep]]
+[[experiment.page_cache.sweep]]
+boards = ["xavier-agx"]
+storage = ["hdd"]
+[experiment.concurrent_training_inference]
+task = "concurrent"
+workload = ["resnet18-cifar10+lenet-mnist-bs4@20"]
+settings = { duration_s = 5 }
+"""
+
+
+def test_an_experiment_has_sweeps_of_its_own_and_leaves_the_campaigns_alone(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(EXPERIMENTS)
+    campaign = load_campaign(str(file))
+    assert len(campaign.sweeps) == 1
+    plain, hdd = campaign.of_experiment("page_cache").sweeps
+    assert (plain.axes["workers"], plain.settings.epochs, plain.settings.minibatches) == ((0,), 3, None)
+    assert (hdd.boards, hdd.axes["storage"], hdd.settings.cache) == (("xavier-agx",), ("hdd",), "cold")
+    assert campaign.of_experiment("nonsense").sweeps == ()
+
+
+def test_options_reach_experiments_but_not_what_a_mix_is_made_of(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(EXPERIMENTS)
+    campaign = load_campaign(str(file)).override({"workload": ["lenet-mnist"]}, {"minibatches": 7})
+    page_cache = campaign.of_experiment("page_cache").sweeps[0]
+    assert (page_cache.axes["workload"], page_cache.settings.minibatches) == (("lenet-mnist",), 7)
+    (mix,) = campaign.of_experiment("concurrent_training_inference").sweeps
+    assert mix.axes["workload"] == ("resnet18-cifar10+lenet-mnist-bs4@20",)
+    assert (mix.settings.duration_s, mix.settings.minibatches) == (5, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ('[experiment.x]\ntask = "dreaming"', "dreaming"),
+        ("[experiment.x]\ninstances = 0", "instances"),
+        ("[experiment.x]\nboards = 3", "boards"),
+        ('[experiment.x]\nboards = ["toaster"]', "toaster"),
+        ('[experiment.x]\ntask = "concurrent"\nworkload = ["lenet-mnist"]', "lenet-mnist"),
+    ],
+)
+def test_a_wrong_experiment_says_what_is_wrong(tmp_path, text, word):
+    file = tmp_path / "wrong.toml"
+    file.write_text(text)
+    with pytest.raises((InvalidValueError, UnknownNameError)) as refused:
+        expand(load_campaign(str(file)).of_experiment("x"), lambda *_: ["maxn"])
+    assert word in refused.value.what

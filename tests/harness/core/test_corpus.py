@@ -1,0 +1,234 @@
+"""A corpus reads back as it was written, and what breaks its schema is refused by file, line and column."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.core.corpus import CORPUS, CORPUS_COLUMNS, PROVENANCES, TASKS, Column, read_corpus, write_corpus
+from harness.core.errors import DependencyError, InvalidValueError, StoreError
+
+ROW: Dict[str, Any] = {
+    "device": "orin-agx",
+    "workload": "resnet18-imagenet",
+    "task": "training",
+    "cpu_cores": 12,
+    "cpu_khz": 2_201_600,
+    "gpu_khz": 1_300_500,
+    "mem_khz": 3_199_000,
+    "batch_size": 16,
+    "minibatch_time_ms": 57.25,
+    "power_mw": 43_000.0,
+    "provenance": "measured",
+}
+FURTHER = (Column("workers", int, "workers"), Column("stall_ms", float, "stall"), Column("note", str, "a note"))
+
+words = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0\r"), min_size=1, max_size=10)
+above_0 = st.floats(min_value=0, exclude_min=True, allow_nan=False, allow_infinity=False)
+rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "device": words,
+            "workload": words,
+            "task": st.sampled_from(TASKS),
+            "cpu_cores": st.integers(1, 64),
+            "cpu_khz": st.integers(0, 10**7),
+            "gpu_khz": st.integers(0, 10**7),
+            "mem_khz": st.integers(0, 10**7),
+            "batch_size": st.integers(1, 4096),
+            "minibatch_time_ms": above_0,
+            "power_mw": st.none() | above_0,
+            "provenance": st.sampled_from(PROVENANCES),
+        }
+    ),
+    max_size=5,
+)
+"""Rows of a corpus."""
+
+
+def csv_text(*changes: Dict[str, str]) -> str:
+    """A corpus of one row for each of these changes to `ROW`."""
+    lines = [",".join(CORPUS_COLUMNS)]
+    lines += [",".join(str({**ROW, **change}[name]) for name in CORPUS_COLUMNS) for change in changes]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_columns_are_those_of_the_schema_in_order() -> None:
+    assert CORPUS_COLUMNS == (
+        "device", "workload", "task", "cpu_cores", "cpu_khz", "gpu_khz", "mem_khz", "batch_size", "minibatch_time_ms",
+        "power_mw", "provenance",
+    )  # fmt: skip
+    assert all(column.meaning for column in CORPUS)
+
+
+@given(table=rows)
+def test_csv_reads_back_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, table: List[Dict]) -> None:
+    path = tmp_path_factory.mktemp("corpus") / "c.csv"
+    write_corpus(path, table)
+    assert read_corpus(path) == table
+
+
+@given(table=rows)
+def test_parquet_reads_back_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, table: List[Dict]) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path_factory.mktemp("corpus") / "c.parquet"
+    write_corpus(path, table)
+    assert read_corpus(path) == table
+
+
+def test_further_columns_follow_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    write_corpus(path, [{**ROW, "workers": 4, "note": "a, b"}], FURTHER)
+    header, line = path.read_text().splitlines()
+    assert header == ",".join([*CORPUS_COLUMNS, "workers", "stall_ms", "note"])
+    assert line.endswith(',measured,4,,"a, b"')
+    assert read_corpus(path) == [{**ROW, "workers": "4", "stall_ms": "", "note": "a, b"}]
+
+
+def test_parquet_keeps_the_types_of_further_columns(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "c.parquet"
+    write_corpus(path, [{**ROW, "power_mw": None, "workers": 4}], FURTHER)
+    assert read_corpus(path) == [{**ROW, "power_mw": None, "workers": 4, "stall_ms": None, "note": None}]
+
+
+def test_pandas_reads_both_alike(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    for name in ("c.csv", "c.parquet"):
+        write_corpus(tmp_path / name, [{**ROW, "power_mw": None}, ROW])
+    from_csv, from_parquet = pandas.read_csv(tmp_path / "c.csv"), pandas.read_parquet(tmp_path / "c.parquet")
+    assert from_csv["power_mw"].isna().tolist() == from_parquet["power_mw"].isna().tolist() == [True, False]
+    assert from_csv["cpu_khz"].tolist() == from_parquet["cpu_khz"].tolist() == [2_201_600] * 2
+
+
+def test_a_missing_power_sensor_is_an_empty_cell(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "c.csv", [{**ROW, "power_mw": None}])
+    assert (tmp_path / "c.csv").read_text().splitlines()[1].split(",")[9] == ""
+
+
+def test_columns_of_another_order_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    names = sorted(CORPUS_COLUMNS)
+    text = "\ufeff" + ",".join(names) + "\r\n" + ",".join(str(ROW[name]) for name in names) + "\r\n\r\n"
+    path.write_bytes(text.encode("utf-8"))
+    assert read_corpus(path) == [ROW]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("cpu_khz", "fast"),
+        ("cpu_khz", "-1"),
+        ("cpu_khz", "1.5"),
+        ("gpu_khz", ""),
+        ("cpu_cores", "0"),
+        ("batch_size", "0"),
+        ("minibatch_time_ms", ""),
+        ("minibatch_time_ms", "nan"),
+        ("minibatch_time_ms", "inf"),
+        ("minibatch_time_ms", "0"),
+        ("power_mw", "0"),
+        ("power_mw", "-5"),
+        ("task", "sleeping"),
+        ("provenance", "guessed"),
+        ("device", ""),
+    ],
+)
+def test_a_value_that_breaks_the_schema_is_named_with_its_line(tmp_path: Path, column: str, value: str) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text(csv_text({}, {}, {column: value}))
+    with pytest.raises(InvalidValueError, match=rf"c\.csv line 4: {column} is .*, expected ") as caught:
+        read_corpus(path)
+    assert repr(value) in str(caught.value) or "empty" in str(caught.value) or value in str(caught.value)
+
+
+def test_a_line_of_another_length_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text(csv_text({}) + "orin-agx,lenet-mnist\n")
+    with pytest.raises(InvalidValueError, match="line 3: 2 cells, expected 11"):
+        read_corpus(path)
+
+
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text("device,workload\nhost,lenet-mnist\n")
+    with pytest.raises(InvalidValueError, match="has no column task, cpu_cores"):
+        read_corpus(path)
+    path.write_text(csv_text().strip() + ",device\n")
+    with pytest.raises(InvalidValueError, match="more than one column device"):
+        read_corpus(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b'device,"unclosed\n', b"a\0b,c\n"])
+def test_what_is_no_csv_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "c.csv"
+    path.write_bytes(content)
+    with pytest.raises(InvalidValueError, match=r"c\.csv"):
+        read_corpus(path)
+
+
+def test_what_is_no_parquet_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "c.parquet"
+    path.write_bytes(b"device,workload\n")
+    with pytest.raises(InvalidValueError, match="is no Parquet file"):
+        read_corpus(path)
+
+
+def test_a_parquet_that_breaks_the_schema_is_refused(tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "c.parquet"
+    parquet.write_table(pyarrow.table({name: ["x"] for name in CORPUS_COLUMNS}), str(path))
+    with pytest.raises(InvalidValueError, match="column cpu_cores is of type string, expected int"):
+        read_corpus(path)
+    parquet.write_table(pyarrow.Table.from_pylist([ROW, {**ROW, "batch_size": 0}]), str(path))
+    with pytest.raises(InvalidValueError, match="row 2: batch_size is 0"):
+        read_corpus(path)
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot read"):
+        read_corpus(tmp_path / "c.csv")
+
+
+@pytest.mark.parametrize("name", ["c.xlsx", "c", "c.csv.gz"])
+def test_another_suffix_is_refused(tmp_path: Path, name: str) -> None:
+    for use in (read_corpus, lambda path: write_corpus(path, [ROW])):
+        with pytest.raises(InvalidValueError, match=r"ends in \.csv or \.parquet"):
+            use(tmp_path / name)
+    assert os.listdir(str(tmp_path)) == []
+
+
+def test_a_row_that_breaks_the_schema_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    write_corpus(path, [ROW])
+    before = path.read_bytes()
+    with pytest.raises(InvalidValueError, match=r"row 2 for .*: power_mw is 0"):
+        write_corpus(path, [ROW, {**ROW, "power_mw": 0.0}])
+    assert path.read_bytes() == before
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for use in (read_corpus, lambda path: write_corpus(path, [ROW])):
+        with pytest.raises(DependencyError, match=r"jetwatt\[report\]"):
+            use(tmp_path / "c.parquet")
+    assert os.listdir(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("name", ["orin-agx-training.csv", "orin-agx-inference.csv"])
+def test_the_measured_tables_of_others_are_corpora(name: str) -> None:
+    folder = os.environ.get("JETWATT_DATA")
+    if not folder:
+        pytest.skip("JETWATT_DATA names no folder with measured tables")
+    [path] = Path(folder).rglob(name)
+    table = read_corpus(path)
+    assert len(table) > 4000
+    assert {row["device"] for row in table} == {"orin-agx"}

@@ -1,0 +1,94 @@
+"""A file is replaced as a whole, and is on the medium before anyone relies on it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import stat
+
+import pytest
+
+from harness.core.durable_file import remove_durably, write_durably, write_output
+from harness.core.errors import StoreError
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "folder" / "state.json"
+    path.parent.mkdir()
+    path.write_text("old")
+    return path
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What was asked of the system, in order: what was synced, replaced and removed."""
+    log = []
+
+    def watch(name, describe):
+        real = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda *arguments, **options: (log.append(describe(*arguments)), real(*arguments))[1]
+        )
+
+    watch("fsync", lambda fd: "sync directory" if stat.S_ISDIR(os.fstat(fd).st_mode) else "sync file")
+    watch("replace", lambda source, target: "replace")
+    return log
+
+
+def test_the_text_is_on_the_medium_before_the_name_and_the_name_before_the_return(file, calls):
+    write_durably(file, b"new")
+    assert calls == ["sync file", "replace", "sync directory"]
+    assert file.read_text() == "new"
+    assert os.listdir(file.parent) == ["state.json"]
+
+
+def test_a_removal_is_on_the_medium_before_the_return(file, calls):
+    remove_durably(file)
+    assert calls == ["sync directory"]
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_old_text(file, monkeypatch, step):
+    def fail(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(OSError, match="No space left"):
+        write_durably(file, b"new")
+    assert file.read_text() == "old"
+
+
+def test_folders_are_made(tmp_path):
+    write_durably(tmp_path / "a" / "b" / "state.json", b"new")
+    assert (tmp_path / "a" / "b" / "state.json").read_text() == "new"
+
+
+def test_a_file_that_cannot_be_written_to_its_end_leaves_the_old_one(tmp_path):
+    path = tmp_path / "f.txt"
+    write_output(path, b"old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(StoreError, match=r"cannot write .*f\.txt"):
+            write_output(path, b"x" * 5000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(str(tmp_path)) == ["f.txt"]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "target.txt").write_bytes(b"old")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "target.txt")
+    write_output(tmp_path / "link.txt", b"new")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "target.txt").read_bytes() == b"new"
+
+
+def test_a_file_in_place_of_a_folder_is_an_error(tmp_path):
+    (tmp_path / "f").write_bytes(b"")
+    with pytest.raises(StoreError, match="cannot write"):
+        write_output(tmp_path / "f" / "g.txt", b"new")

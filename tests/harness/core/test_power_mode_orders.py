@@ -1,0 +1,120 @@
+"""Orders of power modes: all modes are there, clocks never rise within a pass, few passes, few changes of settings."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.core.boards import load_board
+from harness.core.errors import UnknownNameError
+from harness.core.mode_orders import ORDERS, count_switches, order_passes
+from harness.core.power_modes import PowerMode
+
+small = st.integers(1, 3)
+few_modes = st.lists(st.builds(PowerMode, small, small, small, small), max_size=5)
+modes = st.lists(
+    st.builds(PowerMode, st.integers(1, 12), st.integers(1, 30), st.integers(1, 14), st.integers(1, 4)), max_size=60
+)
+
+
+def rises(before, after):
+    return after.cpu_khz > before.cpu_khz or after.gpu_khz > before.gpu_khz
+
+
+def passes_of(sequence):
+    """How many times a sequence has to begin at the top."""
+    return bool(sequence) + sum(rises(before, after) for before, after in zip(sequence, sequence[1:]))
+
+
+def switches(passes):
+    return sum(map(count_switches, passes))
+
+
+def nested_loops(passes):
+    """The same passes with the modes of equal clocks plainly from high to low."""
+    return [sorted(one, key=lambda m: (-m.cpu_khz, -m.gpu_khz, -m.mem_khz, -m.cpu_cores)) for one in passes]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@given(modes)
+def test_an_order_holds_every_mode_as_often_as_it_was_given(order, given_modes):
+    passes = order_passes(given_modes, order)
+    assert collections.Counter(itertools.chain.from_iterable(passes)) == collections.Counter(given_modes)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@given(modes)
+def test_neither_cpu_nor_gpu_clock_rises_within_a_pass(order, given_modes):
+    for one in order_passes(given_modes, order):
+        assert one
+        assert not any(rises(before, after) for before, after in zip(one, one[1:]))
+
+
+@given(few_modes)
+def test_no_order_at_all_needs_fewer_passes_than_the_safe_one(given_modes):
+    assert len(order_passes(given_modes, "safe")) == min(map(passes_of, itertools.permutations(given_modes)))
+
+
+@given(few_modes)
+def test_no_order_with_as_few_passes_changes_settings_less_often_where_clock_pairs_differ(given_modes):
+    given_modes = list({mode[1:3]: mode for mode in given_modes}.values())
+    passes = order_passes(given_modes, "safe")
+
+    def switches_within_passes(sequence):
+        return sum(0 if rises(*pair) else count_switches(pair) for pair in zip(sequence, sequence[1:]))
+
+    others = [order for order in itertools.permutations(given_modes) if passes_of(order) == len(passes)]
+    assert switches(passes) == min(map(switches_within_passes, others))
+
+
+@given(modes)
+def test_the_safe_order_never_changes_settings_more_often_than_nested_loops(given_modes):
+    passes = order_passes(given_modes, "safe")
+    assert switches(passes) <= switches(nested_loops(passes))
+
+
+@given(modes, st.randoms(use_true_random=False))
+def test_the_safe_order_needs_as_many_passes_however_the_modes_are_given(given_modes, random):
+    shuffled = random.sample(given_modes, len(given_modes))
+    assert len(order_passes(shuffled, "safe")) == len(order_passes(given_modes, "safe"))
+
+
+@pytest.mark.parametrize(("board", "passes"), [("orin-agx", 13), ("xavier-agx", 14), ("orin-nano", 5)])
+def test_a_whole_space_is_gone_through_changing_one_setting_a_step(board, passes):
+    space = load_board(board).power_mode_space()
+    ordered = order_passes(list(space), "safe")
+    assert len(ordered) == passes  # of two modes that share no clock of a full grid one may always rise
+    assert switches(ordered) == len(space) - passes
+
+
+def test_as_given_stays_and_is_cut_where_a_clock_rises():
+    given_modes = [PowerMode(1, 5, 5, 1), PowerMode(1, 5, 4, 2), PowerMode(1, 6, 1, 1), PowerMode(2, 6, 2, 1)]
+    assert order_passes(given_modes, "as-given") == [given_modes[:2], given_modes[2:3], given_modes[3:]]
+
+
+def test_descending_goes_from_high_to_low_as_nested_loops_do():
+    given_modes = [PowerMode(cores, cpu, gpu, 1) for cores in (1, 2) for cpu in (1, 2) for gpu in (1, 2)]
+    first, second = order_passes(given_modes, "descending")
+    assert [mode[:3] for mode in first] == [(2, 2, 2), (1, 2, 2), (2, 2, 1), (1, 2, 1)]
+    assert {mode.cpu_khz for mode in second} == {1}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_has_a_mode_is_ordered_like_the_mode(order):
+    named = [("low", PowerMode(1, 1, 1, 1)), ("high", PowerMode(1, 2, 2, 1))]
+    passes = order_passes(named, order, mode_of=lambda pair: pair[1])
+    assert [[pair[1] for pair in one] for one in passes] == order_passes([mode for _, mode in named], order)
+
+
+def test_switches_count_every_setting_that_changes():
+    assert count_switches([PowerMode(1, 1, 1, 1), PowerMode(2, 1, 1, 3), PowerMode(2, 1, 1, 3)]) == 2
+    assert count_switches([]) == 0
+
+
+def test_an_unknown_order_lists_the_known_ones():
+    with pytest.raises(UnknownNameError, match="safe, as-given, descending"):
+        order_passes([], "random")

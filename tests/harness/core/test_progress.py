@@ -1,0 +1,75 @@
+"""Progress: one rewritten line on a terminal, few plain lines elsewhere, a time left from the time taken."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from harness.core.progress import PLAIN_INTERVAL_S, Countdown, Progress, format_duration
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_plain_stream_gets_a_line_now_and_then():
+    stream, clock = io.StringIO(), Clock()
+    progress = Progress(stream, clock)
+    for second in range(25):
+        clock.now = float(second)
+        progress.update(f"at {second}")
+    assert stream.getvalue() == f"at 0\nat {PLAIN_INTERVAL_S:.0f}\nat {2 * PLAIN_INTERVAL_S:.0f}\n"
+
+
+def test_a_terminal_gets_one_line_that_is_rewritten_and_taken_back():
+    stream, clock = Terminal(), Clock()
+    progress = Progress(stream, clock)
+    progress.update("a long line")
+    clock.now = 1.0
+    progress.update("short")
+    progress.line("done")
+    assert stream.getvalue() == "\ra long line\rshort      \r           \rdone\n"
+
+
+def test_lines_that_stay_always_come():
+    stream = io.StringIO()
+    progress = Progress(stream, Clock())
+    progress.line("one")
+    progress.line("two")
+    assert stream.getvalue() == "one\ntwo\n"
+
+
+def test_the_time_left_follows_from_the_time_taken():
+    clock = Clock()
+    countdown = Countdown(4, clock)
+    assert countdown.start_one() == "[1/4]"
+    clock.now = 30.0
+    countdown.finish_one()
+    assert countdown.start_one() == "[2/4, 1 min 30 s left]"
+
+
+def test_pieces_that_were_dropped_take_no_time():
+    clock = Clock()
+    countdown = Countdown(4, clock)
+    countdown.start_one()
+    countdown.start_one()
+    clock.now = 30.0
+    countdown.finish_one()
+    assert countdown.start_one() == "[3/4, 1 min 0 s left]"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.2, "0 s"), (59.4, "59 s"), (60, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")]
+)
+def test_durations_read_as_people_say_them(seconds, words):
+    assert format_duration(seconds) == words

@@ -1,0 +1,35 @@
+"""A storage's name tells its medium, and what may be read from it in a second."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.core.errors import InvalidValueError
+from harness.core.storage_names import StorageName, parse_storage
+
+
+def test_a_plain_name_is_a_medium_as_fast_as_it_is():
+    assert parse_storage("ssd") == StorageName("ssd", None)
+
+
+@pytest.mark.parametrize(("name", "limit"), [("ssd@20", 20_000_000), ("hdd@2.5", 2_500_000), ("sd@0.05", 50_000)])
+def test_megabytes_are_of_a_million_bytes(name, limit):
+    assert parse_storage(name) == StorageName(name.partition("@")[0], limit)
+
+
+@pytest.mark.parametrize(
+    "name", ["ssd@", "@20", "ssd@0", "ssd@-1", "ssd@fast", "ssd@20@5", "ssd@1e3", "ssd@020", "ssd@20.0", "ssd@.5"]
+)
+def test_other_names_are_refused_with_the_form_that_is_right(name):
+    with pytest.raises(InvalidValueError, match=rf"storage '{name}' is no MEDIUM@MB_PER_S; write ssd@20"):
+        parse_storage(name)
+
+
+@given(st.integers(1, 10**7))
+def test_a_limit_that_is_a_number_of_kilobytes_has_one_name(kilobytes):
+    digits = f"{kilobytes / 1000:.3f}".rstrip("0").rstrip(".")
+    assert parse_storage(f"ssd@{digits}").limit_bytes_per_s == kilobytes * 1000
+    with pytest.raises(InvalidValueError):
+        parse_storage(f"ssd@{digits}{'0' if '.' in digits else '.0'}")

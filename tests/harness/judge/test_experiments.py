@@ -1,0 +1,191 @@
+"""The experiments as a user runs them, on simulated boards: what runs when, verdicts, deadline, repetitions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.store.store import ResultsStore
+
+pytest.importorskip("scipy")
+
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+USAGE_ERROR = 4
+FAILED = 1
+
+
+def ids(done):
+    return [line.partition("benchmarks/")[2] for line in done.stdout.splitlines() if "::" in line]
+
+
+def files_of(done):
+    return {found.partition("::")[0] for found in ids(done)}
+
+
+CAMPAIGN = """
+[axes]
+workload = ["mobilenetv3-gld23k"]
+[settings]
+minibatches = 60
+[[sweep]]
+workers = [4]
+[experiment.worker_parallelism]
+workers = [0, 4]
+[experiment.variability]
+instances = 3
+settings = { epochs = 2 }
+[[experiment.power_modes.sweep]]
+boards = ["xavier-agx"]
+power_mode = ["g", "maxn"]
+[experiment.corpus_profiling]
+power_mode = ["sample:5"]
+[experiment.inference]
+task = "inference"
+[experiment.concurrent_training_inference]
+task = "concurrent"
+workload = ["resnet18-cifar10+lenet-mnist-bs2@10"]
+settings = { duration_s = 20 }
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs that campaign on simulated boards; `files` are those of `benchmarks/`, all of them where none is named."""
+
+    def start(*arguments, files=(), device="sim:xavier-agx", campaign=CAMPAIGN):
+        (tmp_path / "mine.toml").write_text(campaign)
+        places = [BENCHMARKS / file for file in files] or [BENCHMARKS]
+        command = [sys.executable, "-m", "pytest", "-c", BENCHMARKS.parent / "pytest.ini", "-p", "no:cacheprovider",
+                   "--rootdir", BENCHMARKS.parent, *places, "--benchmark-disable",
+                   "--campaign", "mine.toml", "--device", device, *arguments]  # fmt: skip
+        environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parent), "COLUMNS": "200"}
+        return subprocess.run(
+            list(map(str, command)),
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return start
+
+
+def test_each_experiment_runs_its_own_cases_on_the_boards_it_is_for(run):
+    done = run("--collect-only", "-q", device="sim:xavier-agx,sim:orin-agx")
+    assert "test_power_modes.py::test_power_modes[sim:xavier-agx-mobilenetv3-gld23k-g-w4-ssd-bs16]" in ids(done)
+    assert not any("test_power_modes[sim:orin" in found for found in ids(done))
+    assert "test_variability.py::test_variability[sim:orin-agx@2-mobilenetv3-gld23k-maxn-w4-ssd-bs16]" in ids(done)
+    assert not any(name in files_of(done) for name in ("test_page_cache.py", "test_corpus_profiling.py"))
+    assert ids(done)[-1].endswith("test_takeaways[sim:orin-agx]")
+
+
+def test_who_asks_for_an_axis_gets_a_sweep_and_no_experiments(run):
+    assert files_of(run("--collect-only", "-q", "--workers", "2")) == {"test_training.py"}
+    done = run("--collect-only", "-q", "--workload", "lenet-mnist", files=["test_worker_parallelism.py"])
+    assert any("test_workers[sim:xavier-agx-lenet-mnist-maxn-w0-ssd-bs16]" in found for found in ids(done))
+
+
+def test_a_whole_run_measures_each_case_once_and_ends_in_verdicts(run, tmp_path):
+    done = run("--results", "r.sqlite")
+    assert done.returncode == 0, done.stdout
+    assert "as measured before in this run" in done.stdout  # four workers stand in the sweep and in an experiment
+    assert "take-aways of the papers" in done.stdout
+    assert "confirmed (simulated)" in done.stdout
+    assert "requests/s, latency" in done.stdout
+    with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
+        records = list(store.records())
+    assert len({(record.key, record.case_id) for record in records}) == len(records)
+    assert {"g", "maxn"} <= {record.case.power_mode for record in records}  # one mode by two names
+    assert sum("@" in record.case.device for record in records) == 2 * 3  # two more boards, three repetitions
+    assert {record.case.task for record in records} == {"training", "inference", "concurrent"}
+    again = run("--results", "r.sqlite", "--resume", files=["test_worker_parallelism.py"])
+    assert "ms per minibatch" not in again.stdout
+    assert "1 passed, 2 skipped" in again.stdout  # the verdicts are those of what was there
+
+
+def test_what_simulated_boards_do_not_confirm_fails_only_where_it_is_asserted(run):
+    campaign = CAMPAIGN.replace("minibatches = 60", "epochs = 2\ndata_scale = 0.003")  # says too little
+    arguments = {"files": ["test_worker_parallelism.py"], "campaign": campaign}
+    assert run("--results", "r.sqlite", **arguments).returncode == 0
+    asserted = run("--results", "r.sqlite", "--resume", "--assert-takeaways", **arguments)
+    assert asserted.returncode == FAILED
+    assert "undecided: workers_" in asserted.stdout
+
+
+def test_no_case_begins_after_the_deadline(run):
+    done = run("--deadline", "2020-01-01T00:00", "--results", "r.sqlite")
+    assert "the deadline has come" in done.stdout
+    assert "ms per minibatch" not in done.stdout
+
+
+def test_a_corpus_is_profiled_where_its_file_is_named_and_slow_modes_are_cut_and_marked(run, tmp_path):
+    done = run("--results", "c.sqlite", "--case-limit", "6", files=["test_corpus_profiling.py"])
+    with ResultsStore(tmp_path / "c.sqlite", read_only=True) as store:
+        records = list(store.records())
+    assert len(records) == 5
+    cut = [record for record in records if any(flag.startswith("cut:") for flag in record.flags)]
+    assert cut
+    assert all(10 <= record.aggregates["clean_minibatches"] < 60 for record in cut)
+    assert "left]" in done.stdout
+
+
+IDLE = """
+[axes]
+workload = ["lenet-mnist"]
+[experiment.baseload]
+boards = ["xavier-agx"]
+power_mode = ["a", "g"]
+"""
+
+
+def test_baseload_of_the_modes_that_a_campaign_names_is_measured_at_once_on_simulated_boards_only(run):
+    found = ids(run("--collect-only", "-q", device="sim:xavier-agx,sim:orin-agx,host", campaign=IDLE))
+    idle = [one.partition("[")[2].rstrip("]") for one in found if one.startswith("test_baseload.py")]
+    states = ("idle-maxn", "idle-quiet-maxn", "idle-quiet-maxn-dvfs")
+    assert sorted(idle) == sorted(
+        [f"sim:{board}-{state}" for board in ("xavier-agx", "orin-agx") for state in states]
+        + ["sim:xavier-agx-idle-a", "sim:xavier-agx-idle-g"]
+    )
+    asked = run("--collect-only", "-q", "--power-mode", "b", files=["test_baseload.py"], campaign=IDLE)
+    assert {one.rpartition("idle")[2] for one in ids(asked)} == {"-b]", "-quiet-b]", "-quiet-b-dvfs]"}
+
+
+LONG = """
+[axes]
+workload = ["resnet18-imagenet"]
+[experiment.profile_length]
+settings = { minibatches = 200 }
+[experiment.mode_search]
+workload = ["mobilenetv3-gld23k"]
+"""
+
+
+def test_long_profiles_tell_what_shorter_ones_would_have_said(run):
+    done = run(
+        "--results", "l.sqlite", "--assert-takeaways",
+        files=["test_profile_length.py"], device="sim:orin-agx", campaign=LONG,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "confirmed (simulated): 4" in done.stdout
+    told = next(line for line in done.stdout.splitlines() if "error of the time of so many minibatches" in line)
+    assert "10: " in told
+    assert "40: " in told
+
+
+def test_searches_for_a_mode_are_held_against_the_best_one_and_keep_their_profiles(run, tmp_path):
+    done = run("--results", "s.sqlite", files=["test_mode_search.py"], device="sim:orin-nano", campaign=LONG)
+    assert done.returncode == 0, done.stdout
+    searched = [line for line in done.stdout.splitlines() if "modes profiled" in line]
+    assert [line.split(": ")[1] for line in searched] == ["mdbs", "closed-loop"] * 2
+    assert all("times as long as the best mode" in line for line in searched)
+    assert "confirmed (simulated): halving takes about log2 N profiles (000 4.2), sim:orin-nano" in done.stdout
+    with ResultsStore(tmp_path / "s.sqlite", read_only=True) as store:
+        records = list(store.records())
+    assert len(records) > 20
+    assert len({record.case.power_mode for record in records}) == len(records)

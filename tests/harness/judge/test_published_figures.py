@@ -1,0 +1,126 @@
+"""The papers' figures: what the file holds, and how far off an answer is."""
+
+import csv
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.core.errors import InvalidValueError, StoreError
+from harness.judge.published_figures import FIGURES_FILE, Condition, Figure, load_figures
+from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
+from tools.published import INTERNAL
+from tools.quantities import IDLE_METRICS, METRICS, find_modes
+
+
+def figure(value="10", comparator="=", relation="value"):
+    least, _, greatest = value.partition("..")
+    return Figure(
+        "F1",
+        "001",
+        "1",
+        Condition("orin-agx", "resnet18-imagenet", "default"),
+        Condition("orin-agx", "resnet18-imagenet", "default") if relation in ("ratio", "change") else None,
+        "power",
+        relation,
+        comparator,
+        float(least),
+        float(greatest or least),
+        "W",
+        "",
+    )
+
+
+def test_there_are_figures_enough_of_every_board_that_the_papers_trained_on():
+    figures = load_figures()
+    assert len({(one.fact, one.condition) for one in figures}) >= 150
+    assert {"orin-agx", "xavier-agx", "xavier-nx", "nano"} <= {one.condition.device for one in figures}
+    assert {one.paper for one in figures} == {"001", "003", "004"}
+
+
+@pytest.mark.parametrize("one", load_figures(), ids=lambda one: f"{one.fact}-{one.condition.workload}")
+def test_a_figure_names_only_what_there_is(one):
+    assert re.fullmatch(r"F\d{3,4}", one.fact)
+    assert one.metric in METRICS or one.metric in IDLE_METRICS
+    assert one.unit in INTERNAL
+    assert one.least <= one.greatest
+    for condition in filter(None, (one.condition, one.versus)):
+        assert condition.workload in ("", *SIMULATED_WORKLOADS)
+        assert condition.storage in ("ssd", "sd", "hdd", "emmc")
+        assert condition.cache in ("warm", "cold")
+        for device in condition.device.split(","):
+            assert device in SIMULATED_BOARDS
+            assert len(find_modes(device, condition.power_mode).table) > 0
+
+
+def test_a_value_is_off_by_its_relative_deviation():
+    assert figure("10").deviation(11.0) == pytest.approx(0.1)
+    assert figure("10").deviation(9.0) == pytest.approx(-0.1)
+
+
+def test_within_a_range_nothing_is_off_and_outside_the_nearer_end_counts():
+    assert figure("10..20", "range").deviation(15.0) == 0.0
+    assert figure("10..20", "range").deviation(22.0) == pytest.approx(0.1)
+    assert figure("10..20", "range").deviation(8.0) == pytest.approx(-0.2)
+
+
+@pytest.mark.parametrize(
+    ("comparator", "inside", "outside", "off"), [("<", 3.0, 12.0, 0.2), ("<=", 10.0, 11.0, 0.1), (">", 99.0, 9.0, -0.1)]
+)
+def test_on_the_right_side_of_a_bound_nothing_is_off(comparator, inside, outside, off):
+    assert figure("10", comparator).deviation(inside) == 0.0
+    assert figure("10", comparator).deviation(outside) == pytest.approx(off)
+
+
+def test_a_change_is_judged_by_the_ratio_that_it_stands_for():
+    assert figure("-22.3", relation="change").deviation(-25.0) == pytest.approx(0.75 / 0.777 - 1.0)
+    assert figure("0", "~", "change").deviation(2.0) == pytest.approx(0.02)
+
+
+@given(st.floats(0.1, 1e4), st.floats(0.1, 1e4), st.sampled_from(["=", "~"]))
+def test_a_deviation_gives_the_answer_back(value, answered, comparator):
+    one = figure()._replace(least=value, greatest=value, comparator=comparator)
+    assert value * (1.0 + one.deviation(answered)) == pytest.approx(answered)
+
+
+def test_text_of_a_value_shows_how_it_is_meant():
+    assert figure("10").value == "10"
+    assert figure("10", "<").value == "<10"
+    assert figure("10..20", "range").value == "10..20"
+
+
+def rewritten(tmp_path, **cells):
+    with FIGURES_FILE.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    path = tmp_path / "figures.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerow({**rows[0], **cells})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("cells", "named"),
+    [
+        ({"value": "many"}, "many"),
+        ({"workers": "a few"}, "a few"),
+        ({"relation": "product"}, "product"),
+        ({"comparator": "about"}, "about"),
+        ({"relation": "value"}, "compared"),
+    ],
+)
+def test_a_line_that_is_no_figure_is_named(tmp_path, cells, named):
+    with pytest.raises(InvalidValueError, match=rf"figures.csv line 2.*{named}"):
+        load_figures(rewritten(tmp_path, **cells))
+
+
+def test_what_a_comparison_does_not_change_is_as_in_the_condition(tmp_path):
+    (one,) = load_figures(rewritten(tmp_path, vs_workers="1"))
+    assert one.versus == one.condition._replace(power_mode="default", workers=1)
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(StoreError, match=r"no\.csv"):
+        load_figures(tmp_path / "no.csv")

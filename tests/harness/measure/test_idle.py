@@ -1,0 +1,119 @@
+"""Baseload: which idle states there are, what is recorded of each, and what a socket meter adds."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from boards.emulator import intercepted
+from boards.kernel import Kernel
+from boards.tools_in_process import tools_in_process
+from boards.tree import build_board
+
+from harness.core.cases import Case, Settings
+from harness.core.configuration import Configuration
+from harness.core.errors import CannotRunError, InvalidValueError
+from harness.devices.host import HostDevice
+from harness.devices.jetson import JetsonDevice
+from harness.devices.jetson_identity import read_board
+from harness.measure import idle
+from harness.measure.idle import idle_cases, metered_profile, read_meter_logs
+from harness.store.conditions import comparable_conditions, key
+from harness.store.export import export
+from harness.store.store import ResultsStore
+from harness.summary import describe_result, extra_info, format_summary
+
+CASE = Case("host", "lenet-mnist", "maxn", 0, "ssd", 16, Settings(interval_s=0.1))
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch, tmp_path):
+    monkeypatch.setattr(idle, "SETTLING_S", 0.0)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def states(case=CASE, **logs):
+    return idle_cases([case], 1.0, logs)
+
+
+@contextlib.contextmanager
+def emulated(tmp_path):
+    tree = build_board(tmp_path / "root", "orin-agx", "r36.4")
+    device = JetsonDevice(read_board(tree.path), Configuration(), tree.path)
+    with intercepted(Kernel(tree.root)), tools_in_process(tree.root), device.session():
+        yield device
+
+
+def nothing(_):
+    pass
+
+
+def test_each_device_and_power_mode_has_the_three_states_that_it_can_tell_by_itself():
+    cases = [
+        CASE,
+        Case("host", "resnet18-cifar10", "maxn", 4, "ssd", 16),
+        Case("host", "lenet-mnist", "1c", 0, "hdd", 1),
+    ]
+    assert [case.id for case in idle_cases(cases, 60.0, {})] == [
+        "host-idle-maxn", "host-idle-quiet-maxn", "host-idle-quiet-maxn-dvfs",
+        "host-idle-1c", "host-idle-quiet-1c", "host-idle-quiet-1c-dvfs",
+    ]  # fmt: skip
+
+
+def test_idle_states_of_a_board_are_measured_stored_and_shown_and_stay_out_of_the_corpus(tmp_path):
+    with emulated(tmp_path) as device:
+        cases = states(Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16, Settings(interval_s=0.1)))
+        for case in cases:
+            device.check(case)
+        measured = [device.profile(case, nothing) for case in cases]
+    logged, quiet, free = measured
+    assert all(profile.provenance == "simulated" and profile.minibatches == [] for profile in measured)
+    assert "cpu_other_cores" in logged.telemetry.series
+    assert {name[:6] for name in quiet.telemetry.series} == {"power_"}  # nothing else was read
+    assert quiet.telemetry.interval_s == pytest.approx(0.1)
+    assert [profile.conditions["dvfs"] for profile in measured] == ["off", "off", "on"]
+    assert logged.conditions["clock_use"]["gpu_khz"]["residency"] == {"1": 1.0}
+    assert free.aggregates["power_mean_mw"] < quiet.aggregates["power_mean_mw"]
+    assert quiet.aggregates["power_samples"] >= 8
+    assert quiet.aggregates["minibatch_time_ms"] is None
+    keys = {key(comparable_conditions(profile.conditions, profile.case, "simulated")) for profile in measured}
+    assert len(keys) == 3
+    assert "idle for 1 s" in describe_result(quiet)
+    assert extra_info(quiet)["task"] == "idle"
+    assert f"{device.name}-idle-quiet-maxn-dvfs" in format_summary(measured)
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for profile in measured:
+            store.add(profile, {}, "run")
+        assert list(store.profiles()) == measured
+        with pytest.raises(Exception, match="no profile with a clean minibatch"):
+            export(store, tmp_path / "c.csv")
+
+
+def test_without_a_sensor_of_power_there_is_nothing_to_wait_for(tmp_path):
+    (tmp_path / "proc").symlink_to("/proc")
+    device = HostDevice(Configuration(), tmp_path)
+    first, *_ = states()
+    with device.session(), pytest.raises(CannotRunError, match=r"no sensor of power.*--socket-meter STATE=FILE\.csv"):
+        device.profile(first, nothing)
+
+
+def test_what_a_socket_meter_recorded_becomes_a_profile_of_its_state(tmp_path):
+    path = tmp_path / "wol.csv"
+    path.write_text("time_s,power_w\n0,0.9\n20,1.1\n40,1\n")
+    logs = read_meter_logs(f"wol={path}")
+    case = states(**logs)[-1]
+    assert (case.id, case.settings.idle_s) == ("host-idle-wol-maxn", 40.0)
+    profile = metered_profile(case, {"power_mode": {}, "device_model": "a board"}, "measured", logs["idle-wol"])
+    assert profile.aggregates["power_mean_mw"] == pytest.approx(1000)
+    assert profile.aggregates["energy_mwh"] == pytest.approx((1.1 + 1.0) * 20 / 3.6)
+    assert profile.conditions["power_source"] == "socket meter"
+    assert "at its plug" in profile.conditions["power_definition"]
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(profile, {}, "run")
+        assert list(store.profiles()) == [profile]
+
+
+@pytest.mark.parametrize("text", ["wol", "=x.csv", "WoL=x.csv", "wol="])
+def test_a_record_without_state_or_file_is_refused(text):
+    with pytest.raises(InvalidValueError, match=r"takes STATE=FILE\.csv"):
+        read_meter_logs(text)

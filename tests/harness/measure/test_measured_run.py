@@ -1,0 +1,189 @@
+"""Whole runs as a user starts them: real training, stored, resumed, killed, carried by pytest-benchmark."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+from harness.board.lock import locked
+from harness.store.store import ResultsStore
+
+pytestmark = pytest.mark.training
+
+SHOWN = "ms per minibatch"
+SMALL = ("--workload", "lenet-mnist", "--minibatches", "5", "--results", "r.sqlite", "--interval", "0.1")
+
+
+def profiles(folder):
+    with ResultsStore(folder / "r.sqlite", read_only=True) as store:
+        return list(store.profiles())
+
+
+def forget_flags(folder):
+    """As if nothing had disturbed the runs: what disturbs them here is not in the hands of a test."""
+    with ResultsStore(folder / "r.sqlite") as store:
+        stored = list(zip(store.records(), store.profiles()))
+    (folder / "r.sqlite").unlink()
+    with ResultsStore(folder / "r.sqlite") as store:
+        for record, profile in stored:
+            store.add(dataclasses.replace(profile, flags=[]), record.environment, record.run_id)
+
+
+def test_a_case_is_trained_measured_and_stored_with_its_conditions(run_suite, tmp_path):
+    done = run_suite(*SMALL, "--workers", "0")
+    [profile] = profiles(tmp_path)
+    assert profile.provenance == "measured"
+    assert [minibatch.phase for minibatch in profile.minibatches] == ["first"] + ["clean"] * 5
+    assert all(minibatch.stall_ms > 0 and minibatch.compute_ms > 0 for minibatch in profile.minibatches)
+    assert profile.aggregates["minibatch_time_ms"] > 0
+    assert profile.conditions["data_source"].startswith("packaged")
+    assert profile.conditions["cache_residency_before"] == pytest.approx(1.0, abs=0.05)
+    assert (
+        profile.conditions["power_mode"]["cpu_cores"] == profile.conditions["threads"] == len(os.sched_getaffinity(0))
+    )
+    assert profile.conditions["torch"]
+    assert profile.telemetry.series["cpu_own_cores"].values
+    assert "host-lenet-mnist-maxn-w0-ssd-bs16" in done.stdout
+    assert "samples/s" in done.stdout
+
+
+def test_a_machine_without_a_power_sensor_says_so_and_shows_no_zero(run_suite, tmp_path):
+    done = run_suite(*SMALL, "--workers", "0")
+    [profile] = profiles(tmp_path)
+    if "power_total_mw" in profile.telemetry.series:
+        pytest.skip("this machine has a power sensor")
+    assert profile.aggregates["power_mw"] is profile.aggregates["energy_mwh"] is None
+    assert "no power sensor" in done.stdout
+    assert profile.telemetry.missing["rapl"]
+
+
+@pytest.mark.parametrize("cores", sorted({1, len(os.sched_getaffinity(0))}))
+def test_a_power_mode_binds_training_and_its_workers_to_its_cores(run_suite, tmp_path, cores):
+    run_suite(*SMALL, "--workers", "1", "--power-mode", f"{cores}c", "--minibatches", "60")
+    [profile] = profiles(tmp_path)
+    assert profile.conditions["power_mode"]["cpu_cores"] == cores
+    used = profile.telemetry.series["cpu_own_cores"].values
+    assert 0 < sum(used) / len(used) < cores + 0.3  # accounting in ticks overshoots a little
+
+
+def test_epochs_are_run_whole_and_epoch_zero_is_apart(run_suite, tmp_path):
+    run_suite("--workload", "lenet-mnist", "--workers", "0", "--epochs", "2", "--data-scale", "0.002",
+              "--cache", "evicted", "--results", "r.sqlite")  # fmt: skip
+    [profile] = profiles(tmp_path)
+    per_epoch = profile.conditions["data_samples"] // 16
+    assert [minibatch.epoch for minibatch in profile.minibatches] == [0] * per_epoch + [1] * per_epoch
+    assert profile.aggregates["epoch0_time_s"] > 0
+    assert profile.aggregates["epoch_time_s"] > 0
+    before, after = profile.conditions["cache_residency_by_epoch"]
+    assert before < 0.5 < after
+
+
+def test_resume_runs_only_what_is_missing(run_suite, tmp_path):
+    run_suite(*SMALL, "--workers", "0")
+    forget_flags(tmp_path)
+    done = run_suite(*SMALL, "--workers", "0,1", "--resume", "-rs")
+    assert "1 passed" in done.stdout
+    assert "1 skipped" in done.stdout
+    assert "measured already under the same conditions" in done.stdout
+    assert [profile.case.workers for profile in profiles(tmp_path)] == [0, 1]
+
+
+def test_resume_runs_again_what_was_measured_under_other_conditions(run_suite, tmp_path):
+    run_suite(*SMALL, "--workers", "0")
+    done = run_suite(*SMALL, "--workers", "0", "--seed", "1", "--resume")
+    assert "1 passed" in done.stdout
+    assert len(profiles(tmp_path)) == 2
+
+
+def test_without_resume_a_run_adds_to_the_results(run_suite, tmp_path):
+    for _ in range(2):
+        run_suite(*SMALL, "--workers", "0")
+    assert len(profiles(tmp_path)) == 2
+
+
+def test_pytest_benchmark_carries_the_same_figures(run_suite, tmp_path):
+    run_suite(*SMALL, "--workers", "0,1", "--benchmark-json", "b.json", "--benchmark-save", "one")
+    stored = profiles(tmp_path)
+    content = json.loads((tmp_path / "b.json").read_text())
+    for benchmark, profile in zip(content["benchmarks"], stored):
+        assert benchmark["params"]["workers"] == profile.case.workers
+        assert benchmark["stats"]["rounds"] == 5
+        assert benchmark["stats"]["median"] * 1000 == pytest.approx(profile.aggregates["minibatch_time_ms"])
+        assert benchmark["extra_info"]["compute_ms"] == pytest.approx(profile.aggregates["compute_ms"], rel=1e-4)
+        assert benchmark["extra_info"]["provenance"] == "measured"
+        assert all(isinstance(value, (str, int, float, bool, list)) for value in benchmark["extra_info"].values())
+    hundred_cases_bytes = len(json.dumps(content["benchmarks"], indent=4)) / 2 * 100
+    assert hundred_cases_bytes < 2e6
+    compared = subprocess.run(
+        [sys.executable, "-m", "pytest_benchmark", "compare", "--group-by", "param:workers"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert compared.returncode == 0, compared.stderr
+    assert "host-lenet-mnist-maxn-w1-ssd-bs16" in compared.stdout
+
+
+def test_a_training_run_needs_no_network(run_suite, tmp_path):
+    (tmp_path / "cutoff.py").write_text(
+        "import socket\n"
+        "def refuse(*args, **kwargs):\n"
+        "    raise RuntimeError('the network was touched')\n"
+        "socket.socket.connect = socket.getaddrinfo = socket.create_connection = refuse\n"
+    )
+    done = run_suite(*SMALL, "--workers", "0", "-p", "cutoff")
+    assert "1 passed" in done.stdout
+
+
+MANY = (*SMALL, "--workers", "0,1,2", "--batch-size", "1,2,4,8,16,32")
+
+
+def kill_runs_in_the_middle(start_suite, folder, times, seed):
+    """Start a long run and kill -9 it, workers and all, at a random moment; after each, check what it had stored."""
+    moments = random.Random(seed)
+    log = folder / "log"
+    known = 0
+    for _ in range(times):
+        with log.open("w") as output:
+            run = start_suite(*MANY, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            deadline = time.monotonic() + 240
+            while SHOWN not in log.read_text() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            time.sleep(moments.uniform(0, 1.5))
+            os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+        with sqlite3.connect(folder / "r.sqlite") as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        stored = profiles(folder)
+        assert len(stored) >= known + log.read_text().count(SHOWN)
+        assert all(len(profile.counted) == 5 for profile in stored)
+        known = len(stored)
+
+
+def test_runs_that_are_killed_lose_at_most_the_case_they_were_in_and_resume_does_the_rest(
+    start_suite, run_suite, tmp_path
+):
+    kill_runs_in_the_middle(start_suite, tmp_path, times=5, seed=0)
+    forget_flags(tmp_path)
+    before = {profile.case.id for profile in profiles(tmp_path)}
+    done = run_suite(*MANY, "--resume")
+    assert f"{18 - len(before)} passed, {len(before)} skipped" in done.stdout
+    assert len({profile.case.id for profile in profiles(tmp_path)}) == 18
+
+
+def test_two_runs_at_once_are_refused(run_suite, tmp_path):
+    with locked("host"):
+        done = run_suite(*SMALL, "--workers", "0,1,2", check=False)
+    assert done.returncode != 0
+    assert "1 error" in done.stdout  # said once, and the run is over
+    assert "host is in use by process" in done.stdout

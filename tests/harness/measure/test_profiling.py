@@ -1,0 +1,181 @@
+"""The measured loop: what it times is what happened, phases come in order, and training learns."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from harness.core.profiles import CLEAN, FIRST, SETTLING  # noqa: E402
+from harness.measure.profiling import (  # noqa: E402
+    EndlessShuffle,
+    StepTimer,
+    Trainer,
+    profile_epochs,
+    profile_minibatches,
+    run_bare,
+    time_minibatches,
+)
+
+pytestmark = pytest.mark.training
+
+FETCH_S, STEP_S = 0.004, 0.006
+
+
+class SlowSamples:
+    """A data set each sample of which takes a known time to fetch."""
+
+    def __init__(self, samples=12, fetch_s=FETCH_S):
+        self._samples, self._fetch_s = samples, fetch_s
+
+    def __len__(self):
+        return self._samples
+
+    def __getitem__(self, index):
+        time.sleep(self._fetch_s)
+        return torch.tensor([float(index)]), torch.tensor(0)
+
+
+class OneWeight:
+    """A workload whose step takes a known time."""
+
+    collate = None
+
+    def __init__(self, step_s=STEP_S):
+        self._step_s = step_s
+
+    def build_model(self):
+        return torch.nn.Linear(1, 2)
+
+    def build_optimiser(self, model):
+        return torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def compute_loss(self, model, batch):
+        time.sleep(self._step_s)
+        inputs, labels = batch
+        return torch.nn.functional.cross_entropy(model(inputs), labels)
+
+
+def trainer(samples=12, batch_size=2, workers=0, fetch_s=FETCH_S, step_s=STEP_S):
+    return Trainer(OneWeight(step_s), SlowSamples(samples, fetch_s), batch_size, workers, seed=0)
+
+
+def nothing(_):
+    pass
+
+
+def profile(built, count, has_settled=lambda _: True, is_enough=lambda: True, on_minibatch=nothing):
+    return profile_minibatches(built, count, has_settled, is_enough, on_minibatch)
+
+
+def test_the_first_minibatch_is_kept_apart_and_the_asked_number_is_clean():
+    phases = [minibatch.phase for minibatch in profile(trainer(), 5)]
+    assert phases == [FIRST] + [CLEAN] * 5
+
+
+def test_minibatches_before_power_has_settled_do_not_count():
+    answers = iter([False, False, True])
+    phases = [minibatch.phase for minibatch in profile(trainer(), 3, has_settled=lambda _: next(answers))]
+    assert phases == [FIRST, SETTLING, SETTLING, CLEAN, CLEAN, CLEAN]
+
+
+def test_the_loop_goes_on_until_there_are_power_samples_enough():
+    answers = iter([False, False, True])
+    phases = [minibatch.phase for minibatch in profile(trainer(), 2, is_enough=lambda: next(answers))]
+    assert phases.count(CLEAN) == 4
+
+
+def test_a_short_profile_crosses_the_end_of_the_data_set_without_a_border():
+    recorded = profile(trainer(samples=4, batch_size=2), 9)
+    assert [minibatch.epoch for minibatch in recorded] == [0] * 10
+
+
+def test_without_workers_all_of_fetching_is_stall():
+    for minibatch in profile(trainer(batch_size=2), 4):
+        assert minibatch.stall_ms >= 2 * FETCH_S * 1000
+        assert minibatch.compute_ms >= STEP_S * 1000
+
+
+def test_with_workers_computing_hides_fetching():
+    """Fetching takes a fifth of computing: a worker is always ahead, so the wait is far less than a fetch."""
+    recorded = profile(trainer(workers=1, batch_size=1, fetch_s=0.02, step_s=0.1), 6)
+    clean = [minibatch for minibatch in recorded if minibatch.phase == CLEAN]
+    assert statistics.median(m.stall_ms for m in clean) < statistics.median(m.compute_ms for m in clean) / 2
+
+
+def test_minibatches_follow_each_other_without_a_gap():
+    recorded = profile(trainer(), 5, on_minibatch=lambda _: time.sleep(0.003))
+    for before, after in zip(recorded, recorded[1:]):
+        assert after.start_s == pytest.approx(before.start_s + before.e2e_ms / 1000, abs=1e-9)
+    total_s = recorded[-1].start_s + recorded[-1].e2e_ms / 1000 - recorded[0].start_s
+    assert total_s == pytest.approx(sum(minibatch.e2e_ms for minibatch in recorded) / 1000)
+
+
+def test_what_the_caller_does_between_two_minibatches_is_overhead_of_the_next():
+    recorded = profile(trainer(fetch_s=0), 5, on_minibatch=lambda _: time.sleep(0.02))
+    for minibatch in recorded[1:]:
+        assert minibatch.e2e_ms - minibatch.stall_ms - minibatch.compute_ms >= 20
+
+
+def test_whole_epochs_see_each_sample_once_and_keep_epoch_zero_apart():
+    began = []
+    recorded = profile_epochs(trainer(samples=6, batch_size=2), 3, began.append, nothing)
+    assert began == [0, 1, 2]
+    assert [minibatch.epoch for minibatch in recorded] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert [minibatch.phase for minibatch in recorded] == [FIRST] + [CLEAN] * 8
+
+
+def test_starting_the_workers_is_stall_of_the_first_minibatch_and_ending_them_is_overhead_of_the_last():
+    recorded = profile_epochs(trainer(samples=8, batch_size=2, workers=2), 1, nothing, nothing)
+    assert recorded[0].stall_ms > statistics.median(minibatch.stall_ms for minibatch in recorded[1:])
+    overheads = [minibatch.e2e_ms - minibatch.stall_ms - minibatch.compute_ms for minibatch in recorded]
+    assert max(overheads) == overheads[-1]
+
+
+def test_an_endless_shuffle_is_one_permutation_after_the_other():
+    order = iter(EndlessShuffle(range(5), seed=3))
+    rounds = [[next(order) for _ in range(5)] for _ in range(4)]
+    assert all(sorted(indices) == [0, 1, 2, 3, 4] for indices in rounds)
+    assert len({tuple(indices) for indices in rounds}) > 1
+    again = iter(EndlessShuffle(range(5), seed=3))
+    assert [next(again) for _ in range(20)] == [index for indices in rounds for index in indices]
+
+
+def test_the_seed_decides_weights_and_order():
+    def trained():
+        built = trainer(fetch_s=0, step_s=0)
+        for timing, _ in zip(time_minibatches(built, built.loader()), range(3)):
+            assert timing.e2e_ms > 0
+        return [parameter.detach().clone() for parameter in built.model.parameters()]
+
+    assert all(torch.equal(one, other) for one, other in zip(trained(), trained()))
+
+
+def test_a_step_is_timed_to_its_end():
+    assert StepTimer(torch.device("cpu")).time_ms(lambda: time.sleep(0.01)) >= 10
+
+
+def test_the_bare_loop_does_the_same_work():
+    built = trainer(batch_size=2)
+    times_ms = run_bare(built, 4)
+    assert len(times_ms) == 4
+    assert all(time_ms >= (2 * FETCH_S + STEP_S) * 1000 for time_ms in times_ms)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_compute_is_timed_by_events():
+    timer = StepTimer(torch.device("cuda"))
+    matrix = torch.rand(2048, 2048, device="cuda")
+    assert timer.time_ms(lambda: [matrix @ matrix for _ in range(50)]) > 0.1
+
+
+def test_a_loss_that_is_no_number_is_none_so_that_the_profile_can_be_stored():
+    built = trainer(fetch_s=0, step_s=0)
+    assert built.losses() == (None, None)
+    with torch.no_grad():
+        next(built.model.parameters()).fill_(float("nan"))
+    profile(built, 1)
+    assert built.losses() == (None, None)

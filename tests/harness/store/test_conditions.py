@@ -1,0 +1,126 @@
+"""What must agree for two profiles to be compared, and how a difference is told."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict
+
+import pytest
+from hypothesis import given
+
+from harness.core.errors import StoreError
+from harness.store.conditions import comparable_conditions, differences, key
+from tests.harness.store.profile_examples import CONDITIONS, make_profile, plain_dicts
+
+CASE = make_profile().case
+
+
+def comparable(**changes: Any) -> Dict[str, Any]:
+    return comparable_conditions({**CONDITIONS, **changes}, CASE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"device_model": "Another CPU"},
+        {"device_specification": {"cpus": 4, "memory_gib": 24}},
+        {"power_mode": {"cpu_cores": 1, "cpu_khz": 0, "gpu_khz": 0, "mem_khz": 0}},
+        {"accelerator": "NVIDIA H200"},
+        {"torch": "2.14.0"},
+        {"python": "3.12.1"},
+        {"threads": 1},
+        {"data_source": "real"},
+        {"data_samples": 60_000},
+        {"jetpack": "6.2"},
+        {"l4t": "36.4.0"},
+        {"cuda": "12.6"},
+        {"tpc_mask": 252},
+        {"storage_medium": {**CONDITIONS["storage_medium"], "kind": "hdd"}},
+    ],
+)
+def test_another_condition_is_another_key_and_is_named(change: Dict[str, Any]) -> None:
+    before, after = comparable(), comparable(**change)
+    assert key(before) != key(after)
+    [line] = differences(before, after)
+    assert line.startswith(next(iter(change)))
+    assert " -> " in line
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"python": "3.11.9"},
+        {"power_mode_name": "15W"},
+        {"storage_medium": {**CONDITIONS["storage_medium"], "mount_point": "/media/ssd", "free_bytes": 1}},
+        {"cache_residency_before": 0.5},
+        {"jetpack": None},
+        {"cuda": None},
+        {"tpc_mask": None},
+        {"last_loss": 1.5},
+    ],
+)
+def test_what_does_not_change_the_work_keeps_the_key(change: Dict[str, Any]) -> None:
+    assert key(comparable()) == key(comparable(**change))
+    assert differences(comparable(), comparable(**change)) == []
+
+
+@pytest.mark.parametrize("field", ["device", "workload", "workers", "storage", "batch_size", "task"])
+def test_every_axis_but_the_name_of_the_mode_is_compared(field: str) -> None:
+    value = getattr(CASE, field)
+    other = dataclasses.replace(CASE, **{field: value + 1 if isinstance(value, int) else "other"})
+    assert key(comparable_conditions(CONDITIONS, other)) != key(comparable())
+
+
+@pytest.mark.parametrize(
+    "change", [{"minibatches": 41}, {"minibatches": None, "epochs": 2}, {"cache": "cold"}, {"seed": 1}]
+)
+def test_settings_that_change_the_work_are_compared(change: Dict[str, Any]) -> None:
+    other = dataclasses.replace(CASE, settings=dataclasses.replace(CASE.settings, **change))
+    lines = differences(comparable(), comparable_conditions(CONDITIONS, other))
+    assert {line.split(":")[0] for line in lines} == set(change)
+
+
+def test_a_simulated_profile_is_not_compared_with_a_measured_one() -> None:
+    assert differences(comparable(), comparable_conditions(CONDITIONS, CASE, "simulated")) == [
+        'provenance: "measured" -> "simulated"'
+    ]
+
+
+def test_a_difference_names_the_inner_value_and_what_is_unknown() -> None:
+    assert differences(comparable(), comparable(device_specification={"cpus": 4, "serial": "x"})) == [
+        "device_specification.cpus: 2 -> 4",
+        "device_specification.memory_gib: 24 -> unknown",
+        'device_specification.serial: unknown -> "x"',
+    ]
+
+
+def test_what_is_known_before_measuring_gives_the_key_of_the_profile() -> None:
+    profile = make_profile(conditions={"cache_residency_after": 1.0, "first_loss": 2.0})
+    assert key(comparable_conditions(profile.conditions, profile.case, profile.provenance)) == key(comparable())
+
+
+def test_a_key_is_the_same_everywhere() -> None:
+    assert (
+        key({"workload": "lenet-mnist", "batch_size": 16, "nested": {"b": [1, None], "a": 0.5}}) == "efa3a2004879d5e2"
+    )
+
+
+@given(plain_dicts)
+def test_the_order_of_conditions_does_not_matter(conditions: Dict[str, Any]) -> None:
+    assert key(conditions) == key(dict(reversed(list(conditions.items()))))
+    assert differences(conditions, conditions) == []
+
+
+def test_a_condition_that_is_no_plain_value_is_named() -> None:
+    with pytest.raises(StoreError, match="condition data_samples is"):
+        comparable(data_samples=object())
+
+
+def test_free_clocks_and_the_length_of_idling_must_agree_and_static_clocks_have_the_key_they_always_had() -> None:
+    def of(**settings: Any) -> Dict[str, Any]:
+        return comparable_conditions(CONDITIONS, make_profile(settings=settings).case)
+
+    assert of(clocks="static") == of()
+    assert key(of(clocks="dvfs")) != key(of())
+    assert key(of(minibatches=None, idle_s=60.0)) != key(of(minibatches=None, idle_s=90.0))
+    assert of(max_temperature_c=80.0) == of()  # it guards a run, and changes none of its figures

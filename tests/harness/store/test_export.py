@@ -1,0 +1,153 @@
+"""From a results file to a corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from harness.core.aggregates import AGGREGATES
+from harness.core.corpus import CORPUS_COLUMNS, read_corpus
+from harness.core.errors import InvalidValueError, StoreError
+from harness.core.profiles import Profile
+from harness.store.export import FURTHER, Exported, export
+from harness.store.import_entries import read_entries
+from harness.store.store import ResultsStore
+from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
+
+
+def exported(tmp_path: Path, *profiles: Profile, all_runs: bool = False, suffix: str = ".csv") -> List[Dict[str, Any]]:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for number, profile in enumerate(profiles):
+            store.add(profile, ENVIRONMENT, f"run{number}")
+        export(store, tmp_path / f"c{suffix}", all_runs)
+    return read_corpus(tmp_path / f"c{suffix}")
+
+
+def test_a_profile_becomes_a_row_of_the_schema(tmp_path: Path) -> None:
+    [row] = exported(tmp_path, make_profile(flags=["noisy: a", "power-unsettled: b"]))
+    assert {name: row[name] for name in CORPUS_COLUMNS} == {
+        "device": "host",
+        "workload": "lenet-mnist",
+        "task": "training",
+        "cpu_cores": 2,
+        "cpu_khz": 0,
+        "gpu_khz": 0,
+        "mem_khz": 0,
+        "batch_size": 16,
+        "minibatch_time_ms": 100.0,
+        "power_mw": 9000.0,
+        "provenance": "measured",
+    }
+    assert (row["workers"], row["storage"], row["storage_kind"], row["cache"]) == ("0", "ssd", "ssd", "warm")
+    assert (row["torch"], row["kernel"], row["run_id"]) == ("2.15.0", "6.1.0", "run0")
+    assert (row["minibatches"], row["epochs_asked"], row["interval_s"], row["cuda"]) == ("40", "", "1.0", "")
+    assert row["power_definition"] == "sum of the domains package-0"
+    assert row["flags"] == "noisy: a; power-unsettled: b"
+    assert float(row["fetch_stall_ms"]) == pytest.approx(10)
+
+
+def test_epochs_asked_for_the_interval_and_cuda_are_columns(tmp_path: Path) -> None:
+    settings = {"minibatches": None, "epochs": 3, "interval_s": 0.5}
+    [row] = exported(tmp_path, make_profile(settings=settings, conditions={"cuda": "12.6"}))
+    assert (row["minibatches"], row["epochs_asked"], row["interval_s"], row["cuda"]) == ("", "3", "0.5", "12.6")
+
+
+def test_what_a_boards_clocks_and_gpu_were_are_columns(tmp_path: Path) -> None:
+    profile = make_profile(settings={"clocks": "dvfs"}, conditions={"tpc_mask": 248, "dvfs": "on"})
+    [row] = exported(tmp_path, profile)
+    assert (row["tpc_mask"], row["clocks"], row["dvfs"]) == ("248", "dvfs", "on")
+
+
+def test_without_a_board_these_columns_are_empty(tmp_path: Path) -> None:
+    [row] = exported(tmp_path, make_profile())
+    assert (row["tpc_mask"], row["clocks"], row["dvfs"]) == ("", "static", "")
+
+
+def test_the_header_is_the_schema_then_the_further_columns(tmp_path: Path) -> None:
+    exported(tmp_path, make_profile())
+    header = (tmp_path / "c.csv").read_text().splitlines()[0].split(",")
+    assert header == [*CORPUS_COLUMNS, *(column.name for column in FURTHER)]
+    assert set(AGGREGATES) <= set(header)
+    assert len(set(header)) == len(header)
+    assert all(column.meaning for column in FURTHER)
+
+
+def test_parquet_holds_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    [row] = exported(tmp_path, make_profile(power_mw=None), suffix=".parquet")
+    assert row["power_mw"] is None
+    assert row["energy_mwh"] is None
+    assert (row["workers"], row["clean_minibatches"], row["torch"]) == (0, 40.0, "2.15.0")
+
+
+def test_without_a_power_sensor_the_cells_are_empty(tmp_path: Path) -> None:
+    [row] = exported(tmp_path, make_profile(power_mw=None))
+    assert row["power_mw"] is None
+    assert row["energy_mwh"] == row["power_mean_mw"] == row["power_samples"] == ""
+
+
+def test_the_newest_profile_of_the_same_conditions_is_taken(tmp_path: Path) -> None:
+    profiles = [make_profile([time_ms] * 40, case={"workers": workers}) for time_ms in (100, 200) for workers in (0, 1)]
+    table = exported(tmp_path, *profiles)
+    assert [(row["workers"], row["minibatch_time_ms"]) for row in table] == [("0", 200.0), ("1", 200.0)]
+    with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
+        assert export(store, tmp_path / "c.csv") == Exported(rows=2, older=2, without_time=0)
+        assert export(store, tmp_path / "c.csv", all_runs=True) == Exported(rows=4, older=0, without_time=0)
+    assert [row["minibatch_time_ms"] for row in read_corpus(tmp_path / "c.csv")] == [100, 100, 200, 200]
+
+
+def test_other_conditions_make_another_row(tmp_path: Path) -> None:
+    table = exported(
+        tmp_path, make_profile(), make_profile(conditions={"torch": "2.14.0"}), make_profile(provenance="simulated")
+    )
+    assert [(row["torch"], row["provenance"]) for row in table] == [
+        ("2.15.0", "measured"),
+        ("2.14.0", "measured"),
+        ("2.15.0", "simulated"),
+    ]
+
+
+def test_a_profile_without_clean_minibatches_is_left_out_and_counted(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        empty = make_profile()
+        empty.aggregates["minibatch_time_ms"] = None
+        store.add(empty, ENVIRONMENT, "run")
+        with pytest.raises(StoreError, match="no profile with a clean minibatch"):
+            export(store, tmp_path / "c.csv")
+        store.add(make_profile(), ENVIRONMENT, "run")
+        assert export(store, tmp_path / "c.csv") == Exported(rows=1, older=0, without_time=1)
+
+
+def test_training_with_inference_in_between_has_no_row_and_is_counted(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(make_profile(), ENVIRONMENT, "run")
+        mixed = {"task": "concurrent", "workload": "resnet18-cifar10+lenet-mnist-bs4@20"}
+        store.add(make_profile(case=mixed), ENVIRONMENT, "run")
+        assert export(store, tmp_path / "c.csv") == Exported(rows=1, older=0, without_time=0, mixed=1)
+    assert [entry.fault for entry in read_entries(tmp_path / "r.sqlite")] == [""]
+
+
+def test_another_suffix_is_refused_and_nothing_written(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match=r"\.csv or \.parquet"):
+        exported(tmp_path, make_profile(), suffix=".txt")
+    assert not (tmp_path / "c.txt").exists()
+
+
+def test_a_profile_without_a_power_mode_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="has no cpu_cores, cpu_khz, gpu_khz, mem_khz"):
+        exported(tmp_path, make_profile(conditions={"power_mode": {}}))
+
+
+def test_disturbed_and_throttled_profiles_are_left_out_unless_they_are_wanted(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(make_profile([300.0] * 40, flags=["throttled: hot"]), ENVIRONMENT, "run")
+        with pytest.raises(StoreError, match="left out 1 profiles flagged disturbed or throttled"):
+            export(store, tmp_path / "c.csv")
+        store.add(make_profile(), ENVIRONMENT, "run")
+        store.add(make_profile([300.0] * 40, flags=["disturbed: b"]), ENVIRONMENT, "run")
+        assert export(store, tmp_path / "c.csv") == Exported(rows=1, older=0, without_time=0, flagged=2)
+        assert [row["minibatch_time_ms"] for row in read_corpus(tmp_path / "c.csv")] == [100.0]
+        assert export(store, tmp_path / "c.csv", include_flagged=True) == Exported(rows=1, older=2, without_time=0)
+        assert [row["minibatch_time_ms"] for row in read_corpus(tmp_path / "c.csv")] == [300.0]

@@ -1,0 +1,441 @@
+"""The results file keeps what was added, refuses what it cannot keep, and changes no file that is not its own."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import resource
+import sqlite3
+import struct
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Callable, Dict, Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from harness.core.errors import StoreError
+from harness.core.profiles import Minibatch, Profile, Series, Telemetry
+from harness.store import rows, schema
+from harness.store.conditions import comparable_conditions, key
+from harness.store.store import ResultsStore
+from tests.harness.store.profile_examples import CONDITIONS, ENVIRONMENT, changed, make_profile, plain_dicts, profiles
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+@given(profile=profiles, environment=plain_dicts)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_a_profile_reads_back_equal(
+    tmp_path_factory: pytest.TempPathFactory, profile: Profile, environment: Dict
+) -> None:
+    with ResultsStore(tmp_path_factory.mktemp("store") / "r.sqlite") as store:
+        number = store.add(profile, environment, "run")
+        [record] = store.records()
+        assert store.profile(number) == profile
+        assert list(store.profiles()) == [profile]
+        assert store.minibatches(number) == profile.minibatches
+    assert (record.case, record.conditions, record.environment) == (profile.case, profile.conditions, environment)
+    assert (record.aggregates, record.flags) == (profile.aggregates, profile.flags)
+
+
+def test_a_new_file_makes_its_folder_and_is_empty(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "out" / "deep" / "r.sqlite") as store:
+        assert len(store) == 0
+        assert store.keys() == set()
+        assert list(store.profiles()) == []
+
+
+def test_a_reopened_file_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    first, second = make_profile(), make_profile(case={"batch_size": 8})
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(first, ENVIRONMENT, "run1")
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(second, ENVIRONMENT, "run2")
+        assert list(store.profiles()) == [first, second]
+        assert [record.run_id for record in store.records()] == ["run1", "run2"]
+
+
+def test_records_come_in_the_order_of_adding_across_chunks(tmp_path: Path) -> None:
+    profile = changed(make_profile(), minibatches=[], telemetry=Telemetry(1.0))
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for number in range(300):
+            store.add(profile, ENVIRONMENT, f"run{number}")
+        assert [record.run_id for record in store.records()] == [f"run{number}" for number in range(300)]
+
+
+def test_the_key_is_that_of_the_comparable_conditions(tmp_path: Path) -> None:
+    profile = make_profile()
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(profile, ENVIRONMENT, "run")
+        [record] = store.records()
+        assert store.keys() == {key(comparable_conditions(CONDITIONS, profile.case))}
+    assert record.key == key(record.comparable)
+
+
+def test_the_keys_follow_what_is_added_by_whichever_process(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store, ResultsStore(tmp_path / "r.sqlite") as other:
+        expected = set()
+        for batch_size, writer in ((1, store), (2, other), (3, store), (3, other)):
+            profile = make_profile(case={"batch_size": batch_size})
+            writer.add(profile, ENVIRONMENT, "run")
+            expected.add(key(comparable_conditions(CONDITIONS, profile.case)))
+            assert store.keys() == expected
+        store.keys().clear()
+        assert store.keys() == expected
+
+
+def test_asking_for_the_keys_again_reads_no_profile_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--resume` asks before each case of a sweep: of thousands of cases into a file of thousands of profiles."""
+    read = []
+    to_record = rows.to_record
+    monkeypatch.setattr(rows, "to_record", lambda number, *rest: read.append(number) or to_record(number, *rest))
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for _ in range(3):
+            store.add(make_profile(), ENVIRONMENT, "run")
+            store.keys()
+            store.keys()
+            [known] = store.keys()
+            assert store.usable(known) == len(store)
+    assert read == [1, 2, 3]
+
+
+def test_the_usable_profile_is_the_newest_that_was_not_disturbed(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        disturbed = make_profile(flags=["disturbed: other processes used 1.00 cores meanwhile"])
+        store.add(disturbed, ENVIRONMENT, "run")
+        [known] = store.keys()
+        assert store.usable(known) is None
+        for profile in (make_profile(), make_profile(), disturbed):
+            store.add(profile, ENVIRONMENT, "run")
+        assert store.usable(known) == 3
+        assert store.usable("unknown") is None
+
+
+def test_equal_environments_are_stored_once(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for environment in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2}):
+            store.add(make_profile(), environment, "run")
+    with contextlib.closing(sqlite3.connect(str(tmp_path / "r.sqlite"))) as connection:
+        assert connection.execute("SELECT count(*) FROM environments").fetchone() == (2,)
+
+
+def test_a_closed_file_is_a_single_file(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(make_profile(), ENVIRONMENT, "run")
+    with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
+        assert len(store) == 1
+    assert os.listdir(str(tmp_path)) == ["r.sqlite"]
+
+
+def test_the_file_is_durable_and_tells_what_it_is(tmp_path: Path) -> None:
+    ResultsStore(tmp_path / "r.sqlite").close()
+    with contextlib.closing(sqlite3.connect(str(tmp_path / "r.sqlite"))) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA application_id").fetchone() == (schema.APPLICATION_ID,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"conditions": {"when": object()}},
+        {"conditions": {"deep": {"er": [1, {2: 3}]}}},
+        {"aggregates": {"minibatch_time_ms": float("nan")}},
+        {"minibatches": [Minibatch(0, 0, "clean", 0.0, float("nan"), 1.0, 1.0)]},
+    ],
+)
+def test_a_profile_that_cannot_be_stored_leaves_nothing(tmp_path: Path, changes: Dict) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        with pytest.raises(StoreError):
+            store.add(changed(make_profile(), **changes), ENVIRONMENT, "run")
+        assert len(store) == 0
+        store.add(make_profile(), ENVIRONMENT, "run")
+        assert len(store) == 1
+
+
+def test_an_error_names_the_condition_that_is_not_plain(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store, pytest.raises(StoreError, match=r"lenet-mnist.*\.deep\.er\[1\]"):
+        store.add(make_profile(conditions={"deep": {"er": [1, {2, 3}]}}), ENVIRONMENT, "run")
+
+
+def test_numpy_numbers_and_tuples_are_stored_as_plain_values(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(make_profile(conditions={"n": numpy.int64(3), "t": (numpy.float32(0.5), None)}), ENVIRONMENT, "run")
+        [record] = store.records()
+    assert (record.conditions["n"], record.conditions["t"]) == (3, [0.5, None])
+
+
+def test_an_unknown_number_is_refused(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store, pytest.raises(StoreError, match="no profile 7"):
+        store.profile(7)
+
+
+def test_reading_only_refuses_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no results file"):
+        ResultsStore(tmp_path / "r.sqlite", read_only=True)
+    assert os.listdir(str(tmp_path)) == []
+
+
+def test_reading_only_does_not_write(tmp_path: Path) -> None:
+    ResultsStore(tmp_path / "r.sqlite").close()
+    with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store, pytest.raises(StoreError):
+        store.add(make_profile(), ENVIRONMENT, "run")
+
+
+def test_reading_only_sees_what_a_running_writer_has_added(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as writer:
+        writer.add(make_profile(), ENVIRONMENT, "run")
+        with ResultsStore(tmp_path / "r.sqlite", read_only=True) as reader:
+            assert len(reader) == 1
+            writer.add(make_profile(), ENVIRONMENT, "run")
+            assert len(list(reader.profiles())) == 2
+        writer.add(make_profile(), ENVIRONMENT, "run")
+        assert len(writer) == 3
+
+
+def damage(change: Callable[[bytearray], bytearray]) -> Callable[[Path], None]:
+    """A function that makes a results file with ten profiles and changes its bytes."""
+
+    def make(path: Path) -> None:
+        with ResultsStore(path) as store:
+            for _ in range(10):
+                store.add(make_profile(), ENVIRONMENT, "run")
+        path.write_bytes(bytes(change(bytearray(path.read_bytes()))))
+
+    return make
+
+
+def foreign(*statements: str) -> Callable[[Path], None]:
+    """A function that makes an SQLite file by these statements."""
+
+    def make(path: Path) -> None:
+        connection = sqlite3.connect(str(path))
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+        connection.close()
+
+    return make
+
+
+def overwrite(start: int, content: bytes) -> Callable[[bytearray], bytearray]:
+    def change(data: bytearray) -> bytearray:
+        data[start : start + len(content)] = content
+        return data
+
+    return change
+
+
+BROKEN = {
+    "truncated in half": (damage(lambda data: data[: len(data) // 2]), "damaged"),
+    "truncated inside a page": (damage(lambda data: data[:-1000]), "damaged"),
+    "truncated to a stump": (damage(lambda data: data[:50]), "damaged"),
+    "beginning overwritten": (damage(overwrite(0, b"\0" * 64)), "beginning is damaged"),
+    "first page overwritten": (damage(overwrite(100, b"\xff" * 3996)), "damaged"),
+    "middle overwritten": (damage(overwrite(3 * 4096, b"\xff" * 4096)), "damaged"),
+    "text": (lambda path: path.write_text("minibatch,time\n" * 50), "no results file"),
+    "another program's": (foreign("CREATE TABLE t (x)", "INSERT INTO t VALUES (1)"), "another program"),
+    "another program's, with a log": (foreign("PRAGMA journal_mode=WAL", "CREATE TABLE t (x)"), "another program"),
+    "a newer version's": (
+        foreign("CREATE TABLE t (x)", f"PRAGMA application_id={schema.APPLICATION_ID}", "PRAGMA user_version=99"),
+        "schema version 99",
+    ),
+}
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_or_foreign_file_is_refused_and_unchanged(tmp_path: Path, name: str, read_only: bool) -> None:
+    make, complaint = BROKEN[name]
+    path = tmp_path / "r.sqlite"
+    make(path)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=complaint) as caught:
+        ResultsStore(path, read_only=read_only)
+    assert caught.value.way_out
+    assert path.read_bytes() == before
+    assert os.listdir(str(tmp_path)) == ["r.sqlite"]
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is a folder"):
+        ResultsStore(tmp_path)
+
+
+def test_content_overwritten_inside_a_valid_page_is_found_and_the_rest_is_readable(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    marked = Telemetry(1.0, series={"mark_mw": Series((1.0, 2.0), (123456.789, 987654.321))})
+    with ResultsStore(path) as store:
+        numbers = [store.add(make_profile(), ENVIRONMENT, "run") for _ in range(2)]
+        spoilt = store.add(changed(make_profile(), telemetry=marked), ENVIRONMENT, "run")
+    data = path.read_bytes()
+    encoded = struct.pack("<dd", 123456.789, 987654.321)
+    assert data.count(encoded) == 1
+    path.write_bytes(data.replace(encoded, encoded[::-1]))
+    with ResultsStore(path, read_only=True) as store:
+        for number in numbers:
+            assert store.profile(number) == make_profile()
+        with pytest.raises(StoreError, match=rf"profile {spoilt} .* is damaged: its checksum"):
+            store.profile(spoilt)
+
+
+def test_an_environment_that_was_changed_or_lost_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    with ResultsStore(path) as store:
+        store.add(make_profile(), ENVIRONMENT, "run")
+    for change in ("UPDATE environments SET content = '{}'", "DELETE FROM environments"):
+        connection = sqlite3.connect(str(path), isolation_level=None)
+        connection.execute(change)
+        connection.close()
+        with ResultsStore(path, read_only=True) as store, pytest.raises(StoreError, match=r"profile 1 .* is damaged"):
+            list(store.records())
+
+
+def test_a_profile_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite"
+    with ResultsStore(path) as store:
+        store.add(make_profile(), ENVIRONMENT, "run")
+    with contextlib.closing(sqlite3.connect(str(path), isolation_level=None)) as connection:
+        columns = ", ".join(rows.ProfileRow._fields)
+        *found, environment = connection.execute(f"SELECT {columns}, content FROM profiles, environments").fetchone()
+        row = rows.ProfileRow(*found)
+        newer = row._replace(case_json=row.case_json.replace('"seed":0', '"seed":0,"warmth":1'))
+        connection.execute(
+            "UPDATE profiles SET case_json = ?, record_crc = ?", (newer.case_json, rows.record_crc(newer, environment))
+        )
+    with ResultsStore(path, read_only=True) as store, pytest.raises(StoreError, match="warmth, unknown"):
+        list(store.records())
+
+
+def test_a_file_that_may_not_be_written_is_refused_before_anything_is_measured(plain_user: Path) -> None:
+    path = plain_user / "r.sqlite"
+    with ResultsStore(path) as store:
+        store.add(make_profile(), ENVIRONMENT, "run")
+    path.chmod(0o444)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="may not write") as caught:
+        ResultsStore(path)
+    assert "--results" in caught.value.way_out
+    assert path.read_bytes() == before
+    with ResultsStore(path, read_only=True) as store:
+        assert len(store) == 1
+
+
+def test_a_folder_that_may_not_be_written_is_refused(plain_user: Path) -> None:
+    path = plain_user / "results" / "r.sqlite"
+    with ResultsStore(path) as store:
+        store.add(make_profile(), ENVIRONMENT, "run")
+    path.parent.chmod(0o555)
+    try:
+        for refused in (path, path.parent / "new.sqlite", path.parent / "new" / "r.sqlite"):
+            with pytest.raises(StoreError, match="may not write"):
+                ResultsStore(refused)
+        with ResultsStore(path, read_only=True) as store:
+            assert list(store.profiles()) == [make_profile()]
+    finally:
+        path.parent.chmod(0o755)
+
+
+def test_a_file_that_may_not_be_read_is_refused(plain_user: Path) -> None:
+    path = plain_user / "r.sqlite"
+    ResultsStore(path).close()
+    path.chmod(0o000)
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match=r"r\.sqlite"):
+            ResultsStore(path, read_only=read_only)
+
+
+@pytest.fixture
+def limit_file_size() -> Iterator[Callable[[int], None]]:
+    """A function that lets no file of this process grow beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_write_that_fails_loses_that_profile_alone(tmp_path: Path, limit_file_size: Callable[[int], None]) -> None:
+    long = make_profile(times_ms=[100.0] * 20_000)
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(make_profile(), ENVIRONMENT, "run")
+        limit_file_size(300_000)
+        with pytest.raises(StoreError, match="cannot write to"):
+            store.add(long, ENVIRONMENT, "run")
+        assert list(store.profiles()) == [make_profile()]
+        limit_file_size(resource.RLIM_INFINITY)
+        store.add(long, ENVIRONMENT, "run")
+        assert list(store.profiles()) == [make_profile(), long]
+
+
+FILL_A_DISK = """
+    import sys
+    from pathlib import Path
+    sys.path[:0] = [{tests!r}, {repository!r}]
+    from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
+    from harness.core.errors import StoreError
+    from harness.store.store import ResultsStore
+
+    disk = Path({disk!r})
+    stored, profile = 0, make_profile()
+    with ResultsStore(disk / "r.sqlite") as store:
+        (disk / "filler").write_bytes(b"x" * 200_000)
+        try:
+            while stored < 10_000:
+                store.add(profile, ENVIRONMENT, "run")
+                stored += 1
+        except StoreError as error:
+            assert "full" in str(error), error
+        assert 0 < stored < 10_000, stored
+        assert list(store.profiles()) == [profile] * stored
+        (disk / "filler").unlink()
+        store.add(profile, ENVIRONMENT, "run")
+    with ResultsStore(disk / "r.sqlite", read_only=True) as store:
+        assert list(store.profiles()) == [profile] * (stored + 1)
+    print("stored", stored)
+"""
+
+
+def test_a_full_disk_loses_that_profile_alone(tmp_path: Path) -> None:
+    """On a disk of 1 MB of its own, mounted where only the child sees it."""
+    script = textwrap.dedent(FILL_A_DISK).format(
+        tests=str(Path(__file__).parent), repository=str(REPOSITORY), disk=str(tmp_path)
+    )
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)]
+    own_mounts = ["unshare", "--mount"] + (["--map-root-user"] if os.geteuid() else [])
+    try:
+        possible = subprocess.run([*own_mounts, *mount], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        possible = False
+    if not possible:
+        pytest.skip("no mount namespace of one's own can be had here (unshare --mount)")
+    command = " ".join(mount) + f" && exec {sys.executable} -"
+    done = subprocess.run([*own_mounts, "sh", "-c", command], input=script, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("stored")
+
+
+def test_cases_differ_by_what_was_asked_for(tmp_path: Path) -> None:
+    profile = make_profile()
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for seed in (0, 1):
+            case = dataclasses.replace(profile.case, settings=dataclasses.replace(profile.case.settings, seed=seed))
+            store.add(changed(profile, case=case), ENVIRONMENT, "run")
+        assert len(store.keys()) == 2
+
+
+def test_what_was_disturbed_is_not_done(tmp_path: Path) -> None:
+    """`--resume` measures it again, until a profile is neither disturbed nor throttled."""
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for flags, done in (
+            (["disturbed: a"], 0),
+            (["throttled: b", "noisy: c"], 0),
+            (["noisy: c"], 1),
+            (["disturbed: a"], 1),
+        ):
+            store.add(make_profile(flags=flags), ENVIRONMENT, "run")
+            assert len(store.keys(include_flagged=False)) == done
+            assert len(store.keys()) == 1

@@ -1,0 +1,150 @@
+"""The predictor learns from few modes, is as sure as it may be, and is not led astray by outliers or references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.core.errors import InvalidValueError
+from predictors.metrics import coverage, mape
+from predictors.models.physical_gp import PhysicalGP
+from predictors.models.physical_gp.predictor import beliefs_about
+from predictors.models.physical_gp.prior import any_board
+from predictors.models.protocol import State
+from predictors.tables import Table
+from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
+
+
+def _fit(table: Table, count: int, seed: int = 0, **params) -> PhysicalGP:
+    few = table.take(np.random.default_rng(seed).permutation(len(table))[:count])
+    predictor = PhysicalGP(seed=seed, **params)
+    return predictor.fit(few.modes, few.time_ms, few.power_mw, batch_size=few.batch_size, task=few.task)
+
+
+def _errors(predictor: PhysicalGP, table: Table):
+    found = predictor.predict(table.modes, batch_size=table.batch_size, task=table.task)
+    return mape(table.time_ms, found.time_ms), mape(table.power_mw, found.power_mw)
+
+
+@pytest.mark.parametrize(("count", "time_limit", "power_limit"), [(10, 15.0, 8.0), (50, 5.0, 3.0)])
+def test_few_modes_are_enough(count, time_limit, power_limit):
+    errors = np.median([_errors(_fit(table, count), table) for table in map(make_table, range(6))], axis=0)
+    assert errors[0] < time_limit
+    assert errors[1] < power_limit
+
+
+def test_it_needs_the_modes_it_learns_from():
+    table = make_table(1)
+    shuffled = table.take(np.random.default_rng(0).permutation(len(table)))
+    wrong = Table(*(getattr(shuffled, name) for name in ("device", "workload", "task", "provenance")), table.modes,
+                  table.batch_size, shuffled.time_ms, shuffled.power_mw)  # fmt: skip
+    right = _errors(_fit(table, 50), table)
+    assert all(bad > 3 * good for bad, good in zip(_errors(_fit(wrong, 50), table), right))
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_intervals_hold_about_as_many_as_they_say(level):
+    held = []
+    for seed in range(8):
+        table = make_table(seed, noise=0.02)
+        found = _fit(table, 30, seed).predict(table.modes)
+        held.append(coverage(table.time_ms, *found.time_interval_ms(level)))
+        held.append(coverage(table.power_mw, *found.power_interval_mw(level)))
+    assert 100 * level - 8 < np.mean(held) < min(100 * level + 12, 100)
+
+
+def test_more_modes_make_it_surer():
+    table = make_table(2)
+    few, many = (_fit(table, count).predict(table.modes) for count in (5, 80))
+    assert np.median(many.time_log_sd) < np.median(few.time_log_sd)
+    assert np.median(many.power_log_sd) < np.median(few.power_log_sd)
+
+
+def test_a_row_that_ran_far_too_fast_does_little_harm():
+    table = make_table(3)
+    place = np.random.default_rng(0).permutation(len(table))[:30]
+    time_ms = table.time_ms[place].copy()
+    time_ms[4] /= 6
+    spoilt = PhysicalGP().fit(table.modes[place], time_ms, table.power_mw[place])
+    assert _errors(spoilt, table)[0] < 2 * _errors(_fit(table, 30), table)[0] + 2
+
+
+def test_one_mode_is_answered_with_wide_intervals():
+    table = make_table(4)
+    found = PhysicalGP().fit(table.modes[:1], table.time_ms[:1], table.power_mw[:1]).predict(table.modes)
+    assert np.isfinite(found.time_ms).all()
+    assert np.isfinite(found.power_mw).all()
+    assert found.time_ms[0] == pytest.approx(table.time_ms[0], rel=0.1)
+    assert np.median(found.time_log_sd) > 0.2
+
+
+def test_a_setting_that_never_changed_is_no_obstacle():
+    table = make_table(5)
+    still = table.take(table.modes[:, 0] == 8)
+    found = _fit(still, 20).predict(table.modes)
+    known = table.modes[:, 0] == 8
+    assert np.isfinite(found.time_ms).all()
+    assert found.time_log_sd[known].mean() < found.time_log_sd[~known].mean()
+
+
+def test_a_reference_of_the_board_helps_with_one_mode():
+    reference, table = make_table(6, workload="other"), make_table(7)
+    alone = np.mean([_errors(_fit(table, 2, seed), table)[1] for seed in range(4)])
+    helped = np.mean(
+        [_errors(_fit(table, 2, seed, references=(reference,), board=table.device), table)[1] for seed in range(4)]
+    )
+    assert helped < alone
+
+
+def test_references_of_other_boards_are_left_out_where_the_board_is_known():
+    here, elsewhere = make_table(8), make_table(9, device="another")
+    assert np.array_equal(beliefs_about((elsewhere,), here.device)[0].mean, any_board().mean)
+    assert len(beliefs_about((here, elsewhere), here.device)) == 1
+    assert len(beliefs_about((here, elsewhere))) == 3
+
+
+def test_a_reference_without_power_is_refused():
+    table = make_table(10)
+    blind = Table(
+        "d", "w", "training", "simulated", table.modes, table.batch_size, table.time_ms, table.power_mw * np.nan
+    )
+    with pytest.raises(InvalidValueError, match="no mode with time and power"):
+        _fit(table, 5, references=(blind,))
+
+
+def test_batch_sizes_are_learned_where_they_differ_and_guessed_where_not():
+    sizes = np.random.default_rng(0).choice([1, 4, 16, 64], len(SPACE))
+    table = make_table(11, task="inference", batch_size=sizes)
+    assert _errors(_fit(table, 80), table)[0] < 8
+    single = make_table(11)
+    one = _fit(single, 40)
+    asked = one.predict(single.modes, batch_size=32)
+    assert (asked.time_ms > one.predict(single.modes).time_ms).all()
+    assert (asked.time_log_sd > one.predict(single.modes).time_log_sd).mean() > 0.9
+    assert (one.predict(single.modes, task="inference").time_ms < one.predict(single.modes).time_ms).all()
+
+
+def test_the_same_seed_learns_the_same_and_state_restores_it_to_the_bit():
+    table = make_table(12)
+    one, same, other = _fit(table, 20, 3), _fit(table, 20, 3), PhysicalGP()
+    other.restore(one.state())
+    for predictor in (same, other):
+        for name in ("time_ms", "power_mw", "time_log_sd", "power_log_sd"):
+            assert np.array_equal(
+                getattr(one.predict(table.modes), name), getattr(predictor.predict(table.modes), name)
+            )
+
+
+def test_a_state_of_another_predictor_is_refused():
+    with pytest.raises(InvalidValueError, match="not of physical-gp"):
+        PhysicalGP().restore(State({}, {"weights": np.zeros(3)}))
+
+
+def test_very_many_modes_are_learned_from_a_sample():
+    tables = [make_table(13, batch_size=size) for size in (16, 32)]
+    modes = np.concatenate([table.modes for table in tables])
+    sizes = np.concatenate([table.batch_size for table in tables])
+    time_ms, power_mw = (np.concatenate([getattr(one, name) for one in tables]) for name in ("time_ms", "power_mw"))
+    predictor = PhysicalGP().fit(modes, time_ms, power_mw, batch_size=sizes)
+    assert len(predictor.state().arrays["rows"]) < len(modes)
+    assert mape(time_ms, predictor.predict(modes, batch_size=sizes).time_ms) < 3

@@ -1,0 +1,82 @@
+"""The physical form answers as physics does: faster clocks never slow a minibatch, utilisation costs power."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictors.models.physical_gp.prior import any_board
+from predictors.models.physical_gp.response import (
+    PARAMETERS,
+    TIME_SCALES,
+    by_name,
+    features,
+    linearised,
+    log_response,
+    minibatch_times,
+)
+from predictors.models.protocol import check_inputs
+
+MODES = [[2, 268_800, 1_300_500, 204_000], [12, 2_201_600, 114_750, 3_199_000], [6, 1_036_800, 624_750, 2_133_000]]
+
+
+def _at(modes=MODES, batch_size=16, task="training"):
+    return features(check_inputs(modes, batch_size, task))
+
+
+@given(
+    seed=st.integers(0, 1000),
+    which=st.integers(0, 3),
+    factor=st.floats(1.01, 4.0),
+    place=st.integers(0, len(MODES) - 1),
+)
+def test_raising_a_setting_never_makes_a_minibatch_slower(seed, which, factor, place):
+    belief = any_board()
+    theta = belief.mean + belief.sd * np.random.default_rng(seed).normal(size=len(belief.mean))
+    # Drawn far out, the crowding of the main process may turn around: physics has it 0 or more.
+    theta[PARAMETERS.index("crowd_main")] = abs(theta[PARAMETERS.index("crowd_main")])
+    theta[PARAMETERS.index("cpu_memory_slope")] = abs(theta[PARAMETERS.index("cpu_memory_slope")])
+    raised = [row[:] for row in MODES]
+    raised[place][which] = raised[place][which] * factor
+    slow, fast = (minibatch_times(by_name(theta), _at(modes)).total[place] for modes in (MODES, raised))
+    assert fast <= slow * (1 + 1e-9)
+
+
+def test_the_whole_takes_no_less_than_its_parts():
+    times = minibatch_times(by_name(any_board().mean), _at())
+    assert (times.total >= np.maximum(times.gpu, times.memory)).all()
+
+
+def test_the_scales_carry_the_unit_of_time():
+    theta = any_board().mean.copy()
+    before = log_response(theta, _at())
+    theta[: len(TIME_SCALES)] += np.log(7.0)
+    after = log_response(theta, _at())
+    assert after[:3] - before[:3] == pytest.approx(np.log(7.0))
+    assert after[3:] == pytest.approx(before[3:])
+
+
+def test_a_mode_that_waits_draws_less():
+    theta = any_board().mean
+    log_time = minibatch_times(by_name(theta), _at()).total
+    busy, waiting = (log_response(theta, _at(), np.log(log_time) + more)[3:] for more in (0.0, 1.0))
+    assert (waiting < busy).all()
+
+
+def test_batch_and_task_move_nothing_at_the_unit_batch_of_training():
+    slopes = linearised(any_board().mean[None], _at(), np.arange(len(PARAMETERS)))[1][0]
+    still = [name for name, column in zip(PARAMETERS, slopes.T) if not column.any()]
+    assert still == [name for name in PARAMETERS if name.startswith(("batch_", "inference_"))]
+
+
+def test_derivatives_are_those_of_the_response():
+    theta, at, step = any_board().mean, _at(batch_size=64, task="inference"), 1e-5
+    free = np.arange(len(PARAMETERS))
+    slopes = linearised(theta[None], at, free)[1][0]
+    for place in free:
+        moved = np.zeros(len(PARAMETERS))
+        moved[place] = step
+        central = (log_response(theta + moved, at) - log_response(theta - moved, at)) / (2 * step)
+        assert slopes[:, place] == pytest.approx(central, abs=2e-3)

@@ -1,0 +1,133 @@
+"""Every predictor of the registry keeps the protocol: odd input, clones, seeds, files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.core.errors import InvalidValueError, NotFittedError
+from predictors.models.persistence import load_model, save_model
+from predictors.models.registry import MODULES, make_predictor, predictor_class
+from tests.predictors.plain_predictors import made_table
+
+PROJECT = Path(__file__).resolve().parents[3]
+NEEDS = {"gbr": "sklearn", "mlp": "sklearn"}
+TABLE, REFERENCE = made_table(noise=0.02), made_table("resnet18-imagenet", noise=0.02, seed=1)
+LEARNED = np.arange(0, 54, 3)
+
+
+@pytest.fixture(params=MODULES)
+def predictor(request):
+    if request.param in NEEDS:
+        pytest.importorskip(NEEDS[request.param])
+    return make_predictor(predictor_class(request.param), references=(REFERENCE,), board="orin-agx", seed=0, epochs=5)
+
+
+def fit(predictor, rows=LEARNED, **changes):
+    figures = {"time_ms": TABLE.time_ms[rows], "power_mw": TABLE.power_mw[rows], **changes}
+    return predictor.fit(TABLE.modes[rows], **figures)
+
+
+def figures_of(prediction):
+    return [prediction.time_ms, prediction.power_mw, prediction.time_log_sd, prediction.power_log_sd]
+
+
+def test_predictions_are_finite_positive_and_one_for_each_mode(predictor):
+    prediction = fit(predictor).predict(TABLE.modes)
+    for figure in (prediction.time_ms, prediction.power_mw):
+        assert figure.shape == (54,)
+        assert np.isnan(figure).all() or (np.isfinite(figure) & (figure > 0)).all()
+    assert (prediction.power_mw > 0).all()
+    low, high = prediction.power_interval_mw(0.8)
+    assert np.isnan(low).all() or ((low <= prediction.power_mw) & (prediction.power_mw <= high)).all()
+
+
+def test_the_same_seed_and_rows_give_the_same_predictions(predictor):
+    again = predictor.clone()
+    first, second = fit(predictor).predict(TABLE.modes), fit(again).predict(TABLE.modes)
+    for one, other in zip(figures_of(first), figures_of(second)):
+        assert np.array_equal(one, other, equal_nan=True)
+
+
+def test_a_clone_of_a_fitted_predictor_has_learned_nothing(predictor):
+    if predictor.is_fitted:
+        pytest.skip(f"{predictor.name} needs to learn nothing")
+    clone = fit(predictor).clone()
+    assert not clone.is_fitted
+    assert {name: value for name, value in clone.get_params().items() if name != "references"} == {
+        name: value for name, value in predictor.get_params().items() if name != "references"
+    }
+    with pytest.raises(NotFittedError):
+        clone.predict(TABLE.modes)
+
+
+def test_a_saved_predictor_predicts_the_same_to_the_bit(predictor, tmp_path):
+    before = fit(predictor).predict(TABLE.modes)
+    save_model(tmp_path / "model", predictor, {})
+    after = load_model(tmp_path / "model").predictor.predict(TABLE.modes)
+    for one, other in zip(figures_of(before), figures_of(after)):
+        assert one.tobytes() == other.tobytes()
+    assert before.freedom == after.freedom
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_few_modes_are_refused_with_how_many_it_takes_or_learned(predictor, count):
+    rows = np.array([0, 25, 40, 53])[:count]
+    if count < predictor.least_modes:
+        with pytest.raises(InvalidValueError, match=f"at least {predictor.least_modes}"):
+            fit(predictor, rows)
+    else:
+        assert np.isfinite(fit(predictor, rows).predict(TABLE.modes).power_mw).all()
+
+
+@pytest.mark.parametrize("dimension", range(4))
+def test_a_setting_that_never_changes_is_learned_around(predictor, dimension):
+    rows = np.flatnonzero(TABLE.modes[:, dimension] == TABLE.modes[0, dimension])
+    prediction = fit(predictor, rows).predict(TABLE.modes)
+    assert np.isfinite(prediction.power_mw).all()
+    assert np.isfinite(prediction.time_ms).all() or np.isnan(prediction.time_ms).all()
+
+
+def test_a_figure_that_is_missing_is_refused(predictor):
+    with pytest.raises(InvalidValueError, match="power_mw"):
+        fit(predictor, power_mw=np.where(LEARNED == 6, np.nan, TABLE.power_mw[LEARNED]))
+
+
+def test_a_mode_profiled_twice_with_other_figures_counts_once(predictor):
+    rows = np.concatenate([LEARNED, LEARNED[:1]])
+    time_ms = TABLE.time_ms[rows].copy()
+    time_ms[-1] *= 1.5
+    other = predictor.clone()
+    merged = TABLE.time_ms[LEARNED].copy()
+    merged[0] = np.median([time_ms[0], time_ms[-1]])
+    first = fit(predictor, rows, time_ms=time_ms).predict(TABLE.modes)
+    second = fit(other, time_ms=merged).predict(TABLE.modes)
+    assert np.allclose(first.power_mw, second.power_mw, rtol=1e-6)
+    assert np.allclose(first.time_ms, second.time_ms, rtol=1e-6, equal_nan=True)
+
+
+def test_predictors_load_nothing_heavy_before_one_is_asked_for():
+    script = (
+        "import sys, predictors.__main__, predictors.models.registry as r\n"
+        "try: predictors.__main__.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "found = {'torch', 'sklearn', 'scipy', 'pandas', 'matplotlib'} & set(sys.modules)\n"
+        "found and sys.exit(f'loaded {found}')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=str(PROJECT), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_predictor_is_made_without_torch(name):
+    script = (
+        "import sys\nfrom predictors.models.registry import make_predictor, predictor_class\n"
+        f"make_predictor(predictor_class({name!r}), board='orin-agx')\n"
+        "'torch' in sys.modules and sys.exit('torch is loaded')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=str(PROJECT), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

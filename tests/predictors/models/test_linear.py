@@ -1,0 +1,142 @@
+"""The linear regressions: what they recover, what their four modes cannot tell, how these are chosen."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from harness.core.boards import load_board
+from harness.core.errors import InvalidValueError
+from predictors.models.linear import PAPERS_SUBSET, LinearEnergy, LinearRegression, least_squares, select_subset
+from predictors.models.protocol import State
+from tests.predictors.plain_predictors import made_table
+
+TABLE = made_table()
+MHZ = TABLE.modes / np.array([1, 1000, 1000, 1000])
+SLOPES = np.array([-1.0, -0.01, -0.02, -0.003])
+TIMES = 200 + MHZ @ SLOPES
+SOME = np.sort(np.random.default_rng(0).choice(54, 12, replace=False))
+
+
+def papers_modes(names):
+    by_name = load_board("xavier-agx").modes_by_name()
+    return np.array([by_name[name] for name in names]) / np.array([1, 1000, 1000, 1000])
+
+
+def test_a_linear_time_is_recovered():
+    predictor = LinearRegression().fit(TABLE.modes[SOME], TIMES[SOME], 20_000 + 2 * MHZ[SOME] @ -SLOPES)
+    prediction = predictor.predict(TABLE.modes)
+    assert np.allclose(prediction.time_ms, TIMES)
+    assert np.allclose(prediction.power_mw, 20_000 + 2 * MHZ @ -SLOPES)
+
+
+def test_a_time_that_falls_below_0_is_kept_above():
+    fast = np.argsort(TIMES)
+    learned = fast[20:]
+    predictor = LinearRegression().fit(TABLE.modes[learned], TIMES[learned] - TIMES[fast[18]], np.ones(34))
+    assert (predictor.predict(TABLE.modes).time_ms > 0).all()
+
+
+def test_the_papers_four_modes_have_rank_4_with_the_constant():
+    inputs = papers_modes(PAPERS_SUBSET)
+    assert np.linalg.matrix_rank(np.column_stack([inputs, np.ones(4)])) == 4
+
+
+def test_the_papers_four_modes_split_the_clocks_effect_by_how_far_each_moved():
+    inputs = papers_modes(PAPERS_SUBSET)
+    times = 500 - 0.2 * inputs[:, 2]
+    slopes = least_squares(inputs, times[:, None]).slopes[:, 0]
+    moved = inputs[3] - inputs[0]  # from e to j CPU and GPU clock change, nothing else
+    assert np.allclose(least_squares(inputs, times[:, None]).at(inputs)[:, 0], times)
+    assert slopes[1] / slopes[2] == pytest.approx(moved[1] / moved[2])
+    assert slopes[2] != pytest.approx(-0.2, rel=1e-3)
+
+
+def test_fewer_than_four_modes_are_refused():
+    with pytest.raises(InvalidValueError, match="at least 4"):
+        LinearRegression().fit(TABLE.modes[:3], TIMES[:3], np.ones(3))
+
+
+def test_weights_count_rows_as_often():
+    inputs, values = MHZ[SOME], TABLE.time_ms[SOME, None]
+    weights = np.arange(1, len(SOME) + 1)
+    once, often = (
+        least_squares(inputs, values, weights),
+        least_squares(*(np.repeat(v, weights, 0) for v in (inputs, values))),
+    )
+    assert np.allclose(once.at(MHZ), often.at(MHZ))
+
+
+def test_the_subset_chosen_has_the_least_sum_of_errors_of_all():
+    random = np.random.default_rng(0)
+    modes, times = random.uniform(1, 10, (7, 4)), random.uniform(10, 20, (7, 3))
+
+    def error(taken):
+        design = np.column_stack([modes, np.ones(7)])
+        weights = np.linalg.lstsq(design[list(taken)], times[list(taken)], rcond=None)[0]
+        return np.sqrt(np.mean((design @ weights - times) ** 2, axis=0)).sum()
+
+    best = min(itertools.combinations(range(7), 5), key=error)
+    assert select_subset(modes, times, size=5) == best
+
+
+@pytest.mark.parametrize("size", [0, 11])
+def test_a_subset_larger_than_the_modes_is_refused(size):
+    with pytest.raises(InvalidValueError, match="cannot take"):
+        select_subset(papers_modes("abcdefghij"), np.ones((10, 1)), size)
+
+
+def test_energy_is_learned_over_workloads_and_gives_power():
+    def power_mw(time_ms):
+        energy_mws = 2 * time_ms + MHZ @ [1, 0.01, 0.02, 0.03]
+        return 1000 * energy_mws / time_ms
+
+    references = tuple(
+        dataclasses.replace(TABLE, workload=name, time_ms=factor * TIMES, power_mw=power_mw(factor * TIMES))
+        for name, factor in (("resnet18-imagenet", 2), ("lstm-wikitext", 3))
+    )
+    predictor = LinearEnergy(references).fit(TABLE.modes[SOME], TIMES[SOME], power_mw(TIMES)[SOME])
+    prediction = predictor.predict(TABLE.modes)
+    assert np.allclose(prediction.time_ms, TIMES)
+    assert np.allclose(prediction.power_mw, power_mw(TIMES))
+
+
+def test_each_workload_weighs_the_same_in_the_energy():
+    """With twice the rows, half of them at another batch size that changes nothing, a reference says the same."""
+    few = made_table("resnet18-imagenet", seed=1, noise=0.1)
+    twice = few.take(np.tile(np.arange(54), 2))
+    twice = dataclasses.replace(twice, batch_size=np.repeat([16, 32], 54))
+    predictions = [
+        LinearEnergy((table,)).fit(TABLE.modes[SOME], TABLE.time_ms[SOME], TABLE.power_mw[SOME]).predict(TABLE.modes)
+        for table in (few, twice)
+    ]
+    assert np.allclose(predictions[0].power_mw, predictions[1].power_mw)
+
+
+def test_energy_without_references_learns_from_its_own_modes():
+    predictor = LinearEnergy().fit(TABLE.modes[SOME], TIMES[SOME], np.full(len(SOME), 5000.0))
+    assert np.isfinite(predictor.predict(TABLE.modes).power_mw).all()
+
+
+def test_references_of_another_batch_size_and_task_are_taken():
+    inference = made_table("yolov8n-coco", task="inference")
+    LinearEnergy((inference,)).fit(TABLE.modes[SOME], TIMES[SOME], np.ones(len(SOME)), batch_size=8)
+
+
+@pytest.mark.parametrize("kind", [LinearRegression, LinearEnergy])
+def test_another_batch_size_than_learned_is_refused_and_several_are_learned(kind):
+    predictor = kind().fit(TABLE.modes[SOME], TIMES[SOME], np.ones(len(SOME)), batch_size=8)
+    with pytest.raises(InvalidValueError, match="only batch size 8"):
+        predictor.predict(TABLE.modes, batch_size=16)
+    sizes = np.where(np.arange(len(SOME)) % 2, 8, 16)
+    kind().fit(TABLE.modes[SOME], TIMES[SOME], np.ones(len(SOME)), batch_size=sizes).predict(TABLE.modes, batch_size=4)
+
+
+@pytest.mark.parametrize("kind", [LinearRegression, LinearEnergy])
+@pytest.mark.parametrize("state", [State({}, {}), State({"columns": {"batch_size": 1, "inference": 0}}, {})])
+def test_what_was_saved_by_another_predictor_is_refused(kind, state):
+    with pytest.raises(InvalidValueError, match=f"not of {kind.name}"):
+        kind().restore(state)

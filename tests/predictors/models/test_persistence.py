@@ -1,0 +1,155 @@
+"""A saved predictor predicts the same to the bit; a damaged or foreign file is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import predictors.models.registry
+from harness.core.errors import InvalidValueError, NotFittedError, StoreError, UnknownNameError
+from predictors.models.persistence import describe_origin, load_model, save_model
+from tests.predictors.plain_predictors import SPACE, LogLinear, made_table
+
+TABLE = made_table(noise=0.05)
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch):
+    monkeypatch.setitem(predictors.models.registry.MODULES, LogLinear.name, LogLinear.__module__)
+
+
+def fitted(**params):
+    return LogLinear(**params).fit(TABLE.modes, TABLE.time_ms, TABLE.power_mw)
+
+
+@pytest.fixture(name="path")
+def _path(tmp_path):
+    return tmp_path / "folder" / "model.jw"
+
+
+positive = st.floats(1e-3, 1e9)
+measured = st.lists(
+    st.tuples(st.tuples(*(st.integers(1, 10**7),) * 4), positive, positive), min_size=3, max_size=12,
+    unique_by=lambda row: row[0],
+)  # fmt: skip
+
+
+@settings(max_examples=25)
+@given(measured)
+def test_predictions_are_the_same_to_the_bit(tmp_path_factory, rows):
+    modes, time_ms, power_mw = zip(*rows)
+    predictor = LogLinear(ridge=1e-3, references=(TABLE,), space=None).fit(modes, time_ms, power_mw)
+    path = tmp_path_factory.getbasetemp() / "property.jw"
+    save_model(path, predictor, {})
+    before, after = (one.predict(TABLE.modes) for one in (predictor, load_model(path).predictor))
+    for name in ("time_ms", "power_mw", "time_log_sd", "power_log_sd"):
+        assert getattr(before, name).tobytes() == getattr(after, name).tobytes()
+    assert before.freedom == after.freedom
+
+
+def test_parameters_come_back_with_their_tables_and_space(path):
+    save_model(path, fitted(ridge=0.1, space=SPACE, references=(TABLE, TABLE.take(slice(3)))), {})
+    params = load_model(path).predictor.get_params()
+    assert params["ridge"] == 0.1
+    assert params["space"] == SPACE
+    assert [table.fingerprint for table in params["references"]] == [
+        TABLE.fingerprint,
+        TABLE.take(slice(3)).fingerprint,
+    ]
+
+
+def test_a_model_says_what_it_learned_from_and_where(path, tmp_path):
+    corpus = tmp_path / "corpus.csv"
+    corpus.write_text("anything")
+    save_model(path, fitted(), describe_origin(corpus, TABLE, TABLE.take(slice(5)), seed=3))
+    model = load_model(path)
+    assert model.origin["workload"] == "lenet-mnist"
+    assert model.origin["provenance"] == "simulated"
+    assert model.origin["fitted_rows"] == 5
+    assert model.origin["seed"] == 3
+    assert len(model.origin["corpus_sha256"]) == 64
+    assert "jetwatt" in model.environment
+
+
+def test_the_same_model_gives_the_same_bytes(tmp_path):
+    for name in ("a", "b"):
+        save_model(tmp_path / name, fitted(), {"seed": 1})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_any_zip_reader_finds_json_and_plain_arrays(path):
+    save_model(path, fitted(), {})
+    with zipfile.ZipFile(path) as archive:
+        content = json.loads(archive.read("model.json"))
+        weights = np.load(io.BytesIO(archive.read("arrays/state/weights.npy")), allow_pickle=False)
+    assert content["predictor"] == "log-linear"
+    assert weights.tolist() == fitted().weights_.tolist()
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_a_changed_byte_is_noticed(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "whole.jw"
+    save_model(path, fitted(), {})
+    whole = bytearray(path.read_bytes())
+    place = data.draw(st.integers(0, len(whole) - 1))
+    whole[place] ^= data.draw(st.integers(1, 255))
+    path.with_suffix(".bad").write_bytes(bytes(whole))
+    with pytest.raises(InvalidValueError, match=r"damaged|no model file|has format"):
+        load_model(path.with_suffix(".bad"))
+
+
+@pytest.mark.parametrize("kept", [0, 1, 20, 200, -1])
+def test_a_file_that_was_cut_off_is_noticed(path, kept):
+    save_model(path, fitted(), {})
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(InvalidValueError, match=r"damaged|no model file"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x04\x95", b"PK\x03\x04", b"device,workload\n", b"jetwatt-model 1\n"])
+def test_a_foreign_file_is_named_as_such(path, content):
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(InvalidValueError, match="no model file of this suite"):
+        load_model(path)
+
+
+def test_a_model_of_a_newer_format_says_so(path):
+    save_model(path, fitted(), {})
+    path.write_bytes(path.read_bytes().replace(b"jetwatt-model 1", b"jetwatt-model 7", 1))
+    with pytest.raises(InvalidValueError, match="has format 7"):
+        load_model(path)
+
+
+def test_a_model_of_a_predictor_that_is_gone_says_so(path, monkeypatch):
+    save_model(path, fitted(), {})
+    monkeypatch.delitem(predictors.models.registry.MODULES, LogLinear.name)
+    with pytest.raises(UnknownNameError, match="log-linear"):
+        load_model(path)
+
+
+def test_a_file_that_is_not_there_says_so(path):
+    with pytest.raises(StoreError, match="cannot read"):
+        load_model(path)
+
+
+def test_objects_are_not_saved(path):
+    predictor = fitted()
+    predictor.weights_ = np.array([object()])
+    with pytest.raises(InvalidValueError, match="objects"):
+        save_model(path, predictor, {})
+    with pytest.raises(InvalidValueError, match="cannot be saved"):
+        save_model(path, fitted(seed=object()), {})
+    assert not path.exists()
+
+
+def test_a_predictor_that_learned_nothing_is_not_saved(path):
+    with pytest.raises(NotFittedError):
+        save_model(path, LogLinear(), {})

@@ -1,0 +1,105 @@
+"""Fitting: free and tied parameters, residuals, and the files that a fit writes."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from harness.core.boards import load_board as load_spec
+from harness.judge.published_figures import load_figures
+from harness.simulation.corpus import simulate_corpus
+from harness.simulation.parameters import BOARD_FILES, load_board
+from tools.fit import fit, robust, table_residuals, tables_of
+from tools.free_parameters import BOARD, WORKLOAD, file_texts, read_free_parameters, with_values
+from tools.published import Evaluator, Parameters
+
+
+def rows(workload, count=30, **options):
+    modes = load_spec("orin-agx").power_mode_space().sample(count)
+    return [
+        {**row, "provenance": "measured"}
+        for row in simulate_corpus("orin-agx", workload, modes, noise=False, **options)
+    ]
+
+
+def test_at_no_distance_every_parameter_is_its_prior():
+    free, ties = read_free_parameters()
+    prior = with_values(Parameters.fitted(), free, ties, np.zeros(len(free)))
+    for parameter in free:
+        if parameter.owner[0] == BOARD:
+            assert getattr(prior.boards[parameter.owner[1]], parameter.key) == pytest.approx(parameter.prior)
+
+
+def test_a_tied_parameter_follows():
+    free, ties = read_free_parameters()
+    names = [(parameter.owner, parameter.key) for parameter in free]
+    distances = np.zeros(len(free))
+    distances[names.index(((WORKLOAD, "mobilenetv3-gld23k"), "gpu_work"))] = 1.0
+    moved = with_values(Parameters.fitted(), free, ties, distances).workloads
+    assert moved["mobilenetv3-imagenet"].gpu_work == moved["mobilenetv3-gld23k"].gpu_work
+
+
+def test_the_files_hold_what_was_fitted_and_keep_their_words():
+    fitted = Parameters.fitted()
+    slower = dataclasses.replace(fitted.boards["nano"], cpu_speed=0.123456)
+    texts = file_texts(fitted._replace(boards={**fitted.boards, "nano": slower}))
+    before = BOARD_FILES["nano"].read_text()
+    after = texts[BOARD_FILES["nano"]]
+    changed = [line for line, was in zip(after.splitlines(), before.splitlines()) if line != was]
+    assert len(changed) == 1
+    assert changed[0].startswith("cpu_speed = { value = 0.1235, prior = ")
+
+
+def test_the_files_are_those_of_the_values_in_use():
+    assert all(path.read_text() == text for path, text in file_texts(Parameters.fitted()).items())
+
+
+def test_a_table_of_the_board_itself_leaves_its_roughness():
+    (table,) = tables_of(rows("lstm-wikitext", 200))
+    time, power = table_residuals(table, Parameters.fitted())
+    board = load_board("orin-agx")
+    assert np.std(time) == pytest.approx(board.time_roughness, rel=0.3)
+    assert np.std(power) == pytest.approx(board.power_roughness, rel=0.3)
+
+
+def test_tables_are_told_apart_by_how_they_were_run():
+    mixed = [*rows("lstm-wikitext"), *rows("yolov8n-coco"), *rows("yolov8n-coco", batch_size=8, task="inference")]
+    loads = {(table.workload, table.load.batch_size, table.load.task, table.load.workers) for table in tables_of(mixed)}
+    assert loads == {
+        ("lstm-wikitext", 16, "training", 4),
+        ("yolov8n-coco", 16, "training", 0),
+        ("yolov8n-coco", 8, "inference", 0),
+    }
+
+
+def test_simulated_rows_and_strange_devices_are_not_fitted_to():
+    own = rows("lenet-mnist", 3)
+    assert tables_of([{**row, "provenance": "simulated"} for row in own]) == []
+    assert tables_of([{**row, "device": "host"} for row in own]) == []
+
+
+def test_power_that_was_not_measured_is_no_residual():
+    (table,) = tables_of([{**row, "power_mw": None} for row in rows("lenet-mnist", 3)])
+    assert np.isnan(table_residuals(table, Parameters.fitted())[1]).all()
+
+
+def test_a_robust_residual_grows_slowly_where_it_is_large():
+    small, large = robust(np.array([0.01, -100.0]))
+    assert small == pytest.approx(0.01, rel=1e-3)
+    assert -np.sqrt(200.0) < large < -13.0
+
+
+def test_a_fit_comes_nearer_to_what_it_is_fitted_to():
+    pytest.importorskip("scipy")
+    figures = [figure for figure in load_figures() if figure.fact in ("F163", "F164", "F1004")]
+    free, ties = read_free_parameters()
+    prior = with_values(Parameters.fitted(), free, ties, np.zeros(len(free)))
+
+    def off(parameters):
+        answers = Evaluator(figures).answers(parameters, rough=False)
+        return sum(abs(figure.deviation(said)) for figure, said in zip(figures, answers))
+
+    found = fit(figures, [], most_steps=4)
+    assert off(found.parameters) < 0.3 * off(prior)
+    again = fit(figures, [], most_steps=4)
+    assert again.distances == found.distances

@@ -1,0 +1,150 @@
+"""What simulated boards answer to figures: the same as asking the model by hand."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from harness.core.boards import load_board as load_spec
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.judge.published_figures import Condition, Figure, load_figures
+from harness.simulation.idle import idle_power_mw
+from harness.simulation.load import Load
+from harness.simulation.model import cached_share, simulate
+from harness.simulation.parameters import load_board, load_workload
+from tools.published import Evaluator, Parameters, answer
+from tools.quantities import Boards, find_modes
+
+RESNET = Condition("orin-agx", "resnet18-imagenet", "default")
+LENET = Condition("xavier-agx", "lenet-mnist", "g")
+
+
+def figure(condition, metric, unit, relation="value", versus=None):
+    return Figure("F1", "001", "1", condition, versus, metric, relation, "=", 1.0, 1.0, unit, "")
+
+
+def by_hand(device, workload, modes, **load):
+    board = load_board(device)
+    parameters = load_workload(workload)
+    share = cached_share(board, parameters, workers=load.get("workers", 4))
+    return simulate(board, parameters, np.array(modes), Load(cached_share=share, **load), rough=False)
+
+
+def test_an_epoch_is_minibatch_time_times_minibatches():
+    response = by_hand("orin-agx", "resnet18-imagenet", [load_spec("orin-agx").modes_by_name()["MAXN"]])
+    minutes = float(response.minibatch_time_ms[0]) * (50_000 / 16) / 60_000.0
+    assert answer(figure(RESNET, "epoch_time", "min"), rough=False) == pytest.approx(minutes)
+
+
+def test_the_last_minibatch_of_an_epoch_need_not_be_full():
+    per_epoch = answer(figure(RESNET._replace(batch_size=48), "epoch_time", "ms"), rough=False)
+    per_minibatch = answer(figure(RESNET._replace(batch_size=48), "minibatch_time", "ms"), rough=False)
+    assert per_epoch / per_minibatch == pytest.approx(1042.0)  # 50,000 / 48 = 1,041.7
+
+
+def test_energy_is_power_times_time():
+    power_w = answer(figure(RESNET, "power", "W"), rough=False)
+    hours = answer(figure(RESNET, "epoch_time", "h"), rough=False)
+    assert answer(figure(RESNET, "energy", "Wh"), rough=False) == pytest.approx(power_w * hours)
+
+
+def test_a_ratio_is_of_the_condition_to_what_it_is_compared_with():
+    without = LENET._replace(workers=0)
+    ratio = answer(figure(without, "stall_time", "x", "ratio", LENET), rough=False)
+    stalls = [
+        float(by_hand("xavier-agx", "lenet-mnist", find_modes("xavier-agx", "g").table, workers=w).stall_ms[0])
+        for w in (0, 4)
+    ]
+    assert ratio == pytest.approx(stalls[0] / stalls[1])
+    change = answer(figure(without, "stall_time", "%", "change", LENET), rough=False)
+    assert change == pytest.approx(100.0 * (ratio - 1.0))
+
+
+def test_least_greatest_and_spread_are_over_the_modes_that_are_named():
+    some = LENET._replace(power_mode="a,e,g")
+    powers = by_hand("xavier-agx", "lenet-mnist", find_modes("xavier-agx", "a,e,g").table).power_mw / 1000.0
+    assert answer(figure(some, "power", "W", "least"), rough=False) == pytest.approx(powers.min())
+    assert answer(figure(some, "power", "W", "greatest"), rough=False) == pytest.approx(powers.max())
+    spread = answer(figure(some, "power", "%", "spread"), rough=False)
+    assert spread == pytest.approx(100.0 * (powers.max() - powers.min()) / powers.max())
+
+
+def test_the_best_mode_within_a_budget_is_the_fastest_that_meets_it():
+    condition = RESNET._replace(power_mode="grid:paper within 30 W")
+    response = by_hand("orin-agx", "resnet18-imagenet", find_modes("orin-agx", "grid:paper").table)
+    within = response.power_mw <= 30_000.0
+    best = response.minibatch_time_ms[within].min()
+    assert answer(figure(condition, "best_epoch_time", "ms"), rough=False) == pytest.approx(best * 3125.0)
+    power_w = answer(figure(condition, "best_power", "W"), rough=False)
+    assert power_w == pytest.approx(response.power_mw[response.minibatch_time_ms == best][0] / 1000.0)
+    assert power_w <= 30.0
+
+
+def test_a_budget_that_no_mode_meets_is_an_error():
+    with pytest.raises(InvalidValueError, match="within 1 W"):
+        answer(figure(RESNET._replace(power_mode="grid:paper within 1 W"), "best_power", "W"))
+
+
+def test_profiling_takes_minibatches_and_settling_of_as_many_modes():
+    response = by_hand("orin-agx", "resnet18-imagenet", find_modes("orin-agx", "grid:paper").table)
+    seconds = 50 * (41 * float(response.minibatch_time_ms.mean()) / 1000.0 + 2.5)
+    condition = RESNET._replace(power_mode="50 of grid:paper")
+    assert answer(figure(condition, "profiling_time", "s"), rough=False) == pytest.approx(seconds)
+
+
+def test_a_cold_epoch_reads_everything():
+    cold = LENET._replace(workload="mobilenetv3-gld23k", storage="hdd", workers=0, cache="cold")
+    assert answer(figure(cold, "cached_share", "%")) == 0.0
+    assert answer(figure(cold._replace(cache="warm"), "cached_share", "%")) == pytest.approx(100.0)
+
+
+def test_a_figure_of_several_boards_is_their_mean():
+    boards = ("xavier-agx", "xavier-nx", "nano")
+    each = [answer(figure(Condition(board, "lenet-mnist", "default"), "power", "W"), rough=False) for board in boards]
+    every = Condition(",".join(boards), "lenet-mnist", "default")
+    assert answer(figure(every, "power", "W"), rough=False) == pytest.approx(np.mean(each))
+
+
+def test_an_idle_board_trains_nothing():
+    idle = Condition("nano", "", "default")
+    board, modes = load_board("nano"), load_spec("nano").modes_by_name()
+    expected = idle_power_mw(board, modes["MAXN"]) / 1000.0
+    assert answer(figure(idle, "baseload_power", "W")) == pytest.approx(expected)
+
+
+def test_many_figures_at_once_are_answered_as_each_alone():
+    figures = load_figures()[::12]
+    together = Evaluator(figures).answers(rough=True)
+    assert together == pytest.approx([answer(one, rough=True) for one in figures])
+
+
+def test_every_published_figure_has_a_finite_answer():
+    answers = Evaluator(load_figures()).answers()
+    assert np.isfinite(answers).all()
+
+
+def test_trial_parameters_are_used_in_place_of_the_files():
+    fitted = Parameters.fitted()
+    slow = dataclasses.replace(fitted.boards["orin-agx"], flop_efficiency=fitted.boards["orin-agx"].flop_efficiency / 2)
+    trial = fitted._replace(boards={**fitted.boards, "orin-agx": slow})
+    one = figure(RESNET, "minibatch_compute", "ms")
+    assert answer(one, trial, rough=False) > 1.3 * answer(one, rough=False)
+
+
+@pytest.mark.parametrize(
+    ("condition", "metric"),
+    [
+        (RESNET, "beauty"),
+        (RESNET._replace(workload="chess"), "power"),
+        (RESNET._replace(power_mode="z"), "power"),
+        (RESNET._replace(device="thor"), "power"),
+    ],
+)
+def test_what_is_unknown_is_named(condition, metric):
+    with pytest.raises(UnknownNameError):
+        Boards().values(condition, metric)
+
+
+def test_a_mode_text_that_makes_no_sense_is_named():
+    with pytest.raises(InvalidValueError, match="many of grid:paper"):
+        find_modes("orin-agx", "many of grid:paper")

@@ -1,0 +1,137 @@
+"""Errors of simulated boards against measured tables, and what choosing by them costs."""
+
+import numpy as np
+import pytest
+
+from harness.core.boards import load_board as load_spec
+from harness.core.power_modes import PowerMode
+from harness.simulation.corpus import simulate_corpus
+from tests.tools.measured import measured_table
+from tools.table_errors import (
+    Table,
+    choose,
+    compare,
+    keys_of,
+    simulated_like,
+    split_tables,
+    validate_table,
+)
+
+MODES = load_spec("orin-agx").power_mode_space().sample(200, 1)
+
+
+def rows(workload="resnet18-imagenet", factor=1.0, provenance="measured", device="orin-agx", modes=MODES, **others):
+    """Rows as a board would give them whose minibatches take `factor` times as long as simulated ones."""
+    found = simulate_corpus(device, workload, modes, noise=False, **others)
+    return [{**row, "minibatch_time_ms": row["minibatch_time_ms"] * factor, "provenance": provenance} for row in found]
+
+
+def table(times, powers, cores=8):
+    count = len(times)
+    modes = np.tile([cores, 2_201_600, 1_300_500, 3_199_000], (count, 1)).astype(float)
+    sizes = np.full(count, 16)
+    return Table("orin-agx", "resnet18-imagenet", "training", modes, sizes, np.array(times), np.array(powers))
+
+
+def test_rows_are_split_by_device_workload_and_task():
+    found, left_out = split_tables([*rows(), *rows("yolov8n-coco"), *rows(task="inference", batch_size=1)])
+    assert [(one.workload, one.task, len(one.modes)) for one in found] == [
+        ("resnet18-imagenet", "training", 200),
+        ("yolov8n-coco", "training", 200),
+        ("resnet18-imagenet", "inference", 200),
+    ]
+    assert left_out == []
+
+
+def test_what_cannot_be_compared_is_counted_with_a_reason():
+    strange = [{**row, "workload": "chess"} for row in rows()[:3]]
+    found, left_out = split_tables([*rows()[:5], *strange, *rows(provenance="simulated")[:2]])
+    assert [len(one.modes) for one in found] == [5]
+    assert left_out == ["3 rows left out: orin-agx with chess is not simulated", "2 rows left out: they are simulated"]
+
+
+def test_a_workload_is_its_own_key_unless_it_comes_twice():
+    once, _ = split_tables([*rows(), *rows("yolov8n-coco")])
+    assert keys_of(once) == ["resnet18-imagenet", "yolov8n-coco"]
+    twice, _ = split_tables([*rows(), *rows(task="inference")])
+    assert keys_of(twice) == ["resnet18-imagenet/orin-agx/training", "resnet18-imagenet/orin-agx/inference"]
+
+
+def test_a_simulated_board_answers_rows_as_its_corpus_has_them():
+    (measured,), _ = split_tables(rows())
+    simulated = simulated_like(measured)
+    assert simulated.time_ms == pytest.approx(measured.time_ms, rel=1e-4)
+    assert simulated.power_mw == pytest.approx(measured.power_mw, rel=1e-3)
+
+
+def test_rows_of_several_batch_sizes_are_each_simulated_with_their_own():
+    (measured,), _ = split_tables([*rows(batch_size=1), *rows(batch_size=32)])
+    assert simulated_like(measured).time_ms == pytest.approx(measured.time_ms, rel=1e-4)
+
+
+def test_errors_are_relative_to_what_was_measured():
+    (measured,), _ = split_tables(rows(factor=1.25))
+    found = validate_table(measured)
+    assert found["time_median_ape"] == pytest.approx(20.0, abs=0.01)
+    assert found["time_p90_ape"] == pytest.approx(20.0, abs=0.01)
+    assert found["time_median_bias"] == pytest.approx(-20.0, abs=0.01)
+    assert found["power_median_ape"] == pytest.approx(0.0, abs=0.01)
+    assert found["time_rank_correlation"] == pytest.approx(1.0)
+    assert found["front_median_penalty_pct"] == pytest.approx(0.0)
+    assert (found["device"], found["rows"]) == ("orin-agx", 200)
+
+
+def test_the_odd_slice_is_told_apart():
+    modes = [*MODES, PowerMode(2, 422_400, 1_300_500, 3_199_000)]
+    measured = rows(modes=modes)
+    measured[-1]["minibatch_time_ms"] /= 8.0
+    (one,), _ = split_tables(measured)
+    found = validate_table(one)
+    assert found["rows"] == 201
+    assert found["sound"]["rows"] == int(one.sound.sum()) < 201
+    assert compare(one, simulated_like(one))["time_median_ape"] == pytest.approx(found["time_median_ape"])
+
+
+def test_a_table_without_power_has_errors_of_time_only():
+    (measured,), _ = split_tables([{**row, "power_mw": None} for row in rows()])
+    found = compare(measured, simulated_like(measured))
+    assert found["time_median_ape"] == pytest.approx(0.0, abs=0.01)
+    assert not [name for name in found if name.startswith(("power", "front"))]
+
+
+def test_choosing_by_the_truth_costs_nothing():
+    true = table([10.0, 8.0, 6.0, 4.0], [16_000.0, 20_000.0, 25_000.0, 40_000.0])
+    choices = choose(true, true)
+    assert choices.penalty_pct == pytest.approx(0.0)
+    assert choices.excess_w == pytest.approx(0.0)
+    assert list(choices.budgets_w) == list(range(17, 40))
+
+
+def test_a_mode_that_is_believed_slow_costs_time_where_it_is_best():
+    true = table([10.0, 8.0, 6.0, 4.0], [16_000.0, 20_000.0, 25_000.0, 40_000.0])
+    believed = true._replace(time_ms=np.array([10.0, 8.0, 9.0, 4.0]))
+    penalties = dict(zip(choose(believed, true).budgets_w, choose(believed, true).penalty_pct))
+    assert penalties[24.0] == pytest.approx(0.0)
+    assert penalties[25.0] == pytest.approx(100.0 * (8.0 / 6.0 - 1.0))
+
+
+def test_a_mode_that_is_believed_frugal_breaks_budgets():
+    true = table([10.0, 8.0, 6.0, 4.0], [16_000.0, 20_000.0, 25_000.0, 40_000.0])
+    believed = true._replace(power_mw=np.array([16_000.0, 20_000.0, 18_000.0, 40_000.0]))
+    found = dict(zip(choose(believed, true).budgets_w, choose(believed, true).excess_w))
+    assert found[17.0] == 0.0
+    assert found[18.0] == pytest.approx(7.0)
+    assert compare(true, believed)["front_over_budget_pct"] == pytest.approx(100.0 * 6 / 23)  # 18 to 23 W
+
+
+def test_a_small_board_has_budgets_of_its_own():
+    true = table([10.0, 8.0, 6.0], [4_000.0, 6_000.0, 10_000.0])
+    budgets = choose(true, true).budgets_w
+    assert (budgets.min(), budgets.max(), len(budgets)) == (4.0, 10.0, 34)
+
+
+@pytest.mark.parametrize("workload", ["resnet18-imagenet", "yolov8n-coco"])
+def test_tables_that_the_parameters_were_fitted_to_are_met(workload):
+    found = validate_table(measured_table(workload))["smooth"]
+    assert found["time_median_ape"] <= 4.0
+    assert found["power_median_ape"] <= 3.0

@@ -1,0 +1,104 @@
+"""`python -m harness simulation validate`: what it prints, writes and refuses."""
+
+import json
+
+import pytest
+
+from harness.__main__ import main
+from harness.cli import simulation_validate as validation_command
+from harness.core.boards import load_board as load_spec
+from harness.core.corpus import write_corpus
+from harness.simulation.corpus import simulate_corpus
+from tools.validation import validate
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A table of 40 modes that is as a simulated board has it, but twice as slow, and called measured."""
+
+    def write(workload="resnet18-imagenet", device="orin-agx"):
+        modes = load_spec(device).power_mode_space().sample(40, 3)
+        rows = [
+            {**row, "minibatch_time_ms": 2.0 * row["minibatch_time_ms"], "provenance": "measured"}
+            for row in simulate_corpus(device, workload, modes, noise=False)
+        ]
+        path = tmp_path / f"{workload}-{device}.csv"
+        write_corpus(path, rows)
+        return path
+
+    return write
+
+
+def command(*arguments):
+    return main(["simulation", "validate", *map(str, arguments)])
+
+
+def test_errors_against_a_table_stand_under_its_workload(table, tmp_path, capsys):
+    out = tmp_path / "out.json"
+    assert command("--device", "orin-agx", "--corpus", table(), "--json", out) == 0
+    found = json.loads(out.read_text())
+    errors = found["corpora"]["resnet18-imagenet"]
+    assert errors["time_median_ape"] == pytest.approx(50.0, abs=0.1)
+    assert errors["time_p90_ape"] == pytest.approx(50.0, abs=0.1)
+    assert errors["power_median_ape"] == pytest.approx(0.0, abs=0.1)
+    assert errors["power_p90_ape"] == pytest.approx(0.0, abs=0.1)
+    assert found["provenance"] == "simulated"
+    printed = capsys.readouterr().out
+    assert "Simulated boards against measured tables" in printed
+    assert "F161 (001 1.1 Challenges)" in printed
+
+
+def test_several_tables_may_be_given(table, tmp_path):
+    out = tmp_path / "out.json"
+    tables = [table(), table("yolov8n-coco")]
+    assert command("--device", "orin-agx", "--corpus", tables[0], "--corpus", tables[1], "--json", out) == 0
+    assert set(json.loads(out.read_text())["corpora"]) == {"resnet18-imagenet", "yolov8n-coco"}
+
+
+def test_without_a_device_figures_of_every_board_and_all_claims_are_told(tmp_path, capsys):
+    out = tmp_path / "out.json"
+    command("--json", out)
+    found = json.loads(out.read_text())
+    assert len(found["figures"]) == found["summary"]["count"] >= 150
+    assert len(found["claims"]) >= 35
+    printed = capsys.readouterr().out
+    for claim in found["claims"]:
+        assert claim["name"] in printed
+        assert claim["shortfall"] is None or claim["shortfall"] in printed
+
+
+def test_the_summary_is_that_of_the_figures(tmp_path):
+    out = tmp_path / "out.json"
+    command("--device", "nano", "--json", out)
+    found = json.loads(out.read_text())
+    close = [figure for figure in found["figures"] if abs(figure["deviation_pct"]) <= 15.0]
+    assert found["summary"]["close_pct"] == pytest.approx(100.0 * len(close) / len(found["figures"]))
+    assert all("nano" in figure["condition"]["device"].split(",") for figure in found["figures"])
+
+
+def test_claims_as_known_are_success_and_others_are_not(monkeypatch):
+    report = validate()
+    as_known = [verdict._replace(shortfall=None if verdict.finding.holds else "known") for verdict in report.verdicts]
+    surprising = [as_known[0]._replace(shortfall="known"), *as_known[1:]]
+    for verdicts, code in ((as_known, 0), (surprising, 1)):
+        one = report._replace(verdicts=verdicts)
+        monkeypatch.setattr(validation_command, "validate", lambda tables, device, one=one: one)
+        assert command() == code
+
+
+def test_a_board_without_figures_needs_a_table(table, capsys):
+    assert command("--device", "orin-nano") == 2
+    assert "orin-nano" in capsys.readouterr().err
+    assert command("--device", "orin-nano", "--corpus", table(device="orin-nano")) == 0
+
+
+def test_rows_that_are_simulated_are_no_measure(table, capsys):
+    path = table()
+    path.write_text(path.read_text().replace("measured", "simulated"))
+    assert command("--corpus", path) == 2
+    assert "they are simulated" in capsys.readouterr().err
+
+
+def test_a_corpus_that_is_not_there_is_refused(tmp_path, capsys):
+    assert command("--corpus", tmp_path / "no.csv") == 2
+    assert "no.csv" in capsys.readouterr().err
