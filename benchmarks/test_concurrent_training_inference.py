@@ -7,7 +7,7 @@ training minibatches. Latency is from a request's arrival to the end of its batc
 from typing import Callable
 
 from harness.core.profiles import Profile
-from harness.core.progress import Progress
+from harness.core.terminal import Progress
 from harness.summary import describe_concurrent
 
 

@@ -13,7 +13,7 @@ from typing import Any, Callable, List
 import pytest
 
 from harness.core.profiles import Profile
-from harness.core.progress import Progress
+from harness.core.terminal import Progress
 from harness.judge.evidence import WARM, evidence_of
 from harness.judge.run_noise import TIME, assumed
 from harness.measure.containers import container_command, find_engine

@@ -16,12 +16,11 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import numpy as np
 import pytest
 
-from harness.core.cases import CONCURRENT, INFERENCE, Case
+from harness.core.cases import CONCURRENT, INFERENCE, Case, Mix
 from harness.core.device import Device
 from harness.core.errors import CannotRunError, SourceUnavailableError
 from harness.core.interleaving import expect
-from harness.core.mixes import Mix
-from harness.core.progress import Progress
+from harness.core.terminal import Progress
 from harness.core.units import mw_to_w
 from harness.devices.simulated import SimulatedDevice
 from harness.judge.findings import CONFIRMED, Drawn, Finding, judge

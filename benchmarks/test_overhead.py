@@ -15,7 +15,7 @@ from harness.board.sampler import Sampler
 from harness.core.cases import Case
 from harness.core.device import Device
 from harness.core.profiles import CLEAN, Minibatch
-from harness.core.progress import Progress
+from harness.core.terminal import Progress
 from harness.core.units import ms_to_s
 from harness.devices.host import POWER_SOURCE, HostDevice
 from harness.measure.measurement import make_ready

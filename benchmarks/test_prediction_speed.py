@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from harness.core.boards import load_board
-from harness.core.progress import Progress
+from harness.core.terminal import Progress
 from harness.core.units import kib_to_bytes
 from harness.recorded_timer import play_back, recorded_time
 from harness.simulation.corpus import simulate_corpus

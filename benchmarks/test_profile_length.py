@@ -2,9 +2,9 @@
 
 from typing import Callable, List
 
-from harness.core.aggregates import POWER_CHANNEL
+from harness.core.metrics import POWER_CHANNEL
 from harness.core.profiles import Profile, Series
-from harness.core.progress import Progress
+from harness.core.terminal import Progress
 from harness.judge.verdicts import Verdict
 from harness.stats.profile_length import LENGTHS, length_errors
 

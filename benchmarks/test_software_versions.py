@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.progress import Progress
+from harness.core.terminal import Progress
 from harness.judge.software_versions import version_effects
 from harness.store.store import ResultsStore
 

@@ -15,7 +15,7 @@ from harness.core.cases import AXES, Case
 from harness.core.device import Device
 from harness.core.errors import CannotRunError, ControlError, DependencyError, HarnessError, OverheatedError, StoreError
 from harness.core.profiles import Profile
-from harness.core.progress import Countdown, Progress
+from harness.core.terminal import Countdown, Progress
 from harness.core.units import ms_to_s
 from harness.judge.verdicts import Verdict
 from harness.measure.idle import metered_profile

@@ -18,7 +18,7 @@ from harness.core.environment import describe_environment
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile
-from harness.core.progress import Countdown, Progress
+from harness.core.terminal import Countdown, Progress
 from harness.devices.registry import open_device
 from harness.devices.replay import ReplayDevice
 from harness.devices.simulated import INSTANCE_MARK, SimulatedDevice

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from harness.core.cases import IDLE
 from harness.core.profiles import Profile
-from harness.core.tables import format_table
+from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, mwh_to_wh
 from harness.judge.verdicts import Verdict
 from harness.store.conditions import comparable_conditions

@@ -12,9 +12,9 @@ import math
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from harness.core.durable_file import write_output
 from harness.core.errors import InvalidValueError, StoreError
-from harness.core.tables import format_table
+from harness.core.files import write_output
+from harness.core.terminal import format_table
 from predictors.metrics import Spread
 
 STANDARD_ERRORS = 3.0

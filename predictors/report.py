@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from harness.core.durable_file import write_output
 from harness.core.environment import describe_environment
-from harness.core.tables import format_table
+from harness.core.files import write_output
+from harness.core.terminal import format_table
 from predictors.trials import Results
 
 HEADER = (

@@ -21,12 +21,11 @@ import numpy as np
 
 from harness.board.affinity import workers_follow
 from harness.board.sampler import Sampler
-from harness.core.aggregates import POWER_CHANNEL
 from harness.core.boards import BOARDS
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import Device
 from harness.core.errors import CannotRunError
-from harness.core.metrics import between
+from harness.core.metrics import POWER_CHANNEL, between
 from harness.core.power_modes import PowerMode
 from harness.core.units import w_to_mw
 from harness.devices.registry import open_device

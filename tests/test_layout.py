@@ -25,12 +25,8 @@ MAY_NAME_TORCH = (
     "predictors.models.powertrain",
 )
 
-PREDICTORS_MAY_IMPORT = (
-    *("harness.core.power_modes", "harness.core.corpus", "harness.core.errors", "harness.core.units"),
-    *("harness.core.tables", "harness.core.durable_file", "harness.core.environment", "harness.core.interleaving"),
-)
-"""A predictor learns from a corpus and speaks of power modes; it knows nothing of devices. How a table is laid out, a
-file written and an environment described is said once, by the harness."""
+PREDICTORS_MAY_IMPORT = ("harness.core",)
+"""A predictor learns from a corpus and speaks of power modes; it knows nothing of devices, stores and measurements."""
 
 PUT_TOGETHER = ("predictors.cli", "predictors.__main__", "predictors.tuning")
 """Where predictors and strategies meet boards, simulated boards and devices: the commands, and tuning a user's loop."""

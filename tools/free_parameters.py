@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import InvalidValueError
-from harness.core.toml_files import read_toml
+from harness.core.files import read_toml
 from harness.simulation.parameters import BOARD_FILES, PHYSICS_FILE, WORKLOAD_FILES
 from tools.published import Parameters
 

@@ -11,7 +11,7 @@ from typing import ContextManager, Dict, List, NamedTuple, Optional, Tuple
 from harness.board.cpu_online import kept_online
 from harness.board.kernel_file import grant, may_write, read_int, read_text, write
 from harness.board.knob import Knob, KnobSpec
-from harness.core.capability import Capability
+from harness.core.device import Capability
 from harness.core.errors import ControlError, InvalidValueError
 
 MINIMUM, MAXIMUM = "scaling_min_freq", "scaling_max_freq"

@@ -13,7 +13,7 @@ from harness.board import devfreq_sensor as devfreq
 from harness.board.cpufreq import Limits, write_order
 from harness.board.kernel_file import grant, may_write, read_int, read_text, write
 from harness.board.knob import Knob, KnobSpec
-from harness.core.capability import Capability
+from harness.core.device import Capability
 from harness.core.errors import InvalidValueError
 from harness.core.units import HZ_PER_KHZ, hz_to_khz
 

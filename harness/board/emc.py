@@ -10,7 +10,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from harness.board.kernel_file import entries, exists, grant, may_write, read_int, write
 from harness.board.knob import Knob, KnobSpec
-from harness.core.capability import Capability
+from harness.core.device import Capability
 from harness.core.errors import ControlError, InvalidValueError
 from harness.core.units import HZ_PER_KHZ
 

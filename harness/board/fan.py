@@ -10,7 +10,7 @@ from harness.board.bounded_process import run_bounded
 from harness.board.kernel_file import grant, may_write, read_int, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import FAN_SERVICE, KINDS, ONLY, SYSTEMCTL, SYSTEMCTL_TIMEOUT_S, nodes
-from harness.core.capability import Capability
+from harness.core.device import Capability
 from harness.core.errors import ControlError
 
 FULL_PWM = 255

@@ -11,7 +11,7 @@ from harness.board.devfreq import none_found
 from harness.board.kernel_file import grant, may_write, read_text, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import KINDS, nodes
-from harness.core.capability import Capability
+from harness.core.device import Capability
 from harness.core.errors import ControlError, InvalidValueError
 
 CPU, DEVFREQ = "cpu", "devfreq"

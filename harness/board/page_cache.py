@@ -11,7 +11,7 @@ from typing import Iterable
 
 from harness.board.kernel_file import grant, may_write, write
 from harness.board.page_cache_residency import open_data_file
-from harness.core.capability import Capability
+from harness.core.device import Capability
 
 DROP_ALL = 3  # Documentation/admin-guide/sysctl/vm: page cache, and dentries and inodes
 

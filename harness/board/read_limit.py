@@ -29,7 +29,7 @@ from harness.board.read_limit_group import (
     members,
 )
 from harness.board.saved_state import preserved
-from harness.core.capability import Capability
+from harness.core.device import Capability
 from harness.core.errors import CannotRunError, ControlError, HarnessError
 
 

@@ -17,8 +17,8 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from harness.board.knob import Knob, KnobSpec, Value, open_knob
 from harness.board.lock import locked
 from harness.board.signals import ending_signals_interrupt, signals_wait
-from harness.core.durable_file import remove_durably, write_durably
 from harness.core.errors import ControlError
+from harness.core.files import remove_durably, write_durably
 
 FORMAT = 1
 """Version of the saved file: {format, device, root, pid, saved_at, knobs: [{module, options, value}, ...]}."""

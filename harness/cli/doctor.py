@@ -11,12 +11,11 @@ from typing import Any, Dict, List
 
 from harness.board import privileges
 from harness.board.storage import discover
-from harness.core.capability import Capability
 from harness.core.configuration import FILE_NAME, load_configuration
-from harness.core.device import Device
+from harness.core.device import Capability, Device
 from harness.core.environment import describe_environment, package_version
 from harness.core.errors import DependencyError, InvalidValueError
-from harness.core.tables import format_table
+from harness.core.terminal import format_table
 from harness.core.units import BYTES_PER_GIB
 from harness.devices.registry import local_board, open_device
 from harness.workloads.optional_packages import require

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from harness.core.boards import BoardSpec, load_board
-from harness.core.durable_file import write_output
 from harness.core.errors import InvalidValueError
-from harness.core.mode_lists import format_power_modes
+from harness.core.files import write_output
 from harness.core.mode_orders import AS_GIVEN, ORDERS, count_switches, order_passes
-from harness.core.mode_texts import ALL, GRIDS, NamedModes
+from harness.core.mode_texts import ALL, GRIDS, NamedModes, format_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace, format_mhz
-from harness.core.tables import format_table
+from harness.core.terminal import format_table
 
 HELP = "list the power modes of a board: all, a grid, a sample, named ones; in an order that its clocks can follow"
 

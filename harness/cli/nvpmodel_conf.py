@@ -14,10 +14,10 @@ from harness.board.nvpmodel_grammar import read_conf, write
 from harness.board.nvpmodel_modes import custom_conf, masks, online_cores, to_power_mode, tpc_mask
 from harness.board.nvpmodel_stock import UNKNOWN, stock_conf
 from harness.core.boards import BoardSpec, load_board
-from harness.core.durable_file import write_output
 from harness.core.errors import InvalidValueError
+from harness.core.files import write_output
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, format_mhz, parse_power_mode
-from harness.core.tables import format_table
+from harness.core.terminal import format_table
 
 HELP = "print the modes of an nvpmodel conf, or make one with a mode for a power mode"
 

@@ -9,8 +9,8 @@ from typing import List, Sequence
 import numpy as np
 
 from harness.core.corpus import SUFFIXES, read_corpus
-from harness.core.durable_file import write_output
-from harness.core.tables import format_table
+from harness.core.files import write_output
+from harness.core.terminal import format_table
 from harness.core.units import share_to_percent
 from harness.judge.published_figures import CLOSE, load_figures
 from harness.simulation.parameters import PHYSICS_FILE

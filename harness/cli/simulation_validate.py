@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from harness.core.corpus import SUFFIXES, Row, read_corpus
-from harness.core.durable_file import write_output
 from harness.core.errors import InvalidValueError
-from harness.core.tables import format_table
+from harness.core.files import write_output
+from harness.core.terminal import format_table
 from harness.judge.published_figures import Condition, Figure
 from harness.judge.simulation_claims import Verdict
 from harness.simulation.parameters import SIMULATED_BOARDS

@@ -1,11 +1,95 @@
-"""A case: what is asked of a device, from its six axes and the settings of the run."""
+"""A case: what is asked of a device, from its six axes and the settings of the run; names of storage and of mixes."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Optional
+import re
+from typing import NamedTuple, Optional, Tuple
 
 from harness.core.errors import InvalidValueError
+from harness.core.units import mb_to_bytes
+
+_LIMIT = re.compile(r"[1-9]\d*|(?:0|[1-9]\d*)\.\d{0,2}[1-9]")
+"""There is one way to write a number, so that one limit has one name; the least is a thousand bytes per second."""
+
+
+class StorageName(NamedTuple):
+    """A storage's name: a medium, and how many megabytes a second may be read from it where that is held down.
+
+        ssd       the medium `ssd`, as fast as it is
+        ssd@20    the same medium; the kernel lets 20 MB/s through
+
+    So a slow medium can be had without one. The limit is in the name, so that no figure of it goes without.
+
+    Attributes:
+        medium: which medium, as places are known by it: `ssd`.
+        limit_bytes_per_s: what may be read from it in a second; None where it may be as fast as it is.
+    """
+
+    medium: str
+    limit_bytes_per_s: Optional[int] = None
+
+
+def parse_storage(name: str) -> StorageName:
+    """The parts of a storage's name, `MEDIUM` or `MEDIUM@MB_PER_S`, a megabyte being 10^6 bytes.
+
+    Raises:
+        InvalidValueError: there is an `@`, and no medium before it or no number behind it.
+    """
+    medium, at, limit = name.partition("@")
+    if not at:
+        return StorageName(name)
+    if not medium or not _LIMIT.fullmatch(limit):
+        raise InvalidValueError(
+            f"storage {name!r} is no MEDIUM@MB_PER_S",
+            "write ssd@20 or ssd@2.5: a number above 0, at most three decimals, no zeros that could be left out",
+        )
+    return StorageName(medium, mb_to_bytes(float(limit)))
+
+
+_FORM = re.compile(r"(?P<training>[^+]+)\+(?P<inference>.+)-bs(?P<batch_size>\d+)@(?P<arrivals_per_s>\d+(\.\d+)?)")
+
+
+class Mix(NamedTuple):
+    """One workload that is trained and one that answers.
+
+    Attributes:
+        training: name of the workload that is trained.
+        inference: name of the one that answers.
+        batch_size: requests that are answered together.
+        arrivals_per_s: requests per second.
+    """
+
+    training: str
+    inference: str
+    batch_size: int
+    arrivals_per_s: float
+
+    @property
+    def name(self) -> str:
+        """As it stands for a case's workload: `resnet18-cifar10+lenet-mnist-bs4@20`."""
+        return f"{self.training}+{self.inference}-bs{self.batch_size}@{self.arrivals_per_s:g}"
+
+    @property
+    def workloads(self) -> Tuple[str, str]:
+        """The names of both workloads."""
+        return self.training, self.inference
+
+    @classmethod
+    def parse(cls, text: str) -> Mix:
+        """The mix of that name.
+
+        Raises:
+            InvalidValueError: it is none, or nothing is ever asked for.
+        """
+        found = _FORM.fullmatch(text)
+        if found is None or int(found["batch_size"]) < 1 or not float(found["arrivals_per_s"]) > 0:
+            raise InvalidValueError(
+                f"workload {text!r} does not say what is trained beside what answers",
+                "TRAINING+INFERENCE-bsREQUESTS@PER_SECOND, such as resnet18-cifar10+lenet-mnist-bs4@20",
+            )
+        return cls(found["training"], found["inference"], int(found["batch_size"]), float(found["arrivals_per_s"]))
+
 
 AXES = ("device", "workload", "power_mode", "workers", "storage", "batch_size")
 """The parametrized axes, in the order in which they stand in a case's id."""

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
 
+from harness.core.cases import parse_storage
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
-from harness.core.storage_names import parse_storage
-from harness.core.toml_files import read_toml
+from harness.core.files import read_toml
 
 FILE_NAME = "jetwatt.toml"
 DEFAULT_STORAGE = "ssd"

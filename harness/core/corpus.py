@@ -8,8 +8,8 @@ import math
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from harness.core.durable_file import write_output
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
+from harness.core.files import write_output
 
 TASKS = ("training", "inference")
 PROVENANCES = ("measured", "simulated", "replayed")

@@ -1,4 +1,4 @@
-"""The papers' formulas as pure functions: overhead, epoch sums, energy, power settling, throughput."""
+"""The papers' formulas and the aggregates of a profile: pure functions of its minibatches and telemetry."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.profiles import Minibatch, Series
-from harness.core.units import ms_to_s, mws_to_mwh
+from harness.core.profiles import Minibatch, Series, Telemetry, counted_minibatches
+from harness.core.units import ms_to_s, mws_to_mwh, s_to_ms
 
 STABLE_WINDOW_S = 3.0
 """Length of the sliding window that finds stable power.
@@ -175,3 +175,199 @@ def between(series: Series, start_s: float, end_s: float) -> Series:
     """The samples taken from `start_s` to `end_s`, both included."""
     kept = [(time, value) for time, value in zip(series.times_s, series.values) if start_s <= time <= end_s]
     return Series(tuple(time for time, _ in kept), tuple(value for _, value in kept))
+
+
+POWER_CHANNEL = "power_total_mw"
+"""The telemetry channel that power and energy are taken from: the device's own definition of its total."""
+
+
+class Aggregate(NamedTuple):
+    """What an aggregate of a profile is: its unit and its meaning in one sentence."""
+
+    unit: str
+    meaning: str
+
+
+AGGREGATES: Dict[str, Aggregate] = {
+    "minibatch_time_ms": Aggregate("ms", "median end-to-end time of a clean minibatch"),
+    "minibatch_time_q1_ms": Aggregate("ms", "first quartile of the end-to-end time of the clean minibatches"),
+    "minibatch_time_q3_ms": Aggregate("ms", "third quartile of the end-to-end time of the clean minibatches"),
+    "minibatch_time_mean_ms": Aggregate("ms", "mean end-to-end time of a clean minibatch"),
+    "fetch_stall_ms": Aggregate("ms", "median fetch stall of a clean minibatch"),
+    "compute_ms": Aggregate("ms", "median compute time of a clean minibatch"),
+    "overhead_ms": Aggregate("ms", "median framework overhead of a clean minibatch: E2E - stall - compute"),
+    "clean_minibatches": Aggregate("1", "minibatches that count: not the first, not before power settled"),
+    "e2e_s": Aggregate("s", "sum of the end-to-end times of the clean minibatches"),
+    "samples_per_s": Aggregate("1/s", "clean minibatches x batch size / e2e_s"),
+    "power_mw": Aggregate("mW", "median over the stable power samples taken during the clean minibatches"),
+    "power_mean_mw": Aggregate("mW", "energy of the clean minibatches / the time that they took"),
+    "power_samples": Aggregate("1", "power samples behind power_mw"),
+    "power_settled_s": Aggregate(
+        "s", "from the start of the first minibatch until power is stable; empty: never stable"
+    ),
+    "energy_mwh": Aggregate(
+        "mWh",
+        "energy of the clean minibatches: sum of p(i) x (t(i) - t(i-1)), without what lies between epochs; empty where"
+        " power samples do not reach over all of them or lie more than 3 median intervals apart",
+    ),
+    "energy_per_sample_mws": Aggregate("mWs", "energy of the clean minibatches / samples trained in them"),
+    "disk_read_bytes": Aggregate("B", "read from the storage's disk during the clean minibatches, by any process"),
+    "disk_reads_per_s": Aggregate("1/s", "mean read requests to the storage's disk during the clean minibatches"),
+    "epochs": Aggregate("1", "whole epochs that count: all but epoch 0"),
+    "epoch_time_s": Aggregate("s", "mean end-to-end time of epochs 1 and later"),
+    "epoch_stall_s": Aggregate("s", "mean fetch stall of epochs 1 and later, each a sum over its minibatches"),
+    "epoch_compute_s": Aggregate("s", "mean compute time of epochs 1 and later, each a sum over its minibatches"),
+    "epoch_overhead_s": Aggregate("s", "mean framework overhead of epochs 1 and later"),
+    "epoch_energy_mwh": Aggregate("mWh", "mean energy of epochs 1 and later"),
+    "epoch0_time_s": Aggregate("s", "end-to-end time of epoch 0, its first minibatch included"),
+    "epoch0_stall_s": Aggregate("s", "fetch stall of epoch 0"),
+    "epoch0_compute_s": Aggregate("s", "compute time of epoch 0"),
+    "epoch0_overhead_s": Aggregate("s", "framework overhead of epoch 0"),
+    "epoch0_energy_mwh": Aggregate("mWh", "energy of epoch 0"),
+}
+"""Every aggregate of a profile. Its value is None, never 0, where there was nothing to measure it with or over.
+
+A profile of the task `idle` has those of power and energy only, over all of its time instead of clean minibatches.
+"""
+
+
+def summarise(
+    minibatches: Sequence[Minibatch],
+    telemetry: Telemetry,
+    batch_size: int,
+    *,
+    whole_epochs: bool = False,
+) -> Dict[str, Optional[float]]:
+    """The aggregates of a profile, named and explained in `AGGREGATES`.
+
+    Args:
+        minibatches: the raw series, in order.
+        telemetry: what was sampled meanwhile; `POWER_CHANNEL` is used where it is there.
+        batch_size: samples per minibatch.
+        whole_epochs: every epoch ran to its end. Adds the epoch figures and, where there is an epoch 1, keeps epoch 0
+            out of all others (SIGMETRICS sec. 4.4).
+
+    Returns:
+        Every name of `AGGREGATES`; None where there is nothing to say.
+    """
+    clean = counted_minibatches(minibatches, whole_epochs)
+    figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
+    figures["clean_minibatches"] = float(len(clean))
+    if clean:
+        figures.update(_times(clean, batch_size))
+        figures.update(_power(minibatches, clean, telemetry, batch_size))
+        figures.update(_disk(clean, telemetry))
+    if whole_epochs:
+        figures.update(_epochs(minibatches, telemetry))
+    return figures
+
+
+def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[str, Optional[float]]:
+    """The aggregates of a time in which nothing was to run.
+
+    Args:
+        telemetry: what was sampled meanwhile.
+        start_s: from when on, in monotonic seconds.
+        end_s: until when.
+
+    Returns:
+        Every name of `AGGREGATES`; None for all that is not power or energy, and for these without a sensor.
+    """
+    figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
+    power = between(telemetry.series.get(POWER_CHANNEL, Series((), ())), start_s, end_s)
+    if power.values:
+        figures["power_mw"] = float(np.median(power.values))
+        figures["power_mean_mw"] = float(np.mean(power.values))  # 004 sec. 5.6: the average of the samples
+        figures["power_samples"] = float(len(power.values))
+        figures["energy_mwh"] = energy_mwh(power.times_s, power.values)
+    return figures
+
+
+def _times(clean: Sequence[Minibatch], batch_size: int) -> Dict[str, Optional[float]]:
+    times_ms = [minibatch.e2e_ms for minibatch in clean]
+    first, median, third = quartiles(times_ms)
+    e2e_s = ms_to_s(sum(times_ms))
+    return {
+        "minibatch_time_ms": median,
+        "minibatch_time_q1_ms": first,
+        "minibatch_time_q3_ms": third,
+        "minibatch_time_mean_ms": s_to_ms(e2e_s) / len(clean),
+        "fetch_stall_ms": float(np.median([minibatch.stall_ms for minibatch in clean])),
+        "compute_ms": float(np.median([minibatch.compute_ms for minibatch in clean])),
+        "overhead_ms": float(np.median([overhead_ms(minibatch) for minibatch in clean])),
+        "e2e_s": e2e_s,
+        "samples_per_s": samples_per_s(len(clean), batch_size, e2e_s),
+    }
+
+
+def _power(
+    minibatches: Sequence[Minibatch], clean: Sequence[Minibatch], telemetry: Telemetry, batch_size: int
+) -> Dict[str, Optional[float]]:
+    power = telemetry.series.get(POWER_CHANNEL)
+    if power is None:
+        return {}
+    began_s = minibatches[0].start_s
+    epochs = epoch_sums(clean)
+    since_first = between(power, began_s, epochs[-1].end_s)
+    settled_s = stable_from(since_first.times_s, since_first.values)
+    # Where power never settles there are no better samples than all that are clean; power_settled_s tells so.
+    stable = power if settled_s is None else between(power, settled_s, epochs[-1].end_s)
+    counted = [value for epoch in epochs for value in between(stable, epoch.start_s, epoch.end_s).values]
+    energy_mws, seconds = _integral_over(epochs, power), _seconds(epochs)
+    figures: Dict[str, Optional[float]] = {
+        "power_mw": float(np.median(counted)) if counted else None,
+        "power_samples": float(len(counted)),
+        "power_settled_s": None if settled_s is None else settled_s - began_s,
+    }
+    if energy_mws is not None and seconds > 0:
+        figures["energy_mwh"] = mws_to_mwh(energy_mws)
+        figures["power_mean_mw"] = energy_mws / seconds
+        figures["energy_per_sample_mws"] = energy_mws / (len(clean) * batch_size)
+    return figures
+
+
+def _disk(clean: Sequence[Minibatch], telemetry: Telemetry) -> Dict[str, Optional[float]]:
+    epochs, none = epoch_sums(clean), Series((), ())
+    reads, seconds = _integral_over(epochs, telemetry.series.get("disk_reads_per_s", none)), _seconds(epochs)
+    return {
+        "disk_read_bytes": _integral_over(epochs, telemetry.series.get("disk_read_bytes_per_s", none)),
+        "disk_reads_per_s": None if reads is None or seconds <= 0 else reads / seconds,
+    }
+
+
+def _integral_over(epochs: Sequence[EpochSums], rate: Series) -> Optional[float]:
+    """A sampled rate over the time of epochs; what is done between them is left out."""
+    parts = [integral(rate.times_s, rate.values, epoch.start_s, epoch.end_s) for epoch in epochs]
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def _seconds(epochs: Sequence[EpochSums]) -> float:
+    """The time that epochs took, without what lies between them."""
+    return sum(epoch.end_s - epoch.start_s for epoch in epochs)
+
+
+def _epochs(minibatches: Sequence[Minibatch], telemetry: Telemetry) -> Dict[str, Optional[float]]:
+    sums = epoch_sums(minibatches)
+    power = telemetry.series.get(POWER_CHANNEL, Series((), ()))
+    columns: Dict[str, List[Optional[float]]] = {
+        "time_s": [epoch.e2e_s for epoch in sums],
+        "stall_s": [epoch.stall_s for epoch in sums],
+        "compute_s": [epoch.compute_s for epoch in sums],
+        "overhead_s": [epoch.overhead_s for epoch in sums],
+        "energy_mwh": [energy_mwh(power.times_s, power.values, epoch.start_s, epoch.end_s) for epoch in sums],
+    }
+    later = [place for place, epoch in enumerate(sums) if epoch.epoch > 0]
+    figures: Dict[str, Optional[float]] = {"epochs": float(len(later))}
+    for name, values in columns.items():
+        for place, epoch in enumerate(sums):
+            if epoch.epoch == 0:
+                figures[f"epoch0_{name}"] = values[place]
+        figures[f"epoch_{name}"] = _mean([values[place] for place in later])
+    return figures
+
+
+def _mean(values: Sequence[Optional[float]]) -> Optional[float]:
+    """The mean; None without values, or where one of them is missing."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, NoReturn, Tuple
 
 from harness.core.boards import BoardSpec
-from harness.core.capability import Capability
 from harness.core.cases import Case
-from harness.core.device import Identity, Report
+from harness.core.device import Capability, Identity, Report
 from harness.core.environment import cpu_model
 from harness.core.errors import CannotRunError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace

@@ -28,10 +28,9 @@ from harness.board.read_limit import ReadLimit
 from harness.board.saved_state import preserved
 from harness.board.source import SourceSpec
 from harness.board.trip_points import temperature_limits_c
-from harness.core.capability import Capability
 from harness.core.cases import STATIC, Case
 from harness.core.configuration import Configuration
-from harness.core.device import Identity, Report
+from harness.core.device import Capability, Identity, Report
 from harness.core.environment import memory_bytes
 from harness.core.errors import CannotRunError, ControlError
 from harness.core.mode_texts import parse_power_modes

@@ -34,8 +34,8 @@ from harness.board.nvpmodel_modes import (
     to_power_mode,
     tpc_mask,
 )
-from harness.core.capability import Capability
 from harness.core.cases import STATIC
+from harness.core.device import Capability
 from harness.core.errors import CannotRunError, ControlError, InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import hz_to_khz

@@ -9,18 +9,16 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from harness.core.aggregates import AGGREGATES
 from harness.core.boards import load_board
 from harness.core.campaigns import Sweep
-from harness.core.capability import Capability
 from harness.core.cases import Case, Settings
 from harness.core.corpus import CORPUS_COLUMNS, Row, read_corpus
-from harness.core.device import Identity, Report
+from harness.core.device import Capability, Identity, Report
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.metrics import AGGREGATES
 from harness.core.mode_texts import MAXN, NamedModes, parse_power_modes
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import PowerMode, RecordedSpace
 from harness.core.profiles import Profile, Telemetry
-from harness.core.recorded_modes import RecordedSpace
 
 PREFIX = "replay:"
 DEVICE_MARK = "@"

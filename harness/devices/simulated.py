@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 from harness.board.frequency_residency import clock_use
-from harness.core.aggregates import POWER_CHANNEL, summarise, summarise_idle
 from harness.core.boards import load_board as load_spec
-from harness.core.capability import Capability
 from harness.core.cases import CONCURRENT, DVFS, IDLE, STATIC, Case
-from harness.core.device import Identity, Report
+from harness.core.device import Capability, Identity, Report
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.metrics import POWER_CHANNEL, summarise, summarise_idle
 from harness.core.mode_texts import NamedModes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.profiles import Profile

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from harness.board.source import SourceSpec, open_source
-from harness.core.aggregates import POWER_CHANNEL
-from harness.core.capability import Capability
+from harness.core.device import Capability
 from harness.core.errors import HarnessError
+from harness.core.metrics import POWER_CHANNEL
 
 _TOPICS = {
     "cpu": "measure CPU use, own and others'",

@@ -17,8 +17,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 import numpy as np
 
-from harness.core.durable_file import write_output
 from harness.core.errors import InvalidValueError, StoreError
+from harness.core.files import write_output
 from harness.core.profiles import counted_minibatches
 from harness.stats.intervals import CONFIDENCE, Estimate, median_estimate
 from harness.store.conditions import key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from harness.core.tables import format_table
+from harness.core.terminal import format_table
 from harness.judge.compare import MIN_MINIBATCHES, SAME, TELLING, TEST, TOO_FEW, Finding, Verdicts, exit_code
 from harness.judge.sides import Side
 from harness.stats.intervals import CONFIDENCE

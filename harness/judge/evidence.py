@@ -8,9 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from harness.core.aggregates import POWER_CHANNEL
 from harness.core.cases import IDLE, Case
-from harness.core.metrics import between, end_s, epoch_sums
+from harness.core.metrics import POWER_CHANNEL, between, end_s, epoch_sums
 from harness.core.profiles import Minibatch, Profile, Series
 from harness.core.units import ms_to_s
 from harness.judge.run_noise import noise_of

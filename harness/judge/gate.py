@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from harness.core.errors import InvalidValueError
-from harness.core.tables import format_table
+from harness.core.terminal import format_table
 from harness.judge.baseline import CaseRuns, group_records, newest_runs, read_baseline, without_flagged
 from harness.stats.intervals import CONFIDENCE, Comparison, compare_medians, holm
 from harness.store.conditions import differences

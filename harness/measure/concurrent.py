@@ -16,13 +16,11 @@ import numpy as np
 
 from harness.board.frequency_residency import clock_use
 from harness.board.trip_points import refuse_heat
-from harness.core.aggregates import AGGREGATES, POWER_CHANNEL
-from harness.core.cases import CONCURRENT, DEFAULT_MINIBATCHES, INFERENCE, TRAINING, Case
+from harness.core.cases import CONCURRENT, DEFAULT_MINIBATCHES, INFERENCE, TRAINING, Case, Mix
 from harness.core.device import Device, Report
 from harness.core.errors import CannotRunError
 from harness.core.interleaving import Interleaved, interleave
-from harness.core.metrics import between, energy_mwh, quartiles
-from harness.core.mixes import Mix
+from harness.core.metrics import AGGREGATES, POWER_CHANNEL, between, energy_mwh, quartiles
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import CLEAN, Minibatch, Profile, Series
 from harness.measure.flags import find_concurrent_flags

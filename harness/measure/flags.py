@@ -6,12 +6,9 @@ import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from harness.board.throttling import throttled_times
-from harness.core.aggregates import POWER_CHANNEL
-from harness.core.cases import STATIC, Case
-from harness.core.metrics import between, end_s
-from harness.core.mixes import Mix
+from harness.core.cases import STATIC, Case, Mix, parse_storage
+from harness.core.metrics import POWER_CHANNEL, between, end_s
 from harness.core.profiles import CLEAN, Minibatch, Profile, Series, Telemetry
-from harness.core.storage_names import parse_storage
 from harness.core.units import bytes_to_mb
 
 DISTURBED_CORES = 0.1

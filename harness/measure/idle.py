@@ -21,10 +21,10 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from harness.board.frequency_residency import clock_use
 from harness.board.power_log import read_power_log
-from harness.core.aggregates import POWER_CHANNEL, summarise_idle
 from harness.core.cases import DVFS, IDLE, STATIC, Case
 from harness.core.device import Report
 from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.metrics import POWER_CHANNEL, summarise_idle
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.measure.flags import find_idle_flags

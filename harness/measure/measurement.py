@@ -20,15 +20,13 @@ from harness.board.read_limit import ReadLimit, reads_held
 from harness.board.record import SAMPLER
 from harness.board.storage import describe
 from harness.board.trip_points import refuse_heat
-from harness.core.aggregates import POWER_CHANNEL, summarise
-from harness.core.cases import CONCURRENT, DROPPED, IDLE, TRAINING, Case
+from harness.core.cases import CONCURRENT, DROPPED, IDLE, TRAINING, Case, parse_storage
 from harness.core.configuration import Configuration
 from harness.core.device import Report
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
-from harness.core.metrics import end_s
+from harness.core.metrics import POWER_CHANNEL, end_s, summarise
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Telemetry
-from harness.core.storage_names import parse_storage
 from harness.measure.concurrent import concurrent_conditions, measure_concurrent, parts_of
 from harness.measure.flags import find_flags
 from harness.measure.idle import measure_idle

@@ -7,8 +7,7 @@ import time
 from typing import Optional
 
 from harness.board.sampler import Sampler
-from harness.core.aggregates import POWER_CHANNEL
-from harness.core.metrics import between, stable_from
+from harness.core.metrics import POWER_CHANNEL, between, stable_from
 from harness.core.profiles import Series
 
 MAX_SILENCE_INTERVALS = 3

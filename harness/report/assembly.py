@@ -10,8 +10,8 @@ from typing import Any, List, NamedTuple, Sequence, Tuple
 
 import harness
 from harness.core.corpus import TASKS, write_corpus
-from harness.core.durable_file import write_output
 from harness.core.errors import StoreError
+from harness.core.files import write_output
 from harness.judge.findings import CONFIRMED, CONTRADICTED, UNDECIDED
 from harness.judge.verdicts import Verdict, verdicts
 from harness.report.explorer import MOST_TABLES, explorer_json

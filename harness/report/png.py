@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.durable_file import write_output
+from harness.core.files import write_output
 from harness.core.metrics import quartiles
 from harness.report.colours import RAMP, light_value
 from harness.report.figure import (

@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, Tuple, Type, TypeVar
 
 from harness.core.boards import load_board as load_spec
 from harness.core.errors import InvalidValueError, UnknownNameError
-from harness.core.toml_files import read_toml
+from harness.core.files import read_toml
 
 _HERE = Path(__file__).parent
 PHYSICS_FILE = _HERE / "physics.toml"

@@ -6,10 +6,9 @@ from typing import List, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.aggregates import POWER_CHANNEL
-from harness.core.cases import Case
+from harness.core.cases import Case, Mix
 from harness.core.interleaving import Interleaved, interleave
-from harness.core.mixes import Mix
+from harness.core.metrics import POWER_CHANNEL
 from harness.core.profiles import CLEAN, Minibatch, Telemetry
 from harness.core.units import ms_to_s
 from harness.simulation.load import Load

@@ -7,7 +7,7 @@ from typing import Dict, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from harness.board.rail_total import rail_channel
-from harness.core.aggregates import POWER_CHANNEL
+from harness.core.metrics import POWER_CHANNEL
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Series
 from harness.core.units import MS_PER_S

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from harness.core.aggregates import AGGREGATES
 from harness.core.corpus import CORPUS_COLUMNS, TASKS, Column, write_corpus
 from harness.core.errors import StoreError
+from harness.core.metrics import AGGREGATES
 from harness.core.power_modes import PowerMode
 from harness.store.flagged import LEFT_OUT, is_disqualified
 from harness.store.rows import Record

@@ -16,11 +16,10 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequenc
 
 from harness.board.tegrastats_format import parse_line
 from harness.board.tegrastats_log import parse_log
-from harness.core.aggregates import POWER_CHANNEL, summarise
 from harness.core.boards import BOARDS, load_board
 from harness.core.corpus import Row
 from harness.core.errors import InvalidValueError, StoreError
-from harness.core.metrics import STABLE_WINDOW_S, stable_from
+from harness.core.metrics import POWER_CHANNEL, STABLE_WINDOW_S, stable_from, summarise
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Telemetry
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List
 
-from harness.core.tables import format_table
+from harness.core.terminal import format_table
 from predictors.gate import read_recorded
 from predictors.strategies.advice import Approach, Verdict, weigh
 

@@ -15,10 +15,10 @@ import numpy as np
 from harness.core.cases import DEFAULT_MINIBATCHES, INFERENCE, Case, Settings
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import Device
-from harness.core.durable_file import write_output
 from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.files import write_output
 from harness.core.profiles import Profile
-from harness.core.progress import Progress, format_duration
+from harness.core.terminal import Progress, format_duration
 from harness.core.units import mw_to_w, w_to_mw
 from harness.devices.registry import open_device
 from harness.measure.concurrent import run_concurrent

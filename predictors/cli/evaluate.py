@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from harness.core.errors import CannotRunError, InvalidValueError
-from harness.core.progress import Progress, format_duration
+from harness.core.terminal import Progress, format_duration
 from predictors.models.persistence import file_sha256
 from predictors.models.registry import ALL, predictor_names
 from predictors.plots import write_plots

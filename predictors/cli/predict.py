@@ -12,7 +12,7 @@ from typing import List, Optional
 import numpy as np
 
 from harness.core.boards import load_board
-from harness.core.durable_file import write_output
+from harness.core.files import write_output
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w
 from predictors.evaluation import LEVELS

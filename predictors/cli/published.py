@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
 from harness.core.boards import load_board
-from harness.core.durable_file import write_output
 from harness.core.environment import describe_environment
 from harness.core.errors import UnknownNameError
-from harness.core.progress import Progress
-from harness.core.tables import format_table
+from harness.core.files import write_output
+from harness.core.terminal import Progress, format_table
 from predictors.cli.evaluate import TrialProgress, jobs_of
 from predictors.cli.scenario import named_modes, simulated
 from predictors.models.registry import DEFAULT, predictor_names

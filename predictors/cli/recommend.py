@@ -18,11 +18,11 @@ from harness.core.boards import BOARDS, load_board
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, load_configuration
 from harness.core.device import Device
-from harness.core.durable_file import write_output
 from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
+from harness.core.files import write_output
 from harness.core.power_modes import PowerMode
-from harness.core.progress import Countdown, Progress
+from harness.core.terminal import Countdown, Progress
 from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
 from harness.devices.registry import open_device
 from harness.store.store import ResultsStore

@@ -8,8 +8,7 @@ import numpy as np
 
 from harness.core.device import Device
 from harness.core.power_modes import PowerMode
-from harness.core.progress import format_duration
-from harness.core.tables import format_table
+from harness.core.terminal import format_duration, format_table
 from harness.core.units import mw_to_w
 from predictors.strategies.recommendation import Estimate, Mode, Recommendation, thinned
 from predictors.strategies.terminal_plot import scatter

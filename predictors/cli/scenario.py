@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.core.boards import load_board
 from harness.core.power_modes import PowerMode
-from harness.core.tables import format_table
+from harness.core.terminal import format_table
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.parameters import load_board as load_simulated_board
 from predictors.cli.evaluate import add_run_arguments, run_and_report

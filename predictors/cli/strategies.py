@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
 from harness.core.boards import BOARDS, load_board
-from harness.core.durable_file import write_output
 from harness.core.errors import CannotRunError, InvalidValueError
-from harness.core.progress import Countdown, Progress
-from harness.core.tables import format_table
+from harness.core.files import write_output
+from harness.core.terminal import Countdown, Progress, format_table
 from predictors.cli.training_length import minibatches_of_training
 from predictors.models.protocol import DEFAULT_BATCH_SIZE
 from predictors.models.registry import ALL

@@ -17,9 +17,9 @@ from typing import Any, Dict, Mapping, Tuple
 
 import numpy as np
 
-from harness.core.durable_file import write_output
 from harness.core.environment import describe_environment
 from harness.core.errors import InvalidValueError, NotFittedError, StoreError
+from harness.core.files import write_output
 from harness.core.power_modes import PowerModeSpace
 from predictors.models.protocol import Predictor, State
 from predictors.models.registry import predictor_class

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from harness.core.aggregates import AGGREGATES
 from harness.core.cases import Case
+from harness.core.metrics import AGGREGATES
 from harness.core.profiles import Profile, Telemetry
 from harness.summary import describe_result, extra_info, format_summary
 

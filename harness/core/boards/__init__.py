@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from harness.core.boards.parsing import parse_board, variants_of
 from harness.core.boards.spec import BoardSpec, ClockLists, CpuCluster, Gpu, Memory, Preset, Rails
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
-from harness.core.toml_files import read_toml
+from harness.core.files import read_toml
 
 __all__ = [
     "BOARDS",

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from harness.core.boards import known_boards
-from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Settings
+from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Mix, Settings, parse_storage
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
-from harness.core.mixes import Mix
-from harness.core.storage_names import parse_storage
-from harness.core.toml_files import read_toml
+from harness.core.files import read_toml
 from harness.workloads import get_workload
 
 SHIPPED = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
@@ -250,7 +248,7 @@ def _parse_axes(table: Mapping[str, Any]) -> Dict[str, Tuple[Any, ...]]:
 def check_axis(axis: str, values: Sequence[Any]) -> Tuple[Any, ...]:
     """Refuse values that an axis cannot take: an empty list, a negative worker count, text where a number belongs.
 
-    Of names, those of storage have a form (`harness.core.storage_names`); what the others stand for is known later.
+    Of names, those of storage have a form (`harness.core.cases`); what the others stand for is known later.
 
     Numbers may be given as text, as they come from the command line.
     """

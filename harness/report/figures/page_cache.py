@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
-from harness.core.cases import DROPPED, STATIC
-from harness.core.storage_names import parse_storage
+from harness.core.cases import DROPPED, STATIC, parse_storage
 from harness.report.figure import Figure, Panel
 from harness.report.figures.stacks import COLUMNS, HOW, LEGEND, WITH_FIRST, Column, stacked_panel
 from harness.report.selection import Material, device_name, file_name, trained

@@ -7,8 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.aggregates import POWER_CHANNEL
-from harness.core.metrics import quartiles
+from harness.core.metrics import POWER_CHANNEL, quartiles
 from harness.core.profiles import Profile, Series
 from harness.core.units import share_to_percent
 from harness.devices.simulated import INSTANCE_MARK

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple
 
-from harness.core.cases import CONCURRENT, INFERENCE
-from harness.core.mixes import Mix
+from harness.core.cases import CONCURRENT, INFERENCE, Mix
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, LOG, Axis, Bar, Curve, Figure, Panel, Series, joined
 from harness.report.scales import figure_text

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from harness.core.errors import DataSetError
-from harness.core.progress import format_duration
+from harness.core.terminal import format_duration
 from harness.core.units import BYTES_PER_MIB
 
 Report = Callable[[str], None]

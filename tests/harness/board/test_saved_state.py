@@ -16,7 +16,7 @@ from harness.board.cpufreq import MAXIMUM, MINIMUM, CpuFrequency
 from harness.board.knob import Knob, KnobSpec
 from harness.board.lock import locked
 from harness.board.saved_state import default_state_dir, left_behind, preserved, restore
-from harness.core.capability import Capability
+from harness.core.device import Capability
 from harness.core.errors import ControlError
 
 DEVICE = "host"

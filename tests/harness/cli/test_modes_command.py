@@ -9,7 +9,7 @@ import pytest
 
 from harness.__main__ import main
 from harness.core.boards import load_board
-from harness.core.mode_lists import read_power_modes
+from harness.core.mode_texts import read_power_modes
 from harness.core.power_modes import PowerMode
 
 

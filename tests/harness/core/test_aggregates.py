@@ -6,7 +6,7 @@ from typing import List, Optional, Sequence, Tuple
 
 import pytest
 
-from harness.core.aggregates import AGGREGATES, POWER_CHANNEL, summarise
+from harness.core.metrics import AGGREGATES, POWER_CHANNEL, summarise
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Series, Telemetry, counted_minibatches
 
 DISK_CHANNELS = ("disk_read_bytes_per_s", "disk_reads_per_s")

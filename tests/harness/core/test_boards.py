@@ -12,8 +12,8 @@ from harness.core.boards import BOARDS, find_board, known_boards, known_variants
 from harness.core.boards.parsing import parse_board
 from harness.core.boards.spec import Preset
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
+from harness.core.files import read_toml
 from harness.core.power_modes import PowerMode
-from harness.core.toml_files import read_toml
 
 EVERY_MODULE = [(name, variant) for name in BOARDS for variant in known_variants(name)]
 WITH_CLOCKS = [(name, variant) for name, variant in EVERY_MODULE if name != "thor"]

@@ -9,8 +9,8 @@ import stat
 
 import pytest
 
-from harness.core.durable_file import remove_durably, write_durably, write_output
 from harness.core.errors import StoreError
+from harness.core.files import remove_durably, write_durably, write_output
 
 
 @pytest.fixture

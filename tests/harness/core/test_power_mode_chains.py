@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.mode_chains import Clocks, cheapest_chains, fewest_chains
+from harness.core.mode_orders import Clocks, cheapest_chains, fewest_chains
 
 points = st.lists(st.builds(Clocks, st.integers(1, 4), st.integers(1, 4)), max_size=6, unique=True)
 clock_sets = st.lists(st.builds(Clocks, st.integers(1, 40), st.integers(1, 40)), max_size=60, unique=True)

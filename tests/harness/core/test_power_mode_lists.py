@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError, StoreError
-from harness.core.mode_lists import format_power_modes, read_power_modes
+from harness.core.mode_texts import format_power_modes, read_power_modes
 from harness.core.power_modes import PowerMode
 
 HEADER = "cpu_cores,cpu_khz,gpu_khz,mem_khz\n"

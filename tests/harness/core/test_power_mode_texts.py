@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError, UnknownNameError
-from harness.core.mode_lists import format_power_modes
-from harness.core.mode_texts import parse_power_modes
+from harness.core.mode_texts import format_power_modes, parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 
 SPACE = PowerModeSpace((1, 2, 3, 4), (500_000, 1_000_000, 1_500_000), (300_000, 600_000), (800_000, 1_600_000))

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from harness.core.progress import PLAIN_INTERVAL_S, Countdown, Progress, format_duration
+from harness.core.terminal import PLAIN_INTERVAL_S, Countdown, Progress, format_duration
 
 
 class Clock:

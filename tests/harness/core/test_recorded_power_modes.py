@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
-from harness.core.power_modes import PowerMode
-from harness.core.recorded_modes import RecordedSpace
+from harness.core.power_modes import PowerMode, RecordedSpace
 
 modes = st.builds(PowerMode, st.integers(1, 4), *[st.sampled_from([100, 200, 400])] * 3)
 

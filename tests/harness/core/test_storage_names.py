@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.cases import StorageName, parse_storage
 from harness.core.errors import InvalidValueError
-from harness.core.storage_names import StorageName, parse_storage
 
 
 def test_a_plain_name_is_a_medium_as_fast_as_it_is():

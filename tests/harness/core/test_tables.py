@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.core.tables import format_table
+from harness.core.terminal import format_table
 
 
 def test_columns_line_up_and_numbers_stand_right():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.aggregates import AGGREGATES
 from harness.core.campaigns import Sweep
 from harness.core.cases import Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, InvalidValueError, StoreError, UnknownNameError
+from harness.core.metrics import AGGREGATES
 from harness.core.power_modes import PowerMode
 from harness.devices.registry import open_device
 from harness.devices.replay import ReplayDevice

@@ -7,11 +7,10 @@ import statistics
 
 import pytest
 
-from harness.core.aggregates import AGGREGATES
 from harness.core.cases import DVFS, IDLE, Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
-from harness.core.metrics import end_s
+from harness.core.metrics import AGGREGATES, end_s
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import CLEAN, FIRST, SETTLING
 from harness.devices.registry import known_devices, open_device

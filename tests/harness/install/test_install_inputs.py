@@ -10,7 +10,7 @@ from importlib import metadata
 import pytest
 from packaging.requirements import Requirement
 
-from harness.core.toml_files import read_toml
+from harness.core.files import read_toml
 from harness.install.__main__ import NEWEST, OLDEST
 from harness.install.command import PROJECT
 from harness.install.environment_folder import INPUTS

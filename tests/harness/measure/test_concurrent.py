@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.cases import CONCURRENT, INFERENCE, TRAINING, Case, Settings
+from harness.core.cases import CONCURRENT, INFERENCE, TRAINING, Case, Mix, Settings
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.interleaving import Interleaved
-from harness.core.mixes import Mix
 from harness.core.profiles import Series
 from harness.devices.registry import open_device
 from harness.measure.concurrent import concurrent_case, parts_of, run_concurrent, summarise_concurrent

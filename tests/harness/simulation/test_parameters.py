@@ -3,7 +3,7 @@
 import pytest
 
 from harness.core.errors import InvalidValueError, UnknownNameError
-from harness.core.toml_files import read_toml
+from harness.core.files import read_toml
 from harness.simulation import parameters
 from harness.simulation.parameters import load_board, load_physics, load_workload
 from tools.free_parameters import parameter_files, read_free_parameters

@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from hypothesis import strategies as st
 
-from harness.core.aggregates import POWER_CHANNEL, summarise
 from harness.core.cases import CACHE_STATES, Case, Settings
+from harness.core.metrics import POWER_CHANNEL, summarise
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Profile, Series, Telemetry
 
 ENVIRONMENT: Dict[str, Any] = {"kernel": "6.1.0", "host_name": "bench", "packages": {"torch": "2.15.0"}}

@@ -7,9 +7,9 @@ from typing import Any, Dict, List
 
 import pytest
 
-from harness.core.aggregates import AGGREGATES
 from harness.core.corpus import CORPUS_COLUMNS, read_corpus
 from harness.core.errors import InvalidValueError, StoreError
+from harness.core.metrics import AGGREGATES
 from harness.core.profiles import Profile
 from harness.store.export import FURTHER, Exported, export
 from harness.store.import_entries import read_entries

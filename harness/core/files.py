@@ -1,11 +1,30 @@
-"""Writes and removes files so that a crash or a power cut leaves either the old state or the new one."""
+"""Files: reading TOML, and writing so that a crash leaves either the old state or the new one."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from typing import Any, Dict
 
-from harness.core.errors import StoreError
+from harness.core.errors import InvalidValueError, StoreError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def read_toml(path: Path) -> Dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        InvalidValueError: the file cannot be read or is not TOML; names the file and the place.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InvalidValueError(f"{path} is not a readable TOML file: {error}") from error
 
 
 def write_durably(path: Path, content: bytes) -> None:
