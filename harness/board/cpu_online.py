@@ -65,7 +65,7 @@ class CpuOnline(Knob):
 
     def _turn(self, cpu: int, state: int) -> None:
         switch = self._switch(cpu)
-        write(switch, state, way_out=grant([switch]))
+        write(switch, state, hint=grant([switch]))
         if read_int(switch) != state:
             raise ControlError(
                 f"CPU {cpu} was turned {'on' if state else 'off'} and did not {'come back' if state else 'go'}",

@@ -120,7 +120,7 @@ class CpuFrequency(Knob):
                 now = [read_int(self._file(name, limit)) for limit in (MINIMUM, MAXIMUM)]
                 for limit, khz in write_order(now, target):
                     path = self._file(name, limit)
-                    write(path, khz, way_out=grant([path]))
+                    write(path, khz, hint=grant([path]))
 
     def _limits(self, name: str) -> Optional[Limits]:
         """The limits of a policy; None where the kernel does not tell them because its CPUs are offline."""

@@ -107,7 +107,7 @@ class GpuFrequency(Knob):
                 continue
             for limit, hz in write_order(now, target, MINIMUM, MAXIMUM):
                 path = self._file(name, limit)
-                write(path, hz, way_out=grant([path]))
+                write(path, hz, hint=grant([path]))
 
     def _limits(self, gpu: str) -> Limits:
         return [read_int(self._file(gpu, limit)) for limit in (MINIMUM, MAXIMUM)]

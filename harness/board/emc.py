@@ -91,7 +91,7 @@ class Emc(Knob):
                 return Capability(topic, False, f"{closed[0]} needs root", grant(closed))
             levels = ", ".join(map(str, self.levels_khz())) or "not told"
         except ControlError as error:
-            return Capability(topic, False, error.what, error.way_out)
+            return Capability(topic, False, error.what, error.hint)
         return Capability(topic, True, f"{self._path(clock.target)}; clocks in kHz: {levels}")
 
     def levels_khz(self) -> List[int]:
@@ -173,7 +173,7 @@ class Emc(Knob):
 
     def _write(self, name: str, number: int) -> None:
         path = self._path(name)
-        write(path, number, way_out=grant([path]))
+        write(path, number, hint=grant([path]))
 
     def _next(self, clock: Clock) -> Setting:
         """The rate that an override would have, where it has a file of its own that tells it."""

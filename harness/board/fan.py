@@ -50,7 +50,7 @@ class Fan(Knob):
         try:
             found = self.read()
         except ControlError as error:
-            return Capability(topic, False, error.what, error.way_out)
+            return Capability(topic, False, error.what, error.hint)
         if "service" not in found:
             return Capability(topic, True, ", ".join(speeds))
         why_not = privileges.closed() if privileges.needed(self._root) else None
@@ -85,7 +85,7 @@ class Fan(Knob):
         if len(value.get("pwm", speeds)) != len(speeds):
             raise ControlError(f"{len(value['pwm'])} fan speeds were given", f"there are {len(speeds)} fans")
         for path, pwm in zip(speeds, value.get("pwm", [])):
-            write(path, pwm, way_out=grant([path]))
+            write(path, pwm, hint=grant([path]))
         if value.get("automatic") == 1:
             self._write_automatic(1)
         if value.get("service") and not self._service_runs():
@@ -93,7 +93,7 @@ class Fan(Knob):
 
     def _write_automatic(self, state: int) -> None:
         for path in self._automatic():
-            write(path, state, way_out=grant([path]))
+            write(path, state, hint=grant([path]))
 
     def _speeds(self) -> List[str]:
         """A file for each fan, in the order in which hwmon numbers them; the numbers change from boot to boot."""

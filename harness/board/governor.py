@@ -81,7 +81,7 @@ class Governor(Knob):
             file = self._file(name)
             if read_text(file) != governor:
                 with self._cpus.writable(name) if self._of == CPU else contextlib.nullcontext():
-                    write(file, governor, way_out=grant([file]))
+                    write(file, governor, hint=grant([file]))
 
     def verify(self, value: Dict[str, str]) -> None:
         """Compare those that `value` names; CPUs that came online since have others.

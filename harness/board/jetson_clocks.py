@@ -60,7 +60,7 @@ class JetsonClocks(Knob):
         try:
             found = self.read()
         except ControlError as error:
-            return Capability(topic, False, error.what, error.way_out)
+            return Capability(topic, False, error.what, error.hint)
         return Capability(topic, True, f"{self._executable}; DVFS is {found[DVFS]}")
 
     def off(self) -> Dict[str, Any]:

@@ -134,7 +134,7 @@ def explain(error: Exception) -> Tuple[str, str]:
     Its `JtopException` says which kind it is in its text only.
     """
     if isinstance(error, SourceUnavailableError):
-        return error.what, error.way_out
+        return error.what, error.hint
     text = " ".join(str(error).split())
     versions = re.search(r"service: \[([^\]]*)\] and client: \[([^\]]*)\]", text)
     if versions:
@@ -143,9 +143,9 @@ def explain(error: Exception) -> Tuple[str, str]:
             f"the jtop service is of version {service} and its client here of {client}",
             f"install the service's: `pip install jetson-stats=={service}`",
         )
-    for words, what, way_out in _KINDS:
+    for words, what, hint in _KINDS:
         if words in text.lower():
-            return what, way_out
+            return what, hint
     return f"jtop failed: {type(error).__name__}: {text}", _RESTART
 
 

@@ -89,13 +89,13 @@ def grant(paths: Sequence[str]) -> str:
     return f"until the next boot: `sudo chown $USER {' '.join(map(shlex.quote, paths))}`"
 
 
-def write(path: str, value: object, way_out: str = "") -> None:
+def write(path: str, value: object, hint: str = "") -> None:
     """Write a value to a file that is there; never makes one.
 
     Args:
         path: the file.
         value: what to write, as text.
-        way_out: what to do where it is refused.
+        hint: what to do where it is refused.
 
     Raises:
         ControlError: it was refused.
@@ -114,4 +114,4 @@ def write(path: str, value: object, way_out: str = "") -> None:
         finally:
             os.close(fd)
     except OSError as error:
-        raise ControlError(f"writing {value} to {path} was refused: {error.strerror}", way_out) from error
+        raise ControlError(f"writing {value} to {path} was refused: {error.strerror}", hint) from error

@@ -65,13 +65,13 @@ class Nvpmodel(Knob):
         """Needs nvpmodel, a conf that it and we read, and root or the helper."""
         topic = "set nvpmodel modes"
         if not os.path.exists(self._executable):
-            way_out = "on a Jetson: `sudo apt install nvidia-l4t-nvpmodel`"
-            return Capability(topic, False, f"there is no {self._executable}", way_out)
+            hint = "on a Jetson: `sudo apt install nvidia-l4t-nvpmodel`"
+            return Capability(topic, False, f"there is no {self._executable}", hint)
         try:
             names = ", ".join(model.name for model in self.own_conf().models)
             in_effect = self.read()["mode"]
         except ControlError as error:
-            return Capability(topic, False, error.what, error.way_out)
+            return Capability(topic, False, error.what, error.hint)
         why_not = self._no_right()
         if why_not:
             detail = f"{in_effect} of {names}, which only root may change: {why_not}"
@@ -107,7 +107,7 @@ class Nvpmodel(Knob):
         try:
             text = write(custom_conf(own, booted, mode, custom_name(mode), model_id=model_id), _COMMENT)
         except HarnessError as error:
-            raise ControlError(f"no nvpmodel mode can be made for {mode.name}: {error.what}", error.way_out) from error
+            raise ControlError(f"no nvpmodel mode can be made for {mode.name}: {error.what}", error.hint) from error
         self._store(file, text)
         return {"conf": file, "mode": custom_name(mode)}
 
@@ -149,14 +149,14 @@ class Nvpmodel(Knob):
         try:
             finished = self._switch(value["conf"], model)
         except ControlError as error:
-            raise self._not_set(value, error.what, error.way_out) from error
+            raise self._not_set(value, error.what, error.hint) from error
         if asks_for_reboot(finished.output):
             self._half_set = before  # it asks before it changes anything
             reason = f"it takes a reboot, which was declined: {self._compare_masks(model)}"
             raise self._not_set(value, reason, self._way_through_reboot(value, model))
         refusal = find_refusal(finished.output)
         if refusal is not None:
-            raise self._not_set(value, refusal.reason, refusal.way_out)
+            raise self._not_set(value, refusal.reason, refusal.hint)
         # Alone, a status says little: it was seen to be 255 for modes that had taken.
         if finished.status != 0 and self.read() != value:
             raise self._not_set(value, f"it ended with status {finished.status} and said: {quote(finished.output)}")
@@ -231,7 +231,7 @@ class Nvpmodel(Knob):
         try:
             return _read(value["conf"]).model(value["mode"])
         except (UnknownNameError, InvalidValueError) as error:
-            raise ControlError(f"{value['conf']}: {error.what}", error.way_out) from error
+            raise ControlError(f"{value['conf']}: {error.what}", error.hint) from error
 
     def _query(self, conf: str) -> str:
         return self._run("-q", "-f", conf).output
@@ -250,12 +250,12 @@ class Nvpmodel(Knob):
             if conf.models[:-1] == own.models:
                 yield path, conf
 
-    def _not_set(self, value: Mode, reason: str, way_out: str = "") -> ControlError:
+    def _not_set(self, value: Mode, reason: str, hint: str = "") -> ControlError:
         try:
             stands = f"{self.read()['mode']} is in effect"
         except ControlError:
             stands = "which mode is in effect cannot be told"
-        return ControlError(f"nvpmodel mode {value['mode']} was not set: {reason} ({stands})", way_out)
+        return ControlError(f"nvpmodel mode {value['mode']} was not set: {reason} ({stands})", hint)
 
     def _compare_masks(self, model: PowerModel) -> str:
         """How the masks of a mode differ from those of the mode in effect."""
@@ -279,7 +279,7 @@ def _read(path: str) -> Conf:
     try:
         return read_conf(Path(path)).conf
     except InvalidValueError as error:
-        raise ControlError(error.what, error.way_out) from error
+        raise ControlError(error.what, error.hint) from error
 
 
 def _word(path: str) -> str:

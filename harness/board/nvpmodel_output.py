@@ -19,7 +19,7 @@ class Refusal(NamedTuple):
     """Why a mode was not set, and what to do about it."""
 
     reason: str
-    way_out: str
+    hint: str
 
 
 _MODE = re.compile(r"NV Power Mode:[ \t]*(\S+)")

@@ -28,7 +28,7 @@ class PageCache:
         topic = "drop the page cache"
         if may_write(self._file):
             return Capability(topic, True, f"dropped through {self._file}")
-        return Capability(topic, False, f"{self._file} may not be written by this user", self._way_out())
+        return Capability(topic, False, f"{self._file} may not be written by this user", self._hint())
 
     def drop(self) -> str:
         """Write back what is dirty and drop everything.
@@ -40,10 +40,10 @@ class PageCache:
             ControlError: this user may not; says what to grant.
         """
         os.sync()  # dirty pages cannot be dropped
-        write(self._file, DROP_ALL, way_out=self._way_out())
+        write(self._file, DROP_ALL, hint=self._hint())
         return f"{DROP_ALL} written to {self._file}"
 
-    def _way_out(self) -> str:
+    def _hint(self) -> str:
         return f"{grant([self._file])}; or choose another cache state: evicted needs no right"
 
     def evict(self, files: Iterable[Path]) -> None:

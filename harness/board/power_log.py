@@ -40,7 +40,7 @@ def read_power_log(path: Path) -> Telemetry:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidValueError(f"power log {path} cannot be read: {error}", EXAMPLE) from error
     except InvalidValueError as error:
-        raise InvalidValueError(f"power log {path}: {error.what}", error.way_out) from error
+        raise InvalidValueError(f"power log {path}: {error.what}", error.hint) from error
     gaps_s = [later - earlier for earlier, later in zip(series.times_s, series.times_s[1:])]
     interval_s = statistics.median(gaps_s)
     note = f"the whole device at its plug, as recorded in {path.name}"

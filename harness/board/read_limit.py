@@ -66,7 +66,7 @@ class ReadLimit(Knob):
                 topic, True, f"--storage NAME@MB_PER_S, by {self._group.file} of a control group in {place}"
             )
         except HarnessError as error:
-            return Capability(topic, False, error.what, error.way_out)
+            return Capability(topic, False, error.what, error.hint)
 
     def on_disk_under(self, path: str, limit_bytes_per_s: int) -> Limits:
         """The setting that holds the disk under a path to a limit.
@@ -80,7 +80,7 @@ class ReadLimit(Knob):
         """
         here = self.available()
         if not here.available:
-            raise CannotRunError(f"reads cannot be held down here: {here.detail}", here.way_out)
+            raise CannotRunError(f"reads cannot be held down here: {here.detail}", here.hint)
         number = _disk_number(path, self._root)
         tightest = min(
             (limits[number] for limits in limits_above(self._root, self._group.file) if number in limits), default=None

@@ -64,9 +64,14 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
         "specification": identity.specification,
         "environment": describe_environment(root),
         "power_modes": {"count": len(space), "greatest": space.greatest.name},
-        "capabilities": [vars(capability) for capability in [*training_capabilities(), *device.capabilities()]],
+        "capabilities": [_as_json(capability) for capability in [*training_capabilities(), *device.capabilities()]],
         "storage": [{"name": name, **dataclasses.asdict(medium)} for name, medium in discover(storage_root)],
     }
+
+
+def _as_json(capability: Capability) -> Dict[str, Any]:
+    names = {"hint": "way_out"}  # as `--json` has always called it
+    return {names.get(name, name): value for name, value in vars(capability).items()}
 
 
 def training_capabilities() -> List[Capability]:
@@ -75,7 +80,7 @@ def training_capabilities() -> List[Capability]:
         accelerator = require("harness.measure.profiling").accelerator_name()
         torch = Capability("training", True, f"torch {package_version('torch')} on {accelerator}")
     except DependencyError as error:
-        torch = Capability("training", False, error.what, error.way_out)
+        torch = Capability("training", False, error.what, error.hint)
     return [torch, *(_package(*package) for package in _OPTIONAL)]
 
 

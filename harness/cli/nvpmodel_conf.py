@@ -81,7 +81,7 @@ def describe_modes(conf: Conf, source: str) -> List[Dict[str, Any]]:
             for model in conf.models
         ]
     except InvalidValueError as error:
-        raise InvalidValueError(f"{source}: {error.what}", error.way_out) from error
+        raise InvalidValueError(f"{source}: {error.what}", error.hint) from error
 
 
 def format_modes(modes: List[Dict[str, Any]]) -> str:

@@ -72,14 +72,14 @@ def read_evaluation(path: Optional[Path], what: str) -> Tuple[Dict[str, Any], ..
     if path is None:
         return ()
     command = "evaluate" if what == "predictor" else "strategies evaluate"
-    way_out = f"write it by `python -m predictors {command} --json`"
+    hint = f"write it by `python -m predictors {command} --json`"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "name a file that there is") from error
     except ValueError as error:
-        raise InvalidValueError(f"{path} is no JSON: {error}", way_out) from error
+        raise InvalidValueError(f"{path} is no JSON: {error}", hint) from error
     results: List[Dict[str, Any]] = content.get("results", []) if isinstance(content, dict) else []
     if not results or not all(isinstance(one, dict) and what in one and "provenance" in one for one in results):
-        raise InvalidValueError(f"{path} holds no results with {what} and provenance", way_out)
+        raise InvalidValueError(f"{path} holds no results with {what} and provenance", hint)
     return tuple(results)

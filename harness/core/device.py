@@ -18,13 +18,13 @@ class Capability:
         name: what it is (`power`, `page cache`, ...).
         available: whether it works now, for this user.
         detail: how it works, or why it does not.
-        way_out: what to grant or install to have it; empty where it works or never can.
+        hint: what to grant or install to have it; empty where it works or never can.
     """
 
     name: str
     available: bool
     detail: str
-    way_out: str = ""
+    hint: str = ""
 
 
 Report = Callable[[str], None]

@@ -1,4 +1,4 @@
-"""The errors this suite raises: each names the thing, the value, what was expected, and the way out."""
+"""The errors this suite raises: each names the thing, the value, what was expected, and a hint."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ class HarnessError(Exception):
 
     Args:
         what: what is wrong, with the offending value and what was expected.
-        way_out: what to do about it (a command, an option, a permission); may be empty.
+        hint: what to do about it (a command, an option, a permission); may be empty.
     """
 
-    def __init__(self, what: str, way_out: str = "") -> None:
+    def __init__(self, what: str, hint: str = "") -> None:
         """Join both into one message."""
-        super().__init__(f"{what}; {way_out}" if way_out else what)
+        super().__init__(f"{what}; {hint}" if hint else what)
         self.what = what
-        self.way_out = way_out
+        self.hint = hint
 
 
 class UnknownNameError(HarnessError):
@@ -51,7 +51,7 @@ class StoreError(HarnessError):
 
 
 class DependencyError(HarnessError):
-    """An optional dependency that is not installed; the way out names the extra that brings it."""
+    """An optional dependency that is not installed; the hint names the extra that brings it."""
 
 
 class NotFittedError(HarnessError):

@@ -185,7 +185,7 @@ def _check(mode: PowerMode, allowed: PowerModeSpace) -> None:
     try:
         allowed.check(mode)
     except InvalidValueError as error:
-        raise InvalidValueError(error.what, f"{error.way_out}; {_nearest(mode, allowed)}") from error
+        raise InvalidValueError(error.what, f"{error.hint}; {_nearest(mode, allowed)}") from error
 
 
 def _nearest(mode: PowerMode, allowed: PowerModeSpace) -> str:

@@ -110,7 +110,7 @@ class JetsonControl:
                 raise CannotRunError(
                     f"no power mode can be set here: {self._capabilities()[self.nvpmodel.name].detail}; "
                     f"{capability.detail}",
-                    self._capabilities()[self.nvpmodel.name].way_out or capability.way_out,
+                    self._capabilities()[self.nvpmodel.name].hint or capability.hint,
                 )
 
     def holds_clocks(self) -> bool:
@@ -234,7 +234,7 @@ class JetsonControl:
             if name not in untold and UNKNOWN_KHZ not in (wanted, is_now) and wanted != is_now
         ]
         if wrong:
-            raise ControlError(f"power mode {mode.name} did not take: {', '.join(wrong)}", _way_out(mode, found))
+            raise ControlError(f"power mode {mode.name} did not take: {', '.join(wrong)}", _hint(mode, found))
         return _completed(found, mode), untold
 
     def apply_own(
@@ -335,7 +335,7 @@ def _completed(found: PowerMode, wanted: PowerMode) -> PowerMode:
     return PowerMode(*(asked if UNKNOWN_KHZ in (is_now, asked) else is_now for is_now, asked in pairs))
 
 
-def _way_out(mode: PowerMode, found: PowerMode) -> str:
+def _hint(mode: PowerMode, found: PowerMode) -> str:
     """What may be behind a clock that did not take."""
     if found.cpu_khz < mode.cpu_khz or found.gpu_khz < mode.gpu_khz:
         return "on some releases clocks can only be lowered until the next boot: reboot, and run from high to low"

@@ -27,7 +27,7 @@ def source_capability(spec: SourceSpec, root: str) -> Capability:
     try:
         source = open_source(spec, root)
     except HarnessError as error:
-        return Capability(topic, False, error.what, error.way_out)
+        return Capability(topic, False, error.what, error.hint)
     except (OSError, ImportError) as error:
         return Capability(topic, False, str(error))
     return Capability(topic, True, source.notes.get(POWER_CHANNEL, f"{spec.module}: {', '.join(source.notes)}"))

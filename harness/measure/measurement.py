@@ -90,7 +90,7 @@ def check_trainable(case: Case, configuration: Configuration, root: Path) -> Non
     if case.settings.cache in DROPPED:
         dropping = PageCache(str(root)).available()
         if not dropping.available:
-            raise ControlError(dropping.detail, dropping.way_out)
+            raise ControlError(dropping.detail, dropping.hint)
     require("harness.measure.profiling")
 
 

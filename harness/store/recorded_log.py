@@ -60,7 +60,7 @@ def recorded_row(case: RecordedCase, log: Path, times: Path, interval_s: Optiona
     try:
         telemetry = parse_log(lines, interval_s=interval_s, total=total, remark=remark)
     except InvalidValueError as error:
-        raise InvalidValueError(f"{log}: {error.what}", error.way_out) from error
+        raise InvalidValueError(f"{log}: {error.what}", error.hint) from error
     if POWER_CHANNEL not in telemetry.series:
         raise InvalidValueError(f"{log}: the total power cannot be told", telemetry.missing.get(POWER_CHANNEL, ""))
     starts_s, times_ms = zip(*_read_times(times, _first_date(lines)))
@@ -164,8 +164,8 @@ def _start_s(cells: Dict[str, str], began: Optional[datetime.datetime], place: s
     try:
         at = datetime.datetime.fromisoformat(cells[DATE].strip())
     except ValueError:
-        way_out = "write it like 2026-01-31 12:00:05.250"
-        raise InvalidValueError(f"{place}: {DATE} is {cells[DATE]!r}, no date and time", way_out) from None
+        hint = "write it like 2026-01-31 12:00:05.250"
+        raise InvalidValueError(f"{place}: {DATE} is {cells[DATE]!r}, no date and time", hint) from None
     return (at.replace(tzinfo=None) - began).total_seconds()
 
 

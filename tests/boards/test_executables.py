@@ -100,7 +100,7 @@ def test_masks_are_refused_where_nvpmodel_does_not_ask(orin):
     Kernel(orin.root).overlook_context()
     done = call(orin, "nvpmodel", "-m", "0")
     assert re.search(r"Error writing 0 to /sys/\S*tpc_pg_mask: 19", done.output)
-    assert "at boot only" in find_refusal(done.output).way_out
+    assert "at boot only" in find_refusal(done.output).hint
     assert parse_query(call(orin, "nvpmodel", "-q").output) == ("MODE_30W", 2)
 
 

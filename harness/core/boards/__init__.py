@@ -62,7 +62,7 @@ def load_board(name: str, variant: str = "") -> BoardSpec:
     try:
         return parse_board(name, content, variant)
     except HarnessError as error:
-        raise InvalidValueError(f"board file {BOARDS[name]}: {error.what}", error.way_out) from error
+        raise InvalidValueError(f"board file {BOARDS[name]}: {error.what}", error.hint) from error
 
 
 def find_board(compatible: Sequence[str], model: str = "") -> Optional[BoardSpec]:

@@ -146,7 +146,7 @@ def load_campaign(name_or_path: str) -> Campaign:
     try:
         return _parse(path.stem, content)
     except HarnessError as error:
-        raise InvalidValueError(f"campaign file {path}: {error.what}", error.way_out) from error
+        raise InvalidValueError(f"campaign file {path}: {error.what}", error.hint) from error
 
 
 def expand(campaign: Campaign, mode_names: Callable[[str, str, str], List[str]]) -> List[Case]:

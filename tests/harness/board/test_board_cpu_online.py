@@ -58,13 +58,13 @@ def test_a_cpu_without_a_switch_is_online(tree):
 
 
 def test_a_cpu_that_does_not_come_back_is_named(board, monkeypatch):
-    monkeypatch.setattr(cpu_online, "write", lambda path, value, way_out: None)
+    monkeypatch.setattr(cpu_online, "write", lambda path, value, hint: None)
     with pytest.raises(ControlError, match="CPU 10 was turned on and did not come back"):
         CpuOnline(board.root).set(list(range(12)))
 
 
 def test_a_cpu_that_does_not_go_is_named(board, monkeypatch):
-    monkeypatch.setattr(cpu_online, "write", lambda path, value, way_out: None)
+    monkeypatch.setattr(cpu_online, "write", lambda path, value, hint: None)
     with pytest.raises(ControlError, match="CPU 9 was turned off and did not go"):
         CpuOnline(board.root).set([0])
 
@@ -83,7 +83,7 @@ def test_without_the_right_to_write_the_grant_is_named(plain_user):
     switch.chmod(0o444)
     capability = CpuOnline(str(plain_user)).available()
     assert not capability.available
-    assert f"sudo chown $USER {switch}" in capability.way_out
+    assert f"sudo chown $USER {switch}" in capability.hint
 
 
 def test_a_cpu_is_kept_online_for_a_block_and_goes_again(board):

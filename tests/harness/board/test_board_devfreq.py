@@ -70,8 +70,8 @@ def test_without_a_table_reading_back_decides(board, monkeypatch):
     knob = GpuFrequency(board.root)
     plain_write = devfreq.write
 
-    def round_down(path, value, way_out):
-        plain_write(path, max(level for level in GPU_LEVELS_HZ if level <= value), way_out)
+    def round_down(path, value, hint):
+        plain_write(path, max(level for level in GPU_LEVELS_HZ if level <= value), hint)
 
     monkeypatch.setattr(devfreq, "write", round_down)
     with pytest.raises(ControlError, match=r"was set to .*\[612000000, 612000000\].* back .*\[306000000, 306000000\]"):
@@ -113,7 +113,7 @@ def test_clocks_of_thor_are_never_opened(thor, monkeypatch):
     capability = knob.available()
     assert not capability.available
     assert "clock limits of gpu-gpc-0, gpu-nvd-0 may hang the kernel; set its governor" in (
-        f"{capability.detail}; {capability.way_out}"
+        f"{capability.detail}; {capability.hint}"
     )
     assert knob.read() == {}
     assert not {"min_freq", "max_freq", "cur_freq", "available_frequencies"} & set(opened)
@@ -124,7 +124,7 @@ def test_without_a_gpu_it_says_that_one_may_appear(tree):
     capability = GpuFrequency(tree.root).available()
     assert not capability.available
     assert "shows no GPU" in capability.detail
-    assert "once it is powered" in capability.way_out
+    assert "once it is powered" in capability.hint
 
 
 def test_it_is_available_where_its_limits_may_be_written(board):
@@ -140,6 +140,6 @@ def test_without_the_right_to_write_the_grant_is_named(plain_user):
         (directory / name).write_text(f"{content}\n")
     (directory / "max_freq").chmod(0o444)
     knob = GpuFrequency(str(plain_user))
-    assert f"sudo chown $USER {directory / 'max_freq'}" in knob.available().way_out
+    assert f"sudo chown $USER {directory / 'max_freq'}" in knob.available().hint
     with pytest.raises(ControlError, match=r"max_freq was refused: Permission denied; .*chown"):
         knob.set(knob.pinned(5))

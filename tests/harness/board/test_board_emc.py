@@ -39,9 +39,9 @@ def writes(monkeypatch):
     written = []
     plain_write = emc_module.write
 
-    def write(path, value, way_out):
+    def write(path, value, hint):
         written.append((path.rpartition("/")[2], value))
-        plain_write(path, value, way_out)
+        plain_write(path, value, hint)
 
     monkeypatch.setattr(emc_module, "write", write)
     return written
@@ -154,7 +154,7 @@ def test_it_says_whether_it_is_available(orin, tmp_path):
     assert Emc(orin.root).available().available
     capability = Emc(str(tmp_path / "nothing")).available()
     assert not capability.available
-    assert "mount -t debugfs" in capability.way_out
+    assert "mount -t debugfs" in capability.hint
 
 
 def test_thor_has_a_governor_for_it_only(tree):
@@ -162,7 +162,7 @@ def test_thor_has_a_governor_for_it_only(tree):
     knob = Emc(tree.root)
     capability = knob.available()
     assert not capability.available
-    assert capability.way_out == "set the governor of bwmgr"
+    assert capability.hint == "set the governor of bwmgr"
     assert knob.read() == {}
     knob.restore({})
     tree.write({NEWER_CAP: 4266000000})

@@ -233,7 +233,7 @@ def test_what_it_sends_in_another_shape_is_a_failure_with_its_reason(opened, ser
 
 
 @pytest.mark.parametrize(
-    ("text", "what", "way_out"),
+    ("text", "what", "hint"),
     [
         (
             "The jtop.service is not active. Please run:\nsudo jtop --install-service",
@@ -251,13 +251,13 @@ def test_what_it_sends_in_another_shape_is_a_failure_with_its_reason(opened, ser
         ("something new", "jtop failed: JtopException: something new", "restart jtop"),
     ],
 )
-def test_every_kind_of_refusal_says_the_way_out(monkeypatch, service, text, what, way_out):
+def test_every_kind_of_refusal_says_the_way_out(monkeypatch, service, text, what, hint):
     service.start_error = JtopException(text)
     install(monkeypatch, service)
     with pytest.raises(SourceUnavailableError) as caught:
         jtop.open_source("/")
     assert what in caught.value.what
-    assert way_out in caught.value.way_out
+    assert hint in caught.value.hint
 
 
 def install(monkeypatch, service):

@@ -51,7 +51,7 @@ def test_without_the_helper_the_command_is_shown_that_prints_the_rule(nothing_in
     assert "doctor --sudoers" in kernel_file.grant([DROP])
     with pytest.raises(ControlError, match=r"needs root: .* cannot be read: No such file") as caught:
         kernel_file.write(DROP, 3)
-    assert "`python -m harness doctor --sudoers`" in caught.value.way_out
+    assert "`python -m harness doctor --sudoers`" in caught.value.hint
 
 
 @needs_linux
@@ -76,7 +76,7 @@ def test_what_the_helper_refuses_is_told_and_needs_no_rule(user):
     user(says="refused: page-cache of - may not be set to this value", status=2, to_stderr=True)
     with pytest.raises(ControlError, match="write page-cache - 9` failed: refused: page-cache") as caught:
         kernel_file.write(DROP, 9)
-    assert caught.value.way_out == ""
+    assert caught.value.hint == ""
     assert privileges.ask("write", "page-cache", "-", "9").status == 2
 
 
@@ -101,7 +101,7 @@ def test_a_tree_elsewhere_is_never_written_through_the_helper(user, plain_user):
     file.chmod(0o444)
     assert not kernel_file.may_write(str(file))
     with pytest.raises(ControlError, match="was refused: Permission denied; ask"):
-        kernel_file.write(str(file), 3, way_out="ask")
+        kernel_file.write(str(file), 3, hint="ask")
     assert not log.exists()
 
 
@@ -145,7 +145,7 @@ def test_a_memory_clock_that_only_root_sees_asks_for_the_rule(nothing_installed,
     monkeypatch.setattr(privileges, "node_of", lambda path: ("emc-lock", "-"))
     capability = Emc(str(plain_user)).available()
     assert not capability.available
-    assert "doctor --sudoers" in capability.way_out
+    assert "doctor --sudoers" in capability.hint
     hidden.chmod(0o755)
 
 

@@ -133,7 +133,7 @@ def test_without_the_right_to_write_the_grant_is_named(plain_user):
     knob = CpuFrequency(str(plain_user))
     capability = knob.available()
     assert not capability.available
-    assert capability.way_out == f"until the next boot: `sudo chown $USER {closed}`"
+    assert capability.hint == f"until the next boot: `sudo chown $USER {closed}`"
     with pytest.raises(ControlError, match=rf"writing 115200 to {closed} was refused: Permission denied; .*chown"):
         knob.set(knob.pinned(115200))
 

@@ -138,7 +138,7 @@ def test_where_reading_the_gpus_clocks_may_hang_it_is_not_asked_and_says_why(boa
     capability = knob.available()
     assert not capability.available
     assert "reading those of gpu-gpc-0, gpu-nvd-0 may hang the kernel" in capability.detail
-    assert capability.way_out == "set the governors, and the limits of the CPUs"
+    assert capability.hint == "set the governors, and the limits of the CPUs"
     for act in (knob.read, knob.off):
         with pytest.raises(ControlError, match="whether jetson_clocks holds the clocks cannot be told"):
             act()

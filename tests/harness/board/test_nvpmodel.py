@@ -290,7 +290,7 @@ def test_without_nvpmodel_it_is_not_available(board):
     capability = board.knob().available()
     assert not capability.available
     assert capability.detail == f"there is no {board.executable}"
-    assert "nvidia-l4t-nvpmodel" in capability.way_out
+    assert "nvidia-l4t-nvpmodel" in capability.hint
     with pytest.raises(ControlError, match=r"usr/sbin/nvpmodel cannot be run: No such file"):
         board.knob().read()
 

@@ -131,7 +131,7 @@ def test_without_the_rule_nothing_is_changed_and_the_command_is_shown_that_print
     capability = knob.available()
     assert not capability.available
     assert "MAXN of MAXN, MODE_15W, MODE_30W, MODE_50W, which only root may change: " in capability.detail
-    assert "doctor --sudoers" in capability.way_out
+    assert "doctor --sudoers" in capability.hint
     with pytest.raises(ControlError, match=r"store-conf custom-1` needs root: .*doctor --sudoers"):
         knob.custom(LOW, "MAXN")
     with pytest.raises(ControlError, match=r"MODE_50W was not set: it needs root: .*doctor --sudoers"):

@@ -43,8 +43,8 @@ def test_a_user_drops_it_through_the_helper(user):
 def test_a_user_without_the_rule_is_shown_what_prints_it(nothing_installed):
     capability = PageCache().available()
     assert not capability.available
-    assert "doctor --sudoers" in capability.way_out
-    assert "evicted needs no right" in capability.way_out
+    assert "doctor --sudoers" in capability.hint
+    assert "evicted needs no right" in capability.hint
     with pytest.raises(ControlError, match=r"write page-cache - 3` needs root: .*doctor --sudoers"):
         PageCache().drop()
 

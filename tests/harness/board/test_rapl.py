@@ -144,4 +144,4 @@ def test_without_permission_the_way_out_is_the_command(tree, monkeypatch):
     counters = " ".join(
         os.path.join(tree.root, f"sys/class/powercap/intel-rapl:{zone}/energy_uj") for zone in ("0", "0:0")
     )
-    assert caught.value.way_out == f"until the next boot: `sudo chmod a+r {counters}`"
+    assert caught.value.hint == f"until the next boot: `sudo chmod a+r {counters}`"

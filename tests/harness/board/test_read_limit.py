@@ -291,7 +291,7 @@ def test_version_2_needs_io_in_the_group_above_which_is_never_changed(machine, t
     tree.write({f"{V2}/cgroup.subtree_control": "cpu memory"})
     found = refusal(tree)
     assert "subtree_control has no io" in found.detail
-    assert "echo +io" in found.way_out
+    assert "echo +io" in found.hint
     assert (tree.path / V2 / "cgroup.subtree_control").read_text() == "cpu memory\n"
 
 
@@ -310,7 +310,7 @@ def test_a_group_that_would_be_left_empty_is_not_left(machine, tree):
 def test_a_container_that_sees_its_own_group_alone_is_refused(machine, tree):
     machine(LIMITS_V2)
     tree.write({"proc/self/cgroup": "0::/", f"{V2}/cgroup.type": "domain"})
-    assert refusal(tree).way_out == "run outside of the container"
+    assert refusal(tree).hint == "run outside of the container"
 
 
 def test_the_top_of_all_groups_has_room_below_itself(machine, tree):
@@ -327,7 +327,7 @@ def test_a_user_who_may_not_is_told_so(machine, tree_in, plain_user, version):
     machine(version, tree)
     for path in tree.path.rglob("*"):
         path.chmod(0o555)
-    assert refusal(tree).way_out == "run as root, outside of containers"
+    assert refusal(tree).hint == "run as root, outside of containers"
 
 
 @pytest.mark.parametrize("filesystem", ["tmpfs tmpfs", "nfs4 server:/data", "overlay overlay"])

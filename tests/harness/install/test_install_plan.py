@@ -96,7 +96,7 @@ def test_a_disk_that_is_too_small_is_refused_with_the_figures_before_anything_is
         HarnessError, match=rf"0\.5 GB are free where /clone/\.venv is, and {needed} GB are needed"
     ) as error:
         make_plan(REQUEST._replace(version=version, extras=extras), HOST._replace(free_bytes=5 * BYTES_PER_GB // 10))
-    assert "VENV=" in error.value.way_out
+    assert "VENV=" in error.value.hint
 
 
 def test_downloads_need_room_where_temporary_files_are():

@@ -34,7 +34,7 @@ def test_a_mix_has_a_name_that_says_all_of_it(training, inference, batch_size, t
 def test_what_is_no_mix_is_refused_with_the_form(text):
     with pytest.raises(InvalidValueError) as refused:
         Mix.parse(text)
-    assert "TRAINING+INFERENCE" in refused.value.way_out
+    assert "TRAINING+INFERENCE" in refused.value.hint
 
 
 def test_a_concurrent_case_comes_apart_into_what_it_was_made_of():

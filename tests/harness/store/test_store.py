@@ -257,7 +257,7 @@ def test_a_broken_or_foreign_file_is_refused_and_unchanged(tmp_path: Path, name:
     before = path.read_bytes()
     with pytest.raises(StoreError, match=complaint) as caught:
         ResultsStore(path, read_only=read_only)
-    assert caught.value.way_out
+    assert caught.value.hint
     assert path.read_bytes() == before
     assert os.listdir(str(tmp_path)) == ["r.sqlite"]
 
@@ -320,7 +320,7 @@ def test_a_file_that_may_not_be_written_is_refused_before_anything_is_measured(p
     before = path.read_bytes()
     with pytest.raises(StoreError, match="may not write") as caught:
         ResultsStore(path)
-    assert "--results" in caught.value.way_out
+    assert "--results" in caught.value.hint
     assert path.read_bytes() == before
     with ResultsStore(path, read_only=True) as store:
         assert len(store) == 1
