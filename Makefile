@@ -10,6 +10,12 @@ EXTRAS ?= train,report,dev
 ARGS ?=
 
 RUN := "$(VENV)/bin/python" -m
+PIP := $(RUN) pip install --disable-pip-version-check
+
+# A Jetson board has this file. Its torch is JetPack's: the environment sees the system's packages, what asks pip for torch is
+# installed without what it asks for, and constraints-board.txt lets pip bring no other.
+L4T ?= /etc/nv_tegra_release
+BOARD := $(wildcard $(L4T))
 
 .DEFAULT_GOAL := help
 .PHONY: help install test bench report lint format clean
@@ -21,7 +27,31 @@ install: ## make the environment in VENV (.venv), or bring it up to date; does n
 	@command -v $(PYTHON) > /dev/null || { \
 		echo "error: there is no $(PYTHON) on the PATH; install a Python from 3.8 to 3.13, or name one: PYTHON=python3.X" >&2; \
 		exit 1; }
-	@$(PYTHON) -m harness.install --venv "$(VENV)" --extras "$(EXTRAS)"
+	@wanted="$$(cat pyproject.toml constraints*.txt | cksum) $(EXTRAS) $$($(PYTHON) -V) $$PWD"; \
+	[ "$$(cat "$(VENV)/jetwatt-installed" 2> /dev/null)" = "$$wanted" ] || { \
+		$(MAKE) --no-print-directory environment && echo "$$wanted" > "$(VENV)/jetwatt-installed"; }
+
+# What `install` runs; docs/install.md has the same commands for whoever installs by hand.
+.PHONY: environment
+environment:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 8) <= sys.version_info[:2] <= (3, 13))' || { \
+		echo "error: $(PYTHON) is $$($(PYTHON) -V), and the suite runs on 3.8 to 3.13; name another: PYTHON=python3.X" >&2; \
+		exit 1; }
+	[ -x "$(VENV)/bin/python" ] || $(PYTHON) -m venv $(if $(BOARD),--system-site-packages) "$(VENV)"
+	@[ "$$("$(VENV)/bin/python" -V)" = "$$($(PYTHON) -V)" ] || { \
+		echo "error: $(VENV) has $$("$(VENV)/bin/python" -V), $$($(PYTHON) -V) is asked for: make clean, or VENV=FOLDER" >&2; \
+		exit 1; }
+	$(PIP) 'pip>=21.3'
+ifeq ($(BOARD),)
+	$(PIP) -c constraints.txt -e ".[$(EXTRAS)]"
+else
+	$(PIP) -c constraints.txt -c constraints-board.txt -e ".[$(subst train,train-without-torch,$(EXTRAS))]"
+	$(if $(findstring train,$(EXTRAS)),$(PIP) -c constraints.txt --no-deps ultralytics-opencv-headless ultralytics-thop)
+	@! ls -d "$(VENV)"/lib/python*/site-packages/torch > /dev/null 2>&1 || { \
+		echo "error: pip put a torch into $(VENV), before JetPack's: make clean, then make install; and please report it" >&2; exit 1; }
+	@"$(VENV)/bin/python" -c 'import torch, torchvision' 2> /dev/null || \
+		echo "note: no torch and torchvision for $$($(PYTHON) -V) on this board, so it cannot train yet: see docs/install.md"
+endif
 
 test: install ## run the tests
 	$(RUN) pytest tests $(ARGS)

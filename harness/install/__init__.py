@@ -1,1 +1,0 @@
-"""Makes the suite's virtual environment, with the standard library alone: `python3 -m harness.install`."""
