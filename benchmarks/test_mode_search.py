@@ -32,8 +32,8 @@ from predictors.cli import concurrent
 from predictors.cli.device_profiler import DeviceProfiler
 from predictors.strategies.concurrent import ConcurrentGoal
 from predictors.strategies.goals import Goal
-from predictors.strategies.protocol import Failed, History
-from predictors.strategies.registry import STRATEGIES, Setting
+from predictors.strategies.protocol import FailedMode, History
+from predictors.strategies.registry import STRATEGIES, StrategySetting
 
 POWER_SHARES = (0.6, 0.8)
 LATENCY = 2.0
@@ -97,7 +97,7 @@ def search(device: Device, case: Case, profiler: DeviceProfiler, sizes: Sequence
     greatest = (*device.power_mode_space().greatest, case.batch_size)
     rows = np.column_stack([profiler.candidates.modes, batch_size])
     at_maxn = profiler.profile(int((rows == greatest).all(axis=1).argmax()))
-    if isinstance(at_maxn, Failed):
+    if isinstance(at_maxn, FailedMode):
         raise CannotRunError(f"{case.id}: {at_maxn.reason}")
     outcomes = []
     for share in POWER_SHARES:
@@ -113,7 +113,7 @@ def search(device: Device, case: Case, profiler: DeviceProfiler, sizes: Sequence
                 continue
             best = objective[excess <= 0].min()
         for name in (HALVING, CLOSED_LOOP):
-            strategy = STRATEGIES[name].make(Setting(device=board), case.settings.seed)
+            strategy = STRATEGIES[name].make(StrategySetting(device=board), case.settings.seed)
             choice = strategy.choose(History(profiler, spent), goal)
             spent, place = choice.spent.profiles, choice.index
             over = goal.excess(choice.measured.time_ms, choice.measured.power_mw, batch_size[place]) + 1
@@ -207,7 +207,10 @@ def search_modes(
 
 
 def test_mode_search(
-    search_modes: Callable[[], List[Outcome]], case: Case, outcomes: Dict[str, List[Outcome]], progress: Progress
+    search_modes: Callable[[], List[Outcome]],
+    case: Case,
+    outcomes: Dict[str, List[Outcome]],
+    progress: Progress,
 ) -> None:
     """Search for the mode that is fastest within a power budget; what was measured of it keeps the budget."""
     found = search_modes()

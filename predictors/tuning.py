@@ -31,9 +31,8 @@ from harness.core.units import w_to_mw
 from harness.devices.registry import open_device
 from predictors.models.protocol import Predictor
 from predictors.models.registry import make_predictor, predictor_class
-from predictors.strategies.closed_loop import ClosedLoop
-from predictors.strategies.design import design_for
 from predictors.strategies.goals import Goal, power_budget
+from predictors.strategies.model_based import ClosedLoop, design_for
 from predictors.strategies.online import SILENCE_S, OnlineTuner, Power
 from predictors.strategies.registry import OURS
 from predictors.tables import Table

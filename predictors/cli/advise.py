@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from harness.core.terminal import format_table
+from predictors.cli.advice import Approach, Verdict, weigh
 from predictors.gate import read_recorded
-from predictors.strategies.advice import Approach, Verdict, weigh
 
 HELP = "say which way of finding a power mode pays for a training of a given length"
 

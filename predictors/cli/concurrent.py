@@ -27,7 +27,7 @@ from predictors.cli.device_profiler import DeviceProfiler
 from predictors.models.protocol import Predictor
 from predictors.models.registry import make_predictor, predictor_class
 from predictors.strategies.concurrent import ConcurrentChoice, ConcurrentGoal, choose_concurrent
-from predictors.strategies.design import design_for
+from predictors.strategies.model_based import design_for
 from predictors.strategies.registry import OURS
 
 HELP = "find the power mode and inference batch that train fastest while requests are answered in time"

@@ -26,7 +26,7 @@ from harness.store.conditions import comparable_conditions, key
 from harness.store.flagged import is_disqualified
 from harness.store.store import ResultsStore
 from predictors.metrics import profiling_seconds
-from predictors.strategies.protocol import Candidates, Failed, Measured
+from predictors.strategies.protocol import Candidates, FailedMode, MeasuredMode
 
 TAKES = 2
 """So often at most a mode is profiled whose profiles come out disturbed or throttled."""
@@ -78,7 +78,7 @@ class DeviceProfiler:
         """
         self.task = case.task
         self.resumed = 0
-        self.taken: Dict[int, Union[Measured, Failed]] = {}
+        self.taken: Dict[int, Union[MeasuredMode, FailedMode]] = {}
         self.flagged: Dict[int, List[str]] = {}
         self._device = device
         self._case = case
@@ -106,7 +106,7 @@ class DeviceProfiler:
             batch_size=int(self.candidates.batch_size[index]),
         )
 
-    def profile(self, index: int) -> Union[Measured, Failed]:
+    def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
         """Measure a candidate, or take its profile from the results file; once in the life of this profiler.
 
         Raises:
@@ -116,7 +116,7 @@ class DeviceProfiler:
             self.taken[index] = self._try(index)
         return self.taken[index]
 
-    def _try(self, index: int) -> Union[Measured, Failed]:
+    def _try(self, index: int) -> Union[MeasuredMode, FailedMode]:
         start_s = time.monotonic()
         try:
             found = self._measure(index)
@@ -125,12 +125,12 @@ class DeviceProfiler:
                 raise
             self._was_hot = isinstance(error, OverheatedError)
             if not self._was_hot:
-                return Failed(str(error), time.monotonic() - start_s)
+                return FailedMode(str(error), time.monotonic() - start_s)
             self._report(f"    {error.what}: nothing runs for {COOLING_S:g} s")
             self._wait(COOLING_S)
             hotter = tuple(int(place) for place in self._at_least(index) if place != index)
             reason = f"{error.what}; the {len(hotter)} modes that are nowhere below it are left out too"
-            return Failed(reason, time.monotonic() - start_s, hotter)
+            return FailedMode(reason, time.monotonic() - start_s, hotter)
         self._was_hot = False
         return found
 
@@ -163,7 +163,7 @@ class DeviceProfiler:
         """The places of the candidates with no less of anything: these draw no less power."""
         return np.flatnonzero((self._rows >= self._rows[index]).all(axis=1))
 
-    def _measure(self, index: int) -> Measured:
+    def _measure(self, index: int) -> MeasuredMode:
         case = self.case(index)
         self._device.check(case)
         conditions = self._device.conditions(case, self._report)
@@ -201,7 +201,7 @@ def _time_ms(profile: Profile) -> float:
     return float("inf") if time_ms is None else time_ms
 
 
-def figures_of(profile: Profile, needs_power: bool = True) -> Measured:
+def figures_of(profile: Profile, needs_power: bool = True) -> MeasuredMode:
     """Minibatch time, power and what the profile took; power is NaN where it is not needed and was not measured.
 
     Raises:
@@ -216,7 +216,7 @@ def figures_of(profile: Profile, needs_power: bool = True) -> Measured:
             f"{profile.case.id} gave no power: {profile.conditions.get('power_definition', 'its record has none')}",
             "choose power modes on a device that measures power; `python -m harness doctor` says what this one has",
         )
-    return Measured(time_ms, float("nan") if power_mw is None else power_mw, _seconds(profile, time_ms))
+    return MeasuredMode(time_ms, float("nan") if power_mw is None else power_mw, _seconds(profile, time_ms))
 
 
 def _seconds(profile: Profile, time_ms: float) -> float:

@@ -32,10 +32,8 @@ from predictors.cli.strategies import presets_of
 from predictors.cli.training_length import minibatches_of_training
 from predictors.models.protocol import Predictor
 from predictors.models.registry import make_predictor, predictor_class
-from predictors.strategies.closed_loop import ClosedLoop
-from predictors.strategies.design import design_for
 from predictors.strategies.goals import Goal
-from predictors.strategies.one_shot import OneShot
+from predictors.strategies.model_based import ClosedLoop, OneShot, design_for
 from predictors.strategies.protocol import History, Strategy
 from predictors.strategies.recommendation import recommend
 from predictors.strategies.registry import OURS

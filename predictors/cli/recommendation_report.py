@@ -10,8 +10,8 @@ from harness.core.device import Device
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import format_duration, format_table
 from harness.core.units import mw_to_w
-from predictors.strategies.recommendation import Estimate, Mode, Recommendation, thinned
-from predictors.strategies.terminal_plot import scatter
+from predictors.cli.terminal_plot import scatter
+from predictors.strategies.recommendation import FigureInterval, ModeFigures, Recommendation, thinned
 
 _FRONT_LINES = 12
 
@@ -107,7 +107,7 @@ def plain_recommendation(
     }
 
 
-def _plain_mode(one: Mode) -> Dict[str, Any]:
+def _plain_mode(one: ModeFigures) -> Dict[str, Any]:
     return {
         "mode": one.power_mode.name,
         "batch_size": one.batch_size,
@@ -116,7 +116,7 @@ def _plain_mode(one: Mode) -> Dict[str, Any]:
     }
 
 
-def _shown_front(found: Recommendation) -> List[Mode]:
+def _shown_front(found: Recommendation) -> List[ModeFigures]:
     """Some modes of the front, the recommended one always among them."""
     modes = thinned(found.front, _FRONT_LINES)
     if all(one.power_mode != found.mode.power_mode for one in modes):
@@ -124,12 +124,12 @@ def _shown_front(found: Recommendation) -> List[Mode]:
     return sorted(modes, key=lambda one: one.power_mw.value)
 
 
-def _figure(estimate: Estimate, unit: float, name: str) -> str:
+def _figure(estimate: FigureInterval, unit: float, name: str) -> str:
     value, low, high = (part / unit for part in estimate[:3])
     return f"{value:.1f} {name} {'profiled' if estimate.measured else 'predicted'} (80 %: {low:.1f} to {high:.1f})"
 
 
-def _mark(one: Mode, chosen: Mode) -> str:
+def _mark(one: ModeFigures, chosen: ModeFigures) -> str:
     words: List[str] = []
     if one.time_ms.measured:
         words.append("profiled")

@@ -18,10 +18,10 @@ from predictors.cli.training_length import minibatches_of_training
 from predictors.models.protocol import DEFAULT_BATCH_SIZE
 from predictors.models.registry import ALL
 from predictors.models.vendor_estimate import MODULES
-from predictors.strategies.contest import Entry, entries, results, run_contest
-from predictors.strategies.evaluation import budget_goals
-from predictors.strategies.fixed import Preset, claimed_from_name
-from predictors.strategies.registry import STRATEGIES, Setting, strategy_names
+from predictors.strategies.evaluation import ContestRun, contest_runs, results, run_contest
+from predictors.strategies.fixed import VendorPreset, claimed_from_name
+from predictors.strategies.goals import budget_goals
+from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names
 from predictors.tables import Table, find_table, load_tables
 
 HELP = "choose power modes under power budgets, and hold the choices against the truth"
@@ -81,20 +81,20 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     if arguments.reference:
         elsewhere = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
         references = (find_table(elsewhere, arguments.reference),)
-    setting = Setting(references=references, presets=presets_of(targets[0].device), risk=arguments.risk)
+    setting = StrategySetting(references=references, presets=presets_of(targets[0].device), risk=arguments.risk)
     for name, why in _left_out(setting, targets).items():
         if name in names:
             print(f"note: {name} is left out: {why}", file=sys.stderr)
             names.remove(name)
     if not names:
         raise CannotRunError("no strategy is left to run", "the reasons stand above")
-    runs = entries(names, targets, profiles, arguments.repeats)
+    runs = contest_runs(names, targets, profiles, arguments.repeats)
     progress, countdown = Progress(sys.stderr), Countdown(len(runs))
 
-    def show(entry: Entry) -> None:
+    def show(run: ContestRun) -> None:
         label = countdown.start_one()
         countdown.finish_one()
-        progress.update(f"{label} {entry.strategy}, {entry.target.workload}, {entry.profiles} profiles")
+        progress.update(f"{label} {run.strategy}, {run.target.workload}, {run.profiles} profiles")
 
     found = run_contest(runs, goals, setting, arguments.jobs, show)
     progress.clear()
@@ -115,7 +115,7 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _left_out(setting: Setting, targets: Sequence[Table]) -> Dict[str, str]:
+def _left_out(setting: StrategySetting, targets: Sequence[Table]) -> Dict[str, str]:
     """The strategies that cannot run here, and why."""
     reasons, device = {}, targets[0].device
     own = {table.fingerprint for table in setting.references}
@@ -128,7 +128,7 @@ def _left_out(setting: Setting, targets: Sequence[Table]) -> Dict[str, str]:
     return reasons
 
 
-def presets_of(device: str) -> Tuple[Preset, ...]:
+def presets_of(device: str) -> Tuple[VendorPreset, ...]:
     """The vendor's modes of a board, with what their names claim; none where the board is unknown."""
     if device not in BOARDS:
         return ()
@@ -136,7 +136,7 @@ def presets_of(device: str) -> Tuple[Preset, ...]:
     masks = [preset.tpc_pg_mask or 0 for preset in spec.presets]
     lacking = functools.reduce(operator.and_, masks, ~0)  # what is off in every preset the module does not have
     return tuple(
-        Preset(
+        VendorPreset(
             preset.name,
             spec.preset_mode(preset),
             claimed_from_name(preset.name),
@@ -146,7 +146,7 @@ def presets_of(device: str) -> Tuple[Preset, ...]:
     )
 
 
-def notes_on(presets: Sequence[Preset]) -> List[str]:
+def notes_on(presets: Sequence[VendorPreset]) -> List[str]:
     """What a reader must know of figures that presets enter into; nothing where all have the whole GPU."""
     smaller = [preset.name for preset in presets if preset.has_less_gpu]
     if not smaller:

@@ -2,11 +2,10 @@
 
 The two kinds of work are interleaved minibatch by minibatch; `harness/core/interleaving.py` has the loop and its
 arithmetic. A plan is found in a closed loop: both workloads are profiled where a plan promises most, both predictors
-learn, and so on; the answer is the best plan whose modes were profiled. Before
-there is one that keeps the limits, what promises most
-is what looks best and is likely to keep them; then it is what is expected to be better than the best one so far, as in
-`predictors.strategies.closed_loop`. Either both kinds of work share one mode, or each has its own and a change costs
-time (000 sec. 6).
+learn, and so on; the answer is the best plan whose modes were profiled. Before there is one that keeps the limits, what
+promises most is what looks best and is likely to keep them; then it is what is expected to improve on the best one so
+far, as in `ClosedLoop`. Either both kinds of work share one mode, or each has its own and a change costs time (000 sec.
+6).
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from harness.core.interleaving import Expected, expect
 from harness.core.power_modes import PowerMode
 from predictors.models.protocol import Predictor
 from predictors.pareto import time_power_front
-from predictors.strategies.closed_loop import UNLIKELY, Designer, expected_improvement, from_high_to_low
-from predictors.strategies.posterior import Posterior, learn
+from predictors.strategies.model_based import UNLIKELY, Designer, expected_improvement, from_high_to_low
+from predictors.strategies.posterior import CandidatePosterior, learn
 from predictors.strategies.protocol import History, Profiler
 
 LEAST_GAIN = 0.002
@@ -53,15 +52,8 @@ class ConcurrentGoal:
                 raise InvalidValueError(f"{field.name} is {value:g}, expected a number above 0")
 
 
-class Plan(NamedTuple):
-    """What to run, and what it is expected to give.
-
-    Attributes:
-        training: place of the mode that training runs in, among its candidates.
-        inference: place of mode and batch size that inference runs in, among its candidates.
-        expected: of this plan; arrays of shape ().
-        feasible: whether the limits are expected to be kept.
-    """
+class ConcurrentPlan(NamedTuple):
+    """The candidates that training and inference run in, what that is expected to give, and whether within limits."""
 
     training: int
     inference: int
@@ -69,12 +61,11 @@ class Plan(NamedTuple):
     feasible: bool
 
 
-@dataclasses.dataclass(frozen=True)
-class ConcurrentChoice:
-    """A plan in words that a device understands.
+class ConcurrentChoice(NamedTuple):
+    """A plan as a device understands it.
 
     Attributes:
-        plan: by places.
+        plan: by candidates.
         training_mode: what training runs in.
         inference_mode: what inference runs in; the same where they share one.
         inference_batch: requests in a batch.
@@ -84,7 +75,7 @@ class ConcurrentChoice:
         failed: the modes that could not be profiled, and why, of both kinds.
     """
 
-    plan: Plan
+    plan: ConcurrentPlan
     training_mode: PowerMode
     inference_mode: PowerMode
     inference_batch: int
@@ -92,13 +83,6 @@ class ConcurrentChoice:
     seconds: float
     settled: bool
     failed: Tuple[Tuple[PowerMode, str], ...] = ()
-
-
-class _Pairs(NamedTuple):
-    """Plans to weigh: places of training candidates, and of inference candidates, of the same shape (n,)."""
-
-    training: np.ndarray
-    inference: np.ndarray
 
 
 def choose_concurrent(
@@ -117,8 +101,8 @@ def choose_concurrent(
         training: the workload that is trained, on every mode.
         inference: the workload that answers, on every mode and batch size.
         goal: what to reach.
-        predictor: makes a predictor that has learned nothing.
-        first: chooses the modes to begin with, as in `predictors.strategies.closed_loop`.
+        predictor: makes a predictor that is not fitted.
+        first: chooses the modes to begin with.
         profiles: at most so many, of both kinds together; where they suffice for all there is, all is profiled.
         initial: profiles of each kind to begin with.
         report: takes a line for each profile.
@@ -156,7 +140,7 @@ def choose_concurrent(
     )
 
 
-def _unprofiled(plan: Plan, histories: Sequence[History]) -> List[Tuple[History, int]]:
+def _unprofiled(plan: ConcurrentPlan, histories: Sequence[History]) -> List[Tuple[History, int]]:
     """What of a plan is not known by measurement."""
     return [
         (history, place)
@@ -169,7 +153,8 @@ class _Weighed(NamedTuple):
     """Plans with what is expected of them; all arrays of shape (n,).
 
     Attributes:
-        pairs: the plans.
+        training: the candidate that each trains in.
+        inference: the candidate that each infers in.
         expected: of each.
         log_sd: the standard deviation of the logarithm of its training throughput.
         chance: how likely it keeps the limits.
@@ -177,19 +162,18 @@ class _Weighed(NamedTuple):
         profiled: whether both of its modes were.
     """
 
-    pairs: _Pairs
+    training: np.ndarray
+    inference: np.ndarray
     expected: Expected
     log_sd: np.ndarray
     chance: np.ndarray
     excess: np.ndarray
     profiled: np.ndarray
 
-    def plan(self, index: int) -> Plan:
+    def plan(self, index: int) -> ConcurrentPlan:
         """One of them."""
         one = Expected(*(np.asarray(values[index]) for values in dataclasses.astuple(self.expected)))
-        return Plan(
-            int(self.pairs.training[index]), int(self.pairs.inference[index]), one, bool(self.excess[index] <= 0)
-        )
+        return ConcurrentPlan(int(self.training[index]), int(self.inference[index]), one, bool(self.excess[index] <= 0))
 
     def best(self) -> int:
         """The best that was profiled and keeps the limits; where none does, what looks best, or comes nearest."""
@@ -210,23 +194,40 @@ class _Weighed(NamedTuple):
         return index if gains[index] > LEAST_GAIN else None
 
 
-def _weigh(training: Posterior, inference: Posterior, histories: Sequence[History], goal: ConcurrentGoal) -> _Weighed:
+def _weigh(
+    training: CandidatePosterior, inference: CandidatePosterior, histories: Sequence[History], goal: ConcurrentGoal
+) -> _Weighed:
     """Every plan that could be made, with what is expected of it."""
-    pairs = _pairs(training, inference, histories, goal)
-    expected = _expected(training, inference, pairs, goal)
+    first, second = _pairs(training, inference, histories, goal)
+    train_ms, infer_ms = np.exp(training.log_time[first]), np.exp(inference.log_time[second])
+    expected = expect(
+        train_ms,
+        np.exp(training.log_power[first]),
+        infer_ms,
+        np.exp(inference.log_power[second]),
+        inference.batch_size[second],
+        goal.arrivals_per_s,
+        goal.switching_ms or 0.0,
+    )
     # Training has what inference leaves of the time, 1 - load, so an error of inference counts by load / (1 - load).
     leverage = expected.load / np.maximum(1 - expected.load, 0.01)
+    time_sds = training.log_time_sd[first], inference.log_time_sd[second]
+    power_log_sd = np.maximum(training.log_power_sd[first], inference.log_power_sd[second])
     return _Weighed(
-        pairs,
+        first,
+        second,
         expected,
-        np.hypot(training.log_time_sd[pairs.training], leverage * inference.log_time_sd[pairs.inference]),
-        _chance(training, inference, pairs, goal, expected),
+        np.hypot(time_sds[0], leverage * time_sds[1]),
+        _chance(expected, goal, np.hypot(train_ms * time_sds[0], infer_ms * time_sds[1]), power_log_sd),
         _excess(expected, goal),
-        training.measured[pairs.training] & inference.measured[pairs.inference],
+        training.measured[first] & inference.measured[second],
     )
 
 
-def _pairs(training: Posterior, inference: Posterior, histories: Sequence[History], goal: ConcurrentGoal) -> _Pairs:
+def _pairs(
+    training: CandidatePosterior, inference: CandidatePosterior, histories: Sequence[History], goal: ConcurrentGoal
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Plans to weigh: candidates of training, and of inference, both of shape (n,)."""
     modes, others = (history.profiler.candidates.modes for history in histories)
     usable = [history.usable for history in histories]
     if goal.switching_ms is None:
@@ -238,7 +239,7 @@ def _pairs(training: Posterior, inference: Posterior, histories: Sequence[Histor
         ]
         if not shared:
             raise InvalidValueError("training and inference have no power mode in common")
-        return _Pairs(*(np.array(column) for column in zip(*shared)))
+        return tuple(np.array(shared).T)
     # A mode that another beats in time and in power is part of no best plan.
     first = _front(training, np.flatnonzero(usable[0]))
     second = np.concatenate(
@@ -248,42 +249,22 @@ def _pairs(training: Posterior, inference: Posterior, histories: Sequence[Histor
         ]
     )
     crossed = np.meshgrid(first, second, indexing="ij")
-    return _Pairs(crossed[0].ravel(), crossed[1].ravel())
+    return crossed[0].ravel(), crossed[1].ravel()
 
 
-def _front(posterior: Posterior, places: np.ndarray) -> np.ndarray:
-    """Those of some places that no other of them beats in time and in power, and those that were profiled."""
+def _front(posterior: CandidatePosterior, places: np.ndarray) -> np.ndarray:
+    """Those of some candidates that no other of them beats in time and in power, and those that were profiled."""
     front = places[time_power_front(np.exp(posterior.log_time[places]), np.exp(posterior.log_power[places]))]
     return np.union1d(front, places[posterior.measured[places]])
 
 
-def _expected(training: Posterior, inference: Posterior, pairs: _Pairs, goal: ConcurrentGoal) -> Expected:
-    return expect(
-        np.exp(training.log_time[pairs.training]),
-        np.exp(training.log_power[pairs.training]),
-        np.exp(inference.log_time[pairs.inference]),
-        np.exp(inference.log_power[pairs.inference]),
-        inference.batch_size[pairs.inference],
-        goal.arrivals_per_s,
-        goal.switching_ms or 0.0,
-    )
-
-
-def _chance(
-    training: Posterior, inference: Posterior, pairs: _Pairs, goal: ConcurrentGoal, expected: Expected
-) -> np.ndarray:
+def _chance(expected: Expected, goal: ConcurrentGoal, latency_sd: np.ndarray, power_log_sd: np.ndarray) -> np.ndarray:
     """How likely latency and power are kept, errors of both kinds of work taken as independent normal ones."""
     from scipy.special import ndtr
 
-    train_ms, infer_ms = np.exp(training.log_time[pairs.training]), np.exp(inference.log_time[pairs.inference])
-    latency_sd = np.hypot(
-        train_ms * training.log_time_sd[pairs.training], infer_ms * inference.log_time_sd[pairs.inference]
-    )
     chance = ndtr((goal.latency_ms - expected.latency_ms) / latency_sd) * (expected.load < 1)
     if goal.power_mw is not None:
-        power_sd = expected.power_mw * np.maximum(
-            training.log_power_sd[pairs.training], inference.log_power_sd[pairs.inference]
-        )
+        power_sd = expected.power_mw * power_log_sd
         chance = np.minimum(chance, ndtr((goal.power_mw - expected.power_mw) / power_sd))
     return chance
 

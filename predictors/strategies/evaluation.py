@@ -1,4 +1,4 @@
-"""How good strategies are: the papers' sweep over power budgets, on tables where every mode is known.
+"""How good strategies are: the papers' contest under power budgets, on tables where every mode is known.
 
 For a table, budget and strategy, with t and p the observed minibatch time and power of the chosen mode, and t* the
 least observed time of all modes whose observed power is within the budget (the observed Pareto front, 001 sec. 5):
@@ -15,15 +15,18 @@ all figures but `unmeetable`.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+import concurrent.futures
+import multiprocessing
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.units import S_PER_HOUR, ms_to_s, mw_to_w, w_to_mw
-from predictors.strategies.goals import Goal, power_budget
-from predictors.strategies.profilers import TableProfiler
-from predictors.strategies.protocol import Choice, History, Strategy
+from harness.core.units import S_PER_HOUR, ms_to_s, mw_to_w
+from predictors.metrics import spread
+from predictors.strategies.fixed import Presets, VendorPreset
+from predictors.strategies.goals import Goal
+from predictors.strategies.protocol import Choice, History, Strategy, TableProfiler
+from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.tables import Table
 
 TOLERANCE_MW = 1000.0  # 001 sec. 5.2: A/L+1
@@ -31,13 +34,13 @@ DIGITS = 3
 """Decimal places of the figures of single choices: a thousandth of a percent, or of a watt."""
 
 
-class Outcome(NamedTuple):
+class JudgedChoice(NamedTuple):
     """One choice held against the truth.
 
     Attributes:
         goal: what was asked.
         choice: what the strategy answered.
-        optimum: the place of the best candidate; None where none keeps the limits.
+        optimum: the best candidate; None where none keeps the limits.
         penalty_pct: see the module; None without an optimum.
         over_mw: power above the budget, 0 or more; 0 for goals without a power limit.
     """
@@ -49,12 +52,11 @@ class Outcome(NamedTuple):
     over_mw: float
 
 
-@dataclasses.dataclass(frozen=True)
-class Summary:
+class SweepSummary(NamedTuple):
     """Figures over the choices of a strategy; the module says what each is.
 
-    `profiles` and `profiling_seconds` are what one answer cost: the mean over choices, or over sweeps where one set of
-    profiles served all budgets.
+    `profiles_spent` and `profiling_seconds` are what one answer cost: the mean over choices, or over sweeps where one
+    set of profiles served all budgets.
     """
 
     penalty_median: Optional[float]
@@ -66,28 +68,37 @@ class Summary:
     infeasible: int
     unmeetable: int
     choices: int
-    profiles: float
     profiling_seconds: float
+    profiles_spent: float
 
-    def as_dict(self) -> Dict[str, Any]:
-        """The figures by name."""
-        return dataclasses.asdict(self)
+
+class ContestRun(NamedTuple):
+    """One run of the contest: a strategy on a table with a number of profiles; `repeat` seeds it."""
+
+    strategy: str
+    target: Table
+    profiles: int
+    repeat: int
+
+
+Found = Dict[Tuple[str, str, int], List[JudgedChoice]]
+"""Judged choices by strategy, target and number of profiles."""
 
 
 def optimum(table: Table, goal: Goal) -> Optional[int]:
-    """The place of the best row within the goal's limits; None where there is none."""
+    """The best row within the goal's limits; None where there is none."""
     columns = (table.time_ms, table.power_mw, table.batch_size)
     within = goal.excess(*columns) <= 0
     return int(np.where(within, goal.objective(*columns), np.inf).argmin()) if within.any() else None
 
 
-def judge(table: Table, goal: Goal, choice: Choice) -> Outcome:
+def judge(table: Table, goal: Goal, choice: Choice) -> JudgedChoice:
     """Hold a choice against the table that it was made for."""
     best = optimum(table, goal)
     objective = goal.objective(table.time_ms, table.power_mw, table.batch_size)
     penalty = None if best is None else float(100 * (objective[choice.index] / objective[best] - 1))
     over_mw = max(float(table.power_mw[choice.index]) - goal.limits.get("power_mw", np.inf), 0.0)
-    return Outcome(goal, choice, best, penalty, over_mw)
+    return JudgedChoice(goal, choice, best, penalty, over_mw)
 
 
 def sweep(
@@ -97,8 +108,8 @@ def sweep(
     profiles: int,
     seed: int,
     together: bool = False,
-) -> List[Outcome]:
-    """The outcomes of a strategy for several goals on one table.
+) -> List[JudgedChoice]:
+    """The judged choices of a strategy for several goals on one table.
 
     Args:
         table: what the strategy may profile, and the truth.
@@ -118,8 +129,8 @@ def sweep(
     return [judge(table, goal, choice) for goal, choice in zip(goals, choices)]
 
 
-def summarise(outcomes: Sequence[Outcome]) -> Summary:
-    """The figures over outcomes."""
+def summarise(outcomes: Sequence[JudgedChoice]) -> SweepSummary:
+    """The figures over judged choices."""
     met = [outcome for outcome in outcomes if outcome.penalty_pct is not None]
     penalties = np.array([outcome.penalty_pct for outcome in met])
     over = np.array([outcome.over_mw for outcome in met])
@@ -127,7 +138,7 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
     def figure(reduce: Callable[[np.ndarray], Any], values: np.ndarray) -> Optional[float]:
         return float(reduce(values)) if len(values) else None
 
-    return Summary(
+    return SweepSummary(
         penalty_median=figure(np.median, penalties),
         penalty_mean=figure(np.mean, penalties),
         penalty_max=figure(np.max, penalties),
@@ -137,17 +148,13 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
         infeasible=sum(not outcome.choice.feasible for outcome in met),
         unmeetable=len(outcomes) - len(met),
         choices=len(met),
-        profiles=float(np.mean([outcome.choice.spent.profiles for outcome in outcomes])),
         profiling_seconds=float(np.mean([outcome.choice.spent.seconds for outcome in outcomes])),
+        profiles_spent=float(np.mean([outcome.choice.spent.profiles for outcome in outcomes])),
     )
 
 
-def by_choice(table: Table, outcomes: Sequence[Outcome]) -> Dict[str, List[float]]:
-    """What each choice under a power budget came to, in the order of the outcomes; those that `summarise` counts.
-
-    Args:
-        table: what was chosen from.
-        outcomes: of goals that have a power limit.
+def by_choice(table: Table, outcomes: Sequence[JudgedChoice]) -> Dict[str, List[float]]:
+    """What each choice under a power budget came to, in order; those that `summarise` counts.
 
     Returns:
         As many values each, with as many digits as a plot shows: `budget_w`; `penalty_pct`; `power_error_w`, observed
@@ -165,7 +172,7 @@ def by_choice(table: Table, outcomes: Sequence[Outcome]) -> Dict[str, List[float
 
 
 def hours_saved(
-    table: Table, outcomes: Sequence[Outcome], others: Sequence[Choice], minibatches: float
+    table: Table, outcomes: Sequence[JudgedChoice], others: Sequence[Choice], minibatches: float
 ) -> Optional[float]:
     """Hours that the choices save over a whole training against other choices for the same goals, on average (Q5).
 
@@ -189,27 +196,109 @@ def hours_saved(
     return float(np.mean(saved)) if saved else None
 
 
-def budgets_mw(text: str) -> List[float]:
-    """Power budgets from `17:50:1` (first, last, step, in W) or a comma list of W, in mW.
+def contest_runs(
+    strategies: Sequence[str], targets: Sequence[Table], profiles: Sequence[int], repeats: int
+) -> List[ContestRun]:
+    """The runs of a contest; what the number of profiles or the seed does not change runs once."""
+    runs = []
+    for target in targets:
+        for name in strategies:
+            kind = STRATEGIES[name]
+            numbers = {"given": tuple(profiles), "none": (0,), "all": (len(target),)}[kind.profiles]
+            seeds = 1 if kind.make(StrategySetting(), 0).deterministic else repeats
+            runs += [ContestRun(name, target, number, repeat) for number in numbers for repeat in range(seeds)]
+    return runs
 
-    Raises:
-        InvalidValueError: the text is neither.
+
+def run_contest(
+    runs: Sequence[ContestRun],
+    goals: Sequence[Goal],
+    setting: StrategySetting,
+    jobs: int = 1,
+    done: Callable[[ContestRun], None] = lambda run: None,
+) -> Found:
+    """The judged choices, all repeats together.
+
+    Args:
+        runs: from `contest_runs`.
+        goals: the sweep of budgets.
+        setting: what strategies are made from.
+        jobs: processes that share the work.
+        done: is told of each run that ended.
     """
-    from harness.core.errors import InvalidValueError
-
-    try:
-        if ":" in text:
-            first, last, step = (float(part) for part in text.split(":"))
-            values = np.arange(first, last + step / 1e6, step)
-        else:
-            values = np.array([float(part) for part in text.split(",")])
-    except (ValueError, ZeroDivisionError):
-        values = np.array([])
-    if not len(values) or not (values > 0).all():
-        raise InvalidValueError(f"budgets {text!r} are none", "write FIRST:LAST:STEP or a comma list, in W: 17:50:1")
-    return [w_to_mw(float(value)) for value in values]
+    found: Found = {}
+    for run, outcomes in _in_order(runs, goals, setting, jobs):
+        found.setdefault((run.strategy, run.target.workload, run.profiles), []).extend(outcomes)
+        done(run)
+    return found
 
 
-def budget_goals(text: str) -> List[Goal]:
-    """The papers' goals for budgets written as `budgets_mw` reads them."""
-    return [power_budget(budget) for budget in budgets_mw(text)]
+def _in_order(
+    runs: Sequence[ContestRun], goals: Sequence[Goal], setting: StrategySetting, jobs: int
+) -> Iterator[Tuple[ContestRun, List[JudgedChoice]]]:
+    if jobs <= 1:
+        yield from ((run, _run_one(run, goals, setting)) for run in runs)
+        return
+    # Spawned, not forked: torch's threads do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        futures = [pool.submit(_run_one, run, goals, setting) for run in runs]
+        yield from ((run, future.result()) for run, future in zip(runs, futures))
+
+
+def _run_one(run: ContestRun, goals: Sequence[Goal], setting: StrategySetting) -> List[JudgedChoice]:
+    """The judged choices of one run; a table is never its own reference."""
+    others = tuple(table for table in setting.references if table.fingerprint != run.target.fingerprint)
+    fitting = setting._replace(device=run.target.device, references=others)
+    kind = STRATEGIES[run.strategy]
+    return sweep(run.target, lambda seed: kind.make(fitting, seed), goals, run.profiles, run.repeat, kind.together)
+
+
+def results(
+    found: Found,
+    targets: Sequence[Table],
+    goals: int,
+    presets: Sequence[VendorPreset] = (),
+    minibatches: Optional[Mapping[str, Optional[float]]] = None,
+) -> List[Dict[str, Any]]:
+    """The figures of each strategy, target and number of profiles, as plain values.
+
+    `by_repeat` holds median and quartiles, over repeats, of the mean penalty and of A/L+1 of one repeat, both in %.
+    `by_choice` holds the figures of every single choice, repeat after repeat.
+
+    Args:
+        found: from `run_contest`.
+        targets: the tables that it ran on.
+        goals: how many goals a sweep had.
+        presets: the vendor's modes, which `hours_saved_vs_presets` is counted against.
+        minibatches: of a whole training, by workload; None where nobody says how long it is.
+    """
+    tables = {table.workload: table for table in targets}
+    rows = []
+    for (strategy, target, profiles), outcomes in found.items():
+        table = tables[target]
+        sweeps = [summarise(outcomes[start : start + goals]) for start in range(0, len(outcomes), goals)]
+        by_repeat = {
+            "penalty": spread([one.penalty_mean for one in sweeps]),
+            "over_limit_plus1": spread([one.over_limit_plus1_pct for one in sweeps]),
+        }
+        length = (minibatches or {}).get(target)
+        saved = None
+        if presets and length is not None:
+            others = [Presets(presets).choose(History(TableProfiler(table), 0), one.goal) for one in outcomes]
+            saved = hours_saved(table, outcomes, others, length)
+        rows.append(
+            {
+                "strategy": strategy,
+                "target": target,
+                "device": table.device,
+                "profiles": profiles,
+                "repeats": len(sweeps),
+                **summarise(outcomes)._asdict(),
+                "hours_saved_vs_presets": saved,
+                "by_repeat": {name: found and found._asdict() for name, found in by_repeat.items()},
+                "by_choice": by_choice(table, outcomes),
+                "provenance": table.provenance,
+            }
+        )
+    return rows

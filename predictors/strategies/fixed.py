@@ -1,4 +1,4 @@
-"""Strategies that profile nothing: the greatest mode, and the vendor's presets."""
+"""Strategies that profile nothing: the greatest mode, the vendor's presets, and the vendor's power estimate."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
-from harness.core.units import w_to_mw
+from harness.core.units import mw_to_w, w_to_mw
+from predictors.models.registry import make_predictor, predictor_class
 from predictors.strategies.goals import Goal
-from predictors.strategies.grid import Grid
-from predictors.strategies.protocol import Choice, History, Strategy
+from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
+from predictors.strategies.search import Grid
 
 
-class Preset(NamedTuple):
+class VendorPreset(NamedTuple):
     """A mode that the vendor ships.
 
     Attributes:
@@ -43,7 +44,7 @@ class Maxn(Strategy):
         It promises nothing, so it counts as feasible.
         """
         grid = Grid(history.profiler.candidates)
-        return _unmeasured(history, grid.greatest(history.usable), "the greatest mode, limits not looked at")
+        return history.choice_without_figures(grid.greatest(history.usable), "the greatest mode, limits not looked at")
 
 
 class Presets(Strategy):
@@ -52,7 +53,7 @@ class Presets(Strategy):
     name = "presets"
     deterministic = True
 
-    def __init__(self, presets: Sequence[Preset] = ()) -> None:
+    def __init__(self, presets: Sequence[VendorPreset] = ()) -> None:
         """Choose among `presets`."""
         self.presets = tuple(presets)
 
@@ -73,20 +74,39 @@ class Presets(Strategy):
         chosen = meeting[-1] if meeting else ordered[0]
         index = Grid(history.profiler.candidates).nearest(chosen.mode, history.usable)
         reason = f"preset {chosen.name}" + (", with all of its GPU" if chosen.has_less_gpu else "")
-        if not _is_same(chosen.mode, history.mode(index)):
+        pairs = zip(chosen.mode, history.mode(index))
+        if any(a != b for a, b in pairs if UNKNOWN_KHZ not in (a, b)):  # a clock that one does not tell says nothing
             reason += ", stood for by the nearest mode there is"
-        return _unmeasured(history, index, reason, feasible=bool(meeting))
+        return history.choice_without_figures(index, reason, bool(meeting))
 
 
-def _is_same(wanted: PowerMode, mode: PowerMode) -> bool:
-    """Whether two modes agree in all that both tell."""
-    return all(a == b for a, b in zip(wanted, mode) if UNKNOWN_KHZ not in (a, b))
+class GreatestEstimatedPower(Strategy):
+    """The mode with the greatest power that the vendor's estimator allows within the budget (NPE, 001 sec. 1.4).
 
+    The estimator says nothing of time; the more power a mode is estimated to draw, the faster it is taken to be. Limits
+    on anything but power are not looked at.
+    """
 
-def _unmeasured(history: History, index: int, reason: str, feasible: bool = True) -> Choice:
-    size = int(history.profiler.candidates.batch_size[index])
-    failed = tuple(history.failed.items())
-    return Choice(history.mode(index), size, feasible, None, None, history.spent, (), reason, index, failed)
+    name = "npe"
+    deterministic = True
+
+    def __init__(self, device: str) -> None:
+        """Estimate for the board of that name."""
+        self.device = device
+
+    def choose(self, history: History, goal: Goal) -> Choice:
+        """Choose by estimate alone; costs no profile."""
+        candidates = history.profiler.candidates
+        estimator = make_predictor(predictor_class("npe"), board=self.device)
+        power_mw = estimator.predict(candidates.known_modes, batch_size=candidates.batch_size).power_mw
+        within = (power_mw <= goal.limits.get("power_mw", np.inf)) & history.usable
+        if within.any():
+            index = int(np.where(within, power_mw, -np.inf).argmax())
+        else:
+            index = int(np.where(history.usable, power_mw, np.inf).argmin())
+        reason = f"greatest estimated power within the budget: {mw_to_w(power_mw[index]):.1f} W"
+        choice = history.choice_without_figures(index, reason, bool(within.any()))
+        return choice._replace(predicted=MeasuredMode(float("nan"), float(power_mw[index]), 0.0))
 
 
 def claimed_from_name(name: str) -> float:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Dict, Mapping, NamedTuple, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Tuple
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.units import w_to_mw
 
 
 class Quantity(NamedTuple):
@@ -26,48 +27,26 @@ class Quantity(NamedTuple):
         power: the power with which the module power enters.
         batch: the power with which the batch size enters.
         per_unit: what one unit of ms, mW and samples makes in the unit of the quantity's name.
-        meaning: what it is, in words.
+        words: what it is, for people.
+        shown_in: the unit that it is shown in, and what one of its own units makes in that.
     """
 
     time: int
     power: int
     batch: int
     per_unit: float
-    meaning: str
+    words: str
+    shown_in: Tuple[str, float]
 
 
 QUANTITIES: Dict[str, Quantity] = {
-    "time_ms": Quantity(1, 0, 0, 1.0, "minibatch time, which is the latency of an inference batch"),
-    "power_mw": Quantity(0, 1, 0, 1.0, "module power"),
-    "energy_mws": Quantity(1, 1, 0, 1e-3, "energy of a minibatch"),
-    "energy_delay_mws_ms": Quantity(2, 1, 0, 1e-3, "energy of a minibatch times its time (energy-delay product)"),
-    "sample_time_ms": Quantity(1, 0, -1, 1.0, "time of a sample, the inverse of the throughput"),
-    "sample_energy_mws": Quantity(1, 1, -1, 1e-3, "energy of a sample"),
+    "time_ms": Quantity(1, 0, 0, 1.0, "minibatch time", ("ms", 1.0)),  # the latency of an inference batch
+    "power_mw": Quantity(0, 1, 0, 1.0, "power", ("W", 1e-3)),
+    "energy_mws": Quantity(1, 1, 0, 1e-3, "energy of a minibatch", ("J", 1e-3)),
+    "energy_delay_mws_ms": Quantity(2, 1, 0, 1e-3, "energy-delay product", ("J s", 1e-6)),
+    "sample_time_ms": Quantity(1, 0, -1, 1.0, "time of a sample", ("ms", 1.0)),  # the inverse of the throughput
+    "sample_energy_mws": Quantity(1, 1, -1, 1e-3, "energy of a sample", ("J", 1e-3)),
 }
-
-
-class _Written(NamedTuple):
-    """How a quantity is written for people: its name, the unit, and what one of its own units makes in that."""
-
-    name: str
-    unit: str
-    factor: float
-
-
-_WORDS: Dict[str, _Written] = {
-    "time_ms": _Written("minibatch time", "ms", 1.0),
-    "power_mw": _Written("power", "W", 1e-3),
-    "energy_mws": _Written("energy of a minibatch", "J", 1e-3),
-    "energy_delay_mws_ms": _Written("energy-delay product", "J s", 1e-6),
-    "sample_time_ms": _Written("time of a sample", "ms", 1.0),
-    "sample_energy_mws": _Written("energy of a sample", "J", 1e-3),
-}
-
-
-def written(name: str, limit: float) -> str:
-    """A limit in words: `power at most 30 W`."""
-    words = _WORDS[name]
-    return f"{words.name} at most {limit * words.factor:.4g} {words.unit}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,13 +83,35 @@ class Goal:
 
     def describe(self) -> str:
         """The goal in words: `least minibatch time with power at most 30 W`."""
-        limits = " and ".join(f"{written(name, limit)}" for name, limit in self.limits.items())
-        return f"least {_WORDS[self.minimise].name}" + (f" with {limits}" if limits else "")
+        limits = []
+        for name, limit in self.limits.items():
+            unit, factor = QUANTITIES[name].shown_in
+            limits.append(f"{QUANTITIES[name].words} at most {limit * factor:.4g} {unit}")
+        return f"least {QUANTITIES[self.minimise].words}" + (f" with {' and '.join(limits)}" if limits else "")
 
 
 def power_budget(budget_mw: float) -> Goal:
     """The papers' problem (001 sec. 5): the least time with a power of at most `budget_mw`."""
     return Goal("time_ms", {"power_mw": budget_mw})
+
+
+def budget_goals(text: str) -> List[Goal]:
+    """The papers' goals for power budgets written as `17:50:1` (first, last, step) or as a comma list, in W.
+
+    Raises:
+        InvalidValueError: the text is neither.
+    """
+    try:
+        if ":" in text:
+            first, last, step = (float(part) for part in text.split(":"))
+            watts = np.arange(first, last + step / 1e6, step)
+        else:
+            watts = np.array([float(part) for part in text.split(",")])
+    except (ValueError, ZeroDivisionError):
+        watts = np.array([])
+    if not len(watts) or not (watts > 0).all():
+        raise InvalidValueError(f"budgets {text!r} are none", "write FIRST:LAST:STEP or a comma list, in W: 17:50:1")
+    return [power_budget(w_to_mw(float(value))) for value in watts]
 
 
 def value_of(name: str, time_ms: np.ndarray, power_mw: np.ndarray, batch_size: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ import dataclasses
 import queue
 import threading
 import time
-from typing import Callable, List, Optional, Tuple, Union
+from typing import Callable, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from harness.core.errors import CannotRunError, ControlError, HarnessError, Inva
 from harness.core.power_modes import PowerMode
 from harness.core.units import ms_to_s, s_to_ms
 from predictors.strategies.goals import Goal
-from predictors.strategies.protocol import Candidates, Choice, Failed, History, Measured, Strategy
+from predictors.strategies.protocol import Candidates, Choice, FailedMode, History, MeasuredMode, Strategy
 
 Power = Callable[[float, float], Optional[float]]
 """From two monotonic times in s to the median power between them in mW; None where it was not sampled."""
@@ -38,8 +38,7 @@ class StoppedError(HarnessError):
     """Training ended before the search did."""
 
 
-@dataclasses.dataclass(frozen=True)
-class OnlineReport:
+class OnlineReport(NamedTuple):
     """What tuning while training came to.
 
     Attributes:
@@ -58,7 +57,7 @@ class OnlineReport:
     minibatches: int
     search_s: float
     lost_s: Optional[float]
-    profiled: Tuple[Tuple[PowerMode, Measured], ...]
+    profiled: Tuple[Tuple[PowerMode, MeasuredMode], ...]
     failed: Tuple[Tuple[PowerMode, str], ...] = ()
 
     def describe(self) -> str:
@@ -77,19 +76,12 @@ class OnlineReport:
 
 @dataclasses.dataclass
 class _Running:
-    """The profile that is under way.
-
-    Attributes:
-        index: its candidate.
-        set_s: since when its mode is set.
-        times_ms: the minibatches that count.
-        waiting_s: since when nothing but its power is missing; None before.
-    """
+    """The profile that is under way."""
 
     index: int
-    set_s: float
-    times_ms: List[float]
-    waiting_s: Optional[float] = None
+    set_s: float  # since when its mode is set
+    times_ms: List[float]  # of the minibatches that count
+    waiting_s: Optional[float] = None  # since when nothing but its power is missing
 
 
 class OnlineTuner:
@@ -158,8 +150,8 @@ class OnlineTuner:
         """Whether the search is over and the chosen mode is set."""
         return self._settled
 
-    def profile(self, index: int) -> Union[Measured, Failed]:
-        """Asked by the strategy, in its thread: what the training loop finds in a mode.
+    def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
+        """Called by the strategy, in its thread: what the training loop finds in a mode.
 
         Raises:
             StoppedError: training ended.
@@ -235,7 +227,7 @@ class OnlineTuner:
             self._await_power(running, now)
             return
         self._running = None
-        self._answers.put(Measured(float(np.median(running.times_ms)), power_mw, now - running.set_s))
+        self._answers.put(MeasuredMode(float(np.median(running.times_ms)), power_mw, now - running.set_s))
 
     def _await_power(self, running: _Running, now: float) -> None:
         """A fast mode may end before the sensor has spoken: more minibatches then, but not for ever."""
@@ -271,7 +263,7 @@ class OnlineTuner:
         try:
             self._apply(self._modes[index])
         except ControlError as error:
-            self._answers.put(Failed(str(error), self._clock() - asked_s))
+            self._answers.put(FailedMode(str(error), self._clock() - asked_s))
             return
         except HarnessError:
             self._fail()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence
 
 import numpy as np
 
 from harness.core.units import mw_to_w
 from predictors.pareto import time_power_front
 from predictors.plots import colour, pyplot, save
-from predictors.strategies.evaluation import Outcome, summarise
+from predictors.strategies.evaluation import Found, JudgedChoice, summarise
 from predictors.strategies.recommendation import Recommendation
 from predictors.tables import Table
 
@@ -19,20 +19,9 @@ LINEAR_TO_PCT = 5
 TRUTH = "brute-force"
 """Is right by definition, and left out."""
 
-Found = Dict[Tuple[str, str, int], List[Outcome]]
-"""Outcomes by strategy, target and number of profiles."""
-
 
 def draw(found: Found, targets: Sequence[Table], directory: Path) -> List[Path]:
-    """The three plots of every target.
-
-    Args:
-        found: from `predictors.strategies.contest.run_contest`.
-        targets: the tables that it ran on.
-        directory: where to; made where it is missing.
-
-    Returns:
-        The pictures' paths.
+    """The three plots of every target that the contest ran on, as files; returns their paths.
 
     Raises:
         DependencyError: matplotlib is not installed.
@@ -56,7 +45,7 @@ def draw(found: Found, targets: Sequence[Table], directory: Path) -> List[Path]:
     return written
 
 
-def draw_penalties(path: Path, table: Table, found: Dict[str, List[Outcome]]) -> None:
+def draw_penalties(path: Path, table: Table, found: Dict[str, List[JudgedChoice]]) -> None:
     """Time penalties over all budgets and repeats as violins, their medians marked (001 Fig 12)."""
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(1.1 * len(found) + 2, 4.4), constrained_layout=True)
@@ -82,7 +71,7 @@ def draw_penalties(path: Path, table: Table, found: Dict[str, List[Outcome]]) ->
     save(figure, path)
 
 
-def draw_power_errors(path: Path, table: Table, found: Dict[str, List[Outcome]]) -> None:
+def draw_power_errors(path: Path, table: Table, found: Dict[str, List[JudgedChoice]]) -> None:
     """Area above the budget, and the shares of choices over it and over it by 1 W, as bars (001 Fig 13)."""
     plt = pyplot()
     figures = [summarise(outcomes) for outcomes in found.values()]
@@ -107,7 +96,7 @@ def draw_power_errors(path: Path, table: Table, found: Dict[str, List[Outcome]])
     save(figure, path)
 
 
-def draw_choices(path: Path, table: Table, found: Dict[str, List[Outcome]]) -> None:
+def draw_choices(path: Path, table: Table, found: Dict[str, List[JudgedChoice]]) -> None:
     """All modes of a table with their front, and where the choices lie as observed (001 Fig 11)."""
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(7.8, 5), constrained_layout=True)

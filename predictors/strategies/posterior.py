@@ -1,4 +1,4 @@
-"""What a predictor believes of every candidate, measured ones included, and what that means for a goal."""
+"""The posterior of every candidate, measured ones included, and what it means for a goal."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from predictors.models.protocol import Predictor
 from predictors.strategies.goals import Goal, log_distribution
-from predictors.strategies.protocol import History, Measured
+from predictors.strategies.protocol import History, MeasuredMode
 
 MEASURED_LOG_SD = 0.005
 """By about so much a second profile of a mode differs from the first: what is measured is known, but not exactly."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Posterior:
+class CandidatePosterior:
     """Normal distributions of log time (ms) and log power (mW) of n candidates; all arrays have shape (n,)."""
 
     log_time: np.ndarray
@@ -31,17 +31,17 @@ class Posterior:
         return self._log(goal.minimise)
 
     def objective(self, goal: Goal) -> np.ndarray:
-        """The objective at the middle of the distribution."""
+        """The objective at the median of the distribution."""
         return goal.objective(np.exp(self.log_time), np.exp(self.log_power), self.batch_size)
 
     def excess(self, goal: Goal) -> np.ndarray:
-        """The excess over the limits at the middle of the distribution."""
+        """The excess over the limits at the median of the distribution."""
         return goal.excess(np.exp(self.log_time), np.exp(self.log_power), self.batch_size)
 
     def chance(self, goal: Goal, slack: Mapping[str, float]) -> np.ndarray:
-        """How likely each candidate keeps all limits: the chance of its least likely limit.
+        """How likely each candidate keeps all limits: the probability of its least likely one.
 
-        The limits' chances are not multiplied, because they are not independent.
+        The limits' probabilities are not multiplied, because they are not independent.
 
         Args:
             goal: whose limits.
@@ -55,17 +55,17 @@ class Posterior:
             least = np.minimum(least, ndtr((np.log(limit + slack.get(name, 0.0)) - mean) / sd))
         return least
 
-    def at(self, index: int) -> Measured:
-        """The middle of a candidate's distributions."""
-        return Measured(float(np.exp(self.log_time[index])), float(np.exp(self.log_power[index])), 0.0)
+    def at(self, index: int) -> MeasuredMode:
+        """The medians of a candidate's distributions."""
+        return MeasuredMode(float(np.exp(self.log_time[index])), float(np.exp(self.log_power[index])), 0.0)
 
     def _log(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
         times, powers = (self.log_time, self.log_time_sd), (self.log_power, self.log_power_sd)
         return log_distribution(name, times, powers, self.batch_size)
 
 
-def learn(predictor: Predictor, history: History, widen: float = 1.0) -> Posterior:
-    """Fit a predictor to the profiles taken and ask it of every candidate.
+def learn(predictor: Predictor, history: History, widen: float = 1.0) -> CandidatePosterior:
+    """Fit a predictor to the profiles taken and predict every candidate.
 
     What was profiled is known: there the posterior is the measurement. Where all was tried, nothing is predicted: power
     may be missing (NaN), and what failed has no figures (NaN).
@@ -75,36 +75,18 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0) -> Posteri
         history: what was profiled.
         widen: factor on the standard deviations of what was not profiled.
     """
-    candidates, task = history.profiler.candidates, history.profiler.task
-    places = history.places
-    if not history.untried.any():
-        return _all_tried(history)
-    predictor.fit(
-        candidates.known_modes[places],
-        history.time_ms,
-        history.power_mw,
-        batch_size=candidates.batch_size[places],
-        task=task,
-    )
-    predicted = predictor.predict(candidates.known_modes, batch_size=candidates.batch_size, task=task)
-    columns = {
-        "log_time": np.log(predicted.time_ms),
-        "log_time_sd": widen * predicted.time_log_sd,
-        "log_power": np.log(predicted.power_mw),
-        "log_power_sd": widen * predicted.power_log_sd,
-    }
-    columns["log_time"][places], columns["log_power"][places] = np.log(history.time_ms), np.log(history.power_mw)
-    columns["log_time_sd"][places] = columns["log_power_sd"][places] = MEASURED_LOG_SD
-    measured = np.zeros(len(candidates.modes), dtype=bool)
+    candidates, task, places = history.profiler.candidates, history.profiler.task, history.places
+    count, sizes = len(candidates.modes), candidates.batch_size
+    if history.untried.any():
+        known = candidates.known_modes
+        predictor.fit(known[places], history.time_ms, history.power_mw, batch_size=sizes[places], task=task)
+        predicted = predictor.predict(known, batch_size=sizes, task=task)
+        log_time, log_power = np.log(predicted.time_ms), np.log(predicted.power_mw)
+        log_time_sd, log_power_sd = widen * predicted.time_log_sd, widen * predicted.power_log_sd
+    else:
+        log_time, log_power, log_time_sd, log_power_sd = (np.full(count, np.nan) for _ in range(4))
+    log_time[places], log_power[places] = np.log(history.time_ms), np.log(history.power_mw)
+    log_time_sd[places] = log_power_sd[places] = MEASURED_LOG_SD
+    measured = np.zeros(count, dtype=bool)
     measured[places] = True
-    return Posterior(**columns, batch_size=candidates.batch_size, measured=measured)
-
-
-def _all_tried(history: History) -> Posterior:
-    sizes = history.profiler.candidates.batch_size
-    times, powers, sd = (np.full(len(sizes), np.nan) for _ in range(3))
-    places = history.places
-    times[places], powers[places], sd[places] = np.log(history.time_ms), np.log(history.power_mw), MEASURED_LOG_SD
-    measured = np.zeros(len(sizes), dtype=bool)
-    measured[places] = True
-    return Posterior(times, sd, powers, sd, sizes, measured)
+    return CandidatePosterior(log_time, log_time_sd, log_power, log_power_sd, sizes, measured)

@@ -1,20 +1,24 @@
-"""What every strategy is: from a goal to a power mode, by profiles that are counted."""
+"""What every strategy is: from a goal to a power mode, by profiles that are counted.
+
+A `Strategy` sees a device only through its `History`, which takes profiles from a `Profiler` and counts them.
+"""
 
 from __future__ import annotations
 
 import abc
-import dataclasses
-from typing import Any, Callable, ClassVar, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
+from typing import Callable, ClassVar, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
 
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w
+from predictors.metrics import profiling_seconds
 from predictors.strategies.goals import Goal
+from predictors.tables import Table
 
 MOST_FAILURES = 3
-"""A search ends where so many candidates in a row cannot be profiled: it is not the candidates then."""
+"""A search ends where so many candidates in a row cannot be profiled: the cause is not the candidates then."""
 
 
 class Candidates(NamedTuple):
@@ -34,27 +38,21 @@ class Candidates(NamedTuple):
         return np.maximum(self.modes, 1)
 
 
-class Measured(NamedTuple):
-    """What profiling one candidate gave.
-
-    Attributes:
-        time_ms: median minibatch time.
-        power_mw: median module power.
-        seconds: what profiling took, the change of mode included.
-    """
+class MeasuredMode(NamedTuple):
+    """What profiling one candidate gave: median minibatch time and module power, and the seconds that it took."""
 
     time_ms: float
     power_mw: float
     seconds: float
 
 
-class Failed(NamedTuple):
+class FailedMode(NamedTuple):
     """Why one candidate cannot be profiled, where others may.
 
     Attributes:
-        reason: in a sentence, for people.
+        reason: a sentence, for people.
         seconds: what trying took.
-        rules_out: places of other candidates that would fail for the same reason and are not to be tried.
+        rules_out: candidates that would fail for the same reason and are not to be tried.
     """
 
     reason: str
@@ -63,64 +61,72 @@ class Failed(NamedTuple):
 
 
 class Profiler(Protocol):
-    """A device with a workload on it, for whoever chooses: what can be chosen, and what a choice gives.
+    """A device with a workload on it: what can be chosen, and what a choice gives.
 
     Attributes:
-        candidates: what can be chosen.
+        candidates: what can be chosen; everywhere else a candidate is its index here.
         task: `training` or `inference`.
     """
 
     candidates: Candidates
     task: str
 
-    def profile(self, index: int) -> Union[Measured, Failed]:
-        """Profile one candidate, given by its place.
+    def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
+        """Profile one candidate.
 
         Raises:
             HarnessError: nothing can be measured any more.
         """
 
 
-class Spent(NamedTuple):
-    """What a choice has cost.
+class TableProfiler:
+    """Profiles from the rows of a table, which are its candidates; costs what profiling on the device would."""
 
-    Attributes:
-        profiles: how many candidates were profiled, those that failed included.
-        seconds: how long that took.
-    """
+    def __init__(self, table: Table) -> None:
+        """Answer from `table`."""
+        self.table = table
+        self.task = table.task
+        self.candidates = Candidates(table.modes, table.batch_size)
+
+    def profile(self, index: int) -> MeasuredMode:
+        """The row's figures."""
+        time_ms = float(self.table.time_ms[index])
+        return MeasuredMode(time_ms, float(self.table.power_mw[index]), profiling_seconds(np.array(time_ms)))
+
+
+class Spent(NamedTuple):
+    """What a choice has cost: profiles, failed ones included, and the seconds that they took."""
 
     profiles: int
     seconds: float
 
 
-@dataclasses.dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """What a strategy answers.
 
     Attributes:
-        power_mode: the mode it chose; the nearest to feasible where `feasible` is False.
+        power_mode: the mode it chose.
         batch_size: the batch size it chose.
-        feasible: whether the strategy holds that the goal's limits are kept. False says: nothing that it knows of keeps
-            them, this is what comes nearest.
+        feasible: whether the strategy holds that the goal's limits are kept; if not, the mode is the nearest it knows.
         predicted: time and power that a predictor gives for the choice; None for a strategy that has none.
         measured: what profiling the choice gave; None where it was not profiled.
         spent: what the choice has cost.
-        profiled: every profile on the way, in order: place of the candidate and what it gave.
+        profiled: every profile on the way, in order: candidate and what it gave.
         reason: why this one, in a sentence.
-        index: the place of the chosen candidate.
-        failed: every candidate that could not be profiled: its place and why.
+        index: the chosen candidate.
+        failed: every candidate that could not be profiled, and why.
     """
 
     power_mode: PowerMode
     batch_size: int
     feasible: bool
-    predicted: Optional[Measured]
-    measured: Optional[Measured]
+    predicted: Optional[MeasuredMode]
+    measured: Optional[MeasuredMode]
     spent: Spent
-    profiled: Sequence[Any] = ()
+    profiled: Tuple[Tuple[int, MeasuredMode], ...] = ()
     reason: str = ""
     index: int = -1
-    failed: Sequence[Tuple[int, str]] = ()
+    failed: Tuple[Tuple[int, str], ...] = ()
 
 
 class History:
@@ -129,8 +135,8 @@ class History:
     Attributes:
         profiler: what is profiled.
         limit: how many profiles there may be, those that fail included.
-        taken: what was profiled, by place, in order.
-        failed: why others could not be, by place, in order.
+        taken: what was profiled, by candidate, in order.
+        failed: why others could not be, by candidate, in order.
         usable: bool of shape (n,): which candidates may be profiled and chosen, as far as is known.
     """
 
@@ -144,14 +150,14 @@ class History:
             raise InvalidValueError(f"the number of profiles must be 0 or more, got {limit}")
         self.profiler = profiler
         self.limit = min(limit, len(profiler.candidates.modes))
-        self.taken: Dict[int, Measured] = {}
+        self.taken: Dict[int, MeasuredMode] = {}
         self.failed: Dict[int, str] = {}
         self.usable = np.ones(len(profiler.candidates.modes), dtype=bool)
         self._failed_in_a_row = 0
         self._seconds = 0.0
         self._report = report
 
-    def profile(self, index: int) -> Optional[Measured]:
+    def profile(self, index: int) -> Optional[MeasuredMode]:
         """The profile of a candidate, taken now if it was not before; None where it cannot be profiled.
 
         Raises:
@@ -166,7 +172,7 @@ class History:
             raise InvalidValueError(f"all {self.limit} profiles are spent", "allow more profiles")
         found = self.profiler.profile(index)
         self._seconds += found.seconds
-        if isinstance(found, Failed):
+        if isinstance(found, FailedMode):
             self._give_up(index, found)
             return None
         self.taken[index] = found
@@ -175,7 +181,7 @@ class History:
         self._tell(index, f"{found.time_ms:.1f} ms, {power}")
         return found
 
-    def _give_up(self, index: int, found: Failed) -> None:
+    def _give_up(self, index: int, found: FailedMode) -> None:
         """A candidate failed: it is spent, and is neither tried nor chosen any more."""
         self.failed[index] = found.reason
         self.usable[[index, *found.rules_out]] = False
@@ -208,7 +214,7 @@ class History:
 
     @property
     def places(self) -> np.ndarray:
-        """The places of the profiled candidates, in the order of profiling."""
+        """The profiled candidates, in the order of profiling."""
         return np.fromiter(self.taken, dtype=np.int64, count=len(self.taken))
 
     @property
@@ -226,10 +232,7 @@ class History:
         return PowerMode(*self.profiler.candidates.modes[index].tolist())
 
     def best_measured(self, goal: Goal) -> Optional[int]:
-        """The place of the best profiled candidate within the limits, else of the one that breaks them least.
-
-        None where nothing was profiled.
-        """
+        """The best profiled candidate within the limits, else the one that breaks them least; None without profiles."""
         if not self.taken:
             return None
         sizes = self.profiler.candidates.batch_size[self.places]
@@ -250,26 +253,22 @@ class History:
             raise InvalidValueError("a choice by profiles needs at least one profile", "allow more profiles")
         return self.choice(best, goal, reason)
 
-    def choice(self, index: int, goal: Goal, reason: str, predicted: Optional[Measured] = None) -> Choice:
+    def choice(self, index: int, goal: Goal, reason: str, predicted: Optional[MeasuredMode] = None) -> Choice:
         """The choice of a candidate, feasible by its profile, or by what is predicted where it was not profiled."""
-        measured = self.taken.get(index)
+        known = self.taken.get(index) or predicted
         size = self.profiler.candidates.batch_size[index]
-        known = measured or predicted
         feasible = known is not None and bool(
             goal.excess(np.array(known.time_ms), np.array(known.power_mw), np.array(size)) <= 0
         )
-        return Choice(
-            self.mode(index),
-            int(size),
-            feasible,
-            predicted,
-            measured,
-            self.spent,
-            tuple(self.taken.items()),
-            reason,
-            index,
-            tuple(self.failed.items()),
+        return self.choice_without_figures(index, reason, feasible)._replace(
+            predicted=predicted, measured=self.taken.get(index), profiled=tuple(self.taken.items())
         )
+
+    def choice_without_figures(self, index: int, reason: str, feasible: bool = True) -> Choice:
+        """The choice of a candidate by a strategy that looks at no profile."""
+        size = int(self.profiler.candidates.batch_size[index])
+        failed = tuple(self.failed.items())
+        return Choice(self.mode(index), size, feasible, None, None, self.spent, (), reason, index, failed)
 
 
 class Strategy(abc.ABC):

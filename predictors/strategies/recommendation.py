@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Callable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -12,17 +11,17 @@ from harness.core.power_modes import PowerMode
 from harness.core.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_ms
 from predictors.models.protocol import Predictor
 from predictors.pareto import front
-from predictors.strategies.fixed import Maxn, Preset, Presets
+from predictors.strategies.fixed import Maxn, Presets, VendorPreset
 from predictors.strategies.goals import Goal, value_of
-from predictors.strategies.grid import Grid
-from predictors.strategies.posterior import Posterior, learn
+from predictors.strategies.posterior import CandidatePosterior, learn
 from predictors.strategies.protocol import Choice, History
+from predictors.strategies.search import Grid
 
 LEVEL = 0.8
 """Share of measurements that the intervals are to hold."""
 
 
-class Estimate(NamedTuple):
+class FigureInterval(NamedTuple):
     """A figure with the interval that is to hold it with probability `LEVEL`, and whether it was measured."""
 
     value: float
@@ -31,34 +30,29 @@ class Estimate(NamedTuple):
     measured: bool
 
 
-class Mode(NamedTuple):
-    """A mode that a recommendation speaks of, with its minibatch time and power."""
+class ModeFigures(NamedTuple):
+    """A mode with its minibatch time and power; `label` says which it is."""
 
     label: str
     power_mode: PowerMode
     batch_size: int
-    time_ms: Estimate
-    power_mw: Estimate
+    time_ms: FigureInterval
+    power_mw: FigureInterval
 
 
 class Saving(NamedTuple):
     """What the choice saves against another mode over a whole training; below 0 it costs more.
 
-    Attributes:
-        other: the mode compared with.
-        hours: of time.
-        energy_wh: of module energy.
-        keeps_limits: whether the other mode is expected to keep the goal's limits.
+    `keeps_limits` says whether the other mode is expected to keep the goal's limits.
     """
 
-    other: Mode
+    other: ModeFigures
     hours: float
     energy_wh: float
     keeps_limits: bool
 
 
-@dataclasses.dataclass(frozen=True)
-class Recommendation:
+class Recommendation(NamedTuple):
     """What is recommended, and why.
 
     Attributes:
@@ -67,15 +61,15 @@ class Recommendation:
         mode: the chosen mode with its figures.
         front: the modes that no other beats in time and objective's rival (power), by rising power.
         savings: against the greatest mode and against the best preset that claims to keep the limit.
-        posterior: what is believed of every candidate.
+        posterior: of every candidate.
     """
 
     goal: Goal
     choice: Choice
-    mode: Mode
-    front: Tuple[Mode, ...]
+    mode: ModeFigures
+    front: Tuple[ModeFigures, ...]
     savings: Tuple[Saving, ...]
-    posterior: Posterior
+    posterior: CandidatePosterior
 
 
 def recommend(
@@ -83,7 +77,7 @@ def recommend(
     goal: Goal,
     choose: Callable[[History, Goal], Choice],
     predictor: Predictor,
-    presets: Tuple[Preset, ...] = (),
+    presets: Tuple[VendorPreset, ...] = (),
     minibatches: Optional[float] = None,
 ) -> Recommendation:
     """Choose, and collect what there is to say of the choice.
@@ -92,7 +86,7 @@ def recommend(
         history: profiles through it; at least as many as `predictor` needs.
         goal: what to reach.
         choose: a strategy's `choose`.
-        predictor: tells what was not measured; fitted anew to all profiles.
+        predictor: for what was not measured; fitted anew to all profiles.
         presets: the vendor's modes.
         minibatches: of the whole training, for the savings; None where that is not known: then of an hour's training
             on the chosen mode.
@@ -125,21 +119,21 @@ def recommend(
     )
 
 
-def describe(posterior: Posterior, history: History, index: int, label: str) -> Mode:
-    """A candidate with what is believed of it."""
+def describe(posterior: CandidatePosterior, history: History, index: int, label: str) -> ModeFigures:
+    """A candidate with its posterior."""
     candidates = history.profiler.candidates
     columns = ((posterior.log_time, posterior.log_time_sd), (posterior.log_power, posterior.log_power_sd))
-    time_ms, power_mw = (_estimate(middle[index], sd[index], bool(posterior.measured[index])) for middle, sd in columns)
-    return Mode(label, history.mode(index), int(candidates.batch_size[index]), time_ms, power_mw)
+    time_ms, power_mw = (_interval(median[index], sd[index], bool(posterior.measured[index])) for median, sd in columns)
+    return ModeFigures(label, history.mode(index), int(candidates.batch_size[index]), time_ms, power_mw)
 
 
-def energy_wh(mode: Mode, minibatches: float) -> float:
+def energy_wh(mode: ModeFigures, minibatches: float) -> float:
     """Module energy of so many minibatches."""
     figures = (np.array(mode.time_ms.value), np.array(mode.power_mw.value), np.array(mode.batch_size))
     return mwh_to_wh(mws_to_mwh(float(value_of("energy_mws", *figures)) * minibatches))
 
 
-def thinned(modes: Tuple[Mode, ...], count: int) -> List[Mode]:
+def thinned(modes: Tuple[ModeFigures, ...], count: int) -> List[ModeFigures]:
     """At most `count` modes of a front, spread evenly over its power, both ends kept."""
     if len(modes) <= count:
         return list(modes)
@@ -148,14 +142,14 @@ def thinned(modes: Tuple[Mode, ...], count: int) -> List[Mode]:
     return [modes[place] for place in sorted({int(np.abs(powers - power).argmin()) for power in wanted})]
 
 
-def _estimate(log_middle: float, log_sd: float, measured: bool) -> Estimate:
+def _interval(log_median: float, log_sd: float, measured: bool) -> FigureInterval:
     from scipy.special import ndtri
 
     factor = float(np.exp(ndtri((1 + LEVEL) / 2) * log_sd))
-    value = float(np.exp(log_middle))
-    return Estimate(value, value / factor, value * factor, measured)
+    value = float(np.exp(log_median))
+    return FigureInterval(value, value / factor, value * factor, measured)
 
 
-def _saving(other: Mode, chosen: Mode, minibatches: float, keeps_limits: bool) -> Saving:
+def _saving(other: ModeFigures, chosen: ModeFigures, minibatches: float, keeps_limits: bool) -> Saving:
     hours = ms_to_s((other.time_ms.value - chosen.time_ms.value) * minibatches) / S_PER_HOUR
     return Saving(other, hours, energy_wh(other, minibatches) - energy_wh(chosen, minibatches), bool(keeps_limits))

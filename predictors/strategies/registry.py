@@ -6,23 +6,17 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from predictors.models.protocol import Predictor
 from predictors.models.registry import make_predictor, names_in, predictor_class
-from predictors.strategies.closed_loop import ClosedLoop
-from predictors.strategies.design import design_for
-from predictors.strategies.fixed import Maxn, Preset, Presets
-from predictors.strategies.one_shot import OneShot
+from predictors.strategies.fixed import GreatestEstimatedPower, Maxn, Presets, VendorPreset
+from predictors.strategies.model_based import ClosedLoop, OneShot, design_for
 from predictors.strategies.protocol import Strategy
 from predictors.strategies.search import BinarySearch, BruteForce, CoordinateSearch, RandomSearch
-from predictors.strategies.vendor import VendorEstimate
 from predictors.tables import Table
 
 OURS = "physical-gp"
 """The predictor behind `one-shot`, `closed-loop` and `front`."""
 
-DEFAULT = "closed-loop"
-"""What `recommend` runs where no strategy is named."""
 
-
-class Setting(NamedTuple):
+class StrategySetting(NamedTuple):
     """What strategies are made from.
 
     Attributes:
@@ -34,11 +28,11 @@ class Setting(NamedTuple):
 
     device: str = ""
     references: Tuple[Table, ...] = ()
-    presets: Tuple[Preset, ...] = ()
+    presets: Tuple[VendorPreset, ...] = ()
     risk: Optional[float] = None
 
 
-class Kind(NamedTuple):
+class StrategyKind(NamedTuple):
     """A strategy as it can be asked for by name.
 
     Attributes:
@@ -48,43 +42,51 @@ class Kind(NamedTuple):
         profiles: how many profiles it takes: `given` (as many as allowed), `none` or `all`.
     """
 
-    make: Callable[[Setting, int], Strategy]
+    make: Callable[[StrategySetting, int], Strategy]
     meaning: str
     together: bool = False
     profiles: str = "given"
 
 
-def _predictor(name: str, setting: Setting, seed: int) -> Callable[[], Predictor]:
+def _predictor(name: str, setting: StrategySetting, seed: int) -> Callable[[], Predictor]:
     kind = predictor_class(name)
     return lambda: make_predictor(kind, references=setting.references, board=setting.device or None, seed=seed)
 
 
-def _one_shot(name: str, predictor: str) -> Callable[[Setting, int], Strategy]:
-    """The papers' road: no risk is set, a mode counts as within the limit when its predicted power is."""
-    return lambda setting, seed: OneShot(_predictor(predictor, setting, seed), name=name, seed=seed)
+def _one_shot(name: str) -> Callable[[StrategySetting, int], Strategy]:
+    """The papers' way: no risk is set, a mode counts as within the limit when its predicted power is."""
+    return lambda setting, seed: OneShot(_predictor(name, setting, seed), name=name, seed=seed)
 
 
-def _with_risk(setting: Setting, seed: int) -> Strategy:
+def _with_risk(setting: StrategySetting, seed: int) -> Strategy:
     return OneShot(_predictor(OURS, setting, seed), risk=setting.risk, seed=seed)
 
 
-def _closed_loop(setting: Setting, seed: int) -> Strategy:
+def _closed_loop(setting: StrategySetting, seed: int) -> Strategy:
     return ClosedLoop(_predictor(OURS, setting, seed), design_for(setting.references, setting.device or None, seed))
 
 
-STRATEGIES: Dict[str, Kind] = {
-    "closed-loop": Kind(_closed_loop, "profiles where our predictor promises most, answers with a measured mode"),
-    "front": Kind(_closed_loop, "the same for all budgets at once, with one set of profiles", together=True),
-    "one-shot": Kind(_with_risk, "random modes, our predictor, one pick at a set risk", together=True),
-    "powertrain": Kind(_one_shot("powertrain", "powertrain"), "random modes, PowerTrain, one pick", together=True),
-    "nn": Kind(_one_shot("nn", "nn"), "random modes, a neural network, one pick", together=True),
-    "random": Kind(lambda setting, seed: RandomSearch(seed), "best of random modes", together=True),
-    "mdbs": Kind(lambda setting, seed: BinarySearch(), "multi-dimensional binary search"),
-    "gmd": Kind(lambda setting, seed: CoordinateSearch(), "coordinate search from the middle"),
-    "presets": Kind(lambda setting, seed: Presets(setting.presets), "the vendor's best preset", profiles="none"),
-    "npe": Kind(lambda setting, seed: VendorEstimate(setting.device), "the vendor's power estimate", profiles="none"),
-    "maxn": Kind(lambda setting, seed: Maxn(), "always the greatest mode", profiles="none"),
-    "brute-force": Kind(lambda setting, seed: BruteForce(), "profiles every mode", together=True, profiles="all"),
+STRATEGIES: Dict[str, StrategyKind] = {
+    "closed-loop": StrategyKind(
+        _closed_loop, "profiles where our predictor promises most, answers with a measured mode"
+    ),
+    "front": StrategyKind(_closed_loop, "the same for all budgets at once, with one set of profiles", together=True),
+    "one-shot": StrategyKind(_with_risk, "random modes, our predictor, one pick at a set risk", together=True),
+    "powertrain": StrategyKind(_one_shot("powertrain"), "random modes, PowerTrain, one pick", together=True),
+    "nn": StrategyKind(_one_shot("nn"), "random modes, a neural network, one pick", together=True),
+    "random": StrategyKind(lambda setting, seed: RandomSearch(seed), "best of random modes", together=True),
+    "mdbs": StrategyKind(lambda setting, seed: BinarySearch(), "multi-dimensional binary search"),
+    "gmd": StrategyKind(lambda setting, seed: CoordinateSearch(), "coordinate search from the middle"),
+    "presets": StrategyKind(
+        lambda setting, seed: Presets(setting.presets), "the vendor's best preset", profiles="none"
+    ),
+    "npe": StrategyKind(
+        lambda setting, seed: GreatestEstimatedPower(setting.device), "the vendor's power estimate", profiles="none"
+    ),
+    "maxn": StrategyKind(lambda setting, seed: Maxn(), "always the greatest mode", profiles="none"),
+    "brute-force": StrategyKind(
+        lambda setting, seed: BruteForce(), "profiles every mode", together=True, profiles="all"
+    ),
 }
 """Ours first, then the papers' and the plain ones."""
 

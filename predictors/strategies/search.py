@@ -1,17 +1,62 @@
-"""Strategies that search by profiling alone: random, brute force, binary search and coordinate search."""
+"""Strategies that search a grid of modes by profiling alone: random, brute force, binary and coordinate search."""
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
 from predictors.strategies.goals import Goal
-from predictors.strategies.grid import Grid
-from predictors.strategies.protocol import Choice, History, Measured, Strategy
+from predictors.strategies.protocol import Candidates, Choice, History, MeasuredMode, Strategy
 
 DIMENSIONS = ("cpu_cores", "cpu_khz", "gpu_khz", "mem_khz", "batch_size")
+
+
+class Grid:
+    """The distinct values of cores, CPU, GPU and memory clocks (and batch sizes) that candidates are made of.
+
+    Where not every combination is a candidate, the nearest that is stands for it.
+    """
+
+    def __init__(self, candidates: Candidates) -> None:
+        """Find the values of each dimension, ascending."""
+        self._rows = np.column_stack([candidates.known_modes, candidates.batch_size])
+        self.dimensions: List[np.ndarray] = [np.unique(column) for column in self._rows.T]
+        self.steps = np.column_stack([np.searchsorted(*pair) for pair in zip(self.dimensions, self._rows.T)])
+        self._places: Dict[Tuple[int, ...], int] = {tuple(step): i for i, step in enumerate(self.steps.tolist())}
+        self._scale = np.array([max(len(values) - 1, 1) for values in self.dimensions], dtype=float)
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """How many values each dimension has."""
+        return tuple(len(values) for values in self.dimensions)
+
+    def at(self, step: Sequence[int], usable: Optional[np.ndarray] = None) -> int:
+        """The candidate at a step of each dimension, or the nearest one: by steps, each as a share of its dimension.
+
+        Only candidates that are `usable` are taken: bool of shape (n,), at least one; None for all.
+        """
+        found = self._places.get(tuple(int(value) for value in step))
+        if found is not None and (usable is None or usable[found]):
+            return found
+        distance = (np.abs(self.steps - np.asarray(step)) / self._scale).sum(axis=1)
+        return int(distance.argmin() if usable is None else np.where(usable, distance, np.inf).argmin())
+
+    def greatest(self, usable: Optional[np.ndarray] = None) -> int:
+        """The candidate with the greatest value of every dimension, or the nearest to it; `usable` as of `at`."""
+        return self.at([size - 1 for size in self.shape], usable)
+
+    def nearest(self, mode: Sequence[int], usable: Optional[np.ndarray] = None) -> int:
+        """The candidate nearest to any mode, with the greatest batch size: clocks by ratio, cores by difference.
+
+        `usable` is as of `at`.
+        """
+        cores = np.abs(self._rows[:, 0] - mode[0]) / self.dimensions[0][-1]
+        clocks = np.abs(np.log(self._rows[:, 1:4] / np.maximum(mode[1:4], 1.0))).sum(axis=1)
+        behind = self.dimensions[4][-1] - self._rows[:, 4]
+        ordered = np.lexsort((behind, cores + clocks))
+        return int((ordered if usable is None else ordered[usable[ordered]])[0])
 
 
 class RandomSearch(Strategy):
@@ -25,8 +70,7 @@ class RandomSearch(Strategy):
 
     def choose(self, history: History, goal: Goal) -> Choice:
         """The best of as many random candidates as may be profiled."""
-        profile_random(history, history.left, self.seed)
-        return history.choose_measured(goal, f"best of {len(history.taken)} random modes")
+        return self.choose_all(history, [goal])[0]
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         """One sample serves every goal."""
@@ -148,8 +192,8 @@ class CoordinateSearch(Strategy):
     Profiles the middle mode and, in each dimension, a step towards where the limits lead: up where the middle mode
     keeps them, down where it breaks them. Then it takes the dimensions in turn, the one with the greatest fall of log
     time for the rise of log power first when going up, the one with the least rise of time for the fall of power when
-    going down, and finds by bisection how far to go. A search by slopes in each dimension is what the literature calls
-    GMD; this is one of that kind, not a copy.
+    going down, and finds by bisection how far to go. A search by the gradient in each dimension is what the literature
+    calls GMD; this is one of that kind, not a copy.
     """
 
     name = "gmd"
@@ -166,9 +210,11 @@ class CoordinateSearch(Strategy):
                 here[place] = self._bisect(history, goal, grid, here, place, upwards)
         return history.choose_measured(goal, "coordinate search")
 
-    def _ranked(self, history: History, grid: Grid, here: Sequence[int], middle: Measured, upwards: bool) -> List[int]:
+    def _ranked(
+        self, history: History, grid: Grid, here: Sequence[int], middle: MeasuredMode, upwards: bool
+    ) -> List[int]:
         """The dimensions in the order in which they pay; those that cannot move, or not be tried, are left out."""
-        slopes: List[Tuple[float, int]] = []
+        rates: List[Tuple[float, int]] = []
         for place, size in enumerate(grid.shape):
             there = list(here)
             there[place] = (here[place] + size) // 2 if upwards else here[place] // 2
@@ -179,8 +225,8 @@ class CoordinateSearch(Strategy):
             time = np.log(found.time_ms / middle.time_ms)
             power = np.log(found.power_mw / middle.power_mw)
             # Gain per cost when going up, cost per gain when going down: least first both times.
-            slopes.append((time / max(power, 1e-3) if upwards else max(time, 0.0) / max(-power, 1e-3), place))
-        return [place for _, place in sorted(slopes)]
+            rates.append((time / max(power, 1e-3) if upwards else max(time, 0.0) / max(-power, 1e-3), place))
+        return [place for _, place in sorted(rates)]
 
     def _bisect(self, history: History, goal: Goal, grid: Grid, here: Sequence[int], place: int, upwards: bool) -> int:
         """How far to go in a dimension: the highest value within the limits, as far as the profiles reach."""

@@ -16,11 +16,11 @@ from predictors.cli.strategies import presets_of
 from predictors.gate import STRATEGIES as KIND
 from predictors.gate import entries_of
 from predictors.scenarios import Source
-from predictors.strategies import closed_loop
-from predictors.strategies.contest import entries, results, run_contest
-from predictors.strategies.evaluation import budget_goals
-from predictors.strategies.posterior import Posterior
-from predictors.strategies.registry import STRATEGIES, Setting
+from predictors.strategies import model_based
+from predictors.strategies.evaluation import contest_runs, results, run_contest
+from predictors.strategies.goals import budget_goals
+from predictors.strategies.posterior import CandidatePosterior
+from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.strategies.search import BinarySearch
 from predictors.tables import Table, find_table, load_tables
 from tests.gates.conftest import Gate
@@ -56,8 +56,8 @@ def found_on(strategy: str, tables: Tables) -> List[Dict[str, Any]]:
     """The results of a small contest, as the gate wants them."""
     targets, reference = tables
     goals = budget_goals(BUDGETS)
-    setting = Setting(references=(reference,), presets=presets_of(reference.device), risk=0.05)
-    found = run_contest(entries([strategy], targets, [PROFILES], REPEATS), goals, setting)
+    setting = StrategySetting(references=(reference,), presets=presets_of(reference.device), risk=0.05)
+    found = run_contest(contest_runs([strategy], targets, [PROFILES], REPEATS), goals, setting)
     return [
         {**row, **{f"{name}_{part}": value for name, one in row["by_repeat"].items() for part, value in one.items()}}
         for row in results(found, targets, len(goals))
@@ -89,19 +89,19 @@ def test_strategy_chooses_no_worse_than_recorded_on_measured_tables(strategy, me
 
 def forget_the_objective(monkeypatch: pytest.MonkeyPatch) -> str:
     """The closed loop no longer knows which modes are fast."""
-    log_objective = Posterior.log_objective
+    log_objective = CandidatePosterior.log_objective
 
-    def flat(self: Posterior, goal: Any) -> Tuple[np.ndarray, np.ndarray]:
+    def flat(self: CandidatePosterior, goal: Any) -> Tuple[np.ndarray, np.ndarray]:
         mean, sd = log_objective(self, goal)
         return np.full_like(mean, mean.mean()), sd
 
-    monkeypatch.setattr(Posterior, "log_objective", flat)
+    monkeypatch.setattr(CandidatePosterior, "log_objective", flat)
     return "closed-loop"
 
 
 def forget_the_limit(monkeypatch: pytest.MonkeyPatch) -> str:
     """The pick at a risk no longer looks at power."""
-    monkeypatch.setattr(Posterior, "chance", lambda self, goal, slack: np.ones(len(self.log_time)))
+    monkeypatch.setattr(CandidatePosterior, "chance", lambda self, goal, slack: np.ones(len(self.log_time)))
     return "one-shot"
 
 
@@ -114,8 +114,8 @@ def search_the_wrong_half(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def gain_at_random(monkeypatch: pytest.MonkeyPatch) -> str:
     """The front is searched where nothing is to be expected."""
-    gains = closed_loop.expected_gains
-    monkeypatch.setattr(closed_loop, "expected_gains", lambda *known: 1 / (1e-9 + gains(*known)) * (gains(*known) > 0))
+    gains = model_based.expected_gains
+    monkeypatch.setattr(model_based, "expected_gains", lambda *known: 1 / (1e-9 + gains(*known)) * (gains(*known) > 0))
     return "front"
 
 

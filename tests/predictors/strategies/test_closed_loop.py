@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
 from predictors.models.protocol import Inputs, Prediction, Predictor, State
-from predictors.strategies.closed_loop import ClosedLoop, expected_gains, expected_improvement
-from predictors.strategies.evaluation import budget_goals, judge, optimum, summarise, sweep
-from predictors.strategies.goals import Goal, power_budget
-from predictors.strategies.one_shot import OneShot
+from predictors.strategies.evaluation import judge, optimum, summarise, sweep
+from predictors.strategies.goals import Goal, budget_goals, power_budget
+from predictors.strategies.model_based import ClosedLoop, OneShot, expected_gains, expected_improvement
 from predictors.strategies.posterior import learn
-from predictors.strategies.profilers import TableProfiler
-from predictors.strategies.protocol import History
+from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.search import RandomSearch
 from tests.predictors.strategies.strategy_examples import example_table
 

@@ -8,7 +8,7 @@ import pytest
 from harness.core.errors import InvalidValueError
 from harness.core.interleaving import expect
 from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
-from predictors.strategies.profilers import TableProfiler
+from predictors.strategies.protocol import TableProfiler
 from tests.predictors.strategies.strategy_examples import example_table
 from tests.predictors.strategies.test_closed_loop import NearlyRight
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from harness.core.errors import UnknownNameError
-from predictors.strategies.contest import entries, results, run_contest
-from predictors.strategies.evaluation import budget_goals
-from predictors.strategies.registry import STRATEGIES, Setting, strategy_names
+from predictors.strategies.evaluation import contest_runs, results, run_contest
+from predictors.strategies.goals import budget_goals
+from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names
 from tests.predictors.strategies.strategy_examples import example_table
 
 TABLE = example_table()
@@ -21,11 +21,11 @@ CONTRACT = {
 
 def contest(runs, budgets, jobs=1):
     goals = budget_goals(budgets)
-    return results(run_contest(runs, goals, Setting(), jobs), [TABLE], len(goals))
+    return results(run_contest(runs, goals, StrategySetting(), jobs), [TABLE], len(goals))
 
 
 def test_what_neither_number_nor_seed_changes_runs_once():
-    runs = entries(["maxn", "mdbs", "random", "brute-force"], [TABLE], [10, 15], 3)
+    runs = contest_runs(["maxn", "mdbs", "random", "brute-force"], [TABLE], [10, 15], 3)
     counted = {name: [(run.profiles, run.repeat) for run in runs if run.strategy == name] for name in STRATEGIES}
     assert counted["maxn"] == [(0, 0)]
     assert counted["mdbs"] == [(10, 0), (15, 0)]
@@ -34,7 +34,7 @@ def test_what_neither_number_nor_seed_changes_runs_once():
 
 
 def test_results_carry_the_keys_that_programs_rely_on():
-    runs = entries(["random", "maxn"], [TABLE], [10], 2)
+    runs = contest_runs(["random", "maxn"], [TABLE], [10], 2)
     rows = contest(runs, "15:40:5")
     assert all(set(row) >= CONTRACT for row in rows)
     assert json.loads(json.dumps(rows)) == rows
@@ -42,12 +42,12 @@ def test_results_carry_the_keys_that_programs_rely_on():
 
 
 def test_two_processes_find_what_one_finds():
-    runs = entries(["random"], [TABLE], [10], 2)
+    runs = contest_runs(["random"], [TABLE], [10], 2)
     assert contest(runs, "20,30", jobs=2) == contest(runs, "20,30")
 
 
 def test_the_spread_over_repeats_holds_the_mean_over_all():
-    (row,) = contest(entries(["random"], [TABLE], [10], 6), "15:40:5")
+    (row,) = contest(contest_runs(["random"], [TABLE], [10], 6), "15:40:5")
     assert row["repeats"] == 6
     spread = row["by_repeat"]["penalty"]
     assert spread["q1"] < spread["median"] < spread["q3"]
@@ -55,7 +55,7 @@ def test_the_spread_over_repeats_holds_the_mean_over_all():
 
 
 def test_more_profiles_are_better_for_a_random_search():
-    runs = entries(["random"], [TABLE], [5, 100], 5)
+    runs = contest_runs(["random"], [TABLE], [5, 100], 5)
     few, many = contest(runs, "15:40:5")
     assert many["penalty_mean"] < few["penalty_mean"]
     assert many["profiling_seconds"] > few["profiling_seconds"]

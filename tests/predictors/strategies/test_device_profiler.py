@@ -10,7 +10,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Series, Telemetry
 from harness.store.store import ResultsStore
 from predictors.cli.device_profiler import COOLING_S, DeviceProfiler
-from predictors.strategies.protocol import Failed
+from predictors.strategies.protocol import FailedMode
 
 MODES = [PowerMode(cores, cpu, gpu, 3_199_000) for cores in (2, 4) for cpu in (8, 16) for gpu in (3, 6)]
 NAMES = [f"mode{place}" for place in range(len(MODES))]
@@ -60,7 +60,7 @@ def test_a_mode_that_cannot_be_profiled_has_failed_and_is_not_tried_again(error)
     board = Board(error)
     profiler = profiler_of(board)
     found = profiler.profile(3)
-    assert isinstance(found, Failed)
+    assert isinstance(found, FailedMode)
     assert found.reason == str(error)
     assert profiler.profile(3) is found
     assert profiler.profile(2).time_ms == 50.0
@@ -103,7 +103,7 @@ def test_a_refusal_that_is_no_rise_or_comes_after_one_is_of_the_mode_there_too(b
     profiler = profiler_of(Falling(*[()] * len(before), REFUSED))
     for index in before:
         profiler.profile(index)
-    assert isinstance(profiler.profile(5), Failed)
+    assert isinstance(profiler.profile(5), FailedMode)
 
 
 def test_a_refusal_in_the_same_words_for_another_mode_is_none_of_the_mode():
@@ -143,7 +143,7 @@ def test_a_board_that_is_too_hot_twice_in_a_row_ends_the_search():
 
 def test_a_board_that_was_hot_and_has_cooled_down_may_be_hot_again():
     profiler = profiler_of(Board(HOT, (), HOT))
-    assert [isinstance(profiler.profile(index), Failed) for index in (3, 0, 6)] == [True, False, True]
+    assert [isinstance(profiler.profile(index), FailedMode) for index in (3, 0, 6)] == [True, False, True]
 
 
 def test_a_disturbed_profile_is_taken_once_more_and_the_undisturbed_one_counts(tmp_path):

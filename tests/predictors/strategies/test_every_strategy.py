@@ -9,14 +9,13 @@ import pytest
 
 from harness.core.errors import CannotRunError
 from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
-from predictors.strategies.design import design_for
-from predictors.strategies.fixed import Preset
+from predictors.strategies.fixed import VendorPreset
 from predictors.strategies.goals import power_budget
+from predictors.strategies.model_based import design_for
 from predictors.strategies.posterior import learn
-from predictors.strategies.profilers import TableProfiler
-from predictors.strategies.protocol import MOST_FAILURES, Failed, History
+from predictors.strategies.protocol import MOST_FAILURES, FailedMode, History, TableProfiler
 from predictors.strategies.recommendation import recommend
-from predictors.strategies.registry import STRATEGIES, Setting
+from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.strategies.search import BruteForce, RandomSearch
 from tests.predictors.strategies.strategy_examples import example_table
 from tests.predictors.strategies.test_closed_loop import NearlyRight, closed_loop
@@ -24,10 +23,13 @@ from tests.predictors.strategies.test_concurrent_plans import INFERENCE, TRAININ
 
 TABLE = dataclasses.replace(example_table(), device="orin-agx")
 GREATEST = len(TABLE) - 1
-SETTING = Setting(
+SETTING = StrategySetting(
     "orin-agx",
     (dataclasses.replace(TABLE, workload="another", time_ms=1.3 * TABLE.time_ms),),
-    (Preset("MODE_20W", TABLE.power_modes()[GREATEST // 2], 20_000.0), Preset("MAXN", TABLE.power_modes()[-1], np.inf)),
+    (
+        VendorPreset("MODE_20W", TABLE.power_modes()[GREATEST // 2], 20_000.0),
+        VendorPreset("MAXN", TABLE.power_modes()[-1], np.inf),
+    ),
     0.05,
 )
 GOALS = [power_budget(18_000.0), power_budget(28_000.0)]
@@ -45,7 +47,7 @@ class Flawed(TableProfiler):
     def profile(self, index):
         self.asked.append(index)
         if self._fails(index):
-            return Failed(f"mode {index} did not take", TRYING_TOOK_S, tuple(self._rules_out(index)))
+            return FailedMode(f"mode {index} did not take", TRYING_TOOK_S, tuple(self._rules_out(index)))
         return super().profile(index)
 
 

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from harness.core.errors import CannotRunError, ControlError, InvalidValueError
-from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.evaluation import judge
 from predictors.strategies.goals import power_budget
+from predictors.strategies.model_based import ClosedLoop
 from predictors.strategies.online import OnlineTuner
 from tests.predictors.strategies.strategy_examples import example_table
 from tests.predictors.strategies.test_closed_loop import NearlyRight, middle_modes

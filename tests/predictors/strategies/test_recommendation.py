@@ -6,17 +6,16 @@ import pytest
 
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
-from predictors.strategies.closed_loop import ClosedLoop
-from predictors.strategies.fixed import Maxn, Preset
+from predictors.strategies.fixed import Maxn, VendorPreset
 from predictors.strategies.goals import power_budget
-from predictors.strategies.profilers import TableProfiler
-from predictors.strategies.protocol import History
+from predictors.strategies.model_based import ClosedLoop
+from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.recommendation import energy_wh, recommend, thinned
 from tests.predictors.strategies.strategy_examples import example_table
 from tests.predictors.strategies.test_closed_loop import NearlyRight, middle_modes
 
 TABLE = example_table()
-PRESET = Preset("MODE_20W", PowerMode(4, 1_100_000, 400_000, 2_100_000), 20_000.0)
+PRESET = VendorPreset("MODE_20W", PowerMode(4, 1_100_000, 400_000, 2_100_000), 20_000.0)
 
 
 def recommended(budget_mw=25_000.0, minibatches=1e5, presets=(PRESET,)):

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from predictors.strategies.evaluation import judge, optimum
-from predictors.strategies.fixed import Maxn, Preset, Presets, claimed_from_name
+from predictors.strategies.fixed import Maxn, Presets, VendorPreset, claimed_from_name
 from predictors.strategies.goals import Goal, power_budget
-from predictors.strategies.grid import Grid
-from predictors.strategies.profilers import TableProfiler
-from predictors.strategies.protocol import History
-from predictors.strategies.search import DIMENSIONS, BinarySearch, BruteForce, CoordinateSearch, RandomSearch
+from predictors.strategies.protocol import History, TableProfiler
+from predictors.strategies.search import DIMENSIONS, BinarySearch, BruteForce, CoordinateSearch, Grid, RandomSearch
 from tests.predictors.strategies.strategy_examples import example_table
 
 TABLE = example_table()
@@ -107,9 +105,9 @@ def test_maxn_takes_the_greatest_mode_and_costs_nothing():
 
 
 PRESETS = [
-    Preset("MAXN", PowerMode(12, 2_200_000, 1_300_000, 3_200_000), math.inf),
-    Preset("MODE_30W", PowerMode(8, 1_700_000, 600_000, 3_200_000), 30_000.0),
-    Preset("MODE_15W", PowerMode(4, 1_100_000, 400_000, 2_100_000), 15_000.0),
+    VendorPreset("MAXN", PowerMode(12, 2_200_000, 1_300_000, 3_200_000), math.inf),
+    VendorPreset("MODE_30W", PowerMode(8, 1_700_000, 600_000, 3_200_000), 30_000.0),
+    VendorPreset("MODE_15W", PowerMode(4, 1_100_000, 400_000, 2_100_000), 15_000.0),
 ]
 
 

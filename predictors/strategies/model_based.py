@@ -1,0 +1,244 @@
+"""Strategies that choose by a predictor: closed loop, and one shot.
+
+Closed loop profiles the mode that promises most, learns from it, and answers with the best mode that was measured, so
+its promise rests on no prediction. Each step weighs by how much a mode would improve on the best one so far against how
+likely it keeps the limits: the acquisition function is the expected improvement of the objective's logarithm times the
+probability of being within (Gelbart et al. 2014, constrained Bayesian optimisation).
+
+One shot profiles some modes, fits once, and chooses among all modes without measuring again.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Callable, ClassVar, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from harness.core.errors import InvalidValueError
+from predictors.models.protocol import Predictor
+from predictors.sampling import choose
+from predictors.strategies.goals import Goal
+from predictors.strategies.posterior import CandidatePosterior, learn
+from predictors.strategies.protocol import Choice, History, Strategy
+from predictors.strategies.search import profile_random
+from predictors.tables import Table
+
+UNLIKELY = 0.01
+"""Where no mode has a greater probability of keeping the limits, the nearest one is looked for."""
+
+SAMPLING = "space-filling"
+"""Of the first modes: designs that ask the physical model found no better modes than this one, which is the fastest."""
+
+TOLERANCE = {"power_mw": 1000.0}
+"""A choice counts as breaking a power limit when it exceeds it by more (A/L+1, 001 sec. 5.2)."""
+
+WIDENING = 8.0
+
+Designer = Callable[[History, int], Sequence[int]]
+"""From a history and a count to the candidates to begin with."""
+
+
+def design_for(references: Tuple[Table, ...], board: Optional[str], seed: int, sampling: str = SAMPLING) -> Designer:
+    """A function that chooses the first modes of a search.
+
+    Args:
+        references: tables of other workloads, for the design.
+        board: the device, as the corpus calls it; None where it is not known.
+        seed: of the design.
+        sampling: a name of `predictors.sampling.SAMPLERS`.
+    """
+
+    def design(history: History, count: int) -> Sequence[int]:
+        candidates, task = history.profiler.candidates, history.profiler.task
+        # A design is of modes at one batch size; where there are several, the middle one tells most of the others.
+        sizes = np.unique(candidates.batch_size)
+        size = int(sizes[len(sizes) // 2])
+        places = np.flatnonzero((candidates.batch_size == size) & history.usable)
+        chosen = choose(
+            candidates.known_modes[places],
+            min(count, len(places)),
+            sampling=sampling,
+            seed=seed,
+            references=references,
+            board=board,
+            batch_size=size,
+            task=task,
+        )
+        return [int(place) for place in places[chosen]]
+
+    return design
+
+
+class ClosedLoop(Strategy):
+    """Profiles where a predictor expects the best mode within the limits, and answers with the best one measured."""
+
+    name = "closed-loop"
+
+    def __init__(
+        self,
+        predictor: Callable[[], Predictor],
+        design: Designer,
+        *,
+        initial: int = 3,
+        least_gain: float = 0.0,
+        batch: int = 1,
+    ) -> None:
+        """Search by predictors.
+
+        Args:
+            predictor: makes a predictor that is not fitted.
+            design: chooses the modes to begin with.
+            initial: how many those are.
+            least_gain: stop where the expected improvement, as a share of the objective, is below this; 0 spends all
+                profiles.
+            batch: modes chosen at once, and profiled from high to low clocks; 1 learns from each.
+
+        Raises:
+            InvalidValueError: `batch` or `initial` is below 1.
+        """
+        for name, value in (("batch", batch), ("initial", initial)):
+            if value < 1:
+                raise InvalidValueError(f"{name} is {value}, expected 1 or more")
+        self._predictor = predictor
+        self._design = design
+        self.initial = initial
+        self.least_gain = least_gain
+        self.batch = batch
+
+    def choose(self, history: History, goal: Goal) -> Choice:
+        """Search for one goal."""
+        return self.choose_all(history, [goal])[0]
+
+    def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
+        """Search for all goals at once: each step takes the mode that promises most over all of them."""
+        for index in from_high_to_low(history, self._design(history, min(self.initial, history.left))):
+            history.profile(index)
+        posterior: Optional[CandidatePosterior] = None
+        while history.left > 0:
+            posterior = learn(self._predictor(), history)
+            gains = expected_gains(posterior, history, goals)
+            chosen = [int(index) for index in np.argsort(-gains)[: min(self.batch, history.left)]]
+            if gains[chosen[0]] <= self.least_gain:
+                break
+            for index in from_high_to_low(history, [index for index in chosen if gains[index] > 0]):
+                history.profile(index)
+        return [self._answer(history, goal, posterior) for goal in goals]
+
+    def _answer(self, history: History, goal: Goal, posterior: Optional[CandidatePosterior]) -> Choice:
+        choice = history.choose_measured(goal, f"best of {len(history.taken)} profiled modes")
+        return choice if posterior is None else choice._replace(predicted=posterior.at(choice.index))
+
+
+def from_high_to_low(history: History, places: Sequence[int]) -> List[int]:
+    """Candidates in the order of falling GPU, CPU and memory clocks: some boards take no other (001 sec. 2.5)."""
+    modes = history.profiler.candidates.modes
+    return sorted((int(place) for place in places), key=lambda place: tuple(-modes[place][[2, 1, 3, 0]]))
+
+
+def expected_gains(posterior: CandidatePosterior, history: History, goals: Sequence[Goal]) -> np.ndarray:
+    """The acquisition function of each candidate, summed over goals, shape (n,); 0 for those tried already.
+
+    For a goal with a measured mode within its limits it is the expected improvement of the objective's logarithm on
+    that mode, times the probability of keeping the limits. For a goal without one it is that probability, weighted by
+    how good the objective looks, so that the first feasible mode is found, and a good one.
+    """
+    total, untried, sizes = np.zeros(len(posterior.log_time)), history.untried, posterior.batch_size
+    for goal in goals:
+        chance = posterior.chance(goal, {})
+        mean, sd = posterior.log_objective(goal)
+        best = history.best_measured(goal)
+        if best is not None and posterior.excess(goal)[best] <= 0:
+            incumbent = math.log(goal.objective(*np.array(history.taken[best][:2]), sizes[best]))
+            total += chance * expected_improvement(mean, sd, incumbent)
+        elif chance[untried].max(initial=0.0) > UNLIKELY:
+            total += chance * (1 + np.clip(mean.max() - mean, 0, None))
+        else:  # nothing will keep the limits: what comes nearest is to be known, and then nothing more
+            total[int(np.where(history.usable, posterior.excess(goal), np.inf).argmin())] += 1.0
+    return np.where(untried, total / max(len(goals), 1), 0.0)
+
+
+def expected_improvement(mean: np.ndarray, sd: np.ndarray, incumbent: float) -> np.ndarray:
+    """Expected fall below `incumbent` of normal variables (Jones et al. 1998), shape (n,)."""
+    from scipy.special import ndtr
+
+    score = (incumbent - mean) / sd
+    return sd * (score * ndtr(score) + np.exp(-(score**2) / 2) / math.sqrt(2 * math.pi))
+
+
+def widening(profiles: int) -> float:
+    """By how much to widen a predictor's standard deviations where one of very many modes is chosen.
+
+    The best-looking of thousands of modes is one whose power was likely predicted too low (the winner's curse), so
+    intervals that hold for any mode are too narrow for a chosen one, the more so the fewer profiles there are. The
+    factor was set on the tables behind 001; docs/strategies.md says what it gives there.
+    """
+    return 1.0 + WIDENING / profiles**0.5
+
+
+class OneShot(Strategy):
+    """Chooses by a predictor that was fitted to random modes (PT and NN, 001 sec. 5).
+
+    Without `risk` the choice is the papers': the best mode whose predicted figures keep the limits. With it, only modes
+    count that break a limit by more than the tolerance with at most that probability.
+    """
+
+    name: ClassVar[str] = "one-shot"
+
+    def __init__(
+        self,
+        predictor: Callable[[], Predictor],
+        *,
+        name: Optional[str] = None,
+        risk: Optional[float] = None,
+        tolerance: Optional[Mapping[str, float]] = None,
+        widen: Optional[float] = None,
+        seed: int = 0,
+    ) -> None:
+        """Choose by predictors.
+
+        Args:
+            predictor: makes a predictor that is not fitted.
+            name: how the command line calls this strategy.
+            risk: greatest probability, 0 to 1, of breaking a limit by more than the tolerance; None for none.
+            tolerance: by quantity, in its unit; None for `TOLERANCE`.
+            widen: factor on the predictor's standard deviations, which only `risk` looks at; None for `widening` of the
+                number of profiles.
+            seed: draws the modes.
+        """
+        if risk is not None and not 0 < risk < 1:
+            raise InvalidValueError(f"risk is {risk}, expected a probability between 0 and 1")
+        self.name = name or type(self).name  # type: ignore[misc]
+        self._predictor = predictor
+        self.risk = risk
+        self.tolerance = TOLERANCE if tolerance is None else tolerance
+        self.widen = widen
+        self.seed = seed
+
+    def choose(self, history: History, goal: Goal) -> Choice:
+        """Profile as many random modes as are left, fit, and choose."""
+        return self.choose_all(history, [goal])[0]
+
+    def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
+        """One fit serves every goal."""
+        profile_random(history, history.left, self.seed)
+        posterior = learn(self._predictor(), history, self.widen or widening(len(history.taken)))
+        return [self._pick(posterior, history, goal) for goal in goals]
+
+    def _pick(self, posterior: CandidatePosterior, history: History, goal: Goal) -> Choice:
+        if self.risk is None:
+            allowed, nearest = posterior.excess(goal) <= 0, posterior.excess(goal)
+            promise = "predicted to keep the limits"
+        else:
+            chance = posterior.chance(goal, self.tolerance)
+            allowed, nearest = chance >= 1 - self.risk, -chance
+            promise = f"at most {self.risk:.0%} likely to break a limit by more than the tolerance"
+        allowed = allowed & history.usable
+        if not allowed.any():
+            index = int(np.where(history.usable, nearest, np.inf).argmin())
+            reason = f"no mode is {promise}; this one comes nearest"
+        else:
+            index = int(np.where(allowed, posterior.objective(goal), np.inf).argmin())
+            reason = f"best of the modes {promise}"
+        choice = history.choice(index, goal, reason, posterior.at(index))
+        return choice._replace(feasible=bool(allowed.any()))
