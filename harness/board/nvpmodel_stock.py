@@ -63,7 +63,7 @@ def _params(spec: BoardSpec) -> List[Param]:
         params.append(_gpu_file(spec, TPC_POWER_GATING, TPC_PG_MASK, "tpc_pg_mask"))
     params.append(_gpu_file(spec, GPU_POWER_CONTROL_ENABLE, _POWER_ON, "power/control"))
     params.append(_gpu_file(spec, GPU_POWER_CONTROL_DISABLE, _POWER_OFF, "power/control"))
-    for cluster in spec.cpu_clusters:
+    for cluster in spec.cpu.clusters:
         directory = f"{_cpu(cluster.cores[0])}/cpufreq"
         files = {
             _FREQ_TABLE: "scaling_available_frequencies",
@@ -81,12 +81,12 @@ def _params(spec: BoardSpec) -> List[Param]:
 
 def _model(spec: BoardSpec, preset: Preset) -> PowerModel:
     """A preset's settings in the order of NVIDIA's files; clusters without an online core have no lines."""
-    online = [core for cluster in spec.cpu_clusters for core in cluster.cores][: preset.cpu_cores]
+    online = [core for cluster in spec.cpu.clusters for core in cluster.cores][: preset.cpu_cores]
     settings = [Setting(CPU_ONLINE, _switch(core), str(int(core in online))) for core in range(spec.cpu_cores)]
     if _has_mask(spec):
         settings.append(Setting(TPC_POWER_GATING, TPC_PG_MASK, str(preset.tpc_pg_mask or 0)))
     settings.append(Setting(GPU_POWER_CONTROL_ENABLE, _POWER_ON, "on"))
-    for cluster in spec.cpu_clusters:
+    for cluster in spec.cpu.clusters:
         if set(cluster.cores) & set(online):
             settings += _limits(cluster.name, preset.cpu_khz)
     settings += _limits(GPU, None if preset.gpu_khz is None else preset.gpu_khz * HZ_PER_KHZ)

@@ -1,18 +1,28 @@
-"""Files: reading TOML, and writing so that a crash leaves either the old state or the new one."""
+"""Files: reading TOML against types, and writing so that a crash leaves either the old state or the new one."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Mapping, Type, TypeVar, get_args, get_type_hints
 
-from harness.core.errors import InvalidValueError, StoreError
+import msgspec
+
+from harness.core.errors import InvalidValueError, StoreError, UnknownNameError
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+Made = TypeVar("Made")
+
+_WORDS = {
+    "array": "a list", "object": "a table", "str": "a text", "int": "a whole number", "float": "a number",
+    "bool": "true or false", "null": "nothing",
+}  # fmt: skip
 
 
 def read_toml(path: Path) -> Dict[str, Any]:
@@ -25,6 +35,58 @@ def read_toml(path: Path) -> Dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise InvalidValueError(f"{path} is not a readable TOML file: {error}") from error
+
+
+def typed(table: Mapping[str, Any], kind: Type[Made], what: str = "the file") -> Made:
+    """A table of a TOML file as a `msgspec.Struct`.
+
+    Args:
+        table: what was read.
+        kind: a Struct; it forbids unknown keys where its class says so.
+        what: the table in words, for messages.
+
+    Raises:
+        UnknownNameError: a key is unknown; lists the known ones.
+        InvalidValueError: a key is missing, or its value is of another type; names key, value and expectation.
+    """
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at `$")
+        place = place.strip(".`")
+        key = re.fullmatch("Object (.+) field `(.+)`", problem)
+        where = f"{place} of {what}" if place else what
+        if key and "unknown" in key[1]:
+            known = f"known: {', '.join(_keys(kind, place))}"
+            raise UnknownNameError(f"key {key[2]!r} of {where} is unknown", known) from error
+        if key:
+            raise InvalidValueError(f"key {key[2]!r} of {where} is missing") from error
+        expected = re.sub("`([^`]+)`", lambda found: _in_words(found[1]), problem.partition(", got")[0])
+        value = _value_at(table, place)
+        raise InvalidValueError(f"{where} is {value!r}, {expected[0].lower()}{expected[1:]}") from error
+
+
+def _in_words(types: str) -> str:
+    return " or ".join(_WORDS.get(name, name) for name in types.split(" | "))
+
+
+def _steps(place: str) -> Any:
+    """`cpu.clusters[1]` as `cpu`, `clusters`, 1; the key of a table of any keys is not told, and ends it."""
+    for name, number in re.findall(r"([^.\[\]]+)|\[(\d+)\]", place.partition("[...]")[0]):
+        yield name or int(number)
+
+
+def _value_at(table: Any, place: str) -> Any:
+    for step in _steps(place):
+        table = table[step]
+    return table
+
+
+def _keys(kind: Any, place: str) -> Any:
+    """The keys that the table at a place may have."""
+    for step in _steps(place):
+        kind = get_type_hints(kind)[step] if isinstance(step, str) else get_args(kind)[0]
+    return kind.__struct_encode_fields__
 
 
 def write_durably(path: Path, content: bytes) -> None:

@@ -9,7 +9,7 @@ import itertools
 import math
 import random
 import re
-from typing import FrozenSet, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.errors import InvalidValueError
 from harness.core.units import khz_to_mhz, mhz_to_khz
@@ -181,6 +181,21 @@ class PowerModeSpace:
                 raise InvalidValueError(
                     f"{field}={value} of power mode {mode.name} is not allowed here", f"allowed: {allowed}"
                 )
+
+
+def clock_at_cap(cap: Optional[int], allowed: Sequence[int], rounds_up: bool = False) -> int:
+    """The clock that a cap comes to: the greatest allowed one not above it, or the least not below; both in kHz.
+
+    Args:
+        cap: None for no cap.
+        allowed: ascending.
+        rounds_up: take the next clock above a cap that lies between two.
+    """
+    if cap is None:
+        return allowed[-1]
+    if rounds_up:
+        return next((khz for khz in allowed if khz >= cap), allowed[-1])
+    return max((khz for khz in allowed if khz <= cap), default=allowed[0])
 
 
 def _nearest_clock(khz: int, allowed: Sequence[int]) -> int:

@@ -12,7 +12,7 @@ from harness.board.nvpmodel_conf import Conf, PowerModel
 from harness.board.nvpmodel_modes import Limits, to_power_mode
 from harness.core.boards import BoardSpec
 from harness.core.errors import ControlError
-from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, clock_at_cap
 from harness.core.units import hz_to_khz
 
 
@@ -90,15 +90,15 @@ def conf_mode(conf: Conf, model: PowerModel, space: PowerModeSpace, gpu_cap_roun
     limits = to_power_mode(conf, model)
     return PowerMode(
         limits.cpu_cores or space.cpu_cores[-1],
-        _below(limits.cpu_khz, space.cpu_khz),
-        (_above if gpu_cap_rounds_up else _below)(limits.gpu_khz, space.gpu_khz),
-        _below(limits.mem_khz, space.mem_khz),
+        clock_at_cap(limits.cpu_khz, space.cpu_khz),
+        clock_at_cap(limits.gpu_khz, space.gpu_khz, gpu_cap_rounds_up),
+        clock_at_cap(limits.mem_khz, space.mem_khz),
     )
 
 
 def named_modes(space: PowerModeSpace, conf: Optional[Conf], spec: Optional[BoardSpec]) -> Dict[str, PowerMode]:
     """Every mode of the board's own conf, and those that a paper names; `maxn` is known to all devices."""
-    named = {name: space.nearest(mode) for name, mode in spec.named_modes} if spec else {}
+    named = {name: space.nearest(mode) for name, mode in spec.named_modes.items()} if spec else {}
     up = spec is not None and spec.gpu_cap_rounds_up
     return {**named, **{model.name: conf_mode(conf, model, space, up) for model in (conf.models if conf else ())}}
 
@@ -109,14 +109,7 @@ def is_rounded(mode: PowerMode, limits: Limits, space: PowerModeSpace) -> bool:
     Which of the two a driver takes differs between boards and releases; what it took stands in the profile.
     """
     neighbours = (
-        {_below(cap, allowed), _above(cap, allowed)} for cap, allowed in zip(limits[1:], space.dimensions[1:])
+        {clock_at_cap(cap, allowed, up) for up in (False, True)}
+        for cap, allowed in zip(limits[1:], space.dimensions[1:])
     )
     return limits.cpu_cores in (None, mode.cpu_cores) and all(khz in near for khz, near in zip(mode[1:], neighbours))
-
-
-def _below(cap: Optional[int], allowed: Sequence[int]) -> int:
-    return max((khz for khz in allowed if cap is None or khz <= cap), default=allowed[0])
-
-
-def _above(cap: Optional[int], allowed: Sequence[int]) -> int:
-    return allowed[-1] if cap is None else min((khz for khz in allowed if khz >= cap), default=allowed[-1])

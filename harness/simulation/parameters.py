@@ -248,7 +248,7 @@ def load_board(name: str) -> BoardParameters:
         path,
         {
             "name": name,
-            "cpu_cores": sum(len(cluster.cores) for cluster in spec.cpu_clusters),
+            "cpu_cores": sum(len(cluster.cores) for cluster in spec.cpu.clusters),
             "cpu_khz": clocks.cpu_khz[-1],
             "gpu_khz": clocks.gpu_khz[-1],
             "mem_khz": clocks.mem_khz[-1],

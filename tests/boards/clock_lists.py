@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from boards.layouts import VARIANTS, Layout
 from harness.core.boards import BoardSpec, ClockLists, Preset, load_board
@@ -28,8 +28,8 @@ def spec_of(layout: Layout) -> BoardSpec:
     """The spec of the board, with the GPU clocks that its release lists, and Thor's gaps filled."""
     spec = load_board(*VARIANTS.get(layout.board, (layout.board,)))
     if layout.board == "thor":
-        return dataclasses.replace(spec, clocks=THOR_CLOCKS, presets=THOR_PRESETS, default_preset="120W")
+        return msgspec.structs.replace(spec, clocks=THOR_CLOCKS, presets=THOR_PRESETS, default_preset="120W")
     if layout.release.major >= 36 and spec.clocks.newer_gpu_khz:
-        clocks = dataclasses.replace(spec.clocks, gpu_khz=spec.clocks.newer_gpu_khz)
-        return dataclasses.replace(spec, clocks=clocks)
+        clocks = msgspec.structs.replace(spec.clocks, gpu_khz=spec.clocks.newer_gpu_khz)
+        return msgspec.structs.replace(spec, clocks=clocks)
     return spec

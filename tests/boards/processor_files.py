@@ -21,7 +21,7 @@ def add_processor(plan: Plan, layout: Layout, spec: BoardSpec) -> None:
     plan.show(f"{CPU}/offline", "")
     table = spec.clocks.cpu_khz
     plan.places["clusters"] = []
-    for number, cluster in enumerate(spec.cpu_clusters):
+    for number, cluster in enumerate(spec.cpu.clusters):
         first = min(cluster.cores)
         policy = f"{CPU}/cpufreq/policy{first}"
         cores = " ".join(map(str, cluster.cores))
@@ -65,7 +65,7 @@ def _cpuinfo(layout: Layout, spec: BoardSpec, core: int) -> str:
     return "\n".join(
         [
             f"processor\t: {core}",
-            f"model name\t: {spec.cpu_name}",
+            f"model name\t: {spec.cpu.name}",
             "BogoMIPS\t: 62.50",
             "Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp",
             "CPU implementer\t: 0x41",

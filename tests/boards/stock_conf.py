@@ -43,7 +43,7 @@ def _params(plan: Plan, layout: Layout, spec: BoardSpec) -> Iterator[tuple]:
         yield _param("FILE", _gating(mask), {mask.upper(): f"{device}/{mask}"})
     yield _param("FILE", "GPU_POWER_CONTROL_ENABLE", {"GPU_PWR_CNTL_EN": f"{device}/power/control"})
     yield _param("FILE", "GPU_POWER_CONTROL_DISABLE", {"GPU_PWR_CNTL_DIS": f"{device}/power/control"})
-    for cluster in spec.cpu_clusters:
+    for cluster in spec.cpu.clusters:
         folder = f"{CPU}/cpu{min(cluster.cores)}/cpufreq"
         names = {"FREQ_TABLE": "scaling_available_frequencies", "MAX_FREQ": "scaling_max_freq"}
         names["MIN_FREQ"] = "scaling_min_freq"
@@ -97,7 +97,7 @@ def _settings(plan: Plan, layout: Layout, spec: BoardSpec, preset: Preset) -> Li
         lines.append(f"{_gating(mask)} {mask.upper()} {value}")
     lines.append("GPU_POWER_CONTROL_ENABLE GPU_PWR_CNTL_EN on")
     floor = CPU_FLOOR_KHZ.get(layout.soc, 0)
-    for cluster in spec.cpu_clusters:
+    for cluster in spec.cpu.clusters:
         if set(cluster.cores) & set(online):  # clusters that are off have no lines
             cap = -1 if preset.cpu_khz is None else preset.cpu_khz
             lines += [
@@ -115,5 +115,5 @@ def _settings(plan: Plan, layout: Layout, spec: BoardSpec, preset: Preset) -> Li
 
 def preset_cores(spec: BoardSpec, preset: Preset) -> List[int]:
     """The cores that are on: cluster by cluster, from the first."""
-    cores = [core for cluster in spec.cpu_clusters for core in cluster.cores]
+    cores = [core for cluster in spec.cpu.clusters for core in cluster.cores]
     return cores[: preset.cpu_cores]

@@ -130,7 +130,7 @@ def test_the_conf_names_files_that_are_there(tree):
 def test_the_board_is_in_its_default_mode(tree):
     preset = next(preset for preset in tree.spec.presets if preset.name == tree.spec.default_preset)
     mode = tree.spec.preset_mode(preset)
-    online = [core for cluster in tree.spec.cpu_clusters for core in cluster.cores][: preset.cpu_cores]
+    online = [core for cluster in tree.spec.cpu.clusters for core in cluster.cores][: preset.cpu_cores]
     for core in range(tree.spec.cpu_cores):
         switch = tree.path / CPU / f"cpu{core}/online"
         assert not switch.exists() or switch.read_text().strip() == str(int(core in online))

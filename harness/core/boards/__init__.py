@@ -4,30 +4,251 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from harness.core.boards.parsing import parse_board, variants_of
-from harness.core.boards.spec import BoardSpec, ClockLists, CpuCluster, Gpu, Memory, Preset, Rails
-from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
-from harness.core.files import read_toml
+import msgspec
 
-__all__ = [
-    "BOARDS",
-    "BoardSpec",
-    "ClockLists",
-    "CpuCluster",
-    "Gpu",
-    "Memory",
-    "Preset",
-    "Rails",
-    "find_board",
-    "known_boards",
-    "known_variants",
-    "load_board",
-]
+from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
+from harness.core.files import read_toml, typed
+from harness.core.mode_texts import MAXN, NamedModes, parse_power_modes
+from harness.core.power_modes import PowerMode, PowerModeSpace, clock_at_cap
+from harness.core.units import mhz_to_khz
 
 BOARDS: Dict[str, Path] = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
-"""The spec file of each board, by the board's name in the corpus."""
+"""The file of each board, by the board's name in the corpus."""
+
+
+class CpuCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """CPU cores that share a clock.
+
+    Attributes:
+        name: of the cluster's PARAM in nvpmodel files.
+        cores: numbers of its cores; the first is the one whose cpufreq path the PARAM has.
+    """
+
+    name: str
+    cores: Tuple[int, ...]
+
+
+class Cpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The CPU: its name in words, and its clusters."""
+
+    name: str
+    clusters: Tuple[CpuCluster, ...]
+
+
+class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The GPU.
+
+    Attributes:
+        name: of its chip, as in its sysfs path.
+        architecture: Maxwell, Pascal, Volta, Ampere, ...
+        cuda_cores: those that the module has.
+        tensor_cores: those that the module has.
+        tpcs: texture processing clusters that the bits of `TPC_PG_MASK` stand for; None where there is no such mask.
+    """
+
+    name: str
+    architecture: str
+    cuda_cores: int
+    tensor_cores: int
+    tpcs: Optional[int] = None
+
+
+class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Main memory, shared by CPU and GPU on all boards; `bandwidth_bytes_per_s` is the data sheet's peak."""
+
+    bytes: int
+    technology: str
+    bus_bits: int
+    bandwidth_bytes_per_s: int
+
+
+class ClockLists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The clocks known off-board, ascending; what the board itself lists always wins over these.
+
+    Attributes:
+        cpu_khz, gpu_khz, mem_khz: the lists that the papers' counts of power modes are of, where there are such counts;
+            empty where nothing is known.
+        newer_gpu_khz: what later releases list instead of `gpu_khz`; empty where that is the same or not known.
+        incomplete: names of the lists that are known to lack clocks, or were not seen on this very board.
+    """
+
+    cpu_khz: Tuple[int, ...] = ()
+    gpu_khz: Tuple[int, ...] = ()
+    mem_khz: Tuple[int, ...] = ()
+    newer_gpu_khz: Tuple[int, ...] = ()
+    incomplete: Tuple[str, ...] = ()
+
+
+class ClockRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Clocks at even distances, both ends included."""
+
+    first: int = msgspec.field(name="from")
+    last: int = msgspec.field(name="to")
+    step: int
+
+
+class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A power mode of the stock nvpmodel file: a core count and caps.
+
+    Attributes:
+        id: its number, which differs between boards and releases; modes are addressed by name.
+        name: as `nvpmodel -q` says it.
+        cpu_cores: cores online.
+        cpu_khz, gpu_khz, mem_khz: caps as the file has them, which need not be allowed clocks; None is no cap.
+        tpc_pg_mask: GPU clusters that are off, one a bit: at equal clocks such a mode is slower and draws less.
+            None where the file says nothing of it.
+    """
+
+    id: int
+    name: str
+    cpu_cores: int
+    cpu_khz: Optional[int] = None
+    gpu_khz: Optional[int] = None
+    mem_khz: Optional[int] = None
+    tpc_pg_mask: Optional[int] = None
+
+
+class Rails(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Power rails as the board's sensors label them.
+
+    Attributes:
+        labels: all of them.
+        total: those whose sum is the module's total power.
+        note: what is to be known of that sum.
+    """
+
+    labels: Tuple[str, ...]
+    total: Tuple[str, ...]
+    note: str = ""
+
+
+class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One module of a board family.
+
+    Attributes:
+        name: of the family, as in the corpus (`orin-agx`).
+        variant: which module, or which software that changes its modes (`64gb`, `32gb`, `super`).
+        product: in words.
+        part_numbers: of the module, as in the device tree's `compatible`.
+        models: parts of the device tree's `model` that only this family has.
+        peak_power_mw: the greatest power of the module.
+        storage: media that it can have: emmc, sd, ssd (NVMe), hdd (USB), esata.
+        cpu, gpu, memory, clocks, rails: as their types say.
+        presets: the stock power modes.
+        part_number_prefix: what every part number of the family begins with; empty where families share it.
+        marks: parts of `model` or `compatible` that tell this variant from others with its part number.
+        default_preset: the one it starts with; empty where not known.
+        papers_mode: the preset that the papers take as their default; empty where they had no such board.
+        clocks_only_fall: whether CPU and GPU clocks can only be lowered without a reboot; None where nobody said.
+        gpu_cap_rounds_up: whether a preset's GPU cap means the next allowed clock above it instead of below.
+        named_mhz: modes that a paper names, as it prints them: cores, and the MHz of CPU, GPU and memory.
+    """
+
+    name: str
+    variant: str
+    product: str
+    part_numbers: Tuple[str, ...]
+    models: Tuple[str, ...]
+    peak_power_mw: int
+    storage: Tuple[str, ...]
+    cpu: Cpu
+    gpu: Gpu
+    memory: Memory
+    clocks: ClockLists
+    rails: Rails
+    presets: Tuple[Preset, ...] = ()
+    part_number_prefix: str = ""
+    marks: Tuple[str, ...] = ()
+    default_preset: str = ""
+    papers_mode: str = ""
+    clocks_only_fall: Optional[bool] = None
+    gpu_cap_rounds_up: bool = False
+    named_mhz: Dict[str, Tuple[int, float, float, float]] = msgspec.field(name="named_modes", default_factory=dict)
+
+    @property
+    def cpu_cores(self) -> int:
+        """How many CPU cores the module has."""
+        return sum(len(cluster.cores) for cluster in self.cpu.clusters)
+
+    @property
+    def named_modes(self) -> Dict[str, PowerMode]:
+        """The modes that a paper names, as it prints them, which need not be allowed ones."""
+        return {name: PowerMode(cores, *map(mhz_to_khz, mhz)) for name, (cores, *mhz) in self.named_mhz.items()}
+
+    def power_mode_space(self) -> PowerModeSpace:
+        """The power modes known off-board: every core count, with the clocks of the lists.
+
+        Raises:
+            CannotRunError: nothing is known of a clock.
+        """
+        return self._space(self.clocks.gpu_khz)
+
+    def any_release_space(self) -> PowerModeSpace:
+        """The clocks of every known release together: what a mode that is named in full, or a preset, may have.
+
+        Raises:
+            CannotRunError: nothing is known of a clock.
+        """
+        return self._space(tuple(sorted({*self.clocks.gpu_khz, *self.clocks.newer_gpu_khz})))
+
+    def _space(self, gpu_khz: Tuple[int, ...]) -> PowerModeSpace:
+        lists = {"CPU": self.clocks.cpu_khz, "GPU": gpu_khz, "memory": self.clocks.mem_khz}
+        missing = [name for name, clocks in lists.items() if not clocks]
+        if missing:
+            raise CannotRunError(
+                f"the {', '.join(missing)} clocks of {self.name} are not known off-board", "run this on the board"
+            )
+        return PowerModeSpace(tuple(range(1, self.cpu_cores + 1)), *lists.values())
+
+    def preset_mode(self, preset: Preset) -> PowerMode:
+        """The power mode that a preset's caps come to, by `clock_at_cap`; GPU caps by `gpu_cap_rounds_up`.
+
+        Clocks are those of every known release: caps are written for the newest.
+
+        Raises:
+            CannotRunError: nothing is known of a clock.
+        """
+        space = self.any_release_space()
+        return PowerMode(
+            preset.cpu_cores,
+            clock_at_cap(preset.cpu_khz, space.cpu_khz),
+            clock_at_cap(preset.gpu_khz, space.gpu_khz, self.gpu_cap_rounds_up),
+            clock_at_cap(preset.mem_khz, space.mem_khz),
+        )
+
+    def modes_by_name(self) -> Dict[str, PowerMode]:
+        """`maxn`, every mode that a paper names and every preset, as modes that are allowed.
+
+        Raises:
+            CannotRunError: nothing is known of a clock.
+        """
+        space = self.power_mode_space()
+        return {
+            MAXN: space.greatest,
+            **{name: space.nearest(mode) for name, mode in self.named_modes.items()},
+            **{preset.name: self.preset_mode(preset) for preset in self.presets},
+        }
+
+    def power_modes(self, text: str, seed: int = 0) -> NamedModes:
+        """The modes that a `--power-mode` value stands for on this board, each with its name.
+
+        Raises:
+            CannotRunError: nothing is known of a clock.
+            UnknownNameError, InvalidValueError: `text` is no mode of this board; says what is.
+        """
+        return parse_power_modes(
+            text, self.power_mode_space(), self.modes_by_name(), self.any_release_space(), seed=seed
+        )
+
+    @property
+    def gap(self) -> str:
+        """What is not known of the clocks, in a sentence; empty where the lists are complete."""
+        if not self.clocks.incomplete:
+            return ""
+        names = ", ".join(self.clocks.incomplete)
+        return f"{self.name} ({self.variant}): {names} as known off-board may lack clocks, the board itself tells them"
 
 
 def known_boards() -> List[str]:
@@ -41,7 +262,7 @@ def known_variants(name: str) -> List[str]:
     Raises:
         UnknownNameError: there is no such board; lists the known ones.
     """
-    return variants_of(_content(name))
+    return _variants_of(_content(name))
 
 
 @functools.lru_cache(maxsize=None)
@@ -57,8 +278,9 @@ def load_board(name: str, variant: str = "") -> BoardSpec:
         InvalidValueError: the board's file is wrong; names file, key and value.
     """
     content = _content(name)
-    if variant and variant not in variants_of(content):
-        raise UnknownNameError(f"variant {variant!r} of {name} is unknown", f"known: {', '.join(variants_of(content))}")
+    if variant and variant not in _variants_of(content):
+        known = ", ".join(_variants_of(content))
+        raise UnknownNameError(f"variant {variant!r} of {name} is unknown", f"known: {known}")
     try:
         return parse_board(name, content, variant)
     except HarnessError as error:
@@ -96,3 +318,93 @@ def _content(name: str) -> Dict[str, Any]:
     if name not in BOARDS:
         raise UnknownNameError(f"board {name!r} is unknown", f"known: {', '.join(BOARDS)}")
     return read_toml(BOARDS[name])
+
+
+def _variants_of(content: Mapping[str, Any]) -> List[str]:
+    if not isinstance(content.get("variant"), str):
+        raise InvalidValueError("variant is missing", "give the default variant a name")
+    return [content["variant"], *content.get("variants", {})]
+
+
+def parse_board(name: str, content: Mapping[str, Any], variant: str = "") -> BoardSpec:
+    """Make the spec of a variant out of a file's content.
+
+    The top level describes the default variant. A table `[variants.NAME]` has what differs: a value or a list replaces
+    the one above, a table replaces key by key. A list of clocks may hold ranges `{ from, to, step }`, ends included.
+
+    Args:
+        name: the board's.
+        content: what the file holds.
+        variant: which one; empty for the default.
+
+    Raises:
+        UnknownNameError: a key is unknown; lists the known ones.
+        InvalidValueError: a key is missing or a value is not what it should be; names it.
+    """
+    default = _variants_of(content)[0]
+    table: Dict[str, Any] = {key: value for key, value in content.items() if key != "variants"}
+    if variant not in ("", default):
+        own = content["variants"][variant]
+        if not isinstance(own, dict) or not {"part_numbers", "marks"} & set(own):
+            raise InvalidValueError(f"variants.{variant} must be a table with part_numbers or marks to tell it by")
+        table = _overlaid(table, {**own, "variant": variant})
+    clocks = table.get("clocks")
+    if isinstance(clocks, dict):
+        table["clocks"] = {key: _expanded(value, f"clocks.{key}") for key, value in clocks.items()}
+    spec = typed({**table, "name": name}, BoardSpec)
+    _refuse_contradictions(spec)
+    return spec
+
+
+def _overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> Dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(below.get(key), dict)
+        merged[key] = _overlaid(below[key], value) if both else value
+    return merged
+
+
+def _expanded(entries: Any, where: str) -> Any:
+    """A list of clocks with its ranges written out; anything else as it is."""
+    if not isinstance(entries, list) or not any(isinstance(entry, dict) for entry in entries):
+        return entries
+    clocks: List[Any] = []
+    for entry in entries:
+        if not isinstance(entry, dict):
+            clocks.append(entry)
+            continue
+        found = typed(entry, ClockRange, f"a range in {where}")
+        if found.step < 1 or found.last < found.first or (found.last - found.first) % found.step:
+            raise InvalidValueError(
+                f"{where}: no whole number of steps leads from {found.first} to {found.last} in {found.step}"
+            )
+        clocks += range(found.first, found.last + 1, found.step)
+    return clocks
+
+
+def _refuse_contradictions(spec: BoardSpec) -> None:
+    cores = sorted(core for cluster in spec.cpu.clusters for core in cluster.cores)
+    if cores != list(range(len(cores))) or not cores:
+        raise InvalidValueError(f"the clusters must hold each core from 0 up once, got {cores}")
+    for key in ("cpu_khz", "gpu_khz", "mem_khz", "newer_gpu_khz"):
+        clocks = (0, *getattr(spec.clocks, key))
+        if any(low >= high for low, high in zip(clocks, clocks[1:])):
+            raise InvalidValueError(f"clocks.{key} must be above 0 and strictly ascending, got {list(clocks[1:])}")
+    names = [preset.name.lower() for preset in spec.presets]
+    for preset in spec.presets:
+        if not 1 <= preset.cpu_cores <= len(cores):
+            raise InvalidValueError(f"preset {preset.name} has {preset.cpu_cores} cores, the board has {len(cores)}")
+        if names.count(preset.name.lower()) > 1:
+            raise InvalidValueError(f"preset {preset.name} stands there twice")
+    for key in ("default_preset", "papers_mode"):
+        name = getattr(spec, key)
+        if name and name.lower() not in names:
+            raise InvalidValueError(f"{key} {name!r} is no preset", f"there are {', '.join(names)}")
+    lists = ("cpu_khz", "gpu_khz", "mem_khz")
+    for where, given, known in (
+        ("clocks.incomplete", spec.clocks.incomplete, lists),
+        ("rails.total", spec.rails.total, spec.rails.labels),
+    ):
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise UnknownNameError(f"{unknown[0]!r} in {where} is unknown", f"known: {', '.join(known)}")

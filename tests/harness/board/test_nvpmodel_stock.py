@@ -30,7 +30,7 @@ def test_stock_modes_read_back_as_the_spec_has_them(spec):
 
 @pytest.mark.parametrize("spec", MODULES)
 def test_clusters_are_those_of_the_spec(spec):
-    assert clusters(stock_conf(spec)) == [(cluster.name, cluster.cores) for cluster in spec.cpu_clusters]
+    assert clusters(stock_conf(spec)) == [(cluster.name, cluster.cores) for cluster in spec.cpu.clusters]
 
 
 @pytest.mark.parametrize("spec", MODULES)
