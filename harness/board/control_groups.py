@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Iterator, List, NamedTuple, Tuple
 
-from harness.board.mounts import Mount, read_mounts
+from harness.board.disk import Mount, read_mounts
 from harness.board.sensor_file import read_paths
 
 

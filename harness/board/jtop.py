@@ -18,7 +18,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from harness.board.rail_total import TOTAL, rail_channel
+from harness.board.power_rails import TOTAL, rail_channel
 from harness.board.source import Reading
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import kib_to_bytes, percent_to_share

@@ -1,23 +1,34 @@
-"""Takes files out of the page cache: all of them (privileged, C5), or given ones (any user).
+"""The page cache: how much of some files it holds, and what takes files out of it.
 
-What either achieved is to be measured: see `harness.board.page_cache_residency`.
+How much: `mincore(2)` (M11; what vmtouch does). Out: all files (privileged, C5), or given ones (any user).
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import mmap
 import os
+import re
 from pathlib import Path
-from typing import Iterable
+from typing import Iterable, Iterator, NamedTuple, Optional
 
 from harness.board.kernel_file import grant, may_write, write
-from harness.board.page_cache_residency import open_data_file
+from harness.board.sensor_file import read_text
 from harness.core.device import Capability
+from harness.core.errors import DataSetError
 
 DROP_ALL = 3  # Documentation/admin-guide/sysctl/vm: page cache, and dentries and inodes
 
+_PROT_READ = 1
+_MAP_SHARED = 1
+_MAP_FAILED = ctypes.c_void_p(-1).value
+_CAP_FOWNER = 3
+_RESIDENT = bytes(flags & 1 for flags in range(256))  # mincore(2): of each page's byte only the lowest bit counts
+
 
 class PageCache:
-    """The page cache of the machine whose `/proc` is below `root`."""
+    """The page cache of the machine whose `/proc` is below `root`; what was achieved, `residency` measures."""
 
     def __init__(self, root: str = "/") -> None:
         """Touches nothing yet."""
@@ -40,7 +51,7 @@ class PageCache:
             ControlError: this user may not; says what to grant.
         """
         os.sync()  # dirty pages cannot be dropped
-        write(self._file, DROP_ALL, hint=self._hint())
+        write(self._file, DROP_ALL, self._hint())
         return f"{DROP_ALL} written to {self._file}"
 
     def _hint(self) -> str:
@@ -54,5 +65,112 @@ class PageCache:
         """
         os.sync()  # once for all: a sync of each file would flush the disk's own cache each time
         for path in files:
-            with open_data_file(path, "to drop it from the page cache") as fd:
+            with _open_data_file(path, "to drop it from the page cache") as fd:
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+class Residency(NamedTuple):
+    """How much of some files is in the page cache.
+
+    Attributes:
+        resident_bytes: of them in the page cache, in whole pages less what a last page has beyond its file's end; None
+            where the kernel does not tell.
+        total_bytes: the size of the files.
+        reason: why it is not known, and what to do; empty where it is.
+    """
+
+    resident_bytes: Optional[int]
+    total_bytes: int
+    reason: str = ""
+
+    @property
+    def share(self) -> Optional[float]:
+        """Resident part, 0 to 1; None where it is not known or there are no bytes."""
+        if self.resident_bytes is None or self.total_bytes == 0:
+            return None
+        return self.resident_bytes / self.total_bytes
+
+
+def residency(files: Iterable[Path], root: str = "/") -> Residency:
+    """Measure how much of `files` is in the page cache, without reading them.
+
+    Since Linux 5.2 the kernel says "all of it" of a file that the caller neither owns nor may write; this says `None`,
+    also of a file that cannot be mapped, as on some network and FUSE file systems.
+
+    Args:
+        files: regular files.
+        root: the directory below which `/proc` is looked for.
+
+    Raises:
+        DataSetError: a file vanished or may not be read; names it.
+    """
+    libc = _libc()
+    may_ask_of_any = _kernel_tells_all(os.uname().release) or _has_capability(root, _CAP_FOWNER)
+    resident = total = 0
+    not_told = ""
+    for path in files:
+        with _open_data_file(path, "to see what the page cache holds of it") as fd:
+            status = os.fstat(fd)
+            total += status.st_size
+            if not (may_ask_of_any or status.st_uid == os.geteuid() or os.access(path, os.W_OK, effective_ids=True)):
+                not_told = f"the kernel does not tell it of {path}: own the file, or be allowed to write it"
+            elif status.st_size:
+                try:
+                    resident += _resident_bytes(libc, fd, status.st_size)
+                except OSError as error:
+                    not_told = f"the kernel does not tell it of {path}: {error.strerror}"
+    return Residency(None if not_told else resident, total, not_told)
+
+
+@contextlib.contextmanager
+def _open_data_file(path: Path, purpose: str) -> Iterator[int]:
+    """A descriptor to read from; `purpose` goes into the message: `to see ...`."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise DataSetError(
+            f"{path} cannot be opened {purpose}: {error.strerror}",
+            "did something change the data set while it was in use?",
+        ) from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _resident_bytes(libc: ctypes.CDLL, fd: int, size: int) -> int:
+    pages = -(-size // mmap.PAGESIZE)
+    address = libc.mmap(None, size, _PROT_READ, _MAP_SHARED, fd, 0)
+    if address == _MAP_FAILED:
+        raise OSError(ctypes.get_errno(), f"mmap of {size} bytes: {os.strerror(ctypes.get_errno())}")
+    try:
+        flags = ctypes.create_string_buffer(pages)
+        if libc.mincore(address, size, flags):
+            raise OSError(ctypes.get_errno(), f"mincore of {size} bytes: {os.strerror(ctypes.get_errno())}")
+    finally:
+        libc.munmap(address, size)
+    in_cache = flags.raw.translate(_RESIDENT)
+    beyond_end = (pages * mmap.PAGESIZE - size) if in_cache[-1] else 0
+    return in_cache.count(1) * mmap.PAGESIZE - beyond_end
+
+
+def _libc() -> ctypes.CDLL:
+    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = pointer
+    libc.mmap.argtypes = [pointer, size, number, number, number, ctypes.c_long]
+    libc.munmap.argtypes = [pointer, size]
+    libc.mincore.argtypes = [pointer, size, ctypes.c_char_p]
+    return libc
+
+
+def _kernel_tells_all(release: str) -> bool:
+    """Whether a kernel of this release answers for files of other users too: those before 5.2 do."""
+    major, minor = (int(number) for number in re.findall(r"\d+", release)[:2])
+    return (major, minor) < (5, 2)
+
+
+def _has_capability(root: str, number: int) -> bool:
+    status = read_text(os.path.join(root, "proc/self/status"))
+    effective = next(line.split()[1] for line in status.split("\n") if line.startswith("CapEff:"))
+    return bool(int(effective, 16) >> number & 1)

@@ -1,6 +1,6 @@
-"""Power that something else recorded, such as a socket meter, as telemetry.
+"""Power recorded by something else, such as a socket meter, as telemetry.
 
-A CSV file with a header and two columns, in either order; further columns are left alone:
+A CSV file with a header and two columns, in either order; further columns are ignored:
 
     time_s,power_w          seconds since any moment, ascending; watt (or power_mw: milliwatt)
     0,11.52
@@ -16,7 +16,7 @@ import statistics
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Tuple
 
-from harness.board.rail_total import TOTAL
+from harness.board.power_rails import TOTAL
 from harness.core.errors import InvalidValueError
 from harness.core.profiles import Series, Telemetry
 from harness.core.units import w_to_mw
@@ -29,10 +29,10 @@ EXAMPLE = f"the first line names the columns: {TIME} and {' or '.join(POWERS)}"
 
 
 def read_power_log(path: Path) -> Telemetry:
-    """Read a file; its samples are of the whole device at its plug.
+    """Read a file: power of the whole device at its plug.
 
     Raises:
-        InvalidValueError: it cannot be read, or is no such file; names the line.
+        InvalidValueError: it cannot be read, or is not of that form; names the line.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:

@@ -3,8 +3,8 @@
     intel-rapl:0        package-0     counts in the total
       intel-rapl:0:0    core          lies inside its package
       intel-rapl:0:1    dram          counts in the total: listed below its package, metered apart from it
-    intel-rapl:1        psys          the whole platform by some definition of its maker: apart
-    intel-rapl-mmio:0   package-0     the same counter by another way: left out where `intel-rapl` has it
+    intel-rapl:1        psys          the whole platform as its maker defines it: kept apart
+    intel-rapl-mmio:0   package-0     the same counter through another interface: left out where `intel-rapl` has it
 
 A package's counter is that of the processor die, memory has a counter of its own (Intel SDM vol. 3, RAPL domains).
 AMD's packages appear under the same names.
@@ -12,19 +12,17 @@ AMD's packages appear under the same names.
 
 from __future__ import annotations
 
+import functools
 import glob
 import os
-import re
 import shlex
 from typing import Dict, List, NamedTuple, Optional
 
-from harness.board.counters import Counters
+from harness.board.power_rails import TOTAL
 from harness.board.sensor_file import read_int, read_text
-from harness.board.source import Reading
+from harness.board.source import Counters, Reading, plain_name, read_each
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import uj_per_s_to_mw
-
-TOTAL = "power_total_mw"
 
 _ALWAYS_DRAW = ("package", "dram", "psys")  # a counter of these that stands still measures nothing; an idle uncore may
 
@@ -45,7 +43,7 @@ class Domain(NamedTuple):
     @property
     def channel(self) -> str:
         """`power_package_0_core_mw`."""
-        return f"power_{re.sub('[^a-z0-9]+', '_', self.name.lower())}_mw"
+        return f"power_{plain_name(self.name)}_mw"
 
     @property
     def kind(self) -> str:
@@ -54,12 +52,12 @@ class Domain(NamedTuple):
 
     @property
     def in_total(self) -> bool:
-        """Whether the total adds it: packages and DRAM, which no other counter holds."""
+        """Whether the total adds it: packages and DRAM, which no other counter includes."""
         return self.kind in ("package", "dram")
 
 
 def energy_growth_uj(growth_uj: float, range_uj: Optional[int]) -> float:
-    """The energy between two readings of a counter, less than one whole range apart.
+    """The energy between two readings of a counter that wraps, less than one whole range apart.
 
     Args:
         growth_uj: later reading minus earlier.
@@ -76,10 +74,10 @@ def energy_growth_uj(growth_uj: float, range_uj: Optional[int]) -> float:
 
 
 class RaplSource:
-    """Power of each RAPL domain, and their total, as means since the reading before."""
+    """Mean power of each RAPL domain since the previous reading, and their total."""
 
     def __init__(self, domains: List[Domain]) -> None:
-        """Reads the energy counters of `domains`."""
+        """Reads nothing yet."""
         self._domains = domains
         self._counters = Counters()
         counted = [domain.name for domain in domains if domain.in_total]
@@ -91,23 +89,27 @@ class RaplSource:
         }
 
     def read(self, now_s: float) -> Reading:
-        """All domains and their total; the total fails with any of its parts. None at the first reading."""
-        totals_uj, failed = {}, {}
-        for domain in self._domains:
-            try:
-                totals_uj[domain.channel] = read_int(os.path.join(domain.directory, "energy_uj"))
-            except (OSError, ValueError) as error:
-                failed[domain.channel] = str(error)
-        growth = self._counters.growth(now_s, totals_uj)
-        values: Dict[str, float] = {}
+        """All domains and their total, which fails with any of its parts; nothing at the first reading."""
+        energies = read_each(
+            {
+                domain.channel: functools.partial(read_int, os.path.join(domain.directory, "energy_uj"))
+                for domain in self._domains
+            }
+        )
+        failed = energies.failed
+        growth = self._counters.growth(now_s, energies.values)
         if growth is None:
-            return Reading(values, failed)
+            return Reading({}, failed)
         window_s, growth_uj = growth
+        values: Dict[str, float] = {}
         for domain in self._domains:
             if domain.channel not in growth_uj:
                 continue
             try:
-                values[domain.channel] = uj_per_s_to_mw(_energy_uj(domain, growth_uj[domain.channel]), window_s)
+                if growth_uj[domain.channel] == 0 and domain.kind in _ALWAYS_DRAW:
+                    raise ValueError(f"the energy counter of {domain.name} stands still")
+                energy_uj = energy_growth_uj(growth_uj[domain.channel], domain.range_uj)
+                values[domain.channel] = uj_per_s_to_mw(energy_uj, window_s)
             except ValueError as error:
                 failed[domain.channel] = str(error)
         parts = [domain.channel for domain in self._domains if domain.in_total]
@@ -117,12 +119,6 @@ class RaplSource:
         else:
             values[TOTAL] = sum(values[channel] for channel in parts)
         return Reading(values, failed)
-
-
-def _energy_uj(domain: Domain, growth_uj: float) -> float:
-    if growth_uj == 0 and domain.kind in _ALWAYS_DRAW:
-        raise ValueError(f"the energy counter of {domain.name} stands still")
-    return energy_growth_uj(growth_uj, domain.range_uj)
 
 
 def find_domains(root: str) -> List[Domain]:
@@ -149,7 +145,7 @@ def open_source(root: str) -> RaplSource:
     """The RAPL domains below `root`.
 
     Raises:
-        SourceUnavailableError: there is no package among them, or this user may not read them; then the way out is the
+        SourceUnavailableError: there is no package among them, or this user may not read them; then the hint is the
             command that grants it.
     """
     domains = find_domains(root)

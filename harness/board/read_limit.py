@@ -1,36 +1,53 @@
-"""What this process and its children may read from a disk in a second, by a control group that is made for that.
+"""What this process and its children may read from a disk in a second, held by a control group made for that.
 
     make the group --- limit it --- move this process there --- ... --- move everybody back --- remove the group
 
-The kernel counts what comes from the disk: what is in the page cache is read as fast as ever. It counts whole disks,
-never a partition.
+In version 1 of control groups the new group is below this process's own one in the hierarchy of the controller blkio,
+apart from all other controllers. In version 2 it is beside it, so that the limits above still hold. The kernel counts
+what comes from the disk: what is in the page cache is read as fast as ever. It counts whole disks, never a partition.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 from pathlib import Path
-from typing import Iterator, Optional
+from typing import Dict, Iterator, List, NamedTuple, Optional
 
+from harness.board.control_groups import own_groups
+from harness.board.disk import disk_under, printable
 from harness.board.kernel_file import read_text, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.lock import locked
-from harness.board.mounts import below_overlay, block_device, find_mount, printable, read_mounts, whole_disk
-from harness.board.read_limit_group import (
-    LIMITS_V2,
-    MEMBERS,
-    Group,
-    Limits,
-    find_group,
-    limits_above,
-    limits_of,
-    members,
-)
 from harness.board.saved_state import preserved
 from harness.core.device import Capability
 from harness.core.errors import CannotRunError, ControlError, HarnessError
+
+ReadLimits = Dict[str, int]
+"""Bytes per second by the number of a disk: `{"254:0": 20000000}`."""
+
+MEMBERS = "cgroup.procs"
+LIMITS_V1, LIMITS_V2 = "blkio.throttle.read_bps_device", "io.max"
+
+_CONTROLLER = "blkio"
+_NOT_HELD_BESIDE = ("cpu.max", "cpuset.cpus", "memory.high", "memory.max")
+"""Limits of a group in version 2 that would make another machine of this one if they fell away."""
+
+
+class Group(NamedTuple):
+    """The group with the limit, as plain values: another process can remove it.
+
+    Attributes:
+        path: its directory.
+        origin: that of the group where its processes come from and go to.
+        file: the name of the file in it that takes limits.
+    """
+
+    path: str
+    origin: str
+    file: str
 
 
 class ReadLimit(Knob):
@@ -68,7 +85,7 @@ class ReadLimit(Knob):
         except HarnessError as error:
             return Capability(topic, False, error.what, error.hint)
 
-    def on_disk_under(self, path: str, limit_bytes_per_s: int) -> Limits:
+    def on_disk_under(self, path: str, limit_bytes_per_s: int) -> ReadLimits:
         """The setting that holds the disk under a path to a limit.
 
         Args:
@@ -81,25 +98,30 @@ class ReadLimit(Knob):
         here = self.available()
         if not here.available:
             raise CannotRunError(f"reads cannot be held down here: {here.detail}", here.hint)
-        number = _disk_number(path, self._root)
-        tightest = min(
-            (limits[number] for limits in limits_above(self._root, self._group.file) if number in limits), default=None
-        )
-        if tightest is not None and tightest < limit_bytes_per_s:
+        mount, disk = disk_under(path, self._root)
+        if disk is None:
+            what = "no mount that is seen" if mount is None else f"{mount.filesystem} ({printable(mount.source)})"
             raise CannotRunError(
-                f"reads from disk {number} are held to {tightest} bytes/s already, by the control group of this "
+                f"{path} lies on {what}, and no disk under it is seen whose reads could be held down",
+                "choose a storage on a disk of this machine",
+            )
+        number = read_text(os.path.join(disk, "dev"))
+        limits = [one[number] for one in _limits_above(self._root, self._group.file) if number in one]
+        if limits and min(limits) < limit_bytes_per_s:
+            raise CannotRunError(
+                f"reads from disk {number} are held to {min(limits)} bytes/s already, by the control group of this "
                 f"process or one above, and {limit_bytes_per_s} were asked for",
                 "ask for less, or run outside of that group",
             )
         return {number: limit_bytes_per_s}
 
-    def read(self) -> Optional[Limits]:
+    def read(self) -> Optional[ReadLimits]:
         """The limits of the group; none of a group that was made and not limited yet."""
         if not os.path.isdir(self._group.path):
             return None
-        return limits_of(self._group)
+        return parse_limits(read_text(os.path.join(self._group.path, self._group.file)))
 
-    def apply(self, value: Optional[Limits]) -> None:
+    def apply(self, value: Optional[ReadLimits]) -> None:
         """Move this process into a group with these limits, or everybody out of it."""
         self._remove()
         if value is None:
@@ -113,10 +135,10 @@ class ReadLimit(Knob):
             write(os.path.join(self._group.path, self._group.file), f"{number} {key}{limit_bytes_per_s}")
         write(os.path.join(self._group.path, MEMBERS), os.getpid())
 
-    def verify(self, value: Optional[Limits]) -> None:
-        """As of every knob; and that this process is where the limits hold."""
+    def verify(self, value: Optional[ReadLimits]) -> None:
+        """As for every knob; also that this process is where the limits hold."""
         super().verify(value)
-        if value is not None and os.getpid() not in members(self._group.path):
+        if value is not None and os.getpid() not in _members(self._group.path):
             raise ControlError(f"process {os.getpid()} was moved to {self._group.path} and is not in it")
 
     def _remove(self) -> None:
@@ -124,14 +146,14 @@ class ReadLimit(Knob):
         if not os.path.isdir(path):
             return
         while True:
-            left = members(path)
+            left = _members(path)
             if not left:
                 break
             for member in left:  # one that is not moved yet may start others meanwhile
                 try:
                     write(os.path.join(origin, MEMBERS), member)
                 except ControlError:
-                    if member in members(path):  # else it has ended
+                    if member in _members(path):  # else it has ended
                         raise
         try:
             os.rmdir(path)
@@ -139,15 +161,20 @@ class ReadLimit(Knob):
             raise ControlError(f"the control group {path} cannot be removed: {error.strerror}") from error
 
 
+def open_knob(root: str, path: str, origin: str, file: str) -> ReadLimit:
+    """The group that another process made; its paths hold the root."""
+    return ReadLimit(root, Group(path, origin, file))
+
+
 @contextlib.contextmanager
 def reads_held(
     limit_bytes_per_s: Optional[int], directory: Path, device: str, root: str = "/"
 ) -> Iterator[Optional[int]]:
-    """Hold the reads of this process, and of what it starts, from one disk down during the block.
+    """Hold down what this process, and whatever it starts, reads from one disk during the block.
 
     Args:
         limit_bytes_per_s: the limit; None for none: then nothing is touched.
-        directory: where the data lies: what is held down is the disk under it, for whatever is read of it.
+        directory: where the data lies: the disk under it is held down, whatever is read of it.
         device: whose run this is; names the saved state.
         root: the directory below which `/sys` and `/proc` are looked for.
 
@@ -156,7 +183,7 @@ def reads_held(
 
     Raises:
         CannotRunError: it cannot be set here.
-        ControlError: it was refused, did not take, or could not be taken off again.
+        ControlError: it was refused, did not take, or could not be removed again.
     """
     if limit_bytes_per_s is None:
         yield None
@@ -170,24 +197,85 @@ def reads_held(
         yield held_bytes_per_s
 
 
-def _disk_number(path: str, root: str) -> str:
-    """`major:minor` of the whole disk under a path.
+def find_group(root: str) -> Group:
+    """Where this process can make a group whose reads are limited.
 
     Raises:
-        CannotRunError: it lies on no block device of this machine.
+        ControlError: nowhere; says why.
     """
-    mounts = read_mounts(root)
-    mount = find_mount(os.path.realpath(path), mounts)
-    device = None if mount is None else block_device(below_overlay(mount, mounts, root), root)
-    if device is None:
-        what = "no mount that is seen" if mount is None else f"{mount.filesystem} ({printable(mount.source)})"
-        raise CannotRunError(
-            f"{path} lies on {what}, and no disk under it is seen whose reads could be held down",
-            "choose a storage on a disk of this machine",
+    for own, *above in filter(None, own_groups(root, _CONTROLLER)):
+        if os.path.exists(os.path.join(own, LIMITS_V1)):
+            return _group_in(own, own, LIMITS_V1)
+        if os.path.exists(os.path.join(own, "cgroup.subtree_control")):
+            return _group_in(_parent_v2(own, above), own, LIMITS_V2)
+    raise ControlError(
+        "no control group of this process is seen that can limit reads",
+        "mount the control groups; the kernel needs CONFIG_BLK_DEV_THROTTLING",
+    )
+
+
+def _parent_v2(own: str, above: List[str]) -> str:
+    """The group above, in which one can be made beside this process's own; the topmost group has room below itself.
+
+    Raises:
+        ControlError: it does not limit reads, or this process cannot go there and come back the same.
+    """
+    is_topmost = not os.path.exists(os.path.join(own, "cgroup.type"))  # a container's topmost group has a type
+    if not is_topmost:
+        if not above:
+            raise ControlError("the control group above this process's own is not seen", "run outside of the container")
+        lost = [name for name in _NOT_HELD_BESIDE if _is_limited(os.path.join(own, name))]
+        if lost:
+            raise ControlError(
+                f"{', '.join(lost)} of the control group {own} would not hold beside it", "run outside of that group"
+            )
+        if set(_members(own)) <= {os.getpid()}:
+            raise ControlError(
+                f"this process is alone in the control group {own}, which the system may remove once it is empty",
+                "start it from a shell",
+            )
+    parent = own if is_topmost else above[0]
+    handed_down = os.path.join(parent, "cgroup.subtree_control")
+    if "io" not in read_text(handed_down).split():
+        raise ControlError(
+            f"{handed_down} has no io, so groups there cannot limit reads",
+            f"if that machine is yours: `echo +io | sudo tee {handed_down}`",
         )
-    return read_text(os.path.join(whole_disk(device), "dev"))
+    return parent
 
 
-def open_knob(root: str, path: str, origin: str, file: str) -> ReadLimit:
-    """The group that another process made; its paths hold the root."""
-    return ReadLimit(root, Group(path, origin, file))
+def _is_limited(path: str) -> bool:
+    text = read_text(path) if os.path.exists(path) else ""
+    return bool(text) and not text.startswith("max")
+
+
+def _group_in(parent: str, origin: str, file: str) -> Group:
+    needed = (parent, *(os.path.join(group, MEMBERS) for group in (parent, origin)))
+    closed = [path for path in needed if not os.access(path, os.W_OK, effective_ids=True)]
+    if closed:
+        raise ControlError(f"{closed[0]} may not be written by this user", "run as root, outside of containers")
+    return Group(os.path.abspath(os.path.join(parent, f"jetwatt-reads-{os.getpid()}")), os.path.abspath(origin), file)
+
+
+def _limits_above(root: str, file: str) -> Iterator[ReadLimits]:
+    """The limits of this process's own group and of those above it, which stand in `file` of each."""
+    for directory in itertools.chain.from_iterable(own_groups(root, _CONTROLLER)):
+        path = os.path.join(directory, file)
+        if os.path.exists(path):
+            yield parse_limits(read_text(path))
+
+
+def parse_limits(text: str) -> ReadLimits:
+    """The read limits in the text of a `blkio.throttle.read_bps_device` or an `io.max`."""
+    # cgroup v1: `254:0 20000000`; v2: `254:0 rbps=20000000 wbps=max riops=max wiops=max`
+    limits = {}
+    for number, *fields in map(str.split, text.splitlines()):
+        for key, _, value in (field.rpartition("=") for field in fields):
+            if key in ("", "rbps") and value != "max":
+                limits[number] = int(value)
+    return limits
+
+
+def _members(group: str) -> List[int]:
+    """The processes of a group; without those of other PID namespaces, which all show as 0."""
+    return [int(text) for text in read_text(os.path.join(group, MEMBERS)).split() if text != "0"]

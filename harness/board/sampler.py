@@ -1,4 +1,4 @@
-"""Telemetry during a profile: a sampler in its own process, and what it saw so far.
+"""Telemetry during a profile: a sampler in its own process, and the record of what it has seen so far.
 
 The sampler's lines go through a file in memory: it never waits for this process, its samples survive it, and nothing is
 written to the medium that is being measured.
@@ -6,29 +6,35 @@ written to the medium that is being measured.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
+import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Collection, Dict, Optional, Sequence
+from typing import Any, Collection, DefaultDict, Dict, List, Optional, Sequence, Tuple
 
 import harness
-from harness.board.record import Record
-from harness.board.sampling import Order
+from harness.board.sampler_process import Order
 from harness.board.source import SourceSpec
 from harness.core.errors import HarnessError, InvalidValueError
 from harness.core.profiles import Series, Telemetry
 
+SAMPLER = "sampler"
+"""The name by which `Telemetry.missing` calls the sampler itself."""
+
 _IMPORT_PATH = str(Path(harness.__file__).resolve().parents[1])
 _ANSWER_S = 10.0  # how long the sampler may take for its first sample, or its last
+_READ_BYTES = 1 << 20
 
 
 class Sampler:
-    """Samples `sources` every `interval_s` seconds from `start` to `stop`, once at each of the two besides.
+    """Samples `sources` every `interval_s` seconds from `start` to `stop`, and once at each of the two.
 
     A failing source, or the death of the sampler itself, is recorded in the `Telemetry` and raises nothing.
 
@@ -53,7 +59,7 @@ class Sampler:
         """Nothing starts yet."""
         if not interval_s > 0:
             raise InvalidValueError(f"interval_s must be above 0, got {interval_s}")
-        names = [source.module for source in sources]
+        names = [source.name for source in sources]
         if len(set(names)) < len(names):
             raise InvalidValueError(f"each telemetry source may be given once, got {', '.join(names)}")
         self._names = names
@@ -71,9 +77,7 @@ class Sampler:
         return self._process.pid
 
     def start(self) -> None:
-        """Start the sampler and wait for its first sample.
-
-        To wait keeps the sampler's own start out of what is measured next.
+        """Start the sampler and wait for its first sample, which keeps its start-up out of what is measured next.
 
         Raises:
             HarnessError: it was started before.
@@ -101,7 +105,7 @@ class Sampler:
     def _launch(self, stop_fd: int) -> subprocess.Popen:
         order = Order(self._sources, self.interval_s, self._root, self._cpus, os.getpid(), self._fd, stop_fd)
         return subprocess.Popen(
-            [sys.executable, "-m", "harness.board", json.dumps(order._asdict())],
+            [sys.executable, "-m", "harness.board.sampler_process", json.dumps(order._asdict())],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [_IMPORT_PATH, os.getenv("PYTHONPATH")]))},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -111,7 +115,7 @@ class Sampler:
         )
 
     def poll(self) -> int:
-        """Take in the samples that arrived since the last call and return how many those are; cheap if none."""
+        """Take in the samples that arrived since the last call and return how many there are; cheap if none."""
         return self._record.take_in(self._fd)
 
     @property
@@ -144,7 +148,7 @@ class Sampler:
         return self._telemetry
 
     def _reap(self) -> str:
-        """Wait for the end of the process, and say how it ended where that was before its time."""
+        """Wait for the end of the process, and say how it ended, for the case that it died early."""
         try:
             _, errors = self._process.communicate(timeout=_ANSWER_S)
         except subprocess.TimeoutExpired:
@@ -170,3 +174,106 @@ def _memory_file() -> int:
         return os.memfd_create("telemetry")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
+
+
+class Record:
+    """What the sampler wrote so far, put together into series and, at the end, into a `Telemetry`.
+
+    A line that is not complete is left for the next time: a sampler killed while it writes loses that one sample.
+    """
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        """`sources` are the names of the sources that were asked for."""
+        self._sources = list(sources)
+        self._offset = 0
+        self._opened = False
+        self._notes: Dict[str, str] = {}
+        self.missing: Dict[str, str] = {}  # the sources that could not be opened, and why
+        self._times_s: List[float] = []
+        self._series: DefaultDict[str, Tuple[List[float], List[float]]] = collections.defaultdict(lambda: ([], []))
+        self._source_of: Dict[str, str] = {}
+        self._failures: Dict[str, Tuple[str, float]] = {}  # why, and when first
+        self._failure_counts: Dict[str, int] = collections.Counter()
+        self._last_sample: Dict[str, Any] = {"lost": 0, "cpu_s": 0.0, "last": False}
+
+    def take_in(self, fd: int) -> int:
+        """Read the lines that were added to the file `fd` and return how many samples they hold."""
+        samples_before = len(self._times_s)
+        while True:
+            block = os.pread(fd, _READ_BYTES, self._offset)
+            complete = block[: block.rfind(b"\n") + 1]
+            if not complete:
+                return len(self._times_s) - samples_before
+            self._offset += len(complete)
+            for text in complete.splitlines():
+                line = json.loads(text)
+                if self._opened:
+                    self._add(line)
+                else:
+                    self._notes, self.missing, self._opened = line["notes"], line["missing"], True
+
+    def _add(self, sample: Dict[str, Any]) -> None:
+        time_s = sample["time_s"]
+        self._times_s.append(time_s)
+        self._last_sample = sample
+        for source, values in sample["values"].items():
+            for channel, value in values.items():
+                owner = self._source_of.setdefault(channel, source)
+                if owner == source:
+                    times, samples = self._series[channel]
+                    times.append(time_s)
+                    samples.append(value)
+                else:
+                    self.missing[f"{source}: {channel}"] = f"{owner} gives this channel too, and comes first"
+        for name, why in sample["failed"].items():
+            self._failures.setdefault(name, (why, time_s))
+            self._failure_counts[name] += 1
+
+    def series(self, channel: str) -> Optional[Series]:
+        """The samples of one channel so far; None where it has none."""
+        if channel not in self._series:
+            return None
+        times, values = self._series[channel]
+        return Series(tuple(times), tuple(values))
+
+    def newest(self, channel: str) -> Optional[float]:
+        """The newest value of one channel; None where it has none yet."""
+        return self._series[channel][1][-1] if channel in self._series else None
+
+    def telemetry(self, interval_s: float, started_s: float, stopped_s: float, how_it_ended: str) -> Telemetry:
+        """All that was seen.
+
+        Args:
+            interval_s: the interval asked for.
+            started_s: when the sampler was started.
+            stopped_s: when it was told to stop.
+            how_it_ended: what is known of the end of its process, for the case that it died.
+        """
+        times_s = self._times_s
+        samples = len(times_s)
+        missing = dict(self.missing)
+        for source in self._sources:
+            if source not in self.missing and source not in self._source_of.values():
+                missing[source] = f"gave no value in {samples} samples"
+        for name, (why, first_s) in self._failures.items():
+            since_s = first_s - times_s[0]
+            count = self._failure_counts[name]
+            missing[name] = f"{why} ({count} of {samples} samples, the first {since_s:.1f} s after the start)"
+        lost = self._last_sample["lost"]
+        died_at_s = None
+        if not self._last_sample["last"]:
+            died_at_s = times_s[-1] if times_s else started_s
+            lost += max(0, math.floor((stopped_s - died_at_s) / interval_s))
+            missing[SAMPLER] = f"died, last seen {died_at_s - started_s:.1f} s after its start: {how_it_ended}"
+        gaps_s = [later - earlier for earlier, later in zip(times_s, times_s[1:])]
+        sampled_s = sum(gaps_s)
+        return Telemetry(
+            interval_s=interval_s,
+            real_interval_s=statistics.median(gaps_s) if gaps_s else None,
+            lost_samples=lost,
+            series={channel: self.series(channel) for channel in self._series},
+            missing=missing,
+            notes=self._notes,
+            died_at_s=died_at_s,
+            sampler_cpu_share=self._last_sample["cpu_s"] / sampled_s if sampled_s else None,
+        )

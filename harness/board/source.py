@@ -1,33 +1,47 @@
-"""What a telemetry source is: one module that opens a set of sensors and reads them when asked.
+"""Telemetry sources: what one is, which there are, and what their readings have in common.
 
-A source is a module of this package with a function `open_source(root, **options) -> Source`; to add a source is to add
-such a module. Sources live in the sampler's process, so they import nothing heavy.
+A source is a function `open_source(root, **options) -> Source` in the module of its subsystem, and a line in `SOURCES`.
+Sources live in the sampler's process, so they import nothing heavy.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any, Dict, NamedTuple, Protocol
+import re
+from typing import Any, Callable, Collection, Dict, Mapping, NamedTuple, Optional, Protocol, Tuple
+
+from harness.core.errors import SourceUnavailableError
+
+SOURCES = {
+    "cpu": "cpu_load:open_source",
+    "cpufreq": "cpufreq_sensor:open_source",
+    "devfreq": "devfreq_sensor:open_source",
+    "diskstats": "disk:open_source",
+    "ina": "power_rails:open_source",
+    "jtop": "jtop:open_source",
+    "memory": "memory:open_source",
+    "rapl": "rapl:open_source",
+    "tegrastats": "tegrastats:open_source",
+    "thermal": "thermal:open_source",
+    "throttle": "throttling:open_source",
+}
+"""Name of a source, as records have it, to the module of this package and the function there that opens it."""
 
 MIN_WINDOW_S = 0.02
 """The shortest time over which a counter is turned into a rate: two ticks of the kernel's 100-Hz CPU accounting, some
 20 updates of a RAPL counter. A rate over less would be noise."""
 
 
-SOURCE_MODULES = {"cpu": "cpu_load", "cpufreq": "cpufreq_sensor", "devfreq": "devfreq_sensor"}
-"""Where the module of a source has another name than the source."""
-
-
 class SourceSpec(NamedTuple):
     """Names a source and its options as plain values, so that it can be handed to another process.
 
     Attributes:
-        module: the module's name in this package (`rapl`); also the source's name in the record.
+        name: one of `SOURCES`.
         options: keyword arguments of its `open_source`, of types that JSON knows.
         root: below which it looks for `/sys` and `/proc`; empty for where the other sources look.
     """
 
-    module: str
+    name: str
     options: Dict[str, Any] = {}  # noqa: RUF012 - never changed; NamedTuple has no factory
     root: str = ""
 
@@ -57,7 +71,7 @@ class Source(Protocol):
     def read(self, now_s: float) -> Reading:
         """Read every channel once.
 
-        Rates and power out of counters are means since the reading before: a first reading gives none.
+        Rates and power from counters are means since the previous reading: the first reading gives none.
 
         Args:
             now_s: `time.monotonic()` of this reading.
@@ -75,8 +89,74 @@ def open_source(spec: SourceSpec, root: str) -> Source:
         root: the directory below which `/sys` and `/proc` are looked for, where the source has none of its own.
 
     Raises:
-        SourceUnavailableError: it is not on this machine, or may not be read; says which, and the way out.
-        ImportError: there is no such module, or it needs one that is not installed.
+        SourceUnavailableError: this machine does not have it, or this user may not read it; says which, with a hint.
+        ImportError: it needs a package that is not installed.
     """
-    module = importlib.import_module(f"harness.board.{SOURCE_MODULES.get(spec.module, spec.module)}")
-    return module.open_source(spec.root or root, **spec.options)
+    if spec.name not in SOURCES:
+        raise SourceUnavailableError(f"there is no telemetry source {spec.name!r}", f"known: {', '.join(SOURCES)}")
+    module, _, function = SOURCES[spec.name].partition(":")
+    opener = getattr(importlib.import_module(f"harness.board.{module}"), function)
+    return opener(spec.root or root, **spec.options)
+
+
+def read_each(readers: Mapping[str, Callable[[], float]]) -> Reading:
+    """Read every channel; one that fails costs its own value only."""
+    values, failed = {}, {}
+    for channel, read in readers.items():
+        try:
+            values[channel] = read()
+        except (OSError, ValueError) as error:
+            failed[channel] = str(error)
+    return Reading(values, failed)
+
+
+def plain_name(name: str) -> str:
+    """A sensor's own name as part of a channel's: `CPU-therm` gives `cpu_therm`."""
+    return re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def free_channel(pattern: str, name: str, taken: Collection[str]) -> str:
+    """The channel of a sensor, numbered from 2 where equal names meet: `temperature_acpitz_2_c`.
+
+    Args:
+        pattern: the channel's name, with `{}` for the sensor's: `temperature_{}_c`.
+        name: as the kernel calls the sensor.
+        taken: channels that are there already.
+    """
+    channel, number = pattern.format(plain_name(name)), 1
+    while channel in taken:
+        number += 1
+        channel = pattern.format(f"{plain_name(name)}_{number}")
+    return channel
+
+
+class Counters:
+    """Turns totals that only grow into growth over the time between two readings.
+
+    Two readings that are closer than `MIN_WINDOW_S` count as one: the later then belongs to the next window.
+    """
+
+    def __init__(self) -> None:
+        """No reading yet."""
+        self._last: Optional[Tuple[float, Mapping[str, float]]] = None
+
+    def growth(self, now_s: float, totals: Mapping[str, float]) -> Optional[Tuple[float, Dict[str, float]]]:
+        """How much each counter grew since the last reading.
+
+        Args:
+            now_s: when `totals` were read, in monotonic seconds.
+            totals: counter name to its value.
+
+        Returns:
+            The time since the last reading in seconds, and the growth of each counter that both readings have,
+            negative for one that was reset or wrapped; None where there is no earlier reading, or one too close.
+        """
+        if self._last is None:
+            self._last = (now_s, totals)
+            return None
+        last_s, last_totals = self._last
+        window_s = now_s - last_s
+        if window_s < MIN_WINDOW_S:
+            return None
+        self._last = (now_s, totals)
+        return window_s, {name: total - last_totals[name] for name, total in totals.items() if name in last_totals}

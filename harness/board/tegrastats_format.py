@@ -6,8 +6,8 @@
     ... NVENC 79%@166 NVDEC off PVA0_FREQ off APE 174 cpu@52.562C                                     r36
     ... EMC_FREQ @4266 GR3D_FREQ @[314,314,314] NVENC0_FREQ @314 cpu@58.25C/61.75C VIN 9mW/8mW/9mW    Thor
 
-Which fields there are depends on the board too, so a line is read word by word, and what is not known is kept aside.
-Averages and peaks, whose window nobody tells, are left out.
+Which fields there are depends on the board too, so a line is read word by word, and unknown words are kept apart.
+Averages and peaks are left out: their window is not documented.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import datetime
 import re
 from typing import Callable, Dict, List, Match, NamedTuple, Optional, Pattern, Tuple
 
-from harness.board.rail_total import NOT_CONNECTED
+from harness.board.power_rails import NOT_CONNECTED
 from harness.core.units import kib_to_bytes, mhz_to_khz, percent_to_share
 
 SENSOR_OFF_C = -256.0
@@ -36,7 +36,7 @@ class Load(NamedTuple):
     khz: Tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class TegrastatsLine:
     """What one line says; None, or left out of a dictionary, is what it does not say.
 
@@ -46,7 +46,7 @@ class TegrastatsLine:
         swap_used_bytes, swap_total_bytes, swap_cached_bytes: swap space.
         iram_used_bytes, iram_total_bytes: memory on the chip (Nano).
         cpu: every core by its number, None for one that is offline.
-        emc: memory controller. `0%` without a clock is what is printed without root, so it tells nothing.
+        emc: memory controller. Without root `0%` and no clock is printed, which says nothing.
         gpu: the GPU.
         engines: by name without `_FREQ` (`NVENC`, `VIC`, `APE`): None for one that is off.
         temperatures_c: by sensor: None for one that is off.
@@ -68,65 +68,45 @@ class TegrastatsLine:
     engines: Dict[str, Optional[Load]] = dataclasses.field(default_factory=dict)
     temperatures_c: Dict[str, Optional[float]] = dataclasses.field(default_factory=dict)
     rails_mw: Dict[str, float] = dataclasses.field(default_factory=dict)
-    unknown: Tuple[str, ...] = ()
+    unknown: List[str] = dataclasses.field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing in it was understood but, perhaps, a date."""
-        return dataclasses.replace(self, at=None, unknown=()) == TegrastatsLine()
+        return dataclasses.replace(self, at=None, unknown=[]) == TegrastatsLine()
 
 
 def parse_line(text: str) -> TegrastatsLine:
-    """Read one line.
-
-    A line of something else gives a `TegrastatsLine` that is empty.
-    """
-    found = _Found()
+    """Read one line; a line of something else gives a `TegrastatsLine` that is empty."""
+    line = TegrastatsLine()
     position = 0
     while position < len(text):
         for pattern, take in _FIELDS:
             match = pattern.match(text, position)
             if match:
-                take(found, match)
+                take(line, match)
                 position = match.end()
                 break
-    return TegrastatsLine(
-        **found.fields,
-        engines=found.engines,
-        temperatures_c=found.temperatures_c,
-        rails_mw=found.rails_mw,
-        unknown=tuple(found.unknown),
-    )
+    return line
 
 
-class _Found:
-    """What was read of a line so far."""
-
-    def __init__(self) -> None:
-        self.fields: Dict[str, object] = {}
-        self.engines: Dict[str, Optional[Load]] = {}
-        self.temperatures_c: Dict[str, Optional[float]] = {}
-        self.rails_mw: Dict[str, float] = {}
-        self.unknown: List[str] = []
-
-
-def _skip(found: _Found, match: Match[str]) -> None:
+def _skip(line: TegrastatsLine, match: Match[str]) -> None:
     """Nothing that is kept."""
 
 
-def _take_date(found: _Found, match: Match[str]) -> None:
+def _take_date(line: TegrastatsLine, match: Match[str]) -> None:
     try:
-        found.fields["at"] = datetime.datetime.strptime(match.group("date"), "%m-%d-%Y %H:%M:%S")
+        line.at = datetime.datetime.strptime(match.group("date"), "%m-%d-%Y %H:%M:%S")
     except ValueError:
-        found.unknown.append(match.group("date"))
+        line.unknown.append(match.group("date"))
 
 
-def _take_memory(found: _Found, match: Match[str]) -> None:
+def _take_memory(line: TegrastatsLine, match: Match[str]) -> None:
     name = match.group("name").lower()
-    found.fields[f"{name}_used_bytes"] = _bytes(match.group("used"), match.group("unit"))
-    found.fields[f"{name}_total_bytes"] = _bytes(match.group("total"), match.group("unit"))
+    setattr(line, f"{name}_used_bytes", _bytes(match.group("used"), match.group("unit")))
+    setattr(line, f"{name}_total_bytes", _bytes(match.group("total"), match.group("unit")))
     if match.group("cached") and name == "swap":
-        found.fields["swap_cached_bytes"] = _bytes(match.group("cached"), match.group("cached_unit"))
+        line.swap_cached_bytes = _bytes(match.group("cached"), match.group("cached_unit"))
 
 
 def _bytes(amount: str, unit: str) -> int:
@@ -134,10 +114,10 @@ def _bytes(amount: str, unit: str) -> int:
     return kib_to_bytes(int(amount)) * 1024 ** "kMG".index(unit[0])
 
 
-def _take_cpu(found: _Found, match: Match[str]) -> None:
+def _take_cpu(line: TegrastatsLine, match: Match[str]) -> None:
     shared = match.group("clock")
     cores = (core.strip() for core in match.group("cores").split(","))
-    found.fields["cpu"] = tuple(_load(core if "@" in core or not shared else f"{core}@{shared}") for core in cores)
+    line.cpu = tuple(_load(core if "@" in core or not shared else f"{core}@{shared}") for core in cores)
 
 
 def _load(text: str) -> Optional[Load]:
@@ -151,51 +131,51 @@ def _load(text: str) -> Optional[Load]:
     return Load(share, tuple(mhz_to_khz(float(clock)) for clock in re.findall(r"[\d.]+", clocks)))
 
 
-def _take_unit(found: _Found, match: Match[str]) -> None:
+def _take_unit(line: TegrastatsLine, match: Match[str]) -> None:
     name, load = match.group("name"), _load(match.group("load"))
     if name == "EMC":
-        found.fields["emc"] = None if load == Load(0.0) else load
+        line.emc = None if load == Load(0.0) else load
     elif name == "GR3D":
-        found.fields["gpu"] = load
+        line.gpu = load
     else:
-        found.engines[name] = load
+        line.engines[name] = load
 
 
-def _take_temperature(found: _Found, match: Match[str]) -> None:
+def _take_temperature(line: TegrastatsLine, match: Match[str]) -> None:
     celsius = float(match.group("celsius"))
-    found.temperatures_c[match.group("name")] = None if celsius == SENSOR_OFF_C else celsius
+    line.temperatures_c[match.group("name")] = None if celsius == SENSOR_OFF_C else celsius
 
 
-def _take_rail(found: _Found, match: Match[str]) -> None:
+def _take_rail(line: TegrastatsLine, match: Match[str]) -> None:
     if match.group("name") != NOT_CONNECTED:
-        found.rails_mw[match.group("name")] = float(match.group("now"))
+        line.rails_mw[match.group("name")] = float(match.group("now"))
 
 
-def _take_unknown(found: _Found, match: Match[str]) -> None:
-    found.unknown.append(match.group())
+def _take_unknown(line: TegrastatsLine, match: Match[str]) -> None:
+    line.unknown.append(match.group())
 
 
 _END = r"(?=\s|$)"
+_CORE = r"(?:off|\d+%(?:@\d+)?)"
 _LOAD = r"(?:off|(?:\d+%)?@(?:\[[\d.,\s]*\]|[\d.]+)|\d+%)"
 
-_PATTERNS: List[Tuple[str, Callable[[_Found, Match[str]], None]]] = [
-    (r"\s+", _skip),
-    (rf"(?P<date>\d\d-\d\d-\d{{4}} \d\d:\d\d:\d\d){_END}", _take_date),
-    (
-        r"(?P<name>RAM|SWAP|IRAM) (?P<used>\d+)/(?P<total>\d+)(?P<unit>[kMG]B)"
-        r"(?: ?\((?:lfb [^)]*|cached (?P<cached>\d+)(?P<cached_unit>[kMG]B))\))?" + _END,
-        _take_memory,
-    ),
-    (rf"CPU \[(?P<cores>(?:off|\d+%(?:@\d+)?)(?:,\s*(?:off|\d+%(?:@\d+)?))*)\](?:@(?P<clock>\d+))?{_END}", _take_cpu),
-    (rf"MTS fg \d+% bg \d+%{_END}", _skip),  # TX2: the Denver cores' translation, which is no clock and no unit
-    (rf"(?P<name>[A-Z]\w*?)(?:_FREQ)? (?P<load>{_LOAD}){_END}", _take_unit),
-    (rf"(?P<name>[\w-]+)(?:@| )(?P<celsius>-?\d+(?:\.\d+)?)C(?:/-?\d+(?:\.\d+)?C)*{_END}", _take_temperature),
-    (rf"(?P<name>[A-Z]\w*) (?P<now>\d+)mW(?:/\d+mW)*{_END}", _take_rail),
-    (rf"(?P<name>[A-Z][A-Z0-9_]*) (?P<now>\d+)/\d+(?:/\d+)?{_END}", _take_rail),
-    (rf"(?P<name>APE|VIC|NVENC|NVDEC|MSENC|[A-Z]\w*?(?=_FREQ))(?:_FREQ)? (?P<load>\d+){_END}", _take_unit),
-    (r"\S+", _take_unknown),
-]
-
-_FIELDS: List[Tuple[Pattern[str], Callable[[_Found, Match[str]], None]]] = [
-    (re.compile(pattern), take) for pattern, take in _PATTERNS
+_FIELDS: List[Tuple[Pattern[str], Callable[[TegrastatsLine, Match[str]], None]]] = [
+    (re.compile(pattern), take)
+    for pattern, take in [
+        (r"\s+", _skip),
+        (rf"(?P<date>\d\d-\d\d-\d{{4}} \d\d:\d\d:\d\d){_END}", _take_date),
+        (
+            r"(?P<name>RAM|SWAP|IRAM) (?P<used>\d+)/(?P<total>\d+)(?P<unit>[kMG]B)"
+            r"(?: ?\((?:lfb [^)]*|cached (?P<cached>\d+)(?P<cached_unit>[kMG]B))\))?" + _END,
+            _take_memory,
+        ),
+        (rf"CPU \[(?P<cores>{_CORE}(?:,\s*{_CORE})*)\](?:@(?P<clock>\d+))?{_END}", _take_cpu),
+        (rf"MTS fg \d+% bg \d+%{_END}", _skip),  # TX2: the Denver cores' translation, which is no clock and no unit
+        (rf"(?P<name>[A-Z]\w*?)(?:_FREQ)? (?P<load>{_LOAD}){_END}", _take_unit),
+        (rf"(?P<name>[\w-]+)(?:@| )(?P<celsius>-?\d+(?:\.\d+)?)C(?:/-?\d+(?:\.\d+)?C)*{_END}", _take_temperature),
+        (rf"(?P<name>[A-Z]\w*) (?P<now>\d+)mW(?:/\d+mW)*{_END}", _take_rail),
+        (rf"(?P<name>[A-Z][A-Z0-9_]*) (?P<now>\d+)/\d+(?:/\d+)?{_END}", _take_rail),
+        (rf"(?P<name>APE|VIC|NVENC|NVDEC|MSENC|[A-Z]\w*?(?=_FREQ))(?:_FREQ)? (?P<load>\d+){_END}", _take_unit),
+        (r"\S+", _take_unknown),
+    ]
 ]

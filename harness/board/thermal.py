@@ -1,36 +1,53 @@
-"""Temperatures: the kernel's thermal zones, or the hwmon sensors where there is no zone."""
+"""Temperatures, from thermal zones or hwmon sensors, and the limits above which a run ends.
+
+sys/class/thermal/thermal_zone0/type, temp            `cpu-thermal`; thousandths of a degree
+sys/class/thermal/thermal_zone0/trip_point_1_type     `active` (a fan starts), `passive` (clocks are held down) or
+`critical` (the kernel shuts the machine down)
+sys/class/thermal/thermal_zone0/trip_point_1_temp     thousandths of a degree
+sys/class/hwmon/hwmon2/temp1_label, temp1_input       read where there are no zones
+"""
 
 from __future__ import annotations
 
+import functools
 import glob
-import itertools
 import os
 import re
-from typing import Dict, List, Tuple
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Tuple
 
 from harness.board.sensor_file import read_int, read_text
-from harness.board.source import Reading
-from harness.core.errors import SourceUnavailableError
+from harness.board.source import Reading, free_channel, read_each
+from harness.core.errors import OverheatedError, SourceUnavailableError
 from harness.core.units import millidegree_to_celsius
+
+if TYPE_CHECKING:
+    from harness.board.sampler import Sampler
+
+MARGIN_C = 3.0
+"""How far below its lowest critical trip point a sensor ends a run: a shutdown would leave the board as the run set it.
+
+Passive trip points lie lower (AGX Orin: 99 C, critical 104.5 C) and only slow the board down: that is flagged.
+"""
+
+CONSTANT = re.compile(r"temperature_pmic(_die)?(_\d+)?_c")
+"""Sensors that do not follow the heat: Jetson's PMIC-Die always says 50 or 100."""
 
 
 class TemperatureSource:
-    """Degrees Celsius of each sensor."""
+    """Degrees Celsius of each sensor; one that is asleep or gone fails alone."""
 
     def __init__(self, files: Dict[str, str]) -> None:
         """`files` is channel to the file that holds it in thousandths of a degree."""
-        self._files = files
+        self._readers = {channel: functools.partial(_read_celsius, path) for channel, path in files.items()}
         self.notes = dict(files)
 
     def read(self, now_s: float) -> Reading:
-        """Every sensor; one that is asleep or gone fails."""
-        values, failed = {}, {}
-        for channel, path in self._files.items():
-            try:
-                values[channel] = millidegree_to_celsius(read_int(path))
-            except (OSError, ValueError) as error:
-                failed[channel] = str(error)
-        return Reading(values, failed)
+        """Every sensor."""
+        return read_each(self._readers)
+
+
+def _read_celsius(path: str) -> float:
+    return millidegree_to_celsius(read_int(path))
 
 
 def open_source(root: str) -> TemperatureSource:
@@ -44,26 +61,16 @@ def open_source(root: str) -> TemperatureSource:
         raise SourceUnavailableError(
             f"there is no thermal zone in {os.path.join(root, 'sys/class/thermal')} "
             f"and no temperature in {os.path.join(root, 'sys/class/hwmon')}",
-            "none is to be had in most virtual machines",
+            "most virtual machines have none",
         )
-    return TemperatureSource(name_channels(sensors))
-
-
-def name_channels(sensors: List[Tuple[str, str]]) -> Dict[str, str]:
-    """Channel to file, out of pairs of a sensor's own name and its file: `temperature_cpu_thermal_c`.
-
-    A name that is there already gets the next free number, from 2.
-    """
-    channels: Dict[str, str] = {}
+    files: Dict[str, str] = {}
     for name, path in sensors:
-        plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-        numbered = itertools.chain([plain], (f"{plain}_{number}" for number in itertools.count(2)))
-        candidates = (f"temperature_{candidate}_c" for candidate in numbered)
-        channels[next(channel for channel in candidates if channel not in channels)] = path
-    return channels
+        files[free_channel("temperature_{}_c", name, files)] = path
+    return TemperatureSource(files)
 
 
 def _thermal_zones(root: str) -> List[Tuple[str, str]]:
+    """Name and file of each."""
     zones = sorted(glob.glob(os.path.join(root, "sys/class/thermal/thermal_zone*")), key=_numbers)
     return [(read_text(os.path.join(zone, "type")), os.path.join(zone, "temp")) for zone in zones]
 
@@ -80,3 +87,50 @@ def _hwmon_temperatures(root: str) -> List[Tuple[str, str]]:
 
 def _numbers(path: str) -> List[int]:
     return [int(number) for number in re.findall(r"\d+", path)]
+
+
+def temperature_limits_c(root: str, most_c: Optional[float] = None) -> Dict[str, float]:
+    """Channel of each sensor below `root` that follows the heat, to the temperature above which a run ends.
+
+    Args:
+        root: the directory below which `/sys` is looked for.
+        most_c: the same limit for all of them. None for `MARGIN_C` below each one's lowest critical trip point: a
+            sensor without one has no limit.
+    """
+    try:
+        files = open_source(root).notes
+    except SourceUnavailableError:
+        return {}  # no sensor, nothing to watch: the record says why under the source's name
+    files = {channel: path for channel, path in files.items() if not CONSTANT.fullmatch(channel)}
+    if most_c is not None:
+        return dict.fromkeys(files, most_c)
+    criticals_c = {channel: _critical_c(os.path.dirname(path)) for channel, path in files.items()}
+    return {channel: celsius - MARGIN_C for channel, celsius in criticals_c.items() if celsius is not None}
+
+
+def _critical_c(zone: str) -> Optional[float]:
+    """The lowest critical trip point of a thermal zone; None where it has none, or does not tell."""
+    found = []
+    for kind in glob.glob(os.path.join(zone, "trip_point_*_type")):
+        try:
+            if read_text(kind) == "critical":
+                found.append(_read_celsius(kind[: -len("type")] + "temp"))
+        except (OSError, ValueError):
+            continue  # a trip point that cannot be read gives no limit
+    return min((celsius for celsius in found if celsius > 0), default=None)
+
+
+def refuse_heat(sampler: Sampler, limits_c: Mapping[str, float]) -> None:
+    """End the run where a sensor's newest sample is above its limit.
+
+    Raises:
+        OverheatedError: names the sensor, its temperature and the limit.
+    """
+    sampler.poll()
+    for channel, limit_c in limits_c.items():
+        celsius = sampler.newest(channel)
+        if celsius is not None and celsius > limit_c:
+            raise OverheatedError(
+                f"{channel} is {celsius:g}, and the run ends above {limit_c:g}",
+                "let it cool down, see that the fan turns, then go on with --resume; --max-temperature sets the limit",
+            )

@@ -1,13 +1,175 @@
-"""From telemetry to when, how long and by what a board was throttled."""
+"""What slows a Jetson board down against its power mode, as far as the kernel tells: heat and over-current.
+
+    sys/class/thermal/cooling_device8/type, cur_state     cpu-throttle-alert, cpufreq-cpu0, devfreq-17000000.gpu, ...:
+                                                          above 0 the kernel or the firmware holds a clock down
+    sys/class/hwmon/hwmon3/oc2_event_cnt, oc2_throt_en    Orin and Thor (soctherm_oc): events since the boot; whether
+                                                          they throttle
+    sys/class/hwmon/hwmon3/oc2_irq_cnt                    TX2 and Xavier (soctherm_oc): the same as interrupts
+    proc/interrupts, lines soctherm_edp                   Nano, TX1: an interrupt for each over-current event
+    sys/kernel/debug/bpmp/debug/soctherm/oc2/event_cnt    root only; used where hwmon has no counter
+
+A fan does not throttle, and `hot-surface-alert` only warns whoever touches the board.
+"""
 
 from __future__ import annotations
 
+import functools
+import glob
+import os
 import re
-from typing import Iterator, List, Mapping, NamedTuple, Optional
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from harness.core.profiles import Series
+from harness.board.kept_file import KeptFile
+from harness.board.sensor_file import read_text
+from harness.board.source import Reading, free_channel, read_each
+from harness.core.errors import SourceUnavailableError
 
-_CHANNEL = re.compile(r"throttle_(?P<by>\w+)_(?P<unit>state|events)")
+if TYPE_CHECKING:
+    from harness.core.profiles import Series
+
+HOLDS_CLOCKS = re.compile(r".*throttle-alert|(thermal-)?(cpufreq|devfreq)\b.*|.*(balanced|heavy)|\d+\.g[a-z0-9]+")
+"""Types of cooling devices that hold a clock down; the rest are fans, warnings, and shutdowns."""
+
+OVERCURRENT = "throttle_overcurrent_events"
+"""The channel of all over-current events together."""
+
+OC_MEANING = {"oc1": "under-voltage", "oc2": "average over-current", "oc3": "instantaneous over-current"}
+"""What the counters of Orin count (L4T Developer Guide, Jetson Orin, over-current throttling)."""
+
+
+class ThrottleSource:
+    """States of the cooling devices now, and events since the first reading.
+
+    Args:
+        states: channel to the file of a cooling device's state.
+        counters: channel to the file of an event counter.
+        interrupts: `/proc/interrupts` where it counts over-current events, or empty.
+        notes: channel to what it is.
+    """
+
+    def __init__(
+        self, states: Dict[str, str], counters: Dict[str, str], interrupts: str, notes: Dict[str, str]
+    ) -> None:
+        """The files are opened at the first reading and stay open, but for the large table of interrupts."""
+        counts: Dict[str, Callable[[], int]] = {channel: KeptFile(path).read_int for channel, path in counters.items()}
+        if interrupts:
+            counts[OVERCURRENT] = lambda: count_edp_interrupts(read_text(interrupts))
+        self._readers: Dict[str, Callable[[], float]] = {
+            **{channel: KeptFile(path).read_int for channel, path in states.items()},
+            **{channel: functools.partial(self._since_first, channel, count) for channel, count in counts.items()},
+        }
+        self._summed = list(counters)
+        self._first: Dict[str, int] = {}
+        self.notes = notes
+
+    def read(self, now_s: float) -> Reading:
+        """Every state and counter; the sum of the counters fails with any of them."""
+        reading = read_each(self._readers)
+        without = [channel for channel in self._summed if channel not in reading.values]
+        if without:
+            reading.failed[OVERCURRENT] = f"its part {', '.join(without)} gave no value"
+        elif self._summed:
+            reading.values[OVERCURRENT] = sum(reading.values[channel] for channel in self._summed)
+        return reading
+
+    def _since_first(self, channel: str, read: Callable[[], int]) -> int:
+        count = read()
+        grown = count - self._first.setdefault(channel, count)
+        if grown < 0:
+            raise ValueError(f"the counter of {channel} fell from {self._first[channel]} or more to {count}")
+        return grown
+
+
+def count_edp_interrupts(text: str) -> int:
+    """Over-current interrupts of all CPUs since the boot.
+
+    Args:
+        text: `/proc/interrupts`: `44:  0  2  GICv2 80 Level  soctherm_edp`, a column of counts for each CPU.
+
+    Raises:
+        ValueError: no line is about them.
+    """
+    counts: List[int] = []
+    for line in text.splitlines():
+        if "soctherm_edp" in line:
+            for field in line.split()[1:]:
+                if not field.isdigit():
+                    break
+                counts.append(int(field))
+    if not counts:
+        raise ValueError("/proc/interrupts has no line for soctherm_edp")
+    return sum(counts)
+
+
+def open_source(root: str) -> ThrottleSource:
+    """What the board below `root` tells of throttling.
+
+    Raises:
+        SourceUnavailableError: it tells nothing.
+    """
+    states: Dict[str, str] = {}
+    counters: Dict[str, str] = {}
+    notes: Dict[str, str] = {"throttle": "a state above 0, or an event more, is throttling"}
+    for kind, path in _cooling_devices(root):
+        channel = free_channel("throttle_{}_state", kind, states)
+        states[channel] = path
+        notes[channel] = f"cur_state of the cooling device {kind}"
+    for name, path in _event_counters(root):
+        channel = free_channel("throttle_{}_events", name, counters)
+        counters[channel] = path
+        meaning = OC_MEANING.get(name) if path.endswith("event_cnt") else None
+        notes[channel] = f"{meaning or 'over-current'} events since the first sample, from {path}"
+    interrupts = os.path.join(root, "proc/interrupts")
+    if counters or not os.path.isfile(interrupts) or "soctherm_edp" not in read_text(interrupts):
+        interrupts = ""
+    if interrupts or counters:
+        what = "lines soctherm_edp of /proc/interrupts" if interrupts else f"sum of {', '.join(counters)}"
+        notes[OVERCURRENT] = f"{what} since the first sample"
+    if not (states or counters or interrupts):
+        raise SourceUnavailableError(
+            f"no cooling device in {os.path.join(root, 'sys/class/thermal')} holds a clock down and nothing counts "
+            "over-current events",
+            "only Jetson boards tell; some count for root only",
+        )
+    return ThrottleSource(states, counters, interrupts, notes)
+
+
+def _cooling_devices(root: str) -> List[Tuple[str, str]]:
+    """Type and state file of each cooling device that holds a clock down."""
+    found = []
+    for directory in sorted(glob.glob(os.path.join(root, "sys/class/thermal/cooling_device*")), key=_number):
+        kind_file = os.path.join(directory, "type")
+        kind = read_text(kind_file) if os.path.isfile(kind_file) else ""
+        if HOLDS_CLOCKS.fullmatch(kind.lower()):
+            found.append((kind, os.path.join(directory, "cur_state")))
+    return found
+
+
+def _event_counters(root: str) -> List[Tuple[str, str]]:
+    """Name (`oc2`) and file of each event counter."""
+    hwmon = os.path.join(root, "sys/class/hwmon/hwmon*")
+    files = sorted(glob.glob(f"{hwmon}/oc*_event_cnt") + glob.glob(f"{hwmon}/oc*_irq_cnt"))
+    if files:
+        named = [(os.path.basename(path).partition("_")[0], path) for path in files]
+        return [(name, path) for name, path in named if _throttles(name, path)]
+    debug = sorted(glob.glob(os.path.join(root, "sys/kernel/debug/bpmp/debug/soctherm/oc*/event_cnt")))
+    # The firmware numbers from 0 what hwmon numbers from 1.
+    return [
+        (f"oc{_number(os.path.dirname(path)) + 1}", path)
+        for path in debug
+        if os.access(path, os.R_OK, effective_ids=True)
+    ]
+
+
+def _throttles(name: str, counter: str) -> bool:
+    """Whether what a counter counts slows the board down: each can be switched off, and counts on."""
+    switch = os.path.join(os.path.dirname(counter), f"{name}_throt_en")
+    return not os.path.isfile(switch) or read_text(switch) != "0"
+
+
+def _number(path: str) -> int:
+    digits = re.search(r"\d+$", path)
+    return int(digits.group()) if digits else -1
 
 
 class Throttling(NamedTuple):
@@ -31,28 +193,31 @@ class Throttling(NamedTuple):
         return words if self.events is None else f"{words} ({self.events} event{'s' if self.events != 1 else ''})"
 
 
+_CHANNEL = re.compile(r"throttle_(?P<by>\w+)_(?P<unit>state|events)")
+
+
 def throttled_times(series: Mapping[str, Series]) -> List[Throttling]:
     """Every time of throttling, by its start.
 
     Telemetry samples: a state lasts from the sample that first shows it to the first that does not, or to the last
     sample; an event lies somewhere between the sample before it and the one that counts it. Times of one cause that
-    touch are one. The sum of all counters speaks only where it has no parts.
+    touch are one. The sum of all counters is used only where its parts are not there.
 
     Args:
-        series: channel to samples; of interest are those named `throttle_..._state` and `throttle_..._events`.
+        series: channel to samples; those named `throttle_..._state` and `throttle_..._events` are used.
     """
     found: List[Throttling] = []
     channels = {channel: match for channel, match in ((c, _CHANNEL.fullmatch(c)) for c in series) if match}
-    parts = [channel for channel, match in channels.items() if re.fullmatch(r"oc\d+", match.group("by"))]
+    has_parts = any(re.fullmatch(r"oc\d+", match.group("by")) for match in channels.values())
     for channel, match in channels.items():
-        if match.group("by") == "overcurrent" and parts:
+        if match.group("by") == "overcurrent" and has_parts:
             continue
-        read = _events if match.group("unit") == "events" else _states
-        found.extend(read(series[channel], match.group("by")))
+        times = _event_times if match.group("unit") == "events" else _state_times
+        found.extend(times(series[channel], match.group("by")))
     return sorted(found, key=lambda throttling: throttling[:3])
 
 
-def _states(series: Series, by: str) -> Iterator[Throttling]:
+def _state_times(series: Series, by: str) -> Iterator[Throttling]:
     start_s = None
     for time_s, value in zip(series.times_s, series.values):
         if value > 0 and start_s is None:
@@ -64,16 +229,13 @@ def _states(series: Series, by: str) -> Iterator[Throttling]:
         yield Throttling(start_s, series.times_s[-1], by)
 
 
-def _events(series: Series, by: str) -> Iterator[Throttling]:
-    current: Optional[Throttling] = None
+def _event_times(series: Series, by: str) -> List[Throttling]:
+    found: List[Throttling] = []
     samples = list(zip(series.times_s, series.values))
     for (before_s, before), (time_s, count) in zip(samples, samples[1:]):
         grown = round(count - before)
-        if grown > 0 and current is not None and current.end_s == before_s:
-            current = current._replace(end_s=time_s, events=current.events + grown)
+        if grown > 0 and found and found[-1].end_s == before_s:
+            found[-1] = found[-1]._replace(end_s=time_s, events=found[-1].events + grown)
         elif grown > 0:
-            if current is not None:
-                yield current
-            current = Throttling(before_s, time_s, by, grown)
-    if current is not None:
-        yield current
+            found.append(Throttling(before_s, time_s, by, grown))
+    return found

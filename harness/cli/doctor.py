@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
 from harness.board import privileges
-from harness.board.storage import discover
+from harness.board.disk import discover
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import Capability, Device
 from harness.core.environment import describe_environment, package_version
@@ -65,7 +64,7 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
         "environment": describe_environment(root),
         "power_modes": {"count": len(space), "greatest": space.greatest.name},
         "capabilities": [_as_json(capability) for capability in [*training_capabilities(), *device.capabilities()]],
-        "storage": [{"name": name, **dataclasses.asdict(medium)} for name, medium in discover(storage_root)],
+        "storage": [{"name": name, **medium._asdict()} for name, medium in discover(storage_root)],
     }
 
 

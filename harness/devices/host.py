@@ -19,7 +19,7 @@ from harness.board.page_cache import PageCache
 from harness.board.read_limit import ReadLimit
 from harness.board.saved_state import preserved
 from harness.board.source import SourceSpec
-from harness.board.trip_points import temperature_limits_c
+from harness.board.thermal import temperature_limits_c
 from harness.core.cases import DVFS, STATIC, Case
 from harness.core.configuration import Configuration
 from harness.core.device import Capability, Identity, Report

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from harness.board.affinity import Affinity
-from harness.board.ina import find_rails
 from harness.board.jetson_clocks import OFF, ON
 from harness.board.lock import locked
 from harness.board.nvpmodel_conf import Conf
 from harness.board.page_cache import PageCache
+from harness.board.power_rails import find_rails
 from harness.board.read_limit import ReadLimit
 from harness.board.saved_state import preserved
 from harness.board.source import SourceSpec
-from harness.board.trip_points import temperature_limits_c
+from harness.board.thermal import temperature_limits_c
 from harness.core.cases import STATIC, Case
 from harness.core.configuration import Configuration
 from harness.core.device import Capability, Identity, Report

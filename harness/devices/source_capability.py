@@ -23,11 +23,11 @@ _TOPICS = {
 
 def source_capability(spec: SourceSpec, root: str) -> Capability:
     """Open a source and say what it gives, or why it gives nothing and what it would take."""
-    topic = _TOPICS[spec.module]
+    topic = _TOPICS[spec.name]
     try:
         source = open_source(spec, root)
     except HarnessError as error:
         return Capability(topic, False, error.what, error.hint)
     except (OSError, ImportError) as error:
         return Capability(topic, False, str(error))
-    return Capability(topic, True, source.notes.get(POWER_CHANNEL, f"{spec.module}: {', '.join(source.notes)}"))
+    return Capability(topic, True, source.notes.get(POWER_CHANNEL, f"{spec.name}: {', '.join(source.notes)}"))

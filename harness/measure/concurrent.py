@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import numpy as np
 
 from harness.board.frequency_residency import clock_use
-from harness.board.trip_points import refuse_heat
+from harness.board.thermal import refuse_heat
 from harness.core.cases import CONCURRENT, DEFAULT_MINIBATCHES, INFERENCE, TRAINING, Case, Mix
 from harness.core.device import Device, Report
 from harness.core.errors import CannotRunError

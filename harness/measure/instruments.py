@@ -30,7 +30,7 @@ class Instruments:
 
     def only_power(self) -> Instruments:
         """The sensor of power alone."""
-        return dataclasses.replace(self, sources=[one for one in self.sources if one.module == self.power_source])
+        return dataclasses.replace(self, sources=[one for one in self.sources if one.name == self.power_source])
 
     def sampler(self, interval_s: float) -> Sampler:
         """A sampler of all sources, not started yet."""

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 from harness.board.cpu_quota import throttled_periods
+from harness.board.disk import describe
 from harness.board.frequency_residency import clock_use
-from harness.board.page_cache import PageCache
-from harness.board.page_cache_residency import residency
+from harness.board.page_cache import PageCache, residency
 from harness.board.read_limit import ReadLimit, reads_held
-from harness.board.record import SAMPLER
-from harness.board.storage import describe
-from harness.board.trip_points import refuse_heat
+from harness.board.sampler import SAMPLER
+from harness.board.thermal import refuse_heat
 from harness.core.cases import CONCURRENT, DROPPED, IDLE, TRAINING, Case, parse_storage
 from harness.core.configuration import Configuration
 from harness.core.device import Report
@@ -130,7 +129,7 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         "data_scale": data.scale,
         "data_bytes": data.bytes,
         "data_in_memory": data.in_memory,
-        "storage_medium": dataclasses.asdict(describe(str(data.directory), str(root))),
+        "storage_medium": describe(str(data.directory), str(root))._asdict(),
         "storage_is_default_place": configuration.is_default_place(case.storage),
     }
     _refuse_data_elsewhere(data, configuration.place(case.storage), case.storage, root)

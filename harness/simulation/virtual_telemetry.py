@@ -6,7 +6,7 @@ from typing import Dict, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from harness.board.rail_total import rail_channel
+from harness.board.power_rails import rail_channel
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Series

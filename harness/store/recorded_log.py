@@ -14,8 +14,8 @@ import math
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from harness.board.tegrastats import parse_log
 from harness.board.tegrastats_format import parse_line
-from harness.board.tegrastats_log import parse_log
 from harness.core.boards import BOARDS, load_board
 from harness.core.corpus import Row
 from harness.core.errors import InvalidValueError, StoreError

@@ -10,7 +10,7 @@ from boards.emulator import intercepted
 from boards.kernel import Kernel
 from boards.tools_in_process import tools_in_process
 from boards.tree import build_board
-from harness.board import ina
+from harness.board import power_rails
 from harness.core.configuration import Configuration
 from harness.core.errors import ControlError
 from harness.devices.jetson import JetsonDevice
@@ -40,7 +40,7 @@ def test_einval_in_the_middle_of_a_mode_is_an_error_and_everything_is_put_back(t
 
 @pytest.mark.parametrize("fault", ["vanishes", "reads garbage"])
 def test_a_sensor_that_fails_is_missing_with_its_reason_until_it_is_back(tree, fault):
-    kernel, source = Kernel(tree.root), ina.open_source(tree.root)
+    kernel, source = Kernel(tree.root), power_rails.open_source(tree.root)
     file = str(next(tree.path.glob("sys/bus/i2c/devices/1-0040/hwmon/hwmon*/curr2_input")))
     kernel.vanish(file) if fault == "vanishes" else kernel.garble(file, "??")
     values, failed = source.read(0.0)

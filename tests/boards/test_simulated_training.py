@@ -8,7 +8,7 @@ import pytest
 from boards.kernel import Kernel
 from boards.processor_files import CPU
 from boards.tree import build_board
-from harness.board.ina import open_source
+from harness.board.power_rails import open_source
 from harness.core.power_modes import PowerMode
 from harness.simulation.load import Load
 from harness.simulation.model import simulate

@@ -13,7 +13,7 @@ from boards.layouts import BOARDS, PAIRS, VARIANTS, layout_of
 from boards.processor_files import CPU
 from boards.stock_conf import preset_cores
 from boards.tree import build_board
-from harness.board import diskstats, thermal
+from harness.board import disk, thermal
 from harness.board.cpufreq import CpuFrequency
 from harness.board.nvpmodel_grammar import parse
 from harness.board.nvpmodel_modes import masks, online_cores, to_power_mode
@@ -147,9 +147,9 @@ def test_the_sensors_of_any_linux_machine_are_found(tree):
     zones = thermal.open_source(tree.root).read(0.0)
     assert len(zones.values) + len(zones.failed) == len(tree.layout.zones)
     assert len(zones.failed) == len(tree.layout.dark_zones)
-    assert "mmcblk0" in diskstats.open_source(tree.root, "/elsewhere").notes["diskstats"]
+    assert "mmcblk0" in disk.open_source(tree.root, "/elsewhere").notes["diskstats"]
     if "ssd" in tree.spec.storage:
-        assert "nvme0n1" in diskstats.open_source(tree.root, "/mnt/ssd/data").notes["diskstats"]
+        assert "nvme0n1" in disk.open_source(tree.root, "/mnt/ssd/data").notes["diskstats"]
 
 
 def test_paths_differ_from_release_to_release():

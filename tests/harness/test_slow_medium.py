@@ -10,8 +10,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-from harness.board.read_limit import ReadLimit
-from harness.board.read_limit_group import find_group
+from harness.board.read_limit import ReadLimit, find_group
 from harness.core.errors import CannotRunError
 from harness.store.store import ResultsStore
 

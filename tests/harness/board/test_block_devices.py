@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board import diskstats
-from harness.board.mounts import mount_of, parse_mountinfo
+from harness.board.disk import find_mount, open_source, parse_mountinfo
 from harness.core.errors import SourceUnavailableError
 
 NVME = "sys/devices/pci0000:00/0000:00:01.0/nvme/nvme0/nvme0n1"
@@ -52,12 +51,12 @@ def totals(disk, reads=0, sectors_read=0, writes=0, sectors_written=0, busy_ms=0
     [("/media/my ssd/data", "nvme0n1"), ("/elsewhere", "mmcblk0"), ("/home/user", "sdb"), ("/crypt", "dm-0")],
 )
 def test_the_disk_under_a_path_is_found(board, path, disk):
-    assert disk in diskstats.open_source(board.root, path).notes["diskstats"]
+    assert disk in open_source(board.root, path).notes["diskstats"]
 
 
 def test_an_overlay_lies_where_its_upper_layer_does(board):
     (board.path / "media/my ssd/up").mkdir(parents=True)
-    assert "nvme0n1" in diskstats.open_source(board.root, "/merged/data").notes["diskstats"]
+    assert "nvme0n1" in open_source(board.root, "/merged/data").notes["diskstats"]
 
 
 @pytest.mark.parametrize("upper", ["/up", "up"])
@@ -67,7 +66,7 @@ def test_an_overlay_whose_layer_no_mount_holds_is_on_no_disk(board, upper):
     overlay = f"1 1 0:51 / /merged rw - overlay overlay rw,lowerdir=/a,upperdir={upper},workdir=/w"
     board.write({"proc/self/mountinfo": overlay})
     with pytest.raises(SourceUnavailableError, match="/merged/data lies on overlay"):
-        diskstats.open_source(board.root, "/merged/data")
+        open_source(board.root, "/merged/data")
 
 
 def test_a_line_of_the_table_ends_where_the_kernel_ends_it():
@@ -79,7 +78,7 @@ def test_a_source_that_is_no_utf8_is_said_in_letters(board):
     line = b"1 1 0:50 / /srv rw - nfs4 server:/caf\xe9 rw\n"
     (board.path / "proc/self/mountinfo").write_bytes(line)
     with pytest.raises(SourceUnavailableError, match="server:/caf\N{REPLACEMENT CHARACTER}"):
-        diskstats.open_source(board.root, "/srv/data")
+        open_source(board.root, "/srv/data")
 
 
 @pytest.mark.parametrize(
@@ -87,11 +86,11 @@ def test_a_source_that_is_no_utf8_is_said_in_letters(board):
 )
 def test_what_lies_on_no_disk_of_this_machine_is_said(board, path, filesystem):
     with pytest.raises(SourceUnavailableError, match=f"{path} lies on {filesystem}"):
-        diskstats.open_source(board.root, path)
+        open_source(board.root, path)
 
 
 def test_rates_are_of_the_whole_disk_since_the_reading_before(board):
-    source = diskstats.open_source(board.root, "/media/my ssd")
+    source = open_source(board.root, "/media/my ssd")
     assert source.read(0.0) == ({}, {})
     board.write({"proc/diskstats": totals("nvme0n1", 10, 80, 20, 4000, busy_ms=500)})
     assert source.read(2.0).values == {
@@ -105,7 +104,7 @@ def test_rates_are_of_the_whole_disk_since_the_reading_before(board):
 
 def test_a_reset_counter_gives_no_rate(board):
     board.write({"proc/diskstats": totals("nvme0n1", reads=10)})
-    source = diskstats.open_source(board.root, "/media/my ssd")
+    source = open_source(board.root, "/media/my ssd")
     source.read(0.0)
     board.write({"proc/diskstats": totals("nvme0n1", reads=3, busy_ms=100)})
     values, failed = source.read(1.0)
@@ -114,7 +113,7 @@ def test_a_reset_counter_gives_no_rate(board):
 
 
 def test_a_disk_that_was_pulled_out_is_an_error(board):
-    source = diskstats.open_source(board.root, "/media/my ssd")
+    source = open_source(board.root, "/media/my ssd")
     board.write({"proc/diskstats": totals("sda")})
     with pytest.raises(ValueError, match="no line for nvme0n1"):
         source.read(0.0)
@@ -127,12 +126,13 @@ def mountinfo(*mount_points):
 
 
 def test_of_two_mounts_at_one_place_the_later_is_seen():
-    assert mount_of("/a/b", mountinfo("/", "/a", "/a", "/ab")).device_number == "0:2"
+    assert find_mount("/a/b", mountinfo("/", "/a", "/a", "/ab")).device_number == "0:2"
 
 
-def test_a_path_that_no_mount_holds_is_an_error():
-    with pytest.raises(SourceUnavailableError, match="no mount"):
-        mount_of("/a", mountinfo("/b"))
+def test_a_path_that_no_mount_holds_is_an_error(board):
+    board.write({"proc/self/mountinfo": "1 1 0:1 / /b rw - ext4 /dev/x rw"})
+    with pytest.raises(SourceUnavailableError, match=r"no mount .* holds /a$"):
+        open_source(board.root, "/a")
 
 
 names = st.lists(st.sampled_from("ab"), max_size=4).map(lambda parts: "/" + "/".join(parts))
@@ -141,6 +141,6 @@ names = st.lists(st.sampled_from("ab"), max_size=4).map(lambda parts: "/" + "/".
 @given(st.lists(names, max_size=6), names)
 def test_the_mount_of_a_path_is_the_deepest_that_holds_it(points, path):
     mounts = mountinfo("/", *points)
-    found = mount_of(path, mounts).mount_point
+    found = find_mount(path, mounts).mount_point
     holding = [point for point in ["/", *points] if point == "/" or f"{path}/".startswith(f"{point}/")]
     assert found == max(holding, key=len)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board import ina
-from harness.board.rail_total import TOTAL, choose_total
+from harness.board import power_rails
+from harness.board.power_rails import TOTAL, choose_total
 from harness.core.errors import InvalidValueError, SourceUnavailableError
 
 I2C = "sys/bus/i2c/devices"
@@ -55,7 +55,7 @@ def agx_orin():
 
 def test_jetpack_4_gives_power_itself(tree):
     tree.write(iio_chip("6-0040", [("POM_5V_IN", 2130), ("POM_5V_GPU", 80), ("POM_5V_CPU", 280)]))
-    source = ina.open_source(tree.root)
+    source = power_rails.open_source(tree.root)
     assert source.read(0.0) == (
         {"power_pom_5v_in_mw": 2130, "power_pom_5v_gpu_mw": 80, "power_pom_5v_cpu_mw": 280, TOTAL: 2130},
         {},
@@ -68,7 +68,7 @@ def test_jetpack_5_gives_voltage_and_current_however_deep(tree, below):
     tree.write(
         hwmon_chip("1-0040", [("VDD_IN", 4984, 1856), ("VDD_CPU_GPU_CV", 4984, 100), ("VDD_SOC", 4984, 300)], below)
     )
-    values, failed = ina.open_source(tree.root).read(0.0)
+    values, failed = power_rails.open_source(tree.root).read(0.0)
     assert values == {
         "power_vdd_in_mw": pytest.approx(9250.304),
         "power_vdd_cpu_gpu_cv_mw": pytest.approx(498.4),
@@ -80,7 +80,7 @@ def test_jetpack_5_gives_voltage_and_current_however_deep(tree, below):
 
 def test_the_rail_inside_another_is_recorded_and_not_added(tree):
     tree.write(agx_orin())
-    source = ina.open_source(tree.root, list(ORIN_TOTAL), "VDDQ is reported to lie inside VIN_SYS_5V0")
+    source = power_rails.open_source(tree.root, list(ORIN_TOTAL), "VDDQ is reported to lie inside VIN_SYS_5V0")
     values, failed = source.read(0.0)
     assert values == {
         "power_vdd_gpu_soc_mw": 3000,
@@ -98,7 +98,7 @@ def test_the_rail_inside_another_is_recorded_and_not_added(tree):
 
 def test_without_an_input_rail_and_a_definition_there_is_no_total_but_every_rail(tree):
     tree.write(agx_orin())
-    source = ina.open_source(tree.root)
+    source = power_rails.open_source(tree.root)
     values, failed = source.read(0.0)
     assert len(values) == 4
     assert list(failed) == [TOTAL]
@@ -110,7 +110,7 @@ def test_xavier_is_the_sum_of_its_six_rails(tree):
     first, second = XAVIER[:3], XAVIER[3:]
     tree.write(iio_chip("1-0040", [(label, 1000) for label in first]))
     tree.write(iio_chip("1-0041", [(label, 500) for label in second], device="iio:device1"))
-    assert ina.open_source(tree.root, XAVIER).read(0.0).values[TOTAL] == 4500
+    assert power_rails.open_source(tree.root, XAVIER).read(0.0).values[TOTAL] == 4500
 
 
 def test_thor_takes_the_input_that_an_ina238_measures(tree):
@@ -119,25 +119,25 @@ def test_thor_takes_the_input_that_an_ina238_measures(tree):
     )
     tree.write({f"{I2C}/2-0044/name": "ina238", f"{I2C}/2-0044/hwmon/hwmon5/power1_input": 28_906_000})
     tree.write({f"{I2C}/2-0044/hwmon/hwmon5/in1_input": 20000, f"{I2C}/2-0044/hwmon/hwmon5/curr1_input": 1445})
-    values = ina.open_source(tree.root).read(0.0).values
+    values = power_rails.open_source(tree.root).read(0.0).values
     assert values["power_vin_mw"] == values[TOTAL] == 28_906
 
 
 def test_an_ina238_without_a_power_register_multiplies(tree):
     tree.write({f"{I2C}/2-0044/name": "ina238", f"{I2C}/2-0044/hwmon/hwmon5/in1_input": 20000})
     tree.write({f"{I2C}/2-0044/hwmon/hwmon5/curr1_input": 1500})
-    assert ina.open_source(tree.root).read(0.0).values[TOTAL] == 30_000
+    assert power_rails.open_source(tree.root).read(0.0).values[TOTAL] == 30_000
 
 
 def test_a_machine_that_shows_only_the_classes_is_read_too(tree):
     tree.write(hwmon_files("sys/class/hwmon/hwmon3", [("VDD_IN", 5000, 1000)]))
     tree.write({"sys/class/hwmon/hwmon0/name": "pwmfan", "sys/class/hwmon/hwmon0/in1_label": "fan"})
-    assert ina.open_source(tree.root).read(0.0).values == {"power_vdd_in_mw": 5000, TOTAL: 5000}
+    assert power_rails.open_source(tree.root).read(0.0).values == {"power_vdd_in_mw": 5000, TOTAL: 5000}
 
 
 def test_later_readings_open_nothing(tree, monkeypatch):
     tree.write(agx_orin())
-    source = ina.open_source(tree.root, ORIN_TOTAL)
+    source = power_rails.open_source(tree.root, ORIN_TOTAL)
     source.read(0.0)
     monkeypatch.setattr(os, "open", None)
     tree.write({f"{I2C}/1-0040/hwmon/hwmon3/curr3_input": 1000})
@@ -147,18 +147,18 @@ def test_later_readings_open_nothing(tree, monkeypatch):
 def test_links_that_lead_back_up_are_not_followed(tree):
     tree.write(hwmon_chip("1-0040", [("VDD_IN", 5000, 1000)]))
     tree.link(f"{I2C}/1-0040/hwmon/hwmon3/device", tree.path / I2C / "1-0040")
-    assert set(ina.open_source(tree.root).read(0.0).values) == {"power_vdd_in_mw", TOTAL}
+    assert set(power_rails.open_source(tree.root).read(0.0).values) == {"power_vdd_in_mw", TOTAL}
 
 
 def test_the_chips_own_rhythm_is_told(tree):
     tree.write({**hwmon_chip("1-0040", [("VDD_IN", 5000, 1000)]), f"{I2C}/1-0040/hwmon/hwmon3/update_interval": 105})
-    assert ina.open_source(tree.root).notes["power_vdd_in_mw"].endswith("; renewed every 105 ms")
+    assert power_rails.open_source(tree.root).notes["power_vdd_in_mw"].endswith("; renewed every 105 ms")
 
 
 @pytest.mark.parametrize("broken", ["", "-", "12 mA"])
 def test_a_rail_that_reads_garbage_takes_the_total_with_it_and_comes_back(tree, broken):
     tree.write(agx_orin())
-    source = ina.open_source(tree.root, ORIN_TOTAL)
+    source = power_rails.open_source(tree.root, ORIN_TOTAL)
     tree.write({f"{I2C}/1-0040/hwmon/hwmon3/curr2_input": broken})
     values, failed = source.read(0.0)
     assert set(values) == {"power_vdd_gpu_soc_mw", "power_vin_sys_5v0_mw", "power_vddq_vdd2_1v8ao_mw"}
@@ -170,7 +170,7 @@ def test_a_rail_that_reads_garbage_takes_the_total_with_it_and_comes_back(tree, 
 
 def test_a_rail_outside_the_total_costs_its_own_value_only(tree):
     tree.write(agx_orin())
-    source = ina.open_source(tree.root, ORIN_TOTAL)
+    source = power_rails.open_source(tree.root, ORIN_TOTAL)
     tree.write({f"{I2C}/1-0041/hwmon/hwmon4/in2_input": "?"})
     values, failed = source.read(0.0)
     assert values[TOTAL] == 8000
@@ -179,7 +179,7 @@ def test_a_rail_outside_the_total_costs_its_own_value_only(tree):
 
 def test_a_file_that_vanishes_fails_and_is_read_again_once_it_is_back(tree):
     tree.write(agx_orin())
-    source = ina.open_source(tree.root, ORIN_TOTAL)
+    source = power_rails.open_source(tree.root, ORIN_TOTAL)
     assert source.read(0.0).values[TOTAL] == 8000
     gone = tree.path / I2C / "1-0040/hwmon/hwmon3/in1_input"
     gone.unlink()
@@ -190,7 +190,7 @@ def test_a_file_that_vanishes_fails_and_is_read_again_once_it_is_back(tree):
 
 def test_a_rail_of_the_definition_that_is_not_there_is_never_summed_short(tree):
     tree.write(agx_orin())
-    values, failed = ina.open_source(tree.root, [*ORIN_TOTAL, "SYS3V3"]).read(0.0)
+    values, failed = power_rails.open_source(tree.root, [*ORIN_TOTAL, "SYS3V3"]).read(0.0)
     assert TOTAL not in values
     assert "rail SYS3V3 of its definition is not among the rails here: VDD_GPU_SOC" in failed[TOTAL]
 
@@ -198,29 +198,29 @@ def test_a_rail_of_the_definition_that_is_not_there_is_never_summed_short(tree):
 def test_a_rail_without_its_files_stands_in_the_record(tree):
     tree.write(agx_orin())
     (tree.path / I2C / "1-0040/hwmon/hwmon3/curr3_input").unlink()
-    assert set(ina.open_source(tree.root, ORIN_TOTAL).read(0.0).failed) == {"power_vin_sys_5v0_mw", TOTAL}
+    assert set(power_rails.open_source(tree.root, ORIN_TOTAL).read(0.0).failed) == {"power_vin_sys_5v0_mw", TOTAL}
 
 
 def test_a_board_that_draws_nothing_is_not_believed(tree):
     tree.write(iio_chip("6-0040", [("POM_5V_IN", 0)]))
-    values, failed = ina.open_source(tree.root).read(0.0)
+    values, failed = power_rails.open_source(tree.root).read(0.0)
     assert values == {"power_pom_5v_in_mw": 0}
     assert "draws more" in failed[TOTAL]
 
 
 def test_equal_labels_hide_no_rail(tree):
     tree.write({**hwmon_chip("1-0040", [("VDD", 5000, 1000)]), **hwmon_chip("1-0041", [("vdd", 5000, 2000)])})
-    values = ina.open_source(tree.root, ["VDD"]).read(0.0).values
+    values = power_rails.open_source(tree.root, ["VDD"]).read(0.0).values
     assert values == {"power_vdd_mw": 5000, "power_vdd_2_mw": 10_000, TOTAL: 5000}
 
 
 def test_without_a_sensor_the_reason_is_given(tree):
     tree.write({f"{I2C}/0-0050/name": "24c02"})
     with pytest.raises(SourceUnavailableError, match="no rail of an INA3221"):
-        ina.open_source(tree.root)
+        power_rails.open_source(tree.root)
     tree.write({f"{I2C}/1-0040/name": "ina3221"})
     with pytest.raises(SourceUnavailableError, match="no rail of an INA3221"):
-        ina.open_source(tree.root)
+        power_rails.open_source(tree.root)
 
 
 @pytest.mark.parametrize("definition", [[], ["VDD_IN", "VDD_IN"]])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.board.rail_total import TOTAL
+from harness.board.power_rails import TOTAL
+from harness.board.tegrastats import channel_values, parse_log
 from harness.board.tegrastats_format import parse_line
-from harness.board.tegrastats_log import channel_values, parse_log
 from harness.core.errors import InvalidValueError
 from harness.core.profiles import Series
 

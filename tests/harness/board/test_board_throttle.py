@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board import throttle
-from harness.board.throttle import OVERCURRENT, count_edp_interrupts
-from harness.board.throttling import Throttling, throttled_times
+from harness.board import throttling
+from harness.board.throttling import OVERCURRENT, Throttling, count_edp_interrupts, throttled_times
 from harness.core.errors import SourceUnavailableError
 from harness.core.profiles import Series
 
@@ -51,12 +50,12 @@ def counters(oc1=0, oc2=0, oc3=0):
 )
 def test_what_holds_a_clock_down_is_read(tree, kind, channel):
     tree.write({**cooling(0, "pwm-fan", 3), **cooling(1, "hot-surface-alert", 1), **cooling(10, kind, 2)})
-    assert throttle.open_source(tree.root).read(0.0) == ({channel: 2}, {})
+    assert throttling.open_source(tree.root).read(0.0) == ({channel: 2}, {})
 
 
 def test_two_of_a_kind_are_both_read(tree):
     tree.write({**cooling(2, "cpufreq-cpu0", 1), **cooling(10, "cpufreq-cpu0", 4)})
-    assert throttle.open_source(tree.root).read(0.0).values == {
+    assert throttling.open_source(tree.root).read(0.0).values == {
         "throttle_cpufreq_cpu0_state": 1,
         "throttle_cpufreq_cpu0_2_state": 4,
     }
@@ -64,7 +63,7 @@ def test_two_of_a_kind_are_both_read(tree):
 
 def test_events_count_from_the_first_reading(tree):
     tree.write(counters(oc2=15, oc3=37))
-    source = throttle.open_source(tree.root)
+    source = throttling.open_source(tree.root)
     assert set(source.read(0.0).values.values()) == {0}
     tree.write(counters(oc2=15, oc3=40))
     assert source.read(1.0).values == {
@@ -78,7 +77,7 @@ def test_events_count_from_the_first_reading(tree):
 
 def test_events_that_throttle_nothing_are_left_out(tree):
     tree.write({**counters(), f"{OC}/oc1_throt_en": 0, f"{OC}/oc2_throt_en": 1})
-    assert set(throttle.open_source(tree.root).read(0.0).values) == {
+    assert set(throttling.open_source(tree.root).read(0.0).values) == {
         "throttle_oc2_events",
         "throttle_oc3_events",
         OVERCURRENT,
@@ -88,7 +87,7 @@ def test_events_that_throttle_nothing_are_left_out(tree):
 def test_a_tx2_and_a_xavier_count_interrupts_of_their_throttling_hardware(tree):
     tree.write({f"{OC}/oc{number}_irq_cnt": 7 for number in range(1, 7)})
     tree.write({f"{OC}/oc{number}_cpu_throttle_ctrl": 1 for number in range(1, 7)})
-    source = throttle.open_source(tree.root)
+    source = throttling.open_source(tree.root)
     assert source.read(0.0).values == {OVERCURRENT: 0, **{f"throttle_oc{number}_events": 0 for number in range(1, 7)}}
     tree.write({f"{OC}/oc4_irq_cnt": 9})
     values = source.read(1.0).values
@@ -99,7 +98,7 @@ def test_a_tx2_and_a_xavier_count_interrupts_of_their_throttling_hardware(tree):
 @pytest.mark.parametrize("broken", ["", "many", 3])
 def test_a_counter_that_is_lost_or_falls_takes_the_sum_with_it(tree, broken):
     tree.write(counters(oc1=5, oc2=5, oc3=5))
-    source = throttle.open_source(tree.root)
+    source = throttling.open_source(tree.root)
     source.read(0.0)
     tree.write({f"{OC}/oc2_event_cnt": broken})
     values, failed = source.read(1.0)
@@ -109,7 +108,7 @@ def test_a_counter_that_is_lost_or_falls_takes_the_sum_with_it(tree, broken):
 
 def test_a_state_that_vanishes_fails_alone(tree):
     tree.write({**cooling(0, "cpu-throttle-alert", 0), **cooling(1, "gpu-throttle-alert", 1)})
-    source = throttle.open_source(tree.root)
+    source = throttling.open_source(tree.root)
     source.read(0.0)
     (tree.path / "sys/class/thermal/cooling_device0/cur_state").unlink()
     values, failed = source.read(1.0)
@@ -120,14 +119,14 @@ def test_a_state_that_vanishes_fails_alone(tree):
 def test_the_firmware_counts_where_hwmon_does_not_and_numbers_from_zero(tree):
     for number in range(3):
         tree.write({f"sys/kernel/debug/bpmp/debug/soctherm/oc{number}/event_cnt": 0})
-    assert "throttle_oc3_events" in throttle.open_source(tree.root).read(0.0).values
+    assert "throttle_oc3_events" in throttling.open_source(tree.root).read(0.0).values
     tree.write(counters())
-    assert len(throttle.open_source(tree.root).read(0.0).values) == 4
+    assert len(throttling.open_source(tree.root).read(0.0).values) == 4
 
 
 def test_a_nano_counts_interrupts_of_all_its_cpus(tree):
     tree.write({"proc/interrupts": INTERRUPTS.format(third=2)})
-    source = throttle.open_source(tree.root)
+    source = throttling.open_source(tree.root)
     assert source.read(0.0).values == {OVERCURRENT: 0}
     tree.write({"proc/interrupts": INTERRUPTS.format(third=7)})
     assert source.read(1.0).values == {OVERCURRENT: 5}
@@ -144,7 +143,7 @@ def test_interrupts_are_summed_over_the_cpus(counts):
 def test_a_machine_that_tells_nothing_says_so(tree):
     tree.write({**cooling(0, "pwm-fan", 1), **cooling(1, "Processor", 0), "proc/interrupts": "  1: 5 i8042"})
     with pytest.raises(SourceUnavailableError, match="no cooling device"):
-        throttle.open_source(tree.root)
+        throttling.open_source(tree.root)
 
 
 def states(*values):

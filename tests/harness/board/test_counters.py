@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board.counters import Counters
-from harness.board.source import MIN_WINDOW_S
+from harness.board.source import MIN_WINDOW_S, Counters
 
 
 def test_a_first_reading_gives_nothing():

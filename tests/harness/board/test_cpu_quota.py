@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.board.control_groups import Membership, group_directories
 from harness.board.cpu_quota import cpu_quota, parse_cpu_max, throttled_periods
-from harness.board.mounts import parse_mountinfo
+from harness.board.disk import parse_mountinfo
 
 V2 = "sys/fs/cgroup"
 V1 = "sys/fs/cgroup/cpu,cpuacct"

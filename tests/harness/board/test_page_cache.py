@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.board import privileges
-from harness.board.page_cache import PageCache
-from harness.board.page_cache_residency import residency
+from harness.board.page_cache import PageCache, residency
 from harness.core.errors import ControlError, DataSetError
 from tests.harness.board.privileged_user import DROP, needs_linux
 

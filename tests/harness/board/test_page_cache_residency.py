@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.board import page_cache_residency
-from harness.board.page_cache_residency import Residency, residency
+from harness.board import page_cache
+from harness.board.page_cache import Residency, residency
 from harness.core.errors import DataSetError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks this machine's kernel")
@@ -65,7 +65,7 @@ def test_a_file_that_vanished_is_named(write, tmp_path):
 def test_what_the_kernel_does_not_tell_is_unknown(write, tree, monkeypatch):
     """The file of another user that this one may not write, seen without the privilege to."""
     tree.write({"proc/self/status": "Name:\tpython\nCapEff:\t0000000000000000"})
-    monkeypatch.setattr(page_cache_residency, "_kernel_tells_all", lambda release: False)
+    monkeypatch.setattr(page_cache, "_kernel_tells_all", lambda release: False)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     monkeypatch.setattr(os, "access", lambda path, mode, effective_ids: False)
     path = write("foreign", 5)
@@ -77,7 +77,7 @@ def test_what_the_kernel_does_not_tell_is_unknown(write, tree, monkeypatch):
 
 def test_a_file_that_cannot_be_mapped_is_unknown(write, monkeypatch):
     """Files in sysfs, like those of some network file systems, have a size and no mapping."""
-    monkeypatch.setattr(page_cache_residency, "_kernel_tells_all", lambda release: True)
+    monkeypatch.setattr(page_cache, "_kernel_tells_all", lambda release: True)
     unmappable = Path("/sys/devices/system/cpu/online")
     size = unmappable.stat().st_size
     assert size > 0
@@ -97,4 +97,4 @@ def test_the_right_to_act_as_any_owner_is_read_from_the_process(write, tree, mon
     ("release", "tells"), [("4.9.337-tegra", True), ("5.1.21", True), ("5.2-rc1", False), ("5.10.104-tegra", False)]
 )
 def test_kernels_before_5_2_answer_for_every_file(release, tells):
-    assert page_cache_residency._kernel_tells_all(release) is tells
+    assert page_cache._kernel_tells_all(release) is tells

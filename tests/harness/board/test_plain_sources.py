@@ -113,9 +113,9 @@ def test_hwmon_stands_in_where_there_are_no_zones(tree):
     }
 
 
-def test_numbers_given_to_equal_names_never_hide_a_sensor():
-    channels = thermal.name_channels([("a", "1"), ("a 2", "2"), ("A", "3"), ("a", "4")])
-    assert sorted(channels.values()) == ["1", "2", "3", "4"]
+def test_numbers_given_to_equal_names_never_hide_a_sensor(tree):
+    tree.write({**zone(0, "a", 1000), **zone(1, "a 2", 2000), **zone(2, "A", 3000), **zone(3, "a", 4000)})
+    assert sorted(thermal.open_source(tree.root).read(0.0).values.values()) == [1, 2, 3, 4]
 
 
 def test_without_any_sensor_the_reason_is_given(tree):

@@ -14,8 +14,7 @@ import pytest
 
 import harness
 from harness.board import read_limit
-from harness.board.read_limit import ReadLimit, reads_held
-from harness.board.read_limit_group import LIMITS_V1, LIMITS_V2, MEMBERS, find_group, parse_limits
+from harness.board.read_limit import LIMITS_V1, LIMITS_V2, MEMBERS, ReadLimit, find_group, parse_limits, reads_held
 from harness.board.saved_state import left_behind, restore
 from harness.core.errors import CannotRunError, ControlError
 

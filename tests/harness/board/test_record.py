@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board.record import SAMPLER, Record
+from harness.board.sampler import SAMPLER, Record
 from harness.core.profiles import Series
 
 OPENED = {"notes": {"a_mw": "what it is"}, "missing": {}}

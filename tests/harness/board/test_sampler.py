@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.board import sampler as sampler_module
-from harness.board.record import SAMPLER
-from harness.board.sampler import Sampler
-from harness.board.sampling import Schedule
+from harness.board.sampler import SAMPLER, Sampler
+from harness.board.sampler_process import Schedule
 from harness.board.source import SourceSpec
 from harness.core.errors import HarnessError, InvalidValueError
 
@@ -286,8 +285,8 @@ def test_cpus_that_are_not_there_cost_no_samples(start):
 
 
 def test_the_samplers_process_loads_nothing_heavy():
-    sources = "cpu_load, cpufreq_sensor, memory, thermal, rapl, diskstats"
-    loads = f"import sys; from harness.board import sampling, {sources}; print(*sys.modules)"
+    sources = "cpu_load, cpufreq_sensor, memory, thermal, throttling, power_rails, rapl, disk"
+    loads = f"import sys; from harness.board import sampler_process, {sources}; print(*sys.modules)"
     project = Path(sampler_module.__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", loads], cwd=project, stdout=subprocess.PIPE)
     loaded = set(done.stdout.decode().split())

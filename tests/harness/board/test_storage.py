@@ -8,7 +8,7 @@ import sqlite3
 
 import pytest
 
-from harness.board.storage import describe, discover
+from harness.board.disk import describe, discover
 from harness.core.errors import SourceUnavailableError
 
 
@@ -101,7 +101,7 @@ def test_in_a_chroot_the_medium_is_unknown(tree, tmp_path):
     """A chroot into a directory that is no mount point sees no mount at its `/`."""
     tree.write({"proc/self/mountinfo": "1 1 0:5 / /proc rw - proc proc rw"})
     medium = describe(str(tmp_path), tree.root)
-    known = {name for name, value in vars(medium).items() if value is not None}
+    known = {name for name, value in medium._asdict().items() if value is not None}
     assert known == {"size_bytes", "free_bytes"}
     assert 0 < medium.free_bytes < medium.size_bytes
 
@@ -126,7 +126,7 @@ def test_what_is_recorded_of_such_a_mount_can_be_stored(tree, disk, tmp_path):
     mountinfo.write_bytes(mountinfo.read_bytes().replace(b"/PLACE", place))
     medium = describe(os.fsdecode(place), tree.root)
     assert (medium.kind, medium.mount_point) == ("ssd", f"{tmp_path}/caf\N{REPLACEMENT CHARACTER}")
-    text = json.dumps(vars(medium), ensure_ascii=False)
+    text = json.dumps(medium._asdict(), ensure_ascii=False)
     assert sqlite3.connect(":memory:").execute("SELECT ?", [text]).fetchone() == (text,)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.board.trip_points import MARGIN_C, refuse_heat, temperature_limits_c
+from harness.board.thermal import MARGIN_C, refuse_heat, temperature_limits_c
 from harness.core.errors import OverheatedError
 
 ZONE = "sys/class/thermal/thermal_zone"

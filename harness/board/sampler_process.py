@@ -1,10 +1,11 @@
-"""The sampler's loop: reads all sources at a fixed rate and writes each sample as one line of JSON.
+"""The sampler's process: reads all sources at a fixed rate and writes each sample as one line of JSON.
 
            open    tick 0     tick 1     tick 2        stop
     start ---|-------*----------*----------*------------*--- end
                      |<-interval->|                     last sample, off the grid
 
-This runs in a process of its own beside the training it watches: it imports little, starts fast, and keeps to its CPUs.
+`harness.board.sampler` starts it as `python -m harness.board.sampler_process ORDER`, beside the training it watches: it
+imports little, starts fast, and keeps to its CPUs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import math
 import os
 import select
+import sys
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -27,7 +29,7 @@ class Order(NamedTuple):
     """What the parent asks of the sampler, of types that JSON knows.
 
     Attributes:
-        sources: pairs of module and options, as in `SourceSpec`.
+        sources: as `SourceSpec`.
         interval_s: seconds between samples.
         root: the directory below which `/sys` and `/proc` are looked for.
         cpus: CPUs to run on; None for every CPU.
@@ -36,7 +38,7 @@ class Order(NamedTuple):
         stop_fd: anything to read here, or its end, means stop.
     """
 
-    sources: List[Tuple[str, Dict[str, Any]]]
+    sources: List[Tuple[str, Dict[str, Any], str]]
     interval_s: float
     root: str
     cpus: Optional[List[int]]
@@ -69,7 +71,7 @@ class Schedule:
 
 def run(order: Order) -> None:
     """Sample until told to stop, or until the parent is gone."""
-    sources, notes, missing = _open_all([SourceSpec(*pair) for pair in order.sources], order.root)
+    sources, notes, missing = _open_all([SourceSpec(*one) for one in order.sources], order.root)
     try:
         os.sched_setaffinity(0, EVERY_CPU if order.cpus is None else order.cpus)
     except OSError as error:
@@ -99,9 +101,9 @@ def _open_all(specs: List[SourceSpec], root: str) -> Tuple[Dict[str, Source], Di
     for spec in specs:
         # Whatever is wrong with one source, the profile goes on without it and its record says why.
         try:
-            sources[spec.module] = source = open_source(spec, root)
+            sources[spec.name] = source = open_source(spec, root)
         except Exception as error:
-            missing[spec.module] = _reason(error)
+            missing[spec.name] = _reason(error)
         else:
             notes.update(source.notes)
     return sources, notes, missing
@@ -143,3 +145,7 @@ def _wait(order: Order, due_s: float) -> bool:
 
 def _write_line(fd: int, line: Dict[str, Any]) -> None:
     os.write(fd, (json.dumps(line, separators=(",", ":")) + "\n").encode())
+
+
+if __name__ == "__main__":
+    run(Order(**json.loads(sys.argv[1])))

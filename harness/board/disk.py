@@ -1,0 +1,372 @@
+"""Disks: the mount and the disk that a path lies on, what kind of medium that is, and its block I/O.
+
+From `/proc/self/mountinfo`, sysfs and `/proc/diskstats` (M10; what iostat reads).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from harness.board.sensor_file import read_paths, read_text
+from harness.board.source import Counters, Reading
+from harness.core.errors import SourceUnavailableError
+from harness.core.units import BYTES_PER_SECTOR, ms_to_s
+
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.sshfs", "virtiofs")
+_IN_MEMORY = ("tmpfs", "ramfs")
+_NOT_FOR_DATA = ("squashfs", "iso9660", "erofs")  # images of software, never written
+
+
+# -- mounts and block devices --------------------------------------------------------------------------------------
+
+
+class Mount(NamedTuple):
+    """One line of `/proc/self/mountinfo`.
+
+    Attributes:
+        device_number: `major:minor`; major 0 stands for no block device of its own (tmpfs, network, overlay, btrfs).
+        mount_point: where it is mounted.
+        options: of this mount and of its file system.
+        filesystem: its type: `ext4`, `tmpfs`, `nfs4`, ...
+        source: what was mounted: `/dev/nvme0n1p1`, `server:/export`, ...
+        origin: the directory of that file system which is mounted, mostly `/`.
+    """
+
+    device_number: str
+    mount_point: str
+    options: List[str]
+    filesystem: str
+    source: str
+    origin: str
+
+
+def read_mounts(root: str) -> List[Mount]:
+    """The mounts that this process sees, their paths as `os.fsdecode` gives them.
+
+    Raises:
+        SourceUnavailableError: there is no `/proc/self/mountinfo`.
+    """
+    path = os.path.join(root, "proc/self/mountinfo")
+    try:
+        return parse_mountinfo(read_paths(path))
+    except FileNotFoundError as error:
+        raise SourceUnavailableError(f"{path} does not exist", "mount /proc") from error
+
+
+def parse_mountinfo(text: str) -> List[Mount]:
+    """The mounts in the order in which they were made."""
+    mounts = []
+    for line in filter(None, text.split("\n")):  # splitlines would cut a path at what else ends a line in Unicode
+        # proc(5): id, parent, major:minor, root, mount point, options, any tags; "-"; type, source, super options
+        before, _, after = line.partition(" - ")
+        _, _, device_number, origin, mount_point, options, *_ = before.split(" ")
+        filesystem, source, super_options = after.split(" ")
+        mounts.append(
+            Mount(
+                device_number,
+                _unescape(mount_point),
+                [_unescape(option) for option in [*options.split(","), *super_options.split(",")]],
+                filesystem,
+                _unescape(source),
+                _unescape(origin),
+            )
+        )
+    return mounts
+
+
+def _unescape(text: str) -> str:
+    r"""The kernel writes a space in a path as `\040`."""
+    return _ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), text)
+
+
+def printable(path: str) -> str:
+    """A path with a replacement character for each byte that is not UTF-8: to record and to print, not to open."""
+    return os.fsencode(path).decode("utf-8", errors="replace")
+
+
+def find_mount(path: str, mounts: List[Mount]) -> Optional[Mount]:
+    """The mount that holds `path`, an absolute path without links; None where no mount does, as at a chroot's `/`."""
+    holding = [mount for mount in mounts if os.path.commonpath([path, mount.mount_point]) == mount.mount_point]
+    # The deepest holds it; of two at the same place the later hides the earlier.
+    deepest = max(enumerate(holding), key=lambda entry: (len(entry[1].mount_point), entry[0]), default=None)
+    return None if deepest is None else deepest[1]
+
+
+def disk_under(path: str, root: str) -> Tuple[Optional[Mount], Optional[str]]:
+    """The mount that takes what is written to `path`, and the sysfs directory of the whole disk under it.
+
+    Each is None where it is not seen: in a chroot; of a network file system.
+
+    Raises:
+        SourceUnavailableError: there is no `/proc/self/mountinfo`.
+    """
+    mounts = read_mounts(root)
+    mount = find_mount(os.path.realpath(path), mounts)
+    if mount is None:
+        return None, None
+    below = _below_overlay(mount, mounts, root)
+    return below, _whole_disk(_block_device(below, root))
+
+
+def _below_overlay(mount: Mount, mounts: List[Mount], root: str) -> Mount:
+    """The mount that takes the writes of an overlay; `mount` itself where it is none, or its layers are not visible.
+
+    In a container the layers lie outside, so that nothing here tells which disk they are on.
+    """
+    layers = [option[len("upperdir=") :] for option in mount.options if option.startswith("upperdir=")]
+    if mount.filesystem != "overlay" or not layers or not os.path.isdir(_below(root, layers[0])):
+        return mount
+    return find_mount(os.path.join("/", layers[0]), mounts) or mount
+
+
+def _below(root: str, path: str) -> str:
+    return os.path.join(root, path.lstrip("/"))
+
+
+def _block_device(mount: Mount, root: str) -> Optional[str]:
+    """The sysfs directory of the block device (partition or whole) under a mount; None where it has none."""
+    if not mount.device_number.startswith("0:"):
+        link = os.path.join(root, "sys/dev/block", mount.device_number)
+    elif mount.source.startswith("/dev/"):
+        # btrfs has a device number of its own that sysfs does not know; /dev/mapper holds links to /dev/dm-N.
+        device = _below(root, mount.source)
+        target = os.readlink(device) if os.path.islink(device) else device
+        link = os.path.join(root, "sys/class/block", os.path.basename(target))
+    else:
+        return None
+    return os.path.realpath(link) if os.path.exists(link) else None
+
+
+def _whole_disk(device: Optional[str]) -> Optional[str]:
+    """The sysfs directory of the disk that a partition is part of; a disk itself stays as it is."""
+    is_partition = device is not None and os.path.exists(os.path.join(device, "partition"))
+    return os.path.dirname(device) if is_partition else device
+
+
+# -- storage media -------------------------------------------------------------------------------------------------
+
+
+class Medium(NamedTuple):
+    """A storage medium, as far as the kernel tells.
+
+    Attributes:
+        mount_point: where it is mounted, as text that can be stored and printed; None where no mount is seen.
+        device: the disk's name (`nvme0n1`); None where there is no block device.
+        transport: `nvme`, `sata`, `usb`, `sd`, `emmc`, `virtio`, `loop`, `scsi`, `memory`, `network`,
+            `overlay` (a container's own files, wherever they lie), or None where it is not told.
+        rotational: whether the disk turns; None where nobody can tell.
+        kind: `ssd`, `hdd`, `sd`, `emmc`, `ram`; None where it cannot be told, as for the disk of a virtual machine.
+        filesystem: `ext4`, ...; None where no mount is seen.
+        size_bytes: of the file system.
+        free_bytes: of it, for a user without privileges.
+    """
+
+    mount_point: Optional[str]
+    device: Optional[str]
+    transport: Optional[str]
+    rotational: Optional[bool]
+    kind: Optional[str]
+    filesystem: Optional[str]
+    size_bytes: int
+    free_bytes: int
+
+
+def describe(path: str, root: str = "/") -> Medium:
+    """The medium that `path` lies on; in a chroot, where no mount holds it, all but the space is unknown.
+
+    Args:
+        path: a file or directory that is there.
+        root: the directory below which `/sys` and `/proc` are looked for.
+
+    Raises:
+        SourceUnavailableError: there is no `/proc/self/mountinfo`.
+        OSError: the path is not there.
+    """
+    mounts = read_mounts(root)
+    path = os.path.realpath(path)
+    return _medium(find_mount(path, mounts), mounts, os.statvfs(path), root)
+
+
+def discover(root: str = "/") -> List[Tuple[str, Medium]]:
+    """The media of this machine on which this user can put a data set, each with a proposed name: `ssd`, `sd`, `ssd2`.
+
+    Each file system counts once, at its shortest mount point. A medium of unknown kind is named for its device.
+    """
+    mounts = read_mounts(root)
+    shortest: Dict[str, Mount] = {}
+    for mount in mounts:
+        device = _block_device(mount, root)
+        hidden = find_mount(mount.mount_point, mounts) is not mount
+        if device is None or hidden or mount.filesystem in _NOT_FOR_DATA or not _takes_data(mount, root):
+            continue
+        known = shortest.setdefault(device, mount)
+        shortest[device] = min(known, mount, key=lambda candidate: len(candidate.mount_point))
+    found: Dict[str, Medium] = {}
+    for mount in shortest.values():
+        medium = _medium(mount, mounts, os.statvfs(_below(root, mount.mount_point)), root)
+        name = medium.kind or medium.device
+        numbered = itertools.chain([name], (f"{name}{number}" for number in itertools.count(2)))
+        found[next(candidate for candidate in numbered if candidate not in found)] = medium
+    return list(found.items())
+
+
+def _takes_data(mount: Mount, root: str) -> bool:
+    place = _below(root, mount.mount_point)
+    return (
+        "ro" not in mount.options
+        and not mount.mount_point.startswith("/boot")
+        and os.path.isdir(place)  # a container has single files (/etc/hosts) mounted from a disk
+        and os.access(place, os.W_OK, effective_ids=True)
+    )
+
+
+def _medium(mount: Optional[Mount], mounts: List[Mount], space: os.statvfs_result, root: str) -> Medium:
+    size_bytes, free_bytes = space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
+    if mount is None:
+        return Medium(None, None, None, None, None, None, size_bytes, free_bytes)
+    below = _below_overlay(mount, mounts, root)
+    disk = _physical_disk(_whole_disk(_block_device(below, root)))
+    if disk is None:
+        transport, rotational = _transport_without_disk(below.filesystem), None
+    else:
+        transport, rotational = _transport(disk), _rotational(disk)
+    return Medium(
+        mount_point=printable(mount.mount_point),
+        device=None if disk is None else os.path.basename(disk),
+        transport=transport,
+        rotational=rotational,
+        kind=_kind(transport, rotational),
+        filesystem=mount.filesystem,
+        size_bytes=size_bytes,
+        free_bytes=free_bytes,
+    )
+
+
+def _physical_disk(disk: Optional[str]) -> Optional[str]:
+    """The disk below an encrypted or logical volume, where it is a single one: of several none stands for all."""
+    slaves = os.path.join(disk or "", "slaves")
+    names = os.listdir(slaves) if disk is not None and os.path.isdir(slaves) else []
+    if len(names) != 1:
+        return disk
+    return _physical_disk(_whole_disk(os.path.realpath(os.path.join(slaves, names[0]))))
+
+
+def _transport(disk: str) -> Optional[str]:
+    """How a disk is attached, from its place in sysfs: `.../ata1/host0/.../block/sda` hangs on an ATA port."""
+    name = os.path.basename(disk)
+    if name.startswith("mmcblk"):
+        # Documentation/driver-api/mmc: the card says whether it is MMC (soldered: eMMC) or SD
+        kind = os.path.join(disk, "device/type")
+        return {"MMC": "emmc", "SD": "sd"}.get(read_text(kind)) if os.path.isfile(kind) else None
+    for pattern, transport in (
+        (r"/nvme\d+", "nvme"),
+        (r"/usb\d+/", "usb"),
+        (r"/ata\d+/", "sata"),
+        (r"/virtio\d+/", "virtio"),
+        (r"/loop\d+$", "loop"),
+        (r"/zram\d+$", "memory"),
+        (r"/host\d+/", "scsi"),
+    ):
+        if re.search(pattern, disk):
+            return transport
+    return None
+
+
+def _rotational(disk: str) -> Optional[bool]:
+    """What the disk says of itself; None for one that hides what is below it, or whose silence counts as turning."""
+    path = os.path.join(disk, "queue/rotational")
+    transport = _transport(disk)
+    if transport in (None, "virtio", "loop") or not os.path.exists(path):
+        return None
+    turns = read_text(path) == "1"
+    # Most USB bridges and sticks do not say that nothing turns in them.
+    return None if transport == "usb" and turns else turns
+
+
+def _transport_without_disk(filesystem: str) -> Optional[str]:
+    if filesystem in _IN_MEMORY:
+        return "memory"
+    if filesystem in _NETWORK:
+        return "network"
+    return "overlay" if filesystem == "overlay" else None
+
+
+def _kind(transport: Optional[str], rotational: Optional[bool]) -> Optional[str]:
+    if transport in ("sd", "emmc"):
+        return transport
+    if transport == "memory":
+        return "ram"
+    if rotational is None:
+        return None
+    return "hdd" if rotational else "ssd"
+
+
+# -- block I/O -----------------------------------------------------------------------------------------------------
+
+
+def parse_diskstats(text: str, disk: str) -> Dict[str, float]:
+    """The totals of one disk since boot, by the channel that their growth goes to.
+
+    Raises:
+        ValueError: the disk is not in the text.
+    """
+    for line in text.splitlines():
+        _major, _minor, name, *fields = line.split()
+        if name == disk:
+            # admin-guide/iostats: reads, merged, sectors, ms; writes, merged, sectors, ms; in flight, busy ms
+            reads, _, sectors_read, _, writes, _, sectors_written, _, _, busy_ms = (int(field) for field in fields[:10])
+            return {
+                "disk_reads_per_s": reads,
+                "disk_read_bytes_per_s": sectors_read * BYTES_PER_SECTOR,
+                "disk_writes_per_s": writes,
+                "disk_write_bytes_per_s": sectors_written * BYTES_PER_SECTOR,
+                "disk_busy_share": ms_to_s(busy_ms),
+            }
+    raise ValueError(f"/proc/diskstats has no line for {disk}")
+
+
+class DiskSource:
+    """Rates of one disk since the previous reading, whoever caused them; none at the first."""
+
+    def __init__(self, path: str, disk: str) -> None:
+        """Reads the lines of `disk` in the file `path`, a `/proc/diskstats`."""
+        self._path = path
+        self._disk = disk
+        self._counters = Counters()
+        self.notes = {
+            "diskstats": f"requests to {disk} after merging, by every process of the machine",
+            "disk_busy_share": f"share of the time in which {disk} had a request in flight",
+        }
+
+    def read(self, now_s: float) -> Reading:
+        """All channels but those whose counter was reset."""
+        growth = self._counters.growth(now_s, parse_diskstats(read_text(self._path), self._disk))
+        if growth is None:
+            return Reading({}, {})
+        window_s, grown = growth
+        return Reading(
+            {channel: amount / window_s for channel, amount in grown.items() if amount >= 0},
+            {channel: f"the counter of {self._disk} was reset" for channel, amount in grown.items() if amount < 0},
+        )
+
+
+def open_source(root: str, path: str) -> DiskSource:
+    """The disk under `path`.
+
+    Raises:
+        SourceUnavailableError: `path` lies on no block device of this machine; says on what it lies.
+    """
+    mount, disk = disk_under(path, root)
+    if mount is None:
+        raise SourceUnavailableError(f"no mount in /proc/self/mountinfo holds {printable(os.path.realpath(path))}")
+    if disk is None:
+        source = printable(mount.source)
+        raise SourceUnavailableError(
+            f"{printable(path)} lies on {mount.filesystem} ({source}), which shows no block device here",
+            "for block I/O choose a storage on a disk of this machine",
+        )
+    return DiskSource(os.path.join(root, "proc/diskstats"), os.path.basename(disk))
