@@ -24,7 +24,7 @@ from harness.recorded_timer import play_back, recorded_time
 from harness.run_state import BASELOAD, RunState, experiment_of
 from harness.safe_order import in_safe_order, passes_needed
 from harness.store.conditions import comparable_conditions, key
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 from harness.summary import describe_result, extra_info, format_summary, format_verdicts, left_out_of_verdicts
 
 ON_REQUEST, IDLE_STATES, TAKEAWAYS = "on_request", "idle_states", "judged_device"

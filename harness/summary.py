@@ -9,9 +9,7 @@ from harness.core.profiles import Profile
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, mwh_to_wh
 from harness.judge.verdicts import Verdict
-from harness.store.conditions import comparable_conditions
-from harness.store.flagged import DISQUALIFYING
-from harness.store.plain import canonical_json
+from harness.store.conditions import DISQUALIFYING, canonical_json, comparable_conditions
 
 NO_POWER_SENSOR = "no power sensor"
 

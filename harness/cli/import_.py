@@ -13,10 +13,10 @@ from harness.core.boards import BOARDS, load_board
 from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
-from harness.store.export import FURTHER
-from harness.store.flagged import LEFT_OUT
+from harness.store.conditions import LEFT_OUT
+from harness.store.corpora import STORES, Entry, read_entries
+from harness.store.frames import FURTHER
 from harness.store.import_checks import check_entries, refuse
-from harness.store.import_entries import STORES, Entry, read_entries
 from harness.store.recorded_log import FORM, RecordedCase, recorded_row
 
 HELP = "bring profiles from elsewhere into a corpus; rows that cannot be are reported and refused"

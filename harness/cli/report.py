@@ -12,7 +12,7 @@ from harness.core.corpus import read_corpus
 from harness.core.errors import InvalidValueError, StoreError
 from harness.report.assembly import write_report
 from harness.report.selection import Material, newest
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 
 HELP = "make a page and figures of results"
 DEFAULT_OUT = Path("out") / "report"

@@ -17,9 +17,9 @@ from harness.judge.gate import (
     exit_code,
     format_verdicts,
 )
-from harness.store.export import export as export_corpus
-from harness.store.flagged import DISQUALIFYING, LEFT_OUT
-from harness.store.store import ResultsStore
+from harness.store.conditions import DISQUALIFYING, LEFT_OUT
+from harness.store.corpora import export as export_corpus
+from harness.store.results import ResultsStore
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,10 +102,10 @@ def add_include_flagged(parser: argparse.ArgumentParser) -> None:
 def _record(store: ResultsStore, arguments: argparse.Namespace) -> int:
     done = record(store, arguments.baseline, arguments.last, arguments.include_flagged)
     for case in done.cases:
-        estimate = case.estimate()
+        estimate = case.interval()
         runs = f"{len(case.runs)} run{'s' if len(case.runs) > 1 else ''}"
         older = f", {case.older} older profiles not used" if case.older else ""
-        print(f"{case.case_id}: {estimate.median:.3f} ms ({estimate.low:.3f} to {estimate.high:.3f}), {runs}{older}")
+        print(f"{case.case_id}: {estimate.value:.3f} ms ({estimate.low:.3f} to {estimate.high:.3f}), {runs}{older}")
     for case_id in done.dropped:
         print(f"{case_id}: no longer in the baseline, {arguments.results} has no profile of the same conditions")
     if done.flagged:

@@ -24,7 +24,8 @@ from harness.report.scales import figure_text
 from harness.report.selection import Material, bare, base_name, file_name
 from harness.report.summary import device_rows, flag_rows, lead, tiles
 from harness.report.svg import figure_svg
-from harness.store.export import FURTHER, corpus_row
+from harness.store.corpora import corpus_rows
+from harness.store.frames import FURTHER, profiles
 
 PAGE = "index.html"
 VERDICT_COLUMNS = ("verdict", "provenance", "claim", "paper", "device", "effect (95 %)", "expected", "n", "case")
@@ -81,11 +82,7 @@ def _write_figure(figure: Figure, folder: Path, with_png: bool) -> None:
 def _write_tables(material: Material, found: Sequence[Verdict], out: Path) -> List[Tuple[str, str]]:
     """Write the results as a corpus, and the verdicts; each file with what it is."""
     files = []
-    rows = [
-        corpus_row(record)
-        for record in material.records
-        if record.case.task in TASKS and record.aggregates.get("minibatch_time_ms") is not None
-    ]
+    rows = corpus_rows(profiles(material.store, include_flagged=True, newest_only=True, timed=True, tasks=TASKS))
     if rows:
         write_corpus(out / "results.csv", rows, FURTHER)
         files.append(("results.csv", f"the newest profile of each comparable conditions as a corpus, {len(rows)} rows"))

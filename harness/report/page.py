@@ -12,7 +12,7 @@ from harness.report.brush import Brush
 from harness.report.colours import RAMP, css_variables
 from harness.report.figure import Figure, cell_text
 from harness.report.svg import legend_key, panel_svg
-from harness.store.flagged import DISQUALIFYING
+from harness.store.conditions import DISQUALIFYING
 
 TABLE_ROWS = 120
 """Rows that a figure's table shows; its CSV file has all."""

@@ -9,9 +9,9 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 from harness.core.cases import TRAINING
 from harness.core.power_modes import PowerMode
 from harness.devices.simulated import INSTANCE_MARK
-from harness.store.plain import canonical_json
+from harness.store.conditions import canonical_json
+from harness.store.results import ResultsStore
 from harness.store.rows import Record
-from harness.store.store import ResultsStore
 
 Value = Callable[[Record], Any]
 """What of a record is varied."""

@@ -8,7 +8,7 @@ from harness.core.corpus import TASKS
 from harness.judge.verdicts import Verdict
 from harness.report.page import counted, words
 from harness.report.selection import Material, base_name, device_name, mode_of
-from harness.store.flagged import kinds
+from harness.store.conditions import kinds
 from harness.store.rows import Record
 
 Table = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]

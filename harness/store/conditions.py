@@ -1,13 +1,13 @@
-"""Comparable conditions: what must agree before two profiles are compared, or before one stands in for the other."""
+"""Which profiles count and which may be compared: comparable conditions, flags that disqualify, canonical JSON."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 from harness.core.cases import STATIC, Case
-from harness.store.plain import canonical_json, plain
+from harness.core.errors import StoreError
 
 NAMED_IN_CONDITIONS = (
     "device_model",
@@ -101,3 +101,62 @@ def _leaves(conditions: Mapping[str, Any], prefix: str = "") -> Dict[str, Any]:
 def _text(leaves: Mapping[str, Any], name: str) -> str:
     value = leaves.get(name)
     return "unknown" if value is None else json.dumps(value, sort_keys=True)
+
+
+DISQUALIFYING = ("disturbed", "throttled")
+"""What came from outside, made time and power wrong, and may be gone when the case is measured again.
+
+Other processes that took CPU time, and heat or current that held clocks below those in the record. Left in are flags
+that hold for every run of their kind (`cpu-quota`, `in-memory`, `storage-unverified`, `storage-throttled`), that the
+interval of a median tells anyway (`noisy`), or that concern the power alone (`power-unsettled`, `lost-samples`): the
+time is right.
+"""
+
+POWER_IS_UNSURE = ("power-unsettled", "telemetry-lost")
+"""Flags with which a profile's time is compared and its power is not."""
+
+LEFT_OUT = f"profiles flagged {' or '.join(DISQUALIFYING)} (--include-flagged keeps them)"
+"""What was left out, after its number."""
+
+
+def kinds(flags: Iterable[str]) -> List[str]:
+    """The kind of each flag: `disturbed` of `disturbed: other processes used ...`."""
+    return [flag.partition(":")[0] for flag in flags]
+
+
+def is_disqualified(flags: Sequence[str]) -> bool:
+    """Whether a profile with these flags has to be measured again before it counts."""
+    return any(kind in DISQUALIFYING for kind in kinds(flags))
+
+
+def plain(value: Any, name: str) -> Any:
+    """A value as it will be read back: tuples become lists, numpy's numbers become Python's.
+
+    Args:
+        value: None, a bool, a finite number, a string, or lists, tuples and dicts of these; keys are strings.
+        name: what the value is, for the error.
+
+    Raises:
+        StoreError: the value, or one inside it, is nothing of that kind.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [plain(item, f"{name}[{place}]") for place, item in enumerate(value)]
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise StoreError(f"{name} has the key {key!r}; a record's keys are strings")
+        return {key: plain(item, f"{name}.{key}") for key, item in value.items()}
+    number = value.item() if hasattr(value, "item") else value  # a numpy scalar
+    if isinstance(number, bool) or (isinstance(number, (int, float)) and number - number == 0):
+        return number
+    raise StoreError(
+        f"{name} is {value!r}; a record holds finite numbers, strings, booleans, None, and lists and dicts of them",
+        "write None where there is no value",
+    )
+
+
+def canonical_json(value: Any) -> str:
+    """The one text of a plain value: equal values have equal texts, whatever the order of their keys."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)

@@ -16,7 +16,7 @@ from harness.simulation import model
 from harness.simulation.load import Load
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_workload
 from harness.simulation.parameters import load_board as load_parameters
-from harness.store.import_entries import Entry
+from harness.store.corpora import Entry
 
 FAR = 100.0
 """A value that is so many times too great or too small for its row has another unit: nothing else in a corpus is.

@@ -1,4 +1,16 @@
-"""Opening a results file: is it ours, is it whole, may it be written; and what to do where it is not."""
+"""Opening a results file: its tables, whether it is ours, whole and writable, and what to do where it is not.
+
+History (`PRAGMA user_version`):
+    1  environments, profiles, minibatches, series.
+
+A file is ours by its `PRAGMA application_id`. `environments` holds each distinct environment once, as JSON. `profiles`
+holds a row per profile; its case, conditions, aggregates, flags and what telemetry says about itself are JSON. `key` is
+the hash of its comparable conditions as the version that wrote it defined them, for whoever reads the file by hand.
+`minibatches` holds the raw series, a row per minibatch. `series` holds a row per telemetry channel: sample times
+(monotonic seconds) and values, each a sequence of little-endian 64-bit floats. `record_crc` and `raw_crc` are CRC-32
+sums of a profile's row with its environment and of its minibatches and series: a page that was overwritten on disk may
+still be a valid page.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +21,53 @@ import urllib.parse
 from pathlib import Path
 
 from harness.core.errors import StoreError
-from harness.store import schema
+
+APPLICATION_ID = 0x6A657477  # "jetw"
+VERSION = 1
+
+TABLES = """
+CREATE TABLE environments (
+    id INTEGER PRIMARY KEY,
+    content TEXT NOT NULL UNIQUE
+);
+CREATE TABLE profiles (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    run_id TEXT NOT NULL,
+    case_id TEXT NOT NULL,
+    key TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    started_at TEXT NOT NULL,
+    provenance TEXT NOT NULL,
+    environment_id INTEGER NOT NULL REFERENCES environments (id),
+    case_json TEXT NOT NULL,
+    conditions_json TEXT NOT NULL,
+    aggregates_json TEXT NOT NULL,
+    flags_json TEXT NOT NULL,
+    telemetry_json TEXT NOT NULL,
+    record_crc INTEGER NOT NULL,
+    raw_crc INTEGER NOT NULL
+);
+CREATE TABLE minibatches (
+    profile_id INTEGER NOT NULL REFERENCES profiles (id),
+    position INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    phase TEXT NOT NULL,
+    start_s REAL NOT NULL,
+    stall_ms REAL NOT NULL,
+    compute_ms REAL NOT NULL,
+    e2e_ms REAL NOT NULL,
+    PRIMARY KEY (profile_id, position)
+) WITHOUT ROWID;
+CREATE TABLE series (
+    profile_id INTEGER NOT NULL REFERENCES profiles (id),
+    position INTEGER NOT NULL,
+    channel TEXT NOT NULL,
+    times_s BLOB NOT NULL,
+    channel_values BLOB NOT NULL,
+    PRIMARY KEY (profile_id, position)
+);
+"""
 
 BUSY_TIMEOUT_S = 60.0
 """How long to wait for another process that writes: its transaction takes milliseconds, an SD card's fsync a second."""
@@ -130,15 +188,15 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _refuse_identity(path: Path, application: int, version: int) -> None:
-    if application != schema.APPLICATION_ID:
+    if application != APPLICATION_ID:
         raise StoreError(
             f"{path} is an SQLite file of another program: its application id is {application:#x},"
-            f" not {schema.APPLICATION_ID:#x}",
+            f" not {APPLICATION_ID:#x}",
             "name another file by --results",
         )
-    if version != schema.VERSION:
+    if version != VERSION:
         raise StoreError(
-            f"{path} has schema version {version}; this version of jetwatt reads {schema.VERSION}",
+            f"{path} has schema version {version}; this version of jetwatt reads {VERSION}",
             "a newer jetwatt wrote it: update, or name another file by --results",
         )
 
@@ -173,10 +231,10 @@ def _make_tables(connection: sqlite3.Connection) -> None:
     try:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         if application == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-            for statement in schema.TABLES.split(";"):
+            for statement in TABLES.split(";"):
                 connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {schema.VERSION}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
         else:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             _refuse_identity(Path(connection.execute("PRAGMA database_list").fetchone()[2]), application, version)

@@ -12,8 +12,7 @@ import numpy as np
 from harness.core.cases import Case, Settings
 from harness.core.errors import StoreError
 from harness.core.profiles import Minibatch, Profile, Series, Telemetry
-from harness.store.conditions import comparable_conditions, key
-from harness.store.plain import canonical_json, plain
+from harness.store.conditions import canonical_json, comparable_conditions, key, plain
 
 FLOATS = "<f8"
 

@@ -22,9 +22,8 @@ from harness.core.errors import CannotRunError, ControlError, HarnessError, Over
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile
 from harness.core.units import ms_to_s
-from harness.store.conditions import comparable_conditions, key
-from harness.store.flagged import is_disqualified
-from harness.store.store import ResultsStore
+from harness.store.conditions import comparable_conditions, is_disqualified, key
+from harness.store.results import ResultsStore
 from predictors.metrics import profiling_seconds
 from predictors.strategies.protocol import Candidates, FailedMode, MeasuredMode
 

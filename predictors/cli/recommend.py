@@ -25,7 +25,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress
 from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
 from harness.devices.registry import open_device
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 from predictors.cli.device_profiler import DeviceProfiler
 from predictors.cli.recommendation_report import Course, format_recommendation, plain_recommendation
 from predictors.cli.strategies import presets_of

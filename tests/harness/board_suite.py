@@ -10,7 +10,7 @@ import time
 from boards.tree import TESTS
 
 from harness.core.errors import StoreError
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 
 PROJECT = TESTS.parent
 RESULTS = "r.sqlite"

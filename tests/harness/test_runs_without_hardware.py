@@ -8,7 +8,7 @@ from harness.__main__ import main
 from harness.core.corpus import read_corpus, write_corpus
 from harness.core.power_modes import PowerMode
 from harness.simulation.corpus import simulate_corpus
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 
 MODES = [PowerMode(cores, cpu, 1_300_500, 3_199_000) for cores in (4, 12) for cpu in (1_113_600, 2_201_600)]
 USAGE_ERROR = 4

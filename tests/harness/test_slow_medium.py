@@ -12,7 +12,7 @@ pytest.importorskip("sklearn")
 
 from harness.board.read_limit import ReadLimit, find_group
 from harness.core.errors import CannotRunError
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 
 pytestmark = pytest.mark.training
 

@@ -12,7 +12,7 @@ from harness.core.corpus import CORPUS_COLUMNS, read_corpus, write_corpus
 from harness.core.power_modes import PowerMode
 from harness.devices.simulated import SimulatedDevice
 from harness.simulation.corpus import simulate_corpus
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 
 REFUSED = 2
 MODES = [PowerMode(cores, cpu, gpu, 3_199_000) for cores in (4, 12) for cpu in (1_113_600, 2_201_600)

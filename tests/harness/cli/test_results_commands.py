@@ -9,7 +9,7 @@ import pytest
 
 from harness.__main__ import main
 from harness.core.corpus import read_corpus
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
 

@@ -10,7 +10,7 @@ import pytest
 from harness.core.cases import Case, Settings
 from harness.core.profiles import CLEAN, FIRST, Minibatch, Profile, Series, Telemetry
 from harness.measure.flags import find_flags, find_idle_flags
-from harness.store.flagged import is_disqualified
+from harness.store.conditions import is_disqualified
 
 CASE = Case("host", "lenet-mnist", "maxn", 0, "ssd", 10)
 CONDITIONS = {

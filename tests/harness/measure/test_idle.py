@@ -19,8 +19,8 @@ from harness.devices.jetson_identity import read_board
 from harness.measure import idle
 from harness.measure.idle import idle_cases, metered_profile, read_meter_logs
 from harness.store.conditions import comparable_conditions, key
-from harness.store.export import export
-from harness.store.store import ResultsStore
+from harness.store.corpora import export
+from harness.store.results import ResultsStore
 from harness.summary import describe_result, extra_info, format_summary
 
 CASE = Case("host", "lenet-mnist", "maxn", 0, "ssd", 16, Settings(interval_s=0.1))

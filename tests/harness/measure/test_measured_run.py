@@ -18,7 +18,7 @@ pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
 from harness.board.lock import locked
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 
 pytestmark = pytest.mark.training
 

@@ -6,7 +6,7 @@ import pytest
 
 from harness.report.assembly import write_report
 from harness.report.selection import Material, newest
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 from tests.harness.report.sample_results import corpus_rows, predictor_results, strategy_results, write_sample
 
 

@@ -11,7 +11,7 @@ from harness.core.cases import DVFS, IDLE, Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.power_modes import PowerMode
 from harness.devices.registry import open_device
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 
 EPOCHS = Settings(minibatches=None, epochs=3, cache="cold")
 XAVIER, ORIN = "sim:xavier-agx", "sim:orin-agx"

@@ -11,7 +11,7 @@ from harness.__main__ import main
 from harness.core.configuration import Configuration
 from harness.devices.registry import open_device
 from harness.report.png import can_write_png
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 from tests.harness.report.sample_results import USUAL, predictor_results, strategy_results
 
 

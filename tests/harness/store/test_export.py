@@ -11,9 +11,9 @@ from harness.core.corpus import CORPUS_COLUMNS, read_corpus
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import AGGREGATES
 from harness.core.profiles import Profile
-from harness.store.export import FURTHER, Exported, export
-from harness.store.import_entries import read_entries
-from harness.store.store import ResultsStore
+from harness.store.corpora import Exported, export, read_entries
+from harness.store.frames import FURTHER
+from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
 

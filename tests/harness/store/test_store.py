@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 
 from harness.core.errors import StoreError
 from harness.core.profiles import Minibatch, Profile, Series, Telemetry
-from harness.store import rows, schema
+from harness.store import opening, rows
 from harness.store.conditions import comparable_conditions, key
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import CONDITIONS, ENVIRONMENT, changed, make_profile, plain_dicts, profiles
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -135,8 +135,8 @@ def test_the_file_is_durable_and_tells_what_it_is(tmp_path: Path) -> None:
     ResultsStore(tmp_path / "r.sqlite").close()
     with contextlib.closing(sqlite3.connect(str(tmp_path / "r.sqlite"))) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert connection.execute("PRAGMA application_id").fetchone() == (schema.APPLICATION_ID,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+        assert connection.execute("PRAGMA application_id").fetchone() == (opening.APPLICATION_ID,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (opening.VERSION,)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ BROKEN = {
     "another program's": (foreign("CREATE TABLE t (x)", "INSERT INTO t VALUES (1)"), "another program"),
     "another program's, with a log": (foreign("PRAGMA journal_mode=WAL", "CREATE TABLE t (x)"), "another program"),
     "a newer version's": (
-        foreign("CREATE TABLE t (x)", f"PRAGMA application_id={schema.APPLICATION_ID}", "PRAGMA user_version=99"),
+        foreign("CREATE TABLE t (x)", f"PRAGMA application_id={opening.APPLICATION_ID}", "PRAGMA user_version=99"),
         "schema version 99",
     ),
 }
@@ -377,7 +377,7 @@ FILL_A_DISK = """
     sys.path[:0] = [{tests!r}, {repository!r}]
     from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
     from harness.core.errors import StoreError
-    from harness.store.store import ResultsStore
+    from harness.store.results import ResultsStore
 
     disk = Path({disk!r})
     stored, profile = 0, make_profile()

@@ -15,7 +15,7 @@ import pytest
 
 from harness.core.errors import StoreError
 from harness.core.profiles import Profile
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # numpy's threads are idle here

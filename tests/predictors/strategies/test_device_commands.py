@@ -11,7 +11,7 @@ from harness.board.nvpmodel_modes import to_power_mode
 from harness.core.errors import ControlError
 from harness.core.power_modes import PowerMode
 from harness.devices.simulated import SimulatedDevice
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 from predictors.__main__ import main
 from predictors.cli.strategies import notes_on, presets_of
 

@@ -8,7 +8,7 @@ from harness.core.cases import Case, Settings
 from harness.core.errors import CannotRunError, ControlError, OverheatedError, SourceUnavailableError, StoreError
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Series, Telemetry
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 from predictors.cli.device_profiler import COOLING_S, DeviceProfiler
 from predictors.strategies.protocol import FailedMode
 

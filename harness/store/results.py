@@ -16,9 +16,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, 
 from harness.core.errors import StoreError
 from harness.core.profiles import Minibatch, Profile
 from harness.store import rows
-from harness.store.flagged import is_disqualified
+from harness.store.conditions import canonical_json, is_disqualified, plain
 from harness.store.opening import RESCUE, explain, open_to_read, open_to_write
-from harness.store.plain import canonical_json, plain
 from harness.store.rows import MinibatchRow, ProfileRow, Record, SeriesRow
 
 _CHUNK = 256
@@ -101,7 +100,7 @@ class ResultsStore:
         Asked again, as for each case of a sweep, it reads only the profiles that were added since.
 
         Args:
-            include_flagged: also those of which every profile was disturbed or throttled (`harness.store.flagged`).
+            include_flagged: also those of which every profile was disturbed or throttled (`harness.store.conditions`).
         """
         self._read_keys()
         return set(self._keys if include_flagged else self._usable)

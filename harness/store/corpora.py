@@ -1,0 +1,125 @@
+"""From a results file to a corpus, and rows of either on their way into another corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional
+
+from harness.core.corpus import CORPUS, TASKS, Row, fault_of, scan_corpus, write_corpus
+from harness.core.errors import StoreError
+from harness.core.power_modes import PowerMode
+from harness.store.conditions import LEFT_OUT
+from harness.store.frames import FLAGGED, FURTHER, OTHER_TASK, WITHOUT_TIME, profiles
+from harness.store.results import ResultsStore
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STORES = (".sqlite", ".db")
+"""Suffixes of results files."""
+
+
+class Exported(NamedTuple):
+    """What an export wrote and left out.
+
+    Attributes:
+        rows: rows written.
+        older: profiles left out because there is a newer one of the same conditions.
+        without_time: profiles left out because they have no clean minibatch.
+        flagged: profiles left out because of their flags.
+        mixed: profiles of training with inference in between, for which a corpus has no task.
+    """
+
+    rows: int
+    older: int
+    without_time: int
+    flagged: int = 0
+    mixed: int = 0
+
+
+def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagged: bool = False) -> Exported:
+    """Write the profiles of a results file as a corpus, a row for each distinct comparable conditions.
+
+    Args:
+        store: the results file.
+        out: ends in `.csv` or `.parquet`; replaced whole or not at all.
+        all_runs: keep every profile; otherwise the newest of each comparable conditions.
+        include_flagged: keep profiles that were disturbed or throttled.
+
+    Raises:
+        StoreError: there is no profile, or `out` cannot be written.
+        InvalidValueError: `out` has another suffix.
+        DependencyError: Parquet was asked for and pyarrow is not installed.
+    """
+    usable = profiles(store, include_flagged, timed=True, tasks=TASKS)
+    left_out = usable.attrs["left_out"]
+    if usable.empty:
+        flagged = f": left out {left_out[FLAGGED]} {LEFT_OUT}" if left_out[FLAGGED] else ""
+        raise StoreError(
+            f"{store.path} holds no profile with a clean minibatch{flagged}", "measure some: pytest benchmarks"
+        )
+    kept = usable if all_runs else _newest(usable)
+    write_corpus(out, corpus_rows(kept), FURTHER)
+    older = len(usable) - len(kept)
+    return Exported(len(kept), older, left_out[WITHOUT_TIME], left_out[FLAGGED], left_out[OTHER_TASK])
+
+
+def corpus_rows(frame: pd.DataFrame) -> List[Dict[str, Any]]:
+    """Profiles as rows of a corpus, its further columns included; None where there is no value.
+
+    Raises:
+        StoreError: a profile has no power mode.
+    """
+    lacking = frame[list(PowerMode._fields)].isna()
+    if lacking.any(axis=None):
+        number = int(frame.index[lacking.any(axis=1)][0])
+        fields = ", ".join(field for field in PowerMode._fields if lacking.loc[number, field])
+        raise StoreError(f"profile {number} ({frame.loc[number, 'case_id']}) has no {fields} in its conditions")
+    table = frame[[column.name for column in (*CORPUS, *FURTHER)]].astype(object)
+    rows: List[Dict[str, Any]] = table.where(table.notna(), None).to_dict("records")
+    return rows
+
+
+class Entry(NamedTuple):
+    """A row from somewhere.
+
+    Attributes:
+        place: file and line, `c.csv line 17`.
+        row: its values; None where they cannot be read.
+        fault: what is wrong with it; empty where nothing is.
+        is_flagged: whether it is a profile that was disturbed or throttled, and is left out for that.
+    """
+
+    place: str
+    row: Optional[Row]
+    fault: str
+    is_flagged: bool = False
+
+
+def read_entries(path: Path, include_flagged: bool = False) -> Iterator[Entry]:
+    """The rows of a corpus, or of a results file: the newest of each comparable conditions that a corpus has a row for.
+
+    Args:
+        path: of the file.
+        include_flagged: of a results file, keep profiles that were disturbed or throttled.
+
+    Raises:
+        HarnessError: the file is neither, or cannot be read.
+    """
+    if path.suffix.lower() not in STORES:
+        for place, row, fault in scan_corpus(path):
+            yield Entry(f"{path} {place}", row, fault)
+        return
+    with ResultsStore(path, read_only=True) as store:
+        every = profiles(store, include_flagged=True, timed=True, tasks=TASKS)
+    counts = every["usable"] | include_flagged
+    for number in every.index[~counts]:
+        yield Entry(f"{path} profile {number}", None, "", is_flagged=True)
+    kept = _newest(every[counts])
+    for number, row in zip(kept.index, corpus_rows(kept)):
+        yield Entry(f"{path} profile {number}", row, fault_of(row))
+
+
+def _newest(frame: pd.DataFrame) -> pd.DataFrame:
+    """The newest profile of each comparable conditions, in the order in which those were first met."""
+    return frame.loc[list(dict(zip(frame["key"], frame.index)).values())]
