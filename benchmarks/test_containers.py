@@ -15,10 +15,10 @@ import pytest
 from harness.core.profiles import Profile
 from harness.core.terminal import Progress
 from harness.judge.evidence import WARM, evidence_of
-from harness.judge.run_noise import TIME, assumed
 from harness.measure.containers import container_command, find_engine
-from harness.stats.means import interval, over_runs, quotient
-from harness.store.store import ResultsStore
+from harness.stats.estimates import quotient
+from harness.stats.noise import TIME, over_runs, prior
+from harness.store.results import ResultsStore
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -65,8 +65,8 @@ def test_containers(
             pytest.fail(f"the container failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}", pytrace=False)
         with ResultsStore(results, read_only=True) as store:
             inside = list(store.profiles())[-1]
-    noise = assumed(evidence_of(bare).board, TIME)
+    noise = prior(evidence_of(bare).board, TIME)
     times = [over_runs([evidence_of(one).figures["time", WARM]], noise) for one in (bare, inside)]
-    found = interval(quotient(*times), 0.95)
+    found = quotient(*times).interval()
     progress.line(f"    in a container / bare: {found.value:.3f} ({found.low:.3f} to {found.high:.3f})")
     assert found.low <= found.value <= found.high

@@ -27,7 +27,7 @@ from harness.judge.findings import CONFIRMED, Drawn, Finding, judge
 from harness.measure.concurrent import parts_of
 from harness.plugin import STATE, as_pytest_outcome
 from harness.simulation.corpus import simulate_corpus
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 from predictors.cli import concurrent
 from predictors.cli.device_profiler import DeviceProfiler
 from predictors.strategies.concurrent import ConcurrentGoal

@@ -22,7 +22,7 @@ from harness.measure.measurement import make_ready
 from harness.measure.power_watch import PowerWatch
 from harness.options import configuration_from
 from harness.recorded_timer import play_back, recorded_time
-from harness.stats.intervals import paired_ratio
+from harness.stats.estimates import paired_ratio
 from harness.workloads.optional_packages import require
 
 GOAL = 1.01
@@ -66,9 +66,9 @@ def test_instruments_cost_little(
     found = paired_ratio(bare, instrumented)
     play_back(benchmark, [ms_to_s(time_ms) for time_ms in instrumented])
     share = statistics.median(shares)
-    benchmark.extra_info.update(ratio=found.median, low=found.low, high=found.high, sampler_cpu_share=share)
+    benchmark.extra_info.update(ratio=found.value, low=found.low, high=found.high, sampler_cpu_share=share)
     progress.line(
-        f"instrumented / bare: {found.median:.4f} "
+        f"instrumented / bare: {found.value:.4f} "
         f"(95 % interval {found.low:.4f} to {found.high:.4f}, goal {GOAL} or less); "
         f"the sampler used {share:.1%} of a core (goal: under {SAMPLER_GOAL:.0%})"
     )

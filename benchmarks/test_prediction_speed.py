@@ -23,7 +23,7 @@ from harness.core.terminal import Progress
 from harness.core.units import kib_to_bytes
 from harness.recorded_timer import play_back, recorded_time
 from harness.simulation.corpus import simulate_corpus
-from harness.stats.intervals import Estimate, paired_ratio
+from harness.stats.estimates import Interval, paired_ratio
 from predictors.evaluation import fit_to
 from predictors.models.registry import DEFAULT, make_predictor, predictor_class
 from predictors.pareto import time_power_front
@@ -92,7 +92,7 @@ def test_a_front_of_all_modes_comes_at_once(benchmark: Any, progress: Progress) 
         for name in names:
             progress.update(f"    round {number + 1} of {ROUNDS}: {name}")
             seconds[name].append(predict_front(name, target, reference, modes))
-    ratios: Dict[str, Estimate] = {name: paired_ratio(seconds[DEFAULT], seconds[name]) for name in PAPERS}
+    ratios: Dict[str, Interval] = {name: paired_ratio(seconds[DEFAULT], seconds[name]) for name in PAPERS}
     context = multiprocessing.get_context("spawn")
     peaks = {}
     for name in names:  # a process each, because the peak of a process never falls
@@ -101,14 +101,14 @@ def test_a_front_of_all_modes_comes_at_once(benchmark: Any, progress: Progress) 
     imports = {what: import_seconds(what) for what in ("pass", "import numpy", "import predictors.__main__")}
     play_back(benchmark, seconds[DEFAULT])
     benchmark.extra_info.update(
-        **{f"{name}_over_{DEFAULT}": ratio.median for name, ratio in ratios.items()},
+        **{f"{name}_over_{DEFAULT}": ratio.value for name, ratio in ratios.items()},
         **{f"{name}_peak_bytes": peak for name, peak in peaks.items()},
         **{f"{what} s": value for what, value in imports.items()},
     )
     ours = statistics.median(seconds[DEFAULT])
     progress.line(f"{DEFAULT}: {MODES} profiles to the front of {len(modes)} modes in {ours:.2f} s (goal {GOAL_S} s)")
     for name, ratio in ratios.items():
-        progress.line(f"{name} takes {ratio.median:.1f} times as long ({ratio.low:.1f} to {ratio.high:.1f})")
+        progress.line(f"{name} takes {ratio.value:.1f} times as long ({ratio.low:.1f} to {ratio.high:.1f})")
     progress.line("peak memory: " + ", ".join(f"{name} {peak / 2**20:.0f} MiB" for name, peak in peaks.items()))
     progress.line("a process that imports: " + ", ".join(f"{what!r} {value:.2f} s" for what, value in imports.items()))
     assert ours <= GOAL_S

@@ -10,7 +10,7 @@ import pytest
 
 from harness.core.terminal import Progress
 from harness.judge.software_versions import version_effects
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 
 
 @pytest.mark.on_request

@@ -11,8 +11,8 @@ from harness.core.units import percent_to_share, share_to_percent
 from harness.judge.compare import DEFAULT_THRESHOLD, TEST, exit_code, judge
 from harness.judge.compare_report import Result, format_result, to_json
 from harness.judge.sides import read_side
+from harness.stats.changes import FEWEST_RUNS
 from harness.stats.pairing import pair
-from harness.stats.permutation import FEWEST_RUNS
 
 HELP = "compare two results files: what became slower or takes more power"
 

@@ -20,11 +20,12 @@ import numpy as np
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import write_output
 from harness.core.profiles import counted_minibatches
-from harness.stats.intervals import CONFIDENCE, Estimate, median_estimate
-from harness.store.conditions import key
-from harness.store.flagged import LEFT_OUT, is_disqualified
+from harness.stats.changes import median_of_runs
+from harness.stats.estimates import CONFIDENCE, Interval
+from harness.stats.noise import RunNoise, prior
+from harness.store.conditions import LEFT_OUT, is_disqualified, key
+from harness.store.results import ResultsStore
 from harness.store.rows import Record
-from harness.store.store import ResultsStore
 
 FORMAT, VERSION = "jetwatt-baseline", 1
 _DECIMALS = 6  # of a millisecond: nanoseconds
@@ -81,9 +82,14 @@ class CaseRuns:
         """The median over the times of all runs."""
         return float(np.median(np.concatenate(self.series)))
 
-    def estimate(self) -> Estimate:
+    @property
+    def prior(self) -> RunNoise:
+        """What is known of the noise between runs of minibatch times on such a device."""
+        return prior(str(self.conditions.get("device", "")))
+
+    def interval(self) -> Interval:
         """The median over all runs with its interval, in ms."""
-        return median_estimate(self.series)
+        return median_of_runs(self.series, self.prior).interval()
 
 
 class Recorded(NamedTuple):
@@ -109,7 +115,7 @@ def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_
         store: the results file.
         path: the baseline; replaced whole or not at all.
         last: take at most this many runs of each, the newest.
-        include_flagged: keep profiles that were disturbed or throttled (`harness.store.flagged`).
+        include_flagged: keep profiles that were disturbed or throttled (`harness.store.conditions`).
 
     Raises:
         StoreError: there is no profile, or `path` cannot be written or holds something else.
@@ -216,11 +222,11 @@ def _run(store: ResultsStore, found: Record) -> Run:
 
 
 def _to_json(case: CaseRuns) -> Dict[str, Any]:
-    estimate = case.estimate()
+    estimate = case.interval()
     return {
         "case": case.case_id,
         "conditions": case.conditions,
-        "median_ms": round(estimate.median, _DECIMALS),
+        "median_ms": round(estimate.value, _DECIMALS),
         "interval_ms": [round(estimate.low, _DECIMALS), round(estimate.high, _DECIMALS)],
         "environment": case.environment,
         "runs": [

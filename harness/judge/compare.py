@@ -25,18 +25,24 @@ from harness.core.errors import InvalidValueError
 from harness.core.units import share_to_percent
 from harness.judge.gate import MIN_MINIBATCHES, OK_CODE, REFUSED_CODE, SLOWER_CODE, is_wider
 from harness.judge.sides import RunName
-from harness.stats.intervals import CONFIDENCE, holm
-from harness.stats.noise import (
+from harness.stats.changes import (
+    FAST_MINIBATCHES,
+    FEWEST_RUNS,
     Change,
-    NoisyChange,
+    RunsRatio,
     combined_ranks,
     compare_runs,
+    holm,
     learn_noise,
-    mean_change,
+    mean_ratio,
+    randomised_change,
     rank_test,
 )
+from harness.stats.estimates import CONFIDENCE
+from harness.stats.noise import POWER as POWER_NOISE
+from harness.stats.noise import TIME as TIME_NOISE
+from harness.stats.noise import prior
 from harness.stats.pairing import Pair, Pairing
-from harness.stats.permutation import FAST_MINIBATCHES, FEWEST_RUNS, randomised_change
 
 DEFAULT_THRESHOLD = 0.02
 """A change of the median below this is none."""
@@ -139,7 +145,7 @@ class _Case(NamedTuple):
 
     before: Values
     after: Values
-    modelled: Optional[NoisyChange]
+    modelled: Optional[RunsRatio]
     rank_p: Optional[float]
 
 
@@ -149,12 +155,7 @@ def _judge_figure(pairs: Sequence[Pair], figure: str, same_question: bool, thres
     enough = {place: sides for place, sides in there.items() if _suffices(sides, figure)}
     cases = {place: _Case(*sides, None, None) for place, sides in enough.items()}
     if figure != FAST_TIME:
-        series = {place: tuple(list(side.values()) for side in sides) for place, sides in enough.items()}
-        noise = learn_noise(list(series.values()), same_question)
-        cases = {
-            place: _Case(*sides, compare_runs(*series[place], noise), rank_test(*series[place]))
-            for place, sides in enough.items()
-        }
+        cases = _with_noise(pairs, enough, figure, same_question)
 
     def findings(groups: Mapping[str, Sequence[int]], counts: Mapping[str, Tuple[int, int]]) -> List[Finding]:
         """A finding for each group of cases; their p-values are corrected for how many groups there are."""
@@ -194,11 +195,28 @@ def _judge_figure(pairs: Sequence[Pair], figure: str, same_question: bool, thres
     )
 
 
+def _with_noise(
+    pairs: Sequence[Pair], enough: Mapping[int, Tuple[Values, Values]], figure: str, same_question: bool
+) -> Dict[int, _Case]:
+    """Cases with their ratios by the noise between runs, which is learned for each type of device."""
+    series = {place: tuple(list(side.values()) for side in sides) for place, sides in enough.items()}
+    boards: Dict[str, List[int]] = {}
+    for place in enough:
+        boards.setdefault(str(pairs[place].before.runs.conditions.get("device", "")), []).append(place)
+    cases = {}
+    for board, places in boards.items():
+        known = prior(board, POWER_NOISE if figure == POWER else TIME_NOISE)
+        noise = learn_noise([series[place] for place in places], same_question, known)
+        for place in places:
+            cases[place] = _Case(*enough[place], compare_runs(*series[place], noise, known), rank_test(*series[place]))
+    return {place: cases[place] for place in enough}
+
+
 def _modelled(cases: Sequence[_Case]) -> _Outcome:
     """The change of medians of one case, or of several together, by what is known and learned of noise."""
     before, after = _of_runs(cases, 0.5)
-    change = mean_change([case.modelled for case in cases], before, after).change
-    rank_p = combined_ranks([case.modelled.change for case in cases], [case.rank_p for case in cases])
+    change = mean_ratio([case.modelled for case in cases], before, after).change()
+    rank_p = combined_ranks([case.modelled.within.value for case in cases], [case.rank_p for case in cases])
     return _Outcome(change, max(change.p_value, rank_p or 0.0), rank_p)
 
 

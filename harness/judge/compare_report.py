@@ -8,10 +8,10 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 from harness.core.terminal import format_table
 from harness.judge.compare import MIN_MINIBATCHES, SAME, TELLING, TEST, TOO_FEW, Finding, Verdicts, exit_code
 from harness.judge.sides import Side
-from harness.stats.intervals import CONFIDENCE
+from harness.stats.changes import FEWEST_RUNS
+from harness.stats.estimates import CONFIDENCE
 from harness.stats.pairing import Pairing
-from harness.stats.permutation import FEWEST_RUNS
-from harness.store.flagged import LEFT_OUT
+from harness.store.conditions import LEFT_OUT
 
 _INTERVAL = f"{CONFIDENCE:.0%} interval"
 _PLAIN_CASES = 40

@@ -12,12 +12,12 @@ from harness.core.cases import IDLE, Case
 from harness.core.metrics import POWER_CHANNEL, between, end_s, epoch_sums
 from harness.core.profiles import Minibatch, Profile, Series
 from harness.core.units import ms_to_s
-from harness.judge.run_noise import noise_of
 from harness.stats.breakdown import mean_times
-from harness.stats.means import Mean, RunNoise, mean_of, over_runs, product
+from harness.stats.estimates import Estimate, product, series_mean
+from harness.stats.noise import RunNoise, noise_of, over_runs
 from harness.stats.profile_length import LENGTHS, LONG, Stretches, stretches_of
 from harness.stats.reading import reading_by_epoch
-from harness.store.flagged import is_disqualified
+from harness.store.conditions import is_disqualified
 
 WARM, COLD = "warm", "cold"
 """Epochs 1 and later, or a profile without epochs; and epoch 0 of a profile with epochs (A3)."""
@@ -55,7 +55,7 @@ class Evidence(NamedTuple):
     board: str
     conditions: Mapping[str, Any]
     flags: Tuple[str, ...]
-    figures: Mapping[Tuple[str, str], Mean]
+    figures: Mapping[Tuple[str, str], Estimate]
     epochs_s: Tuple[float, ...]
     aggregates: Mapping[str, Optional[float]]
     stretches: Mapping[int, Stretches]
@@ -97,15 +97,15 @@ def evidence_of(profile: Profile) -> Evidence:
     )
 
 
-def _figures(minibatches: Sequence[Minibatch], profile: Profile, phase: str) -> Dict[Tuple[str, str], Mean]:
+def _figures(minibatches: Sequence[Minibatch], profile: Profile, phase: str) -> Dict[Tuple[str, str], Estimate]:
     if len(minibatches) < 2:
         return {}
-    found: Dict[str, Optional[Mean]] = dict(mean_times(minibatches)._asdict())
+    found: Dict[str, Optional[Estimate]] = dict(mean_times(minibatches)._asdict())
     series = profile.telemetry.series
     stretch = (minibatches[0].start_s, end_s(minibatches[-1]))
     nothing = Series((), ())
-    found["power"] = mean_of(between(series.get(POWER_CHANNEL, nothing), *stretch).values)
-    found["gpu_load"] = mean_of(between(series.get("gpu_load_share", nothing), *stretch).values)
+    found["power"] = series_mean(between(series.get(POWER_CHANNEL, nothing), *stretch).values)
+    found["gpu_load"] = series_mean(between(series.get("gpu_load_share", nothing), *stretch).values)
     if found["power"] is not None and found["time"] is not None:
         per_minibatch = found["time"]._replace(value=ms_to_s(found["time"].value))
         found["energy"] = product(found["power"], per_minibatch)
@@ -119,11 +119,13 @@ def _stretches(counted: Sequence[Minibatch], profile: Profile) -> Dict[int, Stre
     return {length: stretches_of(counted, power, length) for length in (LENGTHS[0], LENGTHS[-1])}
 
 
-def _of_aggregates(profile: Profile) -> Dict[Tuple[str, str], Mean]:
+def _of_aggregates(profile: Profile) -> Dict[Tuple[str, str], Estimate]:
     """Of a profile without minibatches: a replayed, an idle or a concurrent one."""
     figures = {"time": profile.aggregates.get("minibatch_time_ms"), "power": profile.aggregates.get("power_mw")}
     figures.update({name: profile.aggregates.get(name) for name in _LATENCIES})
-    found = {(name, WARM): Mean(value, 0.0, 1) for name, value in figures.items() if value is not None and value > 0}
+    found = {
+        (name, WARM): Estimate(value, 0.0, 1) for name, value in figures.items() if value is not None and value > 0
+    }
     if {("time", WARM), ("power", WARM)} <= set(found):
         time = found["time", WARM]
         found["energy", WARM] = product(found["power", WARM], time._replace(value=ms_to_s(time.value)))

@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from harness.stats.means import Mean, Ratio, interval
+from harness.stats.estimates import Estimate, Interval
 
 CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
 CONFIDENCE = 0.95
@@ -22,11 +22,11 @@ class Cell(NamedTuple):
     """
 
     label: str
-    mean: Mean
+    mean: Estimate
 
-    def interval(self, confidence: float) -> Ratio:
+    def interval(self, confidence: float) -> Interval:
         """The figure with its two-sided interval."""
-        return interval(self.mean, confidence)
+        return self.mean.interval(confidence)
 
 
 class Drawn(NamedTuple):
@@ -42,12 +42,12 @@ class Drawn(NamedTuple):
     value: float
     draws: Tuple[float, ...]
 
-    def interval(self, confidence: float) -> Ratio:
+    def interval(self, confidence: float) -> Interval:
         """The figure with its percentile interval; without draws it is exact."""
         if not self.draws:
-            return Ratio(self.value, self.value, self.value)
+            return Interval(self.value, self.value, self.value)
         low, high = np.quantile(self.draws, [0.5 - confidence / 2, 0.5 + confidence / 2])
-        return Ratio(self.value, min(float(low), self.value), max(float(high), self.value))
+        return Interval(self.value, min(float(low), self.value), max(float(high), self.value))
 
 
 class Finding(NamedTuple):

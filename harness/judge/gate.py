@@ -22,11 +22,12 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table
 from harness.judge.baseline import CaseRuns, group_records, newest_runs, read_baseline, without_flagged
-from harness.stats.intervals import CONFIDENCE, Comparison, compare_medians, holm
-from harness.store.conditions import differences
-from harness.store.flagged import LEFT_OUT
+from harness.stats.changes import compare_runs, holm, learn_noise
+from harness.stats.estimates import CONFIDENCE, Estimate
+from harness.stats.noise import RunNoise
+from harness.store.conditions import LEFT_OUT, differences
+from harness.store.results import ResultsStore
 from harness.store.rows import Record
-from harness.store.store import ResultsStore
 
 DEFAULT_THRESHOLD = 0.05
 SIGNIFICANCE = 0.05
@@ -63,7 +64,7 @@ class Verdict:
             one side has it.
         before: its runs in the baseline; None where there are none.
         after: its runs now; None where there are none.
-        comparison: the ratio of medians now / baseline, with its interval; None where it was not compared.
+        ratio: of the medians now / baseline, with its noise; None where it was not compared.
         notes: what to know about the verdict, one short sentence each.
     """
 
@@ -71,7 +72,7 @@ class Verdict:
     status: str
     before: Optional[CaseRuns]
     after: Optional[CaseRuns]
-    comparison: Optional[Comparison] = None
+    ratio: Optional[Estimate] = None
     notes: Sequence[str] = ()
 
 
@@ -86,7 +87,7 @@ def check(
 
     A case is slower where the ratio of medians (now / baseline) is above 1 + threshold and its one-sided p-value,
     corrected by Holm's method over all compared cases, is below `SIGNIFICANCE`;
-    see `harness.stats.intervals` for the test.
+    see `harness.stats.changes` for the test.
     Faster is the same the other way round. Only equal comparable conditions are compared.
 
     Only runs from after the baseline count: in the results file that it was recorded from, those after its newest run;
@@ -97,7 +98,7 @@ def check(
         path: the baseline.
         threshold: as a share: 0.05 is 5 %.
         last: take at most this many runs now, the newest.
-        include_flagged: keep profiles that were disturbed or throttled (`harness.store.flagged`).
+        include_flagged: keep profiles that were disturbed or throttled (`harness.store.conditions`).
 
     Returns:
         A verdict for each case of the baseline, in its order, then one for each case that only the results have.
@@ -126,21 +127,21 @@ def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: floa
         raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
     now = {case.key: case for case in after}
     baseline = {case.key: case for case in before}
-    compared = {
-        key: compare_medians(case.series, now[key].series)
-        for key, case in baseline.items()
-        if key in now and _is_enough(case) and _is_enough(now[key])
-    }
-    slower = dict(zip(compared, holm([result.p_slower for result in compared.values()])))
-    faster = dict(zip(compared, holm([result.p_faster for result in compared.values()])))
+    compared = _ratios(
+        {
+            key: (case, now[key])
+            for key, case in baseline.items()
+            if key in now and _is_enough(case) and _is_enough(now[key])
+        }
+    )
+    slower = dict(zip(compared, holm([ratio.p_above() for ratio in compared.values()])))
+    faster = dict(zip(compared, holm([1 - ratio.p_above() for ratio in compared.values()])))
     unmatched = [case for key, case in now.items() if key not in baseline]
     verdicts: List[Verdict] = []
     for key, case in baseline.items():
         if key in compared:
             status = _status(compared[key], threshold, slower[key], faster[key])
-            verdicts.append(
-                Verdict(case.case_id, status, case, now[key], compared[key], _notes(case, now[key], compared[key]))
-            )
+            verdicts.append(Verdict(case.case_id, status, case, now[key], compared[key], _notes(case, now[key])))
         elif key in now:
             needed = f"at least {MIN_MINIBATCHES} clean minibatches are needed on each side"
             verdicts.append(Verdict(case.case_id, TOO_FEW, case, now[key], None, [needed]))
@@ -149,6 +150,19 @@ def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: floa
     refused = {verdict.case_id for verdict in verdicts if verdict.status == REFUSED}
     new = [case for case in unmatched if case.case_id not in refused]
     return verdicts + [Verdict(case.case_id, NEW, None, case) for case in new]
+
+
+def _ratios(pairs: Mapping[str, Tuple[CaseRuns, CaseRuns]]) -> Dict[str, Estimate]:
+    """Now / baseline of each key; the noise between runs is learned from all cases of a type of device."""
+    by_prior: Dict[RunNoise, List[str]] = {}
+    for key, (before, _) in pairs.items():
+        by_prior.setdefault(before.prior, []).append(key)
+    found = {}
+    for known, keys in by_prior.items():
+        series = {key: (pairs[key][0].series, pairs[key][1].series) for key in keys}
+        noise = learn_noise(list(series.values()), False, known)
+        found.update({key: compare_runs(*sides, noise, known).estimate for key, sides in series.items()})
+    return {key: found[key] for key in pairs}
 
 
 def exit_code(verdicts: Sequence[Verdict]) -> int:
@@ -193,12 +207,13 @@ def _is_enough(case: CaseRuns) -> bool:
     return sum(map(len, case.series)) >= MIN_MINIBATCHES
 
 
-def _status(comparison: Comparison, threshold: float, p_slower: float, p_faster: float) -> str:
-    if comparison.ratio > 1 + threshold and p_slower < SIGNIFICANCE:
+def _status(ratio: Estimate, threshold: float, p_slower: float, p_faster: float) -> str:
+    if ratio.value > 1 + threshold and p_slower < SIGNIFICANCE:
         return SLOWER
-    if comparison.ratio < 1 / (1 + threshold) and p_faster < SIGNIFICANCE:
+    if ratio.value < 1 / (1 + threshold) and p_faster < SIGNIFICANCE:
         return FASTER
-    return INCONCLUSIVE if is_wider(comparison.low, comparison.high, threshold) else SAME
+    interval = ratio.interval()
+    return INCONCLUSIVE if is_wider(interval.low, interval.high, threshold) else SAME
 
 
 def is_wider(low: float, high: float, threshold: float) -> bool:
@@ -206,17 +221,14 @@ def is_wider(low: float, high: float, threshold: float) -> bool:
     return low < 1 / (1 + threshold) and high > 1 + threshold
 
 
-def _notes(before: CaseRuns, after: CaseRuns, comparison: Comparison) -> List[str]:
+def _notes(before: CaseRuns, after: CaseRuns) -> List[str]:
     notes = []
     if after.flagged:
         notes.append(f"left out: {after.flagged} {LEFT_OUT}")
     if after.older:
         notes.append(f"{after.older} older profiles not used: of another environment, or beyond --last")
-    if not comparison.between_runs:
-        notes.append("one run on each side: the noise between runs is unknown and not in the interval")
-    elif min(len(before.runs), len(after.runs)) == 1:
-        side = "the baseline" if len(before.runs) == 1 else "now"
-        notes.append(f"one run {side}: its noise between runs is taken from the other side")
+    if len(before.runs) == len(after.runs) == 1:
+        notes.append(f"one run on each side: how much runs differ is taken to be {before.prior.share:.1%}")
     changed = differences(before.environment, after.environment)
     if changed:
         notes.append(f"environment changed: {'; '.join(changed)}")
@@ -260,12 +272,12 @@ def _named(case_ids: Sequence[str]) -> str:
 
 
 def _cells(verdict: Verdict) -> List[str]:
-    result = verdict.comparison
+    result = verdict.ratio.interval() if verdict.ratio else None
     return [
         verdict.case_id,
         _median(verdict.before),
         _median(verdict.after),
-        f"{result.ratio:.3f}" if result else "-",
+        f"{result.value:.3f}" if result else "-",
         f"{result.low:.3f} to {result.high:.3f}" if result else "-",
         f"{_count(verdict.before)} | {_count(verdict.after)}",
         verdict.status,

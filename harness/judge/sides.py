@@ -9,10 +9,9 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 from harness.core.errors import StoreError
 from harness.core.units import s_to_ms
 from harness.judge.baseline import CaseRuns, Run, newest_records, newest_runs, without_flagged
-from harness.store.conditions import NAMED_IN_CONDITIONS
-from harness.store.flagged import POWER_IS_UNSURE, is_disqualified, kinds
+from harness.store.conditions import NAMED_IN_CONDITIONS, POWER_IS_UNSURE, is_disqualified, kinds
+from harness.store.results import ResultsStore
 from harness.store.rows import Record
-from harness.store.store import ResultsStore
 
 CONDITIONS_TEXT = "conditions"
 """In `extra_info` of pytest-benchmark's JSON: the comparable conditions of a case of this suite, as JSON text."""
@@ -63,7 +62,7 @@ def read_side(path: Path, include_flagged: bool = False) -> Side:
 
     Args:
         path: the file.
-        include_flagged: keep profiles that were disturbed or throttled (`harness.store.flagged`).
+        include_flagged: keep profiles that were disturbed or throttled (`harness.store.conditions`).
 
     Raises:
         StoreError: it cannot be read, is neither, or holds nothing to compare.

@@ -6,10 +6,10 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tup
 
 from harness.core.cases import IDLE, Case
 from harness.judge.evidence import MEASURED, SOFTWARE, WARM, evidence_of, same_case
-from harness.judge.run_noise import TIME, assumed
-from harness.stats.means import Mean, Ratio, RunNoise, interval, learned, over_runs, quotient
-from harness.store.flagged import is_disqualified
-from harness.store.store import ResultsStore
+from harness.stats.estimates import Estimate, Interval, quotient
+from harness.stats.noise import TIME, RunNoise, learn, over_runs, prior
+from harness.store.conditions import is_disqualified
+from harness.store.results import ResultsStore
 
 Versions = Tuple[Any, ...]
 
@@ -26,7 +26,7 @@ class VersionEffect(NamedTuple):
     case: Case
     before: Dict[str, Any]
     after: Dict[str, Any]
-    ratio: Ratio
+    ratio: Interval
 
     @property
     def text(self) -> str:
@@ -39,7 +39,7 @@ class VersionEffect(NamedTuple):
 
 def version_effects(store: ResultsStore) -> List[VersionEffect]:
     """Every case that was measured with more than one set of versions, each set against the first one."""
-    times: Dict[Case, Dict[Versions, List[Mean]]] = {}
+    times: Dict[Case, Dict[Versions, List[Estimate]]] = {}
     boards: Dict[str, str] = {}
     for number in _of_more_than_one(store):
         evidence = evidence_of(store.profile(number))
@@ -53,10 +53,10 @@ def version_effects(store: ResultsStore) -> List[VersionEffect]:
     ]
 
 
-def _noise(device: str, board: str, times: Mapping[Case, Mapping[Versions, Sequence[Mean]]]) -> RunNoise:
+def _noise(device: str, board: str, times: Mapping[Case, Mapping[Versions, Sequence[Estimate]]]) -> RunNoise:
     """The noise between runs of a device; runs with other software do not tell it."""
     groups = [means for case, by_versions in times.items() if case.device == device for means in by_versions.values()]
-    return learned(groups, assumed(board, TIME))
+    return learn(groups, prior(board, TIME))
 
 
 def _of_more_than_one(store: ResultsStore) -> Iterable[int]:
@@ -75,7 +75,7 @@ def _of_more_than_one(store: ResultsStore) -> Iterable[int]:
     )
 
 
-def _effects(case: Case, by_versions: Dict[Versions, List[Mean]], noise: RunNoise) -> List[VersionEffect]:
+def _effects(case: Case, by_versions: Dict[Versions, List[Estimate]], noise: RunNoise) -> List[VersionEffect]:
     (first, times), *others = by_versions.items()
     effects = []
     for versions, later in others:
@@ -85,7 +85,7 @@ def _effects(case: Case, by_versions: Dict[Versions, List[Mean]], noise: RunNois
                 case,
                 {name: first[SOFTWARE.index(name)] for name in changed},
                 {name: versions[SOFTWARE.index(name)] for name in changed},
-                interval(quotient(over_runs(times, noise), over_runs(later, noise)), 0.95),
+                quotient(over_runs(times, noise), over_runs(later, noise)).interval(),
             )
         )
     return effects

@@ -8,11 +8,11 @@ from typing import Dict, Iterable, List, NamedTuple, Optional
 
 from harness.judge.evidence import MEASURED, SIMULATED, Evidence, evidence_of, pooled
 from harness.judge.findings import CONFIRMED, CONTRADICTED, judge
-from harness.judge.run_noise import told
 from harness.judge.takeaway import Takeaway
 from harness.judge.takeaways import TAKEAWAYS
 from harness.judge.view import View
-from harness.store.store import ResultsStore
+from harness.stats.noise import told
+from harness.store.results import ResultsStore
 
 
 class Verdict(NamedTuple):

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
-
-import numpy as np
 
 from harness.core.cases import AXES, TRAINING, Case
 from harness.judge.evidence import WARM, Evidence
-from harness.judge.findings import CONFIDENCE, Cell, Drawn
-from harness.stats.means import Mean, RunNoise, normal_error, quotient
+from harness.judge.findings import Cell, Drawn
+from harness.stats.estimates import Estimate, drawn, quotient
+from harness.stats.noise import RunNoise
 
 _SETTINGS = ("cache", "data_scale", "clocks")
 FIELDS = (*(axis for axis in AXES if axis != "device"), *_SETTINGS, "task")
 """What tells the cases of a device apart."""
-
-DRAWS = 400
-"""So often a figure that is no ratio of means is made anew: its 95 % interval has ten draws beyond each end."""
 
 
 def fields_of(case: Case) -> Dict[str, Any]:
@@ -143,7 +138,7 @@ class View:
             quantities: what of them; `statistic` is given an array of each.
             statistic: of those.
         """
-        found: List[List[Mean]] = []
+        found: List[List[Estimate]] = []
         for name in quantities:
             means = [one.figures.get((name, WARM)) for one in evidence]
             if not means or None in means:
@@ -152,17 +147,9 @@ class View:
         return [draw_statistic(f"{self.device} {label}", found, statistic)]
 
 
-def draw_statistic(label: str, means: Sequence[Sequence[Mean]], statistic: Callable[..., float]) -> Drawn:
+def draw_statistic(label: str, means: Sequence[Sequence[Estimate]], statistic: Callable[..., float]) -> Drawn:
     """A statistic of some means, and of means drawn by their noise; the same for the same label."""
-    seed = int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "big")
-    generator = np.random.default_rng(seed)
-    values = [np.array([mean.value for mean in series]) for series in means]
-    errors = [np.array([normal_error(mean, CONFIDENCE) for mean in series]) for series in means]
-    draws = []
-    for _ in range(DRAWS):
-        noisy = [value * np.exp(error * generator.standard_normal(len(error))) for value, error in zip(values, errors)]
-        draws.append(float(statistic(*noisy)))
-    return Drawn(label, float(statistic(*values)), tuple(draws))
+    return Drawn(label, *drawn(label, means, statistic))
 
 
 def quotient_of(first: Sequence[Cell], second: Sequence[Cell], label: str) -> List[Cell]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Iterable, List, NamedTuple, Tuple
 
 from harness.core.power_modes import PowerMode
@@ -21,11 +20,6 @@ class Step(NamedTuple):
     low: PowerMode
     high: PowerMode
 
-    @property
-    def factor(self) -> float:
-        """How many times as much of the resource the second mode has."""
-        return getattr(self.high, self.dimension) / getattr(self.low, self.dimension)
-
 
 def one_factor_steps(modes: Iterable[PowerMode]) -> List[Step]:
     """Every pair of modes that differ in exactly one dimension, by dimension, then by mode."""
@@ -37,11 +31,6 @@ def one_factor_steps(modes: Iterable[PowerMode]) -> List[Step]:
             if len(differing) == 1:
                 steps.append(Step(differing[0], first, second))
     return sorted(steps, key=lambda step: (PowerMode._fields.index(step.dimension), step.low, step.high))
-
-
-def elasticity(step: Step, low: float, high: float) -> float:
-    """By which power of the resource a figure changes: -1 where it is inverse to it, 0 where it does not care."""
-    return math.log(high / low) / math.log(step.factor)
 
 
 def chain(modes: Iterable[Tuple[str, PowerMode]]) -> List[Tuple[str, str, str]]:

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence,
 
 import numpy as np
 
-from harness.core.aggregates import AGGREGATES
 from harness.core.corpus import CORPUS, CORPUS_COLUMNS, Column
+from harness.core.metrics import AGGREGATES
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import counted_minibatches
 from harness.store.conditions import is_disqualified, key, kinds

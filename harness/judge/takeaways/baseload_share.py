@@ -11,7 +11,7 @@ from harness.judge.takeaway import CIFAR, LENET, MOBILENET, XAVIER, Takeaways, V
 from harness.judge.takeaways.idle import LOGGED
 from harness.judge.takeaways.power_modes import LETTERS, PROFILED
 from harness.judge.view import View
-from harness.stats.means import quotient
+from harness.stats.estimates import quotient
 
 TAKEAWAYS = Takeaways("power_modes")
 

@@ -6,7 +6,7 @@ from harness.judge.evidence import WARM
 from harness.judge.findings import Cell, Drawn, Finding
 from harness.judge.takeaway import CIFAR, LENET, MOBILENET, ORIN, XAVIER, Takeaways, Views
 from harness.judge.view import View
-from harness.stats.means import quotient
+from harness.stats.estimates import quotient
 
 TAKEAWAYS = Takeaways("batch_size")
 

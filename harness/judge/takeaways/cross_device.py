@@ -9,7 +9,7 @@ from harness.judge.findings import Cell, Finding
 from harness.judge.published import default_mode
 from harness.judge.takeaway import CIFAR, LENET, MOBILENET, NANO, NX, ORIN, XAVIER, Takeaways, Views
 from harness.judge.view import View, fields_of, quotient_of
-from harness.stats.means import Mean, quotient
+from harness.stats.estimates import Estimate, quotient
 
 TAKEAWAYS = Takeaways("cross_device")
 
@@ -30,7 +30,7 @@ def _over(view: View, views: Views, quantity: str, board: str, *, phase: str = W
     ]
 
 
-def _by_case(view: View, quantity: str, phase: str, wanted: Mapping[str, Any]) -> Dict[Tuple[Any, ...], Mean]:
+def _by_case(view: View, quantity: str, phase: str, wanted: Mapping[str, Any]) -> Dict[Tuple[Any, ...], Estimate]:
     """The figure of each case in the board's default mode, by what else tells cases apart."""
     found = {}
     for one in view.where(**{**DEFAULTS, "power_mode": default_mode(view.board), **wanted}):

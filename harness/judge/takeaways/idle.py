@@ -11,7 +11,7 @@ from harness.judge.findings import Cell, Drawn, Finding
 from harness.judge.takeaway import NANO, NX, ORIN, XAVIER, Takeaways, Views
 from harness.judge.view import View, draw_statistic
 from harness.measure.idle import LOGGING, QUIET
-from harness.stats.means import quotient
+from harness.stats.estimates import quotient
 
 TAKEAWAYS = Takeaways("baseload")
 

@@ -10,7 +10,7 @@ from harness.judge.findings import Cell, Drawn, Finding
 from harness.judge.takeaway import CIFAR, LENET, MOBILENET, XAVIER, Takeaways, Views
 from harness.judge.takeaways.power_modes import WORKLOADS, modes, step
 from harness.judge.view import View, quotient_of
-from harness.stats.means import quotient
+from harness.stats.estimates import quotient
 
 TAKEAWAYS = Takeaways("power_modes")
 

@@ -9,7 +9,8 @@ import numpy as np
 from harness.judge.evidence import WARM, Evidence
 from harness.judge.findings import Drawn, Finding
 from harness.judge.takeaway import MOBILENET, ORIN, RESNET, Takeaways, Views
-from harness.judge.view import DRAWS, View
+from harness.judge.view import View
+from harness.stats.estimates import DRAWS
 from harness.stats.profile_length import LENGTHS, Stretches
 
 TAKEAWAYS = Takeaways("profile_length")

@@ -11,10 +11,10 @@ from harness.devices.simulated import INSTANCE_MARK
 from harness.judge.evidence import MEASURED, WARM
 from harness.judge.findings import Drawn, Finding
 from harness.judge.takeaway import CIFAR, LENET, MOBILENET, NANO, NX, PAPERS_BOARDS, XAVIER, Takeaways, Views
-from harness.judge.view import DRAWS, View, draw_statistic
-from harness.stats.means import Mean
+from harness.judge.view import View, draw_statistic
+from harness.stats.estimates import DRAWS, Estimate
 from harness.stats.variability import variability
-from harness.store.flagged import kinds
+from harness.store.conditions import kinds
 
 TAKEAWAYS = Takeaways("variability")
 
@@ -58,7 +58,7 @@ def epochs_vary_little_over_time(view: View, views: Views) -> Finding:
     return Finding(_spread_of_epochs(view), "coefficient of variation of epoch times", below=0.05)
 
 
-def _of_instances(view: View, views: Views, quantity: str, workload: str) -> List[Mean]:
+def _of_instances(view: View, views: Views, quantity: str, workload: str) -> List[Estimate]:
     """A figure of each board of a type; asked of the first of them only, where there are three or more."""
     name = view.device.partition(INSTANCE_MARK)[0]
     family = [other for device, other in views.items() if device.partition(INSTANCE_MARK)[0] == name]

@@ -21,7 +21,7 @@ from harness.judge.takeaway import (
     almost,
 )
 from harness.judge.view import View, quotient_of
-from harness.stats.means import quotient
+from harness.stats.estimates import quotient
 
 TAKEAWAYS = Takeaways("worker_parallelism")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.__main__ import main
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 from harness.summary import extra_info
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
@@ -38,7 +38,7 @@ def measure(
                     median_ms = 100 * factor * np.exp(between * noise.normal())
                     times_ms = median_ms * np.exp(0.03 * noise.normal(size=60))
                     power_mw = 9000 * power_factor * np.exp(between * noise.normal())
-                    made = {"workload": workload, "workers": workers, **case}
+                    made = {"device": "orin-agx", "workload": workload, "workers": workers, **case}
                     profile = make_profile(list(times_ms), power_mw=power_mw, case=made, **changes)
                     store.add(profile, environment, f"run{run}")
     return path

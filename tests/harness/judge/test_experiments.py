@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 
 pytest.importorskip("scipy")
 

@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.judge.findings import CONFIRMED, CONTRADICTED, UNDECIDED, Cell, Drawn, Finding, judge
-from harness.stats.means import Mean, RunNoise, over_runs
+from harness.stats.estimates import Estimate
+from harness.stats.noise import RunNoise, over_runs
 
 pytest.importorskip("scipy")
 
 
 def cell(value, error=0.01, label="one"):
-    return Cell(label, Mean(value, error, 20))
+    return Cell(label, Estimate(value, error, 20))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_more_cases_make_it_harder_to_contradict_by_chance():
 )
 def test_more_noise_between_runs_never_decides_what_less_left_open(runs, share, times, freedom):
     def verdict(noise):
-        cells = [Cell(str(place), over_runs([Mean(*run, 20)], noise)) for place, run in enumerate(runs)]
+        cells = [Cell(str(place), over_runs([Estimate(*run, 20)], noise)) for place, run in enumerate(runs)]
         return judge(Finding(cells, "", above=0.9, below=1.1)).verdict
 
     less, more = verdict(RunNoise(share, freedom)), verdict(RunNoise(share * times, freedom))

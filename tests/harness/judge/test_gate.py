@@ -12,9 +12,9 @@ import pytest
 from harness.core.errors import InvalidValueError, StoreError
 from harness.judge.baseline import CaseRuns, Run, read_baseline, record
 from harness.judge.gate import Verdict, check, exit_code, format_verdicts, judge
-from harness.stats import intervals as statistics
+from harness.stats import estimates as statistics
 from harness.store import conditions
-from harness.store.store import ResultsStore
+from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
 BETWEEN_RUNS, WITHIN_RUNS = 0.03, 0.05

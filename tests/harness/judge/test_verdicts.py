@@ -19,8 +19,8 @@ from harness.judge.software_versions import version_effects
 from harness.judge.takeaways import TAKEAWAYS
 from harness.judge.verdicts import verdicts_of
 from harness.judge.view import View, draw_statistic
-from harness.stats.means import Mean, interval
-from harness.store.store import ResultsStore
+from harness.stats.estimates import Estimate
+from harness.store.results import ResultsStore
 from harness.summary import format_verdicts
 
 pytest.importorskip("scipy")
@@ -246,10 +246,11 @@ def test_of_a_machine_without_the_papers_modes_maxn_is_held_against_those_it_has
 
 def test_a_statistic_is_drawn_as_widely_as_its_figures_are_unsure():
     known, unsure = (
-        draw_statistic("one", [[Mean(2.0, 0.05, freedom)]], lambda values: float(values[0])) for freedom in (1000, 4)
+        draw_statistic("one", [[Estimate(2.0, 0.05, freedom)]], lambda values: float(values[0]))
+        for freedom in (1000, 4)
     )
-    assert known.interval(0.95).high == pytest.approx(interval(Mean(2.0, 0.05, 1000), 0.95).high, rel=0.02)
-    assert unsure.interval(0.95).high == pytest.approx(interval(Mean(2.0, 0.05, 4), 0.95).high, rel=0.02)
+    assert known.interval(0.95).high == pytest.approx(Estimate(2.0, 0.05, 1000).interval().high, rel=0.02)
+    assert unsure.interval(0.95).high == pytest.approx(Estimate(2.0, 0.05, 4).interval().high, rel=0.02)
 
 
 def test_a_simulated_board_that_the_paper_did_not_speak_of_is_not_asked():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from harness.stats.baseload import split_load
-from harness.stats.one_factor import Step, chain, elasticity, one_factor_steps
+from harness.stats.one_factor import Step, chain, one_factor_steps
 from harness.stats.pareto import grouped, pareto_front
 
 points = st.lists(st.tuples(st.floats(0.1, 100.0), st.floats(0.1, 100.0)), min_size=1, max_size=40)
@@ -39,12 +39,6 @@ A, B, C = PowerMode(4, 1200, 670, 1333), PowerMode(8, 1200, 670, 1333), PowerMod
 def test_steps_differ_in_one_dimension_only():
     assert one_factor_steps([C, A, B]) == [Step("cpu_cores", A, B), Step("gpu_khz", B, C)]
     assert chain([("a", A), ("b", B), ("c", C)]) == [("cpu_cores", "a", "b"), ("gpu_khz", "b", "c")]
-
-
-def test_what_is_inverse_to_a_clock_has_elasticity_minus_one():
-    step = Step("gpu_khz", B, C)
-    assert elasticity(step, 900.0, 670.0) == pytest.approx(-1.0)
-    assert elasticity(step, 5.0, 5.0) == 0.0
 
 
 def test_energy_splits_into_baseload_and_the_rest():

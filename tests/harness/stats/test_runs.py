@@ -1,4 +1,4 @@
-"""What minibatches and telemetry say: breakdown, variability, reading, profile length."""
+"""What minibatches and telemetry say: mean times, variability, reading, profile length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness.core import metrics
 from harness.core.cases import Case, Settings
 from harness.core.profiles import CLEAN, FIRST, Minibatch, Profile, Series, Telemetry
-from harness.stats.breakdown import breakdown, mean_times, speedup
+from harness.stats.breakdown import mean_times
 from harness.stats.profile_length import length_errors, stretches_of
 from harness.stats.reading import reading_by_epoch
 from harness.stats.variability import between, variability
@@ -29,13 +29,6 @@ def minibatches(e2e_ms=100.0, stall_ms=30.0, count=20, epochs=2):
     return found
 
 
-def test_parts_of_an_epoch_make_up_the_whole():
-    first, second = breakdown(minibatches())
-    assert (first.epoch, second.epoch) == (0, 1)
-    assert second.e2e_s == pytest.approx(second.stall_s + second.compute_s + second.overhead_s)
-    assert second.stall_share + second.compute_share + second.overhead_share == pytest.approx(1.0)
-
-
 def test_mean_times_leave_out_what_begins_an_epoch():
     times = mean_times(minibatches())
     assert times.stall.value == pytest.approx(30.0)
@@ -45,14 +38,6 @@ def test_mean_times_leave_out_what_begins_an_epoch():
 
 def test_a_part_that_never_takes_time_is_missing():
     assert mean_times(minibatches(stall_ms=0.0)).stall is None
-
-
-def test_speedup_is_before_over_after():
-    pytest.importorskip("scipy")
-    found = speedup(minibatches(e2e_ms=200.0), minibatches(e2e_ms=100.0))
-    assert found.low < found.value < found.high
-    assert found.value == pytest.approx(2.0)
-    assert speedup([], minibatches()) is None
 
 
 def test_variability_of_equal_epochs_is_zero_and_of_one_unknown():
