@@ -11,7 +11,7 @@ import os
 from typing import Iterator, List
 
 from harness.board.knob import Knob, KnobSpec
-from harness.core.device import Capability
+from harness.core.capability import Capability
 from harness.core.errors import ControlError
 
 _THREADS = "/proc/self/task"  # of this process, wherever the device's files are looked for

@@ -6,7 +6,7 @@ import os
 from typing import Iterator, List, NamedTuple, Tuple
 
 from harness.board.disk import Mount, read_mounts
-from harness.board.sensor_file import read_paths
+from harness.board.kernel_file import read_paths
 
 
 class Membership(NamedTuple):

@@ -6,8 +6,8 @@ import os
 import time
 from typing import Dict
 
+from harness.board.kernel_file import read_text
 from harness.board.process_tree import ProcessTree
-from harness.board.sensor_file import read_text
 from harness.board.source import Counters, Reading
 from harness.core.errors import SourceUnavailableError
 

@@ -8,9 +8,9 @@ import os
 import re
 from typing import Iterator, List
 
-from harness.board.kernel_file import grant, may_write, read_int, write
+from harness.board.kernel_file import read_int_setting, why_closed, write
 from harness.board.knob import Knob, KnobSpec
-from harness.core.device import Capability
+from harness.core.capability import Capability
 from harness.core.errors import ControlError
 
 
@@ -35,15 +35,15 @@ class CpuOnline(Knob):
         switches = [self._switch(cpu) for cpu in self._switchable()]
         if not switches:
             return Capability(topic, False, f"no CPU in {self._directory} can be switched")
-        closed = [switch for switch in switches if not may_write(switch)]
+        closed = why_closed(switches)
         if closed:
-            return Capability(topic, False, f"{closed[0]} may not be written by this user", grant(closed))
+            return Capability(topic, False, *closed)
         return Capability(topic, True, f"{len(self.read())} of {len(self.cpus())} CPUs are online")
 
     def read(self) -> List[int]:
         """Those that are online now; a CPU without a switch always is."""
         switchable = self._switchable()
-        return [cpu for cpu in self.cpus() if cpu not in switchable or read_int(self._switch(cpu))]
+        return [cpu for cpu in self.cpus() if cpu not in switchable or read_int_setting(self._switch(cpu))]
 
     def apply(self, value: List[int]) -> None:
         """Bring CPUs up, then take others down: at no time are there fewer than before or after.
@@ -65,8 +65,8 @@ class CpuOnline(Knob):
 
     def _turn(self, cpu: int, state: int) -> None:
         switch = self._switch(cpu)
-        write(switch, state, hint=grant([switch]))
-        if read_int(switch) != state:
+        write(switch, state)
+        if read_int_setting(switch) != state:
             raise ControlError(
                 f"CPU {cpu} was turned {'on' if state else 'off'} and did not {'come back' if state else 'go'}",
                 "see `dmesg` for why; a reboot brings it back",

@@ -11,7 +11,7 @@ import os
 from typing import Iterator, Optional
 
 from harness.board.control_groups import own_groups
-from harness.board.sensor_file import read_int, read_text
+from harness.board.kernel_file import read_int, read_text
 
 
 def cpu_quota(root: str = "/") -> Optional[float]:

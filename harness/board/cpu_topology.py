@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Collection, Dict, List, Mapping, Sequence
 
-from harness.board.kernel_file import read_text
+from harness.board.kernel_file import read_setting
 from harness.core.errors import InvalidValueError
 
 
@@ -30,7 +30,7 @@ def read_siblings(cpus: Collection[int], root: str) -> Dict[int, List[int]]:
     siblings = {}
     for cpu in cpus:
         path = os.path.join(root, f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        siblings[cpu] = parse_cpu_list(read_text(path)) if os.path.exists(path) else [cpu]
+        siblings[cpu] = parse_cpu_list(read_setting(path)) if os.path.exists(path) else [cpu]
     return siblings
 
 

@@ -9,9 +9,9 @@ import os
 from typing import ContextManager, Dict, List, NamedTuple, Optional, Tuple
 
 from harness.board.cpu_online import kept_online
-from harness.board.kernel_file import grant, may_write, read_int, read_text, write
+from harness.board.kernel_file import read_int_setting, read_setting, why_closed, write
 from harness.board.knob import Knob, KnobSpec
-from harness.core.device import Capability
+from harness.core.capability import Capability
 from harness.core.errors import ControlError, InvalidValueError
 
 MINIMUM, MAXIMUM = "scaling_min_freq", "scaling_max_freq"
@@ -77,7 +77,7 @@ class CpuFrequency(Knob):
 
         def is_online(cpu: int) -> bool:
             switch = os.path.join(cpus, f"cpu{cpu}", "online")
-            return not os.path.exists(switch) or read_int(switch) == 1
+            return not os.path.exists(switch) or read_int_setting(switch) == 1
 
         return [policy for policy in self.policies() if any(map(is_online, policy.cpus))]
 
@@ -88,9 +88,9 @@ class CpuFrequency(Knob):
         if not policies:
             return Capability(topic, False, f"there is no cpufreq policy in {self._directory}")
         files = [self._file(policy.name, limit) for policy in policies for limit in (MINIMUM, MAXIMUM)]
-        closed = [file for file in files if not may_write(file)]
+        closed = why_closed(files)
         if closed:
-            return Capability(topic, False, f"{closed[0]} may not be written by this user", grant(closed))
+            return Capability(topic, False, *closed)
         return Capability(topic, True, f"cpufreq limits of {', '.join(policy.name for policy in policies)}")
 
     def pinned(self, khz: int) -> Dict[str, Limits]:
@@ -117,15 +117,15 @@ class CpuFrequency(Knob):
             if self._limits(name) == target:
                 continue
             with self.writable(name):
-                now = [read_int(self._file(name, limit)) for limit in (MINIMUM, MAXIMUM)]
+                now = [read_int_setting(self._file(name, limit)) for limit in (MINIMUM, MAXIMUM)]
                 for limit, khz in write_order(now, target):
                     path = self._file(name, limit)
-                    write(path, khz, hint=grant([path]))
+                    write(path, khz)
 
     def _limits(self, name: str) -> Optional[Limits]:
         """The limits of a policy; None where the kernel does not tell them because its CPUs are offline."""
         try:
-            return [read_int(self._file(name, limit)) for limit in (MINIMUM, MAXIMUM)]
+            return [read_int_setting(self._file(name, limit)) for limit in (MINIMUM, MAXIMUM)]
         except ControlError as error:
             if _is_asleep(error):
                 return None
@@ -161,12 +161,12 @@ def _read_policy(directory: str) -> Optional[Policy]:
     """What a policy's folder tells; None where the kernel shows nothing because its CPUs are offline."""
     levels_file = os.path.join(directory, "scaling_available_frequencies")
     try:
-        levels = read_text(levels_file).split() if os.path.exists(levels_file) else []
+        levels = read_setting(levels_file).split() if os.path.exists(levels_file) else []
         return Policy(
             name=os.path.basename(directory),
-            cpus=tuple(int(cpu) for cpu in read_text(os.path.join(directory, "related_cpus")).split()),
-            lowest_khz=read_int(os.path.join(directory, "cpuinfo_min_freq")),
-            highest_khz=read_int(os.path.join(directory, "cpuinfo_max_freq")),
+            cpus=tuple(int(cpu) for cpu in read_setting(os.path.join(directory, "related_cpus")).split()),
+            lowest_khz=read_int_setting(os.path.join(directory, "cpuinfo_min_freq")),
+            highest_khz=read_int_setting(os.path.join(directory, "cpuinfo_max_freq")),
             levels_khz=tuple(sorted(int(level) for level in levels)),
         )
     except ControlError as error:

@@ -6,7 +6,7 @@ import glob
 import os
 from typing import Dict
 
-from harness.board.sensor_file import read_int, read_text
+from harness.board.kernel_file import read_int, read_text
 from harness.board.source import Reading
 from harness.core.errors import SourceUnavailableError
 

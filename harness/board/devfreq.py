@@ -11,9 +11,9 @@ from typing import Dict, List, NamedTuple, Tuple
 
 from harness.board import devfreq_sensor as devfreq
 from harness.board.cpufreq import Limits, write_order
-from harness.board.kernel_file import grant, may_write, read_int, read_text, write
+from harness.board.kernel_file import read_int_setting, read_setting, why_closed, write
 from harness.board.knob import Knob, KnobSpec
-from harness.core.device import Capability
+from harness.core.capability import Capability
 from harness.core.errors import InvalidValueError
 from harness.core.units import HZ_PER_KHZ, hz_to_khz
 
@@ -77,9 +77,9 @@ class GpuFrequency(Knob):
         if not gpus:
             return Capability(topic, False, *none_found(self._root))
         files = [self._file(gpu.name, limit) for gpu in gpus for limit in (MINIMUM, MAXIMUM)]
-        closed = [file for file in files if not may_write(file)]
+        closed = why_closed(files)
         if closed:
-            return Capability(topic, False, f"{closed[0]} may not be written by this user", grant(closed))
+            return Capability(topic, False, *closed)
         return Capability(topic, True, f"devfreq limits of {', '.join(gpu.name for gpu in gpus)}")
 
     def pinned(self, khz: int) -> Dict[str, Limits]:
@@ -107,10 +107,10 @@ class GpuFrequency(Knob):
                 continue
             for limit, hz in write_order(now, target, MINIMUM, MAXIMUM):
                 path = self._file(name, limit)
-                write(path, hz, hint=grant([path]))
+                write(path, hz)
 
     def _limits(self, gpu: str) -> Limits:
-        return [read_int(self._file(gpu, limit)) for limit in (MINIMUM, MAXIMUM)]
+        return [read_int_setting(self._file(gpu, limit)) for limit in (MINIMUM, MAXIMUM)]
 
     def _file(self, gpu: str, limit: str) -> str:
         return os.path.join(self._root, DIRECTORY, gpu, limit)
@@ -118,7 +118,7 @@ class GpuFrequency(Knob):
 
 def _levels_hz(directory: str) -> Tuple[int, ...]:
     path = os.path.join(directory, "available_frequencies")
-    return tuple(sorted(map(int, read_text(path).split()))) if os.path.exists(path) else ()
+    return tuple(sorted(map(int, read_setting(path).split()))) if os.path.exists(path) else ()
 
 
 def open_knob(root: str) -> GpuFrequency:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
-from harness.board.kept_file import KeptFile
+from harness.board.kernel_file import KeptFile
 from harness.board.privileged import hides_clocks, is_gpu
 from harness.board.source import Reading
 from harness.core.errors import SourceUnavailableError

@@ -10,7 +10,7 @@ import os
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from harness.board.sensor_file import read_paths, read_text
+from harness.board.kernel_file import read_paths, read_text
 from harness.board.source import Counters, Reading
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import BYTES_PER_SECTOR, ms_to_s

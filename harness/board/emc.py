@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from harness.board.kernel_file import entries, exists, grant, may_write, read_int, write
+from harness.board.kernel_file import entries, exists, read_int_setting, why_closed, write
 from harness.board.knob import Knob, KnobSpec
-from harness.core.device import Capability
+from harness.core.capability import Capability
 from harness.core.errors import ControlError, InvalidValueError
 from harness.core.units import HZ_PER_KHZ
 
@@ -86,9 +86,9 @@ class Emc(Knob):
             clock = self._clock()
             if clock is None:
                 return Capability(topic, False, *self._none_found())
-            closed = [path for path in self._written(clock) if not may_write(path)]
+            closed = why_closed(self._written(clock))
             if closed:
-                return Capability(topic, False, f"{closed[0]} needs root", grant(closed))
+                return Capability(topic, False, *closed)
             levels = ", ".join(map(str, self.levels_khz())) or "not told"
         except ControlError as error:
             return Capability(topic, False, error.what, error.hint)
@@ -126,9 +126,9 @@ class Emc(Knob):
         clock = self._clock()
         if clock is None:
             return self._cap()
-        locked = read_int(self._path(clock.lock))
+        locked = read_int_setting(self._path(clock.lock))
         if locked:
-            return {**self._cap(), "locked": locked, "rate_hz": read_int(self._path(clock.rate))}
+            return {**self._cap(), "locked": locked, "rate_hz": read_int_setting(self._path(clock.rate))}
         return {**self._cap(), "locked": locked, **self._next(clock)}
 
     def apply(self, value: Setting) -> None:
@@ -173,23 +173,23 @@ class Emc(Knob):
 
     def _write(self, name: str, number: int) -> None:
         path = self._path(name)
-        write(path, number, hint=grant([path]))
+        write(path, number)
 
     def _next(self, clock: Clock) -> Setting:
         """The rate that an override would have, where it has a file of its own that tells it."""
         if clock.target == clock.rate:
             return {}
         try:
-            return {"next_hz": read_int(self._path(clock.target))}
+            return {"next_hz": read_int_setting(self._path(clock.target))}
         except ControlError:
             return {}  # it may be for writing only; nobody misses it while it is off
 
     def _bounds_hz(self, clock: Clock) -> Tuple[int, int]:
-        return read_int(self._path(clock.lowest)), read_int(self._path(clock.highest))
+        return read_int_setting(self._path(clock.lowest)), read_int_setting(self._path(clock.highest))
 
     def _cap(self) -> Setting:
         cap = self._cap_file()
-        return {"cap_hz": read_int(self._path(cap))} if cap else {}
+        return {"cap_hz": read_int_setting(self._path(cap))} if cap else {}
 
     def _cap_file(self) -> str:
         """The file of the cap; empty where there is none."""

@@ -7,10 +7,10 @@ from typing import Any, Dict, List, Optional
 
 from harness.board import privileges
 from harness.board.bounded_process import run_bounded
-from harness.board.kernel_file import grant, may_write, read_int, write
+from harness.board.kernel_file import read_int_setting, why_closed, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import FAN_SERVICE, KINDS, ONLY, SYSTEMCTL, SYSTEMCTL_TIMEOUT_S, nodes
-from harness.core.device import Capability
+from harness.core.capability import Capability
 from harness.core.errors import ControlError
 
 FULL_PWM = 255
@@ -44,9 +44,9 @@ class Fan(Knob):
         speeds, automatic = self._speeds(), self._automatic()
         if not speeds:
             return Capability(topic, False, f"no fan is in {os.path.join(self._root, 'sys/class/hwmon')}")
-        closed = [path for path in [*speeds, *automatic] if not may_write(path)]
+        closed = why_closed([*speeds, *automatic])
         if closed:
-            return Capability(topic, False, f"{closed[0]} may not be written by this user", grant(closed))
+            return Capability(topic, False, *closed)
         try:
             found = self.read()
         except ControlError as error:
@@ -70,9 +70,9 @@ class Fan(Knob):
         """Who sets the speed; the speed itself only where it does not move."""
         found: Setting = {"service": self._service_runs()} if self._has_service() else {}
         for path in self._automatic():
-            found["automatic"] = read_int(path)
+            found["automatic"] = read_int_setting(path)
         if not found.get("service") and not found.get("automatic"):
-            found["pwm"] = [read_int(path) for path in self._speeds()]
+            found["pwm"] = [read_int_setting(path) for path in self._speeds()]
         return found
 
     def apply(self, value: Setting) -> None:
@@ -85,7 +85,7 @@ class Fan(Knob):
         if len(value.get("pwm", speeds)) != len(speeds):
             raise ControlError(f"{len(value['pwm'])} fan speeds were given", f"there are {len(speeds)} fans")
         for path, pwm in zip(speeds, value.get("pwm", [])):
-            write(path, pwm, hint=grant([path]))
+            write(path, pwm)
         if value.get("automatic") == 1:
             self._write_automatic(1)
         if value.get("service") and not self._service_runs():
@@ -93,7 +93,7 @@ class Fan(Knob):
 
     def _write_automatic(self, state: int) -> None:
         for path in self._automatic():
-            write(path, state, hint=grant([path]))
+            write(path, state)
 
     def _speeds(self) -> List[str]:
         """A file for each fan, in the order in which hwmon numbers them; the numbers change from boot to boot."""

@@ -8,10 +8,10 @@ from typing import Dict, List
 
 from harness.board.cpufreq import CpuFrequency
 from harness.board.devfreq import none_found
-from harness.board.kernel_file import grant, may_write, read_text, write
+from harness.board.kernel_file import read_setting, why_closed, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import KINDS, nodes
-from harness.core.device import Capability
+from harness.core.capability import Capability
 from harness.core.errors import ControlError, InvalidValueError
 
 CPU, DEVFREQ = "cpu", "devfreq"
@@ -48,15 +48,15 @@ class Governor(Knob):
             folder = os.path.join(self._root, "sys/devices/system/cpu/cpufreq")
             missing = (f"there is no cpufreq policy in {folder}", "") if self._of == CPU else none_found(self._root)
             return Capability(topic, False, *missing)
-        closed = [file for file in files if not may_write(file)]
+        closed = why_closed(files)
         if closed:
-            return Capability(topic, False, f"{closed[0]} may not be written by this user", grant(closed))
+            return Capability(topic, False, *closed)
         return Capability(topic, True, ", ".join(f"{name}: {governor}" for name, governor in self.read().items()))
 
     def choices(self, name: str) -> List[str]:
         """The governors that a policy or device can have; empty where that is not told."""
         path = os.path.join(os.path.dirname(self._file(name)), _LISTS[self._of])
-        return read_text(path).split() if os.path.exists(path) else []
+        return read_setting(path).split() if os.path.exists(path) else []
 
     def everywhere(self, governor: str) -> Dict[str, str]:
         """The setting that gives all the same governor, CPUs that are offline excepted.
@@ -73,15 +73,15 @@ class Governor(Knob):
 
     def read(self) -> Dict[str, str]:
         """Every governor."""
-        return {name: read_text(file) for name, file in self._files().items()}
+        return {name: read_setting(file) for name, file in self._files().items()}
 
     def apply(self, value: Dict[str, str]) -> None:
         """Set those that `value` names; one that stands right is not written."""
         for name, governor in value.items():
             file = self._file(name)
-            if read_text(file) != governor:
+            if read_setting(file) != governor:
                 with self._cpus.writable(name) if self._of == CPU else contextlib.nullcontext():
-                    write(file, governor, hint=grant([file]))
+                    write(file, governor)
 
     def verify(self, value: Dict[str, str]) -> None:
         """Compare those that `value` names; CPUs that came online since have others.

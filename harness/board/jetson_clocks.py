@@ -19,7 +19,7 @@ from harness.board.bounded_process import run_bounded
 from harness.board.devfreq import find_gpus
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import CLOCKS_FILE, DRAFT, JETSON_CLOCKS, JETSON_CLOCKS_TIMEOUT_S, STATE
-from harness.core.device import Capability
+from harness.core.capability import Capability
 from harness.core.errors import ControlError
 
 DVFS, ON, OFF = "dvfs", "on", "off"

@@ -1,17 +1,99 @@
-"""Reads and writes the kernel's one-value files, with errors that name the file, the value and the way out.
+"""The kernel's small files of one value or one table: read by sensors, kept open by fast ones, set by knobs.
 
-Where this user may not, the helper for what needs root is asked: this is the one place from where knobs reach it.
+Sensors read (`read_text`, `read_int`, `KeptFile`) as this user may, and get an OSError. Knobs (`read_setting`, `write`
+and so on) ask the helper for what needs root where this user may not, and get a ControlError; this is the one place
+from where they reach it.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from typing import List, Sequence
+from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
-from harness.board import privileges
-from harness.board import sensor_file as kernel_file
 from harness.core.errors import ControlError
+
+if TYPE_CHECKING:
+    from harness.board import privileges
+
+_READ_BYTES = 4096  # the kernel shows no more than a page in a file of sysfs
+
+
+def read_text(path: str) -> str:
+    """The file's text, without the white space around it.
+
+    What is not UTF-8 is replaced: the kernel cuts a process's name after 15 bytes, in the middle of a letter too.
+
+    Raises:
+        OSError: it is not there or may not be read; the message names it.
+    """
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read().strip()
+
+
+def read_paths(path: str) -> str:
+    """The text of a file that names paths, as `read_text`, but with every byte of them kept as `os.fsdecode` does."""
+    with open(path, "rb") as file:
+        return os.fsdecode(file.read()).strip()
+
+
+def read_int(path: str) -> int:
+    """The whole number that the file holds.
+
+    Raises:
+        OSError: it is not there or may not be read.
+        ValueError: it holds something else; the message names the file and its text.
+    """
+    return _whole_number(path, read_text(path))
+
+
+class KeptFile:
+    """A file of one value that stays open, so that a reading is one system call: for sensors read many times a second.
+
+    After a failure, or where the file was removed, the next reading opens it again: a driver that was unbound and bound
+    again gives its files back under the same path.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Opens nothing yet."""
+        self.path = path
+        self._fd: Optional[int] = None
+
+    def read_text(self) -> str:
+        """The file's text, without white space or the device tree's NUL around it.
+
+        Raises:
+            OSError: it is not there, may not be read, or its driver gives no value; the message names it.
+        """
+        try:
+            if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
+                self.close()
+            if self._fd is None:
+                self._fd = os.open(self.path, os.O_RDONLY)
+            data = os.pread(self._fd, _READ_BYTES, 0)
+        except OSError as error:
+            self.close()
+            raise OSError(error.errno, error.strerror, self.path) from error
+        return data.decode(errors="replace").strip("\0 \t\n")
+
+    def read_int(self) -> int:
+        """The whole number that the file holds.
+
+        Raises:
+            OSError: as `read_text`.
+            ValueError: it holds something else; the message names the file and its text.
+        """
+        return _whole_number(self.path, self.read_text())
+
+    def close(self) -> None:
+        """Close the file until the next reading."""
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            os.close(fd)
+
+    def __del__(self) -> None:
+        """Close the file with the source that read it."""
+        self.close()
 
 
 def exists(path: str) -> bool:
@@ -24,8 +106,8 @@ def exists(path: str) -> bool:
         os.stat(path)
         return True
     except PermissionError:
-        kind, name = privileges.node_of(path) or ("", "")
-        return bool(kind) and name in privileges.names(kind)
+        kind, name = _door().node_of(path) or ("", "")
+        return bool(kind) and name in _door().names(kind)
     except OSError:
         return False
 
@@ -39,79 +121,92 @@ def entries(folder: str) -> List[str]:
     try:
         return sorted(os.listdir(folder))
     except PermissionError:
-        kind, _ = privileges.node_of(os.path.join(folder, "entry")) or ("", "")
-        return sorted(privileges.names(kind)) if kind else []
+        kind, _ = _door().node_of(os.path.join(folder, "entry")) or ("", "")
+        return sorted(_door().names(kind)) if kind else []
     except OSError:
         return []
 
 
-def read_text(path: str) -> str:
-    """The file's text, without the white space around it.
+def read_setting(path: str) -> str:
+    """As `read_text`, through the helper where only root may read.
 
     Raises:
-        ControlError: it cannot be read.
+        ControlError: it cannot be read; caused by the OSError.
     """
     try:
-        return kernel_file.read_text(path)
-    except PermissionError as error:
-        node = privileges.node_of(path)
+        return read_text(path)
+    except OSError as error:
+        node = _door().node_of(path) if isinstance(error, PermissionError) else None
         if node is None:
             raise ControlError(f"{path} cannot be read: {error.strerror}") from error
-        return privileges.call("read", *node).strip()
-    except OSError as error:
-        raise ControlError(f"{path} cannot be read: {error.strerror}") from error
+        return _door().call("read", *node).strip()
 
 
-def read_int(path: str) -> int:
-    """The whole number that the file holds.
+def read_int_setting(path: str) -> int:
+    """The whole number that the file holds, read as by `read_setting`.
 
     Raises:
         ControlError: it cannot be read, or holds something else.
     """
-    text = read_text(path)
     try:
-        return int(text)
-    except ValueError:
-        raise ControlError(f"{path} holds {text!r}, not a whole number") from None
+        return _whole_number(path, read_setting(path))
+    except ValueError as error:
+        raise ControlError(str(error)) from None
+
+
+def why_closed(paths: Sequence[str]) -> Tuple[str, ...]:
+    """Why this user may not write some of the files, and what to grant; empty where all can be written."""
+    closed = [path for path in paths if not may_write(path)]
+    return (f"{closed[0]} may not be written by this user", grant(closed)) if closed else ()
 
 
 def may_write(path: str) -> bool:
     """Whether `write` can reach the file, directly or through the helper."""
     if os.access(path, os.W_OK, effective_ids=True):
         return True
-    return privileges.node_of(path) is not None and privileges.closed() is None
+    return _door().node_of(path) is not None and _door().closed() is None
 
 
 def grant(paths: Sequence[str]) -> str:
     """What gives this user the right to write files."""
-    if any(map(privileges.node_of, paths)):
-        return privileges.ASK_FOR_RULE
+    if any(map(_door().node_of, paths)):
+        return _door().ASK_FOR_RULE
     return f"until the next boot: `sudo chown $USER {' '.join(map(shlex.quote, paths))}`"
 
 
-def write(path: str, value: object, hint: str = "") -> None:
-    """Write a value to a file that is there; never makes one.
-
-    Args:
-        path: the file.
-        value: what to write, as text.
-        hint: what to do where it is refused.
+def write(path: str, value: object, hint: Optional[str] = None) -> None:
+    """Write a value as text to a file that is there; never makes one.
 
     Raises:
-        ControlError: it was refused.
+        ControlError: it was refused; ends in the hint, by default what gives this user the right.
     """
     try:
         try:
             fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
         except PermissionError:
-            node = privileges.node_of(path)
+            node = _door().node_of(path)
             if node is None:
                 raise
-            privileges.call("write", *node, str(value))
+            _door().call("write", *node, str(value))
             return
         try:
             os.write(fd, f"{value}\n".encode())
         finally:
             os.close(fd)
     except OSError as error:
-        raise ControlError(f"writing {value} to {path} was refused: {error.strerror}", hint) from error
+        refused = f"writing {value} to {path} was refused: {error.strerror}"
+        raise ControlError(refused, grant([path]) if hint is None else hint) from error
+
+
+def _whole_number(path: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{path} holds {text!r}, not a whole number") from None
+
+
+def _door() -> privileges:
+    """The way to the helper, loaded where it is needed: the sampler's process runs no programs."""
+    from harness.board import privileges
+
+    return privileges

@@ -11,7 +11,7 @@ import abc
 import importlib
 from typing import Any, Dict, NamedTuple
 
-from harness.core.device import Capability
+from harness.core.capability import Capability
 from harness.core.errors import ControlError
 
 Value = Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Dict
 
-from harness.board.sensor_file import read_text
+from harness.board.kernel_file import read_text
 from harness.board.source import Reading
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import kib_to_bytes

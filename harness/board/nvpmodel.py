@@ -23,7 +23,7 @@ from harness.board.nvpmodel_grammar import read_conf, write
 from harness.board.nvpmodel_modes import custom_conf, masks
 from harness.board.nvpmodel_output import asks_for_reboot, find_refusal, parse_listing, parse_query, quote
 from harness.board.privileged import CUSTOM_CONFS, DRAFT, NVPMODEL, NVPMODEL_TIMEOUT_S, OWN_CONF, STATE, TIMED_OUT
-from harness.core.device import Capability
+from harness.core.capability import Capability
 from harness.core.errors import ControlError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import write_durably
 from harness.core.power_modes import PowerMode

@@ -13,9 +13,8 @@ import re
 from pathlib import Path
 from typing import Iterable, Iterator, NamedTuple, Optional
 
-from harness.board.kernel_file import grant, may_write, write
-from harness.board.sensor_file import read_text
-from harness.core.device import Capability
+from harness.board.kernel_file import grant, may_write, read_text, write
+from harness.core.capability import Capability
 from harness.core.errors import DataSetError
 
 DROP_ALL = 3  # Documentation/admin-guide/sysctl/vm: page cache, and dentries and inodes

@@ -16,8 +16,7 @@ import os
 import re
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from harness.board.kept_file import KeptFile
-from harness.board.sensor_file import read_int, read_text
+from harness.board.kernel_file import KeptFile, read_int, read_text
 from harness.board.source import Reading, plain_name, read_each
 from harness.core.errors import InvalidValueError, SourceUnavailableError
 from harness.core.units import mv_ma_to_mw, uw_to_mw

@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import Dict, List, NamedTuple
 
-from harness.board.sensor_file import read_text
+from harness.board.kernel_file import read_text
 
 _ATTEMPTS = 5
 

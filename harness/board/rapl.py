@@ -18,8 +18,8 @@ import os
 import shlex
 from typing import Dict, List, NamedTuple, Optional
 
+from harness.board.kernel_file import read_int, read_text
 from harness.board.power_rails import TOTAL
-from harness.board.sensor_file import read_int, read_text
 from harness.board.source import Counters, Reading, plain_name, read_each
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import uj_per_s_to_mw

@@ -18,11 +18,11 @@ from typing import Dict, Iterator, List, NamedTuple, Optional
 
 from harness.board.control_groups import own_groups
 from harness.board.disk import disk_under, printable
-from harness.board.kernel_file import read_text, write
+from harness.board.kernel_file import read_setting, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.lock import locked
 from harness.board.saved_state import preserved
-from harness.core.device import Capability
+from harness.core.capability import Capability
 from harness.core.errors import CannotRunError, ControlError, HarnessError
 
 ReadLimits = Dict[str, int]
@@ -105,7 +105,7 @@ class ReadLimit(Knob):
                 f"{path} lies on {what}, and no disk under it is seen whose reads could be held down",
                 "choose a storage on a disk of this machine",
             )
-        number = read_text(os.path.join(disk, "dev"))
+        number = read_setting(os.path.join(disk, "dev"))
         limits = [one[number] for one in _limits_above(self._root, self._group.file) if number in one]
         if limits and min(limits) < limit_bytes_per_s:
             raise CannotRunError(
@@ -119,7 +119,7 @@ class ReadLimit(Knob):
         """The limits of the group; none of a group that was made and not limited yet."""
         if not os.path.isdir(self._group.path):
             return None
-        return parse_limits(read_text(os.path.join(self._group.path, self._group.file)))
+        return parse_limits(read_setting(os.path.join(self._group.path, self._group.file)))
 
     def apply(self, value: Optional[ReadLimits]) -> None:
         """Move this process into a group with these limits, or everybody out of it."""
@@ -132,8 +132,8 @@ class ReadLimit(Knob):
             raise ControlError(f"the control group {self._group.path} cannot be made: {error.strerror}") from error
         key = "rbps=" if self._group.file == LIMITS_V2 else ""
         for number, limit_bytes_per_s in value.items():
-            write(os.path.join(self._group.path, self._group.file), f"{number} {key}{limit_bytes_per_s}")
-        write(os.path.join(self._group.path, MEMBERS), os.getpid())
+            write(os.path.join(self._group.path, self._group.file), f"{number} {key}{limit_bytes_per_s}", hint="")
+        write(os.path.join(self._group.path, MEMBERS), os.getpid(), hint="")
 
     def verify(self, value: Optional[ReadLimits]) -> None:
         """As for every knob; also that this process is where the limits hold."""
@@ -151,7 +151,7 @@ class ReadLimit(Knob):
                 break
             for member in left:  # one that is not moved yet may start others meanwhile
                 try:
-                    write(os.path.join(origin, MEMBERS), member)
+                    write(os.path.join(origin, MEMBERS), member, hint="")
                 except ControlError:
                     if member in _members(path):  # else it has ended
                         raise
@@ -236,7 +236,7 @@ def _parent_v2(own: str, above: List[str]) -> str:
             )
     parent = own if is_topmost else above[0]
     handed_down = os.path.join(parent, "cgroup.subtree_control")
-    if "io" not in read_text(handed_down).split():
+    if "io" not in read_setting(handed_down).split():
         raise ControlError(
             f"{handed_down} has no io, so groups there cannot limit reads",
             f"if that machine is yours: `echo +io | sudo tee {handed_down}`",
@@ -245,7 +245,7 @@ def _parent_v2(own: str, above: List[str]) -> str:
 
 
 def _is_limited(path: str) -> bool:
-    text = read_text(path) if os.path.exists(path) else ""
+    text = read_setting(path) if os.path.exists(path) else ""
     return bool(text) and not text.startswith("max")
 
 
@@ -262,7 +262,7 @@ def _limits_above(root: str, file: str) -> Iterator[ReadLimits]:
     for directory in itertools.chain.from_iterable(own_groups(root, _CONTROLLER)):
         path = os.path.join(directory, file)
         if os.path.exists(path):
-            yield parse_limits(read_text(path))
+            yield parse_limits(read_setting(path))
 
 
 def parse_limits(text: str) -> ReadLimits:
@@ -278,4 +278,4 @@ def parse_limits(text: str) -> ReadLimits:
 
 def _members(group: str) -> List[int]:
     """The processes of a group; without those of other PID namespaces, which all show as 0."""
-    return [int(text) for text in read_text(os.path.join(group, MEMBERS)).split() if text != "0"]
+    return [int(text) for text in read_setting(os.path.join(group, MEMBERS)).split() if text != "0"]

@@ -15,7 +15,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Tuple
 
-from harness.board.sensor_file import read_int, read_text
+from harness.board.kernel_file import read_int, read_text
 from harness.board.source import Reading, free_channel, read_each
 from harness.core.errors import OverheatedError, SourceUnavailableError
 from harness.core.units import millidegree_to_celsius

@@ -19,8 +19,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from harness.board.kept_file import KeptFile
-from harness.board.sensor_file import read_text
+from harness.board.kernel_file import KeptFile, read_text
 from harness.board.source import Reading, free_channel, read_each
 from harness.core.errors import SourceUnavailableError
 

@@ -5,27 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Callable, ContextManager, Dict, List, Protocol, Tuple
 
+from harness.core.capability import Capability
 from harness.core.cases import Case
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.profiles import Profile
-
-
-@dataclasses.dataclass(frozen=True)
-class Capability:
-    """One thing a device can or cannot measure or control; a line of `harness doctor`.
-
-    Attributes:
-        name: what it is (`power`, `page cache`, ...).
-        available: whether it works now, for this user.
-        detail: how it works, or why it does not.
-        hint: what to grant or install to have it; empty where it works or never can.
-    """
-
-    name: str
-    available: bool
-    detail: str
-    hint: str = ""
-
 
 Report = Callable[[str], None]
 """Takes one line of progress: what is being done now."""

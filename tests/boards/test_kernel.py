@@ -15,7 +15,7 @@ from boards.power_model import Load, Ratios, domain_power_mw, rail_power_mw
 from boards.processor_files import CPU
 from boards.tree import boot, build_board
 from harness.board.cpufreq import CpuFrequency
-from harness.board.sensor_file import read_int
+from harness.board.kernel_file import read_int
 from harness.core.errors import ControlError
 
 MINIMUM, MAXIMUM = (f"{CPU}/cpufreq/policy0/scaling_{end}_freq" for end in ("min", "max"))

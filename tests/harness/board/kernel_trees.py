@@ -91,17 +91,17 @@ def kernel(monkeypatch):
     written = []
     plain_write = kernel_file.write
 
-    def write(path, value, hint=""):
+    def write(path, value, hint=None):
         folder, name = os.path.split(path)
         opposite, holds = _OPPOSITES.get(name, (None, None))
-        refused = ControlError(f"writing {value} to {path} was refused: Invalid argument", hint)
+        refused = ControlError(f"writing {value} to {path} was refused: Invalid argument")
         if opposite and not holds(int(value), kernel_file.read_int(os.path.join(folder, opposite))):
             raise refused
         if path.endswith("cpu0/online") and int(value) == 0:
             raise refused
         if "/cpufreq/policy" in path and not _has_online_cpu(folder):
             raise refused
-        plain_write(path, value, hint)
+        plain_write(path, value)
         written.append((path, value))
 
     with monkeypatch.context() as patch:

@@ -65,7 +65,7 @@ def test_a_cluster_that_some_kernels_remove_while_it_sleeps_is_left_alone(board,
 @pytest.fixture
 def tells_nothing_of_sleepers(monkeypatch):
     """Linux 5.19 on: whatever is read of a policy without an online CPU is EBUSY."""
-    plain = kernel_file.kernel_file.read_text
+    plain = kernel_file.read_text
 
     def read_text(path):
         switch = os.path.join(os.path.dirname(path), "../../cpu2/online")
@@ -73,7 +73,7 @@ def tells_nothing_of_sleepers(monkeypatch):
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
         return plain(path)
 
-    monkeypatch.setattr(kernel_file.kernel_file, "read_text", read_text)
+    monkeypatch.setattr(kernel_file, "read_text", read_text)
 
 
 def test_limits_that_a_kernel_does_not_tell_are_left_out_and_no_error(board, monkeypatch, tells_nothing_of_sleepers):

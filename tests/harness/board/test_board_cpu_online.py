@@ -58,13 +58,13 @@ def test_a_cpu_without_a_switch_is_online(tree):
 
 
 def test_a_cpu_that_does_not_come_back_is_named(board, monkeypatch):
-    monkeypatch.setattr(cpu_online, "write", lambda path, value, hint: None)
+    monkeypatch.setattr(cpu_online, "write", lambda path, value: None)
     with pytest.raises(ControlError, match="CPU 10 was turned on and did not come back"):
         CpuOnline(board.root).set(list(range(12)))
 
 
 def test_a_cpu_that_does_not_go_is_named(board, monkeypatch):
-    monkeypatch.setattr(cpu_online, "write", lambda path, value, hint: None)
+    monkeypatch.setattr(cpu_online, "write", lambda path, value: None)
     with pytest.raises(ControlError, match="CPU 9 was turned off and did not go"):
         CpuOnline(board.root).set([0])
 

@@ -70,8 +70,8 @@ def test_without_a_table_reading_back_decides(board, monkeypatch):
     knob = GpuFrequency(board.root)
     plain_write = devfreq.write
 
-    def round_down(path, value, hint):
-        plain_write(path, max(level for level in GPU_LEVELS_HZ if level <= value), hint)
+    def round_down(path, value, hint=None):
+        plain_write(path, max(level for level in GPU_LEVELS_HZ if level <= value))
 
     monkeypatch.setattr(devfreq, "write", round_down)
     with pytest.raises(ControlError, match=r"was set to .*\[612000000, 612000000\].* back .*\[306000000, 306000000\]"):

@@ -39,9 +39,9 @@ def writes(monkeypatch):
     written = []
     plain_write = emc_module.write
 
-    def write(path, value, hint):
+    def write(path, value, hint=None):
         written.append((path.rpartition("/")[2], value))
-        plain_write(path, value, hint)
+        plain_write(path, value)
 
     monkeypatch.setattr(emc_module, "write", write)
     return written
@@ -179,4 +179,4 @@ def test_without_the_right_to_write_root_is_named(plain_user):
     (plain_user / EMC / "rate").chmod(0o444)
     capability = Emc(str(plain_user)).available()
     assert not capability.available
-    assert "rate needs root" in capability.detail
+    assert "rate may not be written by this user" in capability.detail

@@ -48,7 +48,7 @@ def test_a_governor_that_there_is_not_is_refused_with_those_that_there_are(board
 
 
 def test_a_governor_that_does_not_take_is_an_error(board, monkeypatch):
-    monkeypatch.setattr("harness.board.governor.write", lambda path, value, hint: None)
+    monkeypatch.setattr("harness.board.governor.write", lambda path, value: None)
     knob = Governor(board.root, CPU)
     with pytest.raises(ControlError, match=r"CPU governors were set to .* and read back"):
         knob.set(knob.everywhere("performance"))

@@ -35,7 +35,7 @@ def test_what_this_user_may_not_read_goes_through_the_helper(user, plain_user, m
     closed = plain_user / "debug"
     closed.mkdir(mode=0)
     monkeypatch.setattr(privileges, "node_of", lambda path: ("emc-rate", "-") if path.startswith(str(closed)) else None)
-    assert kernel_file.read_int(str(closed / "rate")) == 665600000
+    assert kernel_file.read_int_setting(str(closed / "rate")) == 665600000
     assert log.read_text() == f"-n {privileges.HELPER} read emc-rate -\n"
     user(says="-")
     assert kernel_file.exists(str(closed / "rate"))

@@ -53,7 +53,7 @@ class Kernel:
             (Path(path) / name).unlink()
         return _RMDIR(path)
 
-    def write(self, path, value):
+    def write(self, path, value, hint=None):
         self._count()
         if not os.path.exists(path):
             raise ControlError(f"writing {value} to {path} was refused: No such file or directory")
