@@ -1,46 +1,105 @@
-"""What both command lines share: commands by name, and errors without a traceback."""
+"""The one command line behind `jetwatt`, `python -m harness` and `python -m predictors`.
+
+A command is a module with `add_arguments(parser)` and `run(arguments)`, which returns the exit code. It is imported
+when it is called, so that `--help` of a program loads none.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import signal
 import sys
-from typing import Callable, List, NamedTuple, NoReturn, Optional, Sequence
+import textwrap
+from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence
 
 from harness.core.errors import HarnessError
 
 REFUSED = 2
 INTERRUPTED = 130
 
+MEASURE, RESULTS, PREDICT, CHOOSE, BOARD = "measure", "results", "predict", "choose", "board"
+
+GROUPS: Dict[str, str] = {
+    MEASURE: "simulated profiles; `pytest benchmarks` measures",
+    RESULTS: "tables, pages and comparisons of what was measured",
+    PREDICT: "time and power of modes that nobody measured",
+    CHOOSE: "the power mode that meets a budget",
+    BOARD: "what this board can do, and putting it back",
+}
+"""The groups of commands, in the order of a program's `--help`."""
+
 
 class Command(NamedTuple):
-    """One command: what it is for, its arguments, and what runs it and returns the exit code."""
+    """One command: its group, what it is for, and the module that has its arguments and runs it."""
 
     name: str
+    group: str
     help: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+    module: str
 
 
-def run_command(prog: str, description: str, commands: Sequence[Command], argv: Optional[List[str]] = None) -> int:
-    """Run the command that the arguments name; an error that the user can act on is printed in a line.
+class _CommandParser(argparse.ArgumentParser):
+    """The parser of a command, which imports the command's module when it comes to parse."""
 
-    Args:
-        prog: how the program is called.
-        description: what it is for.
-        commands: what it knows.
-        argv: the arguments; None for those of this process.
+    def __init__(self, *args: Any, command: Optional[Command] = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._command = command
 
-    Returns:
-        The exit code.
-    """
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As of any parser."""
+        if self._command is not None:
+            module, self._command = importlib.import_module(self._command.module), None
+            module.add_arguments(self)
+            self.set_defaults(run=module.run)
+        return super().parse_known_args(args, namespace)
+
+
+def make_parser(
+    prog: str, description: str, commands: Sequence[Command], grouped: bool = False
+) -> argparse.ArgumentParser:
+    """The parser of a program; `grouped` lists its commands by group."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(
+        dest="command",
+        metavar="COMMAND",
+        required=True,
+        parser_class=_CommandParser,
+        help="see below" if grouped else None,
+    )
     for command in commands:
-        subparser = subparsers.add_parser(command.name, help=command.help, description=command.help)
-        command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
-    arguments = parser.parse_args(argv)
+        listed = {} if grouped else {"help": command.help}
+        subparsers.add_parser(command.name, description=command.help, command=command, **listed)
+    if grouped:
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.description = textwrap.fill(description, 100)
+        parser.epilog = _listed_by_group(commands)
+    return parser
+
+
+def _listed_by_group(commands: Sequence[Command]) -> str:
+    lines = []
+    for group, meaning in GROUPS.items():
+        lines += ["", f"{group}: {meaning}"]
+        for command in commands:
+            if command.group == group:
+                text = f"  {command.name:<15}{command.help}"
+                lines += textwrap.wrap(text, 100, subsequent_indent=" " * 17)
+    return "\n".join([*lines[1:], "", "`COMMAND --help` tells the options of a command."])
+
+
+def run_command(
+    prog: str,
+    description: str,
+    commands: Sequence[Command],
+    argv: Optional[List[str]] = None,
+    grouped: bool = False,
+) -> int:
+    """Run the command that the arguments name and return its exit code.
+
+    An error that the user can act on is printed in a line. `argv` is None for the arguments of this process.
+    """
+    arguments = make_parser(prog, description, commands, grouped).parse_args(argv)
     try:
         return arguments.run(arguments)
     except HarnessError as error:

@@ -1,4 +1,4 @@
-"""`python -m harness compare`: two results files, or JSON files of pytest-benchmark, and what changed between them."""
+"""`compare`: two results files, or JSON files of pytest-benchmark, and what changed between them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Tuple
 
-from harness.cli.results import add_include_flagged
+from harness.cli.options import add_include_flagged
 from harness.core.units import percent_to_share, share_to_percent
 from harness.judge.compare import DEFAULT_THRESHOLD, TEST, exit_code, judge
 from harness.judge.compare_report import Result, format_result, to_json
 from harness.judge.sides import read_side
 from harness.stats.changes import FEWEST_RUNS
 from harness.stats.pairing import pair
-
-HELP = "compare two results files: what became slower or takes more power"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

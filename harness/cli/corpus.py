@@ -1,4 +1,4 @@
-"""`python -m harness corpus simulate`: write what simulated boards answer in many power modes as a corpus."""
+"""`corpus simulate`: write what simulated boards answer in many power modes as a corpus."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from harness.core.mode_texts import GRIDS
 from harness.core.power_modes import PowerMode
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
-
-HELP = "make a corpus: of simulated boards"
 
 FURTHER = (
     Column("workers", int, "num_workers of the DataLoader"),

@@ -1,4 +1,4 @@
-"""`python -m harness doctor`: what this machine can measure and control, and what it would need for the rest."""
+"""`doctor`: what this machine can measure and control, and what it would need for the rest."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from harness.core.terminal import format_table
 from harness.core.units import BYTES_PER_GIB
 from harness.devices.registry import local_board, open_device
 from harness.workloads.optional_packages import require
-
-HELP = "say what this machine can measure and control, and what it would need for the rest"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`python -m harness import`: profiles from elsewhere into a corpus; bad rows are named and refused."""
+"""`import`: profiles from elsewhere into a corpus; bad rows are named and refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, List, Optional, Sequence
 
-from harness.cli.results import add_include_flagged
+from harness.cli.options import add_include_flagged
 from harness.core.boards import BOARDS, load_board
 from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, write_corpus
 from harness.core.errors import InvalidValueError
@@ -18,8 +18,6 @@ from harness.store.corpora import STORES, Entry, read_entries
 from harness.store.frames import FURTHER
 from harness.store.import_checks import check_entries, refuse
 from harness.store.recorded_log import FORM, RecordedCase, recorded_row
-
-HELP = "bring profiles from elsewhere into a corpus; rows that cannot be are reported and refused"
 
 OF_A_LOG = ("device", "workload", "power_mode", "batch_size")
 

@@ -1,4 +1,4 @@
-"""`python -m harness modes`: the power modes of a board, counted, drawn, ordered and written, without the board."""
+"""`modes`: the power modes of a board, counted, drawn, ordered and written, without the board."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from harness.core.mode_orders import AS_GIVEN, ORDERS, count_switches, order_pas
 from harness.core.mode_texts import ALL, GRIDS, NamedModes, format_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace, format_mhz
 from harness.core.terminal import format_table
-
-HELP = "list the power modes of a board: all, a grid, a sample, named ones; in an order that its clocks can follow"
 
 Passes = List[NamedModes]
 

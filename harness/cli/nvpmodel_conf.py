@@ -1,4 +1,4 @@
-"""`python -m harness nvpmodel-conf`: what an nvpmodel conf holds, or one with a mode for any power mode."""
+"""`nvpmodel-conf`: what an nvpmodel conf holds, or one with a mode for any power mode."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, format_mhz, parse_power_mode
 from harness.core.terminal import format_table
-
-HELP = "print the modes of an nvpmodel conf, or make one with a mode for a power mode"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The command `python -m harness report`: results as a page and as figures for papers."""
+"""`report`: results as a page and as figures for papers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from harness.core.configuration import DEFAULT_RESULTS
+from harness.cli.options import add_results
 from harness.core.corpus import read_corpus
 from harness.core.errors import InvalidValueError, StoreError
 from harness.report.assembly import write_report
 from harness.report.selection import Material, newest
 from harness.store.results import ResultsStore
 
-HELP = "make a page and figures of results"
 DEFAULT_OUT = Path("out") / "report"
 
 
@@ -24,9 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Write a report: one page that needs no network, and each figure as SVG, as CSV and, where matplotlib is"
         " installed, as PNG. A figure without data is left out, and the page names what would bring it."
     )
-    parser.add_argument(
-        "--results", type=Path, default=DEFAULT_RESULTS, metavar="FILE", help="the results file (default: %(default)s)"
-    )
+    add_results(parser)
     parser.add_argument("--corpus", type=Path, metavar="FILE", help="a corpus, for scatters of its power modes")
     parser.add_argument("--predictors", type=Path, metavar="JSON", help="from python -m predictors evaluate --json")
     parser.add_argument(

@@ -1,12 +1,10 @@
-"""`python -m harness restore`: put a device back as it was, after a run that was killed or a power cut."""
+"""`restore`: put a device back as it was, after a run that was killed or a power cut."""
 
 from __future__ import annotations
 
 import argparse
 
 from harness.board.saved_state import left_behind, restore
-
-HELP = "put back what a killed run left changed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

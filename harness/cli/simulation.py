@@ -1,27 +1,68 @@
-"""`python -m harness simulation ...`: what can be done with simulated boards, a module each."""
+"""`simulation fit` and `simulation validate`, which the folder `tools` of a clone does."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
+from pathlib import Path
 
-from harness.cli import simulation_fit as fit_command
-from harness.cli import simulation_validate as validation_command
+from harness.core.corpus import SUFFIXES
+from harness.core.errors import DependencyError
+from harness.simulation.parameters import SIMULATED_BOARDS
 
-HELP = "fit simulated boards to the papers and measured tables, or check them against these"
-
-SUBCOMMANDS = {"fit": fit_command, "validate": validation_command}
-"""Modules with `HELP`, `add_arguments` and `run`, as the commands of `harness.__main__` have them."""
+MODULES = {"fit": "tools.fit_command", "validate": "tools.validation_command"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommands."""
     subparsers = parser.add_subparsers(dest="simulation_command", metavar="COMMAND", required=True)
-    for name, module in SUBCOMMANDS.items():
-        subparser = subparsers.add_parser(name, help=module.HELP, description=module.HELP)
-        module.add_arguments(subparser)
-        subparser.set_defaults(run_simulation=module.run)
+    text = "fit the parameters of simulated boards to the papers' figures and to measured tables"
+    fit = subparsers.add_parser("fit", help=text, description=text)
+    fit.epilog = (
+        "Every fit begins at the priors that stand beside the values, so the same data give the same values. "
+        "In a clone, `--out harness/simulation` puts them into use."
+    )
+    text = "compare simulated boards with the papers' figures and claims, and with measured tables"
+    validate = subparsers.add_parser("validate", help=text, description=text)
+    validate.epilog = (
+        "exit code: 0 claims hold or fail as baselines/published/claims.csv says, 1 one does not, 2 refused. "
+        "Deviations of figures change nothing."
+    )
+    for subparser in (fit, validate):
+        subparser.add_argument(
+            "--corpus",
+            type=Path,
+            action="append",
+            default=[],
+            metavar="FILE",
+            help=f"a measured table in the corpus schema, {' or '.join(SUFFIXES)}; may be given more than once",
+        )
+    fit.add_argument(
+        "--out", type=Path, metavar="DIR", help="where the parameter files go; without it the fit is only described"
+    )
+    fit.add_argument(
+        "--most-steps", type=int, default=40, metavar="N", help="stop after N steps (default: %(default)s)"
+    )
+    validate.add_argument("--json", type=Path, metavar="OUT", help="write all that was found as JSON")
+    validate.add_argument(
+        "--device", choices=SIMULATED_BOARDS, help="only figures and tables of this board, without the claims"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the subcommand."""
-    return arguments.run_simulation(arguments)
+    """Run the subcommand.
+
+    Raises:
+        DependencyError: this is no clone of the project.
+        HarnessError: see the subcommand's module.
+    """
+    try:
+        module = importlib.import_module(MODULES[arguments.simulation_command])
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "tools":
+            raise
+        raise DependencyError(
+            f"`simulation {arguments.simulation_command}` needs a clone of the project: `tools` is not installed",
+            "run it in the root of a clone, as `python -m harness simulation ...`",
+        ) from error
+    return module.run(arguments)

@@ -1,4 +1,4 @@
-"""`python -m predictors advise`: which way of finding a power mode pays for a training, with the arithmetic."""
+"""`advise`: which way of finding a power mode pays for a training, with the arithmetic."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any, Dict, List
 from harness.core.terminal import format_table
 from predictors.cli.advice import Approach, Verdict, weigh
 from predictors.gate import read_recorded
-
-HELP = "say which way of finding a power mode pays for a training of a given length"
 
 PROFILE_SECONDS = 13.4
 """Profiling time per mode of ResNet-18 over the corpus of an Orin AGX: 16.3 h for 4,368 modes (001 sec. 1.5)."""

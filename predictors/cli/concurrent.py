@@ -1,4 +1,4 @@
-"""`python -m predictors concurrent`: how to train fastest while requests are answered in time."""
+"""`concurrent`: how to train fastest while requests are answered in time."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ from predictors.strategies.concurrent import ConcurrentChoice, ConcurrentGoal, c
 from predictors.strategies.model_based import design_for
 from predictors.strategies.registry import OURS
 
-HELP = "find the power mode and inference batch that train fastest while requests are answered in time"
-
 _TRIES = 3
 """So often a plan whose promise was not kept is made again, with as much more room as it lacked."""
 
@@ -45,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--inference", required=True, metavar="W", help="workload that answers requests")
     parser.add_argument("--arrival-rate", type=float, required=True, metavar="N", help="requests per second")
     parser.add_argument(
-        "--latency-limit", type=float, required=True, metavar="MS", help="95 % of requests are to keep it"
+        "--latency-limit", type=float, required=True, metavar="MS", help="95 %% of requests are to keep it"
     )
     parser.add_argument("--power-budget", type=float, metavar="W", help="greatest mean power")
     parser.add_argument("--batch-size", type=int, default=16, help="of the training (default: 16)")

@@ -1,4 +1,4 @@
-"""`python -m predictors evaluate`: how far each predictor is off, by the papers' protocol and the stricter one."""
+"""`evaluate`: how far each predictor is off, by the papers' protocol and the stricter one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from predictors.report import format_results, format_skipped, write_results
 from predictors.sampling import SAMPLERS
 from predictors.tables import Table, find_table, load_tables
 from predictors.trials import Plan, Results, Target, run_plan
-
-HELP = "test predictors on a corpus: error of time and power against the number of profiled modes"
 
 
 class TrialProgress:

@@ -1,4 +1,4 @@
-"""`python -m predictors fit`: learn a workload from some of its profiles and keep the fitted predictor in a file."""
+"""`fit`: learn a workload from some of its profiles and keep the fitted predictor in a file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from predictors.models.persistence import describe_origin, file_sha256, save_mod
 from predictors.models.registry import ALL, DEFAULT, MODULES, make_predictor, predictor_class
 from predictors.sampling import SAMPLERS
 from predictors.tables import find_table, load_tables
-
-HELP = "fit a predictor to profiles of a workload and save it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`python -m predictors predict`: time and power of every mode of a board, with intervals, by a saved predictor."""
+"""`predict`: time and power of every mode of a board, with intervals, by a saved predictor."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from predictors.evaluation import LEVELS
 from predictors.models.persistence import load_model
 from predictors.models.protocol import DEFAULT_BATCH_SIZE, TASKS, Prediction
 from predictors.pareto import time_power_front
-
-HELP = "predict every power mode of a board with a saved predictor"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

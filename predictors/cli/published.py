@@ -23,8 +23,6 @@ from predictors.scenarios import Case, Scenario, make_plan
 from predictors.tables import load_tables
 from predictors.trials import Group, Plan, run_plan
 
-HELP = "hold the papers' own errors against what is reached here"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `published`."""
@@ -103,7 +101,7 @@ def _plan(rows: Sequence[Published], arguments: argparse.Namespace) -> Tuple[Pla
         place = cases.index(case)
         wanted.append((Group(row.predictor, place, row.count), Group(DEFAULT, place, row.count)))
     measured = [table for path in arguments.corpus for table in load_tables(path)]
-    scenario = Scenario("published", HELP, "", tuple(cases))
+    scenario = Scenario("published", "", "", tuple(cases))
     plan = make_plan(scenario, measured, lambda source: simulated(source, arguments.seed), named_modes, arguments.limit)
     groups = tuple(dict.fromkeys(group for pair in wanted for group in pair))
     return dataclasses.replace(plan, repeats=arguments.repeats, seed=arguments.seed, chosen=groups), wanted

@@ -1,4 +1,4 @@
-"""`python -m predictors recommend`: profile a few power modes on a device and name the one to train with."""
+"""`recommend`: profile a few power modes on a device and name the one to train with."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ from predictors.strategies.protocol import History, Strategy
 from predictors.strategies.recommendation import recommend
 from predictors.strategies.registry import OURS
 from predictors.tables import Table, find_table, load_tables
-
-HELP = "profile a few power modes on a device, and name the one that meets a budget best"
 
 OBJECTIVES = {
     "time": "time_ms",

@@ -1,4 +1,4 @@
-"""`python -m predictors scenario`: the papers' questions to predictors, asked again on measured or simulated boards."""
+"""`scenario`: the papers' questions to predictors, asked again on measured or simulated boards."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from predictors.cli.evaluate import add_run_arguments, run_and_report
 from predictors.models.registry import predictor_names
 from predictors.scenarios import SCENARIOS, Source, find_scenario, make_plan
 from predictors.tables import Table, load_tables, tables_of
-
-HELP = "ask one of the papers' questions (G1 to G7, E16 to E19); without a name, list them"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

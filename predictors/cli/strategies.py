@@ -1,4 +1,4 @@
-"""`python -m predictors strategies evaluate`: the papers' contest of strategies under power budgets."""
+"""`strategies evaluate`: the papers' contest of strategies under power budgets."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ _COLUMNS: Tuple[Tuple[str, str], ...] = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommands of `strategies`."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    evaluate = actions.add_parser("evaluate", help=HELP, description=_description())
-    evaluate.formatter_class = argparse.RawDescriptionHelpFormatter
+    evaluate = actions.add_parser("evaluate", help=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
+    listed = "\n".join(f"  {name:<12} {kind.meaning}" for name, kind in STRATEGIES.items())
+    evaluate.description = f"{HELP}.\n\nstrategies:\n{listed}"
     evaluate.add_argument("--corpus", type=Path, required=True, metavar="FILE", help="CSV or Parquet, all modes known")
     evaluate.add_argument("--reference-corpus", type=Path, metavar="FILE", help="where --reference is, if elsewhere")
     evaluate.add_argument("--reference", metavar="W", help="workload that transfer predictors start from")
@@ -56,11 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     evaluate.add_argument("--json", type=Path, metavar="OUT", help="write all figures")
     evaluate.add_argument("--plots", type=Path, metavar="DIR", help="draw the papers' plots (needs matplotlib)")
     evaluate.set_defaults(run_action=run_evaluate)
-
-
-def _description() -> str:
-    listed = "\n".join(f"  {name:<12} {kind.meaning}" for name, kind in STRATEGIES.items())
-    return f"{HELP}.\n\nstrategies:\n{listed}"
 
 
 def run(arguments: argparse.Namespace) -> int:

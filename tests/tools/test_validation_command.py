@@ -5,10 +5,10 @@ import json
 import pytest
 
 from harness.__main__ import main
-from harness.cli import simulation_validate as validation_command
 from harness.core.boards import load_board as load_spec
 from harness.core.corpus import write_corpus
 from harness.simulation.corpus import simulate_corpus
+from tools import validation_command
 from tools.validation import validate
 
 

@@ -1,46 +1,21 @@
-"""`python -m harness simulation fit`: fit the parameters of simulated boards to the papers and to measured tables."""
+"""What `simulation fit` does: fits the parameters of simulated boards, describes the fit and writes the files."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import List, Sequence
 
 import numpy as np
 
-from harness.core.corpus import SUFFIXES, read_corpus
+from harness.core.corpus import read_corpus
 from harness.core.files import write_output
 from harness.core.terminal import format_table
 from harness.core.units import share_to_percent
 from harness.judge.published_figures import CLOSE, load_figures
 from harness.simulation.parameters import PHYSICS_FILE
-from tools.fit import MOST_STEPS, Fitted, MeasuredTable, fit, table_residuals, tables_of
+from tools.fit import Fitted, MeasuredTable, fit, table_residuals, tables_of
 from tools.free_parameters import file_texts, read_free_parameters
 from tools.published import Evaluator, Parameters
-
-HELP = "fit the parameters of simulated boards to the papers' figures and to measured tables"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `simulation fit`."""
-    parser.epilog = (
-        "Every fit begins at the priors that stand beside the values, so the same data give the same values. "
-        "In a clone, `--out harness/simulation` puts them into use."
-    )
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help=f"a measured table in the corpus schema, {' or '.join(SUFFIXES)}; may be given more than once",
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where the parameter files go; without it the fit is only described"
-    )
-    parser.add_argument(
-        "--most-steps", type=int, default=MOST_STEPS, metavar="N", help="stop after N steps (default: %(default)s)"
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,59 +1,19 @@
-"""The commands on results: `export`, and `baseline record|check`. Each returns its exit code."""
+"""`baseline record` and `baseline check`: the medians of a results file, stored, and compared with what was stored."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from harness.core.configuration import DEFAULT_RESULTS
-from harness.core.corpus import SUFFIXES
+from harness.cli.options import add_include_flagged, add_results
 from harness.core.units import percent_to_share, share_to_percent
 from harness.judge.baseline import record
-from harness.judge.gate import (
-    DEFAULT_THRESHOLD,
-    OK_CODE,
-    TEST,
-    check,
-    exit_code,
-    format_verdicts,
-)
-from harness.store.conditions import DISQUALIFYING, LEFT_OUT
-from harness.store.corpora import export as export_corpus
+from harness.judge.gate import DEFAULT_THRESHOLD, OK_CODE, TEST, check, exit_code, format_verdicts
+from harness.store.conditions import LEFT_OUT
 from harness.store.results import ResultsStore
 
 
-def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `export`."""
-    parser.description = "Write the profiles of a results file as a corpus: a row per device, workload, power mode, ..."
-    _add_results(parser)
-    parser.add_argument("--out", type=Path, required=True, help=f"the corpus to write, {' or '.join(SUFFIXES)}")
-    parser.add_argument(
-        "--all-runs", action="store_true", help="a row for every profile, not only the newest of the same conditions"
-    )
-    add_include_flagged(parser)
-
-
-def export(arguments: argparse.Namespace) -> int:
-    """Run `export`.
-
-    Raises:
-        HarnessError: the corpus was not written.
-    """
-    with ResultsStore(arguments.results, read_only=True) as store:
-        done = export_corpus(store, arguments.out, arguments.all_runs, arguments.include_flagged)
-    print(f"{arguments.out}: {done.rows} rows")
-    if done.older:
-        print(f"left out: {done.older} older profiles of the same conditions (--all-runs keeps them)")
-    if done.without_time:
-        print(f"left out: {done.without_time} profiles without a clean minibatch")
-    if done.mixed:
-        print(f"left out: {done.mixed} profiles of training and inference together, for which a corpus has no task")
-    if done.flagged:
-        print(f"left out: {done.flagged} {LEFT_OUT}")
-    return OK_CODE
-
-
-def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `baseline record` and `baseline check`."""
     parser.description = "Record what cases take now, or check that they have not become slower since."
     actions = parser.add_subparsers(dest="action", required=True)
@@ -65,7 +25,7 @@ def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
         " inconclusive cases, and those that only one side has, are listed and change nothing",
     )
     for action in (recording, checking):
-        _add_results(action)
+        add_results(action)
         action.add_argument("--baseline", type=Path, required=True, help="the baseline, a JSON file")
         action.add_argument(
             "--last",
@@ -83,7 +43,7 @@ def add_baseline_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def baseline(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Run `baseline record` or `baseline check`; the latter returns 1 for slower, 2 for refused.
 
     Raises:
@@ -91,12 +51,6 @@ def baseline(arguments: argparse.Namespace) -> int:
     """
     with ResultsStore(arguments.results, read_only=True) as store:
         return _record(store, arguments) if arguments.action == "record" else _check(store, arguments)
-
-
-def add_include_flagged(parser: argparse.ArgumentParser) -> None:
-    """Add the option that keeps profiles which are left out otherwise."""
-    flags = " or ".join(DISQUALIFYING)
-    parser.add_argument("--include-flagged", action="store_true", help=f"keep profiles that were flagged {flags}")
 
 
 def _record(store: ResultsStore, arguments: argparse.Namespace) -> int:
@@ -119,9 +73,3 @@ def _check(store: ResultsStore, arguments: argparse.Namespace) -> int:
     verdicts = check(store, arguments.baseline, threshold, arguments.last, arguments.include_flagged)
     print(format_verdicts(verdicts, threshold))
     return exit_code(verdicts)
-
-
-def _add_results(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--results", type=Path, default=DEFAULT_RESULTS, metavar="FILE", help="the results file (default: %(default)s)"
-    )

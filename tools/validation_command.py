@@ -1,24 +1,20 @@
-"""`python -m harness simulation validate`: how far simulated boards are from the papers and from measured tables."""
+"""What `simulation validate` does: says how far simulated boards are from the papers and from measured tables."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from harness.core.corpus import SUFFIXES, Row, read_corpus
+from harness.core.corpus import Row, read_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.core.terminal import format_table
 from harness.judge.published_figures import Condition, Figure
 from harness.judge.simulation_claims import Verdict
-from harness.simulation.parameters import SIMULATED_BOARDS
 from tools.learning_curves import FACTOR, Point
 from tools.table_errors import split_tables
 from tools.validation import Answer, Report, as_json, by_kind, exact, summarise, validate
-
-HELP = "compare simulated boards with the papers' figures and claims, and with measured tables"
 
 OK_CODE, CLAIMS_CODE = 0, 1
 
@@ -33,26 +29,6 @@ CORPUS_COLUMNS = (
     ("front_worst_penalty_pct", "worst %"),
     ("front_over_budget_pct", "over budget %"),
 )
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `simulation validate`."""
-    parser.epilog = (
-        "exit code: 0 claims hold or fail as baselines/published/claims.csv says, 1 one does not, 2 refused. "
-        "Deviations of figures change nothing."
-    )
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help=f"a measured table in the corpus schema, {' or '.join(SUFFIXES)}; may be given more than once",
-    )
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write all that was found as JSON")
-    parser.add_argument(
-        "--device", choices=SIMULATED_BOARDS, help="only figures and tables of this board, without the claims"
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,43 @@
+"""`export`: the profiles of a results file as a corpus."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from harness.cli.options import add_include_flagged, add_results
+from harness.core.corpus import SUFFIXES
+from harness.store.corpora import export
+from harness.store.conditions import LEFT_OUT
+from harness.store.results import ResultsStore
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `export`."""
+    parser.description = "Write the profiles of a results file as a corpus: a row per device, workload, power mode, ..."
+    add_results(parser)
+    parser.add_argument("--out", type=Path, required=True, help=f"the corpus to write, {' or '.join(SUFFIXES)}")
+    parser.add_argument(
+        "--all-runs", action="store_true", help="a row for every profile, not only the newest of the same conditions"
+    )
+    add_include_flagged(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the corpus and say what was left out.
+
+    Raises:
+        HarnessError: the corpus was not written.
+    """
+    with ResultsStore(arguments.results, read_only=True) as store:
+        done = export(store, arguments.out, arguments.all_runs, arguments.include_flagged)
+    print(f"{arguments.out}: {done.rows} rows")
+    if done.older:
+        print(f"left out: {done.older} older profiles of the same conditions (--all-runs keeps them)")
+    if done.without_time:
+        print(f"left out: {done.without_time} profiles without a clean minibatch")
+    if done.mixed:
+        print(f"left out: {done.mixed} profiles of training and inference together, for which a corpus has no task")
+    if done.flagged:
+        print(f"left out: {done.flagged} {LEFT_OUT}")
+    return 0

@@ -1,0 +1,42 @@
+"""The public names of the suite, each imported when it is first used.
+
+    from jetwatt import PowerMode, Goal, tuning
+
+The command line is `jetwatt COMMAND`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, List
+
+_MODULES = {
+    "Goal": "predictors.strategies.goals",
+    "PowerMode": "harness.core.power_modes",
+    "PowerModeSpace": "harness.core.power_modes",
+    "ResultsStore": "harness.store.results",
+    "load_board": "harness.core.boards",
+    "make_predictor": "predictors.models.registry",
+    "power_budget": "predictors.strategies.goals",
+    "predictor_class": "predictors.models.registry",
+    "read_corpus": "harness.core.corpus",
+    "tuning": "predictors.tuning",
+    "write_corpus": "harness.core.corpus",
+}
+"""The module that has each public name."""
+
+__all__ = [*_MODULES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from the module that has it (PEP 562)."""
+    if name == "__version__":
+        return importlib.import_module("harness").__version__
+    if name not in _MODULES:
+        raise AttributeError(f"module 'jetwatt' has no attribute {name!r}; it has {', '.join(sorted(_MODULES))}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> List[str]:
+    """The public names."""
+    return sorted(__all__)

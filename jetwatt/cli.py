@@ -1,0 +1,22 @@
+"""The command `jetwatt COMMAND`: all commands of `python -m harness` and `python -m predictors`."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+from harness.cli import COMMANDS as MEASURING
+from harness.cli.command_line import run_as_program, run_command
+from predictors.cli import COMMANDS as PREDICTING
+
+COMMANDS = (*MEASURING, *PREDICTING)
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run a command and return its exit code."""
+    description = "Measure, predict and choose: DNN training on power-limited edge devices."
+    return run_command("jetwatt", description, COMMANDS, argv, grouped=True)
+
+
+def start() -> None:
+    """Run as the console command."""
+    run_as_program(main)

@@ -1,0 +1,120 @@
+"""The three programs: every command explains itself, errors are one line, and `--help` of a program loads nothing."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+
+import pytest
+
+import jetwatt
+from harness.__main__ import COMMANDS as HARNESS
+from harness.__main__ import main as harness
+from harness.cli.command_line import GROUPS, REFUSED
+from jetwatt.cli import COMMANDS as ALL
+from jetwatt.cli import main as all_commands
+from predictors.__main__ import COMMANDS as PREDICTORS
+from predictors.__main__ import main as predictors
+
+PROGRAMS = {"jetwatt": (all_commands, ALL), "harness": (harness, HARNESS), "predictors": (predictors, PREDICTORS)}
+
+
+def help_of(main, words, capsys):
+    with pytest.raises(SystemExit) as done:
+        main([*words, "--help"])
+    assert done.value.code == 0
+    return capsys.readouterr().out
+
+
+def subcommands(command):
+    """The names of a command's own subcommands, as its module declares them."""
+    parser = argparse.ArgumentParser()
+    __import__(command.module)
+    sys.modules[command.module].add_arguments(parser)
+    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return [name for action in actions for name in action.choices]
+
+
+@pytest.mark.parametrize(
+    ("program", "command"),
+    [
+        pytest.param(name, command, id=f"{name}-{command.name}")
+        for name, (_, commands) in PROGRAMS.items()
+        for command in commands
+    ],
+)
+def test_every_command_and_subcommand_explains_itself(program, command, capsys):
+    main = PROGRAMS[program][0]
+    text = help_of(main, [command.name], capsys)
+    assert f"{program} {command.name}" in text
+    for name in subcommands(command):
+        assert f"{command.name} {name}" in help_of(main, [command.name, name], capsys)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_lists_all_its_commands(program, capsys):
+    main, commands = PROGRAMS[program]
+    text = help_of(main, [], capsys)
+    for command in commands:
+        assert f" {command.name} " in text.replace("\n", " ")
+
+
+def test_jetwatt_has_the_commands_of_both_programs_each_once_and_in_a_group(capsys):
+    assert {command.name for command in ALL} == {command.name for command in (*HARNESS, *PREDICTORS)}
+    assert len({command.name for command in ALL}) == len(ALL)
+    assert {command.group for command in ALL} == set(GROUPS)
+    text = help_of(all_commands, [], capsys)
+    assert [line.partition(":")[0] for line in text.splitlines() if line.partition(":")[0] in GROUPS] == list(GROUPS)
+
+
+def test_help_of_a_program_is_quick_because_it_loads_nothing():
+    script = (
+        "import sys, jetwatt, jetwatt.cli\n"
+        "try: jetwatt.cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "found = {'numpy', 'pandas', 'scipy', 'torch', 'sqlite3'} & set(sys.modules)\n"
+        "found and sys.exit(f'loaded {found}')\n"
+    )
+    begun_s = os.times().children_user
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert os.times().children_user - begun_s < 0.5
+
+
+@pytest.mark.parametrize("program", ["jetwatt", "harness", "predictors"])
+def test_a_program_runs_as_a_module_and_refuses_an_unknown_command(program):
+    done = subprocess.run([sys.executable, "-m", program, "nonsense"], capture_output=True, text=True)
+    assert done.returncode == REFUSED
+    assert "nonsense" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_error_is_one_line_that_names_program_command_and_hint(tmp_path, capsys):
+    arguments = ["export", "--results", str(tmp_path / "none.sqlite"), "--out", str(tmp_path / "c.csv")]
+    for main, name in ((all_commands, "jetwatt"), (harness, "python -m harness")):
+        assert main(arguments) == REFUSED
+        error = capsys.readouterr().err
+        assert error.startswith(f"{name} export: ")
+        assert "none.sqlite" in error
+        assert "Traceback" not in error
+
+
+def test_what_tools_do_says_that_it_needs_a_clone(monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tools"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tools", None)
+    assert all_commands(["simulation", "validate"]) == REFUSED
+    assert "needs a clone of the project" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", jetwatt.__all__)
+def test_every_public_name_can_be_had(name):
+    assert getattr(jetwatt, name) is not None
+    assert name in dir(jetwatt)
+
+
+def test_a_name_that_is_not_public_is_refused_with_those_that_are():
+    with pytest.raises(AttributeError, match="PowerMode"):
+        jetwatt.nonsense  # noqa: B018
