@@ -1,4 +1,4 @@
-"""`python -m harness doctor --root TREE` describes an emulated board completely, and says what is wrong with a root."""
+"""`doctor` describes the host and emulated boards, and says what is wrong with a root; `restore` after a run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from boards.layouts import PAIRS
 from boards.tree import build_board
 
 from harness.__main__ import main
+from harness.board.saved_state import preserved
 from harness.cli.doctor import examine, format_findings
 from harness.core.configuration import Configuration
 from harness.devices.registry import local_board
@@ -76,3 +77,32 @@ def test_a_root_that_is_not_there_is_one_line(capsys):
     error = capsys.readouterr().err
     assert "--root /no/such/root is no folder" in error
     assert "Traceback" not in error
+
+
+def test_doctor_says_what_works_what_does_not_and_what_it_takes(capsys):
+    assert main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("host: ")
+    for topic in ("training", "measure power", "set the core count", "drop the page cache", "Storage found here"):
+        assert topic in text
+
+
+def test_doctor_gives_the_same_as_json(capsys):
+    assert main(["doctor", "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)
+    assert findings["device"] == "host"
+    assert findings["power_modes"]["count"] >= 1
+    assert "measure power" in format_findings(findings)
+
+
+def test_doctor_refuses_an_unknown_device(capsys):
+    assert main(["doctor", "--device", "nonsense"]) == 2
+    assert "known: host" in capsys.readouterr().err
+
+
+def test_restore_has_nothing_to_do_after_a_run_that_ended(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with preserved([], "host"):
+        pass
+    assert main(["restore"]) == 0
+    assert "nothing to restore" in capsys.readouterr().out
