@@ -7,8 +7,8 @@ from pathlib import Path
 
 from harness.cli.options import add_include_flagged, add_results
 from harness.core.corpus import SUFFIXES
-from harness.store.corpora import export
 from harness.store.conditions import LEFT_OUT
+from harness.store.corpora import export
 from harness.store.results import ResultsStore
 
 
