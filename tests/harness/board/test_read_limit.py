@@ -173,7 +173,7 @@ def test_the_death_of_a_worker_does_not_cut_short_that_the_limit_is_taken_off(ke
     def raise_error(number, frame):
         raise RuntimeError("a worker has died")
 
-    def write(path, value):
+    def write(path, value, hint=None):
         kernel.write(path, value)
         os.kill(os.getpid(), signal.SIGCHLD)
 
@@ -195,7 +195,7 @@ def test_workers_that_still_run_go_back_with_their_parent(kernel, tree, held):
 
 
 def test_a_worker_that_ends_meanwhile_is_no_error(kernel, tree, held, monkeypatch):
-    def write(path, value):
+    def write(path, value, hint=None):
         if value == 4711:
             kernel.end(value)
             raise ControlError("No such process")
@@ -209,7 +209,7 @@ def test_a_worker_that_ends_meanwhile_is_no_error(kernel, tree, held, monkeypatc
 
 
 def test_a_process_that_cannot_be_moved_back_is_an_error_and_the_state_stays(kernel, tree, held, monkeypatch):
-    def refuse(path, value):
+    def refuse(path, value, hint=None):
         raise ControlError(f"{value} is stuck")
 
     with pytest.raises(ControlError, match=rf"not as it was before: {os.getpid()} is stuck.*harness restore"), held():
@@ -221,7 +221,7 @@ def test_a_process_that_cannot_be_moved_back_is_an_error_and_the_state_stays(ker
 
 
 def test_a_limit_that_did_not_take_is_an_error_and_nothing_remains(kernel, tree, held, monkeypatch):
-    def forget_limits(path, value):
+    def forget_limits(path, value, hint=None):
         kernel.write(path, value)
         if path.endswith(kernel.version):
             Path(path).write_text("")
@@ -233,7 +233,7 @@ def test_a_limit_that_did_not_take_is_an_error_and_nothing_remains(kernel, tree,
 
 
 def test_a_process_that_did_not_move_is_an_error(kernel, tree, held, monkeypatch):
-    def stay(path, value):
+    def stay(path, value, hint=None):
         if not path.endswith(MEMBERS):
             kernel.write(path, value)
 
