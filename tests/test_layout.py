@@ -15,7 +15,7 @@ TORCH_AND_ITS_KIN = ("torch", "torchvision", "ultralytics", "transformers")
 HEAVY = (*TORCH_AND_ITS_KIN, "sklearn", "scipy", "pandas", "pyarrow", "matplotlib", "jtop")
 """What takes a good part of a second to import, or may not be there."""
 
-MAY_LOAD_TORCH = ("harness.measure.profiling", "harness.workloads.models")
+MAY_LOAD_TORCH = ("harness.measure.profiling", "harness.workloads.networks")
 """Modules of the harness that import torch at their top; others of `MAY_NAME_TORCH` do so inside functions."""
 
 MAY_NAME_TORCH = (

@@ -1,37 +1,29 @@
-"""The training workloads of the papers, a module each, and the data sets they train on; importing it loads no torch."""
+"""The training workloads of the papers and the data sets they train on; importing it loads no torch."""
 
 from __future__ import annotations
 
 from typing import Dict
 
 from harness.core.errors import UnknownNameError
-from harness.workloads import (
-    bert_squad,
-    lenet_mnist,
-    lstm_wikitext,
-    mobilenetv3_gld23k,
-    mobilenetv3_imagenet,
-    resnet18_cifar10,
-    resnet18_gld23k,
-    resnet18_imagenet,
-    vgg11_cifar10,
-    yolov8n_coco,
-)
+from harness.workloads import classification
+from harness.workloads.bert_squad import BERT_SQUAD
+from harness.workloads.lstm_wikitext import LSTM_WIKITEXT
 from harness.workloads.workload import Workload
+from harness.workloads.yolov8n_coco import YOLOV8N_COCO
 
 WORKLOADS: Dict[str, Workload] = {
-    module.WORKLOAD.name: module.WORKLOAD
-    for module in (
-        lenet_mnist,
-        mobilenetv3_gld23k,
-        resnet18_cifar10,
-        vgg11_cifar10,
-        resnet18_imagenet,
-        yolov8n_coco,
-        bert_squad,
-        lstm_wikitext,
-        resnet18_gld23k,
-        mobilenetv3_imagenet,
+    workload.name: workload
+    for workload in (
+        classification.LENET_MNIST,
+        classification.MOBILENETV3_GLD23K,
+        classification.RESNET18_CIFAR10,
+        classification.VGG11_CIFAR10,
+        classification.RESNET18_IMAGENET,
+        YOLOV8N_COCO,
+        BERT_SQUAD,
+        LSTM_WIKITEXT,
+        classification.RESNET18_GLD23K,
+        classification.MOBILENETV3_IMAGENET,
     )
 }
 

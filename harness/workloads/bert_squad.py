@@ -11,8 +11,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict
 
-from harness.workloads.data.squad import SQUAD, Question
-from harness.workloads.data.tokeniser import encode
+from harness.workloads.data.squad import SQUAD, Question, encode
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Published, Workload
 
@@ -60,7 +59,7 @@ def _compute_loss(model: Any, batch: Any) -> Any:
     return model(**batch).loss
 
 
-WORKLOAD = Workload(
+BERT_SQUAD = Workload(
     name="bert-squad",
     model_name="BERT-base",
     data_set=SQUAD,

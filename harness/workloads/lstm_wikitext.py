@@ -18,7 +18,7 @@ _WIDTH, _LAYERS, _DROPOUT = 232, 2, 0.2
 
 
 def _build_model() -> Any:
-    return require("harness.workloads.models.lstm").LanguageModel(VOCABULARY, _WIDTH, _LAYERS, _DROPOUT)
+    return require("harness.workloads.networks").LanguageModel(VOCABULARY, _WIDTH, _LAYERS, _DROPOUT)
 
 
 def _split(window: Any) -> Tuple[Any, Any]:
@@ -43,7 +43,7 @@ def _compute_loss(model: Any, batch: Any) -> Any:
     return require("torch.nn.functional").cross_entropy(scores.flatten(0, 1), following.flatten())
 
 
-WORKLOAD = Workload(
+LSTM_WIKITEXT = Workload(
     name="lstm-wikitext",
     model_name="LSTM",
     data_set=WIKITEXT,

@@ -93,7 +93,7 @@ def _compute_loss(model: Any, batch: Any) -> Any:
     return losses.sum()
 
 
-WORKLOAD = Workload(
+YOLOV8N_COCO = Workload(
     name="yolov8n-coco",
     model_name="YOLOv8n",
     data_set=COCO,

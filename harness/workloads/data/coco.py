@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.core.errors import DataSetError
 from harness.workloads.data.data_set import DataSet
-from harness.workloads.data.pictures import draw_size, fit_size, make_jpeg, read_picture, write_files
+from harness.workloads.data.photographs import draw_size, fit_size, make_jpeg, read_picture, write_files
 from harness.workloads.data.written_folder import Report, WriteProgress
 
 CLASSES = 80

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.cifar10 import CIFAR10, Cifar10Samples, find_real
-from harness.workloads.data.plain_pickle import read_plain_pickle
+from harness.workloads.data.cifar10 import CIFAR10, Cifar10Samples, find_real, read_plain_pickle
 
 
 def make_batch(count=4, seed=0):

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.idx import read_idx, write_idx
-from harness.workloads.data.mnist import IMAGES, LABELS, MNIST, MnistSamples, find_real
+from harness.workloads.data.mnist import IMAGES, LABELS, MNIST, MnistSamples, find_real, read_idx, write_idx
 
 shapes = st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.pictures import draw_size, fit_size, make_jpeg, read_picture
+from harness.workloads.data.photographs import draw_size, fit_size, make_jpeg, read_picture
 
 Image = pytest.importorskip("PIL.Image")
 HUE = np.zeros((2, 6, 8))

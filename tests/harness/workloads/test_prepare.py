@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from harness.core.errors import DataSetError, InvalidValueError
 from harness.workloads.data.cifar10 import CIFAR10
 from harness.workloads.data.data_set import choose, prepare
-from harness.workloads.data.imagenet_val import IMAGENET_VAL
+from harness.workloads.data.photographs import IMAGENET_VAL
 
 
 def ignore(line):

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from harness.core.errors import DataSetError
 from harness.workloads.data import squad, wikitext
-from harness.workloads.data.english import read_sections
-from harness.workloads.data.squad import SQUAD, Question
-from harness.workloads.data.tokeniser import CLS, PAD, SEP, VOCABULARY, encode, tokenise
-from harness.workloads.data.wikitext import WIKITEXT, WikiTextSamples
+from harness.workloads.data.squad import CLS, PAD, SEP, SQUAD, VOCABULARY, Question, encode, tokenise
+from harness.workloads.data.wikitext import WIKITEXT, WikiTextSamples, read_sections
 
 
 def write_tokens(tmp_path, text):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from harness.workloads import WORKLOADS, get_workload
-from harness.workloads.data.tokeniser import CLS, tokenise
+from harness.workloads.data.squad import CLS, tokenise
 from harness.workloads.workload import move
 
 torch = pytest.importorskip("torch")

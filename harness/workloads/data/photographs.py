@@ -1,0 +1,301 @@
+"""JPEG photographs with labels: GLD-23k and ImageNet, and made-up ones that take as long to fetch and decode."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from harness.core.errors import DataSetError
+from harness.workloads.data.data_set import DataSet
+from harness.workloads.data.written_folder import Report, WriteProgress
+from harness.workloads.optional_packages import require
+
+_TEXTURE_SIDE = 1_536
+_CONTRASTS = (1.0, 3.0, 6.0, 12.0, 20.0, 32.0, 48.0, 64.0)
+_SPREAD, _REACH = 0.4, 2.0
+_HUE_JITTER = 6.0
+_TOLERANCE = 0.03  # a file size further off than this is tried once more
+
+
+def read_picture(path: Path) -> Any:
+    """Read and decode a picture file to a PIL picture in RGB.
+
+    Raises:
+        DataSetError: it is missing, cut off or no picture.
+    """
+    try:
+        with require("PIL.Image").open(path) as picture:
+            return picture.convert("RGB")
+    except (OSError, SyntaxError, ValueError) as error:  # Pillow raises SyntaxError on broken headers
+        raise DataSetError(f"cannot read picture {path}: {error}", "fetch or write the data set again") from error
+
+
+def draw_size(random: np.random.Generator, mean_bytes: float) -> float:
+    """A file size in bytes: log-normal with a sigma of 0.4, cut off at two sigmas each way, with the mean asked for."""
+    z = float(np.clip(random.standard_normal(), -_REACH, _REACH))
+    return mean_bytes * math.exp(_SPREAD * z) / _mean_of_spread()
+
+
+@functools.lru_cache(maxsize=None)
+def _mean_of_spread() -> float:
+    """Mean of exp(s * z) for a standard normal z that is clipped to [-k, k]."""
+    s, k = _SPREAD, _REACH
+
+    def below(x: float) -> float:
+        return 0.5 * (1 + math.erf(x / math.sqrt(2)))
+
+    middle = math.exp(s * s / 2) * (below(k - s) - below(-k - s))
+    return middle + (math.exp(s * k) + math.exp(-s * k)) * below(-k)
+
+
+def fit_size(size: Tuple[int, int], file_bytes: float, quality: int) -> Tuple[int, int]:
+    """Width and height of a picture whose file may have `file_bytes` bytes: `size`, or larger in the same shape.
+
+    As among photographs, files that are larger than a picture of the usual size can be are larger pictures.
+    """
+    most = _calibration(quality)[0][-1]
+    growth = max(1.0, math.sqrt(file_bytes / (size[0] * size[1] * most)))
+    return round(size[0] * growth), round(size[1] * growth)
+
+
+def make_jpeg(
+    random: np.random.Generator, size: Tuple[int, int], file_bytes: float, quality: int, hue: np.ndarray
+) -> bytes:
+    """A JPEG file of about `file_bytes` bytes: a cut of a natural-looking texture in the colours of `hue`.
+
+    Args:
+        random: what the picture is drawn from.
+        size: width and height in pixels, from `fit_size`.
+        file_bytes: size wanted; the contrast of the texture is chosen to meet it to a few per cent.
+        quality: JPEG quality, 1 to 96 or so.
+        hue: coarse colours, shape (2, rows, columns), around 0: what tells one class from another.
+    """
+    colours = hue + random.normal(0, _HUE_JITTER, hue.shape)
+    cut = _cut_texture(random, *size)
+
+    def encode_for(aim: float) -> bytes:
+        contrast = float(np.interp(aim / (size[0] * size[1]), *_calibration(quality)))
+        return _encode(cut, contrast, quality, colours)
+
+    content = encode_for(file_bytes)
+    if abs(len(content) / file_bytes - 1) > _TOLERANCE:
+        content = encode_for(file_bytes**2 / len(content))
+    return content
+
+
+def _cut_texture(random: np.random.Generator, width: int, height: int) -> np.ndarray:
+    """A window of the texture at a random place, perhaps mirrored."""
+    texture = _texture()
+    top, left = random.integers(_TEXTURE_SIDE - height + 1), random.integers(_TEXTURE_SIDE - width + 1)
+    cut = texture[top : top + height, left : left + width]
+    return cut[:, ::-1] if random.integers(2) else cut
+
+
+@functools.lru_cache(maxsize=None)
+def _texture() -> np.ndarray:
+    """Noise whose amplitude falls with 1/frequency, as in natural scenes (Field 1987); mean 0, deviation 1."""
+    spectrum = np.fft.rfft2(np.random.default_rng(0).standard_normal((_TEXTURE_SIDE, _TEXTURE_SIDE)))
+    frequency = np.hypot(np.fft.fftfreq(_TEXTURE_SIDE)[:, np.newaxis], np.fft.rfftfreq(_TEXTURE_SIDE))
+    frequency[0, 0] = np.inf
+    # Frequencies below 1/64 per pixel would make some cuts bright and some dark as a whole: level them.
+    texture = np.fft.irfft2(spectrum / np.maximum(frequency, 1 / 64), s=(_TEXTURE_SIDE, _TEXTURE_SIDE))
+    return (texture / texture.std()).astype(np.float32)
+
+
+def _encode(texture: np.ndarray, contrast: float, quality: int, hue: np.ndarray) -> bytes:
+    pillow = require("PIL.Image")
+    brightness = np.clip(texture * np.float32(contrast) + np.float32(128), 0, 255).astype(np.uint8)
+    size = (texture.shape[1], texture.shape[0])
+    colours = [
+        pillow.fromarray(np.clip(plane + 128, 0, 255).astype(np.uint8)).resize(size, pillow.BILINEAR) for plane in hue
+    ]
+    file = io.BytesIO()
+    pillow.merge("YCbCr", [pillow.fromarray(brightness), *colours]).save(file, "JPEG", quality=quality)
+    return file.getvalue()
+
+
+@functools.lru_cache(maxsize=None)
+def _calibration(quality: int) -> Tuple[np.ndarray, np.ndarray]:
+    """Bytes per pixel that each contrast leads to, found by trying: encoders differ from one libjpeg to the next."""
+    random, side = np.random.default_rng(0), 512
+    cut, colours = _cut_texture(random, side, side), random.normal(0, 4 * _HUE_JITTER, (2, 6, 8))
+    sizes = [len(_encode(cut, contrast, quality, colours)) / side**2 for contrast in _CONTRASTS]
+    return np.array(sizes), np.array(_CONTRASTS)
+
+
+def write_files(files: Iterable[Tuple[Path, Callable[[], bytes]]], progress: WriteProgress) -> None:
+    """Write files whose content is made by functions, several at a time: encoding leaves Python's lock to others."""
+
+    def write(file: Tuple[Path, Callable[[], bytes]]) -> None:
+        path, make = file
+        path.write_bytes(make())
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for _ in pool.map(write, files):
+            progress.advance()
+
+
+class LabelledPictures:
+    """Pictures (PIL, RGB) and their labels; a picture is read and decoded when asked for."""
+
+    in_memory = False
+
+    def __init__(
+        self, folder: Path, names: Sequence[str], labels: Sequence[int], index_files: Sequence[Path] = ()
+    ) -> None:
+        """List the pictures.
+
+        Args:
+            folder: where they are.
+            names: their paths below the folder.
+            labels: their labels, from 0.
+            index_files: files that were read to know all this.
+        """
+        self._folder, self._names, self._labels, self._index_files = folder, list(names), list(labels), index_files
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, index: int) -> Tuple[Any, int]:
+        return read_picture(self._folder / self._names[index]), self._labels[index]
+
+    def files(self, indices: Sequence[int]) -> List[Path]:
+        """The index files and the pictures."""
+        names = dict.fromkeys(self._names[index] for index in indices)
+        return [*self._index_files, *(self._folder / name for name in names)]
+
+
+def draw_labelled_picture(
+    seed: int, index: int, classes: int, mean_bytes: float, size: Tuple[int, int], quality: int
+) -> Tuple[int, Callable[[], bytes]]:
+    """The label of a made-up picture, and what makes its JPEG file: its colours tell the class."""
+    random = np.random.default_rng([seed, index])
+    label = int(random.integers(classes))
+
+    def make() -> bytes:
+        hue = np.random.default_rng([seed, classes, label]).normal(0, 25, (2, 6, 8))
+        file_bytes = draw_size(random, mean_bytes)
+        return make_jpeg(random, fit_size(size, file_bytes, quality), file_bytes, quality, hue)
+
+    return label, make
+
+
+GLD23K_CLASSES = 203
+_LISTS = ("data_user_dict/gld23k_user_dict_train.csv", "gld23k_user_dict_train.csv", "federated_train.csv")
+_COLUMNS = ("user_id", "image_id", "class")
+_USERS = 233
+_GLD23K_SHAPE = (800, 600), 90  # students' paper on AGX and NX storage, sec. II.C: 800 x 600
+
+
+def _find_list(directory: Path) -> Optional[Path]:
+    return next((directory / name for name in _LISTS if (directory / name).is_file()), None)
+
+
+def find_gld23k(data_root: Path) -> Optional[Path]:
+    """The directory with the list of training pictures: `gld23k` or `landmarks`."""
+    return next((data_root / name for name in ("gld23k", "landmarks") if _find_list(data_root / name)), None)
+
+
+def open_gld23k(directory: Path) -> LabelledPictures:
+    """The training pictures, `images/IMAGE_ID.jpg` each.
+
+    Raises:
+        DataSetError: there is no list, or it is damaged.
+    """
+    path = _find_list(directory)
+    if path is None:
+        raise DataSetError(f"{directory} has none of {', '.join(_LISTS)}")
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = [(row["image_id"], int(row["class"])) for row in csv.DictReader(file)]
+    except (KeyError, ValueError, TypeError, csv.Error) as error:
+        raise DataSetError(f"{path} is damaged: {error!r}; expected the columns image_id and class") from error
+    names = [f"{image_id}.jpg" for image_id, _ in rows]
+    return LabelledPictures(directory / "images", names, [label for _, label in rows], [path])
+
+
+def write_gld23k(directory: Path, samples: int, seed: int, report: Report) -> str:
+    """Write made-up photographs and their list."""
+    (directory / "images").mkdir()
+    (directory / _LISTS[0]).parent.mkdir()
+    files = []
+    with open(directory / _LISTS[0], "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(_COLUMNS)
+        for index in range(samples):
+            label, make = draw_labelled_picture(seed, index, GLD23K_CLASSES, GLD23K.bytes_per_sample, *_GLD23K_SHAPE)
+            table.writerow([index % _USERS, f"{index:016x}", label])
+            files.append((directory / "images" / f"{index:016x}.jpg", make))
+    write_files(files, WriteProgress("gld23k", samples, "images", report))
+    return "written"
+
+
+# 23,080 pictures, 2,827 MB: SIGMETRICS 2023 table 2 (F840, F841).
+GLD23K = DataSet(
+    name="gld23k",
+    real_samples=23_080,
+    real_bytes=2_827_000_000,
+    default_samples=1_024,
+    find_real=find_gld23k,
+    write=write_gld23k,
+    open=open_gld23k,
+)
+
+
+IMAGENET_CLASSES = 1_000
+_SUFFIXES = (".jpg", ".jpeg", ".png")
+_IMAGENET_SHAPE = (500, 375), 96  # the most frequent size of ImageNet's pictures
+
+
+def find_imagenet(data_root: Path) -> Optional[Path]:
+    """The directory with the class folders: `imagenet-val`, `imagenet/val`, or `ILSVRC2012/val`."""
+    for directory in (data_root / "imagenet-val", data_root / "imagenet" / "val", data_root / "ILSVRC2012" / "val"):
+        if directory.is_dir() and any(path.is_dir() for path in directory.iterdir()):
+            return directory
+    return None
+
+
+def open_image_folder(directory: Path) -> LabelledPictures:
+    """All pictures below the class folders; labels count the folders in the order of their names."""
+    folders = sorted(path for path in directory.iterdir() if path.is_dir())
+    pictures = [
+        (f"{folder.name}/{path.name}", label)
+        for label, folder in enumerate(folders)
+        for path in sorted(folder.iterdir())
+        if path.suffix.lower() in _SUFFIXES
+    ]
+    return LabelledPictures(directory, [name for name, _ in pictures], [label for _, label in pictures])
+
+
+def write_imagenet(directory: Path, samples: int, seed: int, report: Report) -> str:
+    """Write made-up photographs into a folder for each class that comes up."""
+    files = []
+    for index in range(samples):
+        label, make = draw_labelled_picture(
+            seed, index, IMAGENET_CLASSES, IMAGENET_VAL.bytes_per_sample, *_IMAGENET_SHAPE
+        )
+        folder = directory / f"n{label:08d}"
+        folder.mkdir(exist_ok=True)
+        files.append((folder / f"ILSVRC2012_val_{index + 1:08d}.JPEG", make))
+    write_files(files, WriteProgress("imagenet-val", samples, "images", report))
+    return "written"
+
+
+# 50,000 pictures, 6.7 GB: PowerTrain table 3 (F290, F291).
+IMAGENET_VAL = DataSet(
+    name="imagenet-val",
+    real_samples=50_000,
+    real_bytes=6_700_000_000,
+    default_samples=1_024,
+    find_real=find_imagenet,
+    write=write_imagenet,
+    open=open_image_folder,
+)

@@ -1,1 +1,0 @@
-"""Models of our own: those that no package brings."""
