@@ -19,14 +19,14 @@ import numpy as np
 import pytest
 
 from harness.core.boards import load_board
+from harness.core.pareto import pareto_front
 from harness.core.terminal import Progress
 from harness.core.units import kib_to_bytes
 from harness.recorded_timer import play_back, recorded_time
 from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Interval, paired_ratio
 from predictors.evaluation import fit_to
-from predictors.models.registry import DEFAULT, make_predictor, predictor_class
-from predictors.pareto import time_power_front
+from predictors.models.base import DEFAULT, make_predictor, predictor_class
 from predictors.tables import Table, tables_of
 
 GOAL_S = 2.0
@@ -49,7 +49,7 @@ def predict_front(name: str, target: Table, reference: Table, modes: np.ndarray)
     start_s = time.perf_counter()
     fit_to(predictor, target)
     prediction = predictor.predict(modes)
-    time_power_front(prediction.time_ms, prediction.power_mw)
+    pareto_front(prediction.time_ms, prediction.power_mw)
     return time.perf_counter() - start_s
 
 

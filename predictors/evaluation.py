@@ -4,8 +4,8 @@ Two protocols stand side by side. The papers' (001 sec. 4) tests on every mode o
 included; the stricter one, which results lead with, only on the others. Both give the median and the quartiles over
 repeats, each with other modes to fit on. Within a repeat every predictor gets the same modes.
 
-Where `predictors.slices` knows an odd part of the table, the stricter errors are told once more without it; modes to
-fit on are drawn from all of the table either way, because whoever profiles does not know what is odd.
+Where part of a table is known to be odd, the stricter errors are also given without it; modes to fit on are drawn from
+all of the table either way, because whoever profiles does not know what is odd.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from __future__ import annotations
 import dataclasses
 import time
 import zlib
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
-from predictors.metrics import coverage, mape, profiling_seconds, spread
-from predictors.models.protocol import Prediction, Predictor
-from predictors.pareto import energy_mws
-from predictors.sampling import choose_by_profiling
-from predictors.slices import slice_of
+from harness.core.metrics import minibatch_energy_mws, quartiles
+from harness.core.units import share_to_percent
+from predictors.models.base import Prediction, Predictor
+from predictors.sampling import choose_by_profiling, profiling_seconds
 from predictors.tables import Table
 
 LEVELS = (80, 95)
@@ -33,6 +32,59 @@ HELD_OUT_SHARE = 0.1
 
 001 sec. 3.1 holds back as much of its full corpus for validation.
 """
+
+ODD_PARTS = {"orin-agx": (2, 576_000, np.inf, np.inf)}
+"""The odd part of a device's measured tables: all modes up to these values, in the order of `PowerMode`.
+
+In the public tables behind 001, whole GPU-clock rows of two slow cores run 1.2 to 9 times faster than their neighbours:
+they were measured in different sessions.
+"""
+
+
+class Spread(NamedTuple):
+    """A median over repeats and its quartiles."""
+
+    median: float
+    q1: float
+    q3: float
+
+
+def mape(observed: np.ndarray, predicted: np.ndarray) -> Optional[float]:
+    """Mean absolute percentage error (001 sec. 4), in %.
+
+    Args:
+        observed: what was measured, shape (n,), above 0.
+        predicted: what was predicted, shape (n,).
+
+    Returns:
+        None where there is nothing to compare, or where the predictor does not answer: a prediction is not finite.
+    """
+    observed, predicted = np.asarray(observed, dtype=float), np.asarray(predicted, dtype=float)
+    if len(observed) == 0 or not np.isfinite(predicted).all():
+        return None
+    return float(share_to_percent(np.mean(np.abs(predicted - observed) / observed)))
+
+
+def coverage(observed: np.ndarray, low: np.ndarray, high: np.ndarray) -> Optional[float]:
+    """How many of the observed values lie within their interval, in %; None as in `mape`."""
+    if len(observed) == 0 or np.isnan(low).any() or np.isnan(high).any():
+        return None
+    return float(share_to_percent(np.mean((low <= observed) & (observed <= high))))
+
+
+def spread(values: Sequence[Optional[float]]) -> Optional[Spread]:
+    """Median and quartiles over repeats (001 sec. 4); None where a repeat has no figure, or there is none."""
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    q1, median, q3 = quartiles(known)
+    return Spread(median, q1, q3)
+
+
+def odd_rows(table: Table) -> Optional[np.ndarray]:
+    """Which rows belong to the odd part of a table, bool of shape (n,); None where no such part is known."""
+    greatest = None if table.provenance == "simulated" else ODD_PARTS.get(table.device)
+    return None if greatest is None else np.all(table.modes <= np.array(greatest), axis=1)
 
 
 class Errors(NamedTuple):
@@ -51,7 +103,7 @@ class Score:
         n_modes: how many modes it was fitted on.
         held_out: errors on the modes that were not used to fit.
         all_modes: errors on every mode of the table.
-        without_slice: errors on the held-out modes outside the odd slice; None where no slice is known.
+        without_slice: errors on the held-out modes outside the odd part; None where none is known.
         coverage: share in % of held-out observations within their interval, by `time_80`, `power_95`, ...
         profiling_seconds: what profiling the fitted modes costs.
         fit_seconds: how long `fit` took.
@@ -149,12 +201,12 @@ def judge(
     everything[slice(None) if tested is None else tested] = True
     held_out = everything.copy()
     held_out[fitted] = False
-    odd = slice_of(table)
+    odd = odd_rows(table)
     return Score(
         n_modes=len(fitted),
         held_out=_errors(table, prediction, held_out),
         all_modes=_errors(table, prediction, everything),
-        without_slice=None if odd is None else _errors(table, prediction, held_out & ~odd.contains(table.modes)),
+        without_slice=None if odd is None else _errors(table, prediction, held_out & ~odd),
         coverage=_coverage(table, prediction, held_out),
         profiling_seconds=profiling_seconds(learned.time_ms),
         fit_seconds=fit_seconds,
@@ -197,33 +249,31 @@ def summarise(scores: Sequence[Score]) -> Dict[str, Any]:
 
 
 def _errors(table: Table, prediction: Prediction, rows: np.ndarray) -> Errors:
-    pairs = [
-        (table.time_ms, prediction.time_ms),
-        (table.power_mw, prediction.power_mw),
-        (energy_mws(table.time_ms, table.power_mw), energy_mws(prediction.time_ms, prediction.power_mw)),
-    ]
-    return Errors(*(mape(observed[rows], predicted[rows]) for observed, predicted in pairs))
+    observed, predicted = (
+        (figures.time_ms, figures.power_mw, minibatch_energy_mws(figures.time_ms, figures.power_mw))
+        for figures in (table, prediction)
+    )
+    return Errors(*(mape(one[rows], other[rows]) for one, other in zip(observed, predicted)))
 
 
 def _coverage(table: Table, prediction: Prediction, rows: np.ndarray) -> Dict[str, Optional[float]]:
     found: Dict[str, Optional[float]] = {}
     for level in LEVELS:
-        intervals: List[Tuple[str, np.ndarray, Tuple[np.ndarray, np.ndarray]]] = [
+        for what, observed, (low, high) in (
             ("time", table.time_ms, prediction.time_interval_ms(level / 100)),
             ("power", table.power_mw, prediction.power_interval_mw(level / 100)),
-        ]
-        for what, observed, (low, high) in intervals:
+        ):
             found[f"{what}_{level}"] = coverage(observed[rows], low[rows], high[rows])
     return found
 
 
 def _spreads(errors: Sequence[Errors]) -> Dict[str, Optional[float]]:
-    found: Dict[str, Optional[float]] = {}
-    for what in Errors._fields:
-        over_repeats = spread([getattr(one, what) for one in errors])
-        for place, name in enumerate(("median", "q1", "q3")):
-            found[f"{what}_{name}"] = None if over_repeats is None else over_repeats[place]
-    return found
+    over_repeats = {what: spread([getattr(one, what) for one in errors]) for what in Errors._fields}
+    return {
+        f"{what}_{part}": None if found is None else getattr(found, part)
+        for what, found in over_repeats.items()
+        for part in Spread._fields
+    }
 
 
 def _mean(values: Sequence[Optional[float]]) -> Optional[float]:

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import write_output
 from harness.core.terminal import format_table
-from predictors.metrics import Spread
+from predictors.evaluation import Spread
 
 STANDARD_ERRORS = 3.0
 LEAST_TOLERANCE = 0.05

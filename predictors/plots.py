@@ -9,10 +9,10 @@ from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
+from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
 from predictors.evaluation import fit_to, predict_rows
-from predictors.models.protocol import Prediction
-from predictors.pareto import time_power_front
+from predictors.models.base import Prediction
 from predictors.trials import Plan, Target
 
 DPI = 130
@@ -107,7 +107,7 @@ def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction
     """
     table = target.table
     watts = mw_to_w(table.power_mw)
-    best = time_power_front(table.time_ms, table.power_mw)
+    best = pareto_front(table.time_ms, table.power_mw)
     columns = min(3, len(predictions))
     lines = -(-len(predictions) // columns)
     size = (4.6 * columns + 0.6, 3.4 * lines + 0.6)
@@ -116,7 +116,7 @@ def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction
         for axes in grid.flat[len(predictions) :]:
             axes.axis("off")
         for place, (axes, (name, prediction)) in enumerate(zip(grid.flat, predictions.items())):
-            chosen = time_power_front(prediction.time_ms, prediction.power_mw)
+            chosen = pareto_front(prediction.time_ms, prediction.power_mw)
             axes.plot(watts, table.time_ms, ".", color="#cccccc", markersize=2, label="all modes", rasterized=True)
             axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
             axes.plot(

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.power_modes import PowerMode, parse_power_mode
-from predictors.models.registry import ALL
+from predictors.models.base import ALL
 from predictors.scenarios import Case, Source
 
 FILE = Path(__file__).resolve().parents[1] / "baselines" / "published" / "predictors.csv"

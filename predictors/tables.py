@@ -13,10 +13,13 @@ import numpy as np
 from harness.core.corpus import read_corpus
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode, PowerModeSpace
-from predictors.models.protocol import Inputs, merge_repeated
+from predictors.models.base import Inputs, merge_repeated
 
 TABLE_KEY = ("device", "workload", "task", "provenance")
 """Corpus columns that are the same in all rows of a table."""
+
+ARRAYS = ("modes", "batch_size", "time_ms", "power_mw")
+"""What differs from row to row."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,8 +56,7 @@ class Table:
 
     def take(self, rows: Any) -> Table:
         """The rows that an index array, a slice or a mask picks, as a table."""
-        arrays = ("modes", "batch_size", "time_ms", "power_mw")
-        return dataclasses.replace(self, **{name: getattr(self, name)[rows] for name in arrays})
+        return dataclasses.replace(self, **{name: getattr(self, name)[rows] for name in ARRAYS})
 
     def power_modes(self) -> List[PowerMode]:
         """The power mode of each row."""
@@ -87,7 +89,7 @@ class Table:
     def fingerprint(self) -> str:
         """SHA-256 of what the table says, in hexadecimal: the same rows in the same order give the same."""
         digest = hashlib.sha256("\0".join((self.device, self.workload, self.task, self.provenance)).encode())
-        for name in ("modes", "batch_size", "time_ms", "power_mw"):
+        for name in ARRAYS:
             digest.update(np.ascontiguousarray(getattr(self, name)).tobytes())
         return digest.hexdigest()
 

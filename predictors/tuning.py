@@ -29,8 +29,7 @@ from harness.core.metrics import POWER_CHANNEL, between
 from harness.core.power_modes import PowerMode
 from harness.core.units import w_to_mw
 from harness.devices.registry import open_device
-from predictors.models.protocol import Predictor
-from predictors.models.registry import make_predictor, predictor_class
+from predictors.models.base import Predictor, make_predictor, predictor_class
 from predictors.strategies.goals import Goal, power_budget
 from predictors.strategies.model_based import ClosedLoop, design_for
 from predictors.strategies.online import SILENCE_S, OnlineTuner, Power

@@ -21,8 +21,6 @@ MAY_LOAD_TORCH = ("harness.measure.profiling", "harness.workloads.networks")
 MAY_NAME_TORCH = (
     "harness.measure.profiling",
     "harness.workloads",
-    "predictors.models.neural",
-    "predictors.models.powertrain",
 )
 
 TOP = ("harness.plugin", "harness.run_state", "harness.options", "harness.summary", "harness.safe_order",

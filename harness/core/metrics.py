@@ -177,6 +177,11 @@ def between(series: Series, start_s: float, end_s: float) -> Series:
     return Series(tuple(time for time, _ in kept), tuple(value for _, value in kept))
 
 
+def minibatch_energy_mws(time_ms: np.ndarray, power_mw: np.ndarray) -> np.ndarray:
+    """Energy of a minibatch in mW s (mJ): power x time (001 sec. 1.1)."""
+    return ms_to_s(np.asarray(time_ms, dtype=float)) * np.asarray(power_mw, dtype=float)
+
+
 POWER_CHANNEL = "power_total_mw"
 """The telemetry channel that power and energy are taken from: the device's own definition of its total."""
 

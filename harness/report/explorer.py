@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Sequence
 
+from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
 from harness.report.figures.thinning import evenly
 from harness.report.mode_tables import ModeTable
-from harness.stats.pareto import pareto_front
 
 MOST_POINTS = 1500
 MOST_TABLES = 12
@@ -28,7 +28,7 @@ def explorer_json(tables: Sequence[ModeTable]) -> str:
 
 
 def _plain(table: ModeTable) -> Dict[str, Any]:
-    always = {*table.front, *pareto_front(table.time_ms, table.energy_mws)}
+    always = {*table.front, *pareto_front(table.time_ms, table.energy_mws).tolist()}
     shown = evenly(len(table.modes), MOST_POINTS, always)
     return {
         "title": table.title,

@@ -7,10 +7,10 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 from harness.core.cases import TRAINING
 from harness.core.corpus import TASKS
+from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import ms_to_s
 from harness.report.selection import Material, bare, device_name, mode_of
-from harness.stats.pareto import pareto_front
 from harness.store.rows import Record
 
 LEAST_MODES = 4
@@ -59,7 +59,7 @@ class ModeTable(NamedTuple):
     @property
     def front(self) -> List[int]:
         """Places of the time-power front, the mode with the least power first."""
-        return pareto_front(self.time_ms, self.power_mw)
+        return pareto_front(self.time_ms, self.power_mw).tolist()
 
 
 def mode_tables(material: Material) -> List[ModeTable]:

@@ -24,8 +24,7 @@ from harness.devices.registry import open_device
 from harness.measure.concurrent import run_concurrent
 from harness.workloads import get_workload
 from predictors.cli.device_profiler import DeviceProfiler
-from predictors.models.protocol import Predictor
-from predictors.models.registry import make_predictor, predictor_class
+from predictors.models.base import Predictor, make_predictor, predictor_class
 from predictors.strategies.concurrent import ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.model_based import design_for
 from predictors.strategies.registry import OURS

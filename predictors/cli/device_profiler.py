@@ -24,7 +24,7 @@ from harness.core.profiles import Profile
 from harness.core.units import ms_to_s
 from harness.store.conditions import comparable_conditions, is_disqualified, key
 from harness.store.results import ResultsStore
-from predictors.metrics import profiling_seconds
+from predictors.sampling import profiling_seconds
 from predictors.strategies.protocol import Candidates, FailedMode, MeasuredMode
 
 TAKES = 2

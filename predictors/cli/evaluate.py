@@ -11,13 +11,12 @@ from typing import Callable, List, Optional, Sequence, Tuple
 
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.terminal import Progress, format_duration
+from predictors.models.base import ALL, predictor_names
 from predictors.models.persistence import file_sha256
-from predictors.models.registry import ALL, predictor_names
 from predictors.plots import write_plots
-from predictors.report import format_results, format_skipped, write_results
 from predictors.sampling import SAMPLERS
 from predictors.tables import Table, find_table, load_tables
-from predictors.trials import Plan, Results, Target, run_plan
+from predictors.trials import Plan, Results, Target, format_results, format_skipped, run_plan, write_results
 
 
 class TrialProgress:

@@ -10,8 +10,8 @@ import numpy as np
 from harness.core.errors import InvalidValueError
 from predictors.cli.evaluate import add_reference_arguments, load_references, make_target, parse_counts
 from predictors.evaluation import Score, judge
+from predictors.models.base import ALL, DEFAULT, MODULES, make_predictor, predictor_class
 from predictors.models.persistence import describe_origin, file_sha256, save_model
-from predictors.models.registry import ALL, DEFAULT, MODULES, make_predictor, predictor_class
 from predictors.sampling import SAMPLERS
 from predictors.tables import find_table, load_tables
 

@@ -13,12 +13,14 @@ import numpy as np
 
 from harness.core.boards import load_board
 from harness.core.files import write_output
+from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
-from harness.core.units import mw_to_w
+from harness.core.units import mw_to_w, share_to_percent
 from predictors.evaluation import LEVELS
+from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS, Prediction
 from predictors.models.persistence import load_model
-from predictors.models.protocol import DEFAULT_BATCH_SIZE, TASKS, Prediction
-from predictors.pareto import time_power_front
+
+MAX_DEVIATION = 1e-3  # between machines, above which it is worth a note
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
     learned = model.origin.get("device")
     if learned != spec.name:
         print(f"note: the predictor learned {learned}, not {spec.name}", file=sys.stderr)
+    if model.deviation > MAX_DEVIATION:
+        off = f"up to {share_to_percent(model.deviation):.2g} %"
+        print(f"note: fitted with other software, it predicts {off} otherwise than when it was saved", file=sys.stderr)
     if spec.gap:
         print(f"note: {spec.gap}", file=sys.stderr)
     return 0
@@ -68,7 +73,7 @@ def format_predictions(modes: List[PowerMode], batch_size: int, prediction: Pred
         names += [f"power_{level}_{end}_mw" for end in ("low", "high")]
         columns += [*prediction.time_interval_ms(level / 100), *prediction.power_interval_mw(level / 100)]
     on_front = np.zeros(len(modes), dtype=int)
-    on_front[time_power_front(prediction.time_ms, prediction.power_mw)] = 1
+    on_front[pareto_front(prediction.time_ms, prediction.power_mw)] = 1
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*names, "on_front", "provenance"])
@@ -82,7 +87,7 @@ def _cell(value: float) -> Optional[str]:
 
 
 def _describe(prediction: Prediction, modes: List[PowerMode]) -> str:
-    front = time_power_front(prediction.time_ms, prediction.power_mw)
+    front = pareto_front(prediction.time_ms, prediction.power_mw)
     if not len(front):
         return "no front: the predictor does not give both time and power"
     ends = [

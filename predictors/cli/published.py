@@ -16,12 +16,11 @@ from harness.core.files import write_output
 from harness.core.terminal import Progress, format_table
 from predictors.cli.evaluate import TrialProgress, jobs_of
 from predictors.cli.scenario import named_modes, simulated
-from predictors.models.registry import DEFAULT, predictor_names
+from predictors.models.base import DEFAULT, predictor_names
 from predictors.published import Published, compare, read_published
-from predictors.report import format_skipped
 from predictors.scenarios import Case, Scenario, make_plan
 from predictors.tables import load_tables
-from predictors.trials import Group, Plan, run_plan
+from predictors.trials import Group, Plan, format_skipped, run_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

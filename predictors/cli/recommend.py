@@ -30,8 +30,7 @@ from predictors.cli.device_profiler import DeviceProfiler
 from predictors.cli.recommendation_report import Course, format_recommendation, plain_recommendation
 from predictors.cli.strategies import presets_of
 from predictors.cli.training_length import minibatches_of_training
-from predictors.models.protocol import Predictor
-from predictors.models.registry import make_predictor, predictor_class
+from predictors.models.base import Predictor, make_predictor, predictor_class
 from predictors.strategies.goals import Goal
 from predictors.strategies.model_based import ClosedLoop, OneShot, design_for
 from predictors.strategies.protocol import History, Strategy

@@ -15,7 +15,7 @@ from harness.core.terminal import format_table
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.parameters import load_board as load_simulated_board
 from predictors.cli.evaluate import add_run_arguments, run_and_report
-from predictors.models.registry import predictor_names
+from predictors.models.base import predictor_names
 from predictors.scenarios import SCENARIOS, Source, find_scenario, make_plan
 from predictors.tables import Table, load_tables, tables_of
 

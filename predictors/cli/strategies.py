@@ -15,9 +15,8 @@ from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress, format_table
 from predictors.cli.training_length import minibatches_of_training
-from predictors.models.protocol import DEFAULT_BATCH_SIZE
-from predictors.models.registry import ALL
-from predictors.models.vendor_estimate import MODULES
+from predictors.models.base import ALL, DEFAULT_BATCH_SIZE
+from predictors.models.vendor_estimate import estimated_boards
 from predictors.strategies.evaluation import ContestRun, contest_runs, results, run_contest
 from predictors.strategies.fixed import VendorPreset, claimed_from_name
 from predictors.strategies.goals import budget_goals
@@ -117,7 +116,7 @@ def _left_out(setting: StrategySetting, targets: Sequence[Table]) -> Dict[str, s
     own = {table.fingerprint for table in setting.references}
     if not setting.presets:
         reasons["presets"] = f"the presets of {device} are not known"
-    if device not in MODULES:
+    if device not in estimated_boards():
         reasons["npe"] = f"no figures of the module {device} are known"
     if not setting.references or any(table.fingerprint in own for table in targets):
         reasons["powertrain"] = "it starts from a reference workload that is no target: --reference W"

@@ -1,19 +1,26 @@
-"""The linear regressions of 004 sec. 5.7: time from the settings, energy from the settings and the time."""
+"""Linear regressions: those of 004 sec. 5.7 on the settings, and a log-quadratic ridge as a plain baseline."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
+from harness.core.metrics import minibatch_energy_mws
 from harness.core.power_modes import PowerModeSpace
 from harness.core.units import ms_to_s
-from predictors.models.input_columns import InputColumns, column_values, columns_from, columns_of, table_inputs
-from predictors.models.protocol import Inputs, Prediction, Predictor, State
-from predictors.models.residual_spread import ResidualSpread, above_zero, cross_validated, residual_spread
-from predictors.pareto import energy_mws
+from predictors.models.base import Inputs, Prediction, Predictor
+from predictors.models.regression import (
+    InputColumns,
+    above_zero,
+    columns_of,
+    cross_validated,
+    residual_spread,
+    standard_scale,
+    table_inputs,
+)
 from predictors.tables import Table
 
 PAPERS_SUBSET = ("e", "f", "i", "j")
@@ -22,8 +29,12 @@ PAPERS_SUBSET = ("e", "f", "i", "j")
 RANK_TOLERANCE = 1e-9
 """Directions that inputs vary in by less than this share of the greatest are rounding, and say nothing."""
 
+# Standard deviation of log time and log power residuals after 50 random modes of the tables of an Orin AGX.
 USUAL_LOG_SD = (0.5, 0.1)
-"""Of time and power: the residuals of linear regressions that learned 50 random modes of tables of an Orin AGX."""
+USUAL_RIDGE_LOG_SD = (0.13, 0.05)
+
+PENALTIES = tuple(10.0**exponent for exponent in np.arange(-4.0, 2.01, 0.25))
+"""Tried by the ridge, relative to standardised columns and one row."""
 
 
 class Plane(NamedTuple):
@@ -45,10 +56,10 @@ class Plane(NamedTuple):
 
 
 def least_squares(inputs: np.ndarray, values: np.ndarray, weights: Optional[np.ndarray] = None) -> Plane:
-    """The plane of least squared error through values.
+    """The plane of least squared error through values; of several, the one with the least slopes.
 
-    Where the inputs do not determine it, the least slopes that do as well. LAPACK's usual tolerance is so small that
-    rounding may pass for a direction, and does with the paper's four modes; hence a tolerance of its own.
+    LAPACK's usual tolerance is so small that rounding may pass for a direction, and does with the paper's four modes;
+    hence a tolerance of its own.
 
     Args:
         inputs: shape (n, d).
@@ -88,17 +99,15 @@ def select_subset(inputs: np.ndarray, time_ms: np.ndarray, size: int = 4) -> Tup
 
 
 class LinearRegression(Predictor):
-    """Time by least squares on cores and the three clocks: 004 sec. 5.7.1.
+    """Time by least squares on cores and the three clocks: 004 sec. 5.7.1. A weak baseline.
 
     The paper learns from the modes e, f, i and j of an AGX Xavier, which it chose as `select_subset` does. Each setting
     takes only two values in them (of the memory clock too, where the paper says three), and CPU and GPU clock change
     together. So its eight samples are four points measured twice: a system of rank 4 for five coefficients. How much of
     an effect is the CPU's and how much the GPU's is not in the data but in the solver's choice of the least slopes, and
-    so depends on the unit: MHz and cores, as in the paper. A weak baseline.
+    so depends on the unit: MHz and cores, as in the paper.
 
     The paper has no such model of power. Here power is learned in the same way, so that there is an answer.
-
-    Rows of several batch sizes or tasks have these as further inputs. Intervals come from cross-validation.
 
     Args:
         space: the power modes that are allowed.
@@ -112,31 +121,19 @@ class LinearRegression(Predictor):
         self.space = space
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
-        columns = columns_of(rows)
-        inputs, values = columns.matrix(rows), np.column_stack([time_ms, power_mw])
+        self.columns_ = columns_of(rows)
+        inputs, values = self.columns_.matrix(rows), np.column_stack([time_ms, power_mw])
 
-        def others(learned: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        def predict_others(learned: np.ndarray, asked: np.ndarray) -> np.ndarray:
             plane = least_squares(inputs[learned], values[learned])
             return above_zero(plane.at(inputs[asked]), values[learned])
 
-        self.columns_ = columns
         self.plane_ = least_squares(inputs, values)
         self.least_ = values.min(axis=0)
-        self.spread_ = residual_spread(values, cross_validated(len(values), others), USUAL_LOG_SD, len(inputs))
+        self.spread_ = residual_spread(values, cross_validated(len(values), predict_others), USUAL_LOG_SD, len(inputs))
 
     def _infer(self, rows: Inputs) -> Prediction:
-        figures = above_zero(self.plane_.at(self.columns_.matrix(rows)), self.least_)
-        return self.spread_.prediction(figures)
-
-    def state(self) -> State:
-        """What was learned."""
-        values = {"columns": column_values(self.columns_), "spread": list(self.spread_)}
-        return State(values, {"least": self.least_, **_plane_arrays("plane", self.plane_)})
-
-    def restore(self, state: State) -> None:
-        """Take what `state` gave."""
-        self.columns_, self.spread_, self.least_ = _restored(self.name, state)
-        self.plane_ = _plane_of(self.name, state.arrays, "plane")
+        return self.spread_.prediction(above_zero(self.plane_.at(self.columns_.matrix(rows)), self.least_))
 
 
 class LinearEnergy(Predictor):
@@ -167,7 +164,7 @@ class LinearEnergy(Predictor):
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         columns = columns_of(rows)
         inputs, measured = columns.matrix(rows), np.column_stack([time_ms, power_mw])
-        energies = energy_mws(time_ms, power_mw)
+        energies = minibatch_energy_mws(time_ms, power_mw)
         known = [_reference_rows(table, columns) for table in self.references]
 
         def learn(learned: np.ndarray) -> _Planes:
@@ -177,27 +174,16 @@ class LinearEnergy(Predictor):
             weights = np.concatenate([np.full(len(rows), 1 / len(rows)) for rows, _ in (own, *known)])
             return _Planes(time, least_squares(with_time, energy, weights), measured[learned].min(axis=0))
 
-        def others(learned: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        def predict_others(learned: np.ndarray, asked: np.ndarray) -> np.ndarray:
             return learn(learned).figures(inputs[asked])
 
         self.columns_ = columns
         self.planes_ = learn(np.arange(len(inputs)))
-        self.spread_ = residual_spread(measured, cross_validated(len(measured), others), USUAL_LOG_SD, len(inputs))
+        others = cross_validated(len(measured), predict_others)
+        self.spread_ = residual_spread(measured, others, USUAL_LOG_SD, len(inputs))
 
     def _infer(self, rows: Inputs) -> Prediction:
         return self.spread_.prediction(self.planes_.figures(self.columns_.matrix(rows)))
-
-    def state(self) -> State:
-        """What was learned."""
-        values = {"columns": column_values(self.columns_), "spread": list(self.spread_)}
-        arrays = {**_plane_arrays("time", self.planes_.time), **_plane_arrays("energy", self.planes_.energy)}
-        return State(values, {"least": self.planes_.least, **arrays})
-
-    def restore(self, state: State) -> None:
-        """Take what `state` gave."""
-        self.columns_, self.spread_, least = _restored(self.name, state)
-        time, energy = (_plane_of(self.name, state.arrays, name) for name in ("time", "energy"))
-        self.planes_ = _Planes(time, energy, least)
 
 
 class _Planes(NamedTuple):
@@ -219,23 +205,85 @@ def _reference_rows(table: Table, columns: InputColumns) -> Tuple[np.ndarray, np
     """Settings and time of a reference's modes, and their energy."""
     known = table.complete()
     inputs = columns.matrix_of_others(table_inputs(known))
-    return np.column_stack([inputs, known.time_ms]), energy_mws(known.time_ms, known.power_mw)[:, None]
+    return np.column_stack([inputs, known.time_ms]), minibatch_energy_mws(known.time_ms, known.power_mw)[:, None]
 
 
-def _plane_arrays(name: str, plane: Plane) -> Dict[str, np.ndarray]:
-    return {f"{name}_{part}": values for part, values in plane._asdict().items()}
+class Ridge(Predictor):
+    """Logarithms of time and power as quadratic functions of the logarithms of the settings, with shrunk coefficients.
+
+    A baseline that knows no reference and no physics. Penalties are chosen by leave-one-out cross-validation, which for
+    a ridge has a closed form (Golub, Heath and Wahba 1979); the intervals come from the same residuals.
+
+    Args:
+        penalties: from which the one of time and the one of power are chosen.
+        space: the power modes that are allowed.
+    """
+
+    name = "ridge"
+    least_modes = 2
+
+    def __init__(self, penalties: Tuple[float, ...] = PENALTIES, space: Optional[PowerModeSpace] = None) -> None:
+        """Keep the parameters."""
+        self.penalties = penalties
+        self.space = space
+
+    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+        if not self.penalties or min(self.penalties) <= 0:
+            raise InvalidValueError(f"{self.name} has penalties {self.penalties}", "give some, all above 0")
+        self.columns_ = columns_of(rows)
+        inputs = self.columns_.log_matrix(rows)
+        self.input_scale_ = standard_scale(inputs)
+        terms = quadratic_terms(self.input_scale_.apply(inputs))
+        self.term_scale_ = standard_scale(terms)
+        logs = np.log(np.column_stack([time_ms, power_mw]))
+        fits = [fit_ridge(self.term_scale_.apply(terms), values, self.penalties) for values in logs.T]
+        self.weights_ = np.column_stack([fit.weights for fit in fits])
+        self.height_ = logs.mean(axis=0)
+        others = np.column_stack([fit.others for fit in fits])
+        self.spread_ = residual_spread(np.exp(logs), np.exp(others), USUAL_RIDGE_LOG_SD, len(inputs))
+
+    def _infer(self, rows: Inputs) -> Prediction:
+        terms = quadratic_terms(self.input_scale_.apply(self.columns_.log_matrix(rows)))
+        return self.spread_.prediction(np.exp(self.term_scale_.apply(terms) @ self.weights_ + self.height_))
 
 
-def _plane_of(owner: str, arrays: Mapping[str, np.ndarray], name: str) -> Plane:
-    try:
-        return Plane(*(arrays[f"{name}_{part}"] for part in Plane._fields))
-    except KeyError as error:
-        raise InvalidValueError(f"what was saved is not of {owner}: {error.args[0]} is missing") from error
+class RidgeFit(NamedTuple):
+    """A ridge with the penalty that predicts left-out rows best.
+
+    Attributes:
+        weights: shape (d,).
+        others: what is predicted for each row by a ridge that learned all others, shape (n,).
+        penalty: chosen.
+    """
+
+    weights: np.ndarray
+    others: np.ndarray
+    penalty: float
 
 
-def _restored(owner: str, state: State) -> Tuple[InputColumns, ResidualSpread, np.ndarray]:
-    try:
-        columns = columns_from(state.values["columns"])
-        return columns, ResidualSpread(*state.values["spread"]), state.arrays["least"]
-    except (KeyError, TypeError) as error:
-        raise InvalidValueError(f"what was saved is not of {owner}: {error!r}") from error
+def quadratic_terms(columns: np.ndarray) -> np.ndarray:
+    """Columns, their squares and their products: shape (n, d (d + 3) / 2)."""
+    first, second = np.triu_indices(columns.shape[1])
+    return np.column_stack([columns, columns[:, first] * columns[:, second]])
+
+
+def fit_ridge(terms: np.ndarray, values: np.ndarray, penalties: Tuple[float, ...]) -> RidgeFit:
+    """Fit values less their mean, which is not shrunk.
+
+    Args:
+        terms: of mean 0, shape (n, d), n at least 2.
+        values: shape (n,).
+        penalties: above 0; on the squared weights, beside the mean of the squared residuals.
+    """
+    left, singular, right = np.linalg.svd(terms, full_matrices=False)
+    mean = values.mean()
+    along = left.T @ (values - mean)
+
+    def fit(penalty: float) -> RidgeFit:
+        kept = singular**2 / (singular**2 + penalty * len(values))
+        leverage = 1 / len(values) + (left**2) @ kept
+        residuals = (values - mean - left @ (kept * along)) / np.maximum(1 - leverage, 1e-9)
+        weights = right.T @ (singular / (singular**2 + penalty * len(values)) * along)
+        return RidgeFit(weights, values - residuals, penalty)
+
+    return min(map(fit, penalties), key=lambda one: np.mean((values - one.others) ** 2))

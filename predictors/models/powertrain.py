@@ -1,7 +1,7 @@
 """PowerTrain: networks that learned all modes of a reference workload, carried over to another with few modes.
 
 001 sec. 3.2: a network of time and one of power learn the full corpus of a reference workload, as in
-`predictors.models.neural`. For a new workload (another network, data set, batch size or board) their last layer is
+`predictors.models.networks`. For a new workload (another network, data set, batch size or board) their last layer is
 replaced by a fresh one, and they are trained once more on k modes.
 
 The paper leaves open the dropout, the NN's batch size, which layers are frozen, and epochs and learning rate of the
@@ -25,23 +25,30 @@ paper's count. With the modes of `python -m predictors evaluate --sampling rando
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Dict, Optional, Tuple
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerModeSpace
-from predictors.models.dense_network import Networks, fresh_layer, fresh_networks, standard_scale
-from predictors.models.input_columns import InputColumns, columns_of, table_inputs
-from predictors.models.neural import HIDDEN, SCHEDULE, Learned, fit_networks, learned_from, minibatch_for
-from predictors.models.protocol import Inputs, Prediction, Predictor, State
+from predictors.models.base import Inputs, Prediction, Predictor
+from predictors.models.networks import (
+    HIDDEN,
+    SCHEDULE,
+    FittedNetworks,
+    Networks,
+    Schedule,
+    fit_networks,
+    fresh_layer,
+    fresh_networks,
+)
+from predictors.models.regression import InputColumns, columns_of, standard_scale, table_inputs
 from predictors.tables import Table
 
 USUAL_LOG_SD = (0.15, 0.04)
 """Of time and power: the residuals of networks carried over with 50 random modes of the tables of an Orin AGX."""
 
-_LEARNED_REFERENCES: Dict[Tuple[str, InputColumns, int], Learned] = {}
+_LEARNED_REFERENCES: Dict[Tuple[str, InputColumns, int], FittedNetworks] = {}
 
 
 class PowerTrain(Predictor):
@@ -55,7 +62,7 @@ class PowerTrain(Predictor):
         loss: `mse`, or `mape`, which the paper took for an Orin Nano (001 sec. 4.3.4).
         epochs: of the training on the profiled modes.
         learning_rate: of it.
-        dropout: of it.
+        dropout: dropout rate of it.
         minibatch: of it.
         frozen: how many layers, from the first, stay as the reference's.
         space: the power modes that are allowed.
@@ -101,32 +108,17 @@ class PowerTrain(Predictor):
         random = np.random.default_rng(self.seed)
         weights, biases = fresh_layer(2, HIDDEN[-1], 1, random)
         start = Networks((*reference.networks.weights[:-1], weights), (*reference.networks.biases[:-1], biases))
-        schedule = dataclasses.replace(
-            SCHEDULE,
-            epochs=self.epochs,
-            learning_rate=self.learning_rate,
-            dropout=self.dropout,
-            minibatch=minibatch_for(len(rows.modes), self.minibatch),
-            frozen=self.frozen,
-        )
+        schedule = Schedule(self.epochs, self.learning_rate, self.dropout, self.minibatch, frozen=self.frozen)
         measured = np.column_stack([time_ms, power_mw])
-        self.learned_ = fit_networks(
+        self.fitted_ = fit_networks(
             start, columns, reference.input_scale, rows, measured, schedule, self.loss, USUAL_LOG_SD, random
         )
 
     def _infer(self, rows: Inputs) -> Prediction:
-        return self.learned_.prediction(rows)
-
-    def state(self) -> State:
-        """What was learned."""
-        return self.learned_.state()
-
-    def restore(self, state: State) -> None:
-        """Take what `state` gave."""
-        self.learned_ = learned_from(state)
+        return self.fitted_.prediction(rows)
 
 
-def learn_reference(table: Table, columns: InputColumns, seed: int) -> Learned:
+def learn_reference(table: Table, columns: InputColumns, seed: int) -> FittedNetworks:
     """The networks of a reference workload, trained once in a process for a table, inputs and seed.
 
     Args:
@@ -152,9 +144,8 @@ def learn_reference(table: Table, columns: InputColumns, seed: int) -> Learned:
         inputs = columns.matrix(rows)
         random = np.random.default_rng(seed)
         start = fresh_networks(2, (inputs.shape[1], *HIDDEN, 1), random)
-        schedule = dataclasses.replace(SCHEDULE, minibatch=minibatch_for(len(inputs), SCHEDULE.minibatch))
         measured = np.column_stack([complete.time_ms, complete.power_mw])
         _LEARNED_REFERENCES[key] = fit_networks(
-            start, columns, standard_scale(inputs), rows, measured, schedule, "mse", USUAL_LOG_SD, random
+            start, columns, standard_scale(inputs), rows, measured, SCHEDULE, "mse", USUAL_LOG_SD, random
         )
     return _LEARNED_REFERENCES[key]

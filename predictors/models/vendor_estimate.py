@@ -16,13 +16,15 @@ mode. Over the measured tables of that board its MAPE is 34 % for ResNet-18, 70 
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple
+import contextlib
+import functools
+from typing import Tuple
 
 import numpy as np
 
-from harness.core.errors import InvalidValueError, UnknownNameError
-from harness.core.power_modes import PowerMode
-from predictors.models.protocol import Inputs, Prediction, Predictor, State
+from harness.core.boards import BoardSpec, known_boards, load_board
+from harness.core.errors import CannotRunError, UnknownNameError
+from predictors.models.base import Inputs, Prediction, Predictor
 
 # Shares of the peak power at full load and greatest clocks, set by hand. Load tests of an Orin AGX by its users found
 # 40 W for the GPU and 15 W for the CPU (forums.developer.nvidia.com, topic 323456), of a module of 60 W.
@@ -33,32 +35,8 @@ GPU = 0.57
 LEAST_VOLTAGE = 0.6  # over the greatest; such chips run from some 0.6 to 1 V
 
 
-class Module(NamedTuple):
-    """What the data sheet says.
-
-    Attributes:
-        peak_mw: the greatest power.
-        greatest: the greatest mode.
-    """
-
-    peak_mw: float
-    greatest: PowerMode
-
-
-# 001 Table 2 and 004 Table 1, data sheets where these have none; clocks as the boards list them.
-MODULES: Dict[str, Module] = {
-    "nano": Module(10_000, PowerMode(4, 1_479_000, 921_600, 1_600_000)),
-    "orin-agx": Module(60_000, PowerMode(12, 2_201_600, 1_300_500, 3_199_000)),
-    "orin-nano": Module(15_000, PowerMode(6, 1_510_400, 624_750, 2_133_000)),
-    "orin-nx": Module(25_000, PowerMode(8, 1_984_000, 918_000, 3_199_000)),
-    "tx2": Module(15_000, PowerMode(6, 2_035_200, 1_300_500, 1_866_000)),
-    "xavier-agx": Module(65_000, PowerMode(8, 2_265_600, 1_377_000, 2_133_000)),
-    "xavier-nx": Module(15_000, PowerMode(6, 1_907_200, 1_109_250, 1_866_000)),
-}
-
-
-class VendorEstimate(Predictor):
-    """Power by `estimated_power_mw`; time is unknown, NaN, and so is how sure either is.
+class VendorPower(Predictor):
+    """Power by `estimated_power_mw`; time and both uncertainties are unknown, NaN.
 
     It can be asked before it was fitted, and `fit` changes nothing. Batch size and task are not looked at.
 
@@ -78,44 +56,49 @@ class VendorEstimate(Predictor):
         return True
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
-        module_of(self.board)
+        board_of(self.board)
 
     def _infer(self, rows: Inputs) -> Prediction:
         unknown = np.full(len(rows.modes), np.nan)
-        return Prediction(unknown, estimated_power_mw(module_of(self.board), rows.modes), unknown, unknown)
-
-    def state(self) -> State:
-        """What was learned."""
-        return State({"board": self.board}, {})
-
-    def restore(self, state: State) -> None:
-        """Take what `state` gave."""
-        if state.values.get("board") != self.board:
-            raise InvalidValueError(f"what was saved is not of {self.name} for {self.board}: {state.values}")
+        return Prediction(unknown, estimated_power_mw(board_of(self.board), rows.modes), unknown, unknown)
 
 
-def estimated_power_mw(module: Module, modes: np.ndarray) -> np.ndarray:
+def estimated_power_mw(board: BoardSpec, modes: np.ndarray) -> np.ndarray:
     """Power of modes with every unit loaded, by the formula above.
 
     Args:
-        module: of the board.
+        board: whose clocks are known.
         modes: shape (n, 4), clocks in kHz.
     """
-    cores, cpu, gpu, memory = (np.asarray(modes, dtype=float) / np.asarray(module.greatest)).T
-    return module.peak_mw * (BASE + MEMORY * memory + CPU * cores * _dynamic(cpu) + GPU * _dynamic(gpu))
-
-
-def module_of(board: str) -> Module:
-    """What is known of a board's module.
-
-    Raises:
-        UnknownNameError: nothing; lists the known ones.
-    """
-    if board not in MODULES:
-        raise UnknownNameError(f"the vendor's estimate knows no board {board!r}", f"known: {', '.join(MODULES)}")
-    return MODULES[board]
+    greatest = np.asarray(board.power_mode_space().greatest)
+    cores, cpu, gpu, memory = (np.asarray(modes, dtype=float) / greatest).T
+    return board.peak_power_mw * (BASE + MEMORY * memory + CPU * cores * _dynamic(cpu) + GPU * _dynamic(gpu))
 
 
 def _dynamic(clock: np.ndarray) -> np.ndarray:
     """Clock times voltage squared, both over their greatest."""
     return clock * (LEAST_VOLTAGE + (1 - LEAST_VOLTAGE) * clock) ** 2
+
+
+@functools.lru_cache(maxsize=None)
+def estimated_boards() -> Tuple[str, ...]:
+    """The boards whose peak power and clocks are known."""
+    found = []
+    for name in known_boards():
+        with contextlib.suppress(CannotRunError):
+            load_board(name).power_mode_space()
+            found.append(name)
+    return tuple(found)
+
+
+def board_of(name: str) -> BoardSpec:
+    """What is known of a board.
+
+    Raises:
+        UnknownNameError: there is no such board, or its clocks are not known; lists those that can be estimated.
+    """
+    if name not in estimated_boards():
+        raise UnknownNameError(
+            f"the vendor's estimate knows no board {name!r}", f"known: {', '.join(estimated_boards())}"
+        )
+    return load_board(name)

@@ -17,9 +17,9 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError
 from harness.core.interleaving import Expected, expect
+from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
-from predictors.models.protocol import Predictor
-from predictors.pareto import time_power_front
+from predictors.models.base import Predictor
 from predictors.strategies.model_based import UNLIKELY, Designer, expected_improvement, from_high_to_low
 from predictors.strategies.posterior import CandidatePosterior, learn
 from predictors.strategies.protocol import History, Profiler
@@ -254,7 +254,7 @@ def _pairs(
 
 def _front(posterior: CandidatePosterior, places: np.ndarray) -> np.ndarray:
     """Those of some candidates that no other of them beats in time and in power, and those that were profiled."""
-    front = places[time_power_front(np.exp(posterior.log_time[places]), np.exp(posterior.log_power[places]))]
+    front = places[pareto_front(np.exp(posterior.log_time[places]), np.exp(posterior.log_power[places]))]
     return np.union1d(front, places[posterior.measured[places]])
 
 

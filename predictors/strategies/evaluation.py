@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 import numpy as np
 
 from harness.core.units import S_PER_HOUR, ms_to_s, mw_to_w
-from predictors.metrics import spread
+from predictors.evaluation import spread
 from predictors.strategies.fixed import Presets, VendorPreset
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Choice, History, Strategy, TableProfiler

@@ -16,7 +16,7 @@ from typing import Callable, ClassVar, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import InvalidValueError
-from predictors.models.protocol import Predictor
+from predictors.models.base import Predictor
 from predictors.sampling import choose
 from predictors.strategies.goals import Goal
 from predictors.strategies.posterior import CandidatePosterior, learn

@@ -7,8 +7,8 @@ from typing import Dict, List, Sequence
 
 import numpy as np
 
+from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
-from predictors.pareto import time_power_front
 from predictors.plots import colour, pyplot, save
 from predictors.strategies.evaluation import Found, JudgedChoice, summarise
 from predictors.strategies.recommendation import Recommendation
@@ -102,7 +102,7 @@ def draw_choices(path: Path, table: Table, found: Dict[str, List[JudgedChoice]])
     figure, axes = plt.subplots(figsize=(7.8, 5), constrained_layout=True)
     watts = mw_to_w(table.power_mw)
     axes.plot(watts, table.time_ms, ".", color="#cccccc", markersize=2, label="all modes", rasterized=True)
-    best = time_power_front(table.time_ms, table.power_mw)
+    best = pareto_front(table.time_ms, table.power_mw)
     axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
     for place, (name, outcomes) in enumerate(found.items()):
         chosen = sorted({outcome.choice.index for outcome in outcomes})

@@ -7,7 +7,7 @@ from typing import Mapping, Tuple
 
 import numpy as np
 
-from predictors.models.protocol import Predictor
+from predictors.models.base import Predictor
 from predictors.strategies.goals import Goal, log_distribution
 from predictors.strategies.protocol import History, MeasuredMode
 

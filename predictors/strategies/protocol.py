@@ -13,7 +13,7 @@ import numpy as np
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w
-from predictors.metrics import profiling_seconds
+from predictors.sampling import profiling_seconds
 from predictors.strategies.goals import Goal
 from predictors.tables import Table
 

@@ -7,10 +7,10 @@ from typing import Callable, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from harness.core.errors import InvalidValueError
+from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_ms
-from predictors.models.protocol import Predictor
-from predictors.pareto import front
+from predictors.models.base import Predictor
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset
 from predictors.strategies.goals import Goal, value_of
 from predictors.strategies.posterior import CandidatePosterior, learn
@@ -113,7 +113,7 @@ def recommend(
         for label, index in others
         if index != choice.index
     )
-    places = front(np.where(history.usable, np.exp(posterior.log_power), np.nan), np.exp(posterior.log_time))
+    places = pareto_front(np.exp(posterior.log_time), np.where(history.usable, np.exp(posterior.log_power), np.nan))
     return Recommendation(
         goal, choice, chosen, tuple(describe(posterior, history, int(i), "") for i in places), savings, posterior
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from predictors.models.protocol import Predictor
-from predictors.models.registry import make_predictor, names_in, predictor_class
+from predictors.models.base import Predictor, make_predictor, names_in, predictor_class
 from predictors.strategies.fixed import GreatestEstimatedPower, Maxn, Presets, VendorPreset
 from predictors.strategies.model_based import ClosedLoop, OneShot, design_for
 from predictors.strategies.protocol import Strategy
@@ -92,5 +91,5 @@ STRATEGIES: Dict[str, StrategyKind] = {
 
 
 def strategy_names(text: str) -> List[str]:
-    """The strategies in a list with commas, as `predictors.models.registry.names_in` reads it."""
+    """The strategies in a list with commas, as `predictors.models.base.names_in` reads it."""
     return names_in(text, STRATEGIES, "strategy")

@@ -13,12 +13,10 @@ import pytest
 
 from predictors.cli.scenario import simulated
 from predictors.gate import PREDICTORS, entries_of
-from predictors.models.protocol import Inputs, Predictor
-from predictors.models.registry import MODULES, predictor_class
-from predictors.report import format_skipped
+from predictors.models.base import MODULES, Inputs, Predictor, predictor_class
 from predictors.scenarios import Source
 from predictors.tables import Table, find_table, load_tables
-from predictors.trials import Plan, Target, run_plan
+from predictors.trials import Plan, Target, format_skipped, run_plan
 from tests.gates.conftest import Gate
 
 pytestmark = pytest.mark.exhaustive

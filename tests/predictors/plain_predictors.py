@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 import numpy as np
 
 from harness.core.power_modes import PowerModeSpace
-from predictors.models.protocol import Inputs, Prediction, Predictor, State
+from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.tables import Table
 
 SPACE = PowerModeSpace((2, 4, 8), (500_000, 1_000_000, 2_000_000), (100_000, 400_000, 1_300_000), (204_000, 3_199_000))
@@ -40,12 +40,6 @@ class LogLinear(Predictor):
     def _infer(self, rows: Inputs) -> Prediction:
         time_ms, power_mw = np.exp(_design(rows) @ self.weights_).T
         return Prediction(time_ms, power_mw, np.full(len(time_ms), self.log_sd_), np.full(len(time_ms), self.log_sd_))
-
-    def state(self) -> State:
-        return State({"log_sd": self.log_sd_}, {"weights": self.weights_})
-
-    def restore(self, state: State) -> None:
-        self.log_sd_, self.weights_ = state.values["log_sd"], state.arrays["weights"]
 
 
 class Nothing(LogLinear):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from predictors.metrics import coverage, mape, profiling_seconds, spread
-from predictors.slices import SLICES, slice_of
+from predictors.evaluation import coverage, mape, odd_rows, spread
+from predictors.sampling import profiling_seconds
 from tests.predictors.plain_predictors import made_table
 
 
@@ -39,13 +39,12 @@ def test_there_is_no_spread_where_a_repeat_has_no_figure():
     assert spread([]) is None
 
 
-def test_the_odd_slice_of_an_orin_is_its_two_slow_cores():
-    (odd,) = SLICES
-    inside, outside = [2, 576_000, 1_300_500, 204_000], [[4, 576_000, 1_300_500, 1], [2, 729_600, 1_300_500, 1]]
-    assert odd.contains(np.array([inside, *outside])).tolist() == [True, False, False]
+def test_the_odd_part_of_an_orin_is_its_two_slow_cores():
+    table = made_table(provenance="measured")
+    cores, cpu_khz = table.modes[:, 0], table.modes[:, 1]
+    assert odd_rows(table).tolist() == ((cores == 2) & (cpu_khz == 500_000)).tolist()
 
 
-def test_simulated_boards_and_other_devices_have_no_odd_slice():
-    assert slice_of(made_table(provenance="measured")) is not None
-    assert slice_of(made_table(provenance="simulated")) is None
-    assert slice_of(made_table(provenance="measured", device="nano")) is None
+def test_simulated_boards_and_other_devices_have_no_odd_part():
+    assert odd_rows(made_table(provenance="simulated")) is None
+    assert odd_rows(made_table(provenance="measured", device="nano")) is None

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-import predictors.models.registry
+import predictors.models.base
 from harness.core.corpus import write_corpus
 from harness.simulation.corpus import simulate_corpus
 from predictors.__main__ import main
@@ -24,7 +24,7 @@ WORKLOADS = ("resnet18-imagenet", "yolov8n-coco")
 @pytest.fixture(autouse=True)
 def _known(monkeypatch):
     for kind in (LogLinear, Nothing):
-        monkeypatch.setitem(predictors.models.registry.MODULES, kind.name, kind.__module__)
+        monkeypatch.setitem(predictors.models.base.MODULES, kind.name, kind.__module__)
 
 
 @pytest.fixture(name="corpus")

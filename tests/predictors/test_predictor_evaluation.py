@@ -8,14 +8,12 @@ import json
 import numpy as np
 import pytest
 
-import predictors.models.registry
+import predictors.models.base
 from harness.core.errors import InvalidValueError, UnknownNameError
-from predictors.evaluation import fit_to, judge, predict_rows, rows_to_fit, summarise
-from predictors.metrics import mape, profiling_seconds
-from predictors.models.registry import MODULES, make_predictor, predictor_class, predictor_names
-from predictors.report import format_results, format_skipped, write_results
-from predictors.sampling import SAMPLERS
-from predictors.trials import Group, Plan, Target, run_plan
+from predictors.evaluation import fit_to, judge, mape, predict_rows, rows_to_fit, summarise
+from predictors.models.base import MODULES, make_predictor, predictor_class, predictor_names
+from predictors.sampling import SAMPLERS, profiling_seconds
+from predictors.trials import Group, Plan, Target, format_results, format_skipped, run_plan, write_results
 from tests.predictors.plain_predictors import LogLinear, Nothing, made_table
 
 TABLE = made_table(noise=0.1)
@@ -24,7 +22,7 @@ TABLE = made_table(noise=0.1)
 @pytest.fixture(autouse=True)
 def _known(monkeypatch):
     for kind in (LogLinear, Nothing):
-        monkeypatch.setitem(predictors.models.registry.MODULES, kind.name, kind.__module__)
+        monkeypatch.setitem(predictors.models.base.MODULES, kind.name, kind.__module__)
 
 
 def test_the_stricter_protocol_tests_on_the_other_modes_and_the_papers_on_all():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.core.errors import InvalidValueError
+from predictors.evaluation import Spread
 from predictors.gate import check, entries_of, format_verdicts, read_recorded, record, tolerance
-from predictors.metrics import Spread
 
 RESULT = {
     "predictor": "ridge", "target": "lenet-mnist", "modes": 50, "repeats": 9, "provenance": "simulated",

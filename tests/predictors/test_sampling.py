@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError, UnknownNameError
-from predictors.metrics import mape, profiling_seconds
+from predictors.evaluation import mape
 from predictors.models.physical_gp import PhysicalGP
-from predictors.sampling import SAMPLERS, Profiled, choose, choose_by_profiling, in_passes
+from predictors.sampling import SAMPLERS, Profiled, choose, choose_by_profiling, profiling_seconds
 from tests.predictors.models.physical_gp.made_tables import make_table
 
 TABLE = make_table(20)
@@ -138,11 +138,3 @@ def test_profiling_in_rounds_tells_each_round_of_those_before(sampling):
     places = choose_by_profiling(TABLE.modes, 12, profile, sampling=sampling)
     assert len(set(places.tolist())) == 12
     assert len(asked) == (7 if sampling == "sequential" else 0)
-
-
-def test_passes_hold_every_chosen_mode_once_and_clocks_only_fall():
-    places = choose(TABLE.modes, 30, seed=1)
-    passes = in_passes(TABLE.modes, places)
-    assert sorted(np.concatenate(passes)) == sorted(places)
-    for one in passes:
-        assert (np.diff(TABLE.modes[one][:, 1:3], axis=0) <= 0).all()

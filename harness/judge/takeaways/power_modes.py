@@ -9,11 +9,11 @@ import numpy as np
 from harness.core.boards import load_board
 from harness.core.cases import STATIC
 from harness.core.mode_texts import MAXN
+from harness.core.pareto import pareto_front
 from harness.judge.evidence import MEASURED, WARM, Evidence
 from harness.judge.findings import Cell, Drawn, Finding
 from harness.judge.takeaway import CIFAR, LENET, MOBILENET, ORIN, RESNET, XAVIER, Takeaways, Views
 from harness.judge.view import View, draw_statistic
-from harness.stats.pareto import pareto_front
 
 TAKEAWAYS = Takeaways("power_modes")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Sequence, Tuple
 
+from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import khz_to_mhz, mw_to_w, mws_to_j
 from harness.report.colours import ramp
@@ -11,7 +12,7 @@ from harness.report.figure import LOG, Axis, Curve, Dots, Figure, Label, Mark, P
 from harness.report.figures.thinning import evenly
 from harness.report.mode_tables import LETTER, ModeTable, mode_tables
 from harness.report.selection import Material, file_name
-from harness.stats.pareto import grouped, pareto_front
+from harness.stats.pareto import grouped
 
 MOST_POINTS = 1200
 MOST_TABLES = 10
@@ -83,7 +84,7 @@ def _grouped_panel(table: ModeTable, field: str, name: str, shown: Sequence[int]
 
 def _energy_panel(table: ModeTable, shown: Sequence[int]) -> Panel:
     joules = [mws_to_j(energy) for energy in table.energy_mws]
-    front = pareto_front(table.time_ms, joules)
+    front = pareto_front(table.time_ms, joules).tolist()
     diameter = 3.0 if len(shown) > FEW else 7.0
     xs, ys = tuple(joules[one] for one in front), tuple(table.time_ms[one] for one in front)
     marks: Tuple[Mark, ...] = (
@@ -107,7 +108,7 @@ def _amount(field: str, value: int) -> str:
 
 def _rows(table: ModeTable, front: Sequence[int]) -> List[Tuple[Any, ...]]:
     energy_mws = table.energy_mws
-    on_power, on_energy = set(front), set(pareto_front(table.time_ms, energy_mws))
+    on_power, on_energy = set(front), set(pareto_front(table.time_ms, energy_mws).tolist())
     return [
         (
             *(table.device, table.workload, table.task, table.batch_size, table.names[place], *mode),

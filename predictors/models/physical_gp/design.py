@@ -1,6 +1,6 @@
 """Which power modes teach the physical model most about all the others.
 
-The response is linearised at parameters drawn from what is believed, or at what was learned so far. Profiling a mode
+The response is linearised at parameters drawn from the prior, or at what was learned so far. Profiling a mode
 with derivatives J and noise R then takes the covariance S of the parameters to S - S J' (J S J' + R)^-1 J S, and modes
 are taken one by one so that the expected variance of log time and log power falls most, averaged over the modes to be
 predicted and relative to what is left of each (a Bayesian V-optimal design: Chaloner and Verdinelli 1995). D-optimal
@@ -13,9 +13,7 @@ from typing import NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from predictors.models.physical_gp import discrepancy
-from predictors.models.physical_gp.posterior import Posterior, centre
-from predictors.models.physical_gp.prior import Belief
+from predictors.models.physical_gp.posterior import AMPLITUDE, NOISE, ParameterPosterior, Prior, centre
 from predictors.models.physical_gp.response import Features, by_name, linearised, minibatch_times
 
 _DRAWS = 12
@@ -42,29 +40,29 @@ class Linearisations(NamedTuple):
     noise: np.ndarray
 
 
-def before_profiling(beliefs: Sequence[Belief], at: Features, seed: int) -> Linearisations:
-    """At draws from what is believed of a workload that was not profiled yet; `at` are modes to be predicted."""
+def before_profiling(priors: Sequence[Prior], at: Features, seed: int) -> Linearisations:
+    """At draws from the priors of a workload that was not profiled yet; `at` are modes to be predicted."""
     random = np.random.default_rng(seed)
-    centred = [centre(beliefs[draw % len(beliefs)], at) for draw in range(_DRAWS)]
-    mean, sd = np.array([belief.mean for belief in centred]), np.array([belief.sd for belief in centred])
+    centred = [centre(priors[draw % len(priors)], at) for draw in range(_DRAWS)]
+    mean, sd = np.array([prior.mean for prior in centred]), np.array([prior.sd for prior in centred])
     theta = mean + sd * random.normal(size=mean.shape)
-    theta[: len(beliefs)] = mean[: len(beliefs)]
-    slopes = linearised(mean[:1], at, np.arange(mean.shape[1]))[1]
-    free = np.flatnonzero((slopes != 0).any(axis=(0, 1)))
+    theta[: len(priors)] = mean[: len(priors)]
+    jacobian = linearised(mean[:1], at, np.arange(mean.shape[1]))[1]
+    free = np.flatnonzero((jacobian != 0).any(axis=(0, 1)))
     root = sd[:, free, None] * np.eye(len(free))
-    noise = np.square(discrepancy.AMPLITUDE) + np.square(discrepancy.NOISE)
+    noise = np.square(AMPLITUDE) + np.square(NOISE)
     return Linearisations(np.full(_DRAWS, 1 / _DRAWS), theta, free, root, _UNKNOWN_UNIT, np.tile(noise, (_DRAWS, 1)))
 
 
-def after_profiling(posterior: Posterior) -> Linearisations:
+def after_profiling(posterior: ParameterPosterior) -> Linearisations:
     """At what was learned."""
-    noise = np.square(posterior.scale) * (np.square(discrepancy.AMPLITUDE) + np.square(discrepancy.NOISE))
+    noise = np.square(posterior.scale) * (np.square(AMPLITUDE) + np.square(NOISE))
     root = np.linalg.cholesky(posterior.covariance)
     return Linearisations(posterior.weight, posterior.theta, posterior.free, root, 0.0, noise)
 
 
 def most_telling(
-    belief: Linearisations,
+    known: Linearisations,
     candidates: Features,
     predicted: Features,
     count: int,
@@ -75,26 +73,26 @@ def most_telling(
     """Places of the candidates to profile, the most telling first.
 
     Args:
-        belief: what is known.
+        known: what is known.
         candidates: modes that may be profiled, n.
         predicted: modes that are to be predicted.
         count: how many to take, at most n.
         criterion: `v` for the least variance of predictions, `d` for the least determinant.
         cost_s: what profiling each candidate costs, shape (n,): the gain is then counted per second.
     """
-    measured = _slopes(belief, candidates, time_known=True)
-    asked = _slopes(belief, predicted, time_known=False)
+    measured = _jacobian(known, candidates, time_known=True)
+    asked = _jacobian(known, predicted, time_known=False)
     spread = np.einsum("smwf,smwg->swfg", asked, asked) / asked.shape[1]
-    noise = belief.noise[:, None, :, None] * np.eye(2)
-    covariance = np.repeat(np.eye(measured.shape[-1])[None], len(belief.weight), axis=0)
+    noise = known.noise[:, None, :, None] * np.eye(2)
+    covariance = np.repeat(np.eye(measured.shape[-1])[None], len(known.weight), axis=0)
     chosen = []
     for _ in range(count):
         reach = measured @ covariance[:, None]
         inverse = np.linalg.inv(reach @ np.swapaxes(measured, -1, -2) + noise)
         if criterion == "d":
-            gain = belief.weight @ -np.linalg.slogdet(inverse)[1]
+            gain = known.weight @ -np.linalg.slogdet(inverse)[1]
         else:
-            gain = belief.weight @ _variance_gain(reach, inverse, covariance, spread)
+            gain = known.weight @ _variance_gain(reach, inverse, covariance, spread)
         if cost_s is not None:
             gain = gain / cost_s
         gain[chosen] = -np.inf
@@ -115,19 +113,19 @@ def _variance_gain(reach: np.ndarray, inverse: np.ndarray, covariance: np.ndarra
     return gain
 
 
-def _slopes(belief: Linearisations, at: Features, time_known: bool) -> np.ndarray:
+def _jacobian(known: Linearisations, at: Features, time_known: bool) -> np.ndarray:
     """Derivatives of log time and log power, shape (s, n, 2, f + 1), by parameters of unit variance and the time unit.
 
     Args:
-        belief: where to take them.
+        known: where to take them.
         at: n rows.
         time_known: whether the power is derived at the measured time, as it is when a mode was profiled.
     """
     parts = []
-    for theta, root in zip(belief.theta, belief.root):
+    for theta, root in zip(known.theta, known.root):
         log_time = np.log(minibatch_times(by_name(theta), at).total) if time_known else None
-        slopes = linearised(theta[None], at, belief.free, log_time)[1][0].reshape(2, len(at.cores), -1)
+        jacobian = linearised(theta[None], at, known.free, log_time)[1][0].reshape(2, len(at.cores), -1)
         unit = np.zeros((2, len(at.cores), 1))
-        unit[0] = belief.unit_sd
-        parts.append(np.concatenate([slopes @ root, unit], axis=-1).swapaxes(0, 1))
+        unit[0] = known.unit_sd
+        parts.append(np.concatenate([jacobian @ root, unit], axis=-1).swapaxes(0, 1))
     return np.array(parts)

@@ -26,7 +26,7 @@ from typing import Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from predictors.models.protocol import DEFAULT_BATCH_SIZE, Inputs
+from predictors.models.base import DEFAULT_BATCH_SIZE, Inputs
 
 TIME_PARAMETERS = (
     *("gpu", "memory", "launch", "prepare", "serial", "constant"),

@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from harness.core.cases import Settings
+from harness.core.pareto import pareto_front
 from harness.report.brush import Brush
 from harness.report.figure import Bar, Violin
 from harness.report.figures import KINDS
@@ -21,7 +22,6 @@ from harness.report.mode_tables import mode_tables
 from harness.report.selection import families, newest, trained
 from harness.report.svg import figure_svg
 from harness.report.violins import density
-from harness.stats.pareto import pareto_front
 from tests.harness.report.sample_results import USUAL
 
 NEEDS_OTHER_TASKS = {"Inference", "Training and inference together"}

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from harness.core.errors import InvalidValueError, NotFittedError
+from predictors.models.base import MODULES, make_predictor, predictor_class
 from predictors.models.persistence import load_model, save_model
-from predictors.models.registry import MODULES, make_predictor, predictor_class
 from tests.predictors.plain_predictors import made_table
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -112,7 +112,7 @@ def test_a_mode_profiled_twice_with_other_figures_counts_once(predictor):
 
 def test_predictors_load_nothing_heavy_before_one_is_asked_for():
     script = (
-        "import sys, predictors.__main__, predictors.models.registry as r\n"
+        "import sys, predictors.__main__, predictors.models.base as r\n"
         "try: predictors.__main__.main(['--help'])\n"
         "except SystemExit: pass\n"
         "found = {'torch', 'sklearn', 'scipy', 'pandas', 'matplotlib'} & set(sys.modules)\n"
@@ -125,7 +125,7 @@ def test_predictors_load_nothing_heavy_before_one_is_asked_for():
 @pytest.mark.parametrize("name", MODULES)
 def test_a_predictor_is_made_without_torch(name):
     script = (
-        "import sys\nfrom predictors.models.registry import make_predictor, predictor_class\n"
+        "import sys\nfrom predictors.models.base import make_predictor, predictor_class\n"
         f"make_predictor(predictor_class({name!r}), board='orin-agx')\n"
         "'torch' in sys.modules and sys.exit('torch is loaded')\n"
     )

@@ -1,4 +1,4 @@
-"""The linear regressions: what they recover, what their four modes cannot tell, how these are chosen."""
+"""The linear regressions and the ridge: what they recover, what their four modes cannot tell, how these are chosen."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ import pytest
 
 from harness.core.boards import load_board
 from harness.core.errors import InvalidValueError
-from predictors.models.linear import PAPERS_SUBSET, LinearEnergy, LinearRegression, least_squares, select_subset
-from predictors.models.protocol import State
+from predictors.models.linear import (
+    PAPERS_SUBSET,
+    LinearEnergy,
+    LinearRegression,
+    Ridge,
+    fit_ridge,
+    least_squares,
+    quadratic_terms,
+    select_subset,
+)
 from tests.predictors.plain_predictors import made_table
 
 TABLE = made_table()
@@ -19,6 +27,7 @@ MHZ = TABLE.modes / np.array([1, 1000, 1000, 1000])
 SLOPES = np.array([-1.0, -0.01, -0.02, -0.003])
 TIMES = 200 + MHZ @ SLOPES
 SOME = np.sort(np.random.default_rng(0).choice(54, 12, replace=False))
+HALF = np.sort(np.random.default_rng(0).choice(54, 27, replace=False))
 
 
 def papers_modes(names):
@@ -135,8 +144,46 @@ def test_another_batch_size_than_learned_is_refused_and_several_are_learned(kind
     kind().fit(TABLE.modes[SOME], TIMES[SOME], np.ones(len(SOME)), batch_size=sizes).predict(TABLE.modes, batch_size=4)
 
 
-@pytest.mark.parametrize("kind", [LinearRegression, LinearEnergy])
-@pytest.mark.parametrize("state", [State({}, {}), State({"columns": {"batch_size": 1, "inference": 0}}, {})])
-def test_what_was_saved_by_another_predictor_is_refused(kind, state):
-    with pytest.raises(InvalidValueError, match=f"not of {kind.name}"):
-        kind().restore(state)
+def test_settings_their_squares_and_products_are_the_terms():
+    assert quadratic_terms(np.array([[2.0, 3.0]])).tolist() == [[2, 3, 4, 6, 9]]
+
+
+def test_a_power_law_is_recovered():
+    prediction = Ridge().fit(TABLE.modes[HALF], TABLE.time_ms[HALF], TABLE.power_mw[HALF]).predict(TABLE.modes)
+    assert np.allclose(prediction.time_ms, TABLE.time_ms, rtol=0.02)
+    assert np.allclose(prediction.power_mw, TABLE.power_mw, rtol=0.02)
+
+
+@pytest.mark.parametrize("penalty", [0.01, 1.0])
+def test_left_out_rows_are_predicted_as_if_the_ridge_were_fitted_without_them(penalty):
+    random = np.random.default_rng(0)
+    terms, values = random.standard_normal((12, 5)), random.standard_normal(12)
+    terms -= terms.mean(axis=0)
+    found = fit_ridge(terms, values, (penalty,)).others
+    design, shrunk = np.column_stack([np.ones(12), terms]), np.diag([0, *[12 * penalty] * 5])
+    for row in range(12):
+        others = np.arange(12) != row
+        weights = np.linalg.solve(design[others].T @ design[others] + shrunk, design[others].T @ values[others])
+        assert found[row] == pytest.approx(design[row] @ weights)
+
+
+def test_the_penalty_is_the_one_that_predicts_left_out_rows_best():
+    random = np.random.default_rng(1)
+    terms = random.standard_normal((10, 8))
+    terms -= terms.mean(axis=0)
+    noise, line = random.standard_normal(10), terms @ np.arange(8.0)
+    assert fit_ridge(terms, noise, (1e-4, 100.0)).penalty == 100.0
+    assert fit_ridge(terms, line, (1e-4, 100.0)).penalty == 1e-4
+
+
+@pytest.mark.parametrize("penalties", [(), (1.0, 0.0)])
+def test_penalties_that_are_none_are_refused(penalties):
+    with pytest.raises(InvalidValueError, match="penalties"):
+        Ridge(penalties).fit(TABLE.modes, TABLE.time_ms, TABLE.power_mw)
+
+
+def test_batch_sizes_are_an_input_of_the_ridge_where_several_were_learned():
+    sizes = np.random.default_rng(0).choice([8, 16, 32], 54)
+    time_ms = TABLE.time_ms * sizes / 16
+    prediction = Ridge().fit(TABLE.modes, time_ms, TABLE.power_mw, batch_size=sizes).predict(TABLE.modes, batch_size=16)
+    assert np.allclose(prediction.time_ms, TABLE.time_ms, rtol=0.05)

@@ -11,9 +11,9 @@ import pytest
 import predictors.models.powertrain as powertrain
 from harness.core.errors import InvalidValueError
 from predictors.evaluation import judge, rows_to_fit
-from predictors.models.input_columns import columns_of, table_inputs
-from predictors.models.neural import NeuralNetwork
+from predictors.models.networks import NeuralNetwork
 from predictors.models.powertrain import PowerTrain, learn_reference
+from predictors.models.regression import columns_of, table_inputs
 from predictors.tables import find_table, load_tables
 from tests.predictors.plain_predictors import made_table
 
@@ -53,8 +53,8 @@ def test_another_seed_or_table_is_another_reference():
 
 @pytest.mark.parametrize("frozen", [0, 1, 3])
 def test_frozen_layers_are_the_reference_s_and_the_last_is_fresh(frozen):
-    carried, own = reference_networks().weights, fitted(frozen=frozen).state().arrays
-    same = [np.allclose(carried[layer], own[f"weights_{layer}"], rtol=1e-6) for layer in range(4)]
+    carried, own = reference_networks().weights, fitted(frozen=frozen).fitted_.networks.weights
+    same = [np.allclose(carried[layer], own[layer], rtol=1e-6) for layer in range(4)]
     assert same == [layer < frozen for layer in range(4)]
 
 

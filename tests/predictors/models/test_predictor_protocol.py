@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError, NotFittedError
-from predictors.models.protocol import Prediction, check_inputs
+from predictors.models.base import Prediction, check_inputs
 from tests.predictors.plain_predictors import SPACE, LogLinear, made_table
 
 TABLE = made_table()

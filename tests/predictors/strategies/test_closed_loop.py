@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
-from predictors.models.protocol import Inputs, Prediction, Predictor, State
+from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.strategies.evaluation import judge, optimum, summarise, sweep
 from predictors.strategies.goals import Goal, budget_goals, power_budget
 from predictors.strategies.model_based import ClosedLoop, OneShot, expected_gains, expected_improvement
@@ -36,12 +36,6 @@ class NearlyRight(Predictor):
         error = np.random.default_rng(self.seed).normal(size=(2, len(rows.modes))) * self.log_sd
         sd = np.full(len(rows.modes), self.claimed * self.log_sd)
         return Prediction(self.table.time_ms * np.exp(error[0]), self.table.power_mw * np.exp(error[1]), sd, sd)
-
-    def state(self) -> State:
-        return State({}, {})
-
-    def restore(self, state: State) -> None:
-        raise InvalidValueError("nothing is kept")
 
 
 def middle_modes(history, count):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from harness.core.power_modes import PowerModeSpace
-from predictors.models.physical_gp.prior import any_board
+from predictors.models.base import Inputs
+from predictors.models.physical_gp.predictor import any_board
 from predictors.models.physical_gp.response import PARAMETERS, features, log_response
-from predictors.models.protocol import Inputs
 from predictors.tables import Table
 
 SPACE = PowerModeSpace(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from predictors.metrics import coverage
+from predictors.evaluation import coverage
 from predictors.models.physical_gp import PhysicalGP
-from predictors.models.physical_gp.calibration import TAILS, leave_each_out, spread
+from predictors.models.physical_gp.posterior import TAILS, leave_each_out, spread
 from tests.predictors.models.physical_gp.made_tables import make_table
 
 

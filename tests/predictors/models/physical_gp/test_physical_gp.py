@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from harness.core.errors import InvalidValueError
-from predictors.metrics import coverage, mape
+from predictors.evaluation import coverage, mape
 from predictors.models.physical_gp import PhysicalGP
-from predictors.models.physical_gp.predictor import beliefs_about
-from predictors.models.physical_gp.prior import any_board
-from predictors.models.protocol import State
+from predictors.models.physical_gp.predictor import any_board, priors_for
 from predictors.tables import Table
 from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
 
@@ -98,9 +96,9 @@ def test_a_reference_of_the_board_helps_with_one_mode():
 
 def test_references_of_other_boards_are_left_out_where_the_board_is_known():
     here, elsewhere = make_table(8), make_table(9, device="another")
-    assert np.array_equal(beliefs_about((elsewhere,), here.device)[0].mean, any_board().mean)
-    assert len(beliefs_about((here, elsewhere), here.device)) == 1
-    assert len(beliefs_about((here, elsewhere))) == 3
+    assert np.array_equal(priors_for((elsewhere,), here.device)[0].mean, any_board().mean)
+    assert len(priors_for((here, elsewhere), here.device)) == 1
+    assert len(priors_for((here, elsewhere))) == 3
 
 
 def test_a_reference_without_power_is_refused():
@@ -124,20 +122,11 @@ def test_batch_sizes_are_learned_where_they_differ_and_guessed_where_not():
     assert (one.predict(single.modes, task="inference").time_ms < one.predict(single.modes).time_ms).all()
 
 
-def test_the_same_seed_learns_the_same_and_state_restores_it_to_the_bit():
+def test_the_same_seed_learns_the_same():
     table = make_table(12)
-    one, same, other = _fit(table, 20, 3), _fit(table, 20, 3), PhysicalGP()
-    other.restore(one.state())
-    for predictor in (same, other):
-        for name in ("time_ms", "power_mw", "time_log_sd", "power_log_sd"):
-            assert np.array_equal(
-                getattr(one.predict(table.modes), name), getattr(predictor.predict(table.modes), name)
-            )
-
-
-def test_a_state_of_another_predictor_is_refused():
-    with pytest.raises(InvalidValueError, match="not of physical-gp"):
-        PhysicalGP().restore(State({}, {"weights": np.zeros(3)}))
+    one, same = (_fit(table, 20, 3).predict(table.modes) for _ in range(2))
+    for name in ("time_ms", "power_mw", "time_log_sd", "power_log_sd"):
+        assert np.array_equal(getattr(one, name), getattr(same, name))
 
 
 def test_very_many_modes_are_learned_from_a_sample():
@@ -146,5 +135,5 @@ def test_very_many_modes_are_learned_from_a_sample():
     sizes = np.concatenate([table.batch_size for table in tables])
     time_ms, power_mw = (np.concatenate([getattr(one, name) for one in tables]) for name in ("time_ms", "power_mw"))
     predictor = PhysicalGP().fit(modes, time_ms, power_mw, batch_size=sizes)
-    assert len(predictor.state().arrays["rows"]) < len(modes)
+    assert len(predictor.posterior_.rows) < len(modes)
     assert mape(time_ms, predictor.predict(modes, batch_size=sizes).time_ms) < 3

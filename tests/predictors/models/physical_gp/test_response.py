@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictors.models.physical_gp.prior import any_board
+from predictors.models.base import check_inputs
+from predictors.models.physical_gp.predictor import any_board
 from predictors.models.physical_gp.response import (
     PARAMETERS,
     TIME_SCALES,
@@ -17,7 +18,6 @@ from predictors.models.physical_gp.response import (
     log_response,
     minibatch_times,
 )
-from predictors.models.protocol import check_inputs
 
 MODES = [[2, 268_800, 1_300_500, 204_000], [12, 2_201_600, 114_750, 3_199_000], [6, 1_036_800, 624_750, 2_133_000]]
 

@@ -1,4 +1,4 @@
-"""Networks learn: as torch would, side by side, with layers frozen, and the best epoch is kept."""
+"""The papers' network: its forward pass, its training (as torch would), its shape, scalings and losses."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from predictors.models.dense_network import answers, fresh_networks
-from predictors.models.network_training import Schedule, train
+from harness.core.errors import InvalidValueError, UnknownNameError
+from predictors.models.networks import Networks, NeuralNetwork, Schedule, fresh_networks, minibatch_for, train
+from tests.predictors.plain_predictors import made_table
 
 SCHEDULE = Schedule(epochs=20, learning_rate=1e-3, dropout=0.0, minibatch=8, entries=4, most_entries=1000)
 RANDOM = np.random.default_rng(7)
@@ -23,7 +24,7 @@ def learn(seed=0, shares=None, **changes):
 
 
 def error(networks, rows):
-    return np.square(answers(networks, INPUTS[rows]) - OUTPUTS[rows]).mean(axis=0)
+    return np.square(networks.outputs(INPUTS[rows]) - OUTPUTS[rows]).mean(axis=0)
 
 
 def test_networks_learn_what_they_are_shown():
@@ -50,7 +51,7 @@ def test_frozen_layers_stay_and_the_others_learn():
 def test_dropout_changes_what_is_learned_and_not_how_answers_are_made():
     with_dropout = learn(dropout=0.5)[1]
     assert not np.allclose(with_dropout.weights[0], learn()[1].weights[0])
-    assert answers(with_dropout, INPUTS).tobytes() == answers(with_dropout, INPUTS).tobytes()
+    assert with_dropout.outputs(INPUTS).tobytes() == with_dropout.outputs(INPUTS).tobytes()
 
 
 def test_absolute_differences_are_weighed_by_shares():
@@ -97,4 +98,82 @@ def test_training_is_that_of_torch(absolute):
             off = answered[validation] - OUTPUTS[validation, network]
             found.append(((np.abs(off) * shares[validation, network] if absolute else off**2).mean(), answered))
         best = min(found, key=lambda one: one[0])[1]
-        assert np.allclose(answers(networks, INPUTS)[:, network], best, atol=2e-4)
+        assert np.allclose(networks.outputs(INPUTS)[:, network], best, atol=2e-4)
+
+
+def test_a_network_answers_as_its_formula_says():
+    weights = (np.array([[[1.0, -1.0]], [[2.0, 0.0]]]), np.array([[[3.0], [5.0]], [[1.0], [1.0]]]))
+    biases = (np.array([[[0.0, 0.0]], [[1.0, 0.0]]]), np.array([[[0.5]], [[0.0]]]))
+    answered = Networks(weights, biases).outputs(np.array([[2.0], [-2.0]]))
+    assert answered.tolist() == [[6.5, 5.0], [10.5, 0.0]]
+
+
+TABLE = made_table()
+SOME = np.sort(np.random.default_rng(0).choice(54, 43, replace=False))
+
+
+def fitted(**params):
+    return NeuralNetwork(**params).fit(TABLE.modes[SOME], TABLE.time_ms[SOME], TABLE.power_mw[SOME])
+
+
+def test_the_layers_are_those_of_the_paper():
+    weights = fitted(epochs=1).fitted_.networks.weights
+    assert [layer.shape for layer in weights] == [
+        (2, 4, 256),
+        (2, 256, 128),
+        (2, 128, 64),
+        (2, 64, 1),
+    ]
+
+
+@pytest.mark.parametrize("params", [{}, {"scaling": "min-max"}, {"loss": "mape"}])
+def test_a_power_law_is_learned(params):
+    prediction = fitted(**params).predict(TABLE.modes)
+    assert np.median(np.abs(prediction.time_ms / TABLE.time_ms - 1)) < 0.15
+    assert np.median(np.abs(prediction.power_mw / TABLE.power_mw - 1)) < 0.08
+
+
+def test_the_relative_loss_looks_after_short_times_too():
+    time_ms = TABLE.time_ms**2  # from 0.4 to 60 s
+    short = time_ms < np.median(time_ms)
+    off = {}
+    for loss in ("mape", "mse"):
+        predictor = NeuralNetwork(loss=loss).fit(TABLE.modes, time_ms, TABLE.power_mw)
+        off[loss] = np.mean(np.abs(predictor.predict(TABLE.modes).time_ms / time_ms - 1)[short])
+    assert off["mape"] < off["mse"]
+
+
+def test_a_time_is_never_below_0():
+    far = [[1, 100_000, 50_000, 100_000], [64, 9_000_000, 5_000_000, 9_000_000]]
+    assert (fitted(epochs=20).predict(far).time_ms > 0).all()
+
+
+@pytest.mark.parametrize("params", [{"scaling": "none"}, {"loss": "huber"}])
+def test_an_unknown_scaling_or_loss_is_refused_with_the_known_ones(params):
+    with pytest.raises(UnknownNameError, match="known"):
+        fitted(**params)
+
+
+def test_one_mode_is_too_few_to_learn_and_to_validate():
+    with pytest.raises(InvalidValueError, match="at least 2"):
+        NeuralNetwork().fit(TABLE.modes[:1], TABLE.time_ms[:1], TABLE.power_mw[:1])
+
+
+def test_batch_sizes_are_an_input_where_several_were_learned():
+    sizes = np.random.default_rng(0).choice([8, 32], 54)
+    predictor = NeuralNetwork().fit(TABLE.modes, TABLE.time_ms * sizes / 16, TABLE.power_mw, batch_size=sizes)
+    small, large = (predictor.predict(TABLE.modes, batch_size=size).time_ms.mean() for size in (8, 32))
+    assert large > 2 * small
+
+
+def test_the_state_of_numpy_s_own_generator_is_left_alone():
+    np.random.seed(3)
+    expected = np.random.random()
+    np.random.seed(3)
+    fitted(epochs=1)
+    assert np.random.random() == expected
+
+
+@pytest.mark.parametrize(("rows", "entries"), [(10, 16), (1024, 16), (4368, 69)])
+def test_steps_grow_with_the_rows_so_that_an_epoch_has_no_more_than_64(rows, entries):
+    assert minibatch_for(rows, 16) == entries

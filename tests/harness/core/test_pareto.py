@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
-from predictors.pareto import energy_mws, front, time_energy_front, time_power_front
+from harness.core.metrics import minibatch_energy_mws
+from harness.core.pareto import pareto_front
 
 figures = st.floats(0.5, 100) | st.integers(1, 5).map(float)
 points = st.lists(st.tuples(figures, figures), max_size=40)
@@ -21,7 +22,7 @@ def columns(pairs):
 @given(points)
 def test_nothing_on_the_front_is_beaten(pairs):
     cost, value = columns(pairs)
-    for place in front(cost, value):
+    for place in pareto_front(value, cost):
         better = (cost <= cost[place]) & (value <= value[place]) & ((cost < cost[place]) | (value < value[place]))
         assert not better.any()
 
@@ -29,7 +30,7 @@ def test_nothing_on_the_front_is_beaten(pairs):
 @given(points)
 def test_all_that_is_left_out_is_beaten_or_equal(pairs):
     cost, value = columns(pairs)
-    kept = front(cost, value)
+    kept = pareto_front(value, cost)
     for place in set(range(len(pairs))) - set(kept.tolist()):
         assert ((cost[kept] <= cost[place]) & (value[kept] <= value[place])).any()
 
@@ -37,7 +38,7 @@ def test_all_that_is_left_out_is_beaten_or_equal(pairs):
 @given(points)
 def test_a_front_ascends_in_cost_and_descends_in_value(pairs):
     cost, value = columns(pairs)
-    kept = front(cost, value)
+    kept = pareto_front(value, cost)
     assert (np.diff(cost[kept]) > 0).all()
     assert (np.diff(value[kept]) < 0).all()
 
@@ -47,7 +48,7 @@ def test_the_order_of_the_points_does_not_matter(pairs, random):
     cost, value = columns(pairs)
     order = list(range(len(pairs)))
     random.shuffle(order)
-    kept, again = front(cost, value), front(cost[order], value[order])
+    kept, again = pareto_front(value, cost), pareto_front(value[order], cost[order])
     assert cost[kept].tolist() == cost[order][again].tolist()
     assert value[kept].tolist() == value[order][again].tolist()
 
@@ -55,26 +56,27 @@ def test_the_order_of_the_points_does_not_matter(pairs, random):
 @given(points)
 def test_a_front_of_its_own_points_is_all_of_them(pairs):
     cost, value = columns(pairs)
-    kept = front(cost, value)
-    assert front(cost[kept], value[kept]).tolist() == list(range(len(kept)))
+    kept = pareto_front(value, cost)
+    assert pareto_front(value[kept], cost[kept]).tolist() == list(range(len(kept)))
 
 
 def test_unknown_figures_are_on_no_front():
-    assert front(np.array([1.0, np.nan, 3.0]), np.array([np.nan, 1.0, 5.0])).tolist() == [2]
-    assert front(np.array([np.nan]), np.array([1.0])).tolist() == []
+    assert pareto_front(np.array([np.nan, 1.0, 5.0]), np.array([1.0, np.nan, 3.0])).tolist() == [2]
+    assert pareto_front(np.array([1.0]), np.array([np.nan])).tolist() == []
 
 
 def test_an_infinite_time_is_on_the_front_where_nothing_is_cheaper():
-    assert front(np.array([1.0, 2.0]), np.array([np.inf, 3.0])).tolist() == [0, 1]
+    assert pareto_front(np.array([np.inf, 3.0]), np.array([1.0, 2.0])).tolist() == [0, 1]
 
 
 def test_two_columns_of_one_length_are_asked_for():
     with pytest.raises(InvalidValueError, match="shapes"):
-        front(np.ones(3), np.ones(4))
+        pareto_front(np.ones(3), np.ones(4))
 
 
 def test_fronts_of_time_with_power_and_with_energy():
     time_ms, power_mw = np.array([10.0, 20.0, 40.0]), np.array([30_000.0, 20_000.0, 14_000.0])
-    assert energy_mws(time_ms, power_mw).tolist() == [300.0, 400.0, 560.0]
-    assert time_power_front(time_ms, power_mw).tolist() == [2, 1, 0]
-    assert time_energy_front(time_ms, power_mw).tolist() == [0]
+    energy_mws = minibatch_energy_mws(time_ms, power_mw)
+    assert energy_mws.tolist() == [300.0, 400.0, 560.0]
+    assert pareto_front(time_ms, power_mw).tolist() == [2, 1, 0]
+    assert pareto_front(time_ms, energy_mws).tolist() == [0]

@@ -1,20 +1,35 @@
-"""What every predictor is: from profiled power modes to time and power of any, scikit-learn's way.
+"""What every predictor is, scikit-learn's way: parameters in `__init__`, `fit`, `predict`; and the predictors by name.
 
-A predictor takes its parameters in `__init__` and keeps them under the same names, learns in `fit`, and answers in
-`predict`. What it learned stands in attributes that end in `_`.
+What a predictor has learned is in attributes that end in `_`. Its module is imported when it is first asked for.
 """
 
 from __future__ import annotations
 
 import abc
+import contextlib
 import copy
 import dataclasses
+import importlib
 import inspect
-from typing import Any, ClassVar, Dict, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
+from typing import (
+    Any,
+    ClassVar,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+)
 
 import numpy as np
 
-from harness.core.errors import InvalidValueError, NotFittedError
+from harness.core.errors import InvalidValueError, NotFittedError, UnknownNameError
 from harness.core.power_modes import PowerMode, PowerModeSpace
 
 ModesLike = Union[np.ndarray, Sequence[Sequence[int]]]
@@ -23,9 +38,27 @@ Some = TypeVar("Some", bound="Predictor")
 DEFAULT_BATCH_SIZE = 16  # 001 sec. 2.3
 TASKS = ("training", "inference")
 
+DEFAULT = "physical-gp"
+"""The predictor that commands take where none is named."""
+
+MODULES: Dict[str, str] = {
+    DEFAULT: "predictors.models.physical_gp",
+    "powertrain": "predictors.models.powertrain",
+    "nn": "predictors.models.networks",
+    "ridge": "predictors.models.linear",
+    "gbr": "predictors.models.scikit_learn",
+    "mlp": "predictors.models.scikit_learn",
+    "linear": "predictors.models.linear",
+    "linear-energy": "predictors.models.linear",
+    "npe": "predictors.models.vendor_estimate",
+}
+"""The module of each predictor."""
+
+ALL = "all"
+
 
 class Inputs(NamedTuple):
-    """What is asked of a predictor, checked.
+    """What a predictor is asked for, checked.
 
     Attributes:
         modes: power modes as float64 of shape (n, 4), columns as in `PowerMode`, clocks in kHz.
@@ -37,18 +70,21 @@ class Inputs(NamedTuple):
     batch_size: np.ndarray
     inference: np.ndarray
 
+    def take(self, rows: Any) -> Inputs:
+        """The rows that an index array or a mask picks."""
+        return Inputs(*(values[rows] for values in self))
+
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """Time and power of n power modes, each with how sure the predictor is.
+    """Time and power of n power modes with their uncertainty.
 
     Attributes:
-        time_ms: the middle of the predictive distribution of the minibatch time, shape (n,).
+        time_ms: median of the predictive distribution of the minibatch time, shape (n,).
         power_mw: the same of power.
         time_log_sd: standard deviation of the natural logarithm of the time, shape (n,).
         power_log_sd: the same of power.
-        freedom: degrees of freedom of the Student t that log time and log power are taken to follow; infinite for a
-            normal distribution.
+        freedom: degrees of freedom of the Student t distribution of log time and log power; infinite for a normal one.
     """
 
     time_ms: np.ndarray
@@ -76,28 +112,26 @@ class Prediction:
         return middle / factor, middle * factor
 
 
-class State(NamedTuple):
-    """What a predictor has learned, as plain values and arrays.
+class TrainingRows(NamedTuple):
+    """What a predictor was fitted on: checked rows, none twice, and their times and powers, shape (n,)."""
 
-    Attributes:
-        values: what JSON can hold.
-        arrays: named arrays of numbers.
-    """
-
-    values: Dict[str, Any]
-    arrays: Dict[str, np.ndarray]
+    inputs: Inputs
+    time_ms: np.ndarray
+    power_mw: np.ndarray
 
 
 class Predictor(abc.ABC):
     """From some profiled power modes to time and power of any power mode.
 
     Attributes:
-        name: how the command line calls it.
+        name: what the command line calls it.
         least_modes: with fewer different modes it cannot be fitted.
+        training_rows_: what it was fitted on.
     """
 
     name: ClassVar[str]
     least_modes: ClassVar[int] = 1
+    training_rows_: TrainingRows
 
     def fit(
         self: Some,
@@ -108,7 +142,7 @@ class Predictor(abc.ABC):
         batch_size: Union[int, Sequence[int]] = DEFAULT_BATCH_SIZE,
         task: Union[str, Sequence[str]] = "training",
     ) -> Some:
-        """Learn from profiled modes.
+        """Learn from profiled modes, on one BLAS thread.
 
         Args:
             modes: power modes, shape (n, 4), columns as in `PowerMode`, clocks in kHz.
@@ -122,7 +156,7 @@ class Predictor(abc.ABC):
 
         Raises:
             InvalidValueError: the shapes do not agree, a value is not a number above 0, a mode is outside the
-                predictor's space, or the different rows are fewer than `least_modes`.
+                predictor's space, or there are fewer different rows than `least_modes`.
         """
         rows = check_inputs(modes, batch_size, task)
         self._check_space(rows)
@@ -132,15 +166,15 @@ class Predictor(abc.ABC):
                 raise InvalidValueError(
                     f"{what} has shape {values.shape}, expected one for each of {len(rows.modes)} modes"
                 )
-        rows, measured["time_ms"], measured["power_mw"] = merge_repeated(
-            rows, measured["time_ms"], measured["power_mw"]
-        )
-        if len(rows.modes) < self.least_modes:
+        learned = TrainingRows(*merge_repeated(rows, measured["time_ms"], measured["power_mw"]))
+        if len(learned.time_ms) < self.least_modes:
             raise InvalidValueError(
-                f"{self.name} cannot learn from {len(rows.modes)} different power modes",
+                f"{self.name} cannot learn from {len(learned.time_ms)} different power modes",
                 f"profile at least {self.least_modes}, or take another predictor",
             )
-        self._learn(rows, measured["time_ms"], measured["power_mw"])
+        with one_blas_thread():
+            self._learn(*learned)
+        self.training_rows_ = learned
         return self
 
     def predict(
@@ -152,9 +186,10 @@ class Predictor(abc.ABC):
     ) -> Prediction:
         """Time and power of power modes, given as in `fit`.
 
+        Without a space any mode is answered, also one far from what was learned.
+
         Raises:
-            InvalidValueError: the modes are not of that form, or outside the predictor's space. Without a space any
-                mode is answered, and one far from what was learned gets what the predictor makes of it.
+            InvalidValueError: the modes are not of that form, or outside the predictor's space.
             NotFittedError: nothing was learned yet.
         """
         rows = check_inputs(modes, batch_size, task)
@@ -165,8 +200,8 @@ class Predictor(abc.ABC):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether it has learned, so that it can predict."""
-        return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
+        """Whether it can predict."""
+        return hasattr(self, "training_rows_")
 
     def _check_space(self, rows: Inputs) -> None:
         """Refuse modes outside the space, for predictors that have the parameter `space` and were given one."""
@@ -180,23 +215,11 @@ class Predictor(abc.ABC):
 
     @abc.abstractmethod
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
-        """Learn from checked rows, none twice; set attributes that end in `_`."""
+        """Learn from checked rows, none twice; set attributes that end in `_`. The same rows give the same result."""
 
     @abc.abstractmethod
     def _infer(self, rows: Inputs) -> Prediction:
         """Predict checked rows."""
-
-    @abc.abstractmethod
-    def state(self) -> State:
-        """What was learned, for a file: without the parameters of `__init__`."""
-
-    @abc.abstractmethod
-    def restore(self, state: State) -> None:
-        """Take what `state` gave, so that predictions are the same to the bit.
-
-        Raises:
-            InvalidValueError: it is not of this predictor.
-        """
 
     def get_params(self, deep: bool = True) -> Dict[str, Any]:
         """The parameters of `__init__` with their values, as scikit-learn asks for them."""
@@ -221,6 +244,18 @@ class Predictor(abc.ABC):
     def clone(self: Some) -> Some:
         """A predictor with the same parameters that has learned nothing."""
         return type(self)(**copy.deepcopy(self.get_params()))
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let BLAS compute on one thread meanwhile: its threads cost matrices this small more than they save.
+
+    On two busy cores a fit on 10 modes took 2 s on one thread and 20 s on two.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="blas"):
+        yield
 
 
 def check_inputs(modes: ModesLike, batch_size: Union[int, Sequence[int]], task: Union[str, Sequence[str]]) -> Inputs:
@@ -259,8 +294,7 @@ def merge_repeated(rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> T
     group = group.reshape(-1)
     order = np.argsort(first)
     middle = [np.array([np.median(values[group == place]) for place in order]) for values in (time_ms, power_mw)]
-    kept = first[order]
-    return Inputs(rows.modes[kept], rows.batch_size[kept], rows.inference[kept]), middle[0], middle[1]
+    return rows.take(first[order]), middle[0], middle[1]
 
 
 def _one_each(values: np.ndarray, what: str, count: int) -> np.ndarray:
@@ -286,3 +320,49 @@ def _positive(values: Any, what: str) -> np.ndarray:
         found = numbers[wrong].flat[0]
         raise InvalidValueError(f"{what} holds {found:g}, expected numbers above 0", "leave out modes without a figure")
     return numbers
+
+
+def predictor_names(text: str) -> List[str]:
+    """The predictors in a list with commas, as `names_in` reads it."""
+    return names_in(text, MODULES, "predictor")
+
+
+def names_in(text: str, known: Iterable[str], what: str) -> List[str]:
+    """The names in a list with commas, each once; `all` stands for every one that is known.
+
+    Args:
+        text: the list.
+        known: every name, in the order in which `all` gives them.
+        what: what they are names of, for the message.
+
+    Raises:
+        UnknownNameError: one is unknown; lists the known ones.
+    """
+    every, names = list(known), []
+    for name in text.split(","):
+        if name != ALL and name not in every:
+            raise UnknownNameError(f"{what} {name!r} is unknown", f"known: {', '.join(every)}; or {ALL}")
+        names += every if name == ALL else [name]
+    return list(dict.fromkeys(names))
+
+
+def predictor_class(name: str) -> Type[Predictor]:
+    """The class of a predictor.
+
+    Raises:
+        UnknownNameError: there is no such predictor; lists the known ones.
+    """
+    if name not in MODULES:
+        raise UnknownNameError(f"predictor {name!r} is unknown", f"known: {', '.join(MODULES)}")
+    module = importlib.import_module(MODULES[name])
+    return next(
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, Predictor) and getattr(value, "name", None) == name
+    )
+
+
+def make_predictor(kind: Type[Predictor], **offered: Any) -> Predictor:
+    """A predictor with those of the offered parameters (`references`, `space`, `seed`, ...) that it has."""
+    known = inspect.signature(kind).parameters
+    return kind(**{name: value for name, value in offered.items() if name in known})

@@ -1,0 +1,30 @@
+"""The Pareto front of two figures of which less is better: time, and a cost such as power or energy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.core.errors import InvalidValueError
+
+
+def pareto_front(times: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    """The places of the points that no other point beats in both figures (001 sec. 1.3, 004 sec. 5.6).
+
+    Args:
+        times: shape (n,).
+        costs: shape (n,). A place where one of both is NaN is on no front.
+
+    Returns:
+        Places by ascending cost and so by descending time, none equal in both: of such, the first in the input.
+
+    Raises:
+        InvalidValueError: the two are not of the same shape (n,).
+    """
+    times, costs = np.asarray(times, dtype=float), np.asarray(costs, dtype=float)
+    if times.ndim != 1 or times.shape != costs.shape:
+        raise InvalidValueError(f"a front needs two figures of each mode, got shapes {times.shape} and {costs.shape}")
+    known = np.flatnonzero(~(np.isnan(costs) | np.isnan(times)))
+    order = known[np.lexsort((times[known], costs[known]))]
+    least_before = np.minimum.accumulate(np.concatenate([[np.inf], times[order]]))[:-1]
+    is_first = np.arange(len(order)) == 0  # infinity is not lower than infinity, yet the first point is on the front
+    return order[(times[order] < least_before) | is_first]

@@ -1,0 +1,390 @@
+"""The papers' neural network: one for time and one for power, learned from the profiles of one workload.
+
+001 sec. 3.1: dense layers of 256, 128, 64 and 1 neurons, ReLU after the first three, dropout after the first two; Adam
+at 0.001 on the mean squared error, 100 epochs, 90 % of the modes to learn from and 10 % to choose the best epoch by.
+With all modes of a corpus it is the paper's NN-All, with k of them its NN-k. Times and powers are standardised, which
+the paper does not say: it changes the unit of the error, not its minimum.
+
+Sample construction (001 sec. 4): the paper enters 40 minibatches of each mode, and repeats power samples where there
+are fewer. A corpus row is the median over the minibatches of a mode, so here each row is entered up to 40 times in an
+epoch, as long as the epoch has no more than 200 entries. Five times as many changed no error by more than a point at 50
+modes (YOLOv8n, LSTM), and 10 modes had 3 to 4 points less of time error with twice as many.
+
+Written in numpy: a step of networks this small takes 0.3 ms where torch takes 1 ms (two networks, 16 rows, one thread),
+and a model can be fitted where there is no torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from harness.core.errors import UnknownNameError
+from harness.core.power_modes import PowerModeSpace
+from predictors.models.base import Inputs, Prediction, Predictor
+from predictors.models.regression import (
+    SCALES,
+    InputColumns,
+    ResidualSpread,
+    Scale,
+    above_zero,
+    columns_of,
+    residual_spread,
+    standard_scale,
+)
+
+HIDDEN = (256, 128, 64)
+LOSSES = ("mse", "mape")
+USUAL_LOG_SD = (0.3, 0.05)
+"""Of time and power: the residuals of networks that learned 50 random modes of the tables of an Orin AGX."""
+
+DECAYS = (0.9, 0.999)  # of Adam's two moments, and what keeps it from dividing by 0: as its authors and torch have them
+EPSILON = 1e-8
+DROPOUT_LAYERS = 2  # 001 sec. 3.1: after the first and second
+
+
+class Networks(NamedTuple):
+    """Networks of one shape side by side: ReLU after each layer but the last, which is linear.
+
+    Attributes:
+        weights: of each layer, shape (networks, inputs, outputs).
+        biases: of each layer, shape (networks, 1, outputs).
+    """
+
+    weights: Tuple[np.ndarray, ...]
+    biases: Tuple[np.ndarray, ...]
+
+    def outputs(self, inputs: np.ndarray) -> np.ndarray:
+        """The forward pass of networks with one output each: scaled inputs (n, d) to shape (n, networks)."""
+        columns: List[np.ndarray] = []
+        for network in range(len(self.weights[0])):
+            values = inputs
+            for layer, (weights, biases) in enumerate(zip(self.weights, self.biases)):
+                values = values @ weights[network] + biases[network]
+                if layer < len(self.weights) - 1:
+                    values = np.maximum(values, 0)
+            columns.append(values[:, 0])
+        return np.column_stack(columns)
+
+
+def fresh_layer(networks: int, inputs: int, outputs: int, random: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
+    """Weights and biases of an untrained layer, uniform up to 1 / sqrt(inputs), as torch starts a linear layer."""
+    reach = inputs**-0.5
+    weights = random.uniform(-reach, reach, (networks, inputs, outputs))
+    return weights, random.uniform(-reach, reach, (networks, 1, outputs))
+
+
+def fresh_networks(networks: int, sizes: Sequence[int], random: np.random.Generator) -> Networks:
+    """Untrained networks; `sizes` of the input, of each layer, of the output."""
+    layers = [fresh_layer(networks, inputs, outputs, random) for inputs, outputs in zip(sizes, sizes[1:])]
+    return Networks(tuple(weights for weights, _ in layers), tuple(biases for _, biases in layers))
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """How networks are trained.
+
+    Attributes:
+        epochs: passes over the entries.
+        learning_rate: of Adam.
+        dropout: dropout rate after the first two layers.
+        minibatch: entries in a step.
+        entries: how often a row is entered in an epoch, at most.
+        most_entries: in an epoch, unless there are more rows than that.
+        frozen: how many layers, from the first, keep their weights.
+    """
+
+    epochs: int = 100
+    learning_rate: float = 1e-3
+    dropout: float = 0.1
+    minibatch: int = 16
+    entries: int = 40
+    most_entries: int = 200
+    frozen: int = 0
+
+
+SCHEDULE = Schedule()
+
+
+class _Flat(NamedTuple):
+    """Arrays of one shape list as views of one vector, so that Adam takes all of them at once."""
+
+    vector: np.ndarray
+    weights: List[np.ndarray]
+    biases: List[np.ndarray]
+
+
+def train(
+    start: Networks,
+    inputs: np.ndarray,
+    outputs: np.ndarray,
+    schedule: Schedule,
+    random: np.random.Generator,
+    shares: Optional[np.ndarray] = None,
+) -> Tuple[Networks, np.ndarray]:
+    """Train networks side by side, each on its own output, and keep of each the epoch with the least validation loss.
+
+    A tenth of the rows, at least one, is held back to validate with (001 sec. 3.1: 90:10).
+
+    Args:
+        start: what they begin with.
+        inputs: scaled, shape (n, inputs), n at least 2.
+        outputs: scaled, shape (n, networks).
+        schedule: how.
+        random: divides the rows, shuffles, drops out.
+        shares: where given, shape (n, networks), the loss is the mean of shares times absolute differences; else it is
+            the mean of squared differences.
+
+    Returns:
+        The networks, and the places of the rows held back.
+    """
+    order = random.permutation(len(inputs))
+    held_back = max(1, round(0.1 * len(inputs)))
+    validation, learned = order[:held_back], order[held_back:]
+    entries = np.tile(learned, max(1, min(schedule.entries, schedule.most_entries // len(learned))))
+    x, y = inputs.astype(np.float32), outputs.T[:, :, None].astype(np.float32)
+    share = None if shares is None else shares.T[:, :, None].astype(np.float32)
+    values, gradient = _flatten(start), _flatten(start)
+    changed = sum(weights.size + biases.size for weights, biases in list(zip(*start))[: schedule.frozen])
+    adam = _Adam(values.vector[changed:], gradient.vector[changed:], schedule.learning_rate)
+    best, least = values.vector.copy(), np.full(y.shape[0], np.inf)
+    kept = _views(best, start)
+
+    for _ in range(schedule.epochs):
+        shuffled = random.permutation(entries)
+        for first in range(0, len(shuffled), schedule.minibatch):
+            rows = shuffled[first : first + schedule.minibatch]
+            layers, alive = _forward(values, x[rows], schedule.dropout, random)
+            _, by_output = _loss(layers[-1] - y[:, rows], None if share is None else share[:, rows])
+            _backward(values, gradient, layers, alive, by_output, schedule.frozen)
+            adam.step()
+        predicted = _forward(values, x[validation], 0.0, random)[0][-1]
+        losses, _ = _loss(predicted - y[:, validation], None if share is None else share[:, validation])
+        better = losses < least
+        least[better] = losses[better]
+        for old, new in zip((*kept.weights, *kept.biases), (*values.weights, *values.biases)):
+            old[better] = new[better]
+    return Networks(
+        tuple(w.astype(float) for w in kept.weights), tuple(b.astype(float) for b in kept.biases)
+    ), validation
+
+
+class _Adam:
+    """Adam (Kingma and Ba 2015) on a vector, in place."""
+
+    def __init__(self, values: np.ndarray, gradient: np.ndarray, learning_rate: float) -> None:
+        self._values, self._gradient, self._rate = values, gradient, learning_rate
+        self._first, self._second, self._work = (np.zeros_like(values) for _ in range(3))
+        self._steps = 0
+
+    def step(self) -> None:
+        self._steps += 1
+        work, (first, second) = self._work, (np.float32(decay) for decay in DECAYS)
+        self._first *= first
+        self._first += np.multiply(self._gradient, 1 - first, out=work)
+        self._second *= second
+        np.multiply(self._gradient, self._gradient, out=work)
+        work *= 1 - second
+        self._second += work
+        np.sqrt(self._second, out=work)
+        work *= np.float32((1 - DECAYS[1] ** self._steps) ** -0.5)
+        work += np.float32(EPSILON)
+        np.divide(self._first, work, out=work)
+        work *= np.float32(self._rate / (1 - DECAYS[0] ** self._steps))
+        self._values -= work
+
+
+def _flatten(networks: Networks) -> _Flat:
+    parts = [part.reshape(-1) for layer in zip(networks.weights, networks.biases) for part in layer]
+    return _views(np.concatenate(parts).astype(np.float32), networks)
+
+
+def _views(vector: np.ndarray, like: Networks) -> _Flat:
+    flat, first = _Flat(vector, [], []), 0
+    for layer in zip(like.weights, like.biases):
+        for part, views in zip(layer, (flat.weights, flat.biases)):
+            views.append(vector[first : first + part.size].reshape(part.shape))
+            first += part.size
+    return flat
+
+
+def _forward(
+    networks: _Flat, rows: np.ndarray, dropout: float, random: np.random.Generator
+) -> Tuple[List[np.ndarray], List[np.ndarray]]:
+    """What goes into each layer and comes out of the last, and by how much each neuron of a hidden layer passes on."""
+    layers, alive = [np.broadcast_to(rows, (len(networks.weights[0]), *rows.shape))], []
+    last = len(networks.weights) - 1
+    for place, (weights, biases) in enumerate(zip(networks.weights, networks.biases)):
+        values = layers[-1] @ weights
+        values += biases
+        if place < last:
+            passes = values > 0
+            if dropout > 0 and place < DROPOUT_LAYERS:
+                passes &= random.random(values.shape, dtype=np.float32) >= dropout
+                factor = passes * np.float32(1 / (1 - dropout))
+            else:
+                factor = passes.astype(np.float32)
+            values *= factor
+            alive.append(factor)
+        layers.append(values)
+    return layers, alive
+
+
+def _loss(difference: np.ndarray, share: Optional[np.ndarray]) -> Tuple[np.ndarray, np.ndarray]:
+    """The loss of each network, and its derivatives by the networks' outputs."""
+    count = difference.shape[1]
+    if share is None:
+        return np.square(difference).mean(axis=(1, 2)), difference * np.float32(2 / count)
+    return (np.abs(difference) * share).mean(axis=(1, 2)), np.sign(difference) * share / np.float32(count)
+
+
+def _backward(
+    networks: _Flat,
+    gradient: _Flat,
+    layers: List[np.ndarray],
+    alive: List[np.ndarray],
+    by_output: np.ndarray,
+    frozen: int,
+) -> None:
+    """Write the derivatives of the loss by weights and biases, back to the first layer not frozen."""
+    above = by_output
+    for place in range(len(networks.weights) - 1, frozen - 1, -1):
+        np.matmul(layers[place].transpose(0, 2, 1), above, out=gradient.weights[place])
+        gradient.biases[place][:] = above.sum(axis=1, keepdims=True)
+        if place > frozen:
+            above = above @ networks.weights[place].transpose(0, 2, 1)
+            above *= alive[place - 1]
+
+
+class FittedNetworks(NamedTuple):
+    """Networks of time and power, and what they need to predict.
+
+    Attributes:
+        networks: the first of time, the second of power.
+        columns: their inputs.
+        input_scale: of the inputs.
+        output_scale: of ms and mW.
+        least: the least time and power learned.
+        spread: of their residuals.
+    """
+
+    networks: Networks
+    columns: InputColumns
+    input_scale: Scale
+    output_scale: Scale
+    least: np.ndarray
+    spread: ResidualSpread
+
+    def figures(self, rows: Inputs) -> np.ndarray:
+        """Time in ms and power in mW, shape (n, 2)."""
+        scaled = self.networks.outputs(self.input_scale.apply(self.columns.matrix(rows)))
+        return above_zero(self.output_scale.undo(scaled), self.least)
+
+    def prediction(self, rows: Inputs) -> Prediction:
+        """What is predicted of rows."""
+        return self.spread.prediction(self.figures(rows))
+
+
+def fit_networks(
+    start: Networks,
+    columns: InputColumns,
+    input_scale: Scale,
+    rows: Inputs,
+    measured: np.ndarray,
+    schedule: Schedule,
+    loss: str,
+    usual_log_sd: Tuple[float, float],
+    random: np.random.Generator,
+) -> FittedNetworks:
+    """Train networks of time and power from where they start.
+
+    Args:
+        start: networks with as many inputs as there are columns.
+        columns: their inputs.
+        input_scale: of the inputs.
+        rows: at least 2.
+        measured: times and powers, shape (n, 2).
+        schedule: how; steps are larger than it says where an epoch would otherwise have over 64.
+        loss: `mse`, of standardised outputs, or `mape`.
+        usual_log_sd: prior of the residuals of log time and log power, see `predictors.models.regression`.
+        random: of the training.
+
+    Raises:
+        UnknownNameError: there is no such loss.
+    """
+    if loss not in LOSSES:
+        raise UnknownNameError(f"loss {loss!r} is unknown", f"known: {', '.join(LOSSES)}")
+    schedule = dataclasses.replace(schedule, minibatch=minibatch_for(len(measured), schedule.minibatch))
+    output_scale = standard_scale(measured)
+    shares = output_scale.width / measured if loss == "mape" else None
+    inputs = input_scale.apply(columns.matrix(rows))
+    networks, held_back = train(start, inputs, output_scale.apply(measured), schedule, random, shares)
+    unknown = ResidualSpread(0.0, 0.0, 1.0)
+    fitted = FittedNetworks(networks, columns, input_scale, output_scale, measured.min(axis=0), unknown)
+    predicted = fitted.figures(rows.take(held_back))
+    return fitted._replace(spread=residual_spread(measured[held_back], predicted, usual_log_sd, len(inputs)))
+
+
+def minibatch_for(rows: int, least: int) -> int:
+    """Entries in a step: `least`, or more where there are so many rows that an epoch would have over 64 steps."""
+    return max(least, -(-rows // 64))
+
+
+class NeuralNetwork(Predictor):
+    """Networks of time and of power that start from random weights.
+
+    Inputs are cores and clocks; rows of several batch sizes or tasks have these as further inputs. Intervals come from
+    the residuals on the tenth of the modes held back, which chose the epoch too and are therefore somewhat small.
+
+    Args:
+        scaling: of the inputs: `standard`, scikit-learn's StandardScaler, which the paper names, or `min-max`, whose
+            range from 0 to 1 it describes.
+        loss: `mse` or `mape`.
+        epochs: passes over the entries.
+        learning_rate: of Adam.
+        dropout: dropout rate; the paper does not give it.
+        minibatch: entries in a step of training, where there are few rows; the paper does not give it.
+        space: the power modes that are allowed.
+        seed: of weights, division and order.
+    """
+
+    name = "nn"
+    least_modes = 2
+
+    def __init__(
+        self,
+        scaling: str = "standard",
+        loss: str = "mse",
+        epochs: int = SCHEDULE.epochs,
+        learning_rate: float = SCHEDULE.learning_rate,
+        dropout: float = SCHEDULE.dropout,
+        minibatch: int = SCHEDULE.minibatch,
+        space: Optional[PowerModeSpace] = None,
+        seed: int = 0,
+    ) -> None:
+        """Keep the parameters."""
+        self.scaling = scaling
+        self.loss = loss
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.dropout = dropout
+        self.minibatch = minibatch
+        self.space = space
+        self.seed = seed
+
+    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+        if self.scaling not in SCALES:
+            raise UnknownNameError(f"scaling {self.scaling!r} is unknown", f"known: {', '.join(SCALES)}")
+        random = np.random.default_rng(self.seed)
+        columns = columns_of(rows)
+        inputs = columns.matrix(rows)
+        start = fresh_networks(2, (inputs.shape[1], *HIDDEN, 1), random)
+        schedule = Schedule(self.epochs, self.learning_rate, self.dropout, self.minibatch)
+        measured = np.column_stack([time_ms, power_mw])
+        scale = SCALES[self.scaling](inputs)
+        self.fitted_ = fit_networks(start, columns, scale, rows, measured, schedule, self.loss, USUAL_LOG_SD, random)
+
+    def _infer(self, rows: Inputs) -> Prediction:
+        return self.fitted_.prediction(rows)

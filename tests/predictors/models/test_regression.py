@@ -1,0 +1,116 @@
+"""What regressions share: their inputs, scales of columns, and how far residuals say they are off."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from harness.core.errors import InvalidValueError
+from predictors.models.base import check_inputs
+from predictors.models.regression import (
+    SCALES,
+    USUAL_MODES,
+    USUAL_WEIGHT,
+    above_zero,
+    columns_of,
+    cross_validated,
+    min_max_scale,
+    residual_spread,
+    standard_scale,
+)
+
+MODES = [[2, 1_000_000, 500_000, 204_000], [4, 2_000_000, 1_000_000, 3_199_000]]
+VALUES = np.array([[1.0, 100.0, 7.0], [2.0, 300.0, 7.0], [6.0, 200.0, 7.0]])
+NOTHING = np.empty((0, 2))
+
+
+def test_rows_of_one_batch_size_and_task_give_the_four_settings():
+    rows = check_inputs(MODES, 8, "training")
+    assert columns_of(rows).matrix(rows).tolist() == [[2, 1000, 500, 204], [4, 2000, 1000, 3199]]
+
+
+def test_batch_size_and_task_are_inputs_where_rows_differ_in_them():
+    rows = check_inputs(MODES, [8, 16], ["training", "inference"])
+    columns = columns_of(rows)
+    assert columns.matrix(rows)[:, 4:].tolist() == [[np.log(8), 0], [np.log(16), 1]]
+    assert np.allclose(columns.log_matrix(rows)[:, :4], np.log(columns.matrix(rows)[:, :4]))
+    columns.matrix(check_inputs(MODES, 64, "inference"))
+
+
+@pytest.mark.parametrize(
+    ("size", "task", "named"), [(32, "training", "batch size 8"), (8, "inference", "task training")]
+)
+def test_another_batch_size_or_task_than_the_one_learned_is_refused(size, task, named):
+    columns = columns_of(check_inputs(MODES, 8, "training"))
+    rows = check_inputs(MODES, size, task)
+    with pytest.raises(InvalidValueError, match=f"only {named} was learned, asked for {size if size > 8 else task}"):
+        columns.matrix(rows)
+    assert columns.matrix_of_others(rows).shape == (2, 4)
+
+
+def test_a_standard_scale_gives_mean_0_and_variance_1():
+    scaled = standard_scale(VALUES).apply(VALUES)
+    assert np.allclose(scaled.mean(axis=0), 0)
+    assert np.allclose(scaled.std(axis=0), [1, 1, 0])
+
+
+def test_a_min_max_scale_gives_0_to_1():
+    scaled = min_max_scale(VALUES).apply(VALUES)
+    assert scaled.min(axis=0).tolist() == [0, 0, 0]
+    assert scaled.max(axis=0).tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_a_column_that_never_changed_says_nothing_of_other_values(name):
+    scale = SCALES[name](VALUES)
+    assert scale.apply(np.array([[1.0, 100.0, 1e9]]))[0, 2] == 0
+
+
+@pytest.mark.parametrize("name", SCALES)
+@given(values=arrays(float, (5, 2), elements=st.floats(1, 1e6)))
+def test_scaling_can_be_undone(name, values):
+    scale = SCALES[name](values)
+    assert np.allclose(scale.undo(scale.apply(values)), values, rtol=1e-6)
+
+
+def test_without_residuals_the_usual_spread_is_told():
+    spread = residual_spread(NOTHING, NOTHING, (0.2, 0.1), USUAL_MODES)
+    assert spread[:2] == pytest.approx((0.2, 0.1))
+    assert spread.freedom == USUAL_WEIGHT
+
+
+def test_fewer_modes_are_less_sure_beforehand():
+    few, many = (residual_spread(NOTHING, NOTHING, (0.2, 0.1), count) for count in (10, 100))
+    assert few.time_log_sd > 0.2 > many.time_log_sd
+
+
+@pytest.mark.parametrize("share", [0.8, 0.95])
+def test_intervals_hold_their_share_of_what_is_measured(share):
+    random = np.random.default_rng(0)
+    truth = np.full((4000, 2), 100.0)
+    measured = truth * np.exp(random.standard_normal(truth.shape) * [0.2, 0.05])
+    spread = residual_spread(measured[:60], truth[:60], (0.2, 0.05), 60)
+    low, high = spread.prediction(truth).power_interval_mw(share)
+    assert np.mean((low <= measured[:, 1]) & (measured[:, 1] <= high)) == pytest.approx(share, abs=0.04)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 23])
+def test_each_row_is_predicted_once_from_rows_without_it(count):
+    asked_for = []
+
+    def predict(learned, asked):
+        assert not set(learned) & set(asked)
+        assert len(learned) + len(asked) == count
+        asked_for.extend(asked)
+        return np.column_stack([asked, asked])
+
+    assert cross_validated(count, predict).tolist() == [[row, row] for row in range(count)]
+    assert sorted(asked_for) == list(range(count))
+
+
+def test_predictions_do_not_fall_below_a_tenth_of_the_least_learned():
+    kept = above_zero(np.array([[-5.0, 7.0], [3.0, 0.0]]), np.array([[10.0, 20.0], [30.0, 5.0]]))
+    assert kept.tolist() == [[1.0, 7.0], [3.0, 0.5]]

@@ -1,0 +1,64 @@
+"""Boosted trees and the small perceptron are scikit-learn's, fitted to logarithms."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from harness.core.errors import DependencyError
+from predictors.models.base import check_inputs
+from predictors.models.regression import columns_of
+from predictors.models.scikit_learn import Boosting, Perceptron
+from tests.predictors.plain_predictors import made_table
+
+TABLE = made_table()
+SOME = np.sort(np.random.default_rng(0).choice(54, 27, replace=False))
+
+
+def fitted(kind, **params):
+    return kind(**params).fit(TABLE.modes[SOME], TABLE.time_ms[SOME], TABLE.power_mw[SOME])
+
+
+def test_the_trees_answer_as_those_of_scikit_learn():
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    rows = check_inputs(TABLE.modes, 16, "training")
+    inputs = columns_of(rows).matrix(rows)
+    model = ensemble.GradientBoostingRegressor(
+        n_estimators=30, max_depth=3, learning_rate=0.1, subsample=0.7, random_state=3
+    )
+    model.fit(inputs[SOME], np.log(TABLE.time_ms[SOME]))
+    prediction = fitted(Boosting, trees=30, seed=3).predict(TABLE.modes)
+    assert np.allclose(np.log(prediction.time_ms), model.predict(inputs), rtol=1e-12)
+
+
+def test_what_was_learned_is_predicted():
+    pytest.importorskip("sklearn")
+    prediction = fitted(Boosting).predict(TABLE.modes[SOME])
+    assert np.allclose(prediction.time_ms, TABLE.time_ms[SOME], rtol=0.1)
+    assert np.allclose(prediction.power_mw, TABLE.power_mw[SOME], rtol=0.1)
+
+
+def test_the_network_answers_as_that_of_scikit_learn():
+    networks = pytest.importorskip("sklearn.neural_network")
+    logs, times = np.log(TABLE.modes / [1, 1000, 1000, 1000]), np.log(TABLE.time_ms)
+    scaled = (logs - logs[SOME].mean(axis=0)) / logs[SOME].std(axis=0)
+    model = networks.MLPRegressor(hidden_layer_sizes=(32, 16), solver="lbfgs", alpha=0.1, max_iter=500, random_state=2)
+    model.fit(scaled[SOME], (times[SOME] - times[SOME].mean()) / times[SOME].std())
+    expected = model.predict(scaled) * times[SOME].std() + times[SOME].mean()
+    assert np.allclose(np.log(fitted(Perceptron, seed=2).predict(TABLE.modes).time_ms), expected, rtol=1e-3)
+
+
+def test_a_power_law_is_learned_from_half_the_modes():
+    pytest.importorskip("sklearn")
+    prediction = fitted(Perceptron).predict(TABLE.modes)
+    assert np.median(np.abs(prediction.time_ms / TABLE.time_ms - 1)) < 0.05
+    assert np.median(np.abs(prediction.power_mw / TABLE.power_mw - 1)) < 0.05
+
+
+@pytest.mark.parametrize(("kind", "module"), [(Boosting, "sklearn.ensemble"), (Perceptron, "sklearn.neural_network")])
+def test_without_scikit_learn_the_error_says_what_to_install(kind, module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(DependencyError, match="pip install scikit-learn"):
+        fitted(kind)
