@@ -1,7 +1,7 @@
-"""What the jtop service of jetson-stats tells, beside the board's own sensors: every channel starts with `jtop_`.
+"""What the jtop service of jetson-stats reports, beside the board's own sensors: every channel starts with `jtop_`.
 
-The service samples at an interval of its own that all its clients share, and may die or hang under load. So a thread of
-this module's own keeps the client, and a reading takes what that thread has, or says what is wrong:
+The service samples at an interval of its own that all its clients share, and may die or hang under load. So a thread
+keeps the client, and a reading takes what that thread has, or says what is wrong:
 
     service   --s1--------s2--------s3---x            x died
     thread    ---s1--------s2--------s3---x..connect..x..connect..
@@ -19,7 +19,7 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from harness.board.power_rails import TOTAL, rail_channel
-from harness.board.source import Reading
+from harness.board.source import Reading, plain_name
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import kib_to_bytes, percent_to_share
 
@@ -54,19 +54,28 @@ class Sample(NamedTuple):
 
 
 def sample_of(client: Any) -> Sample:
-    """Take the client's present sample apart.
+    """Take apart the present sample of a started `jtop.jtop`.
 
     `avg`, a running mean of two samples, is left out; so is what is offline.
-
-    Args:
-        client: a started `jtop.jtop`.
     """
     values: Dict[str, Optional[float]] = {}
-    values.update(_cpu(client.cpu))
-    values.update(_gpu(client.gpu))
-    values.update(_memory(client.memory))
+    for number, core in enumerate(client.cpu.get("cpu", [])):
+        if core.get("online"):
+            values[f"cpu{number}_khz"] = core.get("freq", {}).get("cur")
+            values[f"cpu{number}_load_share"] = 1.0 - percent_to_share(core["idle"]) if "idle" in core else None
+    for number, gpu in enumerate(client.gpu.values()):
+        name = f"gpu{number or ''}"
+        values[f"{name}_khz"] = gpu.get("freq", {}).get("cur")
+        values[f"{name}_load_share"] = _share(gpu.get("status", {}).get("load"))
+    memory = client.memory
+    for name, channel in (("RAM", "memory_used_bytes"), ("SWAP", "swap_used_bytes")):
+        if name in memory:
+            values[channel] = kib_to_bytes(memory[name]["used"])
+    emc = memory.get("EMC", {})
+    values["emc_khz"] = emc.get("cur")
+    values["emc_load_share"] = _share(emc.get("val"))
     for name, sensor in client.temperature.items():
-        values[f"temperature_{_plain(name)}_c"] = sensor["temp"] if sensor.get("online", True) else None
+        values[f"temperature_{plain_name(name)}_c"] = sensor["temp"] if sensor.get("online", True) else None
     power, failed = _power(client.power)
     values.update(power)
     return Sample(
@@ -77,35 +86,8 @@ def sample_of(client: Any) -> Sample:
     )
 
 
-def _cpu(cpu: Mapping[str, Any]) -> Dict[str, Optional[float]]:
-    values: Dict[str, Optional[float]] = {}
-    for number, core in enumerate(cpu.get("cpu", [])):
-        if core.get("online"):
-            values[f"cpu{number}_khz"] = core.get("freq", {}).get("cur")
-            if "idle" in core:
-                values[f"cpu{number}_load_share"] = 1.0 - percent_to_share(core["idle"])
-    return values
-
-
-def _gpu(gpus: Mapping[str, Any]) -> Dict[str, Optional[float]]:
-    values: Dict[str, Optional[float]] = {}
-    for number, gpu in enumerate(gpus.values()):
-        name = "gpu" if number == 0 else f"gpu{number}"
-        values[f"{name}_khz"] = gpu.get("freq", {}).get("cur")
-        load = gpu.get("status", {}).get("load")
-        values[f"{name}_load_share"] = None if load is None else percent_to_share(load)
-    return values
-
-
-def _memory(memory: Mapping[str, Any]) -> Dict[str, Optional[float]]:
-    values: Dict[str, Optional[float]] = {}
-    for name, channel in (("RAM", "memory_used_bytes"), ("SWAP", "swap_used_bytes")):
-        if name in memory:
-            values[channel] = kib_to_bytes(memory[name]["used"])
-    emc = memory.get("EMC", {})
-    values["emc_khz"] = emc.get("cur")
-    values["emc_load_share"] = percent_to_share(emc["val"]) if "val" in emc else None
-    return values
+def _share(percent: Optional[float]) -> Optional[float]:
+    return None if percent is None else percent_to_share(percent)
 
 
 def _power(power: Mapping[str, Any]) -> Tuple[Dict[str, Optional[float]], Dict[str, str]]:
@@ -119,19 +101,14 @@ def _power(power: Mapping[str, Any]) -> Tuple[Dict[str, Optional[float]], Dict[s
     if total.get("power", 0) > 0:
         values[TOTAL] = total["power"]
         return values, {}
-    return values, {
-        TOTAL: "jtop finds no power sensor" if not values else "jtop says 0 mW, and a running board draws more"
-    }
-
-
-def _plain(name: str) -> str:
-    return re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
+    why = "jtop says 0 mW, and a running board draws more" if values else "jtop finds no power sensor"
+    return values, {TOTAL: why}
 
 
 def explain(error: Exception) -> Tuple[str, str]:
-    """What is wrong, and the way out, of what the client raised.
+    """What is wrong where the client raised an error, and a hint.
 
-    Its `JtopException` says which kind it is in its text only.
+    Only the text of its `JtopException` says which kind it is.
     """
     if isinstance(error, SourceUnavailableError):
         return error.what, error.hint
@@ -243,7 +220,7 @@ class JtopSource:
         return Reading({channel: value for channel, value in values.items() if channel not in failed}, failed)
 
     def _lost_rails(self, values: Mapping[str, float]) -> Dict[str, str]:
-        """The rails that are gone: jtop leaves out what gives no value, and sums the rest to a total that is none."""
+        """The rails that are gone: jtop leaves out one that gives no value, and sums up the rest to a wrong total."""
         self._rails.update((channel, None) for channel in values if channel.startswith(PREFIX + "power_"))
         lost = [channel for channel in self._rails if channel not in values and channel != JTOP_TOTAL]
         if not lost:
@@ -276,7 +253,7 @@ class JtopSource:
         try:
             while not self._stopped.is_set():
                 if not client.ok():
-                    raise SourceUnavailableError("the jtop service has stopped to send", _RESTART)
+                    raise SourceUnavailableError("the jtop service has stopped sending", _RESTART)
         finally:
             client.close()
 
@@ -297,7 +274,7 @@ def open_source(root: str, interval_s: float = DEFAULT_INTERVAL_S, answer_s: flo
 
     Raises:
         SourceUnavailableError: jetson-stats is not installed, or the service cannot be reached or does not answer;
-            says which, and the way out.
+            says which, with a hint.
     """
     try:
         module = importlib.import_module("jtop")
@@ -306,8 +283,8 @@ def open_source(root: str, interval_s: float = DEFAULT_INTERVAL_S, answer_s: flo
             f"jetson-stats cannot be imported: {error}",
             "`pip install jetson-stats`, in the version of the board's service; the board's own sensors do without",
         ) from error
-    # The client looks up CUDA, OpenCV and installed packages at its start, with half a dozen programs: nothing of that
-    # is wanted here, and it would run beside what is measured.
+    # The client runs half a dozen programs at its start, to look up CUDA, OpenCV and installed packages: not needed
+    # here, and they would run beside what is measured.
     client = type("Client", (module.jtop,), {"_load_jetson_libraries": lambda self: None})
     source = JtopSource(lambda: client(interval=interval_s), answer_s)
     try:

@@ -36,7 +36,7 @@ _NOT_HELD_BESIDE = ("cpu.max", "cpuset.cpus", "memory.high", "memory.max")
 """Limits of a group in version 2 that would make another machine of this one if they fell away."""
 
 
-class Group(NamedTuple):
+class ReadGroup(NamedTuple):
     """The group with the limit, as plain values: another process can remove it.
 
     Attributes:
@@ -55,7 +55,7 @@ class ReadLimit(Knob):
 
     name = "read limit"
 
-    def __init__(self, root: str = "/", group: Optional[Group] = None) -> None:
+    def __init__(self, root: str = "/", group: Optional[ReadGroup] = None) -> None:
         """Touches nothing yet.
 
         Args:
@@ -71,7 +71,7 @@ class ReadLimit(Knob):
         return KnobSpec("read_limit", self._group._asdict())
 
     @functools.cached_property
-    def _group(self) -> Group:
+    def _group(self) -> ReadGroup:
         return self._given or find_group(self._root)
 
     def available(self) -> Capability:
@@ -163,7 +163,7 @@ class ReadLimit(Knob):
 
 def open_knob(root: str, path: str, origin: str, file: str) -> ReadLimit:
     """The group that another process made; its paths hold the root."""
-    return ReadLimit(root, Group(path, origin, file))
+    return ReadLimit(root, ReadGroup(path, origin, file))
 
 
 @contextlib.contextmanager
@@ -197,7 +197,7 @@ def reads_held(
         yield held_bytes_per_s
 
 
-def find_group(root: str) -> Group:
+def find_group(root: str) -> ReadGroup:
     """Where this process can make a group whose reads are limited.
 
     Raises:
@@ -249,12 +249,14 @@ def _is_limited(path: str) -> bool:
     return bool(text) and not text.startswith("max")
 
 
-def _group_in(parent: str, origin: str, file: str) -> Group:
+def _group_in(parent: str, origin: str, file: str) -> ReadGroup:
     needed = (parent, *(os.path.join(group, MEMBERS) for group in (parent, origin)))
     closed = [path for path in needed if not os.access(path, os.W_OK, effective_ids=True)]
     if closed:
         raise ControlError(f"{closed[0]} may not be written by this user", "run as root, outside of containers")
-    return Group(os.path.abspath(os.path.join(parent, f"jetwatt-reads-{os.getpid()}")), os.path.abspath(origin), file)
+    return ReadGroup(
+        os.path.abspath(os.path.join(parent, f"jetwatt-reads-{os.getpid()}")), os.path.abspath(origin), file
+    )
 
 
 def _limits_above(root: str, file: str) -> Iterator[ReadLimits]:

@@ -68,7 +68,7 @@ class Sampler:
         self._root = str(root)
         self._cpus = None if cpus is None else sorted(cpus)
         self._process: Optional[subprocess.Popen] = None
-        self._record = Record(names)
+        self._record = SamplerRecord(names)
         self._telemetry: Optional[Telemetry] = None
 
     @property
@@ -176,7 +176,7 @@ def _memory_file() -> int:
         return os.dup(file.fileno())
 
 
-class Record:
+class SamplerRecord:
     """What the sampler wrote so far, put together into series and, at the end, into a `Telemetry`.
 
     A line that is not complete is left for the next time: a sampler killed while it writes loses that one sample.

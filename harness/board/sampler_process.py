@@ -47,7 +47,7 @@ class Order(NamedTuple):
     stop_fd: int
 
 
-class Schedule:
+class TickSchedule:
     """Ticks at `start_s + k * interval_s`: no delay of one tick moves the next (M1)."""
 
     def __init__(self, start_s: float, interval_s: float) -> None:
@@ -78,7 +78,7 @@ def run(order: Order) -> None:
         missing["sampler: its own CPUs"] = f"could not be kept on {order.cpus}: {error}"
     _write_line(order.out_fd, {"notes": notes, "missing": missing})
 
-    schedule = Schedule(time.monotonic(), order.interval_s)
+    schedule = TickSchedule(time.monotonic(), order.interval_s)
     cpu_before_s = time.process_time()
     lost = 0
     stopping = False

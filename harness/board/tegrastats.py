@@ -15,7 +15,7 @@ from typing import DefaultDict, Dict, Iterable, List, NamedTuple, Optional, Sequ
 
 from harness.board.power_rails import TOTAL, choose_total, rail_channel
 from harness.board.source import Reading, plain_name
-from harness.board.tegrastats_format import Load, TegrastatsLine, parse_line
+from harness.board.tegrastats_format import TegrastatsLine, UnitLoad, parse_line
 from harness.core.errors import InvalidValueError, SourceUnavailableError
 from harness.core.profiles import Series, Telemetry
 from harness.core.units import s_to_ms
@@ -45,7 +45,7 @@ def channel_values(line: TegrastatsLine) -> Dict[str, float]:
         **{rail_channel(label): power_mw for label, power_mw in line.rails_mw.items()},
         **{_temperature_channel(name): celsius for name, celsius in line.temperatures_c.items()},
     }
-    units: Dict[str, Optional[Load]] = {
+    units: Dict[str, Optional[UnitLoad]] = {
         "gpu": line.gpu,
         "emc": line.emc,
         **{f"cpu{number}": core for number, core in enumerate(line.cpu)},

@@ -24,7 +24,7 @@ SENSOR_OFF_C = -256.0
 """What a temperature sensor shows while its part of the chip is off."""
 
 
-class Load(NamedTuple):
+class UnitLoad(NamedTuple):
     """A unit of the chip that runs.
 
     Attributes:
@@ -62,10 +62,10 @@ class TegrastatsLine:
     swap_cached_bytes: Optional[int] = None
     iram_used_bytes: Optional[int] = None
     iram_total_bytes: Optional[int] = None
-    cpu: Tuple[Optional[Load], ...] = ()
-    emc: Optional[Load] = None
-    gpu: Optional[Load] = None
-    engines: Dict[str, Optional[Load]] = dataclasses.field(default_factory=dict)
+    cpu: Tuple[Optional[UnitLoad], ...] = ()
+    emc: Optional[UnitLoad] = None
+    gpu: Optional[UnitLoad] = None
+    engines: Dict[str, Optional[UnitLoad]] = dataclasses.field(default_factory=dict)
     temperatures_c: Dict[str, Optional[float]] = dataclasses.field(default_factory=dict)
     rails_mw: Dict[str, float] = dataclasses.field(default_factory=dict)
     unknown: List[str] = dataclasses.field(default_factory=list)
@@ -120,7 +120,7 @@ def _take_cpu(line: TegrastatsLine, match: Match[str]) -> None:
     line.cpu = tuple(_load(core if "@" in core or not shared else f"{core}@{shared}") for core in cores)
 
 
-def _load(text: str) -> Optional[Load]:
+def _load(text: str) -> Optional[UnitLoad]:
     """`35%`, `0%@76`, `14%@[407,407]`, `@[314,314]`, `@314`, `729`; None for `off`."""
     if text.startswith("off"):
         return None
@@ -128,13 +128,13 @@ def _load(text: str) -> Optional[Load]:
     if not at and not percent.endswith("%"):
         percent, clocks = "", percent
     share = percent_to_share(float(percent.rstrip("%"))) if percent else None
-    return Load(share, tuple(mhz_to_khz(float(clock)) for clock in re.findall(r"[\d.]+", clocks)))
+    return UnitLoad(share, tuple(mhz_to_khz(float(clock)) for clock in re.findall(r"[\d.]+", clocks)))
 
 
 def _take_unit(line: TegrastatsLine, match: Match[str]) -> None:
     name, load = match.group("name"), _load(match.group("load"))
     if name == "EMC":
-        line.emc = None if load == Load(0.0) else load
+        line.emc = None if load == UnitLoad(0.0) else load
     elif name == "GR3D":
         line.gpu = load
     else:

@@ -224,7 +224,7 @@ def test_a_service_that_goes_silent_is_recorded(opened, service):
     opened.read(0.0)
     service.silent = True
     service.hangs.set()
-    assert "stopped to send" in str(read_until(opened, is_failure))
+    assert "stopped sending" in str(read_until(opened, is_failure))
 
 
 def test_what_it_sends_in_another_shape_is_a_failure_with_its_reason(opened, service):

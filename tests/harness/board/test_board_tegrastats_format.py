@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board.tegrastats_format import Load, TegrastatsLine, parse_line
+from harness.board.tegrastats_format import TegrastatsLine, UnitLoad, parse_line
 
 MIB = 2**20
 
@@ -57,10 +57,10 @@ def test_nano_on_r32():
         swap_cached_bytes=1 * MIB,
         iram_used_bytes=0,
         iram_total_bytes=252 * 1024,
-        cpu=(Load(0.07, (1479000,)), None, Load(0.2, (1479000,)), None),
-        emc=Load(0.04, (1600000,)),
-        gpu=Load(0.6, (921000,)),
-        engines={"APE": Load(None, (25000,))},
+        cpu=(UnitLoad(0.07, (1479000,)), None, UnitLoad(0.2, (1479000,)), None),
+        emc=UnitLoad(0.04, (1600000,)),
+        gpu=UnitLoad(0.6, (921000,)),
+        engines={"APE": UnitLoad(None, (25000,))},
         temperatures_c={"PLL": 31.5, "CPU": 33, "PMIC": 100, "GPU": 30, "AO": 38.5, "thermal": 31.75},
         rails_mw={"POM_5V_IN": 4310, "POM_5V_GPU": 1200, "POM_5V_CPU": 810},
     )
@@ -71,7 +71,7 @@ def test_rails_and_sensors_may_have_the_same_names():
     assert line.rails_mw == {"GPU": 1545, "CPU": 772, "SOC": 1854, "CV": 0, "VDDRQ": 463, "SYS5V": 2680}
     assert line.temperatures_c["GPU"] == 31
     assert len(line.cpu) == 8
-    assert line.engines == {"VIC": Load(None, (115000,)), "APE": Load(None, (150000,))}
+    assert line.engines == {"VIC": UnitLoad(None, (115000,)), "APE": UnitLoad(None, (150000,))}
     assert line.swap_total_bytes is None
 
 
@@ -80,7 +80,7 @@ def test_orin_on_r35_has_a_date_and_sensors_that_are_off():
     assert line.at == datetime.datetime(2025, 11, 30, 23, 59, 58)
     assert line.temperatures_c == {"CV0": None, "CPU": 44.562, "Tboard": 32, "tj": 44.343}
     assert line.rails_mw == {"VDD_GPU_SOC": 2340, "VDD_CPU_CV": 390, "VIN_SYS_5V0": 4025, "VDDQ_VDD2_1V8AO": 301}
-    assert line.gpu == Load(0.0, (0, 0))
+    assert line.gpu == UnitLoad(0.0, (0, 0))
 
 
 def test_orin_on_r36_tells_engines_that_are_off():
@@ -88,25 +88,25 @@ def test_orin_on_r36_tells_engines_that_are_off():
     off = dict.fromkeys(["NVDEC", "NVJPG1", "OFA", "NVDLA0", "PVA0"])
     assert line.engines == {
         **off,
-        "NVENC": Load(0.79, (166000,)),
-        "VIC": Load(0.36, (115000,)),
-        "APE": Load(None, (200000,)),
+        "NVENC": UnitLoad(0.79, (166000,)),
+        "VIC": UnitLoad(0.36, (115000,)),
+        "APE": UnitLoad(None, (200000,)),
     }
-    assert line.gpu == Load(0.99, (1015000,))
+    assert line.gpu == UnitLoad(0.99, (1015000,))
 
 
 def test_thor_tells_clocks_without_a_load():
     line = parse_line(THOR_R38)
-    assert line.gpu == Load(None, (314000, 314000, 314000))
-    assert line.engines["NVENC0"] == Load(None, (314000,))
+    assert line.gpu == UnitLoad(None, (314000, 314000, 314000))
+    assert line.engines["NVENC0"] == UnitLoad(None, (314000,))
     assert line.engines["VIC"] is None
     assert line.rails_mw["VIN"] == 19780
 
 
 def test_thor_on_r39_shares_one_clock_and_adds_peaks():
     line = parse_line(THOR_R39)
-    assert line.cpu == (Load(0.9, (2601000,)), Load(0.75, (2601000,)), None)
-    assert line.emc == Load(None, (4266000,))
+    assert line.cpu == (UnitLoad(0.9, (2601000,)), UnitLoad(0.75, (2601000,)), None)
+    assert line.emc == UnitLoad(None, (4266000,))
     assert line.temperatures_c == {"cpu": 58.25}
     assert line.rails_mw == {"VDD_GPU": 37939, "VIN": 124486}
 
@@ -119,12 +119,12 @@ def test_nothing_of_a_known_line_is_left_over(text):
 @pytest.mark.parametrize(
     ("text", "load"),
     [
-        ("GR3D_FREQ 35%", Load(0.35)),
-        ("GR3D_FREQ 0%@76", Load(0.0, (76000,))),
-        ("GR3D_FREQ 14%@[407,407]", Load(0.14, (407000, 407000))),
-        ("GR3D_FREQ 14%@[407, 407]", Load(0.14, (407000, 407000))),
-        ("GR3D_FREQ @[314,314,314]", Load(None, (314000,) * 3)),
-        ("GR3D 5%@114", Load(0.05, (114000,))),
+        ("GR3D_FREQ 35%", UnitLoad(0.35)),
+        ("GR3D_FREQ 0%@76", UnitLoad(0.0, (76000,))),
+        ("GR3D_FREQ 14%@[407,407]", UnitLoad(0.14, (407000, 407000))),
+        ("GR3D_FREQ 14%@[407, 407]", UnitLoad(0.14, (407000, 407000))),
+        ("GR3D_FREQ @[314,314,314]", UnitLoad(None, (314000,) * 3)),
+        ("GR3D 5%@114", UnitLoad(0.05, (114000,))),
         ("GR3D_FREQ off", None),
         ("EMC_FREQ 3%@1600", None),
     ],
@@ -135,7 +135,7 @@ def test_every_way_to_write_the_gpu(text, load):
 
 @pytest.mark.parametrize(
     ("text", "load"),
-    [("EMC_FREQ 0%", None), ("EMC_FREQ 8%", Load(0.08)), ("EMC_FREQ 0%@204", Load(0.0, (204000,)))],
+    [("EMC_FREQ 0%", None), ("EMC_FREQ 8%", UnitLoad(0.08)), ("EMC_FREQ 0%@204", UnitLoad(0.0, (204000,)))],
 )
 def test_the_memory_controller_that_only_root_may_see_is_not_idle(text, load):
     assert parse_line(text).emc == load
@@ -179,7 +179,7 @@ def test_a_line_cut_off_anywhere_gives_only_values_that_the_whole_one_has(text, 
 LOADS = st.one_of(
     st.none(),
     st.builds(
-        Load,
+        UnitLoad,
         st.one_of(st.none(), st.integers(0, 100).map(lambda percent: percent / 100)),
         st.lists(st.integers(0, 3000).map(lambda mhz: mhz * 1000), min_size=1, max_size=3).map(tuple),
     ),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board.sampler import SAMPLER, Record
+from harness.board.sampler import SAMPLER, SamplerRecord
 from harness.core.profiles import Series
 
 OPENED = {"notes": {"a_mw": "what it is"}, "missing": {}}
@@ -32,7 +32,7 @@ def file(tmp_path):
 
 
 def record_of(file, *samples, opened=OPENED):
-    record = Record(SOURCES)
+    record = SamplerRecord(SOURCES)
     os.write(file, lines(opened, *samples))
     assert record.take_in(file) == len(samples)
     return record
@@ -66,7 +66,7 @@ def test_a_sampler_without_a_last_sample_has_died(file):
 
 
 def test_a_sampler_that_wrote_nothing_has_died_at_its_start(file):
-    seen = telemetry(Record(SOURCES), stopped_s=2.0)
+    seen = telemetry(SamplerRecord(SOURCES), stopped_s=2.0)
     assert seen.died_at_s == 0.0
     assert set(seen.missing) == {SAMPLER, *SOURCES}
     assert (seen.series, seen.real_interval_s, seen.sampler_cpu_share) == ({}, None, None)
@@ -111,7 +111,7 @@ def test_a_line_cut_anywhere_loses_only_itself(tmp_path_factory, values, data):
     cut = data.draw(st.integers(0, len(text)))
     fd = os.open(tmp_path_factory.mktemp("record") / "lines", os.O_RDWR | os.O_CREAT)
     try:
-        record = Record(["one"])
+        record = SamplerRecord(["one"])
         os.write(fd, text[:cut])
         samples = max(0, text[:cut].count(b"\n") - 1)
         assert record.take_in(fd) == samples

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from harness.board import sampler as sampler_module
 from harness.board.sampler import SAMPLER, Sampler
-from harness.board.sampler_process import Schedule
+from harness.board.sampler_process import TickSchedule
 from harness.board.source import SourceSpec
 from harness.core.errors import HarnessError, InvalidValueError
 
@@ -326,7 +326,7 @@ def test_a_source_is_given_once():
 def test_ticks_stay_on_the_grid_and_each_is_taken_or_lost(interval_s, delays):
     """`delays` is how many intervals after its due time each tick is taken."""
     start_s = 1000.0
-    schedule = Schedule(start_s, interval_s)
+    schedule = TickSchedule(start_s, interval_s)
     lost = 0
     for taken, delay in enumerate(delays, start=1):
         lost += schedule.advance(schedule.due_s + delay * interval_s)
