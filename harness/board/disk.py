@@ -25,23 +25,14 @@ _NOT_FOR_DATA = ("squashfs", "iso9660", "erofs")  # images of software, never wr
 
 
 class Mount(NamedTuple):
-    """One line of `/proc/self/mountinfo`.
+    """One line of `/proc/self/mountinfo`."""
 
-    Attributes:
-        device_number: `major:minor`; major 0 stands for no block device of its own (tmpfs, network, overlay, btrfs).
-        mount_point: where it is mounted.
-        options: of this mount and of its file system.
-        filesystem: its type: `ext4`, `tmpfs`, `nfs4`, ...
-        source: what was mounted: `/dev/nvme0n1p1`, `server:/export`, ...
-        origin: the directory of that file system which is mounted, mostly `/`.
-    """
-
-    device_number: str
+    device_number: str  # `major:minor`; major 0: no block device of its own (tmpfs, network, overlay, btrfs)
     mount_point: str
-    options: List[str]
-    filesystem: str
-    source: str
-    origin: str
+    options: List[str]  # of this mount and of its file system
+    filesystem: str  # `ext4`, `tmpfs`, `nfs4`, ...
+    source: str  # what was mounted: `/dev/nvme0n1p1`, `server:/export`, ...
+    origin: str  # the directory of that file system which is mounted, mostly `/`
 
 
 def read_mounts(root: str) -> List[Mount]:
@@ -151,36 +142,24 @@ def _whole_disk(device: Optional[str]) -> Optional[str]:
 
 
 class Medium(NamedTuple):
-    """A storage medium, as far as the kernel tells.
+    """A storage medium, as far as the kernel tells; None is what it does not, as of the disk of a virtual machine.
 
-    Attributes:
-        mount_point: where it is mounted, as text that can be stored and printed; None where no mount is seen.
-        device: the disk's name (`nvme0n1`); None where there is no block device.
-        transport: `nvme`, `sata`, `usb`, `sd`, `emmc`, `virtio`, `loop`, `scsi`, `memory`, `network`,
-            `overlay` (a container's own files, wherever they lie), or None where it is not told.
-        rotational: whether the disk turns; None where nobody can tell.
-        kind: `ssd`, `hdd`, `sd`, `emmc`, `ram`; None where it cannot be told, as for the disk of a virtual machine.
-        filesystem: `ext4`, ...; None where no mount is seen.
-        size_bytes: of the file system.
-        free_bytes: of it, for a user without privileges.
+    `transport` is `nvme`, `sata`, `usb`, `sd`, `emmc`, `virtio`, `loop`, `scsi`, `memory`, `network` or `overlay` (a
+    container's own files, wherever they lie).
     """
 
-    mount_point: Optional[str]
-    device: Optional[str]
+    mount_point: Optional[str]  # as text that can be stored and printed
+    device: Optional[str]  # the disk's name: `nvme0n1`
     transport: Optional[str]
     rotational: Optional[bool]
-    kind: Optional[str]
-    filesystem: Optional[str]
-    size_bytes: int
-    free_bytes: int
+    kind: Optional[str]  # `ssd`, `hdd`, `sd`, `emmc`, `ram`
+    filesystem: Optional[str]  # `ext4`, ...
+    size_bytes: int  # of the file system
+    free_bytes: int  # of it, for a user without privileges
 
 
 def describe(path: str, root: str = "/") -> Medium:
     """The medium that `path` lies on; in a chroot, where no mount holds it, all but the space is unknown.
-
-    Args:
-        path: a file or directory that is there.
-        root: the directory below which `/sys` and `/proc` are looked for.
 
     Raises:
         SourceUnavailableError: there is no `/proc/self/mountinfo`.
@@ -333,7 +312,6 @@ class DiskSource:
     """Rates of one disk since the previous reading, whoever caused them; none at the first."""
 
     def __init__(self, path: str, disk: str) -> None:
-        """Reads the lines of `disk` in the file `path`, a `/proc/diskstats`."""
         self._path = path
         self._disk = disk
         self._counters = Counters()

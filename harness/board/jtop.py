@@ -38,19 +38,12 @@ STALE_INTERVALS = 3
 
 
 class Sample(NamedTuple):
-    """What the service saw at one moment.
+    """What the service saw at one moment; channels have their prefix."""
 
-    Attributes:
-        uptime_s: when, in seconds since the boot, as the service says.
-        interval_s: the service's interval.
-        values: channel, with its prefix, to value.
-        failed: channel to why it has no value.
-    """
-
-    uptime_s: float
-    interval_s: float
+    uptime_s: float  # when, in seconds since the boot, as the service says
+    interval_s: float  # the service's
     values: Dict[str, float]
-    failed: Dict[str, str]
+    failed: Dict[str, str]  # channel to why it has no value
 
 
 def sample_of(client: Any) -> Sample:
@@ -106,10 +99,7 @@ def _power(power: Mapping[str, Any]) -> Tuple[Dict[str, Optional[float]], Dict[s
 
 
 def explain(error: Exception) -> Tuple[str, str]:
-    """What is wrong where the client raised an error, and a hint.
-
-    Only the text of its `JtopException` says which kind it is.
-    """
+    """What is wrong where the client raised an error, and a hint; only a `JtopException`'s text says its kind."""
     if isinstance(error, SourceUnavailableError):
         return error.what, error.hint
     text = " ".join(str(error).split())
@@ -152,14 +142,7 @@ _KINDS: List[Tuple[str, str, str]] = [
 
 
 class JtopSource:
-    """The service's newest sample, given once.
-
-    Args:
-        connect: makes a client that is not started yet.
-        answer_s: as `ANSWER_S`.
-        retry_s: as `RETRY_S`.
-        boot_clock: seconds since the boot, on the clock of `/proc/uptime`.
-    """
+    """The service's newest sample, given once; `connect` makes a client that is not started yet."""
 
     def __init__(
         self,
@@ -168,7 +151,6 @@ class JtopSource:
         retry_s: float = RETRY_S,
         boot_clock: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
     ) -> None:
-        """Start the thread that keeps the client."""
         self._connect = connect
         self._answer_s = answer_s
         self._retry_s = retry_s
@@ -187,11 +169,7 @@ class JtopSource:
         self._start_thread()
 
     def wait(self) -> None:
-        """Wait for the first sample.
-
-        Raises:
-            SourceUnavailableError: the service cannot be reached, or does not answer in time.
-        """
+        """Wait for the first sample; raises SourceUnavailableError where none comes in time."""
         if not self._heard.wait(self._answer_s):
             raise SourceUnavailableError(f"the jtop service gave no sample for {self._answer_s:g} s", _RESTART)
         if self._newest is None:
@@ -264,12 +242,11 @@ class JtopSource:
 
 
 def open_source(root: str, interval_s: float = DEFAULT_INTERVAL_S, answer_s: float = ANSWER_S) -> JtopSource:
-    """Connect to the jtop service of this machine, whatever `root` is.
+    """Connect to the jtop service of this machine, which has one socket, whatever `root` is.
 
     Args:
-        root: not used: the service has one socket.
-        interval_s: the interval that is asked for in seconds; the service takes it only where it has no other client,
-            and is unstable below 0.5 s.
+        root: not used.
+        interval_s: asked for; the service takes it only where it has no other client, and is unstable below 0.5 s.
         answer_s: as `ANSWER_S`.
 
     Raises:

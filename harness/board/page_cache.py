@@ -30,7 +30,6 @@ class PageCache:
     """The page cache of the machine whose `/proc` is below `root`; what was achieved, `residency` measures."""
 
     def __init__(self, root: str = "/") -> None:
-        """Touches nothing yet."""
         self._file = os.path.join(root, "proc/sys/vm/drop_caches")
 
     def available(self) -> Capability:
@@ -41,10 +40,7 @@ class PageCache:
         return Capability(topic, False, f"{self._file} may not be written by this user", self._hint())
 
     def drop(self) -> str:
-        """Write back what is dirty and drop everything.
-
-        Returns:
-            How, in words.
+        """Write back what is dirty, drop everything, and return how, in words.
 
         Raises:
             ControlError: this user may not; says what to grant.
@@ -69,18 +65,11 @@ class PageCache:
 
 
 class Residency(NamedTuple):
-    """How much of some files is in the page cache.
+    """How much of some files is in the page cache."""
 
-    Attributes:
-        resident_bytes: of them in the page cache, in whole pages less what a last page has beyond its file's end; None
-            where the kernel does not tell.
-        total_bytes: the size of the files.
-        reason: why it is not known, and what to do; empty where it is.
-    """
-
-    resident_bytes: Optional[int]
-    total_bytes: int
-    reason: str = ""
+    resident_bytes: Optional[int]  # to the byte, also where a file ends within a page; None if the kernel does not tell
+    total_bytes: int  # the size of the files
+    reason: str = ""  # why it is not known, and what to do; empty where it is
 
     @property
     def share(self) -> Optional[float]:
@@ -95,10 +84,6 @@ def residency(files: Iterable[Path], root: str = "/") -> Residency:
 
     Since Linux 5.2 the kernel says "all of it" of a file that the caller neither owns nor may write; this says `None`,
     also of a file that cannot be mapped, as on some network and FUSE file systems.
-
-    Args:
-        files: regular files.
-        root: the directory below which `/proc` is looked for.
 
     Raises:
         DataSetError: a file vanished or may not be read; names it.

@@ -39,23 +39,14 @@ def rail_channel(label: str) -> str:
 
 
 class RailTotal(NamedTuple):
-    """What a board's total power is made of: some of its rails, or the one rail that feeds all others.
+    """What a board's total power is made of: some of its rails, or the one rail that feeds all others."""
 
-    Attributes:
-        rails: labels of the rails whose sum it is; empty where there is no total.
-        why_none: why there is none; empty where there is one.
-        text: the definition in words, for the record.
-    """
-
-    rails: Tuple[str, ...]
-    why_none: str
-    text: str
+    rails: Tuple[str, ...]  # labels of the rails whose sum it is; empty where there is no total
+    why_none: str  # why there is no total; empty where there is one
+    text: str  # the definition in words, for the record
 
     def of(self, rails_mw: Mapping[str, float]) -> float:
-        """The total of one reading in mW.
-
-        Args:
-            rails_mw: label to power of every rail that gave a value.
+        """The total of one reading in mW, from the rails that gave a value.
 
         Raises:
             ValueError: there is no total, one of its rails gave no value (it is never a sum of fewer rails), or it is
@@ -110,24 +101,17 @@ def choose_total(labels: Sequence[str], definition: Optional[Sequence[str]] = No
 
 
 class Rail(NamedTuple):
-    """One rail of one sensor.
+    """One rail of one sensor."""
 
-    Attributes:
-        label: as the board's device tree calls it: `VDD_IN`.
-        files: the files that are read.
-        to_mw: from what they hold to milliwatt.
-    """
-
-    label: str
+    label: str  # as the board's device tree calls it: `VDD_IN`
     files: Tuple[str, ...]
-    to_mw: Callable[..., float]
+    to_mw: Callable[..., float]  # from what the files hold
 
 
 class InaSource:
     """Power of each rail at the moment of the reading, and their total; the files stay open."""
 
     def __init__(self, rails: Sequence[Rail], total: RailTotal) -> None:
-        """Reads nothing yet."""
         self._readers = {
             rail.label: functools.partial(_power_mw, rail.to_mw, [KeptFile(path) for path in rail.files])
             for rail in rails
@@ -245,12 +229,7 @@ def _is_there(rail: Rail) -> bool:
 
 
 def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = "") -> InaSource:
-    """The rails of the board below `root`.
-
-    Args:
-        root: the directory below which `/sys` is looked for.
-        total: labels of the rails that make up the board's total; None where that is not known.
-        remark: a caveat about that total.
+    """The rails of the board below `root`; `total` and `remark` as in `choose_total`.
 
     Raises:
         SourceUnavailableError: there is no sensor with a rail.

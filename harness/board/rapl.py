@@ -28,17 +28,11 @@ _ALWAYS_DRAW = ("package", "dram", "psys")  # a counter of these that stands sti
 
 
 class Domain(NamedTuple):
-    """One RAPL zone.
+    """One RAPL zone."""
 
-    Attributes:
-        name: as the kernel calls it, below its parents: `package-0 core`.
-        directory: where its files are.
-        range_uj: the counter's greatest value, after which it starts at 0 again; None where the kernel does not tell.
-    """
-
-    name: str
+    name: str  # as the kernel calls it, below its parents: `package-0 core`
     directory: str
-    range_uj: Optional[int]
+    range_uj: Optional[int]  # the counter's greatest value, after which it restarts at 0; None if the kernel has none
 
     @property
     def channel(self) -> str:
@@ -59,10 +53,6 @@ class Domain(NamedTuple):
 def energy_growth_uj(growth_uj: float, range_uj: Optional[int]) -> float:
     """The energy between two readings of a counter that wraps, less than one whole range apart.
 
-    Args:
-        growth_uj: later reading minus earlier.
-        range_uj: the counter's greatest value, if known.
-
     Raises:
         ValueError: the counter fell and its range is not known, or smaller than the fall.
     """
@@ -77,7 +67,6 @@ class RaplSource:
     """Mean power of each RAPL domain since the previous reading, and their total."""
 
     def __init__(self, domains: List[Domain]) -> None:
-        """Reads nothing yet."""
         self._domains = domains
         self._counters = Counters()
         counted = [domain.name for domain in domains if domain.in_total]

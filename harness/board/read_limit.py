@@ -37,17 +37,11 @@ _NOT_HELD_BESIDE = ("cpu.max", "cpuset.cpus", "memory.high", "memory.max")
 
 
 class ReadGroup(NamedTuple):
-    """The group with the limit, as plain values: another process can remove it.
+    """The group with the limit, as plain values: another process can remove it."""
 
-    Attributes:
-        path: its directory.
-        origin: that of the group where its processes come from and go to.
-        file: the name of the file in it that takes limits.
-    """
-
-    path: str
-    origin: str
-    file: str
+    path: str  # its directory
+    origin: str  # that of the group where its processes come from and go back to
+    file: str  # the name of the file in it that takes limits
 
 
 class ReadLimit(Knob):
@@ -56,14 +50,8 @@ class ReadLimit(Knob):
     name = "read limit"
 
     def __init__(self, root: str = "/", group: Optional[ReadGroup] = None) -> None:
-        """Touches nothing yet.
-
-        Args:
-            root: the directory below which `/sys` and `/proc` are looked for.
-            group: one that another process made; None for one of this process.
-        """
         self._root = root
-        self._given = group
+        self._given = group  # one that another process made; None for one of this process
 
     @property
     def spec(self) -> KnobSpec:
@@ -86,11 +74,7 @@ class ReadLimit(Knob):
             return Capability(topic, False, error.what, error.hint)
 
     def on_disk_under(self, path: str, limit_bytes_per_s: int) -> ReadLimits:
-        """The setting that holds the disk under a path to a limit.
-
-        Args:
-            path: a file or directory; where it is not there yet, what it will lie in counts.
-            limit_bytes_per_s: the limit.
+        """The setting that holds the disk under a path to a limit; the path need not be there yet.
 
         Raises:
             CannotRunError: this user can set none, there is no such disk, or it is held to less already.
@@ -173,10 +157,10 @@ def reads_held(
     """Hold down what this process, and whatever it starts, reads from one disk during the block.
 
     Args:
-        limit_bytes_per_s: the limit; None for none: then nothing is touched.
+        limit_bytes_per_s: None for no limit: then nothing is touched.
         directory: where the data lies: the disk under it is held down, whatever is read of it.
         device: whose run this is; names the saved state.
-        root: the directory below which `/sys` and `/proc` are looked for.
+        root: below which `/sys` and `/proc` are looked for.
 
     Yields:
         The limit as read back; None where there is none.

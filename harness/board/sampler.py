@@ -56,7 +56,6 @@ class Sampler:
         root: str = "/",
         cpus: Optional[Collection[int]] = None,
     ) -> None:
-        """Nothing starts yet."""
         if not interval_s > 0:
             raise InvalidValueError(f"interval_s must be above 0, got {interval_s}")
         names = [source.name for source in sources]
@@ -183,7 +182,6 @@ class SamplerRecord:
     """
 
     def __init__(self, sources: Sequence[str]) -> None:
-        """`sources` are the names of the sources that were asked for."""
         self._sources = list(sources)
         self._offset = 0
         self._opened = False
@@ -241,14 +239,7 @@ class SamplerRecord:
         return self._series[channel][1][-1] if channel in self._series else None
 
     def telemetry(self, interval_s: float, started_s: float, stopped_s: float, how_it_ended: str) -> Telemetry:
-        """All that was seen.
-
-        Args:
-            interval_s: the interval asked for.
-            started_s: when the sampler was started.
-            stopped_s: when it was told to stop.
-            how_it_ended: what is known of the end of its process, for the case that it died.
-        """
+        """All that was seen of a sampler that was started and told to stop at these times."""
         times_s = self._times_s
         samples = len(times_s)
         missing = dict(self.missing)

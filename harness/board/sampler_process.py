@@ -26,32 +26,21 @@ PARENT_CHECK_S = 1.0
 
 
 class Order(NamedTuple):
-    """What the parent asks of the sampler, of types that JSON knows.
+    """What the parent asks of the sampler, of types that JSON knows."""
 
-    Attributes:
-        sources: as `SourceSpec`.
-        interval_s: seconds between samples.
-        root: the directory below which `/sys` and `/proc` are looked for.
-        cpus: CPUs to run on; None for every CPU.
-        parent_pid: whose child this is; once it is another's, the parent has died.
-        out_fd: where the lines go.
-        stop_fd: anything to read here, or its end, means stop.
-    """
-
-    sources: List[Tuple[str, Dict[str, Any], str]]
+    sources: List[Tuple[str, Dict[str, Any], str]]  # as `SourceSpec`
     interval_s: float
     root: str
-    cpus: Optional[List[int]]
-    parent_pid: int
-    out_fd: int
-    stop_fd: int
+    cpus: Optional[List[int]]  # to run on; None for every CPU
+    parent_pid: int  # whose child this is; once it is another's, the parent has died
+    out_fd: int  # where the lines go
+    stop_fd: int  # anything to read here, or its end, means stop
 
 
 class TickSchedule:
     """Ticks at `start_s + k * interval_s`: no delay of one tick moves the next (M1)."""
 
     def __init__(self, start_s: float, interval_s: float) -> None:
-        """Tick 0 is taken at `start_s`; tick 1 is due next."""
         self._start_s = start_s
         self._interval_s = interval_s
         self._next_tick = 1

@@ -33,48 +33,32 @@ MIN_WINDOW_S = 0.02
 
 
 class SourceSpec(NamedTuple):
-    """Names a source and its options as plain values, so that it can be handed to another process.
+    """A source and its options as plain values that can be handed to another process."""
 
-    Attributes:
-        name: one of `SOURCES`.
-        options: keyword arguments of its `open_source`, of types that JSON knows.
-        root: below which it looks for `/sys` and `/proc`; empty for where the other sources look.
-    """
-
-    name: str
-    options: Dict[str, Any] = {}  # noqa: RUF012 - never changed; NamedTuple has no factory
-    root: str = ""
+    name: str  # one of `SOURCES`
+    options: Dict[str, Any] = {}  # noqa: RUF012 - never changed; keyword arguments of its `open_source`
+    root: str = ""  # below which it looks for `/sys` and `/proc`; empty for where the other sources look
 
 
 class Reading(NamedTuple):
     """What a source saw at one moment.
 
-    Attributes:
-        values: channel to value. The unit is the last part of the channel's name: `_mw`, `_khz`, `_bytes`, `_c`,
-            `_cores`, `_per_s`, `_share`.
-        failed: channel to why it gave no value now, for channels that should have given one.
+    The unit is the last part of a channel's name: `_mw`, `_khz`, `_bytes`, `_c`, `_cores`, `_per_s`, `_share`.
     """
 
-    values: Dict[str, float]
-    failed: Dict[str, str]
+    values: Dict[str, float]  # by channel
+    failed: Dict[str, str]  # channel to why it gave no value now, for channels that should have given one
 
 
 class Source(Protocol):
-    """Sensors that are read together.
+    """Sensors that are read together."""
 
-    Attributes:
-        notes: channel (or the source's own name) to what its values mean.
-    """
-
-    notes: Dict[str, str]
+    notes: Dict[str, str]  # channel, or the source's own name, to what its values mean
 
     def read(self, now_s: float) -> Reading:
-        """Read every channel once.
+        """Read every channel once, at `time.monotonic()` = `now_s`.
 
         Rates and power from counters are means since the previous reading: the first reading gives none.
-
-        Args:
-            now_s: `time.monotonic()` of this reading.
 
         Raises:
             OSError, ValueError, SourceUnavailableError: nothing could be read now; a later reading may succeed.
@@ -82,11 +66,7 @@ class Source(Protocol):
 
 
 def open_source(spec: SourceSpec, root: str) -> Source:
-    """Open the source that `spec` names.
-
-    Args:
-        spec: the source and its options.
-        root: the directory below which `/sys` and `/proc` are looked for, where the source has none of its own.
+    """Open the source that `spec` names, below `root` where it has no root of its own.
 
     Raises:
         SourceUnavailableError: this machine does not have it, or this user may not read it; says which, with a hint.
@@ -116,13 +96,7 @@ def plain_name(name: str) -> str:
 
 
 def free_channel(pattern: str, name: str, taken: Collection[str]) -> str:
-    """The channel of a sensor, numbered from 2 where equal names meet: `temperature_acpitz_2_c`.
-
-    Args:
-        pattern: the channel's name, with `{}` for the sensor's: `temperature_{}_c`.
-        name: as the kernel calls the sensor.
-        taken: channels that are there already.
-    """
+    """The channel of a sensor, numbered from 2 where it is taken: `temperature_acpitz_2_c` by `temperature_{}_c`."""
     channel, number = pattern.format(plain_name(name)), 1
     while channel in taken:
         number += 1
@@ -137,19 +111,13 @@ class Counters:
     """
 
     def __init__(self) -> None:
-        """No reading yet."""
         self._last: Optional[Tuple[float, Mapping[str, float]]] = None
 
     def growth(self, now_s: float, totals: Mapping[str, float]) -> Optional[Tuple[float, Dict[str, float]]]:
-        """How much each counter grew since the last reading.
+        """Seconds since the last reading, and how much each counter that both readings have grew.
 
-        Args:
-            now_s: when `totals` were read, in monotonic seconds.
-            totals: counter name to its value.
-
-        Returns:
-            The time since the last reading in seconds, and the growth of each counter that both readings have,
-            negative for one that was reset or wrapped; None where there is no earlier reading, or one too close.
+        Growth is negative for a counter that was reset or wrapped. None where there is no earlier reading, or one too
+        close.
         """
         if self._last is None:
             self._last = (now_s, totals)

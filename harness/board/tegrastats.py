@@ -66,19 +66,11 @@ def _temperature_channel(name: str) -> str:
 
 
 class TegrastatsSource:
-    """The last line that a process printed, given once and never again.
-
-    Args:
-        process: it runs already; its output is a pipe. It is ended with this source.
-        interval_s: how often it prints a line.
-        total: labels of the rails that make up the board's total; None where that is not known.
-        remark: a caveat about that total.
-    """
+    """The last line that a running process printed, given once and never again; the process ends with this source."""
 
     def __init__(
         self, process: subprocess.Popen, interval_s: float, total: Optional[Sequence[str]] = None, remark: str = ""
     ) -> None:
-        """Take over the process."""
         self._process = process
         self._end = weakref.finalize(self, _end_process, process)
         os.set_blocking(process.stdout.fileno(), False)
@@ -155,14 +147,7 @@ def open_source(
     total: Optional[Sequence[str]] = None,
     remark: str = "",
 ) -> TegrastatsSource:
-    """Start tegrastats.
-
-    Args:
-        root: the directory below which `/usr/bin/tegrastats` is looked for.
-        executable: another path of it.
-        interval_s: how often it is to print a line, in seconds; whole milliseconds count.
-        total: labels of the rails that make up the board's total; None where that is not known.
-        remark: a caveat about that total.
+    """Start `usr/bin/tegrastats` below `root`, or `executable`; `total` and `remark` as in `choose_total`.
 
     Raises:
         SourceUnavailableError: it is not there or cannot be run.
@@ -190,16 +175,10 @@ def open_source(
 
 
 class _Row(NamedTuple):
-    """A line of a log that says something.
+    """A line of a log."""
 
-    Attributes:
-        number: which line of the log it is, from 1.
-        place: how many lines that are not blank come before it.
-        line: what it says.
-    """
-
-    number: int
-    place: int
+    number: int  # from 1
+    place: int  # how many lines that are not blank come before it
     line: TegrastatsLine
 
 

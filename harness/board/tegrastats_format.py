@@ -25,50 +25,31 @@ SENSOR_OFF_C = -256.0
 
 
 class UnitLoad(NamedTuple):
-    """A unit of the chip that runs.
+    """How busy a unit of the chip is that is not off."""
 
-    Attributes:
-        share: how busy it is, of 1; None where the line does not tell.
-        khz: its clocks, more than one where it has parts with a clock each; empty where the line does not tell.
-    """
-
-    share: Optional[float] = None
-    khz: Tuple[int, ...] = ()
+    share: Optional[float] = None  # of 1; None where the line does not tell
+    khz: Tuple[int, ...] = ()  # a clock for each of its parts; empty where the line does not tell
 
 
 @dataclasses.dataclass
 class TegrastatsLine:
-    """What one line says; None, or left out of a dictionary, is what it does not say.
+    """What one line says; what it does not say is None, or left out of a dictionary."""
 
-    Attributes:
-        at: the board's local time, in whole seconds.
-        ram_used_bytes, ram_total_bytes: memory that CPU and GPU share.
-        swap_used_bytes, swap_total_bytes, swap_cached_bytes: swap space.
-        iram_used_bytes, iram_total_bytes: memory on the chip (Nano).
-        cpu: every core by its number, None for one that is offline.
-        emc: memory controller. Without root `0%` and no clock is printed, which says nothing.
-        gpu: the GPU.
-        engines: by name without `_FREQ` (`NVENC`, `VIC`, `APE`): None for one that is off.
-        temperatures_c: by sensor: None for one that is off.
-        rails_mw: power of each rail now, by label; channels that are not connected are left out.
-        unknown: words that were not understood.
-    """
-
-    at: Optional[datetime.datetime] = None
-    ram_used_bytes: Optional[int] = None
+    at: Optional[datetime.datetime] = None  # the board's local time, in whole seconds
+    ram_used_bytes: Optional[int] = None  # memory that CPU and GPU share
     ram_total_bytes: Optional[int] = None
     swap_used_bytes: Optional[int] = None
     swap_total_bytes: Optional[int] = None
     swap_cached_bytes: Optional[int] = None
-    iram_used_bytes: Optional[int] = None
+    iram_used_bytes: Optional[int] = None  # memory on the chip (Nano)
     iram_total_bytes: Optional[int] = None
-    cpu: Tuple[Optional[UnitLoad], ...] = ()
-    emc: Optional[UnitLoad] = None
+    cpu: Tuple[Optional[UnitLoad], ...] = ()  # every core, None for one that is offline
+    emc: Optional[UnitLoad] = None  # memory controller; without root `0%` and no clock is printed, which says nothing
     gpu: Optional[UnitLoad] = None
-    engines: Dict[str, Optional[UnitLoad]] = dataclasses.field(default_factory=dict)
-    temperatures_c: Dict[str, Optional[float]] = dataclasses.field(default_factory=dict)
-    rails_mw: Dict[str, float] = dataclasses.field(default_factory=dict)
-    unknown: List[str] = dataclasses.field(default_factory=list)
+    engines: Dict[str, Optional[UnitLoad]] = dataclasses.field(default_factory=dict)  # `NVENC`; None for off
+    temperatures_c: Dict[str, Optional[float]] = dataclasses.field(default_factory=dict)  # None for off
+    rails_mw: Dict[str, float] = dataclasses.field(default_factory=dict)  # now; without those that are not connected
+    unknown: List[str] = dataclasses.field(default_factory=list)  # words that were not understood
 
     @property
     def is_empty(self) -> bool:

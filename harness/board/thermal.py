@@ -34,10 +34,9 @@ CONSTANT = re.compile(r"temperature_pmic(_die)?(_\d+)?_c")
 
 
 class TemperatureSource:
-    """Degrees Celsius of each sensor; one that is asleep or gone fails alone."""
+    """Degrees Celsius of each sensor, from files in thousandths of a degree; one that is asleep or gone fails alone."""
 
     def __init__(self, files: Dict[str, str]) -> None:
-        """`files` is channel to the file that holds it in thousandths of a degree."""
         self._readers = {channel: functools.partial(_read_celsius, path) for channel, path in files.items()}
         self.notes = dict(files)
 
@@ -92,10 +91,8 @@ def _numbers(path: str) -> List[int]:
 def temperature_limits_c(root: str, most_c: Optional[float] = None) -> Dict[str, float]:
     """Channel of each sensor below `root` that follows the heat, to the temperature above which a run ends.
 
-    Args:
-        root: the directory below which `/sys` is looked for.
-        most_c: the same limit for all of them. None for `MARGIN_C` below each one's lowest critical trip point: a
-            sensor without one has no limit.
+    That is `most_c` for all of them; where it is None, `MARGIN_C` below each one's lowest critical trip point: a sensor
+    without one has no limit.
     """
     try:
         files = open_source(root).notes

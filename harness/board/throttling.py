@@ -39,17 +39,13 @@ OC_MEANING = {"oc1": "under-voltage", "oc2": "average over-current", "oc3": "ins
 class ThrottleSource:
     """States of the cooling devices now, and events since the first reading.
 
-    Args:
-        states: channel to the file of a cooling device's state.
-        counters: channel to the file of an event counter.
-        interrupts: `/proc/interrupts` where it counts over-current events, or empty.
-        notes: channel to what it is.
+    `states` and `counters` are channel to file; `interrupts` is `/proc/interrupts` where it counts over-current events,
+    or empty.
     """
 
     def __init__(
         self, states: Dict[str, str], counters: Dict[str, str], interrupts: str, notes: Dict[str, str]
     ) -> None:
-        """The files are opened at the first reading and stay open, but for the large table of interrupts."""
         counts: Dict[str, Callable[[], int]] = {channel: KeptFile(path).read_int for channel, path in counters.items()}
         if interrupts:
             counts[OVERCURRENT] = lambda: count_edp_interrupts(read_text(interrupts))
@@ -172,19 +168,12 @@ def _number(path: str) -> int:
 
 
 class Throttling(NamedTuple):
-    """A time during which something throttled the board.
-
-    Attributes:
-        start_s: from when, in monotonic seconds.
-        end_s: until when.
-        by: what did it: `cpu_throttle_alert`, `oc3`, ...
-        events: how many events were counted; None where there is a state and no count.
-    """
+    """A time during which something throttled the board, in monotonic seconds."""
 
     start_s: float
     end_s: float
-    by: str
-    events: Optional[int] = None
+    by: str  # `cpu_throttle_alert`, `oc3`, ...
+    events: Optional[int] = None  # how many were counted; None where there is a state and no count
 
     def text(self, origin_s: float = 0.0) -> str:
         """In words, its times counted from `origin_s`: `throttled from 12.0 s to 15.5 s by oc3 (4 events)`."""
@@ -201,9 +190,6 @@ def throttled_times(series: Mapping[str, Series]) -> List[Throttling]:
     Telemetry samples: a state lasts from the sample that first shows it to the first that does not, or to the last
     sample; an event lies somewhere between the sample before it and the one that counts it. Times of one cause that
     touch are one. The sum of all counters is used only where its parts are not there.
-
-    Args:
-        series: channel to samples; those named `throttle_..._state` and `throttle_..._events` are used.
     """
     found: List[Throttling] = []
     channels = {channel: match for channel, match in ((c, _CHANNEL.fullmatch(c)) for c in series) if match}
