@@ -10,23 +10,14 @@ from harness.board.kernel_file import read_paths
 
 
 class Membership(NamedTuple):
-    """One line of `/proc/self/cgroup`: where this process is in one hierarchy.
+    """One line of `/proc/self/cgroup`: where this process is in one hierarchy."""
 
-    Attributes:
-        controllers: of the hierarchy; none for the one of cgroup v2.
-        path: the group, from the hierarchy's top as this process sees it.
-    """
-
-    controllers: Tuple[str, ...]
-    path: str
+    controllers: Tuple[str, ...]  # of the hierarchy; none for the one of cgroup v2
+    path: str  # the group, from the hierarchy's top as this process sees it
 
 
 def own_groups(root: str, controller: str) -> Iterator[List[str]]:
-    """The groups in which a controller may hold for this process, in cgroup v1, v2 or both.
-
-    Args:
-        root: the directory below which `/proc` and `/sys` are looked for.
-        controller: as version 1 calls it: `cpu`, `blkio`.
+    """The groups in which a controller (`cpu`, `blkio`) may hold for this process, in cgroup v1, v2 or both.
 
     Yields:
         For each hierarchy that may have the controller the directory of this process's group, then of those above it,
@@ -55,17 +46,12 @@ def parse_memberships(text: str) -> List[Membership]:
 def group_directories(membership: Membership, mounts: List[Mount], controller: str) -> List[str]:
     """Where a group is mounted, and those above it, the group itself first; empty where it is not seen."""
     for mount in mounts:
-        if (
-            _shows(mount, membership, controller)
-            and os.path.commonpath([membership.path, mount.origin]) == mount.origin
-        ):
+        if membership.controllers:
+            is_shown = mount.filesystem == "cgroup" and controller in mount.options
+        else:
+            is_shown = mount.filesystem == "cgroup2"
+        if is_shown and os.path.commonpath([membership.path, mount.origin]) == mount.origin:
             below = os.path.relpath(membership.path, mount.origin)
             names = [] if below == os.curdir else below.split(os.sep)
             return [os.path.join(mount.mount_point, *names[:depth]) for depth in range(len(names), -1, -1)]
     return []
-
-
-def _shows(mount: Mount, membership: Membership, controller: str) -> bool:
-    if not membership.controllers:
-        return mount.filesystem == "cgroup2"
-    return mount.filesystem == "cgroup" and controller in mount.options

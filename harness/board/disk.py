@@ -36,11 +36,7 @@ class Mount(NamedTuple):
 
 
 def read_mounts(root: str) -> List[Mount]:
-    """The mounts that this process sees, their paths as `os.fsdecode` gives them.
-
-    Raises:
-        SourceUnavailableError: there is no `/proc/self/mountinfo`.
-    """
+    """The mounts that this process sees, their paths as `os.fsdecode` gives them."""
     path = os.path.join(root, "proc/self/mountinfo")
     try:
         return parse_mountinfo(read_paths(path))
@@ -288,11 +284,7 @@ def _kind(transport: Optional[str], rotational: Optional[bool]) -> Optional[str]
 
 
 def parse_diskstats(text: str, disk: str) -> Dict[str, float]:
-    """The totals of one disk since boot, by the channel that their growth goes to.
-
-    Raises:
-        ValueError: the disk is not in the text.
-    """
+    """The totals of one disk since boot, by the channel that their growth goes to."""
     for line in text.splitlines():
         _major, _minor, name, *fields = line.split()
         if name == disk:
@@ -321,7 +313,6 @@ class DiskSource:
         }
 
     def read(self, now_s: float) -> Reading:
-        """All channels but those whose counter was reset."""
         growth = self._counters.growth(now_s, parse_diskstats(read_text(self._path), self._disk))
         if growth is None:
             return Reading({}, {})

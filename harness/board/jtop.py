@@ -206,7 +206,6 @@ class JtopSource:
         return {**dict.fromkeys(lost, "jtop has lost this rail"), JTOP_TOTAL: f"its part {', '.join(lost)} is lost"}
 
     def close(self) -> None:
-        """Let the client go."""
         self._stopped.set()
 
     def _start_thread(self) -> None:

@@ -17,13 +17,16 @@ NOTES = {
     "swap_used_bytes": "SwapTotal - SwapFree",
 }
 
+_SUMS = {
+    "memory_used_bytes": {"MemTotal": 1, "MemAvailable": -1},
+    "memory_available_bytes": {"MemAvailable": 1},
+    "page_cache_bytes": {"Cached": 1, "Buffers": 1, "Shmem": -1},
+    "swap_used_bytes": {"SwapTotal": 1, "SwapFree": -1},
+}
+
 
 def parse_meminfo(text: str) -> Dict[str, int]:
-    """Field to bytes; fields that are no sizes (huge-page counts) are left out.
-
-    Raises:
-        ValueError: a line is not of the form `Field: number kB`.
-    """
+    """Field to bytes; those that are not sizes (huge-page counts) are left out."""
     fields = {}
     for line in text.splitlines():
         name, _, value = line.partition(":")
@@ -34,25 +37,17 @@ def parse_meminfo(text: str) -> Dict[str, int]:
 
 
 class MemorySource:
-    """Used and available memory, page cache and swap, in bytes."""
+    """Used and available memory, page cache and swap, in bytes, as far as the kernel shows the fields."""
 
     notes = NOTES
 
     def __init__(self, path: str) -> None:
-        """Reads `path`, a `/proc/meminfo`."""
         self._path = path
 
     def read(self, now_s: float) -> Reading:
-        """Each channel whose fields the kernel shows; the others fail."""
         fields = parse_meminfo(read_text(self._path))
-        sums = {
-            "memory_used_bytes": {"MemTotal": 1, "MemAvailable": -1},
-            "memory_available_bytes": {"MemAvailable": 1},
-            "page_cache_bytes": {"Cached": 1, "Buffers": 1, "Shmem": -1},
-            "swap_used_bytes": {"SwapTotal": 1, "SwapFree": -1},
-        }
         values, failed = {}, {}
-        for channel, terms in sums.items():
+        for channel, terms in _SUMS.items():
             absent = [name for name in terms if name not in fields]
             if absent:
                 failed[channel] = f"{self._path} has no {', '.join(absent)}"
@@ -62,11 +57,6 @@ class MemorySource:
 
 
 def open_source(root: str) -> MemorySource:
-    """Memory of the machine whose `/proc` is below `root`.
-
-    Raises:
-        SourceUnavailableError: there is no `/proc/meminfo`.
-    """
     path = os.path.join(root, "proc/meminfo")
     if not os.path.exists(path):
         raise SourceUnavailableError(f"{path} does not exist", "mount /proc")

@@ -33,7 +33,6 @@ class PageCache:
         self._file = os.path.join(root, "proc/sys/vm/drop_caches")
 
     def available(self) -> Capability:
-        """Whether this user can drop all of it."""
         topic = "drop the page cache"
         if may_write(self._file):
             return Capability(topic, True, f"dropped through {self._file}")

@@ -14,10 +14,8 @@ _ATTEMPTS = 5
 class ProcessTimes(NamedTuple):
     """One process as `/proc/<pid>/stat` shows it.
 
-    Attributes:
-        parent: its parent's process id.
-        ticks: CPU time in clock ticks, user and system: of its own threads, living and ended, and of the children that
-            it has waited for, with theirs.
+    Its CPU time, user and system, is that of its own threads, living and ended, and of the children that it has waited
+    for, with theirs.
     """
 
     parent: int
@@ -42,15 +40,10 @@ class ProcessTree:
     """A process and its descendants.
 
     A process that ended and was waited for counts in its parent's times: nothing is lost when workers come and go.
-
-    Args:
-        proc: the `/proc` directory.
-        pid: the root of the tree.
-        without: a descendant to leave out, with its own descendants.
+    `without` is a descendant to leave out, with its own descendants.
     """
 
     def __init__(self, proc: str, pid: int, without: int) -> None:
-        """Reads nothing yet."""
         self._proc = proc
         self._pid = pid
         self._without = without

@@ -63,7 +63,6 @@ class ReadLimit(Knob):
         return self._given or find_group(self._root)
 
     def available(self) -> Capability:
-        """Whether this user can make such a group."""
         topic = "hold reads to a limit"
         try:
             place = os.path.dirname(self._group.path)

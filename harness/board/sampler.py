@@ -72,15 +72,10 @@ class Sampler:
 
     @property
     def pid(self) -> int:
-        """The process id of the sampler, once started."""
         return self._process.pid
 
     def start(self) -> None:
-        """Start the sampler and wait for its first sample, which keeps its start-up out of what is measured next.
-
-        Raises:
-            HarnessError: it was started before.
-        """
+        """Start the sampler and wait for its first sample, which keeps its start-up out of what is measured next."""
         if self._process is not None:
             raise HarnessError("this sampler was started before", "make a new Sampler for each profile")
         self._started_s = time.monotonic()
@@ -158,12 +153,10 @@ class Sampler:
         return ": ".join([f"ended with status {self._process.returncode}", *last_words])
 
     def __enter__(self) -> Sampler:
-        """Start."""
         self.start()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """End the sampler where `stop` has not done so."""
         self.stop()
 
 
@@ -228,14 +221,12 @@ class SamplerRecord:
             self._failure_counts[name] += 1
 
     def series(self, channel: str) -> Optional[Series]:
-        """The samples of one channel so far; None where it has none."""
         if channel not in self._series:
             return None
         times, values = self._series[channel]
         return Series(tuple(times), tuple(values))
 
     def newest(self, channel: str) -> Optional[float]:
-        """The newest value of one channel; None where it has none yet."""
         return self._series[channel][1][-1] if channel in self._series else None
 
     def telemetry(self, interval_s: float, started_s: float, stopped_s: float, how_it_ended: str) -> Telemetry:

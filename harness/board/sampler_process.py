@@ -47,7 +47,6 @@ class TickSchedule:
 
     @property
     def due_s(self) -> float:
-        """When the next tick is due."""
         return self._start_s + self._next_tick * self._interval_s
 
     def advance(self, now_s: float) -> int:

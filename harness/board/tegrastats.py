@@ -130,7 +130,6 @@ class TegrastatsSource:
             raise SourceUnavailableError(f"tegrastats has printed nothing for {now_s - self._last_s:.1f} s")
 
     def close(self) -> None:
-        """End the process."""
         self._end()
 
 

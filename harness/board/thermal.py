@@ -41,7 +41,6 @@ class TemperatureSource:
         self.notes = dict(files)
 
     def read(self, now_s: float) -> Reading:
-        """Every sensor."""
         return read_each(self._readers)
 
 
@@ -69,7 +68,6 @@ def open_source(root: str) -> TemperatureSource:
 
 
 def _thermal_zones(root: str) -> List[Tuple[str, str]]:
-    """Name and file of each."""
     zones = sorted(glob.glob(os.path.join(root, "sys/class/thermal/thermal_zone*")), key=_numbers)
     return [(read_text(os.path.join(zone, "type")), os.path.join(zone, "temp")) for zone in zones]
 

@@ -76,16 +76,9 @@ class ThrottleSource:
 
 
 def count_edp_interrupts(text: str) -> int:
-    """Over-current interrupts of all CPUs since the boot.
-
-    Args:
-        text: `/proc/interrupts`: `44:  0  2  GICv2 80 Level  soctherm_edp`, a column of counts for each CPU.
-
-    Raises:
-        ValueError: no line is about them.
-    """
+    """Over-current interrupts of all CPUs since the boot, from the text of `/proc/interrupts`."""
     counts: List[int] = []
-    for line in text.splitlines():
+    for line in text.splitlines():  # `44:  0  2  GICv2 80 Level  soctherm_edp`, a column of counts for each CPU
         if "soctherm_edp" in line:
             for field in line.split()[1:]:
                 if not field.isdigit():
