@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import numpy as np
 import pytest
 
-from harness.core.cases import CONCURRENT, INFERENCE, Case, Mix
+from harness.core.cases import CONCURRENT, INFERENCE, Case, Mix, parts_of
 from harness.core.device import Device
 from harness.core.errors import CannotRunError, SourceUnavailableError
 from harness.core.interleaving import expect
@@ -24,7 +24,7 @@ from harness.core.terminal import Progress
 from harness.core.units import mw_to_w
 from harness.devices.simulated import SimulatedDevice
 from harness.judge.findings import CONFIRMED, Drawn, Finding, judge
-from harness.measure.concurrent import parts_of
+from harness.measure.run import run
 from harness.plugin import STATE, as_pytest_outcome
 from harness.simulation.corpus import simulate_corpus
 from harness.store.results import ResultsStore
@@ -129,7 +129,7 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Outc
     A budget that no mode is known to keep is left out.
     """
     mix, (training, inference) = Mix.parse(case.workload), parts_of(case)
-    at_maxn = device.profile(case, report).aggregates
+    at_maxn = run(case, device, report).aggregates
     if at_maxn["power_mw"] is None or at_maxn["latency_p95_ms"] is None:
         lacking = "gave no power" if at_maxn["power_mw"] is None else "served no request"
         raise SourceUnavailableError(f"{case.id} {lacking}", "search on a device that measures power, and for longer")

@@ -17,9 +17,8 @@ from harness.core.device import Device
 from harness.core.profiles import CLEAN, Minibatch
 from harness.core.terminal import Progress
 from harness.core.units import ms_to_s
-from harness.devices.host import POWER_SOURCE, HostDevice
-from harness.measure.measurement import make_ready
-from harness.measure.power_watch import PowerWatch
+from harness.devices.host import HostDevice
+from harness.measure.run import PowerWatch, make_ready
 from harness.options import configuration_from
 from harness.recorded_timer import play_back, recorded_time
 from harness.stats.estimates import paired_ratio
@@ -59,7 +58,7 @@ def test_instruments_cost_little(
                 bare.append(statistics.median(profiling.run_bare(trainer, MINIBATCHES)))
                 continue
             with Sampler(sources, CASE.settings.interval_s) as sampler:
-                watch = PowerWatch(sampler, POWER_SOURCE)
+                watch = PowerWatch(sampler, device.power_source)
                 block = profiling.profile_minibatches(trainer, MINIBATCHES, watch.has_settled, watch.is_enough, report)
                 shares.append(sampler.stop().sampler_cpu_share)
             instrumented.append(statistics.median(done.e2e_ms for done in block if done.phase == CLEAN))

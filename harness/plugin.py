@@ -19,6 +19,7 @@ from harness.core.terminal import Countdown, Progress
 from harness.core.units import ms_to_s
 from harness.judge.verdicts import Verdict
 from harness.measure.idle import metered_profile
+from harness.measure.run import check, conditions, run
 from harness.options import add_options
 from harness.recorded_timer import play_back, recorded_time
 from harness.run_state import BASELOAD, RunState, experiment_of
@@ -208,7 +209,7 @@ def held_device(request: pytest.FixtureRequest, case: Case, hold_device: Callabl
     with as_pytest_outcome():
         device = state.device(case.device)
         with ending_the_run(request.session, ControlError, DependencyError):
-            device.check(case)
+            check(case, device)
         request.getfixturevalue("results")  # not before: a case that cannot run here needs no file
         hold_device(device)
     return device
@@ -219,11 +220,11 @@ def ready_device(request: pytest.FixtureRequest, case: Case, held_device: Device
     """The case's device, held, with the data set in its place; skips what was measured already."""
     state = request.config.stash[STATE]
     with as_pytest_outcome():
-        found = held_device.conditions(case, state.progress.update)
-        conditions = comparable_conditions(found, case, held_device.provenance)
-    number = results.usable(key(conditions)) if request.config.getoption("jetwatt_resume") else None
-    if number is not None and state.found(key(conditions), case) is None:
-        state.resume(key(conditions), case, results.profile(number))
+        found = conditions(case, held_device, state.progress.update)
+        known = key(comparable_conditions(found, case, held_device.provenance))
+    number = results.usable(known) if request.config.getoption("jetwatt_resume") else None
+    if number is not None and state.found(known, case) is None:
+        state.resume(known, case, results.profile(number))
         pytest.skip(f"measured already under the same conditions, see {results.path}")
     return held_device
 
@@ -244,10 +245,9 @@ def profile(
         settings = dataclasses.replace(asked.settings, seed=asked.settings.seed + repetition)
         case = dataclasses.replace(asked, settings=settings)
         with as_pytest_outcome():
-            known = comparable_conditions(
-                ready_device.conditions(case, state.progress.update), case, ready_device.provenance
-            )
-        done = state.found(key(known), case)
+            found = conditions(case, ready_device, state.progress.update)
+            known = key(comparable_conditions(found, case, ready_device.provenance))
+        done = state.found(known, case)
         if done is not None:
             if repetition == 0:
                 _show(done, "as measured before in this run: ")
@@ -255,13 +255,12 @@ def profile(
         with as_pytest_outcome(DependencyError), ending_the_run(request.session, OverheatedError):
             log = state.meter_logs.get(case.workload)
             if log is None:
-                measured = ready_device.profile(case, state.progress.update)
+                measured = run(case, ready_device, state.progress.update)
             else:
-                conditions = ready_device.conditions(case, state.progress.update)
-                measured = metered_profile(case, conditions, ready_device.provenance, log)
+                measured = metered_profile(case, found, ready_device.provenance, log)
             with ending_the_run(request.session, StoreError):
                 results.add(measured, state.environment, state.run_id)
-        state.keep(key(known), measured)
+        state.keep(known, measured)
         if repetition == 0:
             _show(measured)
         else:

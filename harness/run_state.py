@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 import pytest
 
 from harness.core.campaigns import Campaign, Sweep, describe_settings, expand
-from harness.core.cases import AXES, TRAINING, Case
+from harness.core.cases import AXES, IDLE_STATES, TRAINING, Case
 from harness.core.device import Device
 from harness.core.environment import describe_environment
 from harness.core.errors import InvalidValueError, UnknownNameError
@@ -24,7 +24,7 @@ from harness.devices.replay import ReplayDevice
 from harness.devices.simulated import INSTANCE_MARK, SimulatedDevice
 from harness.judge.evidence import Evidence, evidence_of
 from harness.judge.verdicts import Verdict, verdicts_of
-from harness.measure.idle import STATES, idle_cases, read_meter_logs
+from harness.measure.idle import idle_cases, read_meter_logs
 from harness.options import (
     campaign_from,
     chooses_workloads,
@@ -111,7 +111,7 @@ class RunState:
         sweeps = (self._among(sweep) for sweep in self.campaign.of_experiment(BASELOAD).sweeps)
         cases = expand(Campaign(BASELOAD, "", tuple(filter(None, sweeps))), self._mode_names)
         at_once = [case for case in cases if self.device(case.device).provenance == "simulated"]
-        return idle_cases(at_once, idle_s, {}, STATES[:1])
+        return idle_cases(at_once, idle_s, {}, IDLE_STATES[:1])
 
     def is_named(self, file: Path) -> bool:
         """Whether somebody asked for this very file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import NamedTuple, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from harness.core.errors import InvalidValueError
 from harness.core.units import mb_to_bytes
@@ -114,6 +114,13 @@ TRAINING, INFERENCE, CONCURRENT, IDLE = "training", "inference", "concurrent", "
 A network is trained; it only answers (forward passes); one is trained while another answers requests (E21); nothing
 runs and power is measured (E10).
 """
+
+LOGGING, QUIET = "idle", "idle-quiet"
+IDLE_STATES = ((LOGGING, STATIC), (QUIET, STATIC), (QUIET, DVFS))
+"""The idle states that a device can tell by itself, each as a case's workload and clocks (004 sec. 5.6): all telemetry
+is recorded as while training, or the power sensor alone is read, `QUIET_READINGS` times in all."""
+
+QUIET_READINGS = 10
 
 CUT_MINIBATCHES = 10
 """What is left of a profile that takes too long: 10 are the fewest that 001 sec. 2.5 tried."""
@@ -228,3 +235,26 @@ class Case:
         if self.settings.clocks != STATIC:
             parts.append(self.settings.clocks)
         return "-".join(parts)
+
+
+def concurrent_case(training: Case, inference: Case, arrivals_per_s: float, duration_s: float) -> Case:
+    """The case of training one workload while another one serves requests, which goes on for `duration_s`."""
+    settings = dataclasses.replace(training.settings, minibatches=None, epochs=None, duration_s=duration_s)
+    mix = Mix(training.workload, inference.workload, inference.batch_size, arrivals_per_s)
+    return dataclasses.replace(training, workload=mix.name, task=CONCURRENT, settings=settings)
+
+
+def parts_of(case: Case) -> Tuple[Case, Case]:
+    """The training and the inference in a concurrent case, each as a case of its own; requests come without workers."""
+    mix = Mix.parse(case.workload)
+    settings = dataclasses.replace(case.settings, minibatches=DEFAULT_MINIBATCHES, duration_s=None)
+    training = dataclasses.replace(case, workload=mix.training, task=TRAINING, settings=settings)
+    return training, dataclasses.replace(
+        training, workload=mix.inference, task=INFERENCE, batch_size=mix.batch_size, workers=0
+    )
+
+
+def concurrent_conditions(training: Mapping[str, Any], inference: Mapping[str, Any]) -> Dict[str, Any]:
+    """The conditions of a concurrent case: those of its training, and of its inference what differs, the data set."""
+    kept = ("data_source", "data_samples", "data_bytes")
+    return {**training, "inference": {name: inference[name] for name in kept if name in inference}}

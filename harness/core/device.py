@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, ContextManager, Dict, List, Protocol, Tuple
+from pathlib import Path
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from harness.core.capability import Capability
 from harness.core.cases import Case
+from harness.core.configuration import Configuration
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.profiles import Profile
 
@@ -78,18 +80,48 @@ class Device(Protocol):
             ControlError: the mode did not take.
         """
 
-    def conditions(self, case: Case, report: Report) -> Dict[str, Any]:
-        """What is known of a case's conditions before it is measured, as plain values; makes its data set ready.
-
-        `--resume` compares these with what is stored, and `profile` puts them into the record.
+    def conditions(self, case: Case) -> Dict[str, Any]:
+        """What the device knows of a case's conditions before it is measured, as plain values.
 
         Raises:
-            CannotRunError, DataSetError: the data set cannot be had here.
+            CannotRunError: the case cannot be measured here.
         """
 
-    def profile(self, case: Case, report: Report) -> Profile:
-        """Apply the case's power mode and measure it.
+
+class Machine(Device, Protocol):
+    """A device on which workloads really run: `harness/measure` has the loops, this its sensors and its power mode.
+
+    Attributes:
+        root: where `/sys` and `/proc` are of the machine that the loops run on.
+        configuration: where storage media and data sets lie.
+        power_source: the telemetry source that measures power.
+        remarks: flags that every profile carries.
+    """
+
+    root: Path
+    configuration: Configuration
+    power_source: str
+    remarks: Sequence[str]
+
+    def telemetry_sources(self, data_directory: Path) -> Sequence[Any]:
+        """What is sampled during a profile, as `SourceSpec`s; block I/O on the medium of `data_directory`."""
+
+    def sampler_cpus(self, mode: PowerMode) -> Sequence[int]:
+        """Where the sampler may run: best where training does not."""
+
+    def temperature_limits_c(self, most_c: Optional[float]) -> Mapping[str, float]:
+        """Channel of a temperature to where it ends the run; `most_c` is what the case asks for."""
+
+    def set_case(self, case: Case) -> Dict[str, Any]:
+        """Set a case's power mode and clocks; returns the device's conditions with what was read back.
 
         Raises:
-            CannotRunError, ControlError, DataSetError: the case could not be measured.
+            ControlError: the mode did not take.
         """
+
+
+class SelfProfiling(Device, Protocol):
+    """A device that has minibatches of its own: a simulated board, a replayed corpus."""
+
+    def profile(self, case: Case) -> Profile:
+        """What the case yields."""

@@ -6,6 +6,8 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from harness.core.errors import CannotRunError
+from harness.core.interleaving import Interleaved
 from harness.core.profiles import Minibatch, Series, Telemetry, counted_minibatches
 from harness.core.units import ms_to_s, mws_to_mwh, s_to_ms
 
@@ -22,6 +24,12 @@ STABLE_TOLERANCE = 0.05
 PowerTrain leaves it open too. Repeated modes of its corpus differ by about 1 % and its predictors err by 5 % or more:
 5 % is above the noise of a sensor and no greater than what the figures are used for.
 """
+
+MAX_SETTLING_S = 30.0
+"""Power settles 2-3 s after a change of mode (001 sec. 2.5); a profile whose power has not by now goes on, flagged."""
+
+MIN_POWER_SAMPLES = 3
+"""With fewer stable samples a median of power means nothing (001 sec. 2.5: a fast mode gives few, or none)."""
 
 MAX_GAP_INTERVALS = 3.0
 """Samples that lie further apart than this many median intervals cover nothing of the time between them.
@@ -236,6 +244,17 @@ A profile of the task `idle` has those of power and energy only, over all of its
 """
 
 
+CONCURRENT_AGGREGATES = {
+    "latency_median_ms": "of a request, from its arrival to the end of its batch",
+    "latency_p95_ms": "the latency that 95 % of the requests do not exceed",
+    "inference_time_ms": "median time of an inference batch",
+    "inference_per_s": "requests that were served per second",
+    "training_samples_per_s": "samples that were trained per second, inference included in the time",
+    "waiting": "requests that had arrived and were not served at the end",
+}
+"""What a concurrent case has beside the usual aggregates, which are those of the training in it."""
+
+
 def summarise(
     minibatches: Sequence[Minibatch],
     telemetry: Telemetry,
@@ -285,6 +304,56 @@ def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[s
         figures["power_mean_mw"] = float(np.mean(power.values))  # 004 sec. 5.6: the average of the samples
         figures["power_samples"] = float(len(power.values))
         figures["energy_mwh"] = energy_mwh(power.times_s, power.values)
+    return figures
+
+
+def summarise_concurrent(
+    found: Interleaved,
+    power: Optional[Series],
+    training_batch: int,
+    inference_batch: int,
+    start_s: float,
+    end_s: float,
+) -> Dict[str, Optional[float]]:
+    """The aggregates of a concurrent case: `AGGREGATES` as far as they mean something, and `CONCURRENT_AGGREGATES`.
+
+    Args:
+        found: what came out of the loop.
+        power: samples of the total; None without a sensor.
+        training_batch: samples in a training minibatch.
+        inference_batch: requests in an inference batch.
+        start_s: when the loop began, on the clock of the samples.
+        end_s: when it ended.
+
+    Raises:
+        CannotRunError: inference left no time for a single training minibatch.
+    """
+    if not found.training_ms:
+        raise CannotRunError("inference leaves no time to train", "fewer requests per second, or a larger batch")
+    figures: Dict[str, Optional[float]] = {**dict.fromkeys(AGGREGATES), **dict.fromkeys(CONCURRENT_AGGREGATES)}
+    first, median, third = quartiles(found.training_ms)
+    figures.update(
+        minibatch_time_ms=median,
+        minibatch_time_q1_ms=first,
+        minibatch_time_q3_ms=third,
+        minibatch_time_mean_ms=float(np.mean(found.training_ms)),
+        clean_minibatches=float(len(found.training_ms)),
+        e2e_s=found.duration_s,
+        samples_per_s=found.training_per_s(training_batch),
+        training_samples_per_s=found.training_per_s(training_batch),
+        inference_per_s=len(found.latency_ms) / found.duration_s,
+        waiting=float(found.waiting),
+    )
+    if found.latency_ms:
+        figures["latency_median_ms"] = found.latency_quantile_ms(0.5)
+        figures["latency_p95_ms"] = found.latency_quantile_ms(0.95)
+        figures["inference_time_ms"] = float(np.median(found.inference_ms))
+    sampled = between(power or Series((), ()), start_s, end_s)
+    if sampled.values:
+        figures["power_mw"] = float(np.median(sampled.values))
+        figures["power_mean_mw"] = float(np.mean(sampled.values))
+        figures["power_samples"] = float(len(sampled.values))
+        figures["energy_mwh"] = energy_mwh(power.times_s, power.values, start_s, end_s)
     return figures
 
 

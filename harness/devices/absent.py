@@ -8,11 +8,10 @@ from typing import Any, Dict, Iterator, List, NoReturn, Tuple
 
 from harness.core.boards import BoardSpec
 from harness.core.cases import Case
-from harness.core.device import Capability, Identity, Report
+from harness.core.device import Capability, Identity
 from harness.core.environment import cpu_model
 from harness.core.errors import CannotRunError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
-from harness.core.profiles import Profile
 
 
 class AbsentBoard:
@@ -76,10 +75,6 @@ class AbsentBoard:
         """Known only to the board."""
         self._refuse()
 
-    def conditions(self, case: Case, report: Report) -> Dict[str, Any]:
-        """Known only to the board."""
-        self._refuse()
-
-    def profile(self, case: Case, report: Report) -> Profile:
+    def conditions(self, case: Case) -> Dict[str, Any]:
         """Known only to the board."""
         self._refuse()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import math
 import os
@@ -22,18 +21,14 @@ from harness.board.source import SourceSpec
 from harness.board.thermal import temperature_limits_c
 from harness.core.cases import DVFS, STATIC, Case
 from harness.core.configuration import Configuration
-from harness.core.device import Capability, Identity, Report
+from harness.core.device import Capability, Identity
 from harness.core.environment import cpu_model, memory_bytes
 from harness.core.errors import CannotRunError
 from harness.core.mode_texts import MAXN, parse_power_modes
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
-from harness.core.profiles import Profile
 from harness.core.units import BYTES_PER_GIB
 from harness.devices.source_capability import source_capability
-from harness.measure.instruments import Instruments
-from harness.measure.measurement import Bench, check_trainable, make_ready, measure
 
-POWER_SOURCE = "rapl"
 CLOCK_STEP_KHZ = 100_000
 """Steps offered between a CPU's lowest and highest clock where the driver takes any value."""
 
@@ -44,6 +39,7 @@ class HostDevice:
     name = "host"
     provenance = "measured"
     clocks_only_fall = False
+    power_source = "rapl"
 
     def __init__(self, configuration: Configuration, root: Path = Path("/")) -> None:
         """Look at the machine under `root`; nothing is changed.
@@ -52,18 +48,18 @@ class HostDevice:
             configuration: where storage media and data sets lie.
             root: where `/sys`, `/proc` and `/etc` are.
         """
-        self._configuration = configuration
-        self._root = root
+        self.configuration = configuration
+        self.root = root
+        self.remarks: List[str] = []
         self._affinity = Affinity()
         self._frequency = CpuFrequency(str(root))
         self._allowed_cpus = self._affinity.read()
-        self._ready: Optional[Bench] = None
 
     def identity(self) -> Identity:
         """CPU model, usable CPUs and memory (whole GiB, so that a reserved megabyte makes no other machine)."""
-        memory = memory_bytes(self._root)
+        memory = memory_bytes(self.root)
         return Identity(
-            cpu_model(self._root) or "Linux machine of unknown make",
+            cpu_model(self.root) or "Linux machine of unknown make",
             {
                 "cpus": len(self._allowed_cpus),
                 "memory_gib": None if memory is None else round(memory / BYTES_PER_GIB),
@@ -75,7 +71,7 @@ class HostDevice:
 
         A container's CPU quota counts like missing CPUs: more threads than it has cores would only be throttled.
         """
-        quota = cpu_quota(str(self._root))
+        quota = cpu_quota(str(self.root))
         most = len(self._allowed_cpus) if quota is None else max(1, min(len(self._allowed_cpus), math.floor(quota)))
         return PowerModeSpace(
             cpu_cores=tuple(range(1, most + 1)),
@@ -107,13 +103,13 @@ class HostDevice:
 
     def capabilities(self) -> List[Capability]:
         """Power, clocks, page cache, reads and the rest, as they stand for this user."""
-        readable = [source_capability(spec, str(self._root)) for spec in self.telemetry_sources(Path.cwd())]
+        readable = [source_capability(spec, str(self.root)) for spec in self.telemetry_sources(Path.cwd())]
         return [
             *readable,
             self._affinity.available(),
             self._frequency.available(),
-            PageCache(str(self._root)).available(),
-            ReadLimit(str(self._root)).available(),
+            PageCache(str(self.root)).available(),
+            ReadLimit(str(self.root)).available(),
         ]
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
@@ -123,26 +119,22 @@ class HostDevice:
             SourceSpec("cpufreq"),
             SourceSpec("memory"),
             SourceSpec("thermal"),
-            SourceSpec(POWER_SOURCE),
+            SourceSpec(self.power_source),
             SourceSpec("diskstats", {"path": str(data_directory.resolve())}),
         ]
 
     def check(self, case: Case) -> None:
-        """Refuse what cannot be trained here (see `check_trainable`), and free clocks where none can be set.
-
-        There the clocks are what they are, and a case with `dvfs` would be the same as one without.
-        """
+        """Refuse free clocks where none can be set: a case with `dvfs` would be the same as one without."""
         if case.settings.clocks == DVFS and not self._sets_clocks:
             raise CannotRunError(
                 f"DVFS cannot be switched on or off here: {self._frequency.available().detail}", "leave out --clocks"
             )
-        check_trainable(case, self._configuration, self._root)
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
         """Lock this machine for one run; put CPU clocks and affinity back at the end."""
         knobs = [self._affinity, *([self._frequency] if self._frequency.available().available else [])]
-        with locked(self.name), preserved(knobs, self.name, root=str(self._root)):
+        with locked(self.name), preserved(knobs, self.name, root=str(self.root)):
             yield
 
     @functools.cached_property
@@ -166,23 +158,18 @@ class HostDevice:
         return PowerMode(len(self._affinity.read()), khz, *mode[2:])
 
     def _cpus_of(self, mode: PowerMode) -> List[int]:
-        return choose_cpus(mode.cpu_cores, read_siblings(self._allowed_cpus, str(self._root)))
+        return choose_cpus(mode.cpu_cores, read_siblings(self._allowed_cpus, str(self.root)))
 
-    def _idle_cpus(self, mode: PowerMode) -> List[int]:
+    def sampler_cpus(self, mode: PowerMode) -> List[int]:
         """The CPUs that the mode leaves free; all of them where it leaves none."""
         return sorted(set(self._allowed_cpus) - set(self._cpus_of(mode))) or self._allowed_cpus
 
-    def conditions(self, case: Case, report: Report) -> Dict[str, Any]:
-        """What is known before measuring; writes the data set where it is missing, with every CPU."""
+    def conditions(self, case: Case) -> Dict[str, Any]:
+        """What is known before measuring; gives this process every CPU, for data sets that have to be written."""
         self._affinity.set(self._allowed_cpus)
-        return {**self._make_ready(case, report).conditions, **self._own_conditions(case)}
+        return self._describe(case)
 
-    def _make_ready(self, case: Case, report: Report) -> Bench:
-        if self._ready is None or self._ready.case != case:
-            self._ready = make_ready(case, self._configuration, self._root, report)
-        return self._ready
-
-    def _own_conditions(self, case: Case) -> Dict[str, Any]:
+    def _describe(self, case: Case) -> Dict[str, Any]:
         identity = self.identity()
         [(_, mode)] = self.power_modes(case.power_mode)
         return {
@@ -194,25 +181,12 @@ class HostDevice:
             **({"dvfs": "on" if case.settings.clocks == DVFS else "off"} if self._sets_clocks else {}),
         }
 
-    def profile(self, case: Case, report: Report) -> Profile:
-        """Apply the power mode and train; or do nothing, where the case is an idle one."""
-        bench = self._make_ready(case, report)
+    def set_case(self, case: Case) -> Dict[str, Any]:
+        """Set the case's cores and clock; its conditions with the mode as read back."""
         [(_, wanted)] = self.power_modes(case.power_mode)
         mode = self._apply(wanted, case.settings.clocks)
-        own = {**self._own_conditions(case), "power_mode": mode._asdict()}
-        return measure(
-            dataclasses.replace(bench, conditions={**bench.conditions, **own}),
-            Instruments(
-                self.telemetry_sources(bench.directory),
-                POWER_SOURCE,
-                self._idle_cpus(mode),
-                self._root,
-                self._temperature_limits_c(case),
-            ),
-            report,
-        )
+        return {**self._describe(case), "power_mode": mode._asdict()}
 
-    def _temperature_limits_c(self, case: Case) -> Dict[str, float]:
+    def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:
         """As asked for; the trip points of any machine are not gone by: firmwares are known that invent theirs."""
-        most_c = case.settings.max_temperature_c
-        return {} if most_c is None else temperature_limits_c(str(self._root), most_c)
+        return {} if most_c is None else temperature_limits_c(str(self.root), most_c)

@@ -11,7 +11,6 @@ runs on this machine. Its name, its provenance, a condition and a flag of every 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import hashlib
 import os
@@ -30,27 +29,25 @@ from harness.board.source import SourceSpec
 from harness.board.thermal import temperature_limits_c
 from harness.core.cases import STATIC, Case
 from harness.core.configuration import Configuration
-from harness.core.device import Capability, Identity, Report
+from harness.core.device import Capability, Identity
 from harness.core.environment import memory_bytes
 from harness.core.errors import CannotRunError, ControlError
 from harness.core.mode_texts import parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
-from harness.core.profiles import Profile
 from harness.core.units import BYTES_PER_GIB
 from harness.devices.jetson_control import JetsonControl
 from harness.devices.jetson_identity import EMULATED, Board
 from harness.devices.jetson_space import LiveSpace, named_modes, read_space
 from harness.devices.source_capability import source_capability
-from harness.measure.instruments import Instruments
-from harness.measure.measurement import Bench, check_trainable, make_ready, measure
 
-POWER_SOURCE = "ina"
 JTOP_SOCKET = "run/jtop.sock"
 THIS_MACHINE = Path("/")
 
 
 class JetsonDevice:
     """A Tegra board under a root, be it known or not."""
+
+    power_source = "ina"
 
     def __init__(self, board: Board, configuration: Configuration, root: Path = THIS_MACHINE) -> None:
         """Touches nothing yet.
@@ -60,31 +57,31 @@ class JetsonDevice:
             configuration: where storage media and data sets lie.
             root: where the board's `/sys`, `/proc`, `/etc` and NVIDIA's tools are.
         """
-        self._root = Path(os.path.abspath(root))
-        self.is_emulated = self._root != THIS_MACHINE
+        self._board_root = Path(os.path.abspath(root))
+        self.is_emulated = self._board_root != THIS_MACHINE
         self.name = f"{EMULATED}{board.name}" if self.is_emulated else board.name
         # Training times of this machine beside readings of a tree: no board has measured that.
         self.provenance = "simulated" if self.is_emulated else "measured"
         self.clocks_only_fall = board.spec is not None and bool(board.spec.clocks_only_fall)
         self._board = board
-        self._configuration = configuration
+        self.configuration = configuration
+        self.root = THIS_MACHINE  # where training runs, also of an emulated board
         self._affinity = Affinity()
-        self._control = JetsonControl(self._root)
+        self._control = JetsonControl(self._board_root)
         self._booted = ""
-        self._ready: Optional[Bench] = None
 
     @property
     def _lock_name(self) -> str:
         """Names the lock and the saved state: two trees of one board are two boards."""
         if not self.is_emulated:
             return self.name
-        return f"{self.name}-{hashlib.sha256(str(self._root).encode()).hexdigest()[:8]}"
+        return f"{self.name}-{hashlib.sha256(str(self._board_root).encode()).hexdigest()[:8]}"
 
     # -- who it is -----------------------------------------------------------------------------------------------
 
     def identity(self) -> Identity:
         """Product, part number, cores and memory (whole GiB, so that a reserved megabyte makes no other board)."""
-        memory, spec = memory_bytes(self._root), self._board.spec
+        memory, spec = memory_bytes(self._board_root), self._board.spec
         return Identity(
             f"{self._board.product} (emulated)" if self.is_emulated else self._board.product,
             {
@@ -99,7 +96,7 @@ class JetsonDevice:
     @functools.cached_property
     def _live(self) -> LiveSpace:
         """Read once: on some releases clusters come and go with their cores, and the modes are to stay the same."""
-        return read_space(str(self._root), self._board.spec)
+        return read_space(str(self._board_root), self._board.spec)
 
     @functools.cached_property
     def _conf(self) -> Optional[Conf]:
@@ -139,7 +136,7 @@ class JetsonDevice:
         return [*found, self._heat_limit(), *self._control.capabilities(), *beside]
 
     def _heat_limit(self) -> Capability:
-        topic, limits_c = "end a run on heat", temperature_limits_c(str(self._root))
+        topic, limits_c = "end a run on heat", temperature_limits_c(str(self._board_root))
         if not limits_c:
             return Capability(topic, False, "no sensor tells a critical trip point", "--max-temperature CELSIUS")
         by_limit: Dict[float, List[str]] = {}
@@ -150,7 +147,7 @@ class JetsonDevice:
 
     def _differences(self) -> List[str]:
         differences, spec = list(self._live.differences), self._board.spec
-        labels = [rail.label for rail in find_rails(str(self._root))]
+        labels = [rail.label for rail in find_rails(str(self._board_root))]
         if spec is not None and labels and set(labels) != set(spec.rails.labels):
             differences.append(f"power rails are {', '.join(labels)}, not {', '.join(spec.rails.labels)}")
         presets = [preset.name for preset in spec.presets] if spec else []
@@ -174,15 +171,15 @@ class JetsonDevice:
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         """What is sampled during a profile: what training does on the machine it runs on, and the board's sensors."""
-        board = str(self._root)
-        jtop = [SourceSpec("jtop")] if (self._root / JTOP_SOCKET).exists() else []
+        board = str(self._board_root)
+        jtop = [SourceSpec("jtop")] if (self._board_root / JTOP_SOCKET).exists() else []
         return [
             SourceSpec("cpu", {"pid": os.getpid()}),
             SourceSpec("memory"),
             SourceSpec("diskstats", {"path": str(data_directory.resolve())}),
             SourceSpec("thermal", root=board),
             SourceSpec("cpufreq", root=board),
-            SourceSpec(POWER_SOURCE, self._total(), root=board),
+            SourceSpec(self.power_source, self._total(), root=board),
             SourceSpec("devfreq", root=board),
             SourceSpec("throttle", root=board),
             *jtop,
@@ -191,7 +188,7 @@ class JetsonDevice:
     def _total(self) -> Dict[str, Any]:
         """What the total power is made of: as known of such boards, where this one has those rails."""
         spec = self._board.spec
-        labels = {rail.label for rail in find_rails(str(self._root))}
+        labels = {rail.label for rail in find_rails(str(self._board_root))}
         if spec is None or not spec.rails.total or (labels and not set(spec.rails.total) <= labels):
             return {}
         return {"total": list(spec.rails.total), "remark": spec.rails.note}
@@ -199,7 +196,7 @@ class JetsonDevice:
     # -- running -------------------------------------------------------------------------------------------------
 
     def check(self, case: Case) -> None:
-        """Refuse a batch the network cannot train on, and a power mode that cannot be set here or now."""
+        """Refuse a power mode that cannot be set here or now."""
         self._control.check(self._live.space)
         if self._is_own(case.power_mode):
             other_masks = self._control.needs_reboot(case.power_mode)
@@ -209,13 +206,12 @@ class JetsonDevice:
                     f"{case.power_mode} takes a reboot: {other_masks}",
                     f"`sudo nvpmodel -m {number}`, answer YES, and run again after the reboot",
                 )
-        check_trainable(case, self._configuration, THIS_MACHINE)
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
         """Lock the board and save its state; fan to its maximum and DVFS off meanwhile; put everything back."""
         knobs = [self._affinity, *self._control.usable()]
-        with locked(self._lock_name), preserved(knobs, self._lock_name, root=str(self._root)):
+        with locked(self._lock_name), preserved(knobs, self._lock_name, root=str(self._board_root)):
             if self._control.works(self._control.nvpmodel):
                 self._booted = self._control.nvpmodel.read()["mode"]
             self._control.begin()
@@ -245,16 +241,8 @@ class JetsonDevice:
                 "run outside of containers and cpusets, `systemd-run --scope` among them",
             )
 
-    def conditions(self, case: Case, report: Report) -> Dict[str, Any]:
-        """What is known before measuring; writes the data set where it is missing."""
-        return {**self._make_ready(case, report).conditions, **self._own_conditions(case)}
-
-    def _make_ready(self, case: Case, report: Report) -> Bench:
-        if self._ready is None or self._ready.case != case:
-            self._ready = make_ready(case, self._configuration, THIS_MACHINE, report)
-        return self._ready
-
-    def _own_conditions(self, case: Case) -> Dict[str, Any]:
+    def conditions(self, case: Case) -> Dict[str, Any]:
+        """What is known of the board before measuring."""
         identity, board = self.identity(), self._board
         [(_, mode)] = self.power_modes(case.power_mode)
         in_effect = self._booted or getattr(self._control.in_effect(), "name", None)
@@ -282,35 +270,34 @@ class JetsonDevice:
     def _conf_hash(self) -> Optional[str]:
         """Boards whose modes are defined alike have the same."""
         try:
-            text = (self._root / "etc/nvpmodel.conf").read_bytes()
+            text = (self._board_root / "etc/nvpmodel.conf").read_bytes()
         except OSError:
             return None
         return hashlib.sha256(text).hexdigest()[:16]
 
-    def profile(self, case: Case, report: Report) -> Profile:
-        """Set the power mode and train; or do nothing, where the case is an idle one."""
-        bench = self._make_ready(case, report)
+    def set_case(self, case: Case) -> Dict[str, Any]:
+        """Set the case's power mode and clocks; its conditions with the mode as read back."""
         [(name, wanted)] = self.power_modes(case.power_mode)
-        report(f"    power mode: {name}")
         mode, untold = self._apply(name, wanted, case.settings.clocks)
-        own = {
-            **self._own_conditions(case),
+        return {
+            **self.conditions(case),
             "power_mode": mode._asdict(),
             "power_mode_not_told": untold,
             "dvfs": self._control.dvfs(),
         }
-        profile = measure(
-            dataclasses.replace(bench, conditions={**bench.conditions, **own}),
-            Instruments(
-                self.telemetry_sources(bench.directory),
-                POWER_SOURCE,
-                self._affinity.read(),
-                THIS_MACHINE,
-                temperature_limits_c(str(self._root), case.settings.max_temperature_c),
-            ),
-            report,
-        )
+
+    def sampler_cpus(self, mode: PowerMode) -> List[int]:
+        """All that are online: boards have none to spare."""
+        return self._affinity.read()
+
+    def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:
+        """As asked for, else a little below the board's critical trip points."""
+        return temperature_limits_c(str(self._board_root), most_c)
+
+    @property
+    def remarks(self) -> List[str]:
+        """Nothing on a board; of an emulated one what its figures are made of."""
         if not self.is_emulated:
-            return profile
-        flag = f"emulated: times are this machine's, power and clocks come from the board's tree {self._root}"
-        return dataclasses.replace(profile, provenance=self.provenance, flags=[flag, *profile.flags])
+            return []
+        where = f"power and clocks come from the board's tree {self._board_root}"
+        return [f"emulated: times are this machine's, {where}"]

@@ -13,7 +13,7 @@ from harness.core.boards import load_board
 from harness.core.campaigns import Sweep
 from harness.core.cases import Case, Settings
 from harness.core.corpus import CORPUS_COLUMNS, Row, read_corpus
-from harness.core.device import Capability, Identity, Report
+from harness.core.device import Capability, Identity
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.metrics import AGGREGATES
 from harness.core.mode_texts import MAXN, NamedModes, parse_power_modes
@@ -185,7 +185,7 @@ class ReplayDevice:
         self.power_mode_space().check(mode)
         return mode
 
-    def conditions(self, case: Case, report: Report) -> Dict[str, Any]:
+    def conditions(self, case: Case) -> Dict[str, Any]:
         """Where the figures come from, and all that the corpus says beside them."""
         row = self._row(case)
         identity = self.identity()
@@ -205,13 +205,13 @@ class ReplayDevice:
             **dict.fromkeys(("accelerator", "torch", "data_source", "data_samples")),
         }
 
-    def profile(self, case: Case, report: Report) -> Profile:
+    def profile(self, case: Case) -> Profile:
         """The recorded figures; there are neither minibatches nor telemetry."""
         row = self._row(case)
         return Profile(
             case=case,
             provenance=self.provenance,
-            conditions=self.conditions(case, report),
+            conditions=self.conditions(case),
             minibatches=[],
             telemetry=Telemetry(case.settings.interval_s, missing={"replay": "a corpus holds no telemetry"}),
             aggregates={name: _figure(row, name, self.path) for name in AGGREGATES},

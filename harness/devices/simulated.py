@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 from harness.board.frequency_residency import clock_use
 from harness.core.boards import load_board as load_spec
-from harness.core.cases import CONCURRENT, DVFS, IDLE, STATIC, Case
-from harness.core.device import Capability, Identity, Report
+from harness.core.cases import (
+    CONCURRENT,
+    DVFS,
+    IDLE,
+    LOGGING,
+    QUIET,
+    QUIET_READINGS,
+    STATIC,
+    Case,
+    concurrent_conditions,
+    parts_of,
+)  # fmt: skip
+from harness.core.device import Capability, Identity
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
-from harness.core.metrics import POWER_CHANNEL, summarise, summarise_idle
+from harness.core.metrics import POWER_CHANNEL, summarise, summarise_concurrent, summarise_idle
 from harness.core.mode_texts import NamedModes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.profiles import Profile
 from harness.core.units import BYTES_PER_GIB
-from harness.measure.concurrent import concurrent_conditions, parts_of, summarise_concurrent
-from harness.measure.flags import find_concurrent_flags, find_flags, find_idle_flags
-from harness.measure.idle import LOGGING, QUIET, QUIET_READINGS
 from harness.simulation.parameters import (
     BOARD_FILES,
     PHYSICS_FILE,
@@ -124,12 +131,6 @@ class SimulatedDevice:
                 f"{case.workload} does not fit into the {self._board.ram_bytes / BYTES_PER_GIB:.0f} GiB of {self.name}",
                 "take a board with more memory",
             )
-        smallest = get_workload(case.workload).smallest_batch
-        if case.batch_size < smallest:
-            raise CannotRunError(
-                f"{case.workload} cannot train on batches of {case.batch_size}, batch normalisation needs {smallest}",
-                f"--batch-size {smallest} or more",
-            )
         data = self._data(case)
         if data.per_pass * (case.settings.epochs or 2) < 2:  # the first minibatch never counts
             raise CannotRunError(
@@ -151,7 +152,7 @@ class SimulatedDevice:
         self._spec.any_release_space().check(mode)
         return mode
 
-    def conditions(self, case: Case, report: Report) -> Dict[str, Any]:
+    def conditions(self, case: Case) -> Dict[str, Any]:
         """The board, its mode, the data set that is virtual, and what all of it is simulated by."""
         identity = self.identity()
         [(_, mode)] = self.power_modes(case.power_mode)
@@ -212,18 +213,18 @@ class SimulatedDevice:
         share = 1.0 if not tpcs else 1.0 - bin(mask & ((1 << tpcs) - 1)).count("1") / tpcs
         return SimulatedBoard(self._board, self._instance, mode, share, self._spec.peak_power_mw)
 
-    def profile(self, case: Case, report: Report) -> Profile:
+    def profile(self, case: Case) -> Profile:
         """Run the case in virtual time."""
         kinds = {IDLE: self._profile_idle, CONCURRENT: self._profile_concurrent}
-        profile = kinds.get(case.task, self._profile_training)(case, report)
+        profile = kinds.get(case.task, self._profile_training)(case)
         self._clock.advance(next(iter(profile.telemetry.series.values())).times_s[-1])
         return profile
 
-    def _profile_training(self, case: Case, report: Report) -> Profile:
+    def _profile_training(self, case: Case) -> Profile:
         settings, data = case.settings, self._data(case)
         minibatches, telemetry = run_training(self._in_mode(case.power_mode), load_workload(case.workload), case, data)
         conditions = {
-            **self.conditions(case, report),
+            **self.conditions(case),
             "cache_method": "simulated",
             "cache_residency_before": data.before,
             "cache_residency_after": float(data.held(len(minibatches))[-1]),
@@ -233,24 +234,22 @@ class SimulatedDevice:
         if settings.epochs is not None:
             conditions["cache_residency_by_epoch"] = data.at_epochs(settings.epochs)
         aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
-        profile = Profile(case, self.provenance, conditions, minibatches, telemetry, aggregates, [], self._clock.date())
-        return dataclasses.replace(profile, flags=find_flags(profile))
+        return Profile(case, self.provenance, conditions, minibatches, telemetry, aggregates, [], self._clock.date())
 
-    def _profile_concurrent(self, case: Case, report: Report) -> Profile:
+    def _profile_concurrent(self, case: Case) -> Profile:
         parts = [(part, load_workload(part.workload), self._data(part)) for part in parts_of(case)]
         found, minibatches, telemetry = run_interleaved(self._in_mode(case.power_mode), case, parts)
         conditions = {
-            **self.conditions(case, report),
+            **self.conditions(case),
             "power_source": "simulation",
             "power_definition": POWER_DEFINITION,
         }
         power = telemetry.series[POWER_CHANNEL]
         batches = [part.batch_size for part, _, _ in parts]
         aggregates = summarise_concurrent(found, power, *batches, 0.0, found.duration_s)
-        profile = Profile(case, self.provenance, conditions, minibatches, telemetry, aggregates, [], self._clock.date())
-        return dataclasses.replace(profile, flags=find_concurrent_flags(profile, 0.0, found.duration_s))
+        return Profile(case, self.provenance, conditions, minibatches, telemetry, aggregates, [], self._clock.date())
 
-    def _profile_idle(self, case: Case, report: Report) -> Profile:
+    def _profile_idle(self, case: Case) -> Profile:
         state = _IDLE_STATES.get((case.workload, case.settings.clocks))
         if state is None:
             raise CannotRunError(f"idle state {case.workload!r} is not simulated", "give a meter's record of it")
@@ -258,7 +257,7 @@ class SimulatedDevice:
         interval_s = case.settings.interval_s if state == "logging" else idle_s / QUIET_READINGS
         telemetry = run_idle(board, case, state, interval_s)
         conditions = {
-            **self.conditions(case, report),
+            **self.conditions(case),
             "logging": "on" if state == "logging" else f"the power sensor alone, every {interval_s:g} s",
             "clean_process": True,
             "clock_use": {
@@ -268,8 +267,7 @@ class SimulatedDevice:
             "power_definition": POWER_DEFINITION,
         }
         aggregates = summarise_idle(telemetry, 0.0, idle_s)
-        profile = Profile(case, self.provenance, conditions, [], telemetry, aggregates, [], self._clock.date())
-        return dataclasses.replace(profile, flags=find_idle_flags(profile, 0.0, idle_s))
+        return Profile(case, self.provenance, conditions, [], telemetry, aggregates, [], self._clock.date())
 
 
 def _fingerprint(*files: Path) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from harness.board.throttling import throttled_times
-from harness.core.cases import STATIC, Case, Mix, parse_storage
+from harness.core.cases import CONCURRENT, IDLE, STATIC, Case, Mix, parse_storage
 from harness.core.metrics import POWER_CHANNEL, between, end_s
 from harness.core.profiles import CLEAN, Minibatch, Profile, Series, Telemetry
 from harness.core.units import bytes_to_mb
@@ -32,16 +32,31 @@ WARM_SHARE = 0.95
 
 
 def find_flags(profile: Profile) -> List[str]:
-    """Every flag of a profile of training, each `kind: text`."""
+    """Every flag of a profile that was measured or simulated, each `kind: text`; of a replayed one nothing is known."""
+    if profile.provenance == "replayed":
+        return []
     case, conditions, minibatches = profile.case, profile.conditions, profile.minibatches
     telemetry, aggregates = profile.telemetry, profile.aggregates
-    start, end = profile.counted[0].start_s, end_s(profile.counted[-1])
-    return [
+    start, end = _stretch(profile)
+    if case.task == IDLE:
+        return [
+            *(_disturbance(start, end, telemetry) if conditions["logging"] == "on" else []),
+            *_throttling(start, end, telemetry),
+            *_clocks(case, conditions),
+            *_telemetry_gaps(telemetry),
+            *([] if conditions["clean_process"] else [f"not-clean: {_NOT_CLEAN}"]),
+        ]
+    common = [
         *_disturbance(start, end, telemetry),
         *_throttling(start, end, telemetry),
         *_quota(conditions),
         *_clocks(case, conditions),
         *_temperature(case, conditions),
+    ]
+    if case.task == CONCURRENT:
+        return [*common, *_telemetry_gaps(telemetry), *_overload(case, aggregates)]
+    return [
+        *common,
         *_noise(aggregates),
         *_cut(case, minibatches),
         *_telemetry_gaps(telemetry),
@@ -53,30 +68,22 @@ def find_flags(profile: Profile) -> List[str]:
     ]
 
 
-def find_idle_flags(profile: Profile, start: float, end: float) -> List[str]:
-    """Every flag of a profile during which nothing was to run, from `start` to `end` in monotonic seconds."""
-    conditions, telemetry = profile.conditions, profile.telemetry
-    return [
-        *(_disturbance(start, end, telemetry) if conditions["logging"] == "on" else []),
-        *_throttling(start, end, telemetry),
-        *_clocks(profile.case, conditions),
-        *_telemetry_gaps(telemetry),
-        *([] if conditions["clean_process"] else [f"not-clean: {_NOT_CLEAN}"]),
-    ]
+def _stretch(profile: Profile) -> Tuple[float, float]:
+    """From when to when (monotonic seconds) a profile counts."""
+    if profile.case.task == IDLE:
+        last = max((one.times_s[-1] for one in profile.telemetry.series.values() if one.times_s), default=0.0)
+        return last - profile.case.settings.idle_s, last
+    if profile.case.task == CONCURRENT:
+        start = profile.minibatches[0].start_s
+        return start, start + profile.aggregates["e2e_s"]
+    return profile.counted[0].start_s, end_s(profile.counted[-1])
 
 
-def find_concurrent_flags(profile: Profile, start: float, end: float) -> List[str]:
-    """Every flag of a profile of training with inference in between, from `start` to `end` in monotonic seconds."""
-    waiting = profile.aggregates["waiting"] or 0.0
-    batch = Mix.parse(profile.case.workload).batch_size
-    return [
-        *_disturbance(start, end, profile.telemetry),
-        *_throttling(start, end, profile.telemetry),
-        *_clocks(profile.case, profile.conditions),
-        *_temperature(profile.case, profile.conditions),
-        *_telemetry_gaps(profile.telemetry),
-        *([f"overloaded: {waiting:.0f} requests were waiting at the end"] if waiting > BATCHES_WAITING * batch else []),
-    ]
+def _overload(case: Case, aggregates: Mapping[str, Optional[float]]) -> List[str]:
+    waiting = aggregates["waiting"] or 0.0
+    if waiting <= BATCHES_WAITING * Mix.parse(case.workload).batch_size:
+        return []
+    return [f"overloaded: {waiting:.0f} requests were waiting at the end"]
 
 
 _NOT_CLEAN = "this process had loaded torch, and may have kept the GPU awake: run test_baseload.py by itself"

@@ -21,26 +21,18 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from harness.board.frequency_residency import clock_use
 from harness.board.power_log import read_power_log
-from harness.core.cases import DVFS, IDLE, STATIC, Case
+from harness.core.cases import IDLE, IDLE_STATES, LOGGING, QUIET_READINGS, STATIC, Case
 from harness.core.device import Report
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.metrics import POWER_CHANNEL, summarise_idle
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
-from harness.measure.flags import find_idle_flags
-from harness.measure.instruments import Instruments
 
 DEFAULT_IDLE_S = 60.0
 """The paper watches for 30 minutes; a board's own sensors give in a minute what a meter gives in twenty."""
 
-LOGGING, QUIET = "idle", "idle-quiet"
-STATES = ((LOGGING, STATIC), (QUIET, STATIC), (QUIET, DVFS))
-"""The idle states that a device can tell by itself, each as a case's workload and clocks."""
-
 SETTLING_S = 5.0
 """Power settles 2-3 s after a change of mode (001 sec. 2.5)."""
-
-QUIET_READINGS = 10
 
 
 class MeterLog(NamedTuple):
@@ -72,7 +64,7 @@ def idle_cases(
     cases: Sequence[Case],
     idle_s: float,
     logs: Mapping[str, MeterLog],
-    states: Sequence[Tuple[str, str]] = STATES,
+    states: Sequence[Tuple[str, str]] = IDLE_STATES,
 ) -> List[Case]:
     """The idle states of each device and power mode of a campaign.
 
@@ -80,7 +72,7 @@ def idle_cases(
         cases: of the campaign.
         idle_s: how long each state is watched.
         logs: what a socket meter recorded, from `read_meter_logs`; of the one device and power mode of the campaign.
-        states: which of `STATES`.
+        states: which of `IDLE_STATES`.
 
     Raises:
         InvalidValueError: there are records, and several power modes that they could be of.
@@ -106,7 +98,7 @@ def _idle_case(case: Case, name: str, clocks: str, idle_s: float) -> Case:
     return dataclasses.replace(case, workload=name, workers=0, batch_size=1, settings=settings, task=IDLE)
 
 
-def measure_idle(case: Case, conditions: Mapping[str, Any], instruments: Instruments, report: Report) -> Profile:
+def measure_idle(case: Case, conditions: Mapping[str, Any], instruments: Any, report: Report) -> Profile:
     """Do nothing for `case.settings.idle_s`, under the power mode and clocks that are set now, and watch power.
 
     Args:
@@ -128,8 +120,8 @@ def measure_idle(case: Case, conditions: Mapping[str, Any], instruments: Instrum
     started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
     with instruments.sampler(interval_s) as sampler:
         start_s = time.monotonic()  # the sampler's own start, and its first sample, lie before
-        if power_source is None or power_source in sampler.missing:
-            why = sampler.missing.get(power_source, "this device has none")
+        if power_source in sampler.missing:
+            why = sampler.missing[power_source]
             raise CannotRunError(f"there is no sensor of power: {why}", "--socket-meter STATE=FILE.csv takes a meter's")
         time.sleep(idle_s)
         end_s = time.monotonic()
@@ -144,8 +136,7 @@ def measure_idle(case: Case, conditions: Mapping[str, Any], instruments: Instrum
         "power_definition": telemetry.notes.get(POWER_CHANNEL, "the power sensor gave no total"),
     }
     aggregates = summarise_idle(telemetry, start_s, end_s)
-    profile = Profile(case, "measured", own, [], telemetry, aggregates, [], started_at)
-    return dataclasses.replace(profile, flags=find_idle_flags(profile, start_s, end_s))
+    return Profile(case, "measured", own, [], telemetry, aggregates, [], started_at)
 
 
 def metered_profile(case: Case, conditions: Mapping[str, Any], provenance: str, log: MeterLog) -> Profile:

@@ -9,11 +9,10 @@ from typing import Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from harness.core.cases import CUT_MINIBATCHES, DVFS, STATIC, Case
-from harness.core.metrics import STABLE_WINDOW_S
+from harness.core.metrics import MAX_SETTLING_S, MIN_POWER_SAMPLES, STABLE_WINDOW_S
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Series, Telemetry
 from harness.core.units import s_to_ms
-from harness.measure.power_watch import MAX_SETTLING_S, MIN_POWER_SAMPLES
 from harness.simulation.idle import idle_power_mw
 from harness.simulation.load import Load, Response
 from harness.simulation.model import dvfs_modes, simulate

@@ -21,7 +21,7 @@ from harness.core.profiles import Profile
 from harness.core.terminal import Progress, format_duration
 from harness.core.units import mw_to_w, w_to_mw
 from harness.devices.registry import open_device
-from harness.measure.concurrent import run_concurrent
+from harness.measure.run import run_concurrent
 from harness.workloads import get_workload
 from predictors.cli.device_profiler import DeviceProfiler
 from predictors.models.base import Predictor, make_predictor, predictor_class

@@ -22,6 +22,7 @@ from harness.core.errors import CannotRunError, ControlError, HarnessError, Over
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile
 from harness.core.units import ms_to_s
+from harness.measure.run import check, conditions, run
 from harness.store.conditions import comparable_conditions, is_disqualified, key
 from harness.store.results import ResultsStore
 from predictors.sampling import profiling_seconds
@@ -140,7 +141,7 @@ class DeviceProfiler:
         if isinstance(error, ControlError):
             return self._takes_a_reboot(index) or isinstance(error.__cause__, PermissionError)
         try:
-            self._device.check(self.case(0 if index else len(self._rows) - 1))
+            check(self.case(0 if index else len(self._rows) - 1), self._device)
         except CannotRunError as another:
             return str(another) == str(error)
         return False
@@ -164,15 +165,15 @@ class DeviceProfiler:
 
     def _measure(self, index: int) -> MeasuredMode:
         case = self.case(index)
-        self._device.check(case)
-        conditions = self._device.conditions(case, self._report)
-        numbers = self._stored.get(key(comparable_conditions(conditions, case, self._device.provenance)), ())
+        check(case, self._device)
+        known = conditions(case, self._device, self._report)
+        numbers = self._stored.get(key(comparable_conditions(known, case, self._device.provenance)), ())
         takes = [self._store.profile(number) for number in numbers[-TAKES:]] if self._store is not None else []
         self.resumed += not self._wants_another(takes)
         while self._wants_another(takes):
             if takes:
                 self._report(f"    once more, for it was {'; '.join(takes[-1].flags)}")
-            takes.append(self._device.profile(case, self._report))
+            takes.append(run(case, self._device, self._report))
             self._was_set(index)
             if self._store is not None:
                 self._store.add(takes[-1], self._environment, self._run_id)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
-from harness.core.cases import DVFS, IDLE, STATIC
+from harness.core.cases import DVFS, IDLE, LOGGING, QUIET, STATIC
 from harness.core.units import mw_to_w
 from harness.judge.evidence import WARM
 from harness.judge.findings import Cell, Drawn, Finding
 from harness.judge.takeaway import NANO, NX, ORIN, XAVIER, Takeaways, Views
 from harness.judge.view import View, draw_statistic
-from harness.measure.idle import LOGGING, QUIET
 from harness.stats.estimates import quotient
 
 TAKEAWAYS = Takeaways("baseload")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple
 
-from harness.core.cases import DVFS, IDLE
+from harness.core.cases import DVFS, IDLE, LOGGING, QUIET
 from harness.core.units import mw_to_w
-from harness.measure.idle import LOGGING, QUIET
 from harness.report.colours import listed
 from harness.report.figure import CATEGORY, Axis, Bar, Figure, Panel, Series, joined
 from harness.report.scales import figure_text

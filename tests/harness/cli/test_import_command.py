@@ -11,6 +11,7 @@ from harness.core.cases import Case
 from harness.core.corpus import CORPUS_COLUMNS, read_corpus, write_corpus
 from harness.core.power_modes import PowerMode
 from harness.devices.simulated import SimulatedDevice
+from harness.measure.run import run as measure
 from harness.simulation.corpus import simulate_corpus
 from harness.store.results import ResultsStore
 
@@ -126,7 +127,7 @@ def test_a_results_file_is_a_source(tmp_path):
     with ResultsStore(tmp_path / "r.sqlite") as store:
         for workers in (0, 4):
             case = Case(device.name, "lenet-mnist", "maxn", workers, "ssd", 16)
-            store.add(device.profile(case, print), {}, "run")
+            store.add(measure(case, device), {}, "run")
     assert run(tmp_path / "r.sqlite", "--out", tmp_path / "out.csv") == 0
     rows = read_corpus(tmp_path / "out.csv")
     assert [(row["device"], row["provenance"], row["workers"]) for row in rows] == [
@@ -136,7 +137,7 @@ def test_a_results_file_is_a_source(tmp_path):
 
 def test_profiles_that_were_disturbed_are_left_out_and_counted_unless_they_are_asked_for(tmp_path, capsys):
     device = SimulatedDevice("orin-agx")
-    right = device.profile(Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16), print)
+    right = measure(Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16), device)
     wrong = dataclasses.replace(right, aggregates={**right.aggregates, "power_mw": 9_999.0}, flags=["disturbed: a"])
     results, out = tmp_path / "r.sqlite", tmp_path / "out.csv"
     with ResultsStore(results) as store:

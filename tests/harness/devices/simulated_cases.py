@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.core.cases import Case, Settings
 from harness.devices.simulated import SimulatedDevice
+from harness.measure.run import check, run
 
 
 def silent(_):
@@ -21,5 +22,5 @@ def profile_of(board="orin-agx", **how):
     """What a newly opened simulated board makes of a case."""
     device = SimulatedDevice(board)
     case = case_of(device.name, **how)
-    device.check(case)
-    return device.profile(case, silent)
+    check(case, device)
+    return run(case, device)

@@ -15,7 +15,8 @@ from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, HarnessError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.devices.host import HostDevice
-from harness.measure import measurement
+from harness.measure import run as measuring
+from harness.measure.run import check, run
 
 POWER_W = 42.0
 
@@ -115,19 +116,19 @@ def test_applying_a_mode_is_read_back_and_put_back(tmp_path, monkeypatch):
 
 def test_a_batch_too_small_for_the_network_is_refused_before_anything_is_done():
     with pytest.raises(CannotRunError, match="--batch-size 2"):
-        host().check(case(workload="resnet18-cifar10", batch_size=1))
+        check(case(workload="resnet18-cifar10", batch_size=1), host())
 
 
 def test_where_reads_cannot_be_held_down_such_a_storage_is_refused_before_anything_is_done(tmp_path):
     with pytest.raises(CannotRunError, match="reads cannot be held down here: no control group"):
-        host(tmp_path).check(case(storage="ssd@20"))
+        check(case(storage="ssd@20"), host(tmp_path))
 
 
 def test_training_with_inference_in_between_is_not_held_down():
     settings = Settings(minibatches=None, duration_s=5.0)
     mixed = case(storage="ssd@20", workload="lenet-mnist+lenet-mnist-bs4@20", task="concurrent", settings=settings)
     with pytest.raises(CannotRunError, match="not held down in a concurrent case"):
-        host().check(mixed)
+        check(mixed, host())
 
 
 def test_capabilities_name_what_is_missing_and_what_it_takes(tmp_path):
@@ -147,10 +148,10 @@ def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(
     device = host(machine_with_rapl, storage={"ssd": tmp_path})
     asked = case(settings=Settings(minibatches=5, interval_s=0.25, max_temperature_c=80.0))
     periods = iter((5, 12))
-    monkeypatch.setattr(measurement, "throttled_periods", lambda root: next(periods))
+    monkeypatch.setattr(measuring, "throttled_periods", lambda root: next(periods))
     said = []
     with device.session():
-        profile = device.profile(asked, said.append)
+        profile = run(asked, device, said.append)
     assert profile.aggregates["power_mw"] == pytest.approx(POWER_W * 1000, rel=0.25)
     assert profile.aggregates["power_samples"] >= 3
     assert len(profile.counted) >= 5
@@ -187,11 +188,11 @@ def test_where_clocks_can_be_set_they_are_held_or_left_free_below_the_mode(tmp_p
         assert device.apply(mode) == mode
         assert limits() == ["1600000", "1600000"]
     free = case(settings=Settings(clocks=DVFS), power_mode="1c-1600-x-x")
-    assert device._own_conditions(free)["dvfs"] == "on"
-    assert device._own_conditions(case())["dvfs"] == "off"
+    assert device._describe(free)["dvfs"] == "on"
+    assert device._describe(case())["dvfs"] == "off"
 
 
 def test_where_no_clock_can_be_set_free_clocks_are_refused_and_nothing_is_claimed(tmp_path):
     with pytest.raises(CannotRunError, match="DVFS cannot be switched on or off here"):
         host(tmp_path).check(case(settings=Settings(clocks=DVFS)))
-    assert "dvfs" not in host(tmp_path)._own_conditions(case())
+    assert "dvfs" not in host(tmp_path)._describe(case())

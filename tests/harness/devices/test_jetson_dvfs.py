@@ -13,10 +13,10 @@ from boards.tree import build_board
 from harness.core.cases import DVFS, STATIC, Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.power_modes import PowerMode
-from harness.devices import jetson
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_identity import read_board
-from harness.measure.measurement import Bench
+from harness.measure import run as measuring
+from harness.measure.run import Bench, conditions
 
 
 @pytest.fixture(autouse=True)
@@ -93,15 +93,15 @@ def test_a_mode_of_the_boards_own_keeps_its_caps_with_free_clocks(tmp_path):
 def test_what_a_board_would_record_of_clocks_is_known_before_a_case_is_measured(tmp_path):
     device = device_of(build_board(tmp_path / "root", "orin-nano", "r36.4"))
     free, static = (case_of(device, Settings(clocks=clocks)) for clocks in (DVFS, STATIC))
-    assert device._own_conditions(free)["dvfs"] == "on"
-    assert device._own_conditions(static)["dvfs"] == "off"
+    assert device.conditions(free)["dvfs"] == "on"
+    assert device.conditions(static)["dvfs"] == "off"
 
 
 def test_the_data_set_of_a_board_case_is_made_ready_once(tmp_path, monkeypatch):
     device = device_of(build_board(tmp_path / "root", "orin-nano", "r36.4"))
     made = []
-    monkeypatch.setattr(jetson, "make_ready", lambda case, *_: made.append(case) or Bench(case, None, None, {}))
+    monkeypatch.setattr(measuring, "make_ready", lambda case, *_: made.append(case) or Bench(case, None, None, {}))
     for settings in (Settings(), Settings(), Settings(seed=1)):
-        device.conditions(case_of(device, settings), made.append)
-        device._make_ready(case_of(device, settings), made.append)
+        for _ in range(2):
+            conditions(case_of(device, settings), device, made.append)
     assert [case.settings.seed for case in made] == [0, 1]

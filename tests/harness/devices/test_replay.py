@@ -12,6 +12,7 @@ from harness.core.metrics import AGGREGATES
 from harness.core.power_modes import PowerMode
 from harness.devices.registry import open_device
 from harness.devices.replay import ReplayDevice
+from harness.measure.run import check, run
 from tests.harness.devices.corpora import MODES, row, rows, write
 
 
@@ -30,8 +31,8 @@ def case_of(device, mode=MODES[0], workload="yolov8n-coco", batch_size=16, worke
 
 
 def profile_of(device, case):
-    device.check(case)
-    return device.profile(case, print)
+    check(case, device)
+    return run(case, device)
 
 
 def test_its_name_is_that_of_the_file_without_the_folders(corpus):

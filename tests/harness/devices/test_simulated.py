@@ -17,7 +17,7 @@ from harness.devices.registry import known_devices, open_device
 from harness.devices.simulated import SimulatedDevice
 from harness.simulation.parameters import SIMULATED_BOARDS
 from harness.store.conditions import comparable_conditions, key
-from tests.harness.devices.simulated_cases import case_of, profile_of, silent
+from tests.harness.devices.simulated_cases import case_of, profile_of
 
 
 def phases(profile):
@@ -79,8 +79,8 @@ def test_a_fast_case_runs_on_until_power_was_sampled_three_times():
 def test_the_same_seed_gives_the_same_profile_whatever_ran_before():
     alone = profile_of(minibatches=10)
     device = SimulatedDevice("orin-agx")
-    device.profile(case_of(workload="lenet-mnist"), silent)
-    after = device.profile(case_of(minibatches=10), silent)
+    device.profile(case_of(workload="lenet-mnist"))
+    after = device.profile(case_of(minibatches=10))
     assert dataclasses.replace(after, started_at=alone.started_at) == alone
     assert after.started_at > alone.started_at  # virtual time has passed
     assert profile_of(minibatches=10, seed=1).minibatches != alone.minibatches
@@ -202,8 +202,8 @@ def test_a_mode_that_the_board_lacks_is_refused():
 
 
 def test_what_is_compared_with_a_simulated_figure_names_its_parameters():
-    conditions = SimulatedDevice("orin-agx").conditions(case_of(), silent)
-    other = SimulatedDevice("orin-agx").conditions(case_of(workload="lenet-mnist"), silent)
+    conditions = SimulatedDevice("orin-agx").conditions(case_of())
+    other = SimulatedDevice("orin-agx").conditions(case_of(workload="lenet-mnist"))
     assert conditions["device_specification"]["parameters"] != other["device_specification"]["parameters"]
     assert conditions["data_source"] == "virtual"
     assert conditions["torch"] is None
@@ -213,7 +213,7 @@ def test_what_is_compared_with_a_simulated_figure_names_its_parameters():
 def test_an_idle_board_draws_less_than_a_training_one(workload, clocks):
     settings = Settings(minibatches=None, idle_s=60.0, cache="as-is", clocks=clocks)
     case = Case("sim:orin-agx", workload, "maxn", 0, "ssd", 1, settings, IDLE)
-    profile = SimulatedDevice("orin-agx").profile(case, silent)
+    profile = SimulatedDevice("orin-agx").profile(case)
     assert profile.minibatches == []
     assert 0 < profile.aggregates["power_mw"] < profile_of().aggregates["power_mw"]
     assert profile.flags == []
@@ -222,4 +222,4 @@ def test_an_idle_board_draws_less_than_a_training_one(workload, clocks):
 def test_waiting_for_the_network_is_not_simulated():
     case = Case("sim:orin-agx", "idle-wol", "maxn", 0, "ssd", 1, Settings(minibatches=None, idle_s=60.0), IDLE)
     with pytest.raises(CannotRunError, match="'idle-wol' is not simulated"):
-        SimulatedDevice("orin-agx").profile(case, silent)
+        SimulatedDevice("orin-agx").profile(case)

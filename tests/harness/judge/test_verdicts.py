@@ -19,6 +19,7 @@ from harness.judge.software_versions import version_effects
 from harness.judge.takeaways import TAKEAWAYS
 from harness.judge.verdicts import verdicts_of
 from harness.judge.view import View, draw_statistic
+from harness.measure.run import run
 from harness.stats.estimates import Estimate
 from harness.store.results import ResultsStore
 from harness.summary import format_verdicts
@@ -32,7 +33,7 @@ def simulated(device, **fields):
     settings = fields.pop("settings", Settings(minibatches=60))
     usual = {"workload": MOBILENET, "power_mode": "maxn", "workers": 4, "storage": "ssd", "batch_size": 16}
     case = Case(device, settings=settings, **{**usual, **fields})
-    return open_device(device, Configuration()).profile(case, lambda line: None)
+    return run(case, open_device(device, Configuration()))
 
 
 def slowed(profile, factor, **conditions):

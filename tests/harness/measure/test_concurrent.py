@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.cases import CONCURRENT, INFERENCE, TRAINING, Case, Mix, Settings
+from harness.core.cases import CONCURRENT, INFERENCE, TRAINING, Case, Mix, Settings, concurrent_case, parts_of
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.interleaving import Interleaved
+from harness.core.metrics import summarise_concurrent
 from harness.core.profiles import Series
 from harness.devices.registry import open_device
-from harness.measure.concurrent import concurrent_case, parts_of, run_concurrent, summarise_concurrent
+from harness.measure.run import run_concurrent
 
 BOARD = "sim:orin-agx"
 TRAIN = Case(BOARD, "resnet18-cifar10", "maxn", 4, "ssd", 16)

@@ -9,7 +9,7 @@ import pytest
 
 from harness.core.cases import Case, Settings
 from harness.core.profiles import CLEAN, FIRST, Minibatch, Profile, Series, Telemetry
-from harness.measure.flags import find_flags, find_idle_flags
+from harness.measure.flags import find_flags
 from harness.store.conditions import is_disqualified
 
 CASE = Case("host", "lenet-mnist", "maxn", 0, "ssd", 10)
@@ -227,7 +227,7 @@ def idle_flags(telemetry, **conditions):
         flags=[],
         started_at="2026-01-01T00:00:00+00:00",
     )
-    return [flag.partition(":")[0] for flag in find_idle_flags(profile, 11.0, 21.0)]
+    return [flag.partition(":")[0] for flag in find_flags(profile)]
 
 
 def test_an_idle_device_that_others_use_or_that_trained_before_is_named():

@@ -18,6 +18,7 @@ from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_identity import read_board
 from harness.measure import idle
 from harness.measure.idle import idle_cases, metered_profile, read_meter_logs
+from harness.measure.run import check, run
 from harness.store.conditions import comparable_conditions, key
 from harness.store.corpora import export
 from harness.store.results import ResultsStore
@@ -44,10 +45,6 @@ def emulated(tmp_path):
         yield device
 
 
-def nothing(_):
-    pass
-
-
 def test_each_device_and_power_mode_has_the_three_states_that_it_can_tell_by_itself():
     cases = [
         CASE,
@@ -64,8 +61,8 @@ def test_idle_states_of_a_board_are_measured_stored_and_shown_and_stay_out_of_th
     with emulated(tmp_path) as device:
         cases = states(Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16, Settings(interval_s=0.1)))
         for case in cases:
-            device.check(case)
-        measured = [device.profile(case, nothing) for case in cases]
+            check(case, device)
+        measured = [run(case, device) for case in cases]
     logged, quiet, free = measured
     assert all(profile.provenance == "simulated" and profile.minibatches == [] for profile in measured)
     assert "cpu_other_cores" in logged.telemetry.series
@@ -94,7 +91,7 @@ def test_without_a_sensor_of_power_there_is_nothing_to_wait_for(tmp_path):
     device = HostDevice(Configuration(), tmp_path)
     first, *_ = states()
     with device.session(), pytest.raises(CannotRunError, match=r"no sensor of power.*--socket-meter STATE=FILE\.csv"):
-        device.profile(first, nothing)
+        run(first, device)
 
 
 def test_what_a_socket_meter_recorded_becomes_a_profile_of_its_state(tmp_path):

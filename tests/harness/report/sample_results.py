@@ -11,6 +11,7 @@ from harness.core.cases import DVFS, IDLE, Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.power_modes import PowerMode
 from harness.devices.registry import open_device
+from harness.measure.run import run
 from harness.store.results import ResultsStore
 
 EPOCHS = Settings(minibatches=None, epochs=3, cache="cold")
@@ -42,7 +43,7 @@ def write_sample(path: Path) -> Path:
     devices = {name: open_device(name, Configuration()) for name in (XAVIER, ORIN)}
     with ResultsStore(path) as store:
         for case in cases():
-            profile = devices[case.device].profile(case, lambda *_, **__: None)
+            profile = run(case, devices[case.device])
             store.add(profile, {"host_name": "bench", "jetwatt": "0.1.0"}, "run")
     return path
 

@@ -10,6 +10,7 @@ import pytest
 from harness.__main__ import main
 from harness.core.configuration import Configuration
 from harness.devices.registry import open_device
+from harness.measure.run import run
 from harness.report.png import can_write_png
 from harness.store.results import ResultsStore
 from tests.harness.report.sample_results import USUAL, predictor_results, strategy_results
@@ -19,7 +20,7 @@ from tests.harness.report.sample_results import USUAL, predictor_results, strate
 def one_profile(tmp_path):
     """A results file with a single profile, with a flag."""
     path = tmp_path / "one.sqlite"
-    profile = open_device(USUAL.device, Configuration()).profile(USUAL, lambda *_, **__: None)
+    profile = run(USUAL, open_device(USUAL.device, Configuration()))
     profile.flags.append("throttled: by heat, 3 s <after> the start")
     with ResultsStore(path) as store:
         store.add(profile, {"host_name": "bench"}, "run")

@@ -1,36 +1,59 @@
-"""The way of a measurement on a machine that truly trains: data set, page cache, telemetry, training loop, profile.
+"""Runs a case on a device: by the device's own minibatches where it has some, else by this suite's torch loops.
 
-A case of the task `idle` comes this way too and turns off to `harness.measure.idle`: it has no workload and no data. So
-does one of the task `concurrent`, to `harness.measure.concurrent`: it has two of each.
+    check       refuses what cannot run here, before anything is touched
+    conditions  makes the data set ready, and says what is known before anything is measured
+    run         power mode -- page cache -- telemetry -- minibatches -- aggregates -- flags
+
+A case of the task `idle` has neither workload nor data, one of the task `concurrent` has two of each.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
 import platform
+import time
+import weakref
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, cast
 
 from harness.board.cpu_quota import throttled_periods
 from harness.board.disk import describe
 from harness.board.frequency_residency import clock_use
 from harness.board.page_cache import PageCache, residency
 from harness.board.read_limit import ReadLimit, reads_held
-from harness.board.sampler import SAMPLER
+from harness.board.sampler import SAMPLER, Sampler
+from harness.board.source import SourceSpec
 from harness.board.thermal import refuse_heat
-from harness.core.cases import CONCURRENT, DROPPED, IDLE, TRAINING, Case, parse_storage
+from harness.core.cases import (
+    CONCURRENT,
+    DROPPED,
+    IDLE,
+    TRAINING,
+    Case,
+    concurrent_case,
+    concurrent_conditions,
+    parse_storage,
+    parts_of,
+)  # fmt: skip
 from harness.core.configuration import Configuration
-from harness.core.device import Report
+from harness.core.device import Device, Machine, Report
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
-from harness.core.metrics import POWER_CHANNEL, end_s, summarise
+from harness.core.metrics import (
+    MAX_SETTLING_S,
+    MIN_POWER_SAMPLES,
+    POWER_CHANNEL,
+    between,
+    end_s,
+    stable_from,
+    summarise,
+)  # fmt: skip
 from harness.core.power_modes import PowerMode
-from harness.core.profiles import Minibatch, Profile, Telemetry
-from harness.measure.concurrent import concurrent_conditions, measure_concurrent, parts_of
+from harness.core.profiles import Minibatch, Profile, Series, Telemetry
+from harness.measure.concurrent import measure_concurrent
 from harness.measure.flags import find_flags
 from harness.measure.idle import measure_idle
-from harness.measure.instruments import Instruments
-from harness.measure.power_watch import PowerWatch
 from harness.workloads import get_workload
 from harness.workloads.data.data_set import DataSet, PreparedData, prepare
 from harness.workloads.optional_packages import require
@@ -38,6 +61,9 @@ from harness.workloads.workload import Workload
 
 RESIDENT_SHARE = 0.999
 """A data set of which this share is in the page cache need not be read to warm it."""
+
+MAX_SILENCE_INTERVALS = 3
+"""A power sensor that gave nothing for so many intervals is not waited for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,15 +85,154 @@ class Bench:
         return Path.cwd() if self.data is None else self.data.directory
 
 
-def check_trainable(case: Case, configuration: Configuration, root: Path) -> None:
-    """Refuse, before anything is touched, a case that cannot be trained on this machine.
+@dataclasses.dataclass(frozen=True)
+class Instruments:
+    """What a case is measured with.
+
+    Attributes:
+        sources: telemetry to record.
+        power_source: which of them measures power.
+        sampler_cpus: where the sampler may run: best where training does not.
+        root: where `/sys` and `/proc` are.
+        limits_c: channel of a temperature to where it ends the run.
+    """
+
+    sources: Sequence[SourceSpec]
+    power_source: str
+    sampler_cpus: Sequence[int]
+    root: Path
+    limits_c: Mapping[str, float]
+
+    def only_power(self) -> Instruments:
+        """The sensor of power alone."""
+        return dataclasses.replace(self, sources=[one for one in self.sources if one.name == self.power_source])
+
+    def sampler(self, interval_s: float) -> Sampler:
+        """A sampler of all sources, not started yet."""
+        return Sampler(self.sources, interval_s, root=str(self.root), cpus=self.sampler_cpus)
+
+
+_benches: weakref.WeakKeyDictionary[Device, Bench] = weakref.WeakKeyDictionary()
+"""The bench of each device's last case: its data set is made ready once, for `conditions` and `run`."""
+
+
+def check(case: Case, device: Device) -> None:
+    """Refuse, before anything is touched, a case that cannot run on a device.
 
     Raises:
-        CannotRunError: the storage has no place here, its reads cannot be held down, or the network cannot train on so
-            small a batch.
+        CannotRunError: the device, its storage or the network cannot run it.
         ControlError: the page cache is to be dropped and may not be.
         DependencyError: torch is not installed.
     """
+    device.check(case)
+    if device.provenance != "replayed":
+        _refuse_small_batches(case)
+    if not is_self_profiling(device):
+        machine = cast(Machine, device)
+        _check_trainable(case, machine.configuration, machine.root)
+
+
+def conditions(case: Case, device: Device, report: Report) -> Dict[str, Any]:
+    """What is known of a case's conditions before it is measured; makes its data set ready.
+
+    `--resume` compares these with what is stored, and `run` puts them into the record.
+
+    Raises:
+        CannotRunError, DataSetError: the data set cannot be had here.
+        DependencyError: torch is not installed.
+    """
+    own = device.conditions(case)
+    return own if is_self_profiling(device) else {**_bench(case, cast(Machine, device), report).conditions, **own}
+
+
+def run(case: Case, device: Device, report: Report = lambda line: None) -> Profile:
+    """Measure a case on a device that the caller holds, under the case's power mode.
+
+    Args:
+        case: what to measure.
+        device: where.
+        report: takes lines of progress.
+
+    Raises:
+        CannotRunError: power at idle is asked for, and there is no sensor of power; or the reads of the disk with the
+            data set cannot be held down.
+        ControlError: power mode, page cache or the limit of reads could not be brought into the state asked for.
+        DataSetError: a file of the data set is damaged.
+        OverheatedError: a sensor rose above its limit; there is no profile then, for half of a case is none.
+    """
+    if is_self_profiling(device):
+        profile = device.profile(case)
+        return dataclasses.replace(profile, flags=profile.flags or find_flags(profile))
+    machine = cast(Machine, device)
+    bench = _bench(case, machine, report)
+    report(f"    power mode: {case.power_mode}")
+    found = machine.set_case(case)
+    bench = dataclasses.replace(bench, conditions={**bench.conditions, **found})
+    instruments = Instruments(
+        machine.telemetry_sources(bench.directory),
+        machine.power_source,
+        machine.sampler_cpus(PowerMode(**found["power_mode"])),
+        machine.root,
+        machine.temperature_limits_c(case.settings.max_temperature_c),
+    )
+    if case.task == IDLE:
+        profile = measure_idle(case, bench.conditions, instruments, report)
+    elif case.task == CONCURRENT:
+        profile = measure_concurrent(bench, instruments, report)
+    else:
+        profile = _measure(bench, instruments, report)
+    flags = [*device.remarks, *find_flags(profile)]
+    return dataclasses.replace(profile, provenance=device.provenance, flags=flags)
+
+
+def run_concurrent(
+    device: Device,
+    training: Case,
+    inference: Case,
+    arrivals_per_s: float,
+    duration_s: float,
+    report: Report = lambda line: None,
+) -> Profile:
+    """Train one workload while another one serves requests, on a device that is held by the caller.
+
+    Args:
+        device: where.
+        training: what is trained: workload, power mode, workers, storage, batch size.
+        inference: what serves: its workload and its batch size are used.
+        arrivals_per_s: requests per second.
+        duration_s: how long.
+        report: takes lines of progress.
+
+    Returns:
+        A profile of the task `concurrent`; `CONCURRENT_AGGREGATES` says what it has beside the usual aggregates.
+
+    Raises:
+        CannotRunError: the device cannot run it.
+    """
+    case = concurrent_case(training, inference, arrivals_per_s, duration_s)
+    check(case, device)
+    return run(case, device, report)
+
+
+def is_self_profiling(device: Device) -> bool:
+    """Whether a device has minibatches of its own."""
+    return hasattr(device, "profile")
+
+
+def _refuse_small_batches(case: Case) -> None:
+    """A network with batch normalisation needs more than one sample to train."""
+    if case.task == CONCURRENT:
+        _refuse_small_batches(parts_of(case)[0])
+    elif case.task == TRAINING and case.batch_size < get_workload(case.workload).smallest_batch:
+        smallest = get_workload(case.workload).smallest_batch
+        raise CannotRunError(
+            f"{case.workload} cannot train on batches of {case.batch_size}, batch normalisation needs {smallest}",
+            f"--batch-size {smallest} or more",
+        )
+
+
+def _check_trainable(case: Case, configuration: Configuration, root: Path) -> None:
+    """Refuse what this machine has no place, no right or no torch for."""
     if case.task == IDLE:
         return
     limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
@@ -75,22 +240,23 @@ def check_trainable(case: Case, configuration: Configuration, root: Path) -> Non
         if limit_bytes_per_s is not None:
             raise CannotRunError("reads are not held down in a concurrent case", "a storage without @, or another task")
         for part in parts_of(case):
-            check_trainable(part, configuration, root)
+            _check_trainable(part, configuration, root)
         return
     directory = configuration.data_directory(case.storage)
     if limit_bytes_per_s is not None:
         ReadLimit(str(root)).on_disk_under(str(directory), limit_bytes_per_s)
-    smallest = get_workload(case.workload).smallest_batch
-    if case.task == TRAINING and case.batch_size < smallest:
-        raise CannotRunError(
-            f"{case.workload} cannot train on batches of {case.batch_size}, batch normalisation needs {smallest}",
-            f"--batch-size {smallest} or more",
-        )
     if case.settings.cache in DROPPED:
         dropping = PageCache(str(root)).available()
         if not dropping.available:
             raise ControlError(dropping.detail, dropping.hint)
     require("harness.measure.profiling")
+
+
+def _bench(case: Case, machine: Machine, report: Report) -> Bench:
+    known = _benches.get(machine)
+    if known is None or known.case != case:
+        known = _benches[machine] = make_ready(case, machine.configuration, machine.root, report)
+    return known
 
 
 def make_ready(case: Case, configuration: Configuration, root: Path, report: Report) -> Bench:
@@ -165,26 +331,8 @@ def _refuse_too_few(data: PreparedData, case: Case) -> None:
         )
 
 
-def measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
-    """Measure a case under the power mode that is set now.
-
-    Args:
-        bench: from `make_ready`, its conditions completed by what the device knows: its identity, the power mode as
-            read back, and `threads`, how many of them compute.
-        instruments: what it is measured with.
-        report: takes lines of progress.
-
-    Raises:
-        CannotRunError: power at idle is asked for, and there is no sensor of power; or the reads of the disk with the
-            data set cannot be held down.
-        ControlError: the page cache or the limit of reads could not be brought into the state asked for.
-        DataSetError: a file of the data set is damaged.
-        OverheatedError: a sensor rose above its limit; there is no profile then, for half of a case is none.
-    """
-    if bench.case.task == IDLE:
-        return measure_idle(bench.case, bench.conditions, instruments, report)
-    if bench.case.task == CONCURRENT:
-        return measure_concurrent(bench, instruments, report)
+def _measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
+    """Train or infer under the power mode that is set now."""
     profiling = require("harness.measure.profiling")
     case, settings, files, root = bench.case, bench.case.settings, bench.data.files, instruments.root
     profiling.use_threads(bench.conditions["threads"])
@@ -247,8 +395,7 @@ def measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
     uses = clock_use(telemetry.series, PowerMode(**conditions["power_mode"]), start, end)
     conditions["clock_use"] = {channel: use._asdict() for channel, use in uses.items()}
     aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
-    profile = Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
-    return dataclasses.replace(profile, flags=find_flags(profile))
+    return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
 
 
 def _set_cache(cache: PageCache, state: str, files: Sequence[Path], trainer: Any, root: Path) -> str:
@@ -267,12 +414,10 @@ def _set_cache(cache: PageCache, state: str, files: Sequence[Path], trainer: Any
     return "one pass of the DataLoader"
 
 
-def _power_definition(telemetry: Telemetry, power_source: Optional[str]) -> str:
+def _power_definition(telemetry: Telemetry, power_source: str) -> str:
     """What the total power is made of, or why there is none."""
     if POWER_CHANNEL in telemetry.series:
         return telemetry.notes[POWER_CHANNEL]
-    if power_source is None:
-        return "no power sensor: this device has none"
     reasons = [telemetry.missing[name] for name in (power_source, POWER_CHANNEL, SAMPLER) if name in telemetry.missing]
     return f"no power sensor: {'; '.join(reasons) or f'{power_source} gave no total'}"
 
@@ -283,3 +428,44 @@ def _quota_periods(root: Path) -> Optional[int]:
         return throttled_periods(str(root))
     except SourceUnavailableError:
         return None
+
+
+class PowerWatch:
+    """Whether power has settled and was sampled often enough, while a profile runs."""
+
+    def __init__(self, sampler: Sampler, power_source: str) -> None:
+        """Watch the total power that `power_source` gives."""
+        self._sampler = sampler
+        self._source = power_source
+        self._start_s = time.monotonic()  # what was drawn before training says nothing of what it draws
+        self._settled_s: Optional[float] = None
+
+    def has_settled(self, now_s: float) -> bool:
+        """Whether power was stable by `now_s`; always where there is no sensor, and after `MAX_SETTLING_S`."""
+        if self._settled_s is None and (
+            not self._senses() or self._is_stable() or now_s > self._start_s + MAX_SETTLING_S
+        ):
+            self._settled_s = now_s
+        return self._settled_s is not None
+
+    def is_enough(self) -> bool:
+        """Whether there are `MIN_POWER_SAMPLES` since power settled; always where there is no sensor."""
+        if not self._senses() or time.monotonic() > self._settled_s + MAX_SETTLING_S:
+            return True
+        return sum(time_s >= self._settled_s for time_s in self._power().times_s) >= MIN_POWER_SAMPLES
+
+    def _senses(self) -> bool:
+        """Whether there is a sensor that still speaks: one may vanish, or a counter stand still."""
+        self._sampler.poll()
+        if self._source in self._sampler.missing:
+            return False
+        heard_s = max((self._start_s, *self._power().times_s[-1:]))
+        return time.monotonic() - heard_s <= MAX_SILENCE_INTERVALS * max(self._sampler.interval_s, 1.0)
+
+    def _power(self) -> Series:
+        power = self._sampler.series(POWER_CHANNEL) or Series((), ())
+        return between(power, self._start_s, math.inf)
+
+    def _is_stable(self) -> bool:
+        power = self._power()
+        return stable_from(power.times_s, power.values) is not None
