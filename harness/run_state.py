@@ -33,6 +33,7 @@ from harness.options import (
     device_root_from,
     replaces_axes,
 )
+from harness.workloads import get_workload
 
 TRAINING_FILE = "training"
 """The benchmark file of the campaign's own sweeps; others have an experiment's."""
@@ -76,7 +77,7 @@ class RunState:
         self._done: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()
         self.evidence: List[Evidence] = []
-        cases = expand(self.campaign.per_device(self._narrow), self._mode_names)
+        cases = self._expand(self.campaign.per_device(self._narrow))
         self.points = _points(cases)
         idle_s = config.getoption("jetwatt_idle_seconds")
         self.idle_points = _points([*idle_cases(cases, idle_s, self.meter_logs), *self._baseload_cases(idle_s)])
@@ -96,6 +97,11 @@ class RunState:
         device = self.device(name)
         return device.narrow(sweep, self._chooses_workloads) if isinstance(device, ReplayDevice) else sweep
 
+    def _expand(self, campaign: Campaign) -> List[Case]:
+        for workload in campaign.workloads:
+            get_workload(workload)  # an unknown one ends the run here
+        return expand(campaign, self._mode_names)
+
     def _mode_names(self, name: str, workload: str, text: str) -> List[str]:
         found = self.device(name).power_modes(text, workload)
         self._modes.update({(name, mode_name): mode for mode_name, mode in found})
@@ -109,7 +115,7 @@ class RunState:
         if self._replaces_axes:
             return []
         sweeps = (self._among(sweep) for sweep in self.campaign.of_experiment(BASELOAD).sweeps)
-        cases = expand(Campaign(BASELOAD, "", tuple(filter(None, sweeps))), self._mode_names)
+        cases = self._expand(Campaign(BASELOAD, "", tuple(filter(None, sweeps))))
         at_once = [case for case in cases if self.device(case.device).provenance == "simulated"]
         return idle_cases(at_once, idle_s, {}, IDLE_STATES[:1])
 
@@ -131,7 +137,7 @@ class RunState:
         if experiment not in self._experiments:
             campaign = self.campaign.of_experiment(experiment)
             sweeps = [self._among(sweep) for sweep in campaign.sweeps] if self.takes_part(experiment, file) else []
-            expanded = expand(Campaign(experiment, "", tuple(filter(None, sweeps))), self._mode_names)
+            expanded = self._expand(Campaign(experiment, "", tuple(filter(None, sweeps))))
             self._experiments[experiment] = _points(expanded)
         return self._experiments[experiment]
 

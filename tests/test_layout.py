@@ -55,7 +55,6 @@ tuning from a user's loop.
 """
 
 STILL = {
-    ("harness.core", "harness.workloads"),
     ("harness.judge", "harness.devices"),
     ("harness.judge", "harness.simulation"),
     ("harness.judge", "tools"),

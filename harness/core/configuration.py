@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Dict, Mapping, Optional
+
+import msgspec
 
 from harness.core.cases import parse_storage
-from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
-from harness.core.files import read_toml
+from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.files import read_toml, typed
 
 FILE_NAME = "jetwatt.toml"
 DEFAULT_STORAGE = "ssd"
@@ -17,6 +19,13 @@ SECOND_STORAGE = "disk"
 """A second medium that every machine has, so that a small campaign can compare two."""
 DEFAULT_DATA_DIRECTORY = Path("out") / "data"
 DEFAULT_RESULTS = Path("out") / "results.sqlite"
+
+
+class Places(msgspec.Struct, forbid_unknown_fields=True):
+    """What `jetwatt.toml` holds."""
+
+    storage: Dict[str, str] = {}
+    data_root: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,28 +84,22 @@ def load_configuration(
     Raises:
         InvalidValueError, UnknownNameError: the file holds something else than places, or a place is not a directory.
     """
-    content = read_toml(path) if path.exists() else {}
-    unknown = sorted(set(content) - {"storage", "data_root"})
-    if unknown:
-        raise UnknownNameError(f"{path}: key {unknown[0]!r} is unknown", "known: data_root, storage")
-    places: Dict[str, Any] = content.get("storage", {})
-    if not isinstance(places, dict):
-        raise InvalidValueError(f'{path}: storage must be a table of NAME = "/mount/point", got {places!r}')
-    places = {**_by_medium(places), **_by_medium(storage or {})}
-    root = data_root if data_root is not None else content.get("data_root")
+    told = typed(read_toml(path) if path.exists() else {}, Places, str(path))
+    places = {**_by_medium(told.storage), **_by_medium(storage or {})}
+    root = data_root if data_root is not None else told.data_root
     for name, place in (storage or {}).items():
         _refuse_missing(f"storage {name}", place)
     if data_root is not None:
         _refuse_missing("data root", data_root)
     return Configuration(
-        storage={name: _path(f"{path}: storage {name}", place) for name, place in places.items()},
-        data_root=None if root is None else _path(f"{path}: data_root", root),
+        storage={name: Path(place).expanduser() for name, place in places.items()},
+        data_root=None if root is None else Path(root).expanduser(),
     )
 
 
-def _by_medium(places: Mapping[str, Any]) -> Dict[str, Any]:
+def _by_medium(places: Mapping[str, str]) -> Dict[str, str]:
     """Places by medium, of which several names may speak: `ssd`, `ssd@20`."""
-    found: Dict[str, Any] = {}
+    found: Dict[str, str] = {}
     for name, place in places.items():
         medium = parse_storage(name).medium
         if found.setdefault(medium, place) != place:
@@ -110,9 +113,3 @@ def _refuse_missing(what: str, place: str) -> None:
     """What was typed just now must be there; what stands in a file may be a medium that is not mounted today."""
     if not Path(place).expanduser().is_dir():
         raise InvalidValueError(f"{what} is {place!r}, which is not a directory", "create it or mount the medium first")
-
-
-def _path(what: str, place: Any) -> Path:
-    if not isinstance(place, str):
-        raise InvalidValueError(f"{what} must be a path in quotes, got {place!r}")
-    return Path(place).expanduser()

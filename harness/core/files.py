@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any, Dict, Mapping, Type, TypeVar, get_args, get_type_hints
+from typing import Any, Dict, List, Mapping, Sequence, Type, TypeVar, Union, get_args, get_type_hints
 
 import msgspec
 
@@ -21,7 +21,7 @@ Made = TypeVar("Made")
 
 _WORDS = {
     "array": "a list", "object": "a table", "str": "a text", "int": "a whole number", "float": "a number",
-    "bool": "true or false", "null": "nothing",
+    "bool": "true or false",
 }  # fmt: skip
 
 
@@ -67,25 +67,31 @@ def typed(table: Mapping[str, Any], kind: Type[Made], what: str = "the file") ->
 
 
 def _in_words(types: str) -> str:
-    return " or ".join(_WORDS.get(name, name) for name in types.split(" | "))
+    names = [name for name in types.split(" | ") if name != "null"]
+    return " or ".join(_WORDS.get(name, name) for name in names if name != "int" or "float" not in names)
 
 
-def _steps(place: str) -> Any:
-    """`cpu.clusters[1]` as `cpu`, `clusters`, 1; the key of a table of any keys is not told, and ends it."""
-    for name, number in re.findall(r"([^.\[\]]+)|\[(\d+)\]", place.partition("[...]")[0]):
-        yield name or int(number)
+def _steps(place: str) -> List[Union[str, int]]:
+    """`cpu.clusters[1]` as `cpu`, `clusters`, 1; a key of a table of any keys is not told, and stands as `...`."""
+    found = re.findall(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]", place)
+    return [name or (number if number == "..." else int(number)) for name, number in found]
 
 
 def _value_at(table: Any, place: str) -> Any:
     for step in _steps(place):
+        if step == "...":
+            break
         table = table[step]
     return table
 
 
-def _keys(kind: Any, place: str) -> Any:
+def _keys(kind: Any, place: str) -> Sequence[str]:
     """The keys that the table at a place may have."""
     for step in _steps(place):
-        kind = get_type_hints(kind)[step] if isinstance(step, str) else get_args(kind)[0]
+        if isinstance(step, int):
+            kind = get_args(kind)[0]
+        else:
+            kind = get_args(kind)[1] if step == "..." else get_type_hints(kind)[step]
     return kind.__struct_encode_fields__
 
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 import bisect
 from typing import Any, Callable, Dict, Hashable, List, NamedTuple, Sequence, Tuple, TypeVar
 
+import numpy as np
+
 from harness.core.errors import UnknownNameError
 from harness.core.power_modes import PowerMode
 
@@ -223,10 +225,14 @@ def cheapest_chains(points: Sequence[Clocks], cost: Callable[[Clocks, Clocks], i
         points: what to split.
         cost: of a step from one point to the next, 0 or more.
     """
-    costs = [[cost(one, other) if one != other and other.may_follow(one) else -1 for other in points] for one in points]
-    without = 1 + sum(max(row) + 1 for row in costs)
-    successors = _cheapest_assignment([[value if value >= 0 else without for value in row] for row in costs])
-    follows = {one: other for one, other in enumerate(successors) if costs[one][other] >= 0}
+    from scipy.optimize import linear_sum_assignment
+
+    count = len(points)
+    allowed = np.array([[one != other and other.may_follow(one) for other in points] for one in points], dtype=bool)
+    costs = np.array([[cost(one, other) for other in points] for one in points]).reshape(count, count)
+    without = 1 + costs.max(axis=1, initial=0).sum()
+    _, successors = linear_sum_assignment(np.where(allowed.reshape(count, count), costs, without))
+    follows = {one: other for one, other in enumerate(successors.tolist()) if allowed[one, other]}
     chains = []
     for first in sorted(
         set(range(len(points))) - set(follows.values()), key=lambda number: points[number], reverse=True
@@ -236,44 +242,3 @@ def cheapest_chains(points: Sequence[Clocks], cost: Callable[[Clocks, Clocks], i
             chain.append(follows[chain[-1]])
         chains.append([points[number] for number in chain])
     return chains
-
-
-def _cheapest_assignment(costs: Sequence[Sequence[int]]) -> List[int]:
-    """The column of each row so that every column is taken once and the costs add up to the least (Kuhn 1955).
-
-    Rows are added one by one, each along the shortest way of reassigning those before it; the prices keep the reduced
-    costs of what is assigned at 0 and of the rest at 0 or more.
-    """
-    count = len(costs)
-    row_prices, column_prices = [0] * count, [0] * (count + 1)
-    row_of = [-1] * (count + 1)  # by column; the last column is where a row that is being added stands
-    for added in range(count):
-        column = count
-        row_of[column] = added
-        distance = [float("inf")] * count
-        reached_from = [count] * count
-        settled: List[int] = []
-        open_columns = set(range(count))
-        while row_of[column] >= 0:
-            settled.append(column)
-            row = row_of[column]
-            for other in open_columns:
-                reduced = costs[row][other] - row_prices[row] - column_prices[other]
-                if reduced < distance[other]:
-                    distance[other], reached_from[other] = reduced, column
-            nearest = min(open_columns, key=lambda other: (distance[other], other))
-            step = distance[nearest]
-            for other in settled:
-                row_prices[row_of[other]] += step
-                column_prices[other] -= step
-            for other in open_columns:
-                distance[other] -= step
-            open_columns.remove(nearest)
-            column = nearest
-        while column != count:
-            row_of[column] = row_of[reached_from[column]]
-            column = reached_from[column]
-    columns = [0] * count
-    for column in range(count):
-        columns[row_of[column]] = column
-    return columns

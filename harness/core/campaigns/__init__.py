@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union, get_args, get_type_hints
+
+import msgspec
 
 from harness.core.boards import known_boards
 from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Mix, Settings, parse_storage
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
-from harness.core.files import read_toml
-from harness.workloads import get_workload
+from harness.core.files import read_toml, typed
 
 SHIPPED = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
 
@@ -25,7 +26,53 @@ AXIS_DEFAULTS: Dict[str, Tuple[Any, ...]] = {
 }
 _INTEGER_AXES = ("workers", "batch_size")
 _TASKS = (TRAINING, INFERENCE, CONCURRENT)
-_SETTING_TYPES = {"cache": (str,), "clocks": (str,), "minibatches": (int,), "epochs": (int,), "seed": (int,)}
+
+SettingsTable = msgspec.defstruct(
+    "SettingsTable",
+    [
+        (name, Union[int, float, None] if float in (kind, *get_args(kind)) else Optional[kind], None)
+        for name, kind in get_type_hints(Settings).items()
+    ],
+    frozen=True,
+    forbid_unknown_fields=True,
+)
+"""The table `settings`: fields of `Settings`, those that are given."""
+
+
+class AxesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `axes`: a value or a list of each axis that is given; `check_axis` says what they may be."""
+
+    device: Any = None
+    workload: Any = None
+    power_mode: Any = None
+    workers: Any = None
+    storage: Any = None
+    batch_size: Any = None
+
+
+class SweepTable(AxesTable, frozen=True, forbid_unknown_fields=True):
+    """A table of `[[sweep]]`."""
+
+    settings: SettingsTable = SettingsTable()
+    task: Optional[str] = None
+    boards: Optional[Tuple[str, ...]] = None
+    instances: Optional[int] = None
+
+
+class ExperimentTable(SweepTable, frozen=True, forbid_unknown_fields=True):
+    """A table `[experiment.NAME]`: what its sweeps share, and the sweeps."""
+
+    sweep: Tuple[SweepTable, ...] = (SweepTable(),)
+
+
+class CampaignTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A campaign file."""
+
+    description: str = ""
+    axes: AxesTable = AxesTable()
+    settings: SettingsTable = SettingsTable()
+    sweep: Tuple[SweepTable, ...] = (SweepTable(),)
+    experiment: Dict[str, ExperimentTable] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +113,13 @@ class Campaign:
     description: str
     sweeps: Tuple[Sweep, ...]
     experiments: Mapping[str, Tuple[Sweep, ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def workloads(self) -> List[str]:
+        """The name of every workload that its sweeps run; of a mix both."""
+        asked = [(sweep.task, name) for sweep in self.sweeps for name in sweep.axes["workload"]]
+        parts = (Mix.parse(name).workloads if task == CONCURRENT else (name,) for task, name in asked)
+        return list(dict.fromkeys(itertools.chain.from_iterable(parts)))
 
     def of_experiment(self, name: str) -> Campaign:
         """The campaign that consists of one experiment; without any sweep where this campaign does not have it."""
@@ -144,7 +198,9 @@ def load_campaign(name_or_path: str) -> Campaign:
         )
     content = read_toml(path)
     try:
-        return _parse(path.stem, content)
+        if isinstance(content.get("sweep"), dict):
+            raise InvalidValueError("sweep must be an array of tables", "write [[sweep]]")
+        return _campaign(path.stem, typed(content, CampaignTable))
     except HarnessError as error:
         raise InvalidValueError(f"campaign file {path}: {error.what}", error.hint) from error
 
@@ -158,14 +214,11 @@ def expand(campaign: Campaign, mode_names: Callable[[str, str, str], List[str]])
             value stands for.
 
     Raises:
-        HarnessError: a workload, device or power mode is unknown, or two sweeps measure the same case differently.
+        HarnessError: a device or power mode is unknown, or two sweeps measure the same case differently.
     """
     cases: Dict[str, Case] = {}
     names: Dict[Tuple[str, str, str], List[str]] = {}
     for sweep in campaign.sweeps:
-        for workload in sweep.axes["workload"]:
-            for part in Mix.parse(workload).workloads if sweep.task == CONCURRENT else (workload,):
-                get_workload(part)
         for device, workload, mode_text, workers, storage, batch_size in sweep.points():
             if (device, workload, mode_text) not in names:
                 names[device, workload, mode_text] = mode_names(device, workload, mode_text)
@@ -197,58 +250,45 @@ def describe_settings(settings: Settings) -> str:
     return ", ".join([f"{settings.cache} cache", length, *clocks, *others])
 
 
-def _parse(name: str, content: Dict[str, Any]) -> Campaign:
-    _refuse_unknown("key", content, ("description", "axes", "settings", "sweep", "experiment"))
-    base = Sweep(
-        {**AXIS_DEFAULTS, **_parse_axes(content.get("axes", {}))},
-        _parse_settings(Settings(), content.get("settings", {})),
-    )
+def _campaign(name: str, table: CampaignTable) -> Campaign:
+    settings = replace_settings(Settings(), _given(table.settings))
+    base = Sweep({**AXIS_DEFAULTS, **_axes(table.axes)}, settings)
     experiments: Dict[str, Tuple[Sweep, ...]] = {}
-    for experiment, table in content.get("experiment", {}).items():
-        own = {key: value for key, value in table.items() if key != "sweep"}
-        experiments[experiment] = _parse_sweeps(_parse_sweep(base, own), table.get("sweep", [{}]))
-    sweeps = _parse_sweeps(base, content.get("sweep", [{}]))
-    return Campaign(name, str(content.get("description", "")), sweeps, experiments)
+    for experiment, own in table.experiment.items():
+        common = _sweep(base, own)
+        experiments[experiment] = tuple(_sweep(common, one) for one in own.sweep)
+    return Campaign(name, table.description, tuple(_sweep(base, one) for one in table.sweep), experiments)
 
 
-def _parse_sweeps(base: Sweep, tables: Any) -> Tuple[Sweep, ...]:
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise InvalidValueError("sweep must be an array of tables", "write [[sweep]]")
-    return tuple(_parse_sweep(base, table) for table in tables)
-
-
-def _parse_sweep(base: Sweep, table: Mapping[str, Any]) -> Sweep:
+def _sweep(base: Sweep, table: SweepTable) -> Sweep:
     """A sweep that is as another one but for what its table says."""
-    beside = ("settings", "task", "boards", "instances")
-    axes = _parse_axes({axis: values for axis, values in table.items() if axis not in beside})
-    task, boards, instances = table.get("task", base.task), table.get("boards", base.boards), table.get("instances")
+    task = base.task if table.task is None else table.task
     if task not in _TASKS:
         raise InvalidValueError(f"task {task!r} is unknown", f"known: {', '.join(_TASKS)}")
-    if not isinstance(boards, (list, tuple)) or not all(isinstance(board, str) for board in boards):
-        raise InvalidValueError(f"boards takes a list of names, got {boards!r}", 'boards = ["xavier-agx"]')
-    unknown = [board for board in boards if board not in ("host", *known_boards())]
+    boards, known = base.boards if table.boards is None else table.boards, ("host", *known_boards())
+    unknown = [board for board in boards if board not in known]
     if unknown:
-        raise UnknownNameError(f"there is no board {unknown[0]!r}", f"known: {', '.join(('host', *known_boards()))}")
-    if instances is not None and (not isinstance(instances, int) or instances < 1):
+        raise UnknownNameError(f"there is no board {unknown[0]!r}", f"known: {', '.join(known)}")
+    instances = base.instances if table.instances is None else table.instances
+    if instances < 1:
         raise InvalidValueError(f"instances takes a whole number from 1 up, got {instances!r}")
-    return Sweep(
-        {**base.axes, **axes},
-        _parse_settings(base.settings, table.get("settings", {})),
-        task,
-        tuple(boards),
-        instances or base.instances,
-    )
+    settings = replace_settings(base.settings, _given(table.settings))
+    return Sweep({**base.axes, **_axes(table)}, settings, task, boards, instances)
 
 
-def _parse_axes(table: Mapping[str, Any]) -> Dict[str, Tuple[Any, ...]]:
-    _refuse_unknown("axis", table, AXES)
-    return {axis: check_axis(axis, values if isinstance(values, list) else [values]) for axis, values in table.items()}
+def _given(table: msgspec.Struct) -> Dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(table).items() if value is not None}
+
+
+def _axes(table: AxesTable) -> Dict[str, Tuple[Any, ...]]:
+    given = {axis: getattr(table, axis) for axis in AXES if getattr(table, axis) is not None}
+    return {axis: check_axis(axis, values if isinstance(values, list) else [values]) for axis, values in given.items()}
 
 
 def check_axis(axis: str, values: Sequence[Any]) -> Tuple[Any, ...]:
     """Refuse values that an axis cannot take: an empty list, a negative worker count, text where a number belongs.
 
-    Of names, those of storage have a form (`harness.core.cases`); what the others stand for is known later.
+    Of names, those of storage have a form (`parse_storage`); what the others stand for is known later.
 
     Numbers may be given as text, as they come from the command line.
     """
@@ -272,21 +312,3 @@ def check_axis(axis: str, values: Sequence[Any]) -> Tuple[Any, ...]:
             raise InvalidValueError(f"axis {axis} takes whole numbers from {least} up, got {value!r}")
         numbers.append(number)
     return tuple(dict.fromkeys(numbers))
-
-
-def _parse_settings(settings: Settings, table: Mapping[str, Any]) -> Settings:
-    known = {field.name: field for field in dataclasses.fields(Settings)}
-    _refuse_unknown("setting", table, tuple(known))
-    for name, value in table.items():
-        wanted = _SETTING_TYPES.get(name, (int, float))
-        if isinstance(value, bool) or not isinstance(value, wanted):
-            raise InvalidValueError(f"setting {name} takes {' or '.join(t.__name__ for t in wanted)}, got {value!r}")
-    return replace_settings(settings, table)
-
-
-def _refuse_unknown(kind: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
-    if not isinstance(table, Mapping):
-        raise InvalidValueError(f"{kind} table expected, got {table!r}")
-    unknown = [name for name in table if name not in known]
-    if unknown:
-        raise UnknownNameError(f"{kind} {unknown[0]!r} is unknown", f"known: {', '.join(known)}")

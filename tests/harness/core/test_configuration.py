@@ -53,9 +53,9 @@ def test_a_storage_without_a_place_says_how_to_name_one():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[storage]\nsd = 3", "storage sd must be a path in quotes, got 3"),
-        ("storage = 3", "must be a table"),
-        ("colour = 3", "key 'colour' is unknown"),
+        ("[storage]\nsd = 3", "storage.* is .*'sd': 3.*, expected a text"),
+        ("storage = 3", "storage of .* is 3, expected a table"),
+        ("colour = 3", "key 'colour' of .* is unknown; known: storage, data_root"),
         ("[storage", "not a readable TOML file"),
     ],
 )
