@@ -1,46 +1,11 @@
-"""Memory, clocks and temperatures: what is there is read in the suite's units, what is not is said."""
+"""CPU clocks: what is there is read in the suite's units, what is not is said."""
 
 from __future__ import annotations
 
 import pytest
 
 from harness.board import cpufreq_sensor as cpufreq
-from harness.board import memory, thermal
 from harness.core.errors import SourceUnavailableError
-
-KIB = 1024
-MEMINFO = """\
-MemTotal:       1000 kB
-MemFree:         100 kB
-MemAvailable:    600 kB
-Buffers:          50 kB
-Cached:          500 kB
-SwapTotal:       200 kB
-SwapFree:        150 kB
-Shmem:            30 kB
-HugePages_Total:   0"""
-
-
-def test_memory_is_in_bytes(tree):
-    tree.write({"proc/meminfo": MEMINFO})
-    assert memory.open_source(tree.root).read(0.0).values == {
-        "memory_used_bytes": 400 * KIB,
-        "memory_available_bytes": 600 * KIB,
-        "page_cache_bytes": 520 * KIB,
-        "swap_used_bytes": 50 * KIB,
-    }
-
-
-def test_a_field_that_the_kernel_lacks_costs_its_channels_only(tree):
-    tree.write({"proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 600 kB"})
-    values, failed = memory.open_source(tree.root).read(0.0)
-    assert set(values) == {"memory_used_bytes", "memory_available_bytes"}
-    assert failed["swap_used_bytes"].endswith("has no SwapTotal, SwapFree")
-
-
-def test_without_proc_there_is_no_memory(tree):
-    with pytest.raises(SourceUnavailableError, match="meminfo does not exist"):
-        memory.open_source(tree.root)
 
 
 def policy(number, cpus, khz):
@@ -69,55 +34,3 @@ def test_a_policy_that_goes_offline_or_says_nothing_fails_alone(tree):
 def test_without_cpufreq_the_reason_is_given(tree):
     with pytest.raises(SourceUnavailableError, match="no cpufreq policy"):
         cpufreq.open_source(tree.root)
-
-
-def zone(number, kind, millidegrees):
-    directory = f"sys/class/thermal/thermal_zone{number}"
-    return {f"{directory}/type": kind, f"{directory}/temp": millidegrees}
-
-
-def test_zones_are_named_by_their_type_in_celsius(tree):
-    tree.write({**zone(0, "CPU-therm", 45500), **zone(1, "acpitz", 20000), **zone(10, "acpitz", 30000)})
-    assert thermal.open_source(tree.root).read(0.0).values == {
-        "temperature_cpu_therm_c": 45.5,
-        "temperature_acpitz_c": 20.0,
-        "temperature_acpitz_2_c": 30.0,
-    }
-
-
-def test_a_zone_below_zero_is_a_temperature(tree):
-    tree.write(zone(0, "outside", -256000))
-    assert thermal.open_source(tree.root).read(0.0).values == {"temperature_outside_c": -256.0}
-
-
-def test_a_sleeping_zone_fails_alone(tree):
-    tree.write({**zone(0, "cpu", 45500), **zone(1, "gpu", "")})
-    values, failed = thermal.open_source(tree.root).read(0.0)
-    assert values == {"temperature_cpu_c": 45.5}
-    assert set(failed) == {"temperature_gpu_c"}
-
-
-def test_hwmon_stands_in_where_there_are_no_zones(tree):
-    chip = "sys/class/hwmon/hwmon2"
-    tree.write(
-        {
-            f"{chip}/name": "k10temp",
-            f"{chip}/temp1_input": 61250,
-            f"{chip}/temp1_label": "Tctl",
-            f"{chip}/temp3_input": 50000,
-        }
-    )
-    assert thermal.open_source(tree.root).read(0.0).values == {
-        "temperature_k10temp_tctl_c": 61.25,
-        "temperature_k10temp_temp3_c": 50.0,
-    }
-
-
-def test_numbers_given_to_equal_names_never_hide_a_sensor(tree):
-    tree.write({**zone(0, "a", 1000), **zone(1, "a 2", 2000), **zone(2, "A", 3000), **zone(3, "a", 4000)})
-    assert sorted(thermal.open_source(tree.root).read(0.0).values.values()) == [1, 2, 3, 4]
-
-
-def test_without_any_sensor_the_reason_is_given(tree):
-    with pytest.raises(SourceUnavailableError, match="no thermal zone"):
-        thermal.open_source(tree.root)

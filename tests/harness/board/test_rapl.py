@@ -54,28 +54,44 @@ def test_the_total_is_packages_and_dram_and_says_so(tree):
     assert "GPU" in source.notes[TOTAL]
 
 
-def test_dram_beside_the_packages_is_added(tree):
-    tree.write({**zone("0", "package-0", 0), **zone("1", "dram", 0)})
+PACKAGE_5_J = [zone("0", "package-0", 0), zone("0", "package-0", 5_000_000)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "values"),
+    [
+        pytest.param(
+            zone("1", "dram", 0),
+            zone("1", "dram", 1_000_000),
+            {"power_dram_mw": 1_000, TOTAL: 6_000},
+            id="dram beside the packages is added",
+        ),
+        pytest.param(
+            zone("0", "package-0", 0, kind="intel-rapl-mmio"),
+            zone("0", "package-0", 5_000_000, kind="intel-rapl-mmio"),
+            {TOTAL: 5_000},
+            id="a package that is shown in two ways counts once",
+        ),
+        pytest.param(
+            zone("0", "package-0", RANGE_UJ - 1_000_000),
+            zone("0", "package-0", 4_000_000),
+            {TOTAL: 5_000},
+            id="a counter that wraps gives the power that it counted",
+        ),
+        pytest.param(
+            zone("0:0", "uncore", 7),
+            zone("0:0", "uncore", 7),
+            {"power_package_0_uncore_mw": 0, TOTAL: 5_000},
+            id="an idle graphics unit may draw nothing",
+        ),
+    ],
+)
+def test_the_total_of_a_package_of_5_watts(tree, before, after, values):
+    tree.write({**PACKAGE_5_J[0], **before})
     source = rapl.open_source(tree.root)
     source.read(0.0)
-    tree.write({**zone("0", "package-0", 5_000_000), **zone("1", "dram", 1_000_000)})
-    assert source.read(1.0).values[TOTAL] == 6_000
-
-
-def test_a_package_that_is_shown_in_two_ways_counts_once(tree):
-    tree.write({**zone("0", "package-0", 0), **zone("0", "package-0", 0, kind="intel-rapl-mmio")})
-    source = rapl.open_source(tree.root)
-    source.read(0.0)
-    tree.write({**zone("0", "package-0", 5_000_000), **zone("0", "package-0", 5_000_000, kind="intel-rapl-mmio")})
-    assert source.read(1.0).values == {"power_package_0_mw": 5_000, TOTAL: 5_000}
-
-
-def test_a_counter_that_wraps_gives_the_power_that_it_counted(tree):
-    tree.write(zone("0", "package-0", RANGE_UJ - 1_000_000))
-    source = rapl.open_source(tree.root)
-    source.read(0.0)
-    tree.write(zone("0", "package-0", 4_000_000))
-    assert source.read(1.0).values[TOTAL] == 5_000
+    tree.write({**PACKAGE_5_J[1], **after})
+    assert source.read(1.0).values == {"power_package_0_mw": 5_000, **values}
 
 
 @given(st.integers(1, 2**40), st.data())
@@ -93,8 +109,8 @@ def test_a_fall_that_no_wrap_explains_is_an_error(range_uj):
 
 
 @pytest.mark.parametrize("broken", ["", "no number", 10_000_000])
-def test_a_domain_without_a_value_takes_the_total_with_it(tree, broken):
-    """Garbage, or a counter that stands still, as that of package-1 does in the last case."""
+def test_a_domain_without_a_value_takes_the_total_with_it_and_comes_back(tree, broken):
+    """Garbage, or a counter that stands still, as in the last case."""
     tree.write(two_sockets())
     source = rapl.open_source(tree.root)
     source.read(0.0)
@@ -105,26 +121,12 @@ def test_a_domain_without_a_value_takes_the_total_with_it(tree, broken):
     assert TOTAL not in values
     assert set(failed) == {"power_package_0_mw", TOTAL}
     assert "power_package_0_mw" in failed[TOTAL]
-
-
-def test_a_domain_that_comes_back_is_read_again(tree):
-    tree.write(two_sockets())
-    source = rapl.open_source(tree.root)
-    source.read(0.0)
     (tree.path / "sys/class/powercap/intel-rapl:0/energy_uj").unlink()
-    assert TOTAL in source.read(1.0).failed
+    assert TOTAL in source.read(2.0).failed
     tree.write(two_sockets(joules=1))
-    source.read(2.0)
+    source.read(3.0)
     tree.write(two_sockets(joules=2))
-    assert source.read(3.0).values[TOTAL] == 4_000
-
-
-def test_an_idle_graphics_unit_may_draw_nothing(tree):
-    tree.write({**zone("0", "package-0", 0), **zone("0:0", "uncore", 7)})
-    source = rapl.open_source(tree.root)
-    source.read(0.0)
-    tree.write(zone("0", "package-0", 1_000_000))
-    assert source.read(1.0).values["power_package_0_uncore_mw"] == 0
+    assert source.read(4.0).values[TOTAL] == 4_000
 
 
 def test_without_a_package_there_is_no_source(tree):

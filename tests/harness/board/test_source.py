@@ -1,21 +1,39 @@
-"""Counters become growth per window, and none of it is lost between the windows."""
+"""Sources are found by name; counters become growth per window, and none of it is lost between the windows."""
 
 from __future__ import annotations
+
+import importlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board.source import MIN_WINDOW_S, Counters
+from harness.board.source import MIN_WINDOW_S, SOURCES, Counters, SourceSpec, free_channel, open_source
+from harness.core.errors import SourceUnavailableError
 
 
-def test_a_first_reading_gives_nothing():
-    assert Counters().growth(10.0, {"reads": 5}) is None
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_source_has_a_function_that_opens_it(name):
+    module, _, function = SOURCES[name].partition(":")
+    assert callable(getattr(importlib.import_module(f"harness.board.{module}"), function))
+
+
+def test_a_source_of_another_name_is_refused_with_those_that_are_known():
+    with pytest.raises(SourceUnavailableError, match=r"no telemetry source 'powr'; known: .*rapl"):
+        open_source(SourceSpec("powr"), "/")
+
+
+def test_equal_channels_are_numbered_from_two():
+    taken = []
+    for name in ("CPU-therm", "cpu therm", "cpu_therm 2", "CPU-therm"):
+        taken.append(free_channel("temperature_{}_c", name, taken))
+    numbers = ("", "_2", "_2_2", "_3")
+    assert taken == [f"temperature_cpu_therm{number}_c" for number in numbers]
 
 
 def test_growth_is_since_the_reading_before():
     counters = Counters()
-    counters.growth(10.0, {"reads": 5})
+    assert counters.growth(10.0, {"reads": 5}) is None
     assert counters.growth(12.0, {"reads": 25}) == (2.0, {"reads": 20})
 
 
