@@ -1,4 +1,4 @@
-"""tegrastats as telemetry: a running one is never waited for; a recorded log has its times and total, or says why not."""
+"""tegrastats as telemetry: a running one is never waited for; a log has its times and total, or says why not."""
 
 from __future__ import annotations
 
