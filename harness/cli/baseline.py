@@ -7,8 +7,7 @@ from pathlib import Path
 
 from harness.cli.options import add_include_flagged, add_results
 from harness.core.units import percent_to_share, share_to_percent
-from harness.judge.baseline import record
-from harness.judge.gate import DEFAULT_THRESHOLD, OK_CODE, TEST, check, exit_code, format_verdicts
+from harness.judge.baseline import DEFAULT_THRESHOLD, OK_CODE, TEST, check, exit_code, format_checked, record
 from harness.store.conditions import LEFT_OUT
 from harness.store.results import ResultsStore
 
@@ -70,6 +69,6 @@ def _record(store: ResultsStore, arguments: argparse.Namespace) -> int:
 
 def _check(store: ResultsStore, arguments: argparse.Namespace) -> int:
     threshold = percent_to_share(arguments.threshold)
-    verdicts = check(store, arguments.baseline, threshold, arguments.last, arguments.include_flagged)
-    print(format_verdicts(verdicts, threshold))
-    return exit_code(verdicts)
+    found = check(store, arguments.baseline, threshold, arguments.last, arguments.include_flagged)
+    print(format_checked(found, threshold))
+    return exit_code(found)

@@ -9,10 +9,9 @@ from typing import Tuple
 from harness.cli.options import add_include_flagged
 from harness.core.units import percent_to_share, share_to_percent
 from harness.judge.compare import DEFAULT_THRESHOLD, TEST, exit_code, judge
-from harness.judge.compare_report import Result, format_result, to_json
-from harness.judge.sides import read_side
+from harness.judge.compare_report import ComparedSides, format_result, to_json
+from harness.judge.sides import pair, read_side
 from harness.stats.changes import FEWEST_RUNS
-from harness.stats.pairing import pair
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     threshold = percent_to_share(arguments.threshold)
     pairing = pair(before, after, arguments.by)
     verdicts = judge(pairing.pairs, not arguments.by, threshold, arguments.fastest)
-    result = Result(before, after, arguments.by, pairing, verdicts, threshold)
+    result = ComparedSides(before, after, arguments.by, pairing, verdicts, threshold)
     print(to_json(result) if arguments.json else format_result(result, arguments.markdown))
     return exit_code(verdicts, pairing)
 

@@ -1,10 +1,13 @@
-"""A baseline: what cases took when it was recorded, as a JSON file that can be committed and compared with.
+"""Baselines and the gate: what cases took when it was recorded, and whether one has become slower since.
 
-The file holds, per comparable conditions, the raw series of clean minibatches of each run, so that a later check can
-resample them; the median and its interval are for the reader.
+A baseline is a JSON file that can be committed. It holds, per comparable conditions, the raw series of clean
+minibatches of each run, so that a later check can resample them; the median and its interval are for the reader.
 
 History (`version`):
     1  cases: case, conditions, median_ms, interval_ms, environment, runs with minibatch_times_ms.
+
+A case is slower where its median grew by more than a threshold and by more than noise, which `harness.stats.changes`
+tells. A baseline of three runs or more is worth its time: one run shows nothing of the noise between runs.
 """
 
 from __future__ import annotations
@@ -13,22 +16,24 @@ import dataclasses
 import datetime
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import write_output
-from harness.core.profiles import counted_minibatches
-from harness.stats.changes import median_of_runs
-from harness.stats.estimates import CONFIDENCE, Interval
+from harness.core.terminal import format_table
+from harness.stats.changes import compare_runs, holm, learn_noise, median_of_runs, pooled_median
+from harness.stats.estimates import CONFIDENCE, Estimate, Interval
 from harness.stats.noise import RunNoise, prior
-from harness.store.conditions import LEFT_OUT, is_disqualified, key
+from harness.store.conditions import LEFT_OUT, POWER_IS_UNSURE, differences, key, kinds
+from harness.store.frames import minibatches, profiles
 from harness.store.results import ResultsStore
-from harness.store.rows import Record
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT, VERSION = "jetwatt-baseline", 1
 _DECIMALS = 6  # of a millisecond: nanoseconds
+_RECORD_ONE = "record one: python -m harness baseline record --results FILE --baseline FILE.json"
 
 SAYS_NOTHING = ("host_name", "memory_bytes")
 """Of an environment, what may differ between runs that belong together.
@@ -36,6 +41,27 @@ SAYS_NOTHING = ("host_name", "memory_bytes")
 Each container has a host name of its own, and the kernel keeps another share of the memory for itself at each boot; how
 much memory there is counts among the conditions. The commit of the suite must agree: it is what a gate compares.
 """
+
+DEFAULT_THRESHOLD = 0.05
+SIGNIFICANCE = 0.05
+MIN_MINIBATCHES = 10
+"""With fewer clean minibatches on a side its noise cannot be told from a change."""
+
+SLOWER, FASTER, SAME, INCONCLUSIVE = "slower", "faster", "same", "inconclusive"
+REFUSED, TOO_FEW, NOT_RUN, NEW = "refused", "too few", "not run", "not in baseline"
+OK_CODE, SLOWER_CODE, REFUSED_CODE = 0, 1, 2
+
+NOT_RUN_NOTE = "not run since the baseline was recorded; to compare, measure again: pytest benchmarks"
+_NAMED_CASES = 3  # below the table, for each note
+
+TEST = (
+    "slower: the ratio of median minibatch times is beyond the threshold, and a one-sided test finds it beyond noise"
+    f" (p < {SIGNIFICANCE:g} after Holm's correction over all compared cases). The noise within runs is the standard"
+    " error from a bootstrap of blocks of minibatches; that between runs is learned from repeated runs, from what is"
+    " known of such devices on; Student's t. inconclusive: neither, and the interval reaches beyond the threshold both"
+    " ways."
+)
+"""The test, for help texts and below every table."""
 
 
 class Run(NamedTuple):
@@ -58,6 +84,7 @@ class CaseRuns:
         runs: oldest first.
         older: profiles of the same conditions that were not taken.
         flagged: profiles of the same conditions that were left out because of their flags.
+        powers_mw: the power of each run; None where it has none that is sure. A baseline holds none.
     """
 
     case_id: str
@@ -66,6 +93,7 @@ class CaseRuns:
     runs: Tuple[Run, ...]
     older: int = 0
     flagged: int = dataclasses.field(default=0, compare=False)
+    powers_mw: Tuple[Optional[float], ...] = dataclasses.field(default=(), compare=False)
 
     @property
     def key(self) -> str:
@@ -78,11 +106,6 @@ class CaseRuns:
         return [run.times_ms for run in self.runs]
 
     @property
-    def median_ms(self) -> float:
-        """The median over the times of all runs."""
-        return float(np.median(np.concatenate(self.series)))
-
-    @property
     def prior(self) -> RunNoise:
         """What is known of the noise between runs of minibatch times on such a device."""
         return prior(str(self.conditions.get("device", "")))
@@ -90,6 +113,64 @@ class CaseRuns:
     def interval(self) -> Interval:
         """The median over all runs with its interval, in ms."""
         return median_of_runs(self.series, self.prior).interval()
+
+
+def cases_of(
+    store: ResultsStore, frame: pd.DataFrame, include_flagged: bool = False, last: Optional[int] = None
+) -> List[CaseRuns]:
+    """The cases of some profiles; of each comparable conditions the runs in the environment of the newest one.
+
+    Args:
+        store: the results file.
+        frame: its profiles, flagged ones too: they are counted, and left out unless they are to be kept.
+        include_flagged: keep profiles that were disturbed or throttled.
+        last: take at most this many runs of each, the newest.
+    """
+    if last is not None and last < 1:
+        raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
+    groups = []
+    for _, every in frame.groupby("key", sort=False):
+        kept = every if include_flagged else every[every["usable"]]
+        if kept.empty:
+            continue
+        telling = [_telling(environment) for environment in kept["environment"]]
+        chosen = kept[[one == telling[-1] for one in telling]]
+        groups.append((every, kept, chosen if last is None else chosen.tail(last)))
+    times = minibatches(store, [number for _, _, chosen in groups for number in chosen.index])
+    counted = times[times["counted"]].groupby("profile_id")["e2e_ms"]
+    times_ms = {number: tuple(round(time, _DECIMALS) for time in series) for number, series in counted}
+    cases = []
+    for every, kept, chosen in groups:
+        newest = kept.iloc[-1]
+        case = CaseRuns(
+            case_id=newest["case_id"],
+            conditions=newest["comparable"],
+            environment=newest["environment"],
+            runs=tuple(
+                Run(row.run_id, row.created_at, row.flag_list, times_ms.get(row.Index, ()))
+                for row in chosen.itertuples()
+            ),
+            older=len(kept) - len(chosen),
+            flagged=len(every) - len(kept),
+            powers_mw=tuple(sure_power(row.flag_list, row.power_mw) for row in chosen.itertuples()),
+        )
+        cases.append(case)
+    return cases
+
+
+def sure_power(flags: Sequence[str], power_mw: Optional[float]) -> Optional[float]:
+    """The power of a run; None where there is none (or NaN), or its flags say that it is unsure."""
+    is_there = power_mw is not None and power_mw > 0 and not set(kinds(flags)) & set(POWER_IS_UNSURE)
+    return power_mw if is_there else None
+
+
+def _telling(environment: Mapping[str, Any]) -> Dict[str, Any]:
+    return {name: value for name, value in environment.items() if name not in SAYS_NOTHING}
+
+
+def _timed(store: ResultsStore) -> pd.DataFrame:
+    """The profiles that a baseline is about; a replayed one has a median alone."""
+    return profiles(store, include_flagged=True, timed=True, replayed=False)
 
 
 class Recorded(NamedTuple):
@@ -109,29 +190,23 @@ class Recorded(NamedTuple):
 def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_flagged: bool = False) -> Recorded:
     """Write a baseline from the profiles of a results file.
 
-    Of each comparable conditions the runs in the environment of the newest one are taken (`SAYS_NOTHING` aside).
-
     Args:
         store: the results file.
         path: the baseline; replaced whole or not at all.
-        last: take at most this many runs of each, the newest.
-        include_flagged: keep profiles that were disturbed or throttled (`harness.store.conditions`).
+        last: take at most this many runs of each case, the newest.
+        include_flagged: keep profiles that were disturbed or throttled.
 
     Raises:
         StoreError: there is no profile, or `path` cannot be written or holds something else.
     """
-    groups = group_records(store)
-    kept = without_flagged(groups, include_flagged)
-    flagged = sum(map(len, groups.values())) - sum(map(len, kept.values()))
-    if not kept:
+    frame = _timed(store)
+    flagged = 0 if include_flagged else int((~frame["usable"]).sum())
+    cases = cases_of(store, frame, include_flagged, last)
+    if not cases:
         left_out = f": left out {flagged} {LEFT_OUT}" if flagged else ""
         raise StoreError(
             f"{store.path} holds no profile with a clean minibatch{left_out}", "measure some: pytest benchmarks"
         )
-    cases = [
-        dataclasses.replace(newest_runs(store, records, last), flagged=len(groups[key]) - len(records))
-        for key, records in kept.items()
-    ]
     before = read_baseline(path) if path.exists() else []
     keys = {case.key for case in cases}
     document = {
@@ -143,6 +218,27 @@ def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_
     }
     write_output(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode("utf-8"))
     return Recorded(cases, [case.case_id for case in before if case.key not in keys], flagged)
+
+
+def _to_json(case: CaseRuns) -> Dict[str, Any]:
+    median, low, high = (round(value, _DECIMALS) for value in case.interval())
+    runs = [
+        {
+            "run_id": run.run_id,
+            "created_at": run.created_at,
+            "flags": run.flags,
+            "minibatch_times_ms": run.times_ms,
+        }
+        for run in case.runs
+    ]
+    return {
+        "case": case.case_id,
+        "conditions": case.conditions,
+        "median_ms": median,
+        "interval_ms": [low, high],
+        "environment": case.environment,
+        "runs": runs,
+    }
 
 
 def read_baseline(path: Path) -> List[CaseRuns]:
@@ -170,77 +266,6 @@ def read_baseline(path: Path) -> List[CaseRuns]:
         raise StoreError(f"{path} is damaged: {type(error).__name__} {error}", _RECORD_ONE) from error
 
 
-_RECORD_ONE = "record one: python -m harness baseline record --results FILE --baseline FILE.json"
-
-
-def group_records(store: ResultsStore) -> Dict[str, List[Record]]:
-    """The profiles that have a clean minibatch, by key, oldest first; a replayed one has a median alone."""
-    groups: Dict[str, List[Record]] = {}
-    for found in store.records():
-        if found.aggregates.get("minibatch_time_ms") is not None and found.provenance != "replayed":
-            groups.setdefault(found.key, []).append(found)
-    return groups
-
-
-def without_flagged(groups: Mapping[str, Sequence[Record]], include_flagged: bool) -> Dict[str, List[Record]]:
-    """The groups without profiles that have to be measured again, unless they are to be kept; none is empty."""
-    kept = {
-        key: [found for found in group if include_flagged or not is_disqualified(found.flags)]
-        for key, group in groups.items()
-    }
-    return {key: group for key, group in kept.items() if group}
-
-
-def newest_records(records: Sequence[Record], last: Optional[int] = None) -> List[Record]:
-    """Those among profiles of one key that share the environment of the newest, at most `last` of them."""
-    if last is not None and last < 1:
-        raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
-    chosen = [found for found in records if _telling(found.environment) == _telling(records[-1].environment)]
-    return chosen if last is None else chosen[-last:]
-
-
-def newest_runs(store: ResultsStore, records: Sequence[Record], last: Optional[int] = None) -> CaseRuns:
-    """The runs of `newest_records`."""
-    newest, chosen = records[-1], newest_records(records, last)
-    return CaseRuns(
-        case_id=newest.case_id,
-        conditions=newest.comparable,
-        environment=newest.environment,
-        runs=tuple(_run(store, found) for found in chosen),
-        older=len(records) - len(chosen),
-    )
-
-
-def _telling(environment: Mapping[str, Any]) -> Dict[str, Any]:
-    return {name: value for name, value in environment.items() if name not in SAYS_NOTHING}
-
-
-def _run(store: ResultsStore, found: Record) -> Run:
-    counted = counted_minibatches(store.minibatches(found.id), whole_epochs=found.case.settings.epochs is not None)
-    times_ms = tuple(round(minibatch.e2e_ms, _DECIMALS) for minibatch in counted)
-    return Run(found.run_id, found.created_at, tuple(found.flags), times_ms)
-
-
-def _to_json(case: CaseRuns) -> Dict[str, Any]:
-    estimate = case.interval()
-    return {
-        "case": case.case_id,
-        "conditions": case.conditions,
-        "median_ms": round(estimate.value, _DECIMALS),
-        "interval_ms": [round(estimate.low, _DECIMALS), round(estimate.high, _DECIMALS)],
-        "environment": case.environment,
-        "runs": [
-            {
-                "run_id": run.run_id,
-                "created_at": run.created_at,
-                "flags": run.flags,
-                "minibatch_times_ms": run.times_ms,
-            }
-            for run in case.runs
-        ],
-    }
-
-
 def _from_json(case: Mapping[str, Any]) -> CaseRuns:
     runs = tuple(
         Run(run["run_id"], run["created_at"], tuple(run["flags"]), tuple(map(float, run["minibatch_times_ms"])))
@@ -249,3 +274,191 @@ def _from_json(case: Mapping[str, Any]) -> CaseRuns:
     if not runs or not all(run.times_ms and min(run.times_ms) > 0 for run in runs):
         raise ValueError(f"case {case['case']} has a run without minibatch times, or one of 0")
     return CaseRuns(case["case"], dict(case["conditions"]), dict(case["environment"]), runs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """What came out for one case.
+
+    Attributes:
+        case_id: the case's id.
+        status: `slower`, `faster` or `same` where it was compared, `inconclusive` where it was and its interval reaches
+            beyond the threshold both ways; `refused` where the conditions differ; `too few` where a side has less than
+            `MIN_MINIBATCHES` clean minibatches; `not run` and `not in baseline` where only one side has it.
+        before: its runs in the baseline; None where there are none.
+        after: its runs now; None where there are none.
+        ratio: of the medians now / baseline, with its noise; None where it was not compared.
+        notes: what to know about the verdict, one short sentence each.
+    """
+
+    case_id: str
+    status: str
+    before: Optional[CaseRuns]
+    after: Optional[CaseRuns]
+    ratio: Optional[Estimate] = None
+    notes: Sequence[str] = ()
+
+
+def check(
+    store: ResultsStore,
+    path: Path,
+    threshold: float = DEFAULT_THRESHOLD,
+    last: Optional[int] = None,
+    include_flagged: bool = False,
+) -> List[Checked]:
+    """Compare the profiles of a results file with a baseline; `TEST` says how. Only equal conditions are compared.
+
+    Only runs from after the baseline count: in the results file that it was recorded from, those after its newest run;
+    in another file, all. A recording takes the newest profile of every case, so what comes before its last was in the
+    file already: runs that it left out, of another environment, must not be taken for new ones.
+
+    Args:
+        store: the results file.
+        path: the baseline.
+        threshold: as a share: 0.05 is 5 %.
+        last: take at most this many runs now, the newest.
+        include_flagged: keep profiles that were disturbed or throttled.
+
+    Returns:
+        A verdict for each case of the baseline, in its order, then one for each case that only the results have.
+
+    Raises:
+        StoreError: the baseline or the results cannot be read.
+        InvalidValueError: the threshold is below 0, or `last` below 1.
+    """
+    before, frame = read_baseline(path), _timed(store)
+    recorded = {(run.run_id, run.created_at) for case in before for run in case.runs}
+    is_recorded = [run in recorded for run in zip(frame["run_id"], frame["created_at"])]
+    fresh = frame[frame.index > max(frame.index[is_recorded], default=0)]
+    counts = fresh["key"].value_counts()
+    found = []
+    for one in judge(before, cases_of(store, fresh, include_flagged, last), threshold):
+        if one.status == NOT_RUN and one.before is not None and one.before.key in counts:
+            note = f"run again, but left out: {counts[one.before.key]} {LEFT_OUT}"
+            one = dataclasses.replace(one, notes=[note])
+        found.append(one)
+    return found
+
+
+def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: float = DEFAULT_THRESHOLD) -> List[Checked]:
+    """Compare cases with cases, each key at most once on a side; `check` says how.
+
+    Raises:
+        InvalidValueError: the threshold is below 0.
+    """
+    if not threshold >= 0:
+        raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
+    now = {case.key: case for case in after}
+    baseline = {case.key: case for case in before}
+    ratios = _ratios([(case, now[name]) for name, case in baseline.items() if name in now])
+    slower = dict(zip(ratios, holm([ratio.p_above() for ratio in ratios.values()])))
+    faster = dict(zip(ratios, holm([1 - ratio.p_above() for ratio in ratios.values()])))
+    unmatched = [case for name, case in now.items() if name not in baseline]
+    found: List[Checked] = []
+    for name, case in baseline.items():
+        if name in ratios:
+            status = _status(ratios[name], threshold, slower[name], faster[name])
+            found.append(Checked(case.case_id, status, case, now[name], ratios[name], _notes(case, now[name])))
+        elif name in now:
+            needed = f"at least {MIN_MINIBATCHES} clean minibatches are needed on each side"
+            found.append(Checked(case.case_id, TOO_FEW, case, now[name], None, [needed]))
+        else:
+            other = nearest(case, unmatched)
+            if other is None:
+                found.append(Checked(case.case_id, NOT_RUN, case, None, None, [NOT_RUN_NOTE]))
+            else:
+                differ = "; ".join(differences(case.conditions, other.conditions))
+                note = f"not compared with {other.case_id}: {differ}"
+                found.append(Checked(case.case_id, REFUSED, case, other, None, [note]))
+    refused = {one.case_id for one in found if one.status == REFUSED}
+    return found + [Checked(case.case_id, NEW, None, case) for case in unmatched if case.case_id not in refused]
+
+
+def _ratios(pairs: Sequence[Tuple[CaseRuns, CaseRuns]]) -> Dict[str, Estimate]:
+    """Now / baseline by key, where there are enough minibatches; noise is learned from all cases of like devices."""
+    enough = [pair for pair in pairs if min(sum(map(len, case.series)) for case in pair) >= MIN_MINIBATCHES]
+    found: Dict[str, Estimate] = {}
+    for known in dict.fromkeys(before.prior for before, _ in enough):
+        sides = {before.key: (before.series, after.series) for before, after in enough if before.prior == known}
+        noise = learn_noise(list(sides.values()), False, known)
+        found.update({name: compare_runs(*series, noise, known).estimate for name, series in sides.items()})
+    return {before.key: found[before.key] for before, _ in enough}
+
+
+def _status(ratio: Estimate, threshold: float, p_slower: float, p_faster: float) -> str:
+    if ratio.value > 1 + threshold and p_slower < SIGNIFICANCE:
+        return SLOWER
+    if ratio.value < 1 / (1 + threshold) and p_faster < SIGNIFICANCE:
+        return FASTER
+    return INCONCLUSIVE if is_wider(ratio.interval(), threshold) else SAME
+
+
+def is_wider(interval: Interval, threshold: float) -> bool:
+    """Whether an interval of a ratio reaches beyond the threshold both ways, so that it tells nothing either way."""
+    return interval.low < 1 / (1 + threshold) and interval.high > 1 + threshold
+
+
+def _notes(before: CaseRuns, after: CaseRuns) -> List[str]:
+    notes = []
+    if after.flagged:
+        notes.append(f"left out: {after.flagged} {LEFT_OUT}")
+    if after.older:
+        notes.append(f"{after.older} older profiles not used: of another environment, or beyond --last")
+    if len(before.runs) == len(after.runs) == 1:
+        known = f"{before.prior.share:.1%}"
+        notes.append(f"one run on each side: the noise between runs is not seen, and taken to be {known} at least")
+    changed = differences(before.environment, after.environment)
+    if changed:
+        notes.append(f"environment changed: {'; '.join(changed)}")
+    old, new = ({kind for run in case.runs for kind in kinds(run.flags)} for case in (before, after))
+    for only, side in ((old - new, "the baseline"), (new - old, "now")):
+        if only:
+            notes.append(f"flagged only {side}: {', '.join(sorted(only))}")
+    return notes
+
+
+def nearest(before: CaseRuns, candidates: Sequence[CaseRuns]) -> Optional[CaseRuns]:
+    """The runs of the same workload under the conditions that differ least: what the user probably meant to compare."""
+
+    def subject(case: CaseRuns) -> Tuple[str, str]:
+        return case.conditions["workload"], case.conditions["task"]
+
+    same = [case for case in candidates if case.case_id == before.case_id]
+    same = same or [case for case in candidates if subject(case) == subject(before)]
+    return min(same, key=lambda case: len(differences(before.conditions, case.conditions)), default=None)
+
+
+def exit_code(found: Sequence[Checked]) -> int:
+    """1 where a case is slower; else 2 where one was refused or none could be compared; else 0."""
+    statuses = {one.status for one in found}
+    if SLOWER in statuses:
+        return SLOWER_CODE
+    if statuses & {REFUSED, TOO_FEW} or not statuses & {SAME, FASTER, INCONCLUSIVE}:
+        return REFUSED_CODE
+    return OK_CODE
+
+
+def format_checked(found: Sequence[Checked], threshold: float) -> str:
+    """The table of a check, the notes on its cases, and how the verdicts were found."""
+    header = ["case", ">baseline ms", ">now ms", ">ratio", f">{CONFIDENCE:.0%} interval", ">runs", "verdict"]
+    cases_of_note: Dict[str, List[str]] = {}
+    for one in found:
+        for note in one.notes:
+            cases_of_note.setdefault(note, []).append(one.case_id)
+    lines = [format_table(header, [_cells(one) for one in found]), ""]
+    for note, cases in cases_of_note.items():
+        more = len(cases) - _NAMED_CASES
+        lines.append(f"{', '.join(cases[:_NAMED_CASES])}{f' and {more} more' if more > 0 else ''}: {note}")
+    return "\n".join([*lines, f"threshold {threshold:.1%}. {TEST}"])
+
+
+def _cells(one: Checked) -> List[str]:
+    sides, interval = (one.before, one.after), one.ratio.interval() if one.ratio else None
+    return [
+        one.case_id,
+        *(f"{pooled_median(side.series):.3f}" if side else "-" for side in sides),
+        f"{interval.value:.3f}" if interval else "-",
+        f"{interval.low:.3f} to {interval.high:.3f}" if interval else "-",
+        " | ".join(str(len(side.runs) if side else 0) for side in sides),
+        one.status,
+    ]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 from harness.core.terminal import format_table
-from harness.judge.compare import MIN_MINIBATCHES, SAME, TELLING, TEST, TOO_FEW, Finding, Verdicts, exit_code
-from harness.judge.sides import Side
+from harness.judge.compare import MIN_MINIBATCHES, SAME, TELLING, TEST, TOO_FEW, Compared, Comparison, exit_code
+from harness.judge.sides import Pairing, Side
 from harness.stats.changes import FEWEST_RUNS
 from harness.stats.estimates import CONFIDENCE
-from harness.stats.pairing import Pairing
 from harness.store.conditions import LEFT_OUT
 
 _INTERVAL = f"{CONFIDENCE:.0%} interval"
@@ -18,7 +17,7 @@ _PLAIN_CASES = 40
 """Of more cases than this, those without a difference are counted in text and not listed; JSON has them all."""
 
 
-class Result(NamedTuple):
+class ComparedSides(NamedTuple):
     """Everything about one comparison.
 
     Attributes:
@@ -34,11 +33,11 @@ class Result(NamedTuple):
     after: Side
     by: Sequence[str]
     pairing: Pairing
-    verdicts: Verdicts
+    verdicts: Comparison
     threshold: float
 
 
-def format_result(result: Result, markdown: bool = False) -> str:
+def format_result(result: ComparedSides, markdown: bool = False) -> str:
     """The comparison as text: the overall answer first, then workloads, cases, what was refused, and the test."""
     verdicts, pairing = result.verdicts, result.pairing
     parts = [_heading(result, markdown), "\n".join(_sentences(result))]
@@ -52,7 +51,7 @@ def format_result(result: Result, markdown: bool = False) -> str:
     for title, lines in (
         (
             "Not compared, because conditions differ:",
-            [f"{one.case_id}: {'; '.join(one.why)}" for one in pairing.refused],
+            [f"{case_id}: {'; '.join(why)}" for case_id, why in pairing.refused],
         ),
         (f"Only in {result.before.path.name}:", pairing.only_before),
         (f"Only in {result.after.path.name}:", pairing.only_after),
@@ -65,7 +64,7 @@ def format_result(result: Result, markdown: bool = False) -> str:
     return "\n\n".join(parts)
 
 
-def to_json(result: Result) -> str:
+def to_json(result: ComparedSides) -> str:
     """The comparison as JSON: ratios are after / before, `p_value` is corrected for the number of cases."""
     pairing, verdicts = result.pairing, result.verdicts
     document = {
@@ -76,10 +75,10 @@ def to_json(result: Result) -> str:
         "confidence": CONFIDENCE,
         "threshold": result.threshold,
         "exit_code": exit_code(verdicts, pairing),
-        "overall": [_finding(one) for one in verdicts.overall],
-        "workloads": [_finding(one) for one in verdicts.workloads],
-        "cases": [_finding(one) for one in verdicts.cases],
-        "refused": [{"case": one.case_id, "why": one.why} for one in pairing.refused],
+        "overall": [_compared(one) for one in verdicts.overall],
+        "workloads": [_compared(one) for one in verdicts.workloads],
+        "cases": [_compared(one) for one in verdicts.cases],
+        "refused": [{"case": case_id, "why": why} for case_id, why in pairing.refused],
         "only_before": pairing.only_before,
         "only_after": pairing.only_after,
         "environment": pairing.environment,
@@ -88,7 +87,7 @@ def to_json(result: Result) -> str:
     return json.dumps(document, indent=1, allow_nan=False)
 
 
-def _heading(result: Result, markdown: bool) -> str:
+def _heading(result: ComparedSides, markdown: bool) -> str:
     text = f"{result.before.path.name} -> {result.after.path.name}"
     heading = f"## Comparison: {text}" if markdown else text
     changed = _changed(result.pairing)
@@ -100,7 +99,7 @@ def _changed(pairing: Pairing) -> List[str]:
     return list({line: None for one in pairing.pairs for line in one.changed})
 
 
-def _sentences(result: Result) -> List[str]:
+def _sentences(result: ComparedSides) -> List[str]:
     """The overall answers."""
     if not result.verdicts.overall:
         return ["Nothing could be compared."]
@@ -112,12 +111,12 @@ def _sentences(result: Result) -> List[str]:
     ]
 
 
-def _table(what: str, counted: str, findings: Sequence[Finding], markdown: bool) -> str:
+def _table(what: str, counted: str, findings: Sequence[Compared], markdown: bool) -> str:
     header = [what, "figure", ">change", f">{_INTERVAL}", ">p", f">{counted}", "verdict"]
     return format_table(header, [_cells(one, counted) for one in findings], markdown)
 
 
-def _cells(one: Finding, counted: str) -> List[str]:
+def _cells(one: Compared, counted: str) -> List[str]:
     count = f"{one.counts[0]}" if counted == "cases" else f"{one.counts[0]}, {one.counts[1]}"
     if one.change is None or one.p_value is None:
         return [one.name, one.figure, "-", "-", "-", count, one.status]
@@ -133,10 +132,10 @@ def _p(p_value: float) -> str:
     return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
 
 
-def _notes(result: Result) -> List[str]:
+def _notes(result: ComparedSides) -> List[str]:
     notes = []
     for side in (result.before, result.after):
-        older = sum(case.runs.older for case in side.cases)
+        older = sum(case.older for case in side.cases)
         if side.flagged:
             notes.append(f"{side.path.name}: left out {side.flagged} {LEFT_OUT}")
         if older:
@@ -159,12 +158,16 @@ def _notes(result: Result) -> List[str]:
     return notes
 
 
-def _finding(one: Finding) -> Dict[str, Any]:
-    values: Mapping[str, Optional[float]] = {
-        "ratio": one.change.ratio if one.change else None,
-        "low": one.change.low if one.change else None,
-        "high": one.change.high if one.change else None,
+def _compared(one: Compared) -> Dict[str, Any]:
+    change = one.change
+    return {
+        "name": one.name,
+        "figure": one.figure,
+        "status": one.status,
+        "ratio": change.ratio if change else None,
+        "low": change.low if change else None,
+        "high": change.high if change else None,
         "p_value": one.p_value,
         "rank_p_value": one.rank_p,
+        "counts": list(one.counts),
     }
-    return {"name": one.name, "figure": one.figure, "status": one.status, **values, "counts": list(one.counts)}

@@ -11,7 +11,7 @@
     data_scale_asked    float, settings as asked for; NaN where they were not given
     idle_s, duration_s, max_temperature_c, limit_s      float, likewise
     storage_limit_bytes_per_s   float, what reads of the storage were held down to; NaN where they were not
-    flag_kinds          tuple of str, the kind of each flag
+    flag_list           tuple of str, the flags one by one; flag_kinds: the kind of each
     usable              bool: neither disturbed nor throttled, see `DISQUALIFYING`
     case                Case, what was asked for
     comparable, conditions, environment     dict
@@ -170,7 +170,8 @@ def minibatches(store: ResultsStore, profile_ids: Optional[Iterable[int]] = None
         profile = store.profile(number)
         counted = set(map(id, counted_minibatches(profile.minibatches, profile.case.settings.epochs is not None)))
         rows += [(number, place, *each, id(each) in counted) for place, each in enumerate(profile.minibatches)]
-    return pd.DataFrame(rows, columns=list(MINIBATCH_COLUMNS))
+    frame = pd.DataFrame(rows, columns=list(MINIBATCH_COLUMNS))
+    return frame.astype({"profile_id": "int64", "counted": bool})
 
 
 def telemetry(
@@ -245,7 +246,17 @@ def _framed(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def _row_names() -> List[str]:
-    further = ["device_name", "board_instance", *_FLOATS, "flag_kinds", "usable", "case", "comparable", "conditions"]
+    further = [
+        "device_name",
+        "board_instance",
+        *_FLOATS,
+        "flag_list",
+        "flag_kinds",
+        "usable",
+        "case",
+        "comparable",
+        "conditions",
+    ]
     return [column.name for column in (*CORPUS, *FURTHER)] + [*further, "environment"]
 
 
@@ -286,6 +297,7 @@ def _row(record: Record) -> Dict[str, Any]:
         "data_scale_asked": case.settings.data_scale,
         **{name: getattr(case.settings, name) for name in _SETTINGS},
         "storage_limit_bytes_per_s": conditions.get("storage_limit_bytes_per_s"),
+        "flag_list": tuple(record.flags),
         "flag_kinds": tuple(kinds(record.flags)),
         "usable": not is_disqualified(record.flags),
         "case": case,

@@ -49,8 +49,8 @@ def test_record_then_check_of_new_runs_passes(results: Path, capsys: pytest.Capt
     assert run("baseline", "record", "--results", results, "--baseline", baseline) == 0
     out = capsys.readouterr().out.splitlines()
     assert out == [
-        "host-lenet-mnist-maxn-w0-ssd-bs16: 100.000 ms (100.000 to 100.000), 2 runs",
-        "host-lenet-mnist-maxn-w1-ssd-bs16: 100.000 ms (100.000 to 100.000), 1 run",
+        "host-lenet-mnist-maxn-w0-ssd-bs16: 100.000 ms (92.193 to 108.468), 2 runs",
+        "host-lenet-mnist-maxn-w1-ssd-bs16: 100.000 ms (87.038 to 114.892), 1 run",
         f"{baseline}: 2 cases",
     ]
     check = ["baseline", "check", "--results", results, "--baseline", baseline]
@@ -85,7 +85,7 @@ def test_check_help_states_the_test_used(capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit):
         run("baseline", "check", "--help")
     text = " ".join(capsys.readouterr().out.split())
-    assert "hierarchical bootstrap" in text
+    assert "bootstrap of blocks" in text
     assert "Holm" in text
     assert "default: 5" in text
 
