@@ -60,8 +60,6 @@ STILL = {
     ("harness.judge", "tools"),
     ("harness.report", "harness.devices"),
     ("harness.simulation", "harness.board"),
-    ("harness.stats", "harness.judge"),
-    ("harness.stats", "harness.store"),
     ("harness.store", "harness.board"),
     ("harness.store", "harness.simulation"),
 }

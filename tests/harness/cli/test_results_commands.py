@@ -22,7 +22,7 @@ def results(tmp_path: Path) -> Path:
     path = tmp_path / "r.sqlite"
     with ResultsStore(path) as store:
         for workers in (0, 1, 0):
-            store.add(make_profile(case={"workers": workers}), ENVIRONMENT, "run")
+            store.add(make_profile(case={"device": "orin-agx", "workers": workers}), ENVIRONMENT, "run")
     return path
 
 
@@ -49,8 +49,8 @@ def test_record_then_check_of_new_runs_passes(results: Path, capsys: pytest.Capt
     assert run("baseline", "record", "--results", results, "--baseline", baseline) == 0
     out = capsys.readouterr().out.splitlines()
     assert out == [
-        "host-lenet-mnist-maxn-w0-ssd-bs16: 100.000 ms (92.193 to 108.468), 2 runs",
-        "host-lenet-mnist-maxn-w1-ssd-bs16: 100.000 ms (87.038 to 114.892), 1 run",
+        "orin-agx-lenet-mnist-maxn-w0-ssd-bs16: 100.000 ms (99.190 to 100.816), 2 runs",
+        "orin-agx-lenet-mnist-maxn-w1-ssd-bs16: 100.000 ms (98.621 to 101.398), 1 run",
         f"{baseline}: 2 cases",
     ]
     check = ["baseline", "check", "--results", results, "--baseline", baseline]
@@ -59,7 +59,7 @@ def test_record_then_check_of_new_runs_passes(results: Path, capsys: pytest.Capt
         capsys.readouterr().out
     )
     with ResultsStore(results) as store:
-        store.add(make_profile(), ENVIRONMENT, "run2")
+        store.add(make_profile(case={"device": "orin-agx"}), ENVIRONMENT, "run2")
     assert run(*check) == 0
     assert "same" in capsys.readouterr().out
 
@@ -68,7 +68,7 @@ def test_check_fails_on_a_slowdown_beyond_the_threshold(results: Path, capsys: p
     baseline = results.parent / "b.json"
     run("baseline", "record", "--results", results, "--baseline", baseline)
     with ResultsStore(results) as store:
-        store.add(make_profile([120.0] * 40), ENVIRONMENT, "run2")
+        store.add(make_profile([120.0] * 40, case={"device": "orin-agx"}), ENVIRONMENT, "run2")
     check = ["check", "--results", results, "--baseline", baseline]
     assert run("baseline", *check) == 1
     assert "slower" in capsys.readouterr().out
