@@ -23,9 +23,10 @@ from harness.core.interleaving import expect
 from harness.core.terminal import Progress
 from harness.core.units import mw_to_w
 from harness.devices.simulated import SimulatedDevice
+from harness.fixtures import as_pytest_outcome
 from harness.judge.findings import CONFIRMED, Drawn, Finding, judge
 from harness.measure.run import run
-from harness.plugin import STATE, as_pytest_outcome
+from harness.run_state import STATE
 from harness.simulation.corpus import simulate_corpus
 from harness.store.results import ResultsStore
 from predictors.cli import concurrent

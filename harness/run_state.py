@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import functools
+import sys
 import uuid
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple, TypeVar
 
 import pytest
 
@@ -16,6 +18,7 @@ from harness.core.cases import AXES, IDLE_STATES, TRAINING, Case
 from harness.core.device import Device
 from harness.core.environment import describe_environment
 from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile
 from harness.core.terminal import Countdown, Progress
@@ -35,11 +38,39 @@ from harness.options import (
 )
 from harness.workloads import get_workload
 
+Item = TypeVar("Item")
+CaseOf = Callable[[Item], Optional[Case]]
+ModeOf = Callable[[Case], PowerMode]
+
 TRAINING_FILE = "training"
 """The benchmark file of the campaign's own sweeps; others have an experiment's."""
 
 BASELOAD = "baseload"
 """The experiment whose cases are idle states."""
+
+
+class UncapturedStream:
+    """Standard output past pytest's capture, for progress while a test runs."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        """Write to the terminal of `config`'s run."""
+        self._config = config
+
+    def write(self, text: str) -> None:
+        """Write at once, beginning on a line of its own."""
+        capture = self._config.pluginmanager.getplugin("capturemanager")
+        writer = self._config.get_terminal_writer()
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            if writer.width_of_current_line and not text.startswith("\r"):
+                writer.line()
+            writer.write(text, flush=True)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def isatty(self) -> bool:
+        """Whether a person watches."""
+        return sys.stdout.isatty()
 
 
 class RunState:
@@ -233,6 +264,8 @@ class RunState:
         return self._devices[name]
 
 
+STATE = pytest.StashKey[RunState]()
+
 Points = Dict[Tuple[Any, ...], Case]
 """Test parameters to the case they stand for: plain values, the axes and the settings in words, so that
 pytest-benchmark can store them."""
@@ -250,3 +283,41 @@ def _in_words(case: Case) -> str:
 def experiment_of(file: Path) -> str:
     """The experiment that a benchmark file is for: `page_cache` of `test_page_cache.py`."""
     return file.stem.partition("_")[2]
+
+
+def in_safe_order(
+    items: Sequence[Item], case_of: CaseOf, clocks_only_fall: Callable[[str], bool], mode_of: ModeOf
+) -> List[Item]:
+    """Put the cases of devices whose clocks only fall into an order with the fewest passes and few switches.
+
+    Args:
+        items: what is run; what has no case, and the cases of other devices, keep their places.
+        case_of: the case of an item; None for what is none.
+        clocks_only_fall: whether that holds for the device of this name.
+        mode_of: the power mode of a case.
+    """
+    ordered = list(items)
+    for places in _places(items, case_of, clocks_only_fall).values():
+        passes = order_passes([items[place] for place in places], SAFE, lambda item: mode_of(case_of(item)))
+        for place, item in zip(places, (item for one in passes for item in one)):
+            ordered[place] = item
+    return ordered
+
+
+def passes_needed(
+    items: Sequence[Item], case_of: CaseOf, clocks_only_fall: Callable[[str], bool], mode_of: ModeOf
+) -> Dict[str, int]:
+    """How often a clock rises in this order, and once more, for each device whose clocks only fall: passes over it."""
+    return {
+        device: len(order_passes([items[place] for place in places], AS_GIVEN, lambda item: mode_of(case_of(item))))
+        for device, places in _places(items, case_of, clocks_only_fall).items()
+    }
+
+
+def _places(items: Sequence[Item], case_of: CaseOf, clocks_only_fall: Callable[[str], bool]) -> Dict[str, List[int]]:
+    """Where the cases of each device stand whose clocks only fall."""
+    places: Dict[str, List[int]] = {}
+    for place, case in enumerate(map(case_of, items)):
+        if case is not None:
+            places.setdefault(case.device, []).append(place)
+    return {device: found for device, found in places.items() if clocks_only_fall(device)}

@@ -68,7 +68,7 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
 
 def _as_json(capability: Capability) -> Dict[str, Any]:
     names = {"hint": "way_out"}  # as `--json` has always called it
-    return {names.get(name, name): value for name, value in vars(capability).items()}
+    return {names.get(name, name): value for name, value in capability._asdict().items()}
 
 
 def training_capabilities() -> List[Capability]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from harness.core.cases import Case
 from harness.core.mode_orders import SAFE, order_passes
 from harness.core.power_modes import PowerMode
-from harness.safe_order import in_safe_order, passes_needed
+from harness.run_state import in_safe_order, passes_needed
 
 MODES = st.builds(
     PowerMode, st.sampled_from([2, 8]), st.integers(1, 4), st.integers(1, 4), st.sampled_from([1_000, 3_000])
