@@ -14,7 +14,7 @@ Trace = List[List[str]]
 
 def build(root: Path, board: str, l4t: str) -> None:
     """Write the tree of a board under a release of L4T."""
-    from boards.tree import build_board
+    from tests.boards.tree import build_board
 
     build_board(root, board, l4t)
 
@@ -27,13 +27,12 @@ def trace(root: Path, power_mode: str, clocks: str) -> Dict[str, Trace]:
         power_mode: as `--power-mode` takes it; one of the board's own goes through nvpmodel.
         clocks: `static` or `dvfs`.
     """
-    from boards.emulator import intercepted
-    from boards.kernel import Kernel
-    from boards.tools_in_process import tools_in_process
-
-    from harness.configuration import Configuration
+    from harness.core.configuration import Configuration
     from harness.devices.jetson import JetsonDevice
     from harness.devices.jetson_identity import read_board
+    from tests.boards.emulator import intercepted
+    from tests.boards.kernel import Kernel
+    from tests.boards.tools_in_process import tools_in_process
 
     kernel = Kernel(str(root))
     kernel.forget_record()

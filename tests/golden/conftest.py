@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence
 
 import pytest
-from golden_files import PROJECT, Golden
+
+from tests.golden.golden_files import PROJECT, Golden
 
 HERE = Path(__file__).resolve().parent
 CAMPAIGN = HERE / "campaign.toml"

@@ -17,8 +17,9 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from board_traces import build, trace
-from golden_files import FILES, columns_of, condensed, digest_of_table, number_or_text, read_csv, sha256
+
+from tests.golden.board_traces import build, trace
+from tests.golden.golden_files import FILES, columns_of, condensed, digest_of_table, number_or_text, read_csv, sha256
 
 pytestmark = pytest.mark.exhaustive
 
