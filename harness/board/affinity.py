@@ -10,7 +10,7 @@ import multiprocessing
 import os
 from typing import Iterator, List
 
-from harness.board.knob import Knob, KnobSpec
+from harness.board.knob import Knob
 from harness.core.capability import Capability
 from harness.core.errors import ControlError
 
@@ -20,7 +20,6 @@ _THREADS = "/proc/self/task"  # of this process, wherever the device's files are
 class Affinity(Knob):
     """A list of CPU numbers, ascending."""
 
-    spec = KnobSpec("affinity")
     name = "CPU affinity"
     outlives_process = False
 
@@ -89,8 +88,3 @@ def _affinity_of(thread: int) -> List[int]:
         return sorted(os.sched_getaffinity(thread))
     except ProcessLookupError:
         return []  # it has ended
-
-
-def open_knob(root: str) -> Affinity:
-    """The affinity of this process."""
-    return Affinity()

@@ -1,6 +1,6 @@
-"""The memory clock: held at one rate, or free below a cap.
+"""The memory clock (EMC): held at one rate, or free below a cap; and where sensors read it.
 
-Its files are in debugfs, which only root sees: without root, the helper reads and writes them.
+Its files are in debugfs, which only root sees: without root, the helper reads and writes them for the knob.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ CLOCKS = (
         lock_first=False,
     ),
 )
+
+RATES = (*(clock.rate for clock in CLOCKS), f"{_BANDWIDTH}/emc_rate", f"{_DEBUG}/clk/emc/clk_rate")
+"""Where the clock stands, in Hz: TX2 and later; Nano, in three releases' ways."""
 
 Setting = Dict[str, int]
 """`locked` 0 or 1, where it can be held; `rate_hz` where it is locked, otherwise it moves; `cap_hz` where there is a
@@ -225,6 +228,15 @@ class Emc(Knob):
         return os.path.join(self._root, name)
 
 
-def open_knob(root: str) -> Emc:
-    """The memory clock below `root`."""
-    return Emc(root)
+def readable_rate(root: str) -> Tuple[str, str]:
+    """The file of the clock, in Hz, that this user may read, or empty; and why there is none.
+
+    Below a debugfs that only root may enter even `exists` says no.
+    """
+    debug = os.path.join(root, _DEBUG)
+    found = next((path for path in (os.path.join(root, rate) for rate in RATES) if os.path.isfile(path)), "")
+    if found and os.access(found, os.R_OK, effective_ids=True):
+        return found, ""
+    if found or not os.access(debug, os.X_OK, effective_ids=True):
+        return "", f"{found or debug} is for root only; jtop tells the clock to all"
+    return "", f"there is no clock of the memory below {debug}"

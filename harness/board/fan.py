@@ -120,8 +120,3 @@ class Fan(Knob):
         if done.status:
             said = done.output.strip() or f"status {done.status}"
             raise ControlError(f"`systemctl {act} {FAN_SERVICE}` failed: {said}", f"see `journalctl -u {FAN_SERVICE}`")
-
-
-def open_knob(root: str, **options: Any) -> Fan:
-    """The fan below `root`."""
-    return Fan(root, **options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Dict, Mapping, NamedTuple, Optional
 
-from harness.board.static_clocks import counts_as
 from harness.core.metrics import between
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.profiles import Series
@@ -17,7 +16,6 @@ BIN_PERCENT = 5
 SET_PERCENT = 95.0
 """From here on a reading counts as the maximum itself: SIGMETRICS sec. 5.5, footnote 2 takes readings within the 95th
 percentile of the value that was set for that value."""
-
 
 _CHANNELS = {"cpu_khz": r"cpu\d+_khz", "gpu_khz": r"gpu\d*_khz", "mem_khz": r"emc_khz"}
 """Dimension of a power mode to the telemetry channels that show its clock."""
@@ -106,3 +104,17 @@ def _bin_of(khz: float, max_khz: float) -> float:
     if percent >= SET_PERCENT:
         return 1.0
     return percent_to_share(percent // BIN_PERCENT * BIN_PERCENT)
+
+
+def counts_as(reading_khz: float, set_khz: float) -> bool:
+    """Whether a reading is taken for the clock that was set.
+
+    Args:
+        reading_khz: what was read.
+        set_khz: what was set, above 0.
+
+    The paper gives a lower bound (2,262 MHz are taken for 2,265 MHz); the upper one lies as far above, so that a clock
+    that was not lowered is not taken for a low one.
+    """
+    share = percent_to_share(SET_PERCENT)
+    return share * set_khz <= reading_khz <= (2 - share) * set_khz

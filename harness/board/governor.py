@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Dict, List
+from typing import Dict
 
-from harness.board.cpufreq import CpuFrequency
-from harness.board.devfreq import none_found
+from harness.board.cpu_clocks import CpuFrequency
+from harness.board.gpu import none_found
 from harness.board.kernel_file import read_setting, why_closed, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import KINDS, nodes
@@ -17,7 +17,6 @@ from harness.core.errors import ControlError, InvalidValueError
 CPU, DEVFREQ = "cpu", "devfreq"
 
 _KINDS = {CPU: "cpufreq-governor", DEVFREQ: "devfreq-governor"}
-_LISTS = {CPU: "scaling_available_governors", DEVFREQ: "available_governors"}
 
 
 class Governor(Knob):
@@ -53,24 +52,6 @@ class Governor(Knob):
             return Capability(topic, False, *closed)
         return Capability(topic, True, ", ".join(f"{name}: {governor}" for name, governor in self.read().items()))
 
-    def choices(self, name: str) -> List[str]:
-        """The governors that a policy or device can have; empty where that is not told."""
-        path = os.path.join(os.path.dirname(self._file(name)), _LISTS[self._of])
-        return read_setting(path).split() if os.path.exists(path) else []
-
-    def everywhere(self, governor: str) -> Dict[str, str]:
-        """The setting that gives all the same governor, CPUs that are offline excepted.
-
-        Raises:
-            InvalidValueError: one does not have it; says what it has.
-        """
-        names = [policy.name for policy in self._cpus.online_policies()] if self._of == CPU else list(self._files())
-        for name in names:
-            if governor not in self.choices(name):
-                known = ", ".join(self.choices(name)) or "none is told"
-                raise InvalidValueError(f"{name} has no governor {governor!r}", f"known: {known}")
-        return dict.fromkeys(names, governor)
-
     def read(self) -> Dict[str, str]:
         """Every governor."""
         return {name: read_setting(file) for name, file in self._files().items()}
@@ -105,8 +86,3 @@ class Governor(Knob):
         if name not in files:
             raise ControlError(f"there is no {name} with a governor", f"found: {', '.join(files) or 'none'}")
         return files[name]
-
-
-def open_knob(root: str, of: str) -> Governor:
-    """The governors below `root`."""
-    return Governor(root, of)

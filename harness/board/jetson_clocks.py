@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional
 
 from harness.board import privileges
 from harness.board.bounded_process import run_bounded
-from harness.board.devfreq import find_gpus
+from harness.board.gpu import find_gpus
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import CLOCKS_FILE, DRAFT, JETSON_CLOCKS, JETSON_CLOCKS_TIMEOUT_S, STATE
 from harness.core.capability import Capability
@@ -220,8 +220,3 @@ def is_held(shown: Shown) -> bool:
         if name == "GPU" or (name.startswith("cpu") and pairs.get("Online", "1") == "1")
     ]
     return all(pairs.get("MinFreq") == pairs.get("MaxFreq") for pairs in clocks)
-
-
-def open_knob(root: str, **options: Any) -> JetsonClocks:
-    """The jetson_clocks below `root`."""
-    return JetsonClocks(root, **options)

@@ -1,8 +1,7 @@
 """What a knob is: one thing of the machine that can be set, read back and put back.
 
-A knob is a module of this package with a class derived from `Knob` and a function `open_knob(root, **options) -> Knob`;
-to add a knob is to add such a module. A saved state names knobs by module and options, so that another process can put
-them back.
+To add a knob is to write a class derived from `Knob` in the module of its subsystem and, where what it sets outlives
+the process, to name it in `KNOBS`: a saved state names knobs, so that another process can put them back.
 """
 
 from __future__ import annotations
@@ -18,15 +17,31 @@ Value = Any
 """A knob's setting as JSON knows it (lists, not tuples; text as keys): the same after it was saved and loaded."""
 
 
+KNOBS = {
+    "cluster_limits": "cpu_clocks:ClusterLimits",
+    "cpu_online": "cpu:CpuOnline",
+    "cpufreq": "cpu_clocks:CpuFrequency",
+    "devfreq": "gpu:GpuFrequency",
+    "emc": "emc:Emc",
+    "fan": "fan:Fan",
+    "governor": "governor:Governor",
+    "jetson_clocks": "jetson_clocks:JetsonClocks",
+    "nvpmodel": "nvpmodel:Nvpmodel",
+    "read_limit": "read_limit:open_knob",
+}
+"""Name of a knob, as saved states have it, to the module of this package and what opens the knob: it takes a root and
+the options of the spec. Files that earlier versions saved have these names: none may change or go."""
+
+
 class KnobSpec(NamedTuple):
     """Names a knob as plain values.
 
     Attributes:
-        module: the module's name in this package (`cpufreq`).
-        options: keyword arguments of its `open_knob`, of types that JSON knows.
+        name: one of `KNOBS`.
+        options: keyword arguments of what opens it, of types that JSON knows.
     """
 
-    module: str
+    name: str
     options: Dict[str, Any] = {}  # noqa: RUF012 - never changed; NamedTuple has no factory
 
 
@@ -34,7 +49,7 @@ class Knob(abc.ABC):
     """One thing that can be set.
 
     Attributes:
-        spec: how another process opens the same knob.
+        spec: how another process opens the same knob, where its setting outlives this one.
         name: what messages call it.
         outlives_process: whether a setting stays when this process ends, so that what was before must be on disk.
         sets_in_steps: whether a program sets more files than `read` tells of, one by one: of a run that was killed a
@@ -112,7 +127,9 @@ def open_knob(spec: KnobSpec, root: str) -> Knob:
         root: the directory below which `/sys` and `/proc` are looked for.
 
     Raises:
-        ImportError: there is no such module.
+        ControlError: there is no such knob.
     """
-    module = importlib.import_module(f"harness.board.{spec.module}")
-    return module.open_knob(root, **spec.options)
+    if spec.name not in KNOBS:
+        raise ControlError(f"there is no knob {spec.name!r}", f"known: {', '.join(KNOBS)}")
+    module, _, opener = KNOBS[spec.name].partition(":")
+    return getattr(importlib.import_module(f"harness.board.{module}"), opener)(root, **spec.options)

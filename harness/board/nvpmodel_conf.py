@@ -1,4 +1,4 @@
-"""What a conf file of nvpmodel holds: parameters, power modes, the default mode.
+"""nvpmodel's conf files: what one holds, read leniently, written strictly.
 
     < PARAM TYPE=CLOCK NAME=GPU >            something that can be set: its arguments and the kernel files behind them
     MAX_FREQ /sys/devices/.../max_freq
@@ -6,12 +6,14 @@
     GPU MAX_FREQ 612000000
     < PM_CONFIG DEFAULT=2 >                  the mode of a board that was never set to one
 
-`nvpmodel_grammar` reads and writes such files, `nvpmodel_modes` knows what the settings mean.
+`nvpmodel_modes` knows what the settings mean.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.errors import InvalidValueError, UnknownNameError
@@ -130,3 +132,270 @@ class Conf:
 
 def _repeated(names: Sequence[Any]) -> List[Any]:
     return sorted({name for name in names if names.count(name) > 1})
+
+
+class Note(NamedTuple):
+    """Something in a file that nvpmodel may take otherwise than was understood here; line 0 is the whole file."""
+
+    line: int
+    text: str
+
+
+class Parsed(NamedTuple):
+    """What a file holds, and what in it was not as expected."""
+
+    conf: Conf
+    notes: List[Note]
+
+
+def read_conf(path: Path) -> Parsed:
+    """Read a file.
+
+    Raises:
+        InvalidValueError: it cannot be read or understood; names the line and what was expected.
+    """
+    try:
+        # Comments may be in any encoding; nothing else goes beyond ASCII.
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InvalidValueError(f"the nvpmodel conf {path} cannot be read: {error.strerror}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str = "nvpmodel.conf") -> Parsed:
+    """Understand a file's text, as far as that is possible without guessing.
+
+    Args:
+        text: with any line ends; comments, blanks and their absence, and words that are not known do no harm.
+        source: what messages call it.
+
+    Raises:
+        InvalidValueError: a line has no meaning, or there is no mode; names the line and what was expected.
+    """
+    reader = _Reader(source)
+    lines = text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for number, line in enumerate(lines, start=1):
+        content = re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()
+        if content.startswith("<"):
+            reader.head(number, content)
+        elif content:
+            reader.line(number, content.split())
+    return reader.finish()
+
+
+_TYPES = ("FILE", CLOCK, HWMON)
+_OTHERS = ("FAN_CONFIG",)  # L4T r32
+
+_HEAD = re.compile(r"<\s*(?P<kind>\w+)(?P<attributes>[^<>]*)(?P<close>>?)(?P<rest>.*)")
+_ATTRIBUTE = re.compile(r"(\w+)\s*=\s*([^\s=]+)")
+
+
+class _Reader:
+    """Takes a file line by line and puts its sections together."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._notes: List[Note] = []
+        self._params: List[Param] = []
+        self._models: List[PowerModel] = []
+        self._others: List[OtherSection] = []
+        self._default: Tuple[Optional[int], Attributes] = (None, ())
+        self._section = ""
+        self._settings: List[Tuple[int, Setting]] = []
+
+    def head(self, number: int, text: str) -> None:
+        match = _HEAD.fullmatch(text)
+        if match is None:
+            raise self._error(number, text, "< SECTION KEY=VALUE ... >")
+        if not match["close"]:
+            self._note(number, f"{text!r} has no closing '>'")
+        unread = " ".join([*_ATTRIBUTE.sub("", match["attributes"]).split(), *match["rest"].split()])
+        if unread:
+            self._note(number, f"{unread!r} is not read")
+        attributes = [(key.upper(), value) for key, value in _ATTRIBUTE.findall(match["attributes"])]
+        kind = match["kind"].upper()
+        self._section = kind
+
+        def take(key: str) -> str:
+            found = next((pair for pair in attributes if pair[0] == key), None)
+            if found is None:
+                raise self._error(number, text, _FORMS[kind])
+            attributes.remove(found)
+            return found[1]
+
+        if kind == "PARAM":
+            param_type = take("TYPE")
+            if param_type not in _TYPES:
+                self._note(number, f"PARAM type {param_type} is not known here, kept as it is")
+            self._params.append(Param(param_type, take("NAME"), (), tuple(attributes)))
+        elif kind == "POWER_MODEL":
+            model_id = self._whole_number(number, text, take("ID"))
+            self._models.append(PowerModel(model_id, take("NAME"), (), tuple(attributes)))
+        elif kind == "PM_CONFIG":
+            if self._default[0] is not None:
+                self._note(number, "this PM_CONFIG replaces an earlier one")
+            default = self._whole_number(number, text, take("DEFAULT"))
+            self._default = (default, tuple(attributes))
+        else:
+            if kind not in _OTHERS:
+                self._note(number, f"section {kind} is not known here, kept as it is")
+            self._others.append(OtherSection(kind, tuple(attributes)))
+
+    def line(self, number: int, words: List[str]) -> None:
+        if self._section == "PARAM":
+            param = self._params[-1]
+            words = self._words(number, words, 2, 3 if param.type == HWMON else 2, "ARGUMENT PATH")
+            self._params[-1] = dataclasses.replace(param, arguments=(*param.arguments, Argument(*words)))
+        elif self._section == "POWER_MODEL":
+            model = self._models[-1]
+            setting = Setting(*self._words(number, words, 3, 3, "PARAM ARGUMENT VALUE"))
+            self._settings.append((number, setting))
+            self._models[-1] = dataclasses.replace(model, settings=(*model.settings, setting))
+        elif self._section == "PM_CONFIG":
+            self._note(number, f"{' '.join(words)!r} is not read")
+        elif self._section:
+            other = self._others[-1]
+            self._others[-1] = dataclasses.replace(other, lines=(*other.lines, tuple(words)))
+        else:
+            raise self._error(number, " ".join(words), "a section, < PARAM ... > or < POWER_MODEL ... >, before it")
+
+    def finish(self) -> Parsed:
+        if not self._models:
+            raise InvalidValueError(
+                f"{self._source} has no < POWER_MODEL ID=n NAME=s > section", "is it a conf file of nvpmodel?"
+            )
+        default, attributes = self._default
+        conf = Conf(tuple(self._params), tuple(self._models), default, attributes, tuple(self._others))
+        undeclared = set()
+        for number, setting in self._settings:
+            if not _fits(conf, setting):
+                raise self._error(number, " ".join(setting), "a whole number, as for every CLOCK")
+            if not conf.declares(setting) and setting[:2] not in undeclared:
+                undeclared.add(setting[:2])
+                self._note(number, f"no PARAM section declares {setting.param} {setting.argument}")
+        self._notes += [Note(0, flaw) for flaw in conf.flaws()]
+        return Parsed(conf, sorted(self._notes, key=lambda note: note.line))
+
+    def _words(self, number: int, words: List[str], least: int, most: int, form: str) -> List[str]:
+        if len(words) < least:
+            raise self._error(number, " ".join(words), form)
+        if len(words) > most:
+            self._note(number, f"{' '.join(words[most:])!r} is not read")
+        return words[:most]
+
+    def _whole_number(self, number: int, text: str, value: str) -> int:
+        if not re.fullmatch(r"\d{1,9}", value, re.ASCII):
+            raise self._error(number, text, f"a whole number instead of {value!r}")
+        return int(value)
+
+    def _note(self, number: int, text: str) -> None:
+        self._notes.append(Note(number, text))
+
+    def _error(self, number: int, text: str, expected: str) -> InvalidValueError:
+        return InvalidValueError(f"{self._source}, line {number}: {text!r} is not understood", f"expected: {expected}")
+
+
+_FORMS = {
+    "PARAM": "< PARAM TYPE=t NAME=s >",
+    "POWER_MODEL": "< POWER_MODEL ID=n NAME=s >",
+    "PM_CONFIG": "< PM_CONFIG DEFAULT=n >",
+}
+
+
+def _fits(conf: Conf, setting: Setting) -> bool:
+    """Whether a value is of the type that its PARAM wants."""
+    param = conf.param(setting.param)
+    is_clock = param is not None and param.type == CLOCK
+    return not is_clock or re.fullmatch(r"-?\d{1,20}", setting.value, re.ASCII) is not None
+
+
+def write(conf: Conf, comment: str = "") -> str:
+    """The file's text, in the one form that every nvpmodel reads.
+
+    Args:
+        conf: what it holds.
+        comment: stands at its top.
+
+    Raises:
+        InvalidValueError: it would not be read back to the same, or nvpmodel would refuse it; says why.
+    """
+    _check(conf)
+    sections = ["\n".join(f"# {line}".rstrip() for line in comment.splitlines())] if comment else []
+    for param in conf.params:
+        head = _head("PARAM", ("TYPE", param.type), ("NAME", param.name), *param.attributes)
+        sections.append(_section(head, [filter(None, argument) for argument in param.arguments]))
+    for model in conf.models:
+        head = _head("POWER_MODEL", ("ID", str(model.id)), ("NAME", model.name), *model.attributes)
+        sections.append(_section(head, model.settings))
+    sections.append(_head("PM_CONFIG", ("DEFAULT", str(conf.default)), *conf.default_attributes))
+    sections += [_section(_head(other.kind, *other.attributes), other.lines) for other in conf.others]
+    return "\n\n".join(sections) + "\n"
+
+
+def _head(kind: str, *attributes: Tuple[str, str]) -> str:
+    return " ".join(["<", kind, *(f"{key}={value}" for key, value in attributes), ">"])
+
+
+def _section(head: str, lines: Sequence[Any]) -> str:
+    return "\n".join([head, *(" ".join(line) for line in lines)])
+
+
+_KEY = re.compile(r"[A-Z0-9_]+")
+_WORD = re.compile(r"[!\"$-;?-~][!-;?-~]*")  # printable, no blank, none of <=>, and no comment begins with it
+
+
+def _check(conf: Conf) -> None:
+    for problem in _problems(conf):
+        raise InvalidValueError(f"this nvpmodel conf cannot be written: {problem}")
+
+
+def _problems(conf: Conf) -> Iterator[str]:
+    if not conf.models:
+        yield "it has no power mode"
+    yield from conf.flaws()
+    for model in conf.models:
+        if model.id < 0:
+            yield f"power mode {model.name} has the ID {model.id}, expected 0 or more"
+        for setting in model.settings:
+            if not conf.declares(setting):
+                yield f"power mode {model.name} sets {setting.param} {setting.argument}, which no PARAM declares"
+            if not _fits(conf, setting):
+                yield f"{setting.value!r} is not a whole number, as the CLOCK {setting.param} takes it"
+    for param in conf.params:
+        if param.type != HWMON and any(argument.node for argument in param.arguments):
+            yield f"PARAM {param.name} of type {param.type} names a node below a path, which only {HWMON} can"
+    for key in _keys(conf):
+        if not _KEY.fullmatch(key):
+            yield f"{key!r} is no key: expected capital letters, digits and underscores"
+    for word in _words(conf):
+        if not _WORD.fullmatch(word):
+            yield f"{word!r} is not one word of printable ASCII without < = > and without # at its start"
+    for other in conf.others:
+        if other.kind in _FORMS:
+            yield f"{other.kind} is not a section of another kind"
+        if not all(other.lines):
+            yield f"section {other.kind} has an empty line"
+
+
+def _keys(conf: Conf) -> Iterator[str]:
+    for section in (*conf.params, *conf.models, *conf.others):
+        yield from (key for key, _ in section.attributes)
+    yield from (key for key, _ in conf.default_attributes)
+    yield from (other.kind for other in conf.others)
+
+
+def _words(conf: Conf) -> Iterator[str]:
+    for section in (*conf.params, *conf.models, *conf.others):
+        yield from (value for _, value in section.attributes)
+    yield from (value for _, value in conf.default_attributes)
+    for param in conf.params:
+        yield from (param.type, param.name)
+        for argument in param.arguments:
+            yield from (argument.name, argument.path, *filter(None, [argument.node]))
+    for model in conf.models:
+        yield model.name
+        for setting in model.settings:
+            yield from setting
+    for other in conf.others:
+        for line in other.lines:
+            yield from line

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from harness.board.knob import Knob, KnobSpec, Value, open_knob
-from harness.board.lock import locked
-from harness.board.signals import ending_signals_interrupt, signals_wait
+from harness.board.lock import ending_signals_interrupt, locked, signals_wait
 from harness.core.errors import ControlError
 from harness.core.files import remove_durably, write_durably
 
@@ -116,7 +115,7 @@ def _path(device: str, state_dir: Optional[Path]) -> Path:
 
 def _save(path: Path, device: str, root: str, before: Sequence[Tuple[Knob, Value]]) -> None:
     entries = [
-        {"module": knob.spec.module, "options": knob.spec.options, "value": value}
+        {"module": knob.spec.name, "options": knob.spec.options, "value": value}
         for knob, value in before
         if knob.outlives_process
     ]

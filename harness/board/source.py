@@ -13,9 +13,9 @@ from typing import Any, Callable, Collection, Dict, Mapping, NamedTuple, Optiona
 from harness.core.errors import SourceUnavailableError
 
 SOURCES = {
-    "cpu": "cpu_load:open_source",
-    "cpufreq": "cpufreq_sensor:open_source",
-    "devfreq": "devfreq_sensor:open_source",
+    "cpu": "cpu:open_source",
+    "cpufreq": "cpu_clocks:open_source",
+    "devfreq": "gpu:open_source",
     "diskstats": "disk:open_source",
     "ina": "power_rails:open_source",
     "jtop": "jtop:open_source",

@@ -9,10 +9,16 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from harness.board.nvpmodel import Nvpmodel
-from harness.board.nvpmodel_conf import Conf
-from harness.board.nvpmodel_grammar import read_conf, write
-from harness.board.nvpmodel_modes import custom_conf, masks, online_cores, to_power_mode, tpc_mask
-from harness.board.nvpmodel_stock import UNKNOWN, stock_conf
+from harness.board.nvpmodel_conf import Conf, read_conf, write
+from harness.board.nvpmodel_modes import (
+    STOCK_UNKNOWN,
+    custom_conf,
+    masks,
+    online_cores,
+    stock_conf,
+    to_power_mode,
+    tpc_mask,
+)
 from harness.core.boards import BoardSpec, load_board
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
@@ -143,7 +149,7 @@ def _masks_of(base: _Base) -> str:
 def _stock_base(spec: BoardSpec, mode: PowerMode, booted_mode: Optional[str] = None) -> _Base:
     conf = stock_conf(spec)
     booted = booted_mode or spec.papers_mode or spec.default_preset or conf.models[0].name
-    return _Base(conf, booted, mode, f"Made off-board, for {spec.product} ({spec.variant}): {UNKNOWN}.")
+    return _Base(conf, booted, mode, f"Made off-board, for {spec.product} ({spec.variant}): {STOCK_UNKNOWN}.")
 
 
 def _board_base(arguments: argparse.Namespace) -> _Base:

@@ -12,18 +12,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from harness.board.cluster_limits import ClusterLimits
-from harness.board.cpu_online import CpuOnline
-from harness.board.cpufreq import Limits
-from harness.board.devfreq import GpuFrequency, find_gpus
+from harness.board.cpu import CpuOnline
+from harness.board.cpu_clocks import ClusterLimits, Limits
 from harness.board.emc import Emc
 from harness.board.fan import Fan
 from harness.board.governor import CPU, DEVFREQ, Governor
+from harness.board.gpu import GpuFrequency, find_gpus
 from harness.board.jetson_clocks import DVFS, OFF, ON, JetsonClocks
 from harness.board.knob import Knob
 from harness.board.nvpmodel import Nvpmodel
-from harness.board.nvpmodel_conf import Conf, PowerModel
-from harness.board.nvpmodel_grammar import read_conf
+from harness.board.nvpmodel_conf import Conf, PowerModel, read_conf
 from harness.board.nvpmodel_modes import (
     EMC,
     MAX_FREQ,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from harness.board.cpu_online import CpuOnline
-from harness.board.cpufreq import CpuFrequency
-from harness.board.devfreq import GpuFrequency
+from harness.board.cpu import CpuOnline
+from harness.board.cpu_clocks import CpuFrequency
 from harness.board.emc import Emc
+from harness.board.gpu import GpuFrequency
 from harness.board.nvpmodel_conf import Conf, PowerModel
 from harness.board.nvpmodel_modes import Limits, to_power_mode
 from harness.core.boards import BoardSpec

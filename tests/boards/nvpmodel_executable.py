@@ -9,8 +9,7 @@ import time
 from typing import Dict, List, Optional, TextIO
 
 from boards.kernel import Kernel
-from harness.board.nvpmodel_conf import Conf, PowerModel, Setting
-from harness.board.nvpmodel_grammar import parse
+from harness.board.nvpmodel_conf import Conf, PowerModel, Setting, parse
 from harness.core.errors import InvalidValueError
 
 STATUS = "var/lib/nvpmodel/status"

@@ -15,7 +15,7 @@ from boards.nvpmodel_executable import Nvpmodel
 from boards.processor_files import CPU
 from boards.tree import boot, build_board
 from harness.board.bounded_process import run_bounded
-from harness.board.nvpmodel_output import asks_for_reboot, find_refusal, parse_listing, parse_query
+from harness.board.nvpmodel import asks_for_reboot, find_refusal, parse_listing, parse_query
 from harness.core.errors import ControlError
 
 

@@ -14,7 +14,7 @@ from boards.kernel import Kernel
 from boards.power_model import Load, Ratios, domain_power_mw, rail_power_mw
 from boards.processor_files import CPU
 from boards.tree import boot, build_board
-from harness.board.cpufreq import CpuFrequency
+from harness.board.cpu_clocks import CpuFrequency
 from harness.board.kernel_file import read_int
 from harness.core.errors import ControlError
 

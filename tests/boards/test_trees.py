@@ -14,8 +14,8 @@ from boards.processor_files import CPU
 from boards.stock_conf import preset_cores
 from boards.tree import build_board
 from harness.board import disk, thermal
-from harness.board.cpufreq import CpuFrequency
-from harness.board.nvpmodel_grammar import parse
+from harness.board.cpu_clocks import CpuFrequency
+from harness.board.nvpmodel_conf import parse
 from harness.board.nvpmodel_modes import masks, online_cores, to_power_mode
 from harness.core.boards import BOARDS as SPECS
 from harness.core.boards import find_board

@@ -7,7 +7,7 @@ import sys
 import pytest
 from boards.tree import build_board
 
-from harness.board.cpufreq import CpuFrequency
+from harness.board.cpu_clocks import CpuFrequency
 
 USAGE_ERROR = 4
 

@@ -86,7 +86,7 @@ def kernel(monkeypatch):
 
     It holds minimum <= maximum, keeps CPU 0, and takes nothing for policies whose CPUs are all offline.
     """
-    from harness.board import cpu_online, cpufreq, devfreq, emc, fan, governor, kernel_file
+    from harness.board import cpu, cpu_clocks, emc, fan, governor, gpu, kernel_file
 
     written = []
     plain_write = kernel_file.write
@@ -105,6 +105,6 @@ def kernel(monkeypatch):
         written.append((path, value))
 
     with monkeypatch.context() as patch:
-        for module in (cpu_online, cpufreq, devfreq, emc, fan, governor):
+        for module in (cpu, cpu_clocks, gpu, emc, fan, governor):
             patch.setattr(module, "write", write)
         yield written

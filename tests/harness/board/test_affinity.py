@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import harness
-from harness.board.cpu_topology import choose_cpus, parse_cpu_list, read_siblings
+from harness.board.cpu import choose_cpus, parse_cpu_list, read_siblings
 from harness.core.errors import InvalidValueError
 
 HYPERTHREADED = {0: [0, 4], 1: [1, 5], 2: [2, 6], 3: [3, 7], 4: [0, 4], 5: [1, 5], 6: [2, 6], 7: [3, 7]}

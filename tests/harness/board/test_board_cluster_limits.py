@@ -7,10 +7,9 @@ import os
 
 import pytest
 
-from harness.board import cpufreq, kernel_file
-from harness.board.cluster_limits import ClusterLimits
-from harness.board.cpu_online import CpuOnline
-from harness.board.cpufreq import CpuFrequency
+from harness.board import kernel_file
+from harness.board.cpu import CpuOnline
+from harness.board.cpu_clocks import MAXIMUM, MINIMUM, ClusterLimits, CpuFrequency
 from harness.core.errors import ControlError
 from tests.harness.board.kernel_trees import CPU, cpus, kernel, policy
 
@@ -26,14 +25,14 @@ def board(tree):
 
 
 def limits(tree, number):
-    return [int((tree.path / CPU / f"cpufreq/policy{number}" / name).read_text()) for name in
-            (cpufreq.MINIMUM, cpufreq.MAXIMUM)]  # fmt: skip
+    directory = tree.path / CPU / f"cpufreq/policy{number}"
+    return [int((directory / name).read_text()) for name in (MINIMUM, MAXIMUM)]
 
 
 def test_a_sleeping_cluster_is_woken_for_the_write_and_sleeps_again(board, monkeypatch):
     knob = ClusterLimits(board.root)
     before, contents = knob.read(), board.contents()
-    board.write({f"{CPU}/cpufreq/policy2/{name}": SET[0] for name in (cpufreq.MINIMUM, cpufreq.MAXIMUM)})
+    board.write({f"{CPU}/cpufreq/policy2/{name}": SET[0] for name in (MINIMUM, MAXIMUM)})
     with kernel(monkeypatch) as written:
         knob.restore(before)
     assert board.contents() == contents

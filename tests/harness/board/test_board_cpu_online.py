@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.board import cpu_online
-from harness.board.cpu_online import CpuOnline, kept_online
+from harness.board import cpu
+from harness.board.cpu import CpuOnline, kept_online
 from harness.core.errors import ControlError
 from tests.harness.board.kernel_trees import CPU, cpus
 
@@ -39,7 +39,7 @@ def test_cpus_go_and_come_back(board):
 
 def test_cpus_come_up_before_others_go(board, monkeypatch):
     order = []
-    monkeypatch.setattr(cpu_online.CpuOnline, "_turn", lambda self, cpu, state: order.append((cpu, state)))
+    monkeypatch.setattr(cpu.CpuOnline, "_turn", lambda self, cpu, state: order.append((cpu, state)))
     CpuOnline(board.root).apply([0, *range(3, 9), 10, 11])
     assert order == [(10, 1), (11, 1), (9, 0), (2, 0), (1, 0)]
 
@@ -58,13 +58,13 @@ def test_a_cpu_without_a_switch_is_online(tree):
 
 
 def test_a_cpu_that_does_not_come_back_is_named(board, monkeypatch):
-    monkeypatch.setattr(cpu_online, "write", lambda path, value: None)
+    monkeypatch.setattr(cpu, "write", lambda path, value: None)
     with pytest.raises(ControlError, match="CPU 10 was turned on and did not come back"):
         CpuOnline(board.root).set(list(range(12)))
 
 
 def test_a_cpu_that_does_not_go_is_named(board, monkeypatch):
-    monkeypatch.setattr(cpu_online, "write", lambda path, value: None)
+    monkeypatch.setattr(cpu, "write", lambda path, value: None)
     with pytest.raises(ControlError, match="CPU 9 was turned off and did not go"):
         CpuOnline(board.root).set([0])
 
@@ -89,9 +89,9 @@ def test_without_the_right_to_write_the_grant_is_named(plain_user):
 def test_a_cpu_is_kept_online_for_a_block_and_goes_again(board):
     knob = CpuOnline(board.root)
     before = knob.read()
-    for cpu in (11, 3):
-        with kept_online(board.root, cpu):
-            assert cpu in knob.read()
+    for number in (11, 3):
+        with kept_online(board.root, number):
+            assert number in knob.read()
         assert knob.read() == before
 
 

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board import devfreq
-from harness.board import devfreq_sensor as telemetry
-from harness.board.cpufreq import write_order
-from harness.board.devfreq import MAXIMUM, MINIMUM, GpuFrequency, find_gpus
+from harness.board import gpu as gpu_module
+from harness.board.cpu_clocks import write_order
+from harness.board.gpu import MAXIMUM, MINIMUM, GpuFrequency, find_gpus
 from harness.board.privileged import KINDS, nodes
 from harness.core.errors import ControlError, InvalidValueError
 from tests.harness.board.kernel_trees import DEVFREQ, GPU_LEVELS_HZ, gpu
@@ -37,7 +36,7 @@ def test_a_gpu_is_found_by_what_the_device_tree_calls_it(tree, name, of_node):
     gpu(tree, "bwmgr", "bwmgr", place="bwmgr")
     assert [found.name for found in find_gpus(tree.root)] == [name]
     assert list(nodes(KINDS["devfreq-max"], tree.root)) == [name]
-    assert list(telemetry.open_source(tree.root).notes.values()) == [f"{tree.root}/{DEVFREQ}/{name}/cur_freq"]
+    assert list(gpu_module.open_source(tree.root).notes.values()) == [f"{tree.root}/{DEVFREQ}/{name}/cur_freq"]
     assert GpuFrequency(tree.root).read() == {name: [306000000, 1300500000]}
 
 
@@ -68,12 +67,12 @@ def test_a_clock_that_is_not_in_the_table_is_refused_with_those_that_are(board):
 def test_without_a_table_reading_back_decides(board, monkeypatch):
     (board.path / DEVFREQ / NAME / "available_frequencies").unlink()
     knob = GpuFrequency(board.root)
-    plain_write = devfreq.write
+    plain_write = gpu_module.write
 
     def round_down(path, value, hint=None):
         plain_write(path, max(level for level in GPU_LEVELS_HZ if level <= value))
 
-    monkeypatch.setattr(devfreq, "write", round_down)
+    monkeypatch.setattr(gpu_module, "write", round_down)
     with pytest.raises(ControlError, match=r"was set to .*\[612000000, 612000000\].* back .*\[306000000, 306000000\]"):
         knob.set(knob.pinned(612_000))
 

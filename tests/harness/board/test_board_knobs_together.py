@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.board.cpu_online import CpuOnline
-from harness.board.cpufreq import CpuFrequency
-from harness.board.devfreq import GpuFrequency
+from harness.board.cpu import CpuOnline
+from harness.board.cpu_clocks import CpuFrequency
 from harness.board.emc import Emc
 from harness.board.fan import Fan
 from harness.board.governor import Governor
+from harness.board.gpu import GpuFrequency
 from harness.board.jetson_clocks import JetsonClocks
 from harness.board.lock import locked
 from harness.board.saved_state import left_behind, preserved, restore
@@ -115,8 +115,8 @@ def use_all(root):
         cpu.set(cpu.pinned(khz))
         gpu_clock.set(gpu_clock.pinned(gpu_khz))
         memory.set(memory.pinned(mem_khz))
-        cpu_governor.set(cpu_governor.everywhere("performance"))
-    gpu_governor.set(gpu_governor.everywhere("userspace"))
+        cpu_governor.set({policy.name: "performance" for policy in cpu.online_policies()})
+    gpu_governor.set(dict.fromkeys(gpu_governor.read(), "userspace"))
     clocks.set(clocks.off())
 
 

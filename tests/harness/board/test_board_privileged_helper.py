@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from harness.board import privileged
-from harness.board.nvpmodel_grammar import parse, write
+from harness.board.nvpmodel_conf import parse, write
 from harness.board.nvpmodel_modes import custom_conf
 from harness.board.privileged import KINDS, Machine, RefusedError, checked_conf, nodes, perform, untrusted_part
 from harness.core.power_modes import PowerMode

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from harness.board import cpu_load as cpu
-from harness.board.cpu_load import parse_cpu_ticks
+from harness.board import cpu
+from harness.board.cpu import parse_cpu_ticks
 from harness.board.process_tree import ProcessTree, parse_process_stat
 from harness.core.errors import SourceUnavailableError
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.board import cpufreq
-from harness.board.cpufreq import MAXIMUM, MINIMUM, CpuFrequency, write_order
+from harness.board import cpu_clocks
+from harness.board.cpu_clocks import MAXIMUM, MINIMUM, CpuFrequency, write_order
 from harness.core.errors import ControlError, InvalidValueError
 
 DIRECTORY = "sys/devices/system/cpu/cpufreq"
@@ -158,14 +158,14 @@ def test_a_cluster_that_is_offline_is_not_set(board):
 
 def test_a_cluster_that_the_kernel_does_not_show_while_offline_is_left_out(board, monkeypatch):
     """From Linux 5.19 on, its files answer EBUSY."""
-    plain_read = cpufreq.read_setting
+    plain_read = cpu_clocks.read_setting
 
     def read_setting(path):
         if "policy2" not in path:
             return plain_read(path)
         raise ControlError(f"{path} cannot be read: busy") from OSError(errno.EBUSY, "busy")
 
-    monkeypatch.setattr(cpufreq, "read_setting", read_setting)
+    monkeypatch.setattr(cpu_clocks, "read_setting", read_setting)
     knob = CpuFrequency(board.root)
     assert [each.name for each in knob.policies()] == ["policy0"]
     saved = knob.read()

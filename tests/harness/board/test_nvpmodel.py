@@ -15,7 +15,7 @@ import pytest
 from harness.board.bounded_process import run_bounded
 from harness.board.knob import KnobSpec, open_knob
 from harness.board.nvpmodel import custom_name
-from harness.board.nvpmodel_grammar import parse, read_conf
+from harness.board.nvpmodel_conf import parse, read_conf
 from harness.board.nvpmodel_modes import to_power_mode
 from harness.board.saved_state import preserved, restore
 from harness.core.errors import ControlError

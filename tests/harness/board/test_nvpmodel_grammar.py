@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.board.nvpmodel_conf import Argument, Conf, OtherSection, Param, PowerModel, Setting
-from harness.board.nvpmodel_grammar import parse, read_conf, write
+from harness.board.nvpmodel_conf import (
+    Argument,
+    Conf,
+    OtherSection,
+    Param,
+    PowerModel,
+    Setting,
+    parse,
+    read_conf,
+    write,
+)
 from harness.core.errors import InvalidValueError, UnknownNameError
 from tests.harness.board.nvpmodel_samples import SAMPLES
 

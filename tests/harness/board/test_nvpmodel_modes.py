@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board.nvpmodel_conf import Conf, PowerModel, Setting
-from harness.board.nvpmodel_grammar import parse, write
+from harness.board.nvpmodel_conf import Conf, PowerModel, Setting, parse, write
 from harness.board.nvpmodel_modes import clusters, custom_conf, masks, online_cores, to_power_mode, tpc_mask
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode

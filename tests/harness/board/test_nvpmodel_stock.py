@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.board.nvpmodel_grammar import parse, write
-from harness.board.nvpmodel_modes import clusters, custom_conf, to_power_mode, tpc_mask
-from harness.board.nvpmodel_stock import stock_conf
+from harness.board.nvpmodel_conf import parse, write
+from harness.board.nvpmodel_modes import clusters, custom_conf, stock_conf, to_power_mode, tpc_mask
 from harness.core.boards import known_boards, known_variants, load_board
 from harness.core.errors import InvalidValueError
 

@@ -12,8 +12,8 @@ import types
 
 import pytest
 
-from harness.board.cpufreq import MAXIMUM, MINIMUM, CpuFrequency
-from harness.board.knob import Knob, KnobSpec
+from harness.board.cpu_clocks import MAXIMUM, MINIMUM, CpuFrequency
+from harness.board.knob import KNOBS, Knob, KnobSpec, open_knob
 from harness.board.lock import locked
 from harness.board.saved_state import default_state_dir, left_behind, preserved, restore
 from harness.core.device import Capability
@@ -48,10 +48,11 @@ class Dial(Knob):
 
 @pytest.fixture(autouse=True)
 def dial_module(monkeypatch):
-    """Lets a saved state find `Dial` as it finds every knob: by the name of its module."""
+    """Lets a saved state find `Dial` as it finds every knob: by its name."""
     module = types.ModuleType("harness.board.dial")
-    module.open_knob = lambda root, file, moves: Dial(file, moves)
+    module.open_dial = lambda root, file, moves: Dial(file, moves)
     monkeypatch.setitem(sys.modules, "harness.board.dial", module)
+    monkeypatch.setitem(KNOBS, "dial", "dial:open_dial")
 
 
 @pytest.fixture
@@ -453,3 +454,32 @@ def test_restore_survives_a_kill_between_any_two_changes(board, places):
             break
     # The lock, the saved state, three settings of two policies with two limits, and those limits put back.
     assert kills > 2 + 3 * 2 * 2
+
+
+def test_knobs_keep_the_names_that_files_of_earlier_versions_have():
+    names = "cluster_limits cpu_online cpufreq devfreq emc fan governor jetson_clocks nvpmodel read_limit"
+    assert set(names.split()) <= set(KNOBS)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("cluster_limits", {}),
+        ("cpu_online", {}),
+        ("cpufreq", {}),
+        ("devfreq", {}),
+        ("emc", {}),
+        ("fan", {"systemctl": None}),
+        ("governor", {"of": "cpu"}),
+        ("jetson_clocks", {"timeout_s": 90.0}),
+        ("nvpmodel", {"timeout_s": 30.0}),
+        ("read_limit", {"path": "/p", "origin": "/o", "file": "io.max"}),
+    ],
+)
+def test_a_knob_is_opened_by_the_name_and_options_that_it_is_saved_with(tmp_path, name, options):
+    assert open_knob(KnobSpec(name, options), str(tmp_path)).spec == KnobSpec(name, options)
+
+
+def test_a_knob_that_does_not_exist_is_an_error():
+    with pytest.raises(ControlError, match="there is no knob 'lamp'; known: cluster_limits, "):
+        open_knob(KnobSpec("lamp"), "/")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from harness.__main__ import main
-from harness.board.nvpmodel_grammar import parse, read_conf
+from harness.board.nvpmodel_conf import parse, read_conf
 from harness.board.nvpmodel_modes import masks, to_power_mode
 from harness.core.boards import load_board
 from harness.core.power_modes import PowerMode

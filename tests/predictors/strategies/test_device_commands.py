@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from harness.board.nvpmodel_grammar import read_conf
+from harness.board.nvpmodel_conf import read_conf
 from harness.board.nvpmodel_modes import to_power_mode
 from harness.core.errors import ControlError
 from harness.core.power_modes import PowerMode

@@ -1,18 +1,20 @@
-"""The CPU clock limits, one pair for each cpufreq policy (the CPUs that share a clock)."""
+"""The CPU clocks: their limits, a pair for each cpufreq policy (the CPUs that share a clock), and what they run at."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import glob
 import os
 from typing import ContextManager, Dict, List, NamedTuple, Optional, Tuple
 
-from harness.board.cpu_online import kept_online
-from harness.board.kernel_file import read_int_setting, read_setting, why_closed, write
+from harness.board.cpu import CpuOnline, kept_online
+from harness.board.kernel_file import read_int, read_int_setting, read_setting, read_text, why_closed, write
 from harness.board.knob import Knob, KnobSpec
+from harness.board.source import Reading, read_each
 from harness.core.capability import Capability
-from harness.core.errors import ControlError, InvalidValueError
+from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
 
 MINIMUM, MAXIMUM = "scaling_min_freq", "scaling_max_freq"
 
@@ -119,8 +121,7 @@ class CpuFrequency(Knob):
             with self.writable(name):
                 now = [read_int_setting(self._file(name, limit)) for limit in (MINIMUM, MAXIMUM)]
                 for limit, khz in write_order(now, target):
-                    path = self._file(name, limit)
-                    write(path, khz)
+                    write(self._file(name, limit), khz)
 
     def _limits(self, name: str) -> Optional[Limits]:
         """The limits of a policy; None where the kernel does not tell them because its CPUs are offline."""
@@ -192,6 +193,84 @@ def _range_text(policy: Policy) -> str:
     return f"{policy.lowest_khz} to {policy.highest_khz}"
 
 
-def open_knob(root: str) -> CpuFrequency:
-    """The cpufreq policies below `root`."""
-    return CpuFrequency(root)
+class ClusterLimits(CpuFrequency):
+    """Policy name to [lowest, highest] clock in kHz.
+
+    A run that had all cores online leaves its limits on clusters that slept before: to put those back, a core of each
+    is woken for as long as the write takes. Where a kernel does not tell the limits of a sleeping cluster they are not
+    saved: nvpmodel sets them whenever it wakes one.
+    """
+
+    spec = KnobSpec("cluster_limits")
+
+    def __init__(self, root: str) -> None:
+        """The policies below `root`."""
+        super().__init__(root)
+        self._online = CpuOnline(root)
+
+    def apply(self, value: Dict[str, Limits]) -> None:
+        """Set the policies that `value` names and that are there: some kernels remove those that sleep."""
+        told = self.read()
+        value = {name: limits for name, limits in value.items() if os.path.isdir(os.path.join(self._directory, name))}
+        online = self._online.read()
+        woken = self._asleep([name for name, limits in value.items() if told.get(name) != limits], online)
+        if not woken:
+            super().apply(value)
+            return
+        self._online.set(sorted([*online, *woken]))
+        try:
+            super().apply(value)
+        finally:
+            self._online.set(online)
+
+    def _asleep(self, names: List[str], online: List[int]) -> List[int]:
+        """The first core of each of these policies that has none online."""
+        told = {policy.name: policy.cpus for policy in self.policies()}
+        cpus = [told.get(name, (self.first_cpu(name),)) for name in names]
+        return [some[0] for some in cpus if not set(some) & set(online)]
+
+
+class CpuFrequencySource:
+    """The clock that each policy runs at, named for its first CPU: `cpu4_khz`."""
+
+    def __init__(self, policies: Dict[str, str]) -> None:
+        """Reads the file `scaling_cur_freq` of each policy directory; `policies` is channel to directory."""
+        self._readers = {
+            channel: functools.partial(read_int, os.path.join(directory, "scaling_cur_freq"))
+            for channel, directory in policies.items()
+        }
+        self.notes = {
+            channel: f"scaling_cur_freq of CPUs {read_text(os.path.join(directory, 'related_cpus'))}"
+            for channel, directory in policies.items()
+        }
+
+    def read(self, now_s: float) -> Reading:
+        """Every policy; one whose CPUs are all offline fails."""
+        return read_each(self._readers)
+
+
+def open_source(root: str) -> CpuFrequencySource:
+    """The policies below `root` with a CPU online now: what others show is left from when they had one.
+
+    Raises:
+        SourceUnavailableError: there is none, as in most virtual machines.
+    """
+    pattern = os.path.join(root, "sys/devices/system/cpu/cpufreq/policy*")
+    directories = sorted(glob.glob(pattern), key=lambda path: int(path.rpartition("policy")[2]))
+    if not directories:
+        raise SourceUnavailableError(
+            f"there is no cpufreq policy in {os.path.dirname(pattern)}",
+            "none is to be had in most virtual machines; elsewhere load the CPU's cpufreq driver",
+        )
+    running = {f"cpu{path.rpartition('policy')[2]}_khz": path for path in directories if _is_running(path)}
+    return CpuFrequencySource(running)
+
+
+def _is_running(directory: str) -> bool:
+    """Whether a CPU of a policy is online; where the kernel has no such file, reading its clock will tell."""
+    try:
+        return bool(read_text(os.path.join(directory, "affected_cpus")))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # some kernels refuse every file of such a policy

@@ -1,0 +1,215 @@
+"""The CPUs: which share a core, which are online, and the time in use: by this run, the sampler, everyone else."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import time
+from typing import Collection, Dict, Iterator, List, Mapping, Sequence
+
+from harness.board.kernel_file import read_int_setting, read_setting, read_text, why_closed, write
+from harness.board.knob import Knob, KnobSpec
+from harness.board.process_tree import ProcessTree
+from harness.board.source import Counters, Reading
+from harness.core.capability import Capability
+from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
+
+
+def parse_cpu_list(text: str) -> List[int]:
+    """The kernel's list format: `0-3,8,10-11`; an empty text is no CPU.
+
+    Raises:
+        ValueError: the text is not of that form.
+    """
+    cpus: List[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        cpus.extend(range(int(first), int(last or first) + 1))
+    return cpus
+
+
+def read_siblings(cpus: Collection[int], root: str) -> Dict[int, List[int]]:
+    """For each CPU those that share its physical core, itself among them.
+
+    A CPU whose topology the kernel does not show counts as a core of its own.
+    """
+    siblings = {}
+    for cpu in cpus:
+        path = os.path.join(root, f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        siblings[cpu] = parse_cpu_list(read_setting(path)) if os.path.exists(path) else [cpu]
+    return siblings
+
+
+def choose_cpus(count: int, siblings: Mapping[int, Sequence[int]]) -> List[int]:
+    """Pick CPUs, one of each physical core before the second thread of any.
+
+    Args:
+        count: how many.
+        siblings: each CPU that may be used, with those that share its core (as from `read_siblings`).
+
+    Returns:
+        `count` CPU numbers, ascending.
+
+    Raises:
+        InvalidValueError: `count` is below 1 or above the number of CPUs.
+    """
+    if not 1 <= count <= len(siblings):
+        raise InvalidValueError(
+            f"a core count of {count} is not possible here", f"1 to {len(siblings)} CPUs may be used"
+        )
+    usable_before = {cpu: sum(other < cpu and other in siblings for other in siblings[cpu]) for cpu in siblings}
+    return sorted(sorted(siblings, key=lambda cpu: (usable_before[cpu], cpu))[:count])
+
+
+class CpuOnline(Knob):
+    """The sorted numbers of the CPUs that are online."""
+
+    spec = KnobSpec("cpu_online")
+    name = "online CPUs"
+
+    def __init__(self, root: str) -> None:
+        """The CPUs below `root`."""
+        self._directory = os.path.join(root, "sys/devices/system/cpu")
+
+    def cpus(self) -> List[int]:
+        """Every CPU that there is, online or not."""
+        directories = map(os.path.basename, glob.glob(os.path.join(self._directory, "cpu[0-9]*")))
+        return sorted(int(name[len("cpu") :]) for name in directories if re.fullmatch(r"cpu\d+", name))
+
+    def available(self) -> Capability:
+        """Needs CPUs with a switch, and the right to use it."""
+        topic = "take CPUs offline"
+        switches = [self._switch(cpu) for cpu in self._switchable()]
+        if not switches:
+            return Capability(topic, False, f"no CPU in {self._directory} can be switched")
+        closed = why_closed(switches)
+        if closed:
+            return Capability(topic, False, *closed)
+        return Capability(topic, True, f"{len(self.read())} of {len(self.cpus())} CPUs are online")
+
+    def read(self) -> List[int]:
+        """Those that are online now; a CPU without a switch always is."""
+        switchable = self._switchable()
+        return [cpu for cpu in self.cpus() if cpu not in switchable or read_int_setting(self._switch(cpu))]
+
+    def apply(self, value: List[int]) -> None:
+        """Bring CPUs up, then take others down: at no time are there fewer than before or after.
+
+        Raises:
+            ControlError: a CPU is not there, cannot be switched, or does not come up; names it.
+        """
+        online, switchable = self.read(), self._switchable()
+        fixed = sorted(set(self.cpus()) - set(switchable))
+        if not set(fixed) <= set(value) <= set(self.cpus()):
+            raise ControlError(
+                f"CPUs {value} cannot be the ones online",
+                f"CPUs {fixed} always are, CPUs {switchable} may be",
+            )
+        for cpu in sorted(set(value) - set(online)):
+            self._turn(cpu, 1)
+        for cpu in sorted(set(online) - set(value), reverse=True):
+            self._turn(cpu, 0)
+
+    def _turn(self, cpu: int, state: int) -> None:
+        switch = self._switch(cpu)
+        write(switch, state)
+        if read_int_setting(switch) != state:
+            raise ControlError(
+                f"CPU {cpu} was turned {'on' if state else 'off'} and did not {'come back' if state else 'go'}",
+                "see `dmesg` for why; a reboot brings it back",
+            )
+
+    def _switchable(self) -> List[int]:
+        # A kernel may show a switch for CPU 0 too; the boards' boot CPU must stay.
+        return [cpu for cpu in self.cpus() if cpu != 0 and os.path.exists(self._switch(cpu))]
+
+    def _switch(self, cpu: int) -> str:
+        return os.path.join(self._directory, f"cpu{cpu}", "online")
+
+
+@contextlib.contextmanager
+def kept_online(root: str, cpu: int) -> Iterator[None]:
+    """Have a CPU online during the block: what belongs to CPUs that are all offline takes no write.
+
+    Raises:
+        ControlError: it does not come up, or does not go again.
+    """
+    knob = CpuOnline(root)
+    before = knob.read()
+    knob.set(sorted({*before, cpu}))
+    try:
+        yield
+    finally:
+        knob.set(before)
+
+
+NOTES = {
+    "cpu_own_cores": "the run's process and all its descendants, without the sampler; 2.0 is two cores fully busy",
+    "cpu_sampler_cores": "the telemetry sampler itself",
+    "cpu_other_cores": "user, nice and system time of the whole machine, less the run's and the sampler's",
+    "cpu_interrupt_cores": "hard and soft interrupts, whoever they served",
+    "cpu_steal_cores": "time that the hypervisor gave to other virtual machines",
+}
+
+
+def parse_cpu_ticks(text: str) -> Dict[str, int]:
+    """Clock ticks of all CPUs together from the text of `/proc/stat`: `processes`, `interrupt` and `steal`.
+
+    Raises:
+        ValueError: the text does not begin with the line of all CPUs.
+    """
+    fields = text.partition("\n")[0].split()
+    if len(fields) < 9 or fields[0] != "cpu":
+        raise ValueError(f"/proc/stat begins with {text[:80]!r}, not with the line of all CPUs")
+    # proc(5): guest time is part of user time already
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(field) for field in fields[1:9])
+    return {"processes": user + nice + system, "interrupt": irq + softirq, "steal": steal}
+
+
+class CpuSource:
+    """Cores in use since the reading before."""
+
+    notes = NOTES
+
+    def __init__(self, proc: str, tree: ProcessTree, ticks_per_s: float) -> None:
+        """Reads the `/proc` directory, the process tree, and the CPU time of this process: the sampler."""
+        self._stat = os.path.join(proc, "stat")
+        self._tree = tree
+        self._ticks_per_s = ticks_per_s
+        self._counters = Counters()
+
+    def read(self, now_s: float) -> Reading:
+        """All channels; none at the first reading."""
+        ticks = {**parse_cpu_ticks(read_text(self._stat)), "own": self._tree.ticks()}
+        totals_s = {name: count / self._ticks_per_s for name, count in ticks.items()}
+        growth = self._counters.growth(now_s, {**totals_s, "sampler": time.process_time()})
+        if growth is None:
+            return Reading({}, {})
+        window_s, busy_s = growth
+        cores = {name: seconds / window_s for name, seconds in busy_s.items()}
+        values = {
+            "cpu_sampler_cores": cores["sampler"],
+            "cpu_interrupt_cores": cores["interrupt"],
+            "cpu_steal_cores": cores["steal"],
+        }
+        if cores["own"] < 0:
+            why = "a process of this run ended, and the one that waited for it is none of this run's"
+            return Reading(values, {"cpu_own_cores": why, "cpu_other_cores": why})
+        # The kernel rounds each side of this difference to ticks on its own: below 0 there is nothing but rounding.
+        other = max(0.0, cores["processes"] - cores["own"] - cores["sampler"])
+        return Reading({**values, "cpu_own_cores": cores["own"], "cpu_other_cores": other}, {})
+
+
+def open_source(root: str, pid: int) -> CpuSource:
+    """CPU time of the machine whose `/proc` is below `root`, and of the process tree under `pid` there.
+
+    Raises:
+        SourceUnavailableError: there is no `/proc/stat`, or no process `pid`.
+    """
+    proc = os.path.join(root, "proc")
+    for path in ("stat", f"{pid}/stat"):
+        if not os.path.exists(os.path.join(proc, path)):
+            raise SourceUnavailableError(f"{os.path.join(proc, path)} does not exist", "mount /proc")
+    return CpuSource(proc, ProcessTree(proc, pid, without=os.getpid()), os.sysconf("SC_CLK_TCK"))

@@ -1,0 +1,187 @@
+"""The GPU as devfreq knows it: its clock limits, its clock and load, and beside them the memory's clock.
+
+    sys/class/devfreq/17000000.ga10b/min_freq, max_freq, cur_freq    Hz
+    sys/class/devfreq/17000000.ga10b/device/load                     busy time in thousandths
+
+The folder moves with every JetPack (`57000000.gpu`, `17000000.ga10b`, `17000000.gpu`, ...): it is found by what the
+device tree calls it, never by its path. On Thor, reading a clock of the GPU or of bwmgr there is reported to hang for
+ever: it is not tried.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Callable, Dict, List, NamedTuple, Tuple
+
+from harness.board import emc
+from harness.board.cpu_clocks import Limits, write_order
+from harness.board.kernel_file import KeptFile, read_int_setting, read_setting, why_closed, write
+from harness.board.knob import Knob, KnobSpec
+from harness.board.privileged import hides_clocks, is_gpu
+from harness.board.source import Reading, read_each
+from harness.core.capability import Capability
+from harness.core.errors import InvalidValueError, SourceUnavailableError
+from harness.core.units import HZ_PER_KHZ, hz_to_khz, permille_to_share
+
+DIRECTORY = "sys/class/devfreq"
+MINIMUM, MAXIMUM, CLOCK = "min_freq", "max_freq", "cur_freq"
+
+
+class Gpu(NamedTuple):
+    """A GPU: its folder, and whether its clocks may be read (on Thor that is reported to deadlock)."""
+
+    directory: str
+    shows_clocks: bool
+
+    @property
+    def name(self) -> str:
+        """Its folder's name, `17000000.ga10b`."""
+        return os.path.basename(self.directory)
+
+    @property
+    def levels_hz(self) -> Tuple[int, ...]:
+        """The clocks that it can have, ascending; empty where that is not told."""
+        path = os.path.join(self.directory, "available_frequencies")
+        if not (self.shows_clocks and os.path.exists(path)):
+            return ()
+        return tuple(sorted(map(int, read_setting(path).split())))
+
+
+def find_gpus(root: str) -> List[Gpu]:
+    """The GPUs that devfreq knows below `root`; none before the GPU was powered for the first time."""
+    folder = os.path.join(root, DIRECTORY)
+    nodes = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    clocks = [os.path.join(folder, node, CLOCK) for node in nodes]
+    return [Gpu(os.path.dirname(clock), not hides_clocks(clock)) for clock in clocks if is_gpu(clock)]
+
+
+def none_found(root: str) -> Tuple[str, str]:
+    """What is said where there is no GPU, and what to do."""
+    return (
+        f"{os.path.join(root, DIRECTORY)} shows no GPU",
+        "some releases show it only once it is powered: run something on the GPU first (`sudo jetson_clocks` does too)",
+    )
+
+
+class GpuFrequency(Knob):
+    """GPU name to [lowest, highest] clock in Hz, as the kernel has it, so that it comes back to the digit."""
+
+    spec = KnobSpec("devfreq")
+    name = "GPU frequency limits"
+
+    def __init__(self, root: str) -> None:
+        """The GPUs below `root`."""
+        self._root = root
+
+    def gpus(self) -> List[Gpu]:
+        """Those whose limits can be read."""
+        return [gpu for gpu in find_gpus(self._root) if gpu.shows_clocks]
+
+    def available(self) -> Capability:
+        """Needs a GPU that devfreq knows, and the right to write its limits."""
+        topic = "set GPU clocks"
+        names = [gpu.name for gpu in self.gpus()]
+        hidden = [gpu.name for gpu in find_gpus(self._root) if not gpu.shows_clocks]
+        if not names and hidden:
+            why_not = f"reading the clock limits of {', '.join(hidden)} may hang the kernel"
+            return Capability(topic, False, why_not, "set its governor")
+        if not names:
+            return Capability(topic, False, *none_found(self._root))
+        closed = why_closed([self._file(name, limit) for name in names for limit in (MINIMUM, MAXIMUM)])
+        if closed:
+            return Capability(topic, False, *closed)
+        return Capability(topic, True, f"devfreq limits of {', '.join(names)}")
+
+    def pinned(self, khz: int) -> Dict[str, Limits]:
+        """The setting that holds every GPU at one clock; where the clocks are not told, reading back decides.
+
+        Raises:
+            InvalidValueError: a GPU does not have the clock; says what it has.
+        """
+        hz = khz * HZ_PER_KHZ
+        for gpu in self.gpus():
+            if gpu.levels_hz and hz not in gpu.levels_hz:
+                able = ", ".join(str(hz_to_khz(level)) for level in gpu.levels_hz)
+                raise InvalidValueError(f"{gpu.name} does not run at {khz} kHz", f"allowed: {able}")
+        return {gpu.name: [hz, hz] for gpu in self.gpus()}
+
+    def read(self) -> Dict[str, Limits]:
+        """The limits of every GPU."""
+        return {gpu.name: self._limits(gpu.name) for gpu in self.gpus()}
+
+    def apply(self, value: Dict[str, Limits]) -> None:
+        """Set the GPUs that `value` names; one that stands right is not written."""
+        for name, target in value.items():
+            now = self._limits(name)
+            if now != target:
+                for limit, hz in write_order(now, target, MINIMUM, MAXIMUM):
+                    write(self._file(name, limit), hz)
+
+    def _limits(self, gpu: str) -> Limits:
+        return [read_int_setting(self._file(gpu, limit)) for limit in (MINIMUM, MAXIMUM)]
+
+    def _file(self, gpu: str, limit: str) -> str:
+        return os.path.join(self._root, DIRECTORY, gpu, limit)
+
+
+class DevfreqSource:
+    """Clocks and load, each by itself, from files that stay open.
+
+    Args:
+        sensors: channel to its file and the conversion of the number that it holds.
+        missing: channel to why there is nothing to read for it; it fails at every reading.
+    """
+
+    def __init__(self, sensors: Dict[str, Tuple[str, Callable[[float], float]]], missing: Dict[str, str]) -> None:
+        """Opens nothing before the first reading."""
+
+        def reader(path: str, convert: Callable[[float], float]) -> Callable[[], float]:
+            file = KeptFile(path)
+            return lambda: convert(file.read_int())
+
+        self._readers = {channel: reader(*sensor) for channel, sensor in sensors.items()}
+        self._missing = missing
+        self.notes = {channel: path for channel, (path, _) in sensors.items()}
+
+    def read(self, now_s: float) -> Reading:
+        """Every channel; a GPU that is asleep may fail."""
+        values, failed = read_each(self._readers)
+        return Reading(values, {**self._missing, **failed})
+
+
+def open_source(root: str) -> DevfreqSource:
+    """The clocks of the board below `root`.
+
+    Raises:
+        SourceUnavailableError: neither the GPU nor the memory tells anything; says why for each.
+    """
+    sensors: Dict[str, Tuple[str, Callable[[float], float]]] = {}
+    missing: Dict[str, str] = {}
+    gpus = find_gpus(root)
+    readable = [gpu.directory for gpu in gpus if gpu.shows_clocks]
+    for number, directory in enumerate(readable):
+        name = "gpu" if number == 0 else f"gpu{number}"
+        sensors[f"{name}_khz"] = (os.path.join(directory, CLOCK), hz_to_khz)
+        load = os.path.join(directory, "device/load")
+        if os.path.isfile(load):
+            sensors[f"{name}_load_share"] = (load, permille_to_share)
+        else:
+            missing[f"{name}_load_share"] = f"{load} does not exist"
+    if gpus and not readable:
+        missing["gpu_khz"] = (
+            f"not read: reading a clock below {gpus[0].directory} is reported to hang on Thor; "
+            "tegrastats and jtop tell it"
+        )
+    elif not gpus:
+        missing["gpu_khz"] = (
+            f"no GPU is registered in {os.path.join(root, DIRECTORY)}; "
+            "on some releases it is only once the GPU was used since the boot"
+        )
+    rate, why_not = emc.readable_rate(root)
+    if rate:
+        sensors["emc_khz"] = (rate, hz_to_khz)
+    else:
+        missing["emc_khz"] = why_not
+    if not sensors:
+        raise SourceUnavailableError("; ".join(f"{channel}: {why}" for channel, why in missing.items()))
+    return DevfreqSource(sensors, missing)
