@@ -456,11 +456,6 @@ def test_restore_survives_a_kill_between_any_two_changes(board, places):
     assert kills > 2 + 3 * 2 * 2
 
 
-def test_knobs_keep_the_names_that_files_of_earlier_versions_have():
-    names = "cluster_limits cpu_online cpufreq devfreq emc fan governor jetson_clocks nvpmodel read_limit"
-    assert set(names.split()) <= set(KNOBS)
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -477,6 +472,7 @@ def test_knobs_keep_the_names_that_files_of_earlier_versions_have():
     ],
 )
 def test_a_knob_is_opened_by_the_name_and_options_that_it_is_saved_with(tmp_path, name, options):
+    """As files of 0.1.0 have them."""
     assert open_knob(KnobSpec(name, options), str(tmp_path)).spec == KnobSpec(name, options)
 
 
