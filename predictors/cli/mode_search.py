@@ -1,0 +1,219 @@
+"""Searches for a power mode on a device, held against each other and against the best mode where that is known.
+
+The goal is the least time within a share of the power that MAXN draws; of inference, and of training with inference in
+between, with at most twice the latency that MAXN has. The papers' search, by halving, is held against a closed loop
+that may profile as many modes; training with inference in between is planned in a closed loop alone. Of a simulated
+board the best mode is known without noise, and so is by how much a search misses it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import math
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from harness.core.cases import INFERENCE, Case, Mix, parts_of
+from harness.core.device import Device
+from harness.core.errors import CannotRunError, SourceUnavailableError
+from harness.core.interleaving import expect
+from harness.core.terminal import Progress
+from harness.core.units import mw_to_w
+from harness.devices.simulated import SimulatedDevice
+from harness.judge.findings import CONFIRMED, Drawn, Finding, judge
+from harness.measure.run import run
+from harness.simulation.corpus import simulate_corpus
+from predictors.cli import concurrent
+from predictors.cli.device_profiler import DeviceProfiler
+from predictors.strategies.concurrent import ConcurrentGoal
+from predictors.strategies.goals import Goal
+from predictors.strategies.protocol import FailedMode, History
+from predictors.strategies.registry import STRATEGIES, StrategySetting
+
+POWER_SHARES = (0.6, 0.8)
+LATENCY = 2.0
+HALVING, CLOSED_LOOP = "mdbs", "closed-loop"
+BATCHES = (4, 16)
+MOST = 40
+DRAWS = 400
+
+
+class SearchOutcome(NamedTuple):
+    """What a search came to.
+
+    Attributes:
+        goal: what was searched for, in short.
+        strategy: by what.
+        candidates: how many modes, each with a batch size, could be chosen.
+        spent: how many of them were profiled.
+        over: power or latency as measured over its limit, whichever is worse.
+        true_over: the same without the noise of measuring; None where nobody knows.
+        slower: the chosen mode's time over that of the best mode within the limits, likewise.
+        provenance: of all of these figures.
+    """
+
+    goal: str
+    strategy: str
+    candidates: int
+    spent: int
+    over: float
+    true_over: Optional[float]
+    slower: Optional[float]
+    provenance: str
+
+    @property
+    def text(self) -> str:
+        """In a line."""
+        found = f"{self.spent} of {self.candidates} modes profiled, {self.over:.3f} of the limit"
+        known = "" if self.slower is None else f", {self.slower:.3f} times as long as the best mode"
+        return f"    {self.goal}: {self.strategy}: {found}{known} ({self.provenance})"
+
+
+def truth(device: Device, case: Case, sizes: Sequence[int]) -> Optional[Tuple[np.ndarray, np.ndarray]]:
+    """Time and power of every mode with every batch size, each of shape (modes, sizes); None where nobody knows."""
+    if not isinstance(device, SimulatedDevice) or device.identity().specification["instance"]:
+        return None
+    board, modes = device.identity().specification["board"], [mode for _, mode in device.power_modes("all")]
+    how: Dict[str, Any] = {"workers": case.workers, "storage": case.storage, "task": case.task, "noise": False}
+    tables = [simulate_corpus(board, case.workload, modes, batch_size=size, **how) for size in sizes]
+    time_ms, power_mw = (
+        np.array([[row[name] for row in rows] for rows in tables]).T for name in ("minibatch_time_ms", "power_mw")
+    )
+    return time_ms, power_mw
+
+
+def search(device: Device, case: Case, profiler: DeviceProfiler, sizes: Sequence[int]) -> List[SearchOutcome]:
+    """Search for the mode with the least time per sample for each budget, by halving and in a closed loop.
+
+    A budget that no mode is known to keep is left out.
+    """
+    batch_size, known = profiler.candidates.batch_size, truth(device, case, sizes)
+    board = device.identity().specification.get("board", "")
+    greatest = (*device.power_mode_space().greatest, case.batch_size)
+    rows = np.column_stack([profiler.candidates.modes, batch_size])
+    at_maxn = profiler.profile(int((rows == greatest).all(axis=1).argmax()))
+    if isinstance(at_maxn, FailedMode):
+        raise CannotRunError(f"{case.id}: {at_maxn.reason}")
+    outcomes = []
+    for share in POWER_SHARES:
+        limits = {"power_mw": share * at_maxn.power_mw}
+        if case.task == INFERENCE:
+            limits["time_ms"] = LATENCY * at_maxn.time_ms
+        goal, spent = Goal("sample_time_ms", limits), MOST
+        best = None
+        if known is not None:
+            time_ms, power_mw = (figure.ravel() for figure in known)
+            excess, objective = goal.excess(time_ms, power_mw, batch_size), time_ms / batch_size
+            if not (excess <= 0).any():
+                continue
+            best = objective[excess <= 0].min()
+        for name in (HALVING, CLOSED_LOOP):
+            strategy = STRATEGIES[name].make(StrategySetting(device=board), case.settings.seed)
+            choice = strategy.choose(History(profiler, spent), goal)
+            spent, place = choice.spent.profiles, choice.index
+            over = goal.excess(choice.measured.time_ms, choice.measured.power_mw, batch_size[place]) + 1
+            true_over, slower = (None, None) if best is None else (excess[place] + 1, objective[place] / best)
+            label = f"{case.workload} {case.task}, {mw_to_w(limits['power_mw']):.1f} W"
+            outcomes.append(
+                SearchOutcome(label, name, len(rows), spent, float(over), true_over, slower, device.provenance)
+            )
+    return outcomes
+
+
+def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[SearchOutcome]:
+    """Plan training with inference in between for each budget, in a closed loop, and run what was planned.
+
+    A budget that no mode is known to keep is left out.
+    """
+    mix, (training, inference) = Mix.parse(case.workload), parts_of(case)
+    at_maxn = run(case, device, report).aggregates
+    if at_maxn["power_mw"] is None or at_maxn["latency_p95_ms"] is None:
+        lacking = "gave no power" if at_maxn["power_mw"] is None else "served no request"
+        raise SourceUnavailableError(f"{case.id} {lacking}", "search on a device that measures power, and for longer")
+    trained, served = truth(device, training, [case.batch_size]), truth(device, inference, BATCHES)
+    outcomes = []
+    for share in POWER_SHARES:
+        goal = ConcurrentGoal(mix.arrivals_per_s, LATENCY * at_maxn["latency_p95_ms"], share * at_maxn["power_mw"])
+        words = {
+            "device": device.name, "training": mix.training, "inference": mix.inference,
+            "arrival-rate": mix.arrivals_per_s, "latency-limit": goal.latency_ms,
+            "power-budget": mw_to_w(goal.power_mw), "batch-size": case.batch_size, "workers": case.workers,
+            "inference-batches": ",".join(map(str, BATCHES)), "duration": case.settings.duration_s,
+        }  # fmt: skip
+        parser = argparse.ArgumentParser()
+        concurrent.add_arguments(parser)
+        arguments = parser.parse_args([f"--{name}={value}" for name, value in words.items()])
+        attempts = concurrent.attempt(arguments, device, goal, Progress(io.StringIO()))
+        choice, profile = concurrent.best_of(goal, attempts)
+        found = profile.aggregates
+        over = max(found["latency_p95_ms"] / goal.latency_ms, found["power_mw"] / goal.power_mw)
+        true_over = slower = None
+        if trained is not None and served is not None:
+            expected = expect(*trained, *served, np.array(BATCHES), mix.arrivals_per_s)
+            worst = np.maximum(expected.latency_ms / goal.latency_ms, expected.power_mw / goal.power_mw)
+            best = expected.training_per_s[worst <= 1].max(initial=0.0)
+            if not best:
+                continue
+            place = choice.plan.training, choice.plan.inference % len(BATCHES)
+            true_over, slower = float(worst[place]), float(best / expected.training_per_s[place])
+        label = f"{case.workload}, {mw_to_w(goal.power_mw):.1f} W and {goal.latency_ms:.0f} ms"
+        candidates = len(device.power_modes("all")) * (1 + len(BATCHES))
+        spent = attempts[-1][0].profiles
+        outcomes.append(
+            SearchOutcome(label, CLOSED_LOOP, candidates, spent, over, true_over, slower, device.provenance)
+        )
+    return outcomes
+
+
+def findings(outcomes: Sequence[SearchOutcome]) -> Dict[str, Finding]:
+    """What the paper says of its search, and what is said of the closed loop here, on a device."""
+    halved = [one for one in outcomes if one.strategy == HALVING]
+    known = [one for one in outcomes if one.slower is not None and one.true_over is not None]
+    share = [Drawn(one.goal, one.spent / math.log2(one.candidates), ()) for one in halved]
+    over = [Drawn(f"{one.strategy}, {one.goal}", one.true_over, ()) for one in known]
+    slower = [Drawn(one.goal, one.slower, ()) for one in known if one.strategy == HALVING]
+    times = {(one.goal, one.strategy): one.slower for one in known}
+    ratios = np.array([times[one.goal, CLOSED_LOOP] / one.slower for one in known if one.strategy == HALVING])
+    mean = []
+    if len(ratios) > 1:
+        drawn = ratios[np.random.default_rng(0).integers(len(ratios), size=(DRAWS, len(ratios)))].mean(axis=1)
+        mean = [Drawn(f"{len(ratios)} goals", float(ratios.mean()), tuple(drawn.tolist()))]
+    return {
+        "halving takes about log2 N profiles (000 4.2)": Finding(share, "profiles / log2 N", above=0.5, below=1.2),
+        "what is found keeps the limits (000 4.2)": Finding(over, "power or latency / its limit", below=1.03),
+        "halving finds the best mode (000 abstract)": Finding(slower, "time / that of the best mode", below=1.05),
+        "a closed loop is no slower, on average": Finding(mean, "its time / that by halving", below=1.05),
+    }
+
+
+NOT_SO = {"halving finds the best mode (000 abstract)": "what one profile ruled out is never tried again"}
+"""What is not so on simulated boards, and why."""
+
+
+class Told(NamedTuple):
+    """A finding of `findings`, judged: in a line, and whether it is not so and was not known not to be."""
+
+    line: str
+    is_wrong: bool
+
+
+def judge_searches(device: str, outcomes: Sequence[SearchOutcome]) -> List[Told]:
+    """Every finding that there are outcomes for."""
+    told = []
+    for name, finding in findings(outcomes).items():
+        one = judge(finding)
+        if one is None:
+            continue
+        line = (
+            f"{one.verdict} ({outcomes[0].provenance}): {name}, {device}: {one.effect:.3g}"
+            f" ({one.low:.3g} to {one.high:.3g}), n = {one.n}, {one.label}"
+        )
+        if one.verdict == CONFIRMED:
+            told.append(Told(line, False))
+        elif name in NOT_SO:
+            told.append(Told(f"{line}; known: {NOT_SO[name]}", False))
+        else:
+            told.append(Told(line, True))
+    return told
