@@ -11,13 +11,15 @@ all of the table either way, because whoever profiles does not know what is odd.
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 import zlib
-from typing import Any, Dict, NamedTuple, Optional, Sequence
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from harness.core.errors import InvalidValueError
+from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import minibatch_energy_mws, quartiles
 from harness.core.units import share_to_percent
 from predictors.models.base import Prediction, Predictor
@@ -279,3 +281,20 @@ def _spreads(errors: Sequence[Errors]) -> Dict[str, Optional[float]]:
 def _mean(values: Sequence[Optional[float]]) -> Optional[float]:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known and len(known) == len(values) else None
+
+
+def read_recorded(path: Path) -> List[Dict[str, Any]]:
+    """The entries of `baselines/recorded`: errors or penalties that gates hold later ones against; none without a file.
+
+    Raises:
+        StoreError: the file cannot be read.
+        InvalidValueError: it does not hold recorded entries.
+    """
+    if not path.exists():
+        return []
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["entries"]
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidValueError(f"{path} holds no recorded errors: {error!r}", "record them again") from error

@@ -19,118 +19,6 @@ DPI = 130
 _COLOURS = ("#0b6e99", "#d1662e", "#5a8f3c", "#8a5aa8", "#b3a12c", "#7a7a7a", "#c2477f", "#3c8f86", "#8f5b3c")
 
 
-def plot_errors(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
-    """MAPE against the number of modes: bars with quartile whiskers, profiling time on the second axis (001 Figs 7, 8).
-
-    Args:
-        path: the picture, a PNG.
-        results: of one target.
-
-    Raises:
-        DependencyError: matplotlib is not installed.
-        StoreError: the picture cannot be written.
-    """
-    plt = pyplot()
-    names = list(dict.fromkeys(result["predictor"] for result in results))
-    counts = sorted({result["n_modes"] for result in results})
-    figure, panels = plt.subplots(1, 2, figsize=(12, 4.8))
-    figure.subplots_adjust(left=0.06, right=0.94, top=0.91, bottom=0.2, wspace=0.3)
-    for axes, what in zip(panels, ("time", "power")):
-        width = 0.8 / len(names)
-        for place, name in enumerate(names):
-            for result in results:
-                if result["predictor"] != name or result[f"{what}_mape_median"] is None:
-                    continue
-                median = result[f"{what}_mape_median"]
-                reach = [[median - result[f"{what}_mape_q1"]], [result[f"{what}_mape_q3"] - median]]
-                x = counts.index(result["n_modes"]) + (place - (len(names) - 1) / 2) * width
-                axes.bar(x, median, width, yerr=reach, color=colour(place), capsize=2, error_kw={"linewidth": 0.8})
-        axes.set_ylabel(f"{what} MAPE (%), modes not used to fit")
-        axes.set_xlabel("profiled modes")
-        axes.set_xticks(range(len(counts)), [str(count) for count in counts])
-        _limit_outliers(axes, [result[f"{what}_mape_q3"] for result in results])
-        minutes = [
-            float(np.median([one["profiling_seconds"] for one in results if one["n_modes"] == count])) / 60
-            for count in counts
-        ]
-        second = axes.twinx()
-        second.plot(range(len(counts)), minutes, "k.--", linewidth=0.9)
-        second.set_ylabel("profiling time (min, dashed)")
-        second.set_ylim(bottom=0)
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour(place)) for place in range(len(names))]
-    figure.legend(handles, names, ncol=len(names), loc="lower center", frameon=False, fontsize=9)
-    first = results[0]
-    figure.suptitle(f"{first['target']} on {first['device']}, {first['provenance']}; bars: median, whiskers: Q1 to Q3")
-    save(figure, path)
-
-
-def plot_predicted(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
-    """Predicted against observed time and power, a column for each predictor.
-
-    Args:
-        path: the picture, a PNG.
-        target: what was observed.
-        predictions: of every mode of the target, by predictor.
-
-    Raises:
-        DependencyError, StoreError: as `plot_errors`.
-    """
-    table, size = target.table, (3.1 * len(predictions) + 0.6, 6.2)
-    title = f"{target.name} on {table.device}, {table.provenance}"
-    with _panels(path, title, 2, len(predictions), size) as grid:
-        for column, (name, prediction) in enumerate(predictions.items()):
-            pairs = (
-                ("time (ms)", table.time_ms, prediction.time_ms),
-                ("power (W)", mw_to_w(table.power_mw), mw_to_w(prediction.power_mw)),
-            )
-            for axes, (what, observed, predicted) in zip(grid[:, column], pairs):
-                axes.plot(observed, predicted, ".", markersize=2, alpha=0.4, color=colour(column), rasterized=True)
-                ends = [observed.min(), observed.max()]
-                axes.plot(ends, ends, "k-", linewidth=0.8)
-                if what.startswith("time"):
-                    _use_log_scale(axes, "x", "y")
-                axes.set_xlabel(f"observed {what}")
-                axes.set_ylabel(f"predicted {what}")
-                axes.set_title(name, fontsize=10)
-
-
-def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
-    """All observed modes and their Pareto front, and where the modes on predicted fronts really are, a panel for each.
-
-    Args:
-        path: the picture, a PNG.
-        target: what was observed.
-        predictions: of every mode of the target, by predictor.
-
-    Raises:
-        DependencyError, StoreError: as `plot_errors`.
-    """
-    table = target.table
-    watts = mw_to_w(table.power_mw)
-    best = pareto_front(table.time_ms, table.power_mw)
-    columns = min(3, len(predictions))
-    lines = -(-len(predictions) // columns)
-    size = (4.6 * columns + 0.6, 3.4 * lines + 0.6)
-    title = f"{target.name} on {table.device}, {table.provenance}: the modes on each front, as observed"
-    with _panels(path, title, lines, columns, size, sharex=True, sharey=True) as grid:
-        for axes in grid.flat[len(predictions) :]:
-            axes.axis("off")
-        for place, (axes, (name, prediction)) in enumerate(zip(grid.flat, predictions.items())):
-            chosen = pareto_front(prediction.time_ms, prediction.power_mw)
-            axes.plot(watts, table.time_ms, ".", color="#cccccc", markersize=2, label="all modes", rasterized=True)
-            axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
-            axes.plot(
-                watts[chosen], table.time_ms[chosen], "o", markersize=3.5, color=colour(place), label="predicted front"
-            )
-            _use_log_scale(axes, "y")
-            axes.set_title(name, fontsize=10)
-        for axes in grid[-1]:
-            axes.set_xlabel("observed power (W)")
-        for axes in grid[:, 0]:
-            axes.set_ylabel("observed minibatch time (ms)")
-        grid[0, 0].legend(fontsize=8)
-
-
 def write_plots(directory: Path, plan: Plan, results: Sequence[Mapping[str, Any]]) -> List[Path]:
     """The three plots of every target; predictors are fitted once more, on the modes of the first repeat.
 
@@ -143,7 +31,8 @@ def write_plots(directory: Path, plan: Plan, results: Sequence[Mapping[str, Any]
         The pictures' paths.
 
     Raises:
-        DependencyError, StoreError: as `plot_errors`.
+        DependencyError: matplotlib is not installed.
+        StoreError: a picture cannot be written.
     """
     written = []
     for target in plan.targets:
@@ -161,6 +50,91 @@ def write_plots(directory: Path, plan: Plan, results: Sequence[Mapping[str, Any]
             plot_fronts(paths[2], target, predictions)
             written += paths[1:]
     return written
+
+
+def plot_errors(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
+    """MAPE against the number of modes: bars with quartile whiskers, profiling time on the second axis (001 Figs 7, 8).
+
+    All results are of one target.
+    """
+    plt = pyplot()
+    names = list(dict.fromkeys(result["predictor"] for result in results))
+    counts = sorted({result["n_modes"] for result in results})
+    minutes = [
+        np.median([one["profiling_seconds"] for one in results if one["n_modes"] == count]) / 60 for count in counts
+    ]
+    width = 0.8 / len(names)
+    figure, panels = plt.subplots(1, 2, figsize=(12, 4.8))
+    figure.subplots_adjust(left=0.06, right=0.94, top=0.91, bottom=0.2, wspace=0.3)
+    for axes, what in zip(panels, ("time_mape", "power_mape")):
+        for result in results:
+            median, q1, q3 = (result[f"{what}_{part}"] for part in ("median", "q1", "q3"))
+            if median is None:
+                continue
+            place = names.index(result["predictor"])
+            x = counts.index(result["n_modes"]) + (place - (len(names) - 1) / 2) * width
+            whiskers = {"yerr": [[median - q1], [q3 - median]], "capsize": 2, "error_kw": {"linewidth": 0.8}}
+            axes.bar(x, median, width, color=colour(place), **whiskers)
+        axes.set_ylabel(f"{what.partition('_')[0]} MAPE (%), modes not used to fit")
+        axes.set_xlabel("profiled modes")
+        axes.set_xticks(range(len(counts)), [str(count) for count in counts])
+        _limit_outliers(axes, [result[f"{what}_q3"] for result in results])
+        second = axes.twinx()
+        second.plot(range(len(counts)), minutes, "k.--", linewidth=0.9)
+        second.set_ylabel("profiling time (min, dashed)")
+        second.set_ylim(bottom=0)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colour(place)) for place in range(len(names))]
+    figure.legend(handles, names, ncol=len(names), loc="lower center", frameon=False, fontsize=9)
+    first = results[0]
+    figure.suptitle(f"{first['target']} on {first['device']}, {first['provenance']}; bars: median, whiskers: Q1 to Q3")
+    save(figure, path)
+
+
+def plot_predicted(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
+    """Predicted against observed time and power of every mode of the target, a column for each predictor."""
+    table, size = target.table, (3.1 * len(predictions) + 0.6, 6.2)
+    title = f"{target.name} on {table.device}, {table.provenance}"
+    with _panels(path, title, 2, len(predictions), size) as grid:
+        for column, (name, prediction) in enumerate(predictions.items()):
+            pairs = (
+                ("time (ms)", table.time_ms, prediction.time_ms),
+                ("power (W)", mw_to_w(table.power_mw), mw_to_w(prediction.power_mw)),
+            )
+            for axes, (what, observed, predicted) in zip(grid[:, column], pairs):
+                axes.plot(observed, predicted, ".", markersize=2, alpha=0.4, color=colour(column), rasterized=True)
+                ends = [observed.min(), observed.max()]
+                axes.plot(ends, ends, "k-", linewidth=0.8)
+                if what.startswith("time"):
+                    _use_log_scale(axes, "x", "y")
+                axes.set(xlabel=f"observed {what}", ylabel=f"predicted {what}")
+                axes.set_title(name, fontsize=10)
+
+
+def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
+    """All observed modes, their Pareto front, and where the modes of each predicted front really are."""
+    table = target.table
+    watts = mw_to_w(table.power_mw)
+    best = pareto_front(table.time_ms, table.power_mw)
+    columns = min(3, len(predictions))
+    lines = -(-len(predictions) // columns)
+    size = (4.6 * columns + 0.6, 3.4 * lines + 0.6)
+    title = f"{target.name} on {table.device}, {table.provenance}: the modes on each front, as observed"
+    with _panels(path, title, lines, columns, size, sharex=True, sharey=True) as grid:
+        for axes in grid.flat[len(predictions) :]:
+            axes.axis("off")
+        for place, (axes, (name, prediction)) in enumerate(zip(grid.flat, predictions.items())):
+            chosen = pareto_front(prediction.time_ms, prediction.power_mw)
+            axes.plot(watts, table.time_ms, ".", color="#cccccc", markersize=2, label="all modes", rasterized=True)
+            axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
+            dots = {"markersize": 3.5, "color": colour(place), "label": "predicted front"}
+            axes.plot(watts[chosen], table.time_ms[chosen], "o", **dots)
+            _use_log_scale(axes, "y")
+            axes.set_title(name, fontsize=10)
+        for axes in grid[-1]:
+            axes.set_xlabel("observed power (W)")
+        for axes in grid[:, 0]:
+            axes.set_ylabel("observed minibatch time (ms)")
+        grid[0, 0].legend(fontsize=8)
 
 
 def _predictions(plan: Plan, target: Target, count: Optional[int], names: Sequence[str]) -> Mapping[str, Prediction]:

@@ -29,21 +29,10 @@ DEVICE_SAMPLES = {"xavier-agx": 1000, "orin-nano": 180}  # 001 sec. 4.3.3, 4.3.4
 
 
 class Published(NamedTuple):
-    """One error of a paper.
+    """One error of a paper: a row of the file. `predictor` is its name here, `value_pct` the lower end of a range.
 
-    Attributes:
-        fact: its number.
-        paper: which.
-        section: where in it.
-        predictor: whose error it is, by the name it has here.
-        device, workload, batch_size: of the target.
-        reference: workload that a transfer started from; empty for none.
-        modes: how many were fitted, `all`, or names with commas.
-        tested: on which mode or named modes; empty for all.
-        metric: `time_mape`, `power_mape` or `energy_mape`.
-        comparator: `=`, `<`, `<=`, `~` or `range`.
-        value_pct: the error; the lower end of a range.
-        value_high_pct: the upper end of a range, else None.
+    `modes` are a number, `all`, or names with commas; `tested` is a mode, `a..j`, or empty for all; `reference` is the
+    workload that a transfer started from; `comparator` is `=`, `<`, `<=`, `~` or `range`.
     """
 
     fact: str
@@ -102,12 +91,12 @@ def read_published(path: Path = FILE) -> List[Published]:
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "run this in a checkout of the suite") from error
     try:
-        return [_published(row) for row in rows]
+        return [_parsed(row) for row in rows]
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidValueError(f"{path} is no table of published errors: {error!r}") from error
 
 
-def _published(row: Mapping[str, str]) -> Published:
+def _parsed(row: Mapping[str, str]) -> Published:
     high = row["value_high_pct"]
     numbers: Dict[str, Any] = {
         "batch_size": int(row["batch_size"]),
@@ -133,8 +122,8 @@ def compare(
         {
             **row._asdict(),
             "published": row.text,
-            "same_predictor_pct": _error(row, same),
-            "best_pct": _error(row, best),
+            "same_predictor_pct": same and same["all_modes"][f"{row.metric}_median"],
+            "best_pct": best and best["all_modes"][f"{row.metric}_median"],
             "provenance": next((_provenance(one) for one in (same, best) if one is not None), None),
         }
         for row, (same, best) in zip(rows, results)
@@ -146,7 +135,3 @@ def _provenance(result: Mapping[str, Any]) -> str:
     own = result["provenance"]
     others = [name for name in result["references"] if not name.endswith(f"({own})")]
     return f"{own}, from {others[0].rpartition('(')[2][:-1]}" if others else own
-
-
-def _error(row: Published, result: Optional[Mapping[str, Any]]) -> Optional[float]:
-    return None if result is None else result["all_modes"][f"{row.metric}_median"]

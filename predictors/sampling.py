@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.units import ms_to_s
-from predictors.models.base import DEFAULT_BATCH_SIZE, Inputs, check_inputs
+from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS, Inputs, Some, check_inputs, one_blas_thread
 from predictors.tables import Table
 
 MINIBATCHES = 40
@@ -102,8 +102,9 @@ def choose(
     if sampling not in SAMPLERS:
         raise UnknownNameError(f"sampling {sampling!r} is unknown", f"known: {', '.join(SAMPLERS)}")
     rows = check_inputs(candidates, batch_size, task)
-    open_places = np.flatnonzero(~_among(rows.modes, history.modes)) if history else np.arange(len(rows.modes))
-    left = Inputs(*(part[open_places] for part in rows))
+    known = set() if history is None else set(map(tuple, np.asarray(history.modes, dtype=float).tolist()))
+    open_places = np.flatnonzero([tuple(row) not in known for row in rows.modes.tolist()])
+    left = rows.take(open_places)
     if count is None and seconds is None:
         raise InvalidValueError("neither a number of modes nor of seconds to profile is given", "give one, or both")
     if count is not None and not 1 <= count <= len(open_places):
@@ -118,7 +119,12 @@ def choose(
     request = Request(left, int(count), seed, tuple(references), board, history, costs)
     places = SAMPLERS[sampling](request)
     if seconds is not None:
-        places = _within(places, costs, seconds)
+        kept, spent = [], 0.0
+        for place in places:
+            if spent + costs[place] <= seconds:
+                kept.append(int(place))
+                spent += costs[place]
+        places = np.array(kept, dtype=int)
     return open_places[places]
 
 
@@ -167,37 +173,13 @@ def profiling_seconds(time_ms: np.ndarray) -> float:
     return float(SETTLING_S * times.size + (1 + MINIBATCHES) * ms_to_s(times.sum()))
 
 
-def draw_random(request: Request) -> np.ndarray:
-    """Uniformly, as the papers do (001 sec. 4)."""
-    return np.random.default_rng(request.seed).permutation(len(request.rows.modes))[: request.count]
-
-
-def fill_space(request: Request) -> np.ndarray:
-    """Nearest to the points of a scrambled Sobol sequence, by the rank of each setting among the candidates'."""
-    return _nearest_to_sobol(request.rows.modes, request.count, request.seed)
-
-
-def design_d_optimal(request: Request) -> np.ndarray:
-    """What teaches most about the parameters of the physical model, of a space-filling pool."""
-    return _design(request._replace(history=None), "d")
-
-
-def design_v_optimal(request: Request) -> np.ndarray:
-    """What makes the predictions of the physical model surest, of a space-filling pool."""
-    return _design(request._replace(history=None), "v")
-
-
-def design_sequential(request: Request) -> np.ndarray:
-    """What makes the predictions surest after what was profiled; as `v-optimal` while nothing was."""
-    return _design(request, "v")
-
-
 SAMPLERS: Dict[str, Callable[[Request], np.ndarray]] = {
-    "random": draw_random,
-    "space-filling": fill_space,
-    "d-optimal": design_d_optimal,
-    "v-optimal": design_v_optimal,
-    "sequential": design_sequential,
+    # 001 sec. 4
+    "random": lambda asked: np.random.default_rng(asked.seed).permutation(len(asked.rows.modes))[: asked.count],
+    "space-filling": lambda asked: _nearest_to_sobol(asked.rows.modes, asked.count, asked.seed),
+    "d-optimal": lambda asked: _design(asked._replace(history=None), "d"),
+    "v-optimal": lambda asked: _design(asked._replace(history=None), "v"),
+    "sequential": lambda asked: _design(asked, "v"),  # as `v-optimal` while nothing was profiled
 }
 """The samplers by name. Each takes a request and returns places among its rows, as many as asked for."""
 
@@ -213,24 +195,24 @@ def _design(request: Request, criterion: str) -> np.ndarray:
     seed = request.seed + profiled  # a pool of its own in each round
     pool = _nearest_to_sobol(rows.modes, min(count, max(_POOL, 4 * request.count)), seed)
     few = np.random.default_rng(seed).permutation(count)[:_PREDICTED]
-    predicted = features(Inputs(*(part[few] for part in rows)))
-    if not profiled:
-        known = before_profiling(priors_for(request.references, request.board), predicted, request.seed)
-    else:
-        predictor = PhysicalGP(references=request.references, board=request.board, seed=request.seed)
-        _fit(predictor, rows, history)
-        known = after_profiling(predictor.posterior_)
-    candidates = features(Inputs(*(part[pool] for part in rows)))
+    predicted, candidates = features(rows.take(few)), features(rows.take(pool))
     cost_s = None if request.cost_s is None else request.cost_s[pool]
-    return pool[most_telling(known, candidates, predicted, request.count, criterion=criterion, cost_s=cost_s)]
+    with one_blas_thread():
+        if not profiled:
+            known = before_profiling(priors_for(request.references, request.board), predicted, request.seed)
+        else:
+            predictor = PhysicalGP(references=request.references, board=request.board, seed=request.seed)
+            known = after_profiling(_fit(predictor, rows, history).posterior_)
+        return pool[most_telling(known, candidates, predicted, request.count, criterion=criterion, cost_s=cost_s)]
 
 
 def _nearest_to_sobol(modes: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Places of modes nearest to a Sobol sequence, in the ranks of each setting among the different ones, 0 to 1."""
     from scipy.stats import qmc
 
-    exponent = int(np.ceil(np.log2(count)))
-    points = qmc.Sobol(modes.shape[1], seed=seed).random_base2(exponent)[:count]
-    ranks = np.column_stack([_ranks(column) for column in modes.T])
+    points = qmc.Sobol(modes.shape[1], seed=seed).random_base2(int(np.ceil(np.log2(count))))[:count]
+    distinct = [np.unique(column, return_inverse=True) for column in modes.T]
+    ranks = np.column_stack([(place.reshape(-1) + 0.5) / len(values) for values, place in distinct])
     taken: List[int] = []
     for point in points:
         distance = ((ranks - point) ** 2).sum(1)
@@ -239,21 +221,10 @@ def _nearest_to_sobol(modes: np.ndarray, count: int, seed: int) -> np.ndarray:
     return np.array(taken, dtype=int)
 
 
-def _ranks(column: np.ndarray) -> np.ndarray:
-    """The place of each value among the different ones, from 0 to 1."""
-    values, place = np.unique(column, return_inverse=True)
-    return (place.reshape(-1) + 0.5) / len(values)
-
-
-def _among(modes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    known = {tuple(row) for row in np.asarray(others, dtype=float).tolist()}
-    return np.array([tuple(row) in known for row in modes.tolist()], dtype=bool)
-
-
-def _fit(predictor: Any, rows: Inputs, history: Profiled) -> None:
+def _fit(predictor: Some, rows: Inputs, history: Profiled) -> Some:
     """Fit to what was profiled, at the batch size and task of the candidates."""
-    task = "inference" if rows.inference[0] else "training"
-    predictor.fit(history.modes, history.time_ms, history.power_mw, batch_size=rows.batch_size[0], task=task)
+    task = TASKS[int(rows.inference[0])]
+    return predictor.fit(history.modes, history.time_ms, history.power_mw, batch_size=rows.batch_size[0], task=task)
 
 
 def _costs(
@@ -271,17 +242,7 @@ def _costs(
         )
     from predictors.models.physical_gp import PhysicalGP
 
-    predictor = PhysicalGP(seed=seed)
-    _fit(predictor, rows, history)
-    task = "inference" if rows.inference[0] else "training"
+    task = TASKS[int(rows.inference[0])]
+    predictor = _fit(PhysicalGP(seed=seed), rows, history)
     time_ms = predictor.predict(rows.modes, batch_size=rows.batch_size[0], task=task).time_ms
     return np.array([profiling_seconds(one) for one in time_ms])
-
-
-def _within(places: np.ndarray, costs: np.ndarray, seconds: float) -> np.ndarray:
-    kept, spent = [], 0.0
-    for place in places:
-        if spent + costs[place] <= seconds:
-            kept.append(int(place))
-            spent += costs[place]
-    return np.array(kept, dtype=int)

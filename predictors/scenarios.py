@@ -89,148 +89,137 @@ class Scenario:
     predictors: str = "all"
 
 
-def _case(target: Source, *references: Source, label: str = "") -> Case:
-    return Case(target, references, label)
-
-
 _ON_ORIN = {name: Source(name) for name in (RESNET, MOBILENET, YOLO)}
 _PM1, _PM2 = PowerMode(12, 1_651_200, 624_750, 3_199_000), PowerMode(12, 2_201_600, 1_236_750, 3_199_000)
 """001 Fig. 2a: 12 cores at 1.65 / 0.62 / 3.19 and 2.20 / 1.23 / 3.19 GHz; clocks as the board lists them."""
 
-
-def _crossed() -> Tuple[Case, ...]:
-    """001 sec. 4.3.1: 150 modes each, 50 to fit and 100 to validate."""
-    pairs = ((RESNET, "resnet18-gld23k", "R* to RM"), (RESNET, "mobilenetv3-imagenet", "R* to MR"))
-    pairs += ((MOBILENET, "mobilenetv3-imagenet", "M* to MR"), (MOBILENET, "resnet18-gld23k", "M* to RM"))
-    return tuple(_case(Source(target, modes=150), Source(reference), label=label) for reference, target, label in pairs)
-
-
-def _batch_sizes() -> Tuple[Case, ...]:
-    wanted = ((RESNET, 8), (RESNET, 32), (MOBILENET, 8), (MOBILENET, 16), (MOBILENET, 32))
-    return tuple(
-        _case(Source(workload, batch_size=size, modes=150), Source(RESNET), label=f"{workload} at {size}")
-        for workload, size in wanted
-    )
-
-
-def _reference_choice() -> Tuple[Case, ...]:
-    return tuple(
-        _case(target, reference, label=f"{reference.workload} to {target.workload}")
-        for reference in _ON_ORIN.values()
-        for target in _ON_ORIN.values()
-        if target is not reference  # the paper's diagonal is a network on all modes: `--modes all` of `nn`
-    )
-
-
-def _how_much_profiling() -> Tuple[Case, ...]:
-    fewer = tuple(
-        Case(
-            Source(YOLO, modes=1000),
-            (Source(RESNET, minibatches=count),),
-            f"{count} minibatches",
-            Source(YOLO, modes=1000, minibatches=count),
-        )
-        for count in (10, 20, 30, 40)
-    )
-    smaller = tuple(
-        _case(Source(YOLO, modes=1000), Source(RESNET, modes=count), label=f"reference of {count or 4368} modes")
-        for count in (500, 1000, 2000, None)
-    )
-    return (*fewer, *smaller)
-
-
-def _other_instances() -> Tuple[Case, ...]:
-    return tuple(
-        Case(
-            Source(RESNET, modes=500, instance=instance),
-            (Source(YOLO),),
-            f"instance 0 to {instance}",
-            Source(RESNET, modes=500),
-        )
-        for instance in (1, 2, 3, 4)
-    )
-
-
-def _vendor_modes() -> Tuple[Case, ...]:
-    """001 sec. 1.4; ResNet-18 is no reference for itself, so that it stands on YOLOv8n there."""
-    return tuple(
-        Case(source, (_ON_ORIN[YOLO if source.workload == RESNET else RESNET],), tested=(_PM1, _PM2))
-        for source in _ON_ORIN.values()
-    )
-
-
-SCENARIOS: Dict[str, Scenario] = {
-    scenario.name: scenario
-    for scenario in (
-        Scenario(
-            "G1", "the same network on other data, other data with the same network", "001 sec. 4.3.1", _crossed()
-        ),
-        Scenario(
-            "G2",
-            "a network and data that were never seen",
-            "001 sec. 4.2, 4.3.2",
-            (
-                _case(_ON_ORIN[MOBILENET], _ON_ORIN[RESNET]),
-                _case(_ON_ORIN[YOLO], _ON_ORIN[RESNET]),
-                _case(Source("bert-squad", modes=220), _ON_ORIN[RESNET]),
-                _case(Source("lstm-wikitext", modes=220), _ON_ORIN[RESNET]),
-            ),
-        ),
-        Scenario(
-            "G3",
-            "a board of another generation",
-            "001 sec. 4.3.3",
-            tuple(
-                _case(Source(name, XAVIER, modes=1000), _ON_ORIN[RESNET], label=f"{name} on {XAVIER}")
-                for name in (RESNET, MOBILENET)
-            ),
-        ),
-        Scenario(
-            "G4",
-            "another board of the same generation",
-            "001 sec. 4.3.4",
-            tuple(
-                _case(Source(name, ORIN_NANO, modes=180), _ON_ORIN[RESNET], label=f"{name} on {ORIN_NANO}")
-                for name in (RESNET, MOBILENET)
-            ),
-        ),
-        Scenario("G5", "other minibatch sizes than the reference's", "001 sec. 4.3.5", _batch_sizes()),
-        Scenario("G6", "profiles of one board, predictions for others of its kind", "004 sec. 5.4", _other_instances()),
-        Scenario(
-            "G7",
-            "ten modes of a network never seen, from the four that 004 recommends",
-            "004 sec. 5.7.2",
-            tuple(
-                Case(Source(name, XAVIER, named=tuple("abcdefghij")), fitted=tuple("efij"))
-                for name in ("lenet-mnist", MOBILENET, "resnet18-cifar10", "vgg11-cifar10")
-            ),
-            predictors="linear,linear-energy,ridge",
-        ),
-        Scenario(
-            "E16",
-            "error against the number of profiled modes, with what profiling costs",
-            "001 sec. 4.2, Figs 7 and 8",
-            tuple(_case(_ON_ORIN[name], _ON_ORIN[RESNET]) for name in (MOBILENET, YOLO)),
-            counts=(*range(10, 101, 10), None),
-            predictors="nn,powertrain",
-        ),
-        Scenario("E17", "which workload to take as the reference", "001 sec. 4.1, Fig. 6", _reference_choice()),
-        Scenario(
-            "E18",
-            "fewer minibatches in a profile, fewer modes of the reference",
-            "001 sec. 2.5, 3.2",
-            _how_much_profiling(),
-            predictors="powertrain",
-        ),
-        Scenario(
-            "E19",
-            "power of two modes, by the vendor's estimator and by PowerTrain",
-            "001 sec. 1.4, Fig. 2a",
-            _vendor_modes(),
-            predictors="npe,powertrain",
-        ),
-    )
+_CROSSED = {  # 001 sec. 4.3.1: 150 modes each, 50 to fit and 100 to validate
+    "R* to RM": (RESNET, "resnet18-gld23k"),
+    "R* to MR": (RESNET, "mobilenetv3-imagenet"),
+    "M* to MR": (MOBILENET, "mobilenetv3-imagenet"),
+    "M* to RM": (MOBILENET, "resnet18-gld23k"),
 }
+_BATCH_SIZES = ((RESNET, 8), (RESNET, 32), (MOBILENET, 8), (MOBILENET, 16), (MOBILENET, 32))
+
+
+def _on(device: str, modes: int) -> Tuple[Case, ...]:
+    """What 001 transfers to another board."""
+    return tuple(
+        Case(Source(name, device, modes=modes), (_ON_ORIN[RESNET],), f"{name} on {device}")
+        for name in (RESNET, MOBILENET)
+    )
+
+
+_FEWER_MINIBATCHES = tuple(
+    Case(
+        Source(YOLO, modes=1000),
+        (Source(RESNET, minibatches=count),),
+        f"{count} minibatches",
+        Source(YOLO, modes=1000, minibatches=count),
+    )
+    for count in (10, 20, 30, 40)
+)
+_SMALLER_REFERENCES = tuple(
+    Case(Source(YOLO, modes=1000), (Source(RESNET, modes=count),), f"reference of {count or 4368} modes")
+    for count in (500, 1000, 2000, None)
+)
+
+_ALL_SCENARIOS = (
+    Scenario(
+        "G1",
+        "the same network on other data, other data with the same network",
+        "001 sec. 4.3.1",
+        tuple(
+            Case(Source(target, modes=150), (Source(reference),), label)
+            for label, (reference, target) in _CROSSED.items()
+        ),
+    ),
+    Scenario(
+        "G2",
+        "a network and data that were never seen",
+        "001 sec. 4.2, 4.3.2",
+        tuple(
+            Case(target, (_ON_ORIN[RESNET],))
+            for target in (
+                *(_ON_ORIN[MOBILENET], _ON_ORIN[YOLO]),
+                *(Source("bert-squad", modes=220), Source("lstm-wikitext", modes=220)),
+            )
+        ),
+    ),
+    Scenario("G3", "a board of another generation", "001 sec. 4.3.3", _on(XAVIER, 1000)),
+    Scenario("G4", "another board of the same generation", "001 sec. 4.3.4", _on(ORIN_NANO, 180)),
+    Scenario(
+        "G5",
+        "other minibatch sizes than the reference's",
+        "001 sec. 4.3.5",
+        tuple(
+            Case(Source(name, batch_size=size, modes=150), (_ON_ORIN[RESNET],), f"{name} at {size}")
+            for name, size in _BATCH_SIZES
+        ),
+    ),
+    Scenario(
+        "G6",
+        "profiles of one board, predictions for others of its kind",
+        "004 sec. 5.4",
+        tuple(
+            Case(
+                Source(RESNET, modes=500, instance=instance),
+                (_ON_ORIN[YOLO],),
+                f"instance 0 to {instance}",
+                Source(RESNET, modes=500),
+            )
+            for instance in (1, 2, 3, 4)
+        ),
+    ),
+    Scenario(
+        "G7",
+        "ten modes of a network never seen, from the four that 004 recommends",
+        "004 sec. 5.7.2",
+        tuple(
+            Case(Source(name, XAVIER, named=tuple("abcdefghij")), fitted=tuple("efij"))
+            for name in ("lenet-mnist", MOBILENET, "resnet18-cifar10", "vgg11-cifar10")
+        ),
+        predictors="linear,linear-energy,ridge",
+    ),
+    Scenario(
+        "E16",
+        "error against the number of profiled modes, with what profiling costs",
+        "001 sec. 4.2, Figs 7 and 8",
+        tuple(Case(_ON_ORIN[name], (_ON_ORIN[RESNET],)) for name in (MOBILENET, YOLO)),
+        counts=(*range(10, 101, 10), None),
+        predictors="nn,powertrain",
+    ),
+    Scenario(
+        "E17",
+        "which workload to take as the reference",
+        "001 sec. 4.1, Fig. 6",
+        tuple(
+            Case(_ON_ORIN[target], (_ON_ORIN[reference],), f"{reference} to {target}")
+            for reference in _ON_ORIN
+            for target in _ON_ORIN
+            if target != reference  # the paper's diagonal is a network on all modes: `--modes all` of `nn`
+        ),
+    ),
+    Scenario(
+        "E18",
+        "fewer minibatches in a profile, fewer modes of the reference",
+        "001 sec. 2.5, 3.2",
+        (*_FEWER_MINIBATCHES, *_SMALLER_REFERENCES),
+        predictors="powertrain",
+    ),
+    Scenario(
+        "E19",
+        "power of two modes, by the vendor's estimator and by PowerTrain",
+        "001 sec. 1.4, Fig. 2a",
+        # ResNet-18 is no reference for itself: it starts from YOLOv8n.
+        tuple(
+            Case(source, (_ON_ORIN[YOLO if name == RESNET else RESNET],), tested=(_PM1, _PM2))
+            for name, source in _ON_ORIN.items()
+        ),
+        predictors="npe,powertrain",
+    ),
+)
+SCENARIOS: Dict[str, Scenario] = {scenario.name: scenario for scenario in _ALL_SCENARIOS}
 """All of them, by name."""
 
 

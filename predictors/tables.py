@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from predictors.models.base import Inputs, merge_repeated
 TABLE_KEY = ("device", "workload", "task", "provenance")
 """Corpus columns that are the same in all rows of a table."""
 
+_COLUMNS = ("batch_size", "minibatch_time_ms", "power_mw")
 ARRAYS = ("modes", "batch_size", "time_ms", "power_mw")
 """What differs from row to row."""
 
@@ -105,10 +106,19 @@ def load_tables(path: Path) -> List[Table]:
 
 def tables_of(rows: Iterable[Mapping[str, Any]]) -> List[Table]:
     """The tables that corpus rows make, in the order in which each first appears."""
-    groups: Dict[Tuple[str, ...], List[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in TABLE_KEY), []).append(row)
-    return [_table(key, rows) for key, rows in groups.items()]
+    import pandas as pd
+
+    frame = pd.DataFrame(list(rows), columns=[*TABLE_KEY, *PowerMode._fields, *_COLUMNS])
+    return [
+        Table(
+            *key,
+            modes=part[list(PowerMode._fields)].to_numpy(dtype=np.int64),
+            batch_size=part["batch_size"].to_numpy(dtype=np.int64),
+            time_ms=part["minibatch_time_ms"].to_numpy(dtype=float),
+            power_mw=part["power_mw"].to_numpy(dtype=float),
+        )
+        for key, part in frame.groupby(list(TABLE_KEY), sort=False)
+    ]
 
 
 def find_table(tables: Sequence[Table], workload: str, task: str = "training") -> Table:
@@ -128,14 +138,3 @@ def find_table(tables: Sequence[Table], workload: str, task: str = "training") -
         kinds = ", ".join(f"{table.device} ({table.provenance})" for table in found)
         raise InvalidValueError(f"the corpus has {task} of {workload!r} more than once: {kinds}", "split the file")
     return found[0]
-
-
-def _table(key: Tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> Table:
-    power_mw = [np.nan if row["power_mw"] is None else row["power_mw"] for row in rows]
-    return Table(
-        *key,
-        modes=np.array([[row[name] for name in PowerMode._fields] for row in rows], dtype=np.int64),
-        batch_size=np.array([row["batch_size"] for row in rows], dtype=np.int64),
-        time_ms=np.array([row["minibatch_time_ms"] for row in rows], dtype=float),
-        power_mw=np.array(power_mw, dtype=float),
-    )

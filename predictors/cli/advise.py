@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 from harness.core.terminal import format_table
 from predictors.cli.advice import Approach, Verdict, weigh
-from predictors.gate import read_recorded
+from predictors.evaluation import read_recorded
 
 PROFILE_SECONDS = 13.4
 """Profiling time per mode of ResNet-18 over the corpus of an Orin AGX: 16.3 h for 4,368 modes (001 sec. 1.5)."""

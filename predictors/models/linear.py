@@ -117,7 +117,6 @@ class LinearRegression(Predictor):
     least_modes = 4
 
     def __init__(self, space: Optional[PowerModeSpace] = None) -> None:
-        """Keep the parameters."""
         self.space = space
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
@@ -157,7 +156,6 @@ class LinearEnergy(Predictor):
     least_modes = 4
 
     def __init__(self, references: Tuple[Table, ...] = (), space: Optional[PowerModeSpace] = None) -> None:
-        """Keep the parameters."""
         self.references = references
         self.space = space
 
@@ -223,7 +221,6 @@ class Ridge(Predictor):
     least_modes = 2
 
     def __init__(self, penalties: Tuple[float, ...] = PENALTIES, space: Optional[PowerModeSpace] = None) -> None:
-        """Keep the parameters."""
         self.penalties = penalties
         self.space = space
 

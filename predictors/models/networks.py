@@ -364,7 +364,6 @@ class NeuralNetwork(Predictor):
         space: Optional[PowerModeSpace] = None,
         seed: int = 0,
     ) -> None:
-        """Keep the parameters."""
         self.scaling = scaling
         self.loss = loss
         self.epochs = epochs

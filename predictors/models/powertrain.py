@@ -86,7 +86,6 @@ class PowerTrain(Predictor):
         reference_seed: int = 0,
         seed: int = 0,
     ) -> None:
-        """Keep the parameters."""
         self.references = references
         self.loss = loss
         self.epochs = epochs

@@ -44,7 +44,6 @@ class Boosting(Predictor):
         space: Optional[PowerModeSpace] = None,
         seed: int = 0,
     ) -> None:
-        """Keep the parameters."""
         self.trees = trees
         self.depth = depth
         self.learning_rate = learning_rate
@@ -103,7 +102,6 @@ class Perceptron(Predictor):
         space: Optional[PowerModeSpace] = None,
         seed: int = 0,
     ) -> None:
-        """Keep the parameters."""
         self.hidden = hidden
         self.penalty = penalty
         self.space = space

@@ -47,7 +47,6 @@ class VendorPower(Predictor):
     name = "npe"
 
     def __init__(self, board: str) -> None:
-        """Keep the parameters."""
         self.board = board
 
     @property

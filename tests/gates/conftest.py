@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Sequence
 import pytest
 
 from harness.core.environment import describe_environment
-from predictors.gate import Kind, check, format_verdicts, read_recorded, record
+from tests.gates.recorded import Kind, check, format_verdicts, read_recorded, record
 
 PROJECT = Path(__file__).resolve().parents[2]
 

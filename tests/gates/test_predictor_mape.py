@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from predictors.cli.scenario import simulated
-from predictors.gate import PREDICTORS, entries_of
 from predictors.models.base import MODULES, Inputs, Predictor, predictor_class
 from predictors.scenarios import Source
 from predictors.tables import Table, find_table, load_tables
 from predictors.trials import Plan, Target, format_skipped, run_plan
 from tests.gates.conftest import Gate
+from tests.gates.recorded import PREDICTORS, entries_of
 
 pytestmark = pytest.mark.exhaustive
 

@@ -13,8 +13,6 @@ import pytest
 
 from predictors.cli.scenario import simulated
 from predictors.cli.strategies import presets_of
-from predictors.gate import STRATEGIES as KIND
-from predictors.gate import entries_of
 from predictors.scenarios import Source
 from predictors.strategies import model_based
 from predictors.strategies.evaluation import contest_runs, results, run_contest
@@ -24,6 +22,8 @@ from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.strategies.search import BinarySearch
 from predictors.tables import Table, find_table, load_tables
 from tests.gates.conftest import Gate
+from tests.gates.recorded import STRATEGIES as KIND
+from tests.gates.recorded import entries_of
 
 pytestmark = pytest.mark.exhaustive
 

@@ -6,7 +6,7 @@ import pytest
 
 from harness.core.errors import InvalidValueError
 from predictors.evaluation import Spread
-from predictors.gate import check, entries_of, format_verdicts, read_recorded, record, tolerance
+from tests.gates.recorded import check, entries_of, format_verdicts, read_recorded, record, tolerance
 
 RESULT = {
     "predictor": "ridge", "target": "lenet-mnist", "modes": 50, "repeats": 9, "provenance": "simulated",

@@ -12,10 +12,9 @@ import math
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import write_output
 from harness.core.terminal import format_table
-from predictors.evaluation import Spread
+from predictors.evaluation import Spread, read_recorded
 
 STANDARD_ERRORS = 3.0
 LEAST_TOLERANCE = 0.05
@@ -41,7 +40,7 @@ STRATEGIES = Kind(("corpus", "strategy", "target", "profiles"), ("penalty", "ove
 """A choice is one of thousands of modes: another rounding may well find another one that is nearly as good."""
 
 
-class Verdict(NamedTuple):
+class GateVerdict(NamedTuple):
     """One recorded figure and what is found now.
 
     Attributes:
@@ -86,7 +85,7 @@ def entries_of(results: Sequence[Mapping[str, Any]], corpus: str, kind: Kind = P
 
 def check(
     recorded: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]], kind: Kind = PREDICTORS
-) -> List[Verdict]:
+) -> List[GateVerdict]:
     """Hold found entries against recorded ones.
 
     An entry that was never recorded passes, and says so by `recorded` being None. A recorded figure that is None now,
@@ -109,17 +108,17 @@ def _verdict(
     before: Optional[Mapping[str, Any]],
     now: Optional[Mapping[str, Any]],
     least_points: float,
-) -> Verdict:
+) -> GateVerdict:
     name = " ".join(map(str, (*key, figure)))
     value = None if now is None else now[f"{figure}_median"]
     if before is None or before[f"{figure}_median"] is None:
-        return Verdict(name, None, value, None, True)
+        return GateVerdict(name, None, value, None, True)
     spread = Spread(*(before[f"{figure}_{part}"] for part in Spread._fields))
     allowed = tolerance(spread, before["repeats"], least_points)
-    return Verdict(name, spread.median, value, allowed, value is not None and value <= spread.median + allowed)
+    return GateVerdict(name, spread.median, value, allowed, value is not None and value <= spread.median + allowed)
 
 
-def format_verdicts(verdicts: Sequence[Verdict]) -> str:
+def format_verdicts(verdicts: Sequence[GateVerdict]) -> str:
     """A line for each figure: recorded, found, difference, what is allowed."""
     rows = []
     for one in verdicts:
@@ -130,23 +129,6 @@ def format_verdicts(verdicts: Sequence[Verdict]) -> str:
         verdict = "not recorded" if one.recorded is None else "ok" if one.passed else "WORSE"
         rows.append([one.key, *shown, difference, allowed, verdict])
     return format_table(["figure", ">recorded %", ">found %", ">difference", ">allowed", "verdict"], rows)
-
-
-def read_recorded(path: Path) -> List[Dict[str, Any]]:
-    """The recorded entries; none where the file is not there yet.
-
-    Raises:
-        StoreError: the file cannot be read.
-        InvalidValueError: it does not hold recorded entries.
-    """
-    if not path.exists():
-        return []
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))["entries"]
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidValueError(f"{path} holds no recorded errors: {error!r}", "record them again") from error
 
 
 def record(
