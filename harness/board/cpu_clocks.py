@@ -144,11 +144,7 @@ class CpuFrequency(Knob):
         return int(name[len("policy") :])
 
     def verify(self, value: Dict[str, Limits]) -> None:
-        """Compare the policies that `value` names; CPUs that came online since have others.
-
-        Raises:
-            ControlError: one stands at something else.
-        """
+        """Compare the policies that `value` names; CPUs that came online since have others."""
         now = self.read()
         found = {name: now.get(name) for name in value}
         if found != value:

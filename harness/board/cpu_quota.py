@@ -17,12 +17,7 @@ from harness.board.kernel_file import read_int, read_text
 def cpu_quota(root: str = "/") -> Optional[float]:
     """How many cores' time this process may take: the tightest quota of its control group and of those above.
 
-    Args:
-        root: the directory below which `/proc` and `/sys` are looked for.
-
-    Returns:
-        Cores, 1.5 for instance; None where no quota is set, or none can be seen: in a container, those of groups above
-        the container's own.
+    None where no quota is set, or none can be seen: in a container, those of groups above the container's own.
 
     Raises:
         SourceUnavailableError: there is no `/proc/self/mountinfo`.
@@ -35,12 +30,7 @@ def throttled_periods(root: str = "/") -> Optional[int]:
     """In how many periods so far this process's control group, or one above, had used up its quota and had to wait.
 
     What grows during a profile slowed that profile down, even where others of the same group used the time.
-
-    Args:
-        root: the directory below which `/proc` and `/sys` are looked for.
-
-    Returns:
-        A count since the groups were made; None where no group that is seen counts them.
+    Counted since the groups were made; None where no group that is seen counts them.
 
     Raises:
         SourceUnavailableError: there is no `/proc/self/mountinfo`.

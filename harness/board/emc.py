@@ -89,7 +89,7 @@ class Emc(Knob):
             clock = self._clock()
             if clock is None:
                 return Capability(topic, False, *self._none_found())
-            closed = why_closed(self._written(clock))
+            closed = why_closed([self._path(file) for file in (clock.lock, clock.target, self._cap_file()) if file])
             if closed:
                 return Capability(topic, False, *closed)
             levels = ", ".join(map(str, self.levels_khz())) or "not told"
@@ -115,7 +115,7 @@ class Emc(Knob):
         clock, levels, hz = self._need_clock(), self.levels_khz(), khz * HZ_PER_KHZ
         if levels and khz not in levels:
             raise InvalidValueError(f"the memory does not run at {khz} kHz", f"allowed: {', '.join(map(str, levels))}")
-        lowest, highest = self._bounds_hz(clock)
+        lowest, highest = (read_int_setting(self._path(bound)) for bound in (clock.lowest, clock.highest))
         if not lowest <= hz <= highest:
             raise InvalidValueError(f"the memory does not run at {hz} Hz", f"allowed: {lowest} to {highest} Hz")
         return {**self._cap(), "locked": 1, "rate_hz": hz}
@@ -143,7 +143,7 @@ class Emc(Knob):
             write_cap = [(self._need_cap(), cap)]
             writes = write_cap + writes if rises else writes + write_cap
         for name, number in writes:
-            self._write(name, number)
+            write(self._path(name), number)
 
     def verify(self, value: Setting) -> None:
         """Compare what counts: not the rate of an override that is off, which the driver may move.
@@ -156,14 +156,10 @@ class Emc(Knob):
             raise ControlError(f"{self.name} was set to {wanted} and reads back {found}")
 
     def forget(self, saved: Setting) -> None:
-        """Put the rate of an override that is off back to what it was.
-
-        Raises:
-            ControlError: it was refused.
-        """
+        """Put the rate of an override that is off back to what it was."""
         clock = self._clock()
         if clock is not None and "next_hz" in saved and self._next(clock).get("next_hz") != saved["next_hz"]:
-            self._write(clock.target, saved["next_hz"])
+            write(self._path(clock.target), saved["next_hz"])
 
     def _lock_writes(self, value: Setting) -> List[Tuple[str, int]]:
         if "locked" not in value:
@@ -174,10 +170,6 @@ class Emc(Knob):
         writes = [(clock.lock, 1), (clock.target, value["rate_hz"])]
         return writes if clock.lock_first else writes[::-1]
 
-    def _write(self, name: str, number: int) -> None:
-        path = self._path(name)
-        write(path, number)
-
     def _next(self, clock: Clock) -> Setting:
         """The rate that an override would have, where it has a file of its own that tells it."""
         if clock.target == clock.rate:
@@ -186,9 +178,6 @@ class Emc(Knob):
             return {"next_hz": read_int_setting(self._path(clock.target))}
         except ControlError:
             return {}  # it may be for writing only; nobody misses it while it is off
-
-    def _bounds_hz(self, clock: Clock) -> Tuple[int, int]:
-        return read_int_setting(self._path(clock.lowest)), read_int_setting(self._path(clock.highest))
 
     def _cap(self) -> Setting:
         cap = self._cap_file()
@@ -203,9 +192,6 @@ class Emc(Knob):
         if not cap:
             raise ControlError("the memory clock has no cap here", f"known: {', '.join(map(self._path, _CAPS))}")
         return cap
-
-    def _written(self, clock: Clock) -> List[str]:
-        return [self._path(name) for name in (clock.lock, clock.target, self._cap_file()) if name]
 
     def _clock(self) -> Optional[Clock]:
         return next((clock for clock in CLOCKS if exists(self._path(clock.lock))), None)

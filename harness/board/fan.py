@@ -28,12 +28,7 @@ class Fan(Knob):
     name = "fan"
 
     def __init__(self, root: str, *, systemctl: Optional[str] = None) -> None:
-        """Touches nothing yet.
-
-        Args:
-            root: the directory below which the fan, the service and systemctl are looked for.
-            systemctl: the executable; None for the root's own.
-        """
+        """Touches nothing yet; the executable `systemctl` is the root's own, where none is given."""
         self._root = root
         self._systemctl = systemctl or os.path.join(root, SYSTEMCTL)
         self.spec = KnobSpec("fan", {"systemctl": systemctl})
@@ -80,20 +75,18 @@ class Fan(Knob):
         if value.get("service") is False and self._service_runs():
             self._turn_service("stop")
         if value.get("automatic") == 0:
-            self._write_automatic(0)
+            for path in self._automatic():
+                write(path, 0)
         speeds = self._speeds()
         if len(value.get("pwm", speeds)) != len(speeds):
             raise ControlError(f"{len(value['pwm'])} fan speeds were given", f"there are {len(speeds)} fans")
         for path, pwm in zip(speeds, value.get("pwm", [])):
             write(path, pwm)
         if value.get("automatic") == 1:
-            self._write_automatic(1)
+            for path in self._automatic():
+                write(path, 1)
         if value.get("service") and not self._service_runs():
             self._turn_service("start")
-
-    def _write_automatic(self, state: int) -> None:
-        for path in self._automatic():
-            write(path, state)
 
     def _speeds(self) -> List[str]:
         """A file for each fan, in the order in which hwmon numbers them; the numbers change from boot to boot."""

@@ -23,15 +23,7 @@ class Governor(Knob):
     """Policy or device name to the name of its governor."""
 
     def __init__(self, root: str, of: str) -> None:
-        """The governors below `root`.
-
-        Args:
-            root: the directory below which `/sys` is.
-            of: `cpu`, or `devfreq` for GPUs and memory.
-
-        Raises:
-            InvalidValueError: `of` is neither.
-        """
+        """Those below `root` of `cpu`, or of `devfreq`: GPUs and memory."""
         if of not in _KINDS:
             raise InvalidValueError(f"there are no governors of {of!r}", f"known: {', '.join(_KINDS)}")
         self._root, self._of = root, of

@@ -27,7 +27,7 @@ DIRECTORY = "sys/class/devfreq"
 MINIMUM, MAXIMUM, CLOCK = "min_freq", "max_freq", "cur_freq"
 
 
-class Gpu(NamedTuple):
+class GpuNode(NamedTuple):
     """A GPU: its folder, and whether its clocks may be read (on Thor that is reported to deadlock)."""
 
     directory: str
@@ -47,12 +47,12 @@ class Gpu(NamedTuple):
         return tuple(sorted(map(int, read_setting(path).split())))
 
 
-def find_gpus(root: str) -> List[Gpu]:
+def find_gpus(root: str) -> List[GpuNode]:
     """The GPUs that devfreq knows below `root`; none before the GPU was powered for the first time."""
     folder = os.path.join(root, DIRECTORY)
     nodes = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     clocks = [os.path.join(folder, node, CLOCK) for node in nodes]
-    return [Gpu(os.path.dirname(clock), not hides_clocks(clock)) for clock in clocks if is_gpu(clock)]
+    return [GpuNode(os.path.dirname(clock), not hides_clocks(clock)) for clock in clocks if is_gpu(clock)]
 
 
 def none_found(root: str) -> Tuple[str, str]:
@@ -73,7 +73,7 @@ class GpuFrequency(Knob):
         """The GPUs below `root`."""
         self._root = root
 
-    def gpus(self) -> List[Gpu]:
+    def gpus(self) -> List[GpuNode]:
         """Those whose limits can be read."""
         return [gpu for gpu in find_gpus(self._root) if gpu.shows_clocks]
 

@@ -38,12 +38,7 @@ class JetsonClocks(Knob):
     sets_in_steps = True
 
     def __init__(self, root: str, *, timeout_s: float = JETSON_CLOCKS_TIMEOUT_S) -> None:
-        """Touches nothing yet.
-
-        Args:
-            root: the directory below which jetson_clocks lies, and its file is kept.
-            timeout_s: after which one that does not end is killed; the helper has a limit of its own.
-        """
+        """Touches nothing yet; a jetson_clocks below `root` that does not end in time is killed."""
         self._root = os.path.abspath(root)
         self._executable = os.path.join(self._root, JETSON_CLOCKS)
         self._file = os.path.join(self._root, STATE, CLOCKS_FILE)
@@ -123,11 +118,7 @@ class JetsonClocks(Knob):
             )
 
     def restore(self, saved: Dict[str, Any]) -> None:
-        """Put back what this run stored, if anything.
-
-        Raises:
-            ControlError: it failed or did not take.
-        """
+        """Put back what this run stored, if anything."""
         if self._stored_in_this_run(saved):
             self._do("restore")
         elif saved[DVFS] == OFF:
@@ -162,11 +153,7 @@ class JetsonClocks(Knob):
         return os.stat(self._file).st_mtime_ns if os.path.exists(self._file) else None
 
     def _do(self, act: str) -> str:
-        """One act of the helper's `jetson-clocks`, by it or by ourselves.
-
-        Raises:
-            ControlError: it failed.
-        """
+        """One act of the helper's `jetson-clocks`, by it or by ourselves."""
         if privileges.needed(self._root):
             return privileges.call("jetson-clocks", act)
         try:

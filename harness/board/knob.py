@@ -82,40 +82,24 @@ class Knob(abc.ABC):
         """
 
     def verify(self, value: Value) -> None:
-        """Read back and compare.
-
-        Raises:
-            ControlError: the knob stands at something else than `value`.
-        """
+        """Read back and compare; ControlError where the knob stands at something else than `value`."""
         found = self.read()
         if found != value:
             raise ControlError(f"{self.name} was set to {value} and reads back {found}")
 
     def set(self, value: Value) -> None:
-        """Apply a setting and read it back.
-
-        Raises:
-            ControlError: it was refused or did not take.
-        """
+        """Apply a setting and read it back; ControlError where it was refused or did not take."""
         self.apply(value)
         self.verify(value)
 
     def restore(self, saved: Value) -> None:
-        """Put back what `read` returned earlier.
-
-        Raises:
-            ControlError: it was refused or did not take.
-        """
+        """Put back what `read` returned earlier; ControlError where that was refused or did not take."""
         self.set(saved)
 
     def forget(self, saved: Value) -> None:  # noqa: B027 - most knobs lay nothing down
         """Remove what this knob laid down beside its setting; called once every knob of a run stands as before.
 
-        Args:
-            saved: what `read` returned before the run.
-
-        Raises:
-            ControlError: it was refused.
+        `saved` is what `read` returned before the run. Raises ControlError where it was refused.
         """
 
 

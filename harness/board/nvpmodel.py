@@ -47,12 +47,7 @@ class Nvpmodel(Knob):
     sets_in_steps = True
 
     def __init__(self, root: str = "/", *, timeout_s: float = NVPMODEL_TIMEOUT_S) -> None:
-        """Touches nothing yet.
-
-        Args:
-            root: the directory below which nvpmodel and the board's own conf lie, and the confs with custom modes.
-            timeout_s: after which an nvpmodel that does not end is killed; the helper has a limit of its own.
-        """
+        """Touches nothing yet; an nvpmodel below `root` that does not end in time is killed."""
         self._root = os.path.abspath(root)
         self._executable = os.path.join(self._root, NVPMODEL)
         self._conf = os.path.join(self._root, OWN_CONF)
@@ -79,11 +74,7 @@ class Nvpmodel(Knob):
         return Capability(topic, True, f"{in_effect} of {names}")
 
     def own_conf(self) -> Conf:
-        """The board's own conf.
-
-        Raises:
-            ControlError: it cannot be read.
-        """
+        """The board's own conf; ControlError where it cannot be read."""
         return _read(self._conf)
 
     def own(self, name: str) -> Mode:
@@ -163,11 +154,10 @@ class Nvpmodel(Knob):
         self._half_set = ""
 
     def verify(self, value: Mode) -> None:
-        """Query and compare.
+        """Query and compare; after a failure, nvpmodel may name the mode before, whatever it has set already.
 
         Raises:
-            ControlError: another mode is in effect, or part of one: after a failure, the name that nvpmodel gives may
-                be that of the mode before, whatever it has set already.
+            ControlError: another mode is in effect, or part of one.
         """
         if self._half_set:
             raise ControlError(f"nvpmodel failed to set mode {self._half_set} and may have set a part of it")
@@ -180,11 +170,7 @@ class Nvpmodel(Knob):
             )
 
     def forget(self, saved: Mode) -> None:
-        """Remove the confs with custom modes, and what a kill left of one that was being written.
-
-        Raises:
-            ControlError: one cannot be removed.
-        """
+        """Remove the confs with custom modes, and what a kill left of one that was being written."""
         for path in self._custom_files():
             if path != saved["conf"] and any([os.path.exists(path), *_drafts(path)]):
                 self._remove(path)
@@ -222,7 +208,7 @@ class Nvpmodel(Knob):
         answer = privileges.ask("nvpmodel", "own" if conf == self._conf else _word(conf), str(model.id))
         if answer.status == TIMED_OUT:
             raise ControlError(answer.output.strip())
-        return Finished(*answer)
+        return answer
 
     def _run(self, *arguments: str) -> Finished:
         return run_bounded([self._executable, *arguments], timeout_s=self._timeout_s, answer=_DECLINE)

@@ -11,10 +11,10 @@ import os
 import pwd
 import shlex
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from harness.board import privileged
-from harness.board.bounded_process import run_bounded
+from harness.board.bounded_process import Finished, run_bounded
 from harness.core.errors import ControlError
 
 HELPER = "/usr/local/lib/jetwatt/privileged"
@@ -23,13 +23,6 @@ ASK_FOR_RULE = "`python -m harness doctor --sudoers` prints what to install so t
 
 _TIMEOUT_S = 180.0  # longer than the helper gives the programs that it runs
 _SUDO_SAYS = "sudo:"
-
-
-class Answer(NamedTuple):
-    """How the helper ended, and what it printed to either stream."""
-
-    status: int
-    output: str
 
 
 def sudoers_user() -> str:
@@ -101,7 +94,7 @@ def _other_version() -> Optional[str]:
     return None if same else f"{HELPER} is of another version than this suite"
 
 
-def ask(*words: str, given: str = "") -> Answer:
+def ask(*words: str, given: str = "") -> Finished:
     """Have the helper try one operation, and hear how it ended.
 
     Args:
@@ -121,14 +114,7 @@ def ask(*words: str, given: str = "") -> Answer:
 
 
 def call(*words: str, given: str = "") -> str:
-    """Have the helper do one operation.
-
-    Args:
-        words: the operation and its arguments.
-        given: what it reads from standard input.
-
-    Returns:
-        What it printed.
+    """Have the helper do one operation, as by `ask`, and return what it printed.
 
     Raises:
         ControlError: it cannot be used, refused, or failed.
@@ -149,9 +135,9 @@ def names(kind: str) -> List[str]:
     return call("list", kind).split()
 
 
-def _sudo(*arguments: str, given: str = "") -> Answer:
+def _sudo(*arguments: str, given: str = "") -> Finished:
     """Run sudo without asking for a password."""
     try:
-        return Answer(*run_bounded(["sudo", "-n", *arguments], timeout_s=_TIMEOUT_S, answer=given))
+        return run_bounded(["sudo", "-n", *arguments], timeout_s=_TIMEOUT_S, answer=given)
     except ControlError as error:
-        return Answer(privileged.FAILED, f"{_SUDO_SAYS} {error.what}")
+        return Finished(privileged.FAILED, f"{_SUDO_SAYS} {error.what}")
