@@ -15,8 +15,7 @@ from harness.core.corpus import Row
 from harness.core.errors import DependencyError
 from harness.core.power_modes import PowerMode
 from harness.judge.published_figures import Figure
-from harness.simulation.load import Load
-from harness.simulation.model import cached_share, simulate
+from harness.simulation.model import Load, cached_share, simulate
 from tools.free_parameters import read_free_parameters, with_values
 from tools.published import Evaluator, Parameters
 

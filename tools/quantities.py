@@ -12,9 +12,7 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
 from harness.core.units import ms_to_s, mws_to_mwh, w_to_mw
 from harness.judge.published_figures import Condition
-from harness.simulation.idle import idle_power_mw
-from harness.simulation.load import Load, Response
-from harness.simulation.model import cached_share, simulate
+from harness.simulation.model import Load, Response, cached_share, idle_power_mw, simulate
 from harness.simulation.parameters import (
     SIMULATED_BOARDS,
     SIMULATED_WORKLOADS,
@@ -220,7 +218,7 @@ class Boards:
 
     Args:
         parameters: of the boards; the suite's own where None.
-        rough: whether they deviate from the smooth model, as `harness.simulation.roughness` makes them.
+        rough: whether they deviate from the smooth model, as `harness.simulation.terms` makes them.
         plan: what will be asked for, if that is known.
     """
 

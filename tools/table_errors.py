@@ -9,8 +9,7 @@ import numpy as np
 from harness.core.corpus import Row
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, share_to_percent, w_to_mw
-from harness.simulation.load import Load
-from harness.simulation.model import cached_share, simulate
+from harness.simulation.model import Load, cached_share, simulate
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board, load_workload
 
 BUDGETS_W = tuple(range(17, 51))

@@ -37,10 +37,16 @@ from harness.simulation.parameters import (
     load_board,
     load_workload,
 )
-from harness.simulation.virtual_clock import VirtualClock
-from harness.simulation.virtual_data import VirtualData, virtual_data
-from harness.simulation.virtual_interleaving import run_interleaved
-from harness.simulation.virtual_run import POWER_DEFINITION, SimulatedBoard, run_idle, run_training
+from harness.simulation.virtual_run import (
+    POWER_DEFINITION,
+    SimulatedBoard,
+    VirtualClock,
+    VirtualData,
+    run_idle,
+    run_interleaved,
+    run_training,
+    virtual_data,
+)
 from harness.workloads import get_workload
 
 PREFIX = "sim:"

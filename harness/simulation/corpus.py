@@ -8,8 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import numpy as np
 
 from harness.core.power_modes import PowerMode
-from harness.simulation.load import Load
-from harness.simulation.model import cached_share, simulate
+from harness.simulation.model import Load, cached_share, simulate
 from harness.simulation.parameters import load_board, load_workload
 
 PROVENANCE = "simulated"

@@ -3,15 +3,65 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from harness.core.errors import InvalidValueError
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.power_modes import PowerMode
 from harness.simulation import terms
-from harness.simulation.load import Load, Response
 from harness.simulation.parameters import BoardParameters, PhysicsParameters, WorkloadParameters, load_physics
-from harness.simulation.roughness import deviations
+from harness.simulation.terms import deviations
+
+
+class Load(NamedTuple):
+    """How a workload is run.
+
+    Attributes:
+        batch_size: samples per minibatch.
+        workers: `num_workers` of the DataLoader.
+        storage: medium that the data set lies on: `ssd`, `sd`, `hdd`, `emmc`.
+        cached_share: share of the data set that the page cache holds, 0 to 1; the rest is read from the medium.
+        task: `training` or `inference`.
+        clocks: `static` (DVFS off) or `dvfs`.
+    """
+
+    batch_size: int = 16
+    workers: int = 4
+    storage: str = "ssd"
+    cached_share: float = 1.0
+    task: str = "training"
+    clocks: str = "static"
+
+
+@dataclasses.dataclass(frozen=True)
+class Response:
+    """The steady state of a board under a load in n power modes; every array has shape (n,).
+
+    Attributes:
+        fetch_ms: reading one minibatch from storage, by all workers together.
+        preprocess_ms: decoding and transforming one minibatch, by all workers together.
+        stall_ms: the visible wait for a minibatch.
+        compute_ms: kernel launches, forward, backward and optimiser step.
+        overhead_ms: what the framework adds.
+        minibatch_time_ms: stall + compute + overhead.
+        power_mw: module power.
+        rails_mw: the parts of `power_mw`: `base`, `cpu`, `gpu`, `memory`.
+        cpu_utilisation: share of the active cores' time that is used, 0 to 1.
+        gpu_utilisation: share of time that the GPU computes, 0 to 1.
+    """
+
+    fetch_ms: np.ndarray
+    preprocess_ms: np.ndarray
+    stall_ms: np.ndarray
+    compute_ms: np.ndarray
+    overhead_ms: np.ndarray
+    minibatch_time_ms: np.ndarray
+    power_mw: np.ndarray
+    rails_mw: Dict[str, np.ndarray]
+    cpu_utilisation: np.ndarray
+    gpu_utilisation: np.ndarray
+
 
 BYTES_PER_MB = 1e6
 
@@ -300,3 +350,30 @@ def cached_share(
 def epoch_ms(response: Response, workload: WorkloadParameters, batch_size: int) -> np.ndarray:
     """Time of one epoch: minibatches of the data set times minibatch time (001 sec. 2.1)."""
     return response.minibatch_time_ms * np.ceil(workload.samples / batch_size)
+
+
+IDLE_STATES = ("logging", "clean", "dvfs", "wol")
+"""After a clean start with telemetry; without it; with DVFS on as well; suspended, waiting for a network packet."""
+
+
+def idle_power_mw(board: BoardParameters, mode: PowerMode, state: str = "logging", *, socket: bool = False) -> float:
+    """Power of an idle board.
+
+    Args:
+        board: which.
+        mode: the power mode it stands in; a suspended board has none.
+        state: one of `IDLE_STATES`.
+        socket: at the socket, with carrier board and adapter, as the papers' meter sees it, instead of at the module.
+
+    Raises:
+        UnknownNameError: there is no such state, or the board cannot be suspended so; lists those that it has.
+    """
+    states = [name for name in IDLE_STATES if name != "wol" or board.wol_mw > 0]
+    if state not in states:
+        raise UnknownNameError(f"idle state {state!r} is unknown of {board.name}", f"it has {', '.join(states)}")
+    if state == "wol":
+        return board.wol_mw  # measured at the socket; the module's sensors are off
+    clocked = float(idle_mw(board, np.array([mode], dtype=float))[0])
+    power = board.base_mw + clocked * (board.idle_dvfs_share if state == "dvfs" else 1.0)
+    power += board.idle_logging_mw if state == "logging" else 0.0
+    return power + (board.carrier_mw if socket else 0.0)

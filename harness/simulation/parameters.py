@@ -27,194 +27,115 @@ P = TypeVar("P", "PhysicsParameters", "BoardParameters", "WorkloadParameters")
 
 @dataclasses.dataclass(frozen=True)
 class PhysicsParameters:
-    """What is the same on all boards and for all workloads.
+    """What is the same on all boards and for all workloads."""
 
-    Attributes:
-        gpu_sharpness: of the smooth maximum of arithmetic and memory traffic.
-        launch_sharpness: of the smooth maximum of GPU and kernel launches.
-        pipeline_sharpness: of the smooth maximum of compute and the supply of minibatches by workers.
-        core_sharpness: of the limit of processes by cores.
-        bytes_per_flop: memory traffic of a kernel per operation that it is worth.
-        launch_cycles: CPU cycles of launching one kernel from PyTorch.
-        memory_cycles: memory cycles waited for per CPU cycle.
-        loading_memory_cycles: the same for fetching and pre-processing.
-        other_processes: busy processes beside the main one and the workers: threads of theirs, telemetry, system.
-        background_khz: cycles per ms that they take off all cores together.
-        contention: growth of the launch time per process that has no core of its own.
-        serial_share: share of the loading that more workers do not speed up.
-        read_ahead: exponent of the workers in the time that they read a medium together.
-        main_cycles: CPU cycles of the main process per minibatch: taking it from the queue, bookkeeping.
-        main_cycles_per_byte: the same per byte of a minibatch of inputs: collating, copying to the GPU.
-        overhead_share: framework overhead over stall and compute.
-        inference_work: GPU work of inference over that of training, per sample.
-        inference_launches: CPU cycles of a launch in inference over `launch_cycles`: nothing is kept for going back.
-        inference_sharpness: as `launch_sharpness`, of inference, which waits for each result.
-        inference_cycles: CPU cycles per minibatch of an inference loop beside launches.
-        inference_sample_cycles: CPU cycles per sample of an inference loop.
-        inference_gpu_power: dynamic GPU power of inference over that of training.
-        dvfs_gpu_utilisation: utilisation that the GPU's governor steers to.
-        dvfs_cpu_share: clock that the CPU's governor keeps of the greatest one where a core is hardly used.
-    """
-
-    gpu_sharpness: float
-    launch_sharpness: float
-    pipeline_sharpness: float
-    core_sharpness: float
-    bytes_per_flop: float
-    launch_cycles: float
-    memory_cycles: float
-    loading_memory_cycles: float
-    other_processes: float
-    background_khz: float
-    contention: float
-    serial_share: float
-    read_ahead: float
-    main_cycles: float
-    main_cycles_per_byte: float
-    overhead_share: float
-    inference_work: float
+    gpu_sharpness: float  # of the smooth maximum of arithmetic and memory traffic
+    launch_sharpness: float  # of the smooth maximum of GPU and kernel launches
+    pipeline_sharpness: float  # of the smooth maximum of compute and the supply of minibatches by workers
+    core_sharpness: float  # of the limit of processes by cores
+    bytes_per_flop: float  # memory traffic of a kernel per operation that it is worth
+    launch_cycles: float  # CPU cycles of launching one kernel from PyTorch
+    memory_cycles: float  # memory cycles waited for per CPU cycle
+    loading_memory_cycles: float  # the same for fetching and pre-processing
+    other_processes: float  # busy processes beside the main one and the workers: threads of theirs, telemetry, system
+    background_khz: float  # cycles per ms that they take off all cores together
+    contention: float  # growth of the launch time per process that has no core of its own
+    serial_share: float  # share of the loading that more workers do not speed up
+    read_ahead: float  # exponent of the workers in the time that they read a medium together
+    main_cycles: float  # CPU cycles of the main process per minibatch: taking it from the queue, bookkeeping
+    main_cycles_per_byte: float  # the same per byte of a minibatch of inputs: collating, copying to the GPU
+    overhead_share: float  # framework overhead over stall and compute
+    inference_work: float  # GPU work of inference over that of training, per sample
+    # CPU cycles of a launch in inference over `launch_cycles`: nothing is kept for going back
     inference_launches: float
-    inference_sharpness: float
-    inference_cycles: float
-    inference_sample_cycles: float
-    inference_gpu_power: float
-    dvfs_gpu_utilisation: float
-    dvfs_cpu_share: float
+    inference_sharpness: float  # as `launch_sharpness`, of inference, which waits for each result
+    inference_cycles: float  # CPU cycles per minibatch of an inference loop beside launches
+    inference_sample_cycles: float  # CPU cycles per sample of an inference loop
+    inference_gpu_power: float  # dynamic GPU power of inference over that of training
+    dvfs_gpu_utilisation: float  # utilisation that the GPU's governor steers to
+    dvfs_cpu_share: float  # clock that the CPU's governor keeps of the greatest one where a core is hardly used
 
 
 @dataclasses.dataclass(frozen=True)
 class BoardParameters:
-    """A board; the first block is of its spec in `harness/core/boards`.
+    """A board; the first block is of its spec in `harness/core/boards`."""
 
-    Attributes:
-        name: as in the corpus.
-        cpu_cores, cpu_khz, gpu_khz, mem_khz: the greatest ones.
-        least_gpu_khz: the lowest GPU clock.
-        cuda_cores: those that the module has.
-        bandwidth_bytes_per_s: peak, at the greatest memory clock.
-        ram_bytes: main memory.
-        storage: media that it can have.
-        cpu_speed: work of a core per cycle over that of a Cortex-A78AE.
-        memory_wait: memory cycles that CPU work waits for over those of an AGX Orin.
-        flop_efficiency: share of the arithmetic peak that training convolutions reach.
-        bandwidth_efficiency: share of the memory's peak that the GPU reaches.
-        base_mw: power that no clock changes.
-        cpu_mw: all cores busy at the greatest clock.
-        cpu_idle: share of it that clocked, idle cores draw.
-        cpu_voltage, gpu_voltage: voltage at no clock at all over that at the greatest.
-        cpu_curve, gpu_curve: exponent of the clock in the voltage.
-        gpu_mw: GPU busy at the greatest clock.
-        gpu_idle: share of it that the clocked, idle GPU draws.
-        gpu_stalled: share of the rest that it draws while it waits for memory.
-        mem_mw: memory and its controller at the greatest clock without traffic.
-        traffic_mw: what full traffic adds to it.
-        system_bytes: RAM that system and CUDA context hold.
-        worker_bytes: RAM that each loading process holds.
-        ssd_ms_per_mb, sd_ms_per_mb, hdd_ms_per_mb, emmc_ms_per_mb: reading small files in random order.
-        idle_logging_mw: what telemetry adds to an idle board.
-        idle_dvfs_share: share of the clock-dependent idle power that is left with DVFS on.
-        wol_mw: suspended, waiting for a network packet; 0 where the board cannot.
-        carrier_mw: what the carrier board and the adapter add to module power at the socket.
-        time_spread, power_spread: relative deviation between instances of the board (standard deviation).
-        time_noise, power_noise: relative deviation between repetitions on one instance (standard deviation).
-        time_roughness, power_roughness: of `harness/simulation/roughness.py`.
-    """
-
-    name: str
-    cpu_cores: int
-    cpu_khz: int
-    gpu_khz: int
-    mem_khz: int
-    least_gpu_khz: int
-    cuda_cores: int
-    bandwidth_bytes_per_s: float
-    ram_bytes: float
-    storage: Tuple[str, ...]
-    cpu_speed: float
-    memory_wait: float
-    flop_efficiency: float
-    bandwidth_efficiency: float
-    base_mw: float
-    cpu_mw: float
-    cpu_idle: float
-    cpu_voltage: float
-    cpu_curve: float
-    gpu_mw: float
-    gpu_idle: float
-    gpu_stalled: float
-    gpu_voltage: float
-    gpu_curve: float
-    mem_mw: float
-    traffic_mw: float
-    system_bytes: float
-    worker_bytes: float
-    ssd_ms_per_mb: float
-    sd_ms_per_mb: float
-    hdd_ms_per_mb: float
-    emmc_ms_per_mb: float
-    idle_logging_mw: float
-    idle_dvfs_share: float
-    wol_mw: float
-    carrier_mw: float
-    time_spread: float
-    power_spread: float
-    time_noise: float
-    power_noise: float
-    time_roughness: float
-    power_roughness: float
+    name: str  # as in the corpus
+    cpu_cores: int  # the greatest ones
+    cpu_khz: int  # the greatest ones
+    gpu_khz: int  # the greatest ones
+    mem_khz: int  # the greatest ones
+    least_gpu_khz: int  # the lowest GPU clock
+    cuda_cores: int  # those that the module has
+    bandwidth_bytes_per_s: float  # peak, at the greatest memory clock
+    ram_bytes: float  # main memory
+    storage: Tuple[str, ...]  # media that it can have
+    cpu_speed: float  # work of a core per cycle over that of a Cortex-A78AE
+    memory_wait: float  # memory cycles that CPU work waits for over those of an AGX Orin
+    flop_efficiency: float  # share of the arithmetic peak that training convolutions reach
+    bandwidth_efficiency: float  # share of the memory's peak that the GPU reaches
+    base_mw: float  # power that no clock changes
+    cpu_mw: float  # all cores busy at the greatest clock
+    cpu_idle: float  # share of it that clocked, idle cores draw
+    cpu_voltage: float  # voltage at no clock at all over that at the greatest
+    cpu_curve: float  # exponent of the clock in the voltage
+    gpu_mw: float  # GPU busy at the greatest clock
+    gpu_idle: float  # share of it that the clocked, idle GPU draws
+    gpu_stalled: float  # share of the rest that it draws while it waits for memory
+    gpu_voltage: float  # voltage at no clock at all over that at the greatest
+    gpu_curve: float  # exponent of the clock in the voltage
+    mem_mw: float  # memory and its controller at the greatest clock without traffic
+    traffic_mw: float  # what full traffic adds to it
+    system_bytes: float  # RAM that system and CUDA context hold
+    worker_bytes: float  # RAM that each loading process holds
+    ssd_ms_per_mb: float  # reading small files in random order
+    sd_ms_per_mb: float  # reading small files in random order
+    hdd_ms_per_mb: float  # reading small files in random order
+    emmc_ms_per_mb: float  # reading small files in random order
+    idle_logging_mw: float  # what telemetry adds to an idle board
+    idle_dvfs_share: float  # share of the clock-dependent idle power that is left with DVFS on
+    wol_mw: float  # suspended, waiting for a network packet; 0 where the board cannot
+    carrier_mw: float  # what the carrier board and the adapter add to module power at the socket
+    time_spread: float  # relative deviation between instances of the board (standard deviation)
+    power_spread: float  # relative deviation between instances of the board (standard deviation)
+    time_noise: float  # relative deviation between repetitions on one instance (standard deviation)
+    power_noise: float  # relative deviation between repetitions on one instance (standard deviation)
+    time_roughness: float  # of `harness/simulation/terms.py`
+    power_roughness: float  # of `harness/simulation/terms.py`
 
 
 @dataclasses.dataclass(frozen=True)
 class WorkloadParameters:
-    """A workload.
+    """A workload."""
 
-    Attributes:
-        name: as in the corpus.
-        samples: of its data set.
-        dataset_bytes: on the medium.
-        small_file_share: share of these bytes that is read as small files in random order; the rest lies in a few large
-            files, which are read at once.
-        input_bytes: of one sample as it goes to the GPU.
-        flops_forward: floating-point operations of one sample's forward pass, 2 per multiply-add.
-        launches: kernels that one training minibatch launches.
-        forward_launches: kernels that one forward pass launches.
-        gpu_work: operations that the training of a sample is worth on the GPU, over three times `flops_forward`:
-            more than 1 where kernels reach less of the peak than ResNet's convolutions, or where a forward pass
-            is only a part of the work; less with tensor cores.
-        traffic: memory traffic over that of `bytes_per_flop`.
-        gpu_overlap: sharpness of the smooth maximum of arithmetic and traffic in training, over `gpu_sharpness`: little
-            where kernels that compute and kernels that move data take turns.
-        fixed_ms: time of a training minibatch that no clock changes.
-        minibatch_bytes: memory traffic of a training minibatch that does not grow with its size: weights, optimiser.
-        launch_work: CPU cycles of a launch over `launch_cycles`.
-        preprocess_cycles: CPU cycles of decoding and transforming one sample.
-        main_work: cycles of the main process over those of `main_cycles`.
-        gpu_activity: dynamic power of the GPU at work, over that of ResNet's convolutions.
-        model_bytes: RAM that the training process holds beside the CUDA context.
-        default_workers: workers that the papers ran it with.
-        inference_factor: GPU work of its inference over `inference_work` of that of its training.
-    """
-
-    name: str
-    samples: float
-    dataset_bytes: float
+    name: str  # as in the corpus
+    samples: float  # of its data set
+    dataset_bytes: float  # on the medium
+    # share of these bytes that is read as small files in random order; the rest lies in a few large files, which are
+    # read at once
     small_file_share: float
-    input_bytes: float
-    flops_forward: float
-    launches: float
-    forward_launches: float
+    input_bytes: float  # of one sample as it goes to the GPU
+    flops_forward: float  # floating-point operations of one sample's forward pass, 2 per multiply-add
+    launches: float  # kernels that one training minibatch launches
+    forward_launches: float  # kernels that one forward pass launches
+    # operations that the training of a sample is worth on the GPU, over three times `flops_forward`: more than 1
+    # where kernels reach less of the peak than ResNet's convolutions, or where a forward pass is only a part of the
+    # work; less with tensor cores
     gpu_work: float
-    traffic: float
+    traffic: float  # memory traffic over that of `bytes_per_flop`
+    # sharpness of the smooth maximum of arithmetic and traffic in training, over `gpu_sharpness`: little where
+    # kernels that compute and kernels that move data take turns
     gpu_overlap: float
-    fixed_ms: float
+    fixed_ms: float  # time of a training minibatch that no clock changes
+    # memory traffic of a training minibatch that does not grow with its size: weights, optimiser
     minibatch_bytes: float
-    launch_work: float
-    preprocess_cycles: float
-    main_work: float
-    gpu_activity: float
-    model_bytes: float
-    default_workers: int
-    inference_factor: float
+    launch_work: float  # CPU cycles of a launch over `launch_cycles`
+    preprocess_cycles: float  # CPU cycles of decoding and transforming one sample
+    main_work: float  # cycles of the main process over those of `main_cycles`
+    gpu_activity: float  # dynamic power of the GPU at work, over that of ResNet's convolutions
+    model_bytes: float  # RAM that the training process holds beside the CUDA context
+    default_workers: int  # workers that the papers ran it with
+    inference_factor: float  # GPU work of its inference over `inference_work` of that of its training
 
     @property
     def bytes_per_sample(self) -> float:

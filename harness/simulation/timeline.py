@@ -13,7 +13,7 @@ import numpy as np
 from harness.core.metrics import STABLE_WINDOW_S, stable_from
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
 from harness.core.units import ms_to_s
-from harness.simulation.load import Response
+from harness.simulation.model import Response
 
 STALL_JITTER, COMPUTE_JITTER, OVERHEAD_JITTER = 0.08, 0.01, 0.15
 """Deviation of a single minibatch from the steady state: standard deviation of the logarithm, so that medians stay.

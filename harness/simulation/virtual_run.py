@@ -1,23 +1,24 @@
-"""A case run on a simulated board: its minibatches and its telemetry, in virtual time."""
+"""A case on a simulated board, in virtual time: data in the page cache, training, inference in between, idle states."""
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import statistics
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.cases import CUT_MINIBATCHES, DVFS, STATIC, Case
-from harness.core.metrics import MAX_SETTLING_S, MIN_POWER_SAMPLES, STABLE_WINDOW_S
+from harness.core.cases import CUT_MINIBATCHES, DVFS, STATIC, Case, Mix
+from harness.core.interleaving import Interleaved, interleave
+from harness.core.metrics import MAX_SETTLING_S, MIN_POWER_SAMPLES, POWER_CHANNEL, STABLE_WINDOW_S
 from harness.core.power_modes import PowerMode
-from harness.core.profiles import Minibatch, Series, Telemetry
-from harness.core.units import s_to_ms
-from harness.simulation.idle import idle_power_mw
-from harness.simulation.load import Load, Response
-from harness.simulation.model import dvfs_modes, simulate
+from harness.core.profiles import CLEAN, Minibatch, Series, Telemetry
+from harness.core.units import ms_to_s, s_to_ms
+from harness.simulation.model import Load, Response, cached_share, dvfs_modes, idle_power_mw, simulate
 from harness.simulation.parameters import BoardParameters, WorkloadParameters, load_physics
 from harness.simulation.timeline import (
+    COMPUTE_JITTER,
     DROP_S,
     LEAD_S,
     TUNING_CYCLES,
@@ -27,15 +28,102 @@ from harness.simulation.timeline import (
     run_minibatches,
     steady_state,
 )
-from harness.simulation.virtual_data import VirtualData
 from harness.simulation.virtual_telemetry import (
     Surroundings,
+    as_series,
     idle_channels,
     observe,
     power_series,
     ticks,
     total_mw,
 )
+
+BEGINNING = datetime.datetime(2000, 1, 1, tzinfo=datetime.timezone.utc)
+"""When every simulated board is switched on: no date on which anything here was really measured."""
+
+
+class VirtualClock:
+    """Virtual time since a board was switched on."""
+
+    def __init__(self) -> None:
+        """It is switched on now."""
+        self.now_s = 0.0
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_s += seconds
+
+    def date(self) -> str:
+        """Now, as ISO 8601 with offset."""
+        return (BEGINNING + datetime.timedelta(seconds=self.now_s)).isoformat(timespec="milliseconds")
+
+
+class VirtualData(NamedTuple):
+    """A data set as a run reads it.
+
+    Attributes:
+        samples: in one pass.
+        scale: the same as a share of the real data set.
+        byte_count: on the medium.
+        per_pass: whole minibatches of a pass.
+        before: share of it in the page cache before the run.
+        later: share of it that every pass but the first finds there.
+        holds: the most that the page cache has room for.
+    """
+
+    samples: int
+    scale: float
+    byte_count: int
+    per_pass: int
+    before: float
+    later: float
+    holds: float
+
+    def held(self, count: int) -> np.ndarray:
+        """Share of the data set in the page cache after each of `count` minibatches."""
+        number = np.arange(count)
+        found = np.where(number < self.per_pass, self.before, self.later)
+        return np.minimum(np.maximum(found, (number % self.per_pass + 1) / self.per_pass), self.holds)
+
+    def at_epochs(self, epochs: int) -> List[float]:
+        """Share of the data set in the page cache at the start of each epoch."""
+        return [self.before, *[self.later] * (epochs - 1)]
+
+
+def virtual_data(
+    board: BoardParameters,
+    workload: WorkloadParameters,
+    batch_size: int,
+    workers: int,
+    cache: str,
+    default_samples: int,
+    data_scale: Optional[float],
+) -> VirtualData:
+    """The data set of a case.
+
+    A simulated board is switched on for each case, so that only `warm` finds anything in its page cache.
+
+    Args:
+        board: its RAM is what the page cache is a part of.
+        workload: what reads the data set.
+        batch_size: samples per minibatch.
+        workers: `num_workers`; each holds RAM.
+        cache: one of `CACHE_STATES`.
+        default_samples: samples where no scale is asked for.
+        data_scale: samples as a share of the real data set's.
+    """
+    samples = default_samples if data_scale is None else max(1, round(workload.samples * data_scale))
+    scale = samples / workload.samples
+    holds = cached_share(board, workload, scale, workers=workers)
+    return VirtualData(
+        samples=samples,
+        scale=scale,
+        byte_count=round(workload.dataset_bytes * scale),
+        per_pass=samples // batch_size,
+        before=holds if cache == "warm" else 0.0,
+        later=0.0 if cache == "drop-each-epoch" else holds,
+        holds=holds,
+    )
 
 
 class SimulatedBoard(NamedTuple):
@@ -178,3 +266,69 @@ def _telemetry(interval_s: float, series: Dict[str, Series]) -> Telemetry:
 
 POWER_DEFINITION = "simulated: base, CPU, GPU and memory of the module"
 """What the total power is made of."""
+
+
+Part = Tuple[Case, WorkloadParameters, VirtualData]
+
+
+def run_interleaved(
+    board: SimulatedBoard, case: Case, parts: Sequence[Part]
+) -> Tuple[Interleaved, List[Minibatch], Telemetry]:
+    """What comes out of the loop, its training minibatches, and the power meanwhile; the clock begins at 0.
+
+    Each kind of work takes what it takes alone: that a change between them cools caches is not modelled.
+
+    Args:
+        board: in its power mode.
+        case: the concurrent case.
+        parts: its training and its inference.
+    """
+    noise, mix = noise_of(case), Mix.parse(case.workload)
+    time_factor, power_factor = np.exp(
+        noise.standard_normal(2) * (board.parameters.time_noise, board.parameters.power_noise)
+    ).tolist()
+    states, powers = [], []
+    for part, workload, data in parts:
+        share = data.holds  # by the time that both take turns, what fits has been read
+        load = Load(part.batch_size, part.workers, part.storage, share, part.task, case.settings.clocks)
+        states.append(steady_state(board.respond(workload, load), share))
+        powers.append(float(total_mw({name: np.array(mw) for name, mw in states[-1].rails_mw.items()})))
+    clock_s, began_s, doing, trained = 0.0, [], [], []
+
+    def work(kind: int) -> None:
+        nonlocal clock_s
+        factor = time_factor * float(np.exp(COMPUTE_JITTER * noise.standard_normal()))
+        state = states[kind]
+        began_s.append(clock_s)
+        doing.append(kind)
+        if kind == 0:
+            times = (state.stall_ms * factor, state.compute_ms * factor, state.e2e_ms * factor)
+            trained.append(Minibatch(0, len(trained), CLEAN, clock_s, *times))
+        clock_s += ms_to_s(state.e2e_ms * factor)
+
+    found = interleave(
+        clock=lambda: clock_s,
+        train=lambda: work(0),
+        serve=lambda: work(1),
+        arrivals_per_s=mix.arrivals_per_s,
+        batch_size=mix.batch_size,
+        duration_s=case.settings.duration_s,
+    )
+    at = ticks(found.duration_s, case.settings.interval_s, noise).until(found.duration_s)
+    # A sensor integrates over its interval: what it says is the mean of what was done since the sample before.
+    busy_s = np.array([*began_s, found.duration_s])
+    spent_mws = np.concatenate([[0.0], np.cumsum(np.array(powers)[doing] * np.diff(busy_s))])
+    spent_at = np.interp(at.times_s, busy_s, spent_mws)
+    means = np.diff(spent_at) / np.maximum(np.diff(at.times_s), 1e-9)
+    power_mw = np.append(means[:1], means) * at.noise * power_factor
+    channels = as_series(at, {POWER_CHANNEL: power_mw, "cpu_other_cores": np.zeros(len(power_mw))})
+    return (
+        found,
+        trained,
+        Telemetry(
+            interval_s=case.settings.interval_s,
+            real_interval_s=case.settings.interval_s,
+            series=channels,
+            notes={POWER_CHANNEL: POWER_DEFINITION, "simulation": "every channel is simulated"},
+        ),
+    )

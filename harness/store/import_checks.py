@@ -13,7 +13,7 @@ from harness.core.corpus import Row
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.simulation import model
-from harness.simulation.load import Load
+from harness.simulation.model import Load
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_workload
 from harness.simulation.parameters import load_board as load_parameters
 from harness.store.corpora import Entry

@@ -116,7 +116,7 @@ class Kernel:
         Args:
             board: name of the simulated board.
             workload: what it trains.
-            how: fields of `harness.simulation.load.Load`.
+            how: fields of `harness.simulation.model.Load`.
         """
         self._change(training={"board": board, "workload": workload, "how": how})
 

@@ -10,8 +10,7 @@ from boards.processor_files import CPU
 from boards.tree import build_board
 from harness.board.power_rails import open_source
 from harness.core.power_modes import PowerMode
-from harness.simulation.load import Load
-from harness.simulation.model import simulate
+from harness.simulation.model import Load, simulate
 from harness.simulation.parameters import load_board, load_workload
 
 WORKLOAD = "resnet18-imagenet"

@@ -8,9 +8,7 @@ import pytest
 from harness.core.boards import load_board as load_spec
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.judge.published_figures import Condition, Figure, load_figures
-from harness.simulation.idle import idle_power_mw
-from harness.simulation.load import Load
-from harness.simulation.model import cached_share, simulate
+from harness.simulation.model import Load, cached_share, idle_power_mw, simulate
 from harness.simulation.parameters import load_board, load_workload
 from tools.published import Evaluator, Parameters, answer
 from tools.quantities import Boards, find_modes

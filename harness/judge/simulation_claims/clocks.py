@@ -24,7 +24,7 @@ from harness.judge.simulation_claims.claim import (
     value,
     values,
 )
-from harness.simulation.idle import idle_power_mw
+from harness.simulation.model import idle_power_mw
 from tools.quantities import Boards, find_modes
 
 CLAIMS = Claims()

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from harness.core.boards import load_board as load_spec
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
-from harness.simulation.idle import IDLE_STATES, idle_power_mw
-from harness.simulation.load import Load
-from harness.simulation.model import cached_share, epoch_ms, simulate
+from harness.simulation.model import IDLE_STATES, Load, cached_share, epoch_ms, idle_power_mw, simulate
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board, load_workload
 from harness.workloads import WORKLOADS
 

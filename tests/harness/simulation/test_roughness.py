@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from harness.core.boards import load_board as load_spec
-from harness.simulation.roughness import SHARES, deviations
+from harness.simulation.terms import SHARES, deviations
 
 MODES = np.array(list(load_spec("orin-agx").power_mode_space().paper_grid()))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.core.cases import CACHE_STATES
 from harness.simulation.parameters import load_board, load_workload
-from harness.simulation.virtual_data import VirtualData, virtual_data
+from harness.simulation.virtual_run import VirtualData, virtual_data
 
 
 def data_of(board="orin-nano", cache="cold", data_scale=None, workers=4, batch_size=16):
