@@ -13,7 +13,7 @@ References:
 from __future__ import annotations
 
 import math
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -102,8 +102,10 @@ def learn(groups: Iterable[Sequence[Estimate]], known: RunNoise) -> RunNoise:
     return RunNoise(math.sqrt(variance), dof, known.repetitions + repetitions)
 
 
-def over_runs(estimates: Sequence[Estimate], noise: RunNoise) -> Estimate:
-    """The figure of a case that was measured in one run or more, the noise between runs included."""
+def over_runs(estimates: Sequence[Estimate], noise: Optional[RunNoise]) -> Estimate:
+    """The figure of a case that was measured in one run or more, the noise between runs included where it is known."""
+    if noise is None:
+        return geometric_mean(estimates)
     return geometric_mean(estimates).with_noise(noise.share / math.sqrt(len(estimates)), noise.dof)
 
 
