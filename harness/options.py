@@ -12,7 +12,7 @@ from harness.core.campaigns import SHIPPED, Campaign, check_axis, load_campaign
 from harness.core.cases import CACHE_STATES, CLOCKS, CUT_MINIBATCHES
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
 from harness.core.errors import InvalidValueError
-from harness.devices.jetson_identity import read_board
+from harness.devices.jetson_board import read_board
 from harness.devices.registry import local_board
 from harness.measure.idle import DEFAULT_IDLE_S
 

@@ -35,9 +35,8 @@ from harness.core.errors import CannotRunError, ControlError
 from harness.core.mode_texts import parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.units import BYTES_PER_GIB
+from harness.devices.jetson_board import EMULATED, Board, LiveSpace, named_modes, read_space
 from harness.devices.jetson_control import JetsonControl
-from harness.devices.jetson_identity import EMULATED, Board
-from harness.devices.jetson_space import LiveSpace, named_modes, read_space
 from harness.devices.source_capability import source_capability
 
 JTOP_SOCKET = "run/jtop.sock"

@@ -37,7 +37,7 @@ from harness.core.device import Capability
 from harness.core.errors import CannotRunError, ControlError, InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import hz_to_khz
-from harness.devices.jetson_space import is_rounded
+from harness.devices.jetson_board import is_rounded
 
 
 class JetsonControl:

@@ -14,7 +14,7 @@ from harness.board import power_rails
 from harness.core.configuration import Configuration
 from harness.core.errors import ControlError
 from harness.devices.jetson import JetsonDevice
-from harness.devices.jetson_identity import read_board
+from harness.devices.jetson_board import read_board
 
 
 @pytest.fixture

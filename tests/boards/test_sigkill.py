@@ -20,7 +20,7 @@ from harness.board.saved_state import default_state_dir, left_behind, restore
 from harness.core.configuration import Configuration
 from harness.core.power_modes import PowerMode
 from harness.devices.jetson import JetsonDevice
-from harness.devices.jetson_identity import read_board
+from harness.devices.jetson_board import read_board
 
 pytestmark = pytest.mark.exhaustive
 

@@ -29,7 +29,7 @@ def trace(root: Path, power_mode: str, clocks: str) -> Dict[str, Trace]:
     """
     from harness.core.configuration import Configuration
     from harness.devices.jetson import JetsonDevice
-    from harness.devices.jetson_identity import read_board
+    from harness.devices.jetson_board import read_board
     from tests.boards.emulator import intercepted
     from tests.boards.kernel import Kernel
     from tests.boards.tools_in_process import tools_in_process

@@ -1,15 +1,17 @@
-"""The papers' formulas on signals whose answer is known."""
+"""The papers' formulas and the aggregates made by them."""
 
 from __future__ import annotations
 
 import math
-from typing import List, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.metrics import (
+    AGGREGATES,
+    POWER_CHANNEL,
     STABLE_WINDOW_S,
     between,
     end_s,
@@ -20,8 +22,9 @@ from harness.core.metrics import (
     quartiles,
     samples_per_s,
     stable_from,
+    summarise,
 )
-from harness.core.profiles import CLEAN, Minibatch, Series
+from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Series, Telemetry, counted_minibatches
 
 
 @given(st.lists(st.floats(1, 1e4), min_size=1, max_size=30), st.integers(1, 4))
@@ -150,3 +153,199 @@ def test_throughput_of_no_time_is_missing() -> None:
 
 def test_between_keeps_both_ends() -> None:
     assert between(Series((1.0, 2.0, 3.0, 4.0), (10.0, 20.0, 30.0, 40.0)), 2, 3) == Series((2.0, 3.0), (20.0, 30.0))
+
+
+DISK_CHANNELS = ("disk_read_bytes_per_s", "disk_reads_per_s")
+ENERGIES = ("energy_mwh", "power_mean_mw", "energy_per_sample_mws", "epoch_energy_mwh")
+
+
+def series_of(
+    e2e_ms: Sequence[float], phases: Optional[Sequence[str]] = None, epochs: Optional[Sequence[int]] = None
+) -> List[Minibatch]:
+    """Minibatches that follow each other from 100 s on: a tenth of their time is stall, eight tenths are compute."""
+    start_s, made = 100.0, []
+    for index, time_ms in enumerate(e2e_ms):
+        phase = phases[index] if phases else CLEAN
+        epoch = epochs[index] if epochs else 0
+        made.append(Minibatch(epoch, index, phase, start_s, 0.1 * time_ms, 0.8 * time_ms, time_ms))
+        start_s += time_ms / 1000
+    return made
+
+
+def power(*samples: Tuple[float, float]) -> Telemetry:
+    """Telemetry with these (time, mW) samples of total power."""
+    return Telemetry(1.0, series={POWER_CHANNEL: Series(*map(tuple, zip(*samples)))})
+
+
+def every_second(start_s: float, values_mw: Sequence[float]) -> Telemetry:
+    return power(*[(start_s + place, value) for place, value in enumerate(values_mw)])
+
+
+def test_aggregates_leave_out_the_first_and_the_settling_minibatches() -> None:
+    made = series_of([5000, 900, 100, 200, 300], [FIRST, SETTLING, CLEAN, CLEAN, CLEAN])
+    figures = summarise(made, Telemetry(1.0), batch_size=16)
+    assert figures["clean_minibatches"] == 3
+    assert figures["minibatch_time_ms"] == 200
+    assert (figures["minibatch_time_q1_ms"], figures["minibatch_time_q3_ms"]) == (150, 250)
+    assert figures["minibatch_time_mean_ms"] == pytest.approx(200)
+    assert figures["fetch_stall_ms"] == pytest.approx(20)
+    assert figures["compute_ms"] == pytest.approx(160)
+    assert figures["overhead_ms"] == pytest.approx(20)
+    assert figures["e2e_s"] == pytest.approx(0.6)
+    assert figures["samples_per_s"] == pytest.approx(3 * 16 / 0.6)
+
+
+def test_every_aggregate_is_documented_and_there() -> None:
+    figures = summarise(series_of([100] * 5), every_second(99.5, [5000] * 5), 16, whole_epochs=True)
+    assert list(figures) == list(AGGREGATES)
+    assert all(aggregate.unit and aggregate.meaning for aggregate in AGGREGATES.values())
+
+
+def test_without_a_power_sensor_power_is_missing_and_not_zero() -> None:
+    figures = summarise(series_of([100] * 50), Telemetry(1.0), 16)
+    names = [name for name in AGGREGATES if "power" in name or "energy" in name]
+    assert names
+    assert [figures[name] for name in names] == [None] * len(names)
+
+
+def test_without_clean_minibatches_there_is_nothing_to_say() -> None:
+    for made in ([], series_of([100], [FIRST])):
+        figures = summarise(made, every_second(99.5, [5000] * 5), 16)
+        assert figures.pop("clean_minibatches") == 0
+        assert set(figures.values()) == {None}
+
+
+def test_power_is_the_median_of_the_stable_samples_in_the_clean_window() -> None:
+    # 100-110 s: one first minibatch of 2 s, then eight clean ones of 1 s; power climbs until 104 s
+    made = series_of([2000] + [1000] * 8, [FIRST] + [CLEAN] * 8)
+    figures = summarise(made, every_second(98.5, [1000, 1000, 2000, 4000, 6000, 8000, *[9000] * 8]), 16)
+    assert figures["power_mw"] == 9000
+    assert figures["power_settled_s"] is not None
+    assert 3 <= figures["power_settled_s"] <= 4.5
+    assert figures["power_samples"] == pytest.approx(6, abs=1)
+    expected_mws = 0.5 * 6000 + 8000 + 6.5 * 9000  # from 102 to 110 s; a sample stands for the second before it
+    assert figures["energy_mwh"] == pytest.approx(expected_mws / 3600)
+    assert figures["power_mean_mw"] == pytest.approx(expected_mws / 8)
+    assert figures["energy_per_sample_mws"] == pytest.approx(expected_mws / (8 * 16))
+
+
+def test_power_before_the_first_minibatch_does_not_count_as_stable() -> None:
+    made = series_of([1000] * 12)
+    figures = summarise(made, every_second(80.5, [1000] * 19 + [3000, 5000, 7000] + [9000] * 10), 16)
+    assert figures["power_mw"] == 9000
+
+
+def test_power_that_never_settles_is_told_and_taken_over_the_whole_clean_window() -> None:
+    made = series_of([1000] * 10)
+    figures = summarise(made, every_second(99.5, [1000 * 1.2**tick for tick in range(12)]), 16)
+    assert figures["power_settled_s"] is None
+    assert figures["power_samples"] == 10
+    assert figures["power_mw"] is not None
+
+
+def test_a_profile_between_two_samples_has_energy_but_no_power_median() -> None:
+    figures = summarise(series_of([10] * 5), every_second(99.5, [5000, 5000]), 16)
+    assert figures["power_mw"] is None
+    assert figures["power_samples"] == 0
+    assert figures["energy_mwh"] == pytest.approx(5000 * 0.05 / 3600)
+
+
+def test_a_sensor_that_died_gives_no_energy() -> None:
+    figures = summarise(series_of([1000] * 10), every_second(99.5, [5000] * 5), 16)
+    assert figures["energy_mwh"] is None
+    assert figures["power_mean_mw"] is None
+    assert figures["power_mw"] == 5000
+
+
+def test_disk_reads_are_summed_over_the_clean_window() -> None:
+    made = series_of([1000] * 4)
+    rates = Series((99.0, 100.0, 101.0, 102.0, 103.0, 104.0), (0.0, 7.0, 2e6, 0.0, 1e6, 0.0))
+    channels = {"disk_read_bytes_per_s": rates, "disk_reads_per_s": rates}
+    figures = summarise(made, Telemetry(1.0, series=channels), 16)
+    assert figures["disk_read_bytes"] == pytest.approx(3e6)
+    assert figures["disk_reads_per_s"] == pytest.approx(3e6 / 4)
+
+
+def test_whole_epochs_keep_epoch_0_apart() -> None:
+    made = series_of([500, 300, 300, 100, 100, 100, 120, 120, 120], [FIRST] + [CLEAN] * 8, [0, 0, 0, 1, 1, 1, 2, 2, 2])
+    figures = summarise(made, every_second(99.5, [3600] * 6), 16, whole_epochs=True)
+    assert figures["epochs"] == 2
+    assert figures["minibatch_time_ms"] == 110
+    assert figures["clean_minibatches"] == 6
+    assert figures["epoch_time_s"] == pytest.approx(0.33)
+    assert figures["epoch_stall_s"] == pytest.approx(0.033)
+    assert figures["epoch_compute_s"] == pytest.approx(0.264)
+    assert figures["epoch_overhead_s"] == pytest.approx(0.033)
+    assert figures["epoch_energy_mwh"] == pytest.approx(0.33)
+    assert figures["epoch0_time_s"] == pytest.approx(1.1)
+    assert figures["epoch0_energy_mwh"] == pytest.approx(1.1)
+
+
+def test_a_single_epoch_is_all_there_is() -> None:
+    figures = summarise(series_of([500, 100, 100], [FIRST, CLEAN, CLEAN]), Telemetry(1.0), 16, whole_epochs=True)
+    assert figures["epochs"] == 0
+    assert figures["epoch_time_s"] is None
+    assert figures["epoch0_time_s"] == pytest.approx(0.7)
+    assert figures["minibatch_time_ms"] == 100
+
+
+def test_minibatches_that_cross_an_epoch_border_all_count() -> None:
+    made = series_of([100] * 6, epochs=[0, 0, 0, 0, 1, 1])
+    assert counted_minibatches(made, whole_epochs=False) == made
+    assert counted_minibatches(made, whole_epochs=True) == made[4:]
+    assert summarise(made, Telemetry(1.0), 16)["epoch_time_s"] is None
+
+
+def with_gap(gap_s: float) -> List[Minibatch]:
+    """Epochs 0, 1 and 2 of four one-second minibatches each, with this much time between two epochs."""
+    made = series_of([1000] * 12, [FIRST] + [CLEAN] * 11, [index // 4 for index in range(12)])
+    return [minibatch._replace(start_s=minibatch.start_s + gap_s * minibatch.epoch) for minibatch in made]
+
+
+def test_what_happens_between_epochs_is_in_no_figure() -> None:
+    """Epochs run from 100, 120 and 140 s for 4 s each; in between power and reading are a hundred times higher."""
+    made = with_gap(16)
+    busy = {minibatch.start_s + 1 for minibatch in made}  # a sample stands for the second before it
+    samples = [(float(second), 5000.0 if second in busy else 500_000.0) for second in range(98, 147)]
+    channels = {name: power(*samples).series[POWER_CHANNEL] for name in (POWER_CHANNEL, *DISK_CHANNELS)}
+    figures = summarise(made, Telemetry(1.0, series=channels), 16, whole_epochs=True)
+    assert figures["energy_mwh"] == pytest.approx(2 * 4 * 5000 / 3600)
+    assert figures["energy_mwh"] == pytest.approx(2 * figures["epoch_energy_mwh"])
+    assert figures["power_mean_mw"] == pytest.approx(5000)
+    assert figures["energy_per_sample_mws"] == pytest.approx(5000 / 16)
+    assert figures["disk_read_bytes"] == pytest.approx(2 * 4 * 5000)
+    assert figures["disk_reads_per_s"] == pytest.approx(5000)
+
+
+def test_power_samples_between_epochs_do_not_count() -> None:
+    made = with_gap(16)
+    training = [(minibatch.start_s, minibatch.start_s + 1) for minibatch in made]
+    samples = [
+        (at_s, 9000.0 if any(start <= at_s <= end for start, end in training) else 2000.0)
+        for at_s in (98.5 + tick for tick in range(48))
+    ]
+    figures = summarise(made, power(*samples), 16, whole_epochs=True)
+    assert figures["power_mw"] == 9000
+    assert figures["power_samples"] == 8
+
+
+def test_a_gap_in_the_power_samples_between_epochs_does_no_harm_and_one_inside_leaves_no_energy() -> None:
+    made = with_gap(16)
+    seconds = [second for start in (98, 118, 138) for second in range(start, start + 8)]
+    whole = summarise(made, power(*[(second, 5000) for second in seconds]), 16, whole_epochs=True)
+    assert whole["energy_mwh"] == pytest.approx(2 * 4 * 5000 / 3600)
+    lacking = [second for second in seconds if second not in (121, 122, 123)]
+    figures = summarise(made, power(*[(second, 5000) for second in lacking]), 16, whole_epochs=True)
+    assert [figures[name] for name in ENERGIES] == [None] * len(ENERGIES)
+    assert figures["epoch0_energy_mwh"] == pytest.approx(4 * 5000 / 3600)
+    assert figures["power_mw"] == 5000
+
+
+def test_power_after_failed_reads_is_not_charged_for_the_time_of_the_failures() -> None:
+    made = series_of([1000] * 10)
+    read = [second for second in range(99, 112) if second not in (103, 104, 105)]
+    figures = summarise(made, power(*[(second, 90_000 if second == 106 else 5000) for second in read]), 16)
+    assert figures["energy_mwh"] is None
+    assert figures["power_mean_mw"] is None
+    assert figures["energy_per_sample_mws"] is None
+    assert figures["power_mw"] == 5000

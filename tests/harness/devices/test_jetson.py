@@ -18,7 +18,7 @@ from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, ControlError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.devices.jetson import JetsonDevice
-from harness.devices.jetson_identity import read_board
+from harness.devices.jetson_board import read_board
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from harness.core.cases import DVFS, STATIC, Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.power_modes import PowerMode
 from harness.devices.jetson import JetsonDevice
-from harness.devices.jetson_identity import read_board
+from harness.devices.jetson_board import read_board
 from harness.measure import run as measuring
 from harness.measure.run import Bench, conditions
 

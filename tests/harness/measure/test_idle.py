@@ -15,7 +15,7 @@ from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.devices.host import HostDevice
 from harness.devices.jetson import JetsonDevice
-from harness.devices.jetson_identity import read_board
+from harness.devices.jetson_board import read_board
 from harness.measure import idle
 from harness.measure.idle import idle_cases, metered_profile, read_meter_logs
 from harness.measure.run import check, run

@@ -1,4 +1,4 @@
-"""Orders of power modes: all modes are there, clocks never rise within a pass, few passes, few changes of settings."""
+"""Orders of power modes: chains hold every point once and never rise, passes are few, settings change rarely."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.core.boards import load_board
 from harness.core.errors import UnknownNameError
-from harness.core.mode_orders import ORDERS, count_switches, order_passes
+from harness.core.mode_orders import ORDERS, Clocks, cheapest_chains, count_switches, fewest_chains, order_passes
 from harness.core.power_modes import PowerMode
 
 small = st.integers(1, 3)
@@ -118,3 +118,68 @@ def test_switches_count_every_setting_that_changes():
 def test_an_unknown_order_lists_the_known_ones():
     with pytest.raises(UnknownNameError, match="safe, as-given, descending"):
         order_passes([], "random")
+
+
+points = st.lists(st.builds(Clocks, st.integers(1, 4), st.integers(1, 4)), max_size=6, unique=True)
+clock_sets = st.lists(st.builds(Clocks, st.integers(1, 40), st.integers(1, 40)), max_size=60, unique=True)
+
+
+def unlike(one, other):
+    """A cost: how many of the two clocks differ, and something that tells the points apart."""
+    return sum(a != b for a, b in zip(one, other)) + (one.cpu_khz * 3 + other.gpu_khz * 5) % 4
+
+
+def splits(items):
+    """Every way to split items into sequences, brute force."""
+    for order in itertools.permutations(items):
+        for cuts in itertools.product((False, True), repeat=max(len(items) - 1, 0)):
+            chains = [[order[0]]] if order else []
+            for item, cut in zip(order[1:], cuts):
+                if cut:
+                    chains.append([item])
+                else:
+                    chains[-1].append(item)
+            yield chains
+
+
+def falls(chain):
+    return all(after.may_follow(before) for before, after in zip(chain, chain[1:]))
+
+
+def total(chains):
+    return sum(unlike(one, other) for chain in chains for one, other in zip(chain, chain[1:]))
+
+
+def cheapest(given_points):
+    return cheapest_chains(given_points, unlike)
+
+
+@pytest.mark.parametrize("split", [fewest_chains, cheapest])
+@given(clock_sets)
+def test_chains_hold_each_point_once_and_never_rise(split, given_points):
+    chains = split(given_points)
+    assert sorted(point for chain in chains for point in chain) == sorted(given_points)
+    assert all(chain and falls(chain) for chain in chains)
+
+
+@given(points)
+def test_no_split_has_fewer_chains(given_points):
+    fewest = min(len(chains) for chains in splits(given_points) if all(map(falls, chains)))
+    assert len(fewest_chains(given_points)) == len(cheapest(given_points)) == fewest
+
+
+@given(clock_sets)
+def test_both_ways_find_the_same_number_of_chains(given_points):
+    assert len(fewest_chains(given_points)) == len(cheapest(given_points))
+
+
+@given(points)
+def test_no_split_into_the_fewest_chains_is_cheaper(given_points):
+    chains = cheapest(given_points)
+    allowed = (split for split in splits(given_points) if len(split) == len(chains) and all(map(falls, split)))
+    assert total(chains) == min(map(total, allowed))
+
+
+def test_a_full_grid_takes_as_many_chains_as_its_shorter_side_is_long():
+    grid = [Clocks(cpu, gpu) for cpu in range(29) for gpu in range(13)]
+    assert len(fewest_chains(grid)) == 13

@@ -1,4 +1,4 @@
-"""Progress: one rewritten line on a terminal, few plain lines elsewhere, a time left from the time taken."""
+"""Tables, progress and countdowns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,23 @@ import io
 
 import pytest
 
-from harness.core.terminal import PLAIN_INTERVAL_S, Countdown, Progress, format_duration
+from harness.core.terminal import PLAIN_INTERVAL_S, Countdown, Progress, format_duration, format_table
+
+
+def test_columns_line_up_and_numbers_stand_right():
+    assert format_table(["case", ">ms"], [["a", "1.5"], ["longer", "12.25"]]) == (
+        "case       ms\n------  -----\na         1.5\nlonger  12.25"
+    )
+
+
+def test_a_table_without_rows_is_its_header():
+    assert format_table(["case", ">ms"], []) == "case  ms\n----  --"
+
+
+def test_markdown_says_which_columns_stand_right():
+    assert format_table(["case", ">ms"], [["a", "1.5"]], markdown=True) == (
+        "| case |  ms |\n| ---- | --: |\n| a    | 1.5 |"
+    )
 
 
 class Clock:
