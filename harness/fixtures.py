@@ -186,7 +186,7 @@ def profile(
 
 @pytest.fixture
 def takeaways(request: pytest.FixtureRequest, judged_device: str) -> Callable[[], List[Verdict]]:
-    """A function that says what this run's profiles of a device say to the take-aways of the file's experiment.
+    """A function that says what this run's profiles of a device say to the claims that the file's experiment is for.
 
     With `--assert-takeaways` it fails where measured profiles contradict one, and where simulated ones do not confirm
     one that the model should. Skips where there is nothing to judge.

@@ -26,7 +26,7 @@ from harness.devices.registry import open_device
 from harness.devices.replay import ReplayDevice
 from harness.devices.simulated import INSTANCE_MARK, SimulatedDevice
 from harness.judge.evidence import Evidence, evidence_of
-from harness.judge.verdicts import Verdict, verdicts_of
+from harness.judge.verdicts import Verdict, judge
 from harness.measure.idle import idle_cases, read_meter_logs
 from harness.options import (
     campaign_from,
@@ -108,6 +108,7 @@ class RunState:
         self._done: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()
         self.evidence: List[Evidence] = []
+        self._judged: Tuple[int, List[Verdict]] = (0, [])
         cases = self._expand(self.campaign.per_device(self._narrow))
         self.points = _points(cases)
         idle_s = config.getoption("jetwatt_idle_seconds")
@@ -218,8 +219,10 @@ class RunState:
             self.evidence.append(evidence_of(stored)._replace(case=case))
 
     def verdicts(self) -> List[Verdict]:
-        """What the profiles of this run say to the papers' take-aways."""
-        return verdicts_of(self.evidence)
+        """What the profiles of this run say to the papers' claims."""
+        if self._judged[0] != len(self.evidence):
+            self._judged = (len(self.evidence), judge(self.evidence))
+        return self._judged[1]
 
     def left_out(self, device: str) -> int:
         """How many profiles of a device no verdict is taken from, because they were disturbed or throttled."""

@@ -8,7 +8,7 @@ from harness.core.cases import IDLE
 from harness.core.profiles import Profile
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, mwh_to_wh
-from harness.judge.verdicts import Verdict
+from harness.judge.verdicts import Verdict, counts_of_claims
 from harness.store.conditions import DISQUALIFYING, canonical_json, comparable_conditions
 
 NO_POWER_SENSOR = "no power sensor"
@@ -51,11 +51,12 @@ def describe_result(profile: Profile) -> str:
 
 
 def format_verdicts(verdicts: Sequence[Verdict]) -> str:
-    """How many take-aways came to which verdict, and in full what is not confirmed; provenance stands with each."""
-    counts: Dict[str, int] = {}
-    for one in verdicts:
-        counts[f"{one.verdict} ({one.provenance})"] = counts.get(f"{one.verdict} ({one.provenance})", 0) + 1
-    lines = [", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))]
+    """How many claims came to which verdict, and in full what is not confirmed; provenance stands with each."""
+    lines = [", ".join(f"{name}: {count}" for name, count in counts_of_claims(verdicts).items())]
+    if any(one.fitted for one in verdicts):
+        lines.append(
+            "fitted to it: the simulation was fitted to such a figure, and confirming it says that it can say it"
+        )
     for one in verdicts:
         if one.verdict != "confirmed":
             lines.append(one.text + (f"; known: {one.shortfall}" if one.shortfall else ""))

@@ -7,10 +7,14 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from harness.core.units import share_to_percent
+from harness.judge.claims import load_claims
+from harness.judge.evidence import evidence_of
 from harness.judge.published_figures import CLOSE, Figure, load_figures
-from harness.judge.simulation_claims import Verdict, judge
+from harness.judge.verdicts import CONFIRMED, Verdict, judge
 from tools.learning_curves import Point, is_large, learning_curves
+from tools.model_checks import ClaimResult, check_model
 from tools.published import Evaluator
+from tools.simulated_campaign import SimulatedCampaign
 from tools.table_errors import Table, keys_of, validate_table
 
 
@@ -51,13 +55,13 @@ class Report(NamedTuple):
 
     Attributes:
         answers: to the papers' figures.
-        verdicts: on the papers' claims.
+        claims: what simulated profiles say to the papers' claims, and the model to those that no profile tells.
         corpora: errors against each measured table, by `keys_of`.
         curves: points of learning curves on the larger tables.
     """
 
     answers: List[Answer]
-    verdicts: List[Verdict]
+    claims: List[ClaimResult]
     corpora: Dict[str, Dict[str, Any]]
     curves: List[Point]
 
@@ -73,10 +77,32 @@ def validate(tables: Sequence[Table] = (), device: Optional[str] = None) -> Repo
     tables = [table for table in tables if device in (None, table.device)]
     return Report(
         [Answer(*pair) for pair in zip(figures, Evaluator(figures).answers())],
-        judge() if device is None else [],
+        [*judge_simulation(), *check_model()] if device is None else [],
         {key: validate_table(table) for key, table in zip(keys_of(tables), tables)},
         [point for table in tables if is_large(table) for point in learning_curves(table)],
     )
+
+
+def judge_simulation() -> List[ClaimResult]:
+    """What the profiles of the campaign `paper` on simulated boards say to the papers' claims.
+
+    A claim holds where it is confirmed on every board that it is about. Where it is known not to, some board has to
+    miss it as is on record.
+    """
+    by_claim: Dict[str, List[Verdict]] = {}
+    for verdict in judge(evidence_of(profile) for profile in SimulatedCampaign().profiles()):
+        by_claim.setdefault(verdict.takeaway, []).append(verdict)
+    results = []
+    for claim in load_claims():
+        found = by_claim.get(claim.name, [])
+        if found:
+            holds = all(one.verdict == CONFIRMED for one in found)
+            told = "; ".join(f"{one.device} {one.effect:.3g}" for one in found if "@" not in one.device)
+            as_known = not any(one.is_violated for one in found) and holds == (not claim.shortfall)
+            text = f"{claim.meaning}: {told}"
+            own = (claim.name, claim.facts, claim.says, holds, text, claim.shortfall or None)
+            results.append(ClaimResult(*own, as_known))
+    return results
 
 
 def summarise(answers: Sequence[Answer]) -> Summary:
@@ -107,15 +133,7 @@ def as_json(report: Report) -> Dict[str, Any]:
         "provenance": "simulated",
         "figures": [_answer_as_json(answer) for answer in report.answers],
         "claims": [
-            {
-                "name": verdict.claim.name,
-                "facts": list(verdict.claim.facts),
-                "says": verdict.claim.says,
-                "holds": bool(verdict.finding.holds),
-                "found": verdict.finding.found,
-                "shortfall": verdict.shortfall,
-            }
-            for verdict in report.verdicts
+            {name: value for name, value in claim._asdict().items() if name != "is_as_known"} for claim in report.claims
         ],
         "corpora": report.corpora,
         "learning_curves": [

@@ -11,8 +11,8 @@ from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.core.terminal import format_table
 from harness.judge.published_figures import Condition, Figure
-from harness.judge.simulation_claims import Verdict
 from tools.learning_curves import FACTOR, Point
+from tools.model_checks import ClaimResult
 from tools.table_errors import split_tables
 from tools.validation import Answer, Report, as_json, by_kind, exact, summarise, validate
 
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         write_output(arguments.json, (json.dumps(as_json(report), indent=2) + "\n").encode("utf-8"))
         print(f"\n{arguments.json}: written")
-    return OK_CODE if all(verdict.is_as_known for verdict in report.verdicts) else CLAIMS_CODE
+    return OK_CODE if all(claim.is_as_known for claim in report.claims) else CLAIMS_CODE
 
 
 def _sections(report: Report) -> List[str]:
@@ -60,8 +60,8 @@ def _sections(report: Report) -> List[str]:
     if report.answers:
         sections += ["Published figures, and what simulated boards answer\n", _figures(report.answers)]
         sections += ["\nDeviations by kind of figure\n", _kinds(report.answers)]
-    if report.verdicts:
-        sections += ["\nClaims of the papers on simulated boards\n", _claims(report.verdicts)]
+    if report.claims:
+        sections += ["\nClaims of the papers on simulated boards\n", _claims(report.claims)]
     if report.corpora:
         sections += ["\nSimulated boards against measured tables\n", _corpora(report.corpora)]
     if report.curves:
@@ -137,18 +137,17 @@ def _kinds(answers: List[Answer]) -> str:
     return format_table(("quantity", ">figures", ">within 15 %", ">median %", ">greatest %"), rows)
 
 
-def _claims(verdicts: List[Verdict]) -> str:
-    rows = [[_verdict(v), v.claim.name, " ".join(v.claim.facts), v.finding.found] for v in verdicts]
-    reasons = [f"{v.claim.name}: {v.shortfall}" for v in verdicts if v.shortfall]
-    holding = sum(verdict.finding.holds for verdict in verdicts)
-    end = f"\n{holding} of {len(verdicts)} hold."
+def _claims(claims: List[ClaimResult]) -> str:
+    rows = [[_verdict(claim), claim.name, " ".join(claim.facts), claim.found] for claim in claims]
+    reasons = [f"{claim.name}: {claim.shortfall}" for claim in claims if claim.shortfall]
+    end = f"\n{sum(claim.holds for claim in claims)} of {len(claims)} hold."
     return "\n".join([format_table(("verdict", "claim", "facts", "found"), rows), end, *reasons])
 
 
-def _verdict(verdict: Verdict) -> str:
-    if verdict.is_as_known:
-        return "holds" if verdict.finding.holds else "known not to"
-    return "holds now" if verdict.finding.holds else "FAILS"
+def _verdict(claim: ClaimResult) -> str:
+    if claim.is_as_known:
+        return "holds" if claim.holds else "known not to"
+    return "holds now" if claim.holds else "FAILS"
 
 
 def _corpora(corpora: Dict[str, Dict[str, Any]]) -> str:

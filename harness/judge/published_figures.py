@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 from pathlib import Path
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -120,6 +121,15 @@ def load_figures(path: Path = FIGURES_FILE) -> List[Figure]:
             return [_figure(row, f"{path} line {reader.line_num}") for row in reader]
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "it is part of a clone and of an installation") from error
+
+
+@functools.lru_cache(maxsize=1)
+def figures_by_fact() -> Dict[str, List[Figure]]:
+    """The suite's own figures by their ids; one id may be said of several workloads."""
+    found: Dict[str, List[Figure]] = {}
+    for figure in load_figures():
+        found.setdefault(figure.fact, []).append(figure)
+    return found
 
 
 def _figure(row: Mapping[str, str], place: str) -> Figure:

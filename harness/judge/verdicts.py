@@ -1,26 +1,39 @@
-"""Verdicts: each take-away of the papers against the profiles of a results file."""
+"""The judge of the papers' claims: what the profiles of each device say to each, measured and simulated alike."""
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
-from typing import Dict, Iterable, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from harness.judge.evidence import MEASURED, SIMULATED, Evidence, evidence_of, pooled
-from harness.judge.findings import CONFIRMED, CONTRADICTED, judge
-from harness.judge.takeaway import Takeaway
-from harness.judge.takeaways import TAKEAWAYS
-from harness.judge.view import View
+from harness.judge.claim_functions import FUNCTIONS, Cell
+from harness.judge.claims import Bounds, Claim, load_claims
+from harness.judge.evidence import MEASURED, SIMULATED, Evidence, View, pooled, read_evidence
 from harness.stats.noise import told
-from harness.store.results import ResultsStore
+
+if TYPE_CHECKING:
+    from harness.store.results import ResultsStore
+
+CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
+CONFIDENCE = 0.95
+
+
+class Judged(NamedTuple):
+    """What follows from some cells, with the one that decides it: nearest to a bound, or farthest beyond."""
+
+    verdict: str
+    label: str
+    effect: float
+    low: float
+    high: float
+    n: int
 
 
 class Verdict(NamedTuple):
-    """What the profiles of one device say to one take-away.
+    """What the profiles of one device say to one claim.
 
     Attributes:
         experiment: `benchmarks/test_EXPERIMENT.py` measures what it needs.
-        takeaway: its name.
+        takeaway: the claim's name.
         section: paper and section, such as `004 5.1.7`.
         says: what is claimed and how it is judged.
         device: whose profiles were judged.
@@ -32,11 +45,13 @@ class Verdict(NamedTuple):
         case: which case it is of.
         n: cases, or pairs of cases, that were looked at.
         provenance: of the profiles.
-        shortfall: why simulated boards are known not to behave so; None where they should, and of all that is measured.
+        shortfall: why a simulated board is known not to behave so, where it does what is known of it; None where it
+            should, where it does something else, and of all that is measured.
         left_out: how many profiles of the device were not looked at, because they were disturbed or throttled.
         between_runs: how much runs of a case differ on the device, as the interval counts it, and whether that was
             learned from its repeated cases or assumed.
         apart: in what a measured device is not as those of the paper; empty where it is one of them.
+        fitted: whether the profiles are of a simulation that was fitted to a figure that the claim stands on.
     """
 
     experiment: str
@@ -58,6 +73,7 @@ class Verdict(NamedTuple):
     left_out: int = 0
     between_runs: str = ""
     apart: str = ""
+    fitted: bool = False
 
     @property
     def must_hold(self) -> bool:
@@ -67,111 +83,137 @@ class Verdict(NamedTuple):
     @property
     def is_violated(self) -> bool:
         """Whether it is not as it should be: contradicted by a measurement, or not confirmed where it must hold."""
-        return (
-            self.verdict == CONTRADICTED
-            if self.provenance == MEASURED
-            else (self.must_hold and self.verdict != CONFIRMED)
-        )
+        if self.provenance == MEASURED:
+            return self.verdict == CONTRADICTED
+        return self.must_hold and self.verdict != CONFIRMED
 
     @property
     def text(self) -> str:
         """The verdict in a line."""
+        limits = [f"above {self.above:g}"] if self.above != float("-inf") else []
+        limits += [f"below {self.below:g}"] if self.below != float("inf") else []
+        expected = f"; expected {' and '.join(limits)}" if limits else ""
+        notes = [f"the simulation was fitted to {self.section}"] if self.fitted else []
+        if self.provenance == MEASURED:
+            notes += [f"runs differ in {self.between_runs}"] * bool(self.between_runs) + [self.apart] * bool(self.apart)
         return (
             f"{self.verdict}: {self.takeaway} (paper {self.section}) on {self.device}: "
-            f"{self.meaning} {self.effect:.3g} ({self.low:.3g} to {self.high:.3g}{self._bounds}), "
-            f"n = {self.n}, for {self.case}{self._of_the_device}"
+            f"{self.meaning} {self.effect:.3g} ({self.low:.3g} to {self.high:.3g}{expected}), "
+            f"n = {self.n}, for {'; '.join([self.case, *notes])}"
         )
-
-    @property
-    def _of_the_device(self) -> str:
-        """What else a reader has to know of a measured verdict."""
-        if self.provenance != MEASURED:
-            return ""
-        return f"; runs differ in {self.between_runs}" * bool(self.between_runs) + f"; {self.apart}" * bool(self.apart)
-
-    @property
-    def _bounds(self) -> str:
-        limits = [
-            *([f"above {self.above:g}"] if self.above != float("-inf") else []),
-            *([f"below {self.below:g}"] if self.below != float("inf") else []),
-        ]
-        return f"; expected {' and '.join(limits)}" if limits else ""
 
 
 def verdicts(store: ResultsStore) -> List[Verdict]:
-    """The verdicts of a results file, in the order of experiments and take-aways.
+    """The verdicts of a results file; raw series are read one profile at a time."""
+    return judge(read_evidence(store))
 
-    A take-away that a device has no profiles for is left out. Raw series are read one profile at a time.
+
+def judge(evidence: Iterable[Evidence], claims: Optional[Sequence[Claim]] = None) -> List[Verdict]:
+    """The verdicts of evidence, in the order of the claims.
+
+    A claim that a device has no profiles for, or no sensor, is left out.
+
+    Args:
+        evidence: of each profile, oldest first.
+        claims: which; all of `claims.csv` where None.
     """
-    return verdicts_of(evidence_of(profile) for profile in store.profiles())
-
-
-def verdicts_of(evidence: Iterable[Evidence]) -> List[Verdict]:
-    """The verdicts of evidence, given oldest first."""
     found = list(evidence)
     known = pooled(found)
     left_out = Counter(one.case.device for one in found if one.is_left_out)
-    views: Dict[str, View] = {}
-    for one in known:
-        if one.case.device not in views:
-            views[one.case.device] = View(one.case.device, known)
-    return [
-        verdict._replace(left_out=left_out[verdict.device])
-        for takeaway in TAKEAWAYS
-        for verdict in (_verdict(takeaway, view, views) for view in views.values())
-        if verdict is not None
+    views = {device: View(device, known) for device in dict.fromkeys(one.case.device for one in known)}
+    judged = [
+        _verdict(claim, view, views)
+        for claim in (load_claims() if claims is None else claims)
+        for view in views.values()
     ]
+    return [one._replace(left_out=left_out[one.device]) for one in judged if one is not None]
 
 
-def _verdict(takeaway: Takeaway, view: View, views: Dict[str, View]) -> Optional[Verdict]:
+def _verdict(claim: Claim, view: View, views: Dict[str, View]) -> Optional[Verdict]:
     """The verdict on one device; None where the paper did not speak of such, or profiles are missing."""
-    provenance = view.provenance
-    is_elsewhere = bool(takeaway.boards) and view.board not in takeaway.boards
-    if is_elsewhere and (provenance == SIMULATED or takeaway.only_there):
+    is_simulated = view.provenance == SIMULATED
+    if claim.boards and view.board not in claim.boards and (is_simulated or claim.only_there):
         return None
-    finding = takeaway.check(view, views)
-    judged = None if finding is None else judge(finding)
-    if finding is None or judged is None:
+    cells = FUNCTIONS[claim.function](claim, view, views)
+    bounds = claim.bounds_on(view.board)
+    judged = judge_cells(cells, bounds)
+    if judged is None:
         return None
     shortfall = None
-    if provenance == SIMULATED and judged.verdict != CONFIRMED:
-        shortfall = next((_shortfalls()[fact] for fact in takeaway.facts if _shortfalls().get(fact)), None)
+    if is_simulated and claim.shortfall and judged.verdict != CONFIRMED:
+        as_known = judge_cells(cells, claim.known_on(view.board))
+        shortfall = claim.shortfall if as_known is not None and as_known.verdict == CONFIRMED else None
     return Verdict(
-        experiment=takeaway.experiment,
-        takeaway=takeaway.name,
-        section=takeaway.section,
-        says=takeaway.says,
+        experiment=claim.experiment,
+        takeaway=claim.name,
+        section=claim.section,
+        says=claim.says,
         device=view.device,
         verdict=judged.verdict,
         effect=judged.effect,
         low=judged.low,
         high=judged.high,
-        above=finding.above,
-        below=finding.below,
-        meaning=finding.effect,
+        above=bounds.above,
+        below=bounds.below,
+        meaning=claim.meaning,
         case=judged.label,
         n=judged.n,
-        provenance=provenance,
+        provenance=view.provenance,
         shortfall=shortfall,
         between_runs=told(view.run_noise),
-        apart=_apart(takeaway, view) if provenance == MEASURED else "",
+        apart=_apart(claim, view) if view.provenance == MEASURED else "",
+        fitted=is_simulated and claim.is_fitted,
     )
 
 
-def _apart(takeaway: Takeaway, view: View) -> str:
+def judge_cells(cells: Sequence[Cell], bounds: Bounds, confidence: float = CONFIDENCE) -> Optional[Judged]:
+    """Confirmed where all intervals lie within the bounds, contradicted where one lies beyond, undecided otherwise.
+
+    That all cells have to hold needs no correction for their number; that one contradicts does. The intervals are
+    corrected by Bonferroni for both, so a claim of many cells is confirmed with more than the confidence said.
+
+    Returns:
+        None where there is nothing to judge.
+    """
+    if not cells:
+        return None
+    share = 1 - (1 - confidence) / len(cells)
+    found = [(cell.label, cell.figure.interval(share)) for cell in cells]
+    beyond = [one for one in found if one[1].high <= bounds.above or one[1].low >= bounds.below]
+    label, worst = min(beyond or found, key=lambda one: min(one[1].low - bounds.above, bounds.below - one[1].high))
+    holds = all(bounds.above < one.low and one.high < bounds.below for _, one in found)
+    verdict = CONFIRMED if holds else CONTRADICTED if beyond else UNDECIDED
+    return Judged(verdict, label, worst.value, worst.low, worst.high, len(found))
+
+
+def _apart(claim: Claim, view: View) -> str:
     """In what a device is not as those that the paper spoke of."""
     told_apart = []
-    boards = [board for board in takeaway.boards if board]
-    if boards and view.board not in boards:
-        told_apart.append(f"the paper saw it on {', '.join(boards)}")
+    if claim.boards and view.board not in claim.boards:
+        told_apart.append(f"the paper saw it on {', '.join(claim.boards)}")
     if any(one.conditions.get("accelerator") == "cpu" for one in view.evidence):
         told_apart.append("here the CPU trains, and shares its cores with workers")
     return "; ".join(told_apart)
 
 
-@functools.lru_cache(maxsize=1)
-def _shortfalls() -> Dict[str, str]:
-    """Why simulated boards are known to contradict a fact, by its id."""
-    from harness.judge.simulation_claims.published import load_statements
+def worst_of_claims(found: Iterable[Verdict]) -> Dict[Tuple[str, bool, str], str]:
+    """The least favourable verdict on each claim over all devices, by provenance, whether it is fitted to, and name."""
+    order = (CONFIRMED, UNDECIDED, CONTRADICTED)
+    worst: Dict[Tuple[str, bool, str], str] = {}
+    for one in found:
+        place = (one.provenance, one.fitted, one.takeaway)
+        worst[place] = max(worst.get(place, CONFIRMED), one.verdict, key=order.index)
+    return worst
 
-    return {statement.fact: statement.shortfall for statement in load_statements()}
+
+def counts_of_claims(found: Iterable[Verdict]) -> Dict[str, int]:
+    """How many claims came to which verdict: claims, not devices.
+
+    Measured and simulated verdicts stand apart, and of the simulated ones those on figures that the simulation was
+    fitted to: they say that the model can say it, and no more.
+    """
+    counts = Counter(
+        f"{verdict} ({provenance}{', fitted to it' if fitted else ''})"
+        for (provenance, fitted, _), verdict in worst_of_claims(found).items()
+    )
+    return dict(sorted(counts.items()))

@@ -12,13 +12,12 @@ import harness
 from harness.core.corpus import TASKS, write_corpus
 from harness.core.errors import StoreError
 from harness.core.files import write_output
-from harness.judge.findings import CONFIRMED, CONTRADICTED, UNDECIDED
-from harness.judge.verdicts import Verdict, verdicts
+from harness.judge.verdicts import CONFIRMED, CONTRADICTED, UNDECIDED, Verdict, counts_of_claims, verdicts
 from harness.report.explorer import MOST_TABLES, explorer_json
 from harness.report.figure import Figure, csv_text
 from harness.report.figures import KINDS
 from harness.report.mode_tables import mode_tables
-from harness.report.page import Content, Section, counted, page_html, words
+from harness.report.page import Content, Section, page_html, words
 from harness.report.png import can_write_png, write_png
 from harness.report.scales import figure_text
 from harness.report.selection import Material, bare, base_name, file_name
@@ -123,7 +122,7 @@ def _content(
         sections=tuple(sections),
         missing=tuple(missing),
         verdicts=(VERDICT_COLUMNS, [_verdict_row(verdict) for verdict in sorted(found, key=_by_news)]),
-        verdict_counts=counted([verdict.verdict for verdict in found]),
+        verdict_counts=counts_of_claims(found),
         flags=flag_rows(material.records),
         explorer=explorer_json(tables),
         explorer_titles=tuple(table.title for table in tables[:MOST_TABLES]),
@@ -143,6 +142,8 @@ def _verdict_row(verdict: Verdict) -> Tuple[Any, ...]:
     bounds += [f"below {verdict.below:.3g}"] if math.isfinite(verdict.below) else []
     interval = f"{figure_text(verdict.effect)} ({figure_text(verdict.low)} to {figure_text(verdict.high)})"
     why = f"{verdict.says} Known of the model: {verdict.shortfall}" if verdict.shortfall else verdict.says
+    if verdict.fitted:
+        why = f"{why} The simulation was fitted to this: confirmed means that the model can say it."
     if verdict.provenance == "measured":
         notes = [f"Runs differ in {verdict.between_runs}"] * bool(verdict.between_runs) + [verdict.apart]
         why = f"{why} {'; '.join(note for note in notes if note)}"

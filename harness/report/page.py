@@ -218,7 +218,9 @@ def _verdicts(content: Content) -> str:
         _heading("takeaways", "Take-aways of the papers", counts)
         + "<p>What the papers claim, held against these profiles. Confirmed: the 95 % interval of the effect lies"
         " within the claim's bounds in every case looked at; contradicted: it lies beyond them in one; undecided"
-        " otherwise. The effect shown is the one nearest to a bound.</p>" + _table(header, rows, badges=(0,))
+        " otherwise. The effect shown is the one nearest to a bound. Counts are of claims, each by its least favourable"
+        " device; a simulation that was fitted to a figure confirms that the model can say it, and no more.</p>"
+        + _table(header, rows, badges=(0,))
     )
 
 

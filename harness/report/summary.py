@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from harness.core.corpus import TASKS
-from harness.judge.verdicts import Verdict
+from harness.judge.verdicts import Verdict, counts_of_claims, worst_of_claims
 from harness.report.page import counted, words
 from harness.report.selection import Material, base_name, device_name, mode_of
 from harness.store.conditions import kinds
@@ -28,9 +28,10 @@ def lead(material: Material, found: Sequence[Verdict]) -> str:
         strategies = {one["strategy"] for one in material.strategies}
         told.append(f"A contest of {_number(len(strategies), 'strategy', 'strategies')}.")
     if found:
-        counts = counted([verdict.verdict for verdict in found])
-        fared = words([f"{count} {name}" for name, count in counts.items()])
-        told.append(f"Of the papers' findings {len(found)} could be asked: {fared}.")
+        fared = words([f"{count} {name}" for name, count in counts_of_claims(found).items()])
+        told.append(f"Of the papers' claims {len({one.takeaway for one in found})} could be judged: {fared}.")
+        if any(one.fitted for one in found):
+            told.append("Confirmed by a simulation that was fitted to it means that the model can say it.")
     flagged = [record for record in material.records if record.flags]
     if flagged:
         counts = counted([kind for record in flagged for kind in sorted(set(kinds(record.flags)))])
@@ -66,9 +67,12 @@ def tiles(material: Material, found: Sequence[Verdict], figures: int) -> Tuple[T
         shown.append((f"{len(material.corpus):,}", "rows of the corpus"))
     shown.append((str(figures), "figures"))
     if found:
-        counts = counted([verdict.verdict for verdict in found])
+        worst = worst_of_claims(found)
+        counts = counted(list(worst.values()))
         others = "".join(f", {count} {name}" for name, count in counts.items() if name != "confirmed")
-        shown.append((f"{counts.get('confirmed', 0)} of {len(found)}", f"take-aways confirmed{others}"))
+        fitted = sum(is_fitted and verdict == "confirmed" for (_, is_fitted, _), verdict in worst.items())
+        others += f"; the simulation was fitted to {fitted} of them" if fitted else ""
+        shown.append((f"{counts.get('confirmed', 0)} of {len(worst)}", f"claims confirmed{others}"))
     shown.append((str(sum(bool(record.flags) for record in records)), "profiles with flags"))
     return tuple(shown)
 

@@ -22,9 +22,12 @@ from harness.core.interleaving import expect
 from harness.core.terminal import Progress
 from harness.core.units import mw_to_w
 from harness.devices.simulated import SimulatedDevice
-from harness.judge.findings import CONFIRMED, Drawn, Finding, judge
+from harness.judge.claim_functions import Cell, exactly
+from harness.judge.claims import Bounds
+from harness.judge.verdicts import CONFIRMED, judge_cells
 from harness.measure.run import run
 from harness.simulation.corpus import simulate_corpus
+from harness.stats.estimates import Drawn
 from predictors.cli import concurrent
 from predictors.cli.device_profiler import DeviceProfiler
 from predictors.strategies.concurrent import ConcurrentGoal
@@ -167,24 +170,24 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
     return outcomes
 
 
-def findings(outcomes: Sequence[SearchOutcome]) -> Dict[str, Finding]:
+def claims(outcomes: Sequence[SearchOutcome]) -> Dict[str, Tuple[List[Cell], Bounds]]:
     """What the paper says of its search, and what is said of the closed loop here, on a device."""
     halved = [one for one in outcomes if one.strategy == HALVING]
     known = [one for one in outcomes if one.slower is not None and one.true_over is not None]
-    share = [Drawn(one.goal, one.spent / math.log2(one.candidates), ()) for one in halved]
-    over = [Drawn(f"{one.strategy}, {one.goal}", one.true_over, ()) for one in known]
-    slower = [Drawn(one.goal, one.slower, ()) for one in known if one.strategy == HALVING]
+    share = [exactly(one.goal, one.spent / math.log2(one.candidates)) for one in halved]
+    over = [exactly(f"{one.strategy}, {one.goal}", one.true_over) for one in known]
+    slower = [exactly(one.goal, one.slower) for one in known if one.strategy == HALVING]
     times = {(one.goal, one.strategy): one.slower for one in known}
     ratios = np.array([times[one.goal, CLOSED_LOOP] / one.slower for one in known if one.strategy == HALVING])
     mean = []
     if len(ratios) > 1:
         drawn = ratios[np.random.default_rng(0).integers(len(ratios), size=(DRAWS, len(ratios)))].mean(axis=1)
-        mean = [Drawn(f"{len(ratios)} goals", float(ratios.mean()), tuple(drawn.tolist()))]
+        mean = [Cell(f"{len(ratios)} goals", Drawn(float(ratios.mean()), tuple(drawn.tolist())))]
     return {
-        "halving takes about log2 N profiles (000 4.2)": Finding(share, "profiles / log2 N", above=0.5, below=1.2),
-        "what is found keeps the limits (000 4.2)": Finding(over, "power or latency / its limit", below=1.03),
-        "halving finds the best mode (000 abstract)": Finding(slower, "time / that of the best mode", below=1.05),
-        "a closed loop is no slower, on average": Finding(mean, "its time / that by halving", below=1.05),
+        "halving takes about log2 N profiles (000 4.2)": (share, Bounds(above=0.5, below=1.2)),
+        "what is found keeps the limits (000 4.2)": (over, Bounds(below=1.03)),
+        "halving finds the best mode (000 abstract)": (slower, Bounds(below=1.05)),
+        "a closed loop is no slower, on average": (mean, Bounds(below=1.05)),
     }
 
 
@@ -193,7 +196,7 @@ NOT_SO = {"halving finds the best mode (000 abstract)": "what one profile ruled 
 
 
 class Told(NamedTuple):
-    """A finding of `findings`, judged: in a line, and whether it is not so and was not known not to be."""
+    """One of `claims`, judged: in a line, and whether it is not so and was not known not to be."""
 
     line: str
     is_wrong: bool
@@ -202,8 +205,8 @@ class Told(NamedTuple):
 def judge_searches(device: str, outcomes: Sequence[SearchOutcome]) -> List[Told]:
     """Every finding that there are outcomes for."""
     told = []
-    for name, finding in findings(outcomes).items():
-        one = judge(finding)
+    for name, claim in claims(outcomes).items():
+        one = judge_cells(*claim)
         if one is None:
             continue
         line = (

@@ -1,26 +1,25 @@
-"""Take-aways against profiles: what speaks to them, and what follows."""
+"""Claims against profiles: what speaks to them, and what follows."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.core.cases import Case, Settings
 from harness.core.configuration import Configuration
+from harness.core.profiles import Series
 from harness.devices.registry import open_device
-from harness.judge import verdicts
-from harness.judge.evidence import COLD, WARM, evidence_of, pooled
-from harness.judge.published import comparisons, default_mode
-from harness.judge.published_figures import FIGURES_FILE, load_figures
-from harness.judge.simulation_claims.published import load_statements
+from harness.judge.claim_functions import Cell, comparisons, default_mode, exactly
+from harness.judge.claims import Bounds, load_claims
+from harness.judge.evidence import COLD, WARM, View, evidence_of, pooled
 from harness.judge.software_versions import version_effects
-from harness.judge.takeaways import TAKEAWAYS
-from harness.judge.verdicts import verdicts_of
-from harness.judge.view import View, draw_statistic
+from harness.judge.verdicts import CONFIRMED, CONTRADICTED, UNDECIDED, counts_of_claims, judge, judge_cells, verdicts
 from harness.measure.run import run
-from harness.stats.estimates import Estimate
+from harness.stats.estimates import Drawn, Estimate, drawn
+from harness.stats.noise import RunNoise, over_runs
 from harness.store.results import ResultsStore
 from harness.summary import format_verdicts
 
@@ -45,41 +44,22 @@ def slowed(profile, factor, **conditions):
     return dataclasses.replace(profile, minibatches=minibatches, conditions={**profile.conditions, **conditions})
 
 
+def watched(profile):
+    """The same profile of a machine that has a sensor of throttling."""
+    series = {**profile.telemetry.series, "throttle_oc3_events": Series((0.0, 1.0), (0.0, 0.0))}
+    return dataclasses.replace(profile, telemetry=dataclasses.replace(profile.telemetry, series=series))
+
+
 def by_name(found):
     return {one.takeaway: one for one in found}
 
 
-def test_take_aways_have_names_of_their_own_and_facts_that_are_known():
-    assert len({takeaway.name for takeaway in TAKEAWAYS}) == len(TAKEAWAYS) > 60
-    facts = set()
-    for name in ("claims.csv", "figures.csv"):
-        with FIGURES_FILE.with_name(name).open(encoding="utf-8", newline="") as file:
-            facts |= {row["fact"] for row in csv.DictReader(file)}
-    assert [fact for takeaway in TAKEAWAYS for fact in takeaway.facts if fact not in facts] == []
-    assert all(takeaway.says.endswith((".", ").")) for takeaway in TAKEAWAYS)
-
-
-def test_every_numbered_finding_of_the_papers_is_asked_but_those_that_cannot_be():
-    numbered = {
-        f"004 5.{part}.{place}" for part, last in enumerate((7, 2, 2, 4, 2, 7), 1) for place in range(1, last + 1)
-    }
-    numbered |= {f"003 III.{letter}" for letter in ("A", "B.1", "B.2", "C", "D", "E", "F")}
-    numbered |= {f"002 II.{place}" for place in range(1, 6)} | {"004 5.6", "004 A"}
-    assert numbered - {takeaway.section for takeaway in TAKEAWAYS} == {"004 5.4.4", "002 II.3", "002 II.5"}
-
-
-def test_every_comparison_that_003_and_004_print_of_a_board_is_asked():
-    printed = {one.fact for one in load_figures() if one.versus is not None and one.paper in ("003", "004")}
-    bounded = {"F724"}  # by caching_shows_on_an_hdd, from below
-    assert printed - {fact for takeaway in TAKEAWAYS for fact in takeaway.facts} == bounded
-
-
 def test_profiles_that_hold_to_a_take_away_confirm_it_and_others_contradict_it():
     none, four = simulated("sim:xavier-agx", workers=0), simulated("sim:xavier-agx", workers=4)
-    found = by_name(verdicts_of(map(evidence_of, (none, four))))["workers_shorten_epochs"]
+    found = by_name(judge(map(evidence_of, (none, four))))["workers_shorten_epochs"]
     assert (found.verdict, found.must_hold, found.is_violated) == ("confirmed", True, False)
     assert found.low < found.effect < found.high < 1.0
-    turned = by_name(verdicts_of(map(evidence_of, (none, slowed(four, 4.0)))))["workers_shorten_epochs"]
+    turned = by_name(judge(map(evidence_of, (none, slowed(four, 4.0)))))["workers_shorten_epochs"]
     assert (turned.verdict, turned.is_violated) == ("contradicted", True)
     assert "xavier-agx" in turned.text
     assert "004 5.1.4" in turned.text
@@ -95,7 +75,7 @@ def measured(profile, **fields):
 def test_a_measured_machine_may_leave_a_take_away_undecided():
     profile = measured(simulated("sim:xavier-agx", workers=0))
     other = slowed(measured(profile, workers=4), 1.03)
-    found = by_name(verdicts_of(map(evidence_of, (profile, other))))["workers_shorten_epochs"]
+    found = by_name(judge(map(evidence_of, (profile, other))))["workers_shorten_epochs"]
     assert (found.verdict, found.is_violated) == ("undecided", False)
 
 
@@ -103,8 +83,8 @@ def test_a_repeated_case_of_a_machine_widens_the_intervals_of_all_and_the_verdic
     none = measured(simulated("sim:xavier-agx", workers=0))
     four = slowed(measured(none, workers=4), 0.7)
     repeated = [slowed(measured(none, batch_size=8), factor) for factor in (0.6, 1.0, 1.6)]
-    once = by_name(verdicts_of(map(evidence_of, (none, four))))["workers_shorten_epochs"]
-    often = by_name(verdicts_of(map(evidence_of, (none, four, *repeated))))["workers_shorten_epochs"]
+    once = by_name(judge(map(evidence_of, (none, four))))["workers_shorten_epochs"]
+    often = by_name(judge(map(evidence_of, (none, four, *repeated))))["workers_shorten_epochs"]
     assert (once.verdict, often.verdict) == ("confirmed", "undecided")
     assert "time 5.0% (assumed)" in once.text
     assert "learned from 2 repetitions" in often.text
@@ -113,10 +93,10 @@ def test_a_repeated_case_of_a_machine_widens_the_intervals_of_all_and_the_verdic
 
 def test_a_verdict_of_a_machine_that_is_none_of_the_papers_says_so():
     profiles = [measured(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4)]
-    found = by_name(verdicts_of(map(evidence_of, profiles)))["workers_shorten_epochs"]
+    found = by_name(judge(map(evidence_of, profiles)))["workers_shorten_epochs"]
     assert "the paper saw it on xavier-agx, xavier-nx, nano" in found.text
     assert "the CPU trains" in found.text
-    there = by_name(verdicts_of(evidence_of(simulated("sim:xavier-agx", workers=count)) for count in (0, 4)))
+    there = by_name(judge(evidence_of(simulated("sim:xavier-agx", workers=count)) for count in (0, 4)))
     assert there["workers_shorten_epochs"].apart == ""
 
 
@@ -124,23 +104,23 @@ def test_more_workers_than_cores_say_nothing_of_what_workers_are_worth():
     none, four = (measured(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4))
     mode = {**four.conditions["power_mode"], "cpu_cores": 2}
     few = dataclasses.replace(four, conditions={**four.conditions, "power_mode": mode})
-    assert "workers_shorten_epochs" not in by_name(verdicts_of(map(evidence_of, (none, few))))
+    assert "workers_shorten_epochs" not in by_name(judge(map(evidence_of, (none, few))))
 
 
 def test_what_is_said_of_one_board_is_not_asked_of_another_machine():
     one, two = (simulated("sim:xavier-agx", workers=workers) for workers in (1, 2))
-    assert "mobilenet_on_agx_needs_one_worker" in by_name(verdicts_of(map(evidence_of, (one, two))))
-    found = by_name(verdicts_of(evidence_of(measured(profile)) for profile in (one, two)))
+    assert "mobilenet_on_agx_needs_one_worker" in by_name(judge(map(evidence_of, (one, two))))
+    found = by_name(judge(evidence_of(measured(profile)) for profile in (one, two)))
     assert "mobilenet_on_agx_needs_one_worker" not in found
 
 
 def test_figures_of_a_section_are_compared_with_what_the_paper_prints():
     b, c = (simulated("sim:xavier-agx", workload="resnet18-cifar10", power_mode=letter) for letter in "bc")
-    found = by_name(verdicts_of(map(evidence_of, (b, c))))["what_the_gpu_clock_does_to_compute"]
+    found = by_name(judge(map(evidence_of, (b, c))))["what_the_gpu_clock_does_to_compute"]
     assert (found.verdict, found.above, found.below) == ("confirmed", 0.85, 1.15)
     compute = [evidence_of(one).figures["compute", WARM].value for one in (b, c)]
     assert found.effect == pytest.approx(compute[1] / compute[0] / (1 - 0.223))
-    slow = by_name(verdicts_of(map(evidence_of, (b, slowed(c, 1.3)))))["what_the_gpu_clock_does_to_compute"]
+    slow = by_name(judge(map(evidence_of, (b, slowed(c, 1.3)))))["what_the_gpu_clock_does_to_compute"]
     assert slow.verdict == "contradicted"
 
 
@@ -159,8 +139,8 @@ def test_what_dropping_the_cache_costs_is_asked_of_epochs_that_it_was_dropped_be
             Settings(minibatches=None, epochs=2, cache=cache, data_scale=1.0) for cache in ("cold", "drop-each-epoch")
         )
     )
-    assert "what_dropping_the_cache_costs" not in by_name(verdicts_of([cold]))
-    found = by_name(verdicts_of([cold, each]))["what_dropping_the_cache_costs"]
+    assert "what_dropping_the_cache_costs" not in by_name(judge([cold]))
+    found = by_name(judge([cold, each]))["what_dropping_the_cache_costs"]
     assert found.effect == pytest.approx(each.figures["stall", WARM].value / cold.figures["stall", WARM].value)
     assert found.verdict == "confirmed"
 
@@ -168,32 +148,26 @@ def test_what_dropping_the_cache_costs_is_asked_of_epochs_that_it_was_dropped_be
 def test_boards_are_compared_in_their_default_modes_and_in_no_other():
     asked = [("xavier-agx", "maxn"), ("xavier-nx", default_mode("xavier-nx")), ("xavier-nx", "maxn")]
     found = [evidence_of(simulated(f"sim:{board}", workload="lenet-mnist", power_mode=mode)) for board, mode in asked]
-    verdict = by_name(verdicts_of(found))["compute_is_slower_on_nx_than_on_agx"]
+    verdict = by_name(judge(found))["compute_is_slower_on_nx_than_on_agx"]
     compute = [one.figures["compute", WARM].value for one in found]
     assert verdict.effect == pytest.approx(compute[1] / compute[0])
-    assert "compute_is_slower_on_nx_than_on_agx" not in by_name(verdicts_of(found[::2]))
-
-
-def test_what_is_known_of_figures_is_known_by_their_facts():
-    facts = {fact for takeaway in TAKEAWAYS for fact in takeaway.facts}
-    shortfalls = {one.fact for one in load_statements() if one.shortfall and not one.check}
-    assert shortfalls
-    assert shortfalls <= facts
+    assert "compute_is_slower_on_nx_than_on_agx" not in by_name(judge(found[::2]))
 
 
 def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tmp_path):
     none, four = (
-        dataclasses.replace(simulated("sim:xavier-agx", workers=workers), provenance="measured") for workers in (0, 4)
+        watched(dataclasses.replace(simulated("sim:xavier-agx", workers=workers), provenance="measured"))
+        for workers in (0, 4)
     )
     wrong = [
         dataclasses.replace(slowed(four, 4.0), flags=[flag])
         for flag in ("disturbed: other processes used 2.00 cores meanwhile", "throttled: from 1 s to 3 s")
     ]
-    found = by_name(verdicts_of(map(evidence_of, (none, four, *wrong))))
+    found = by_name(judge(map(evidence_of, (none, four, *wrong))))
     assert (found["workers_shorten_epochs"].verdict, found["workers_shorten_epochs"].left_out) == ("confirmed", 2)
     assert found["nothing_throttles"].verdict == "contradicted"
     assert found["nothing_throttles"].effect == 0.5
-    alone = by_name(verdicts_of(map(evidence_of, wrong[1:])))
+    alone = by_name(judge(map(evidence_of, wrong[1:])))
     assert set(alone) == {"nothing_throttles"}
     assert "2 profiles flagged disturbed or throttled" in format_verdicts(list(found.values()))
     with ResultsStore(tmp_path / "r.sqlite") as store:
@@ -201,21 +175,21 @@ def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tm
             store.add(profile, {}, "run")
         assert by_name(verdicts(store)) == found
     as_simulated = [dataclasses.replace(one, provenance="simulated") for one in (none, *wrong)]
-    assert by_name(verdicts_of(map(evidence_of, as_simulated)))["workers_shorten_epochs"].verdict == "contradicted"
+    assert by_name(judge(map(evidence_of, as_simulated)))["workers_shorten_epochs"].verdict == "contradicted"
 
 
 def test_ten_minibatches_are_held_against_a_long_profile():
     long = simulated("sim:orin-agx", workload="resnet18-imagenet", settings=Settings(minibatches=200))
     short = simulated("sim:orin-agx", workload="resnet18-imagenet", settings=Settings(minibatches=40))
-    names = {takeaway.name for takeaway in TAKEAWAYS if takeaway.experiment == "profile_length"}
-    found = by_name(verdicts_of(map(evidence_of, (long, short))))
+    names = {claim.name for claim in load_claims() if claim.experiment == "profile_length"}
+    found = by_name(judge(map(evidence_of, (long, short))))
     assert {name: found[name].verdict for name in names} == dict.fromkeys(names, "confirmed")
-    assert not names & set(by_name(verdicts_of([evidence_of(short)])))
+    assert not names & set(by_name(judge([evidence_of(short)])))
     half = len(long.minibatches) // 2
     drifting = dataclasses.replace(
         long, minibatches=[*long.minibatches[:half], *slowed(long, 1.5).minibatches[half:]], telemetry=long.telemetry
     )
-    assert by_name(verdicts_of([evidence_of(drifting)]))["ten_minibatches_tell_the_time"].verdict == "contradicted"
+    assert by_name(judge([evidence_of(drifting)]))["ten_minibatches_tell_the_time"].verdict == "contradicted"
 
 
 def test_baseload_is_the_idle_power_of_the_same_mode_and_asked_of_no_other():
@@ -227,10 +201,8 @@ def test_baseload_is_the_idle_power_of_the_same_mode_and_asked_of_no_other():
         for mode in "gl"
     ]
     profiles += [simulated("sim:xavier-agx", power_mode=mode) for mode in "ag"]
-    found = by_name(verdicts_of(map(evidence_of, profiles)))[
-        "baseload_is_less_than_half_of_the_energy_of_large_networks"
-    ]
-    assert (found.n, found.case) == (1, f"{MOBILENET} in g")
+    found = by_name(judge(map(evidence_of, profiles)))["baseload_is_less_than_half_of_the_energy_of_large_networks"]
+    assert (found.n, found.case) == (1, "idle-g")
     assert 0.2 < found.effect < 0.3
 
 
@@ -241,21 +213,20 @@ def test_of_a_machine_without_the_papers_modes_maxn_is_held_against_those_it_has
         return dataclasses.replace(slowed(profile, factor, board=None), case=case)
 
     profiles = [measured(mode, factor) for mode, factor in (("maxn", 1.0), ("1c", 3.0))]
-    found = by_name(verdicts_of(map(evidence_of, profiles)))["maxn_is_fastest"]
+    found = by_name(judge(map(evidence_of, profiles)))["maxn_is_fastest"]
     assert (found.device, found.n, found.verdict) == ("host", 1, "confirmed")
 
 
 def test_a_statistic_is_drawn_as_widely_as_its_figures_are_unsure():
     known, unsure = (
-        draw_statistic("one", [[Estimate(2.0, 0.05, freedom)]], lambda values: float(values[0]))
-        for freedom in (1000, 4)
+        drawn("one", [[Estimate(2.0, 0.05, freedom)]], lambda values: float(values[0])) for freedom in (1000, 4)
     )
     assert known.interval(0.95).high == pytest.approx(Estimate(2.0, 0.05, 1000).interval().high, rel=0.02)
     assert unsure.interval(0.95).high == pytest.approx(Estimate(2.0, 0.05, 4).interval().high, rel=0.02)
 
 
 def test_a_simulated_board_that_the_paper_did_not_speak_of_is_not_asked():
-    found = by_name(verdicts_of(evidence_of(simulated("sim:orin-nano", workers=workers)) for workers in (0, 4)))
+    found = by_name(judge(evidence_of(simulated("sim:orin-nano", workers=workers)) for workers in (0, 4)))
     assert "workers_cost_no_energy" not in found
     assert "workers_hide_stalls" not in found  # needs one worker
 
@@ -278,11 +249,11 @@ def test_a_disk_whose_reads_were_held_down_counts_as_a_slow_one():
 
     profiles = [measured("ssd", None), measured("hdd", 20_000_000)]
     assert View("host", map(evidence_of, profiles)).held_down == ("ssd@20",)
-    found = by_name(verdicts_of(map(evidence_of, profiles)))
+    found = by_name(judge(map(evidence_of, profiles)))
     assert found["cold_stalls_follow_the_speed_of_the_medium"].verdict == "confirmed"
     assert found["caching_shows_on_an_hdd"].case.endswith("ssd@20-bs16-cold-x0.05")
     assert "a_cached_data_set_makes_up_for_a_slow_disk" in found
-    alone = by_name(verdicts_of(map(evidence_of, profiles[:1])))
+    alone = by_name(judge(map(evidence_of, profiles[:1])))
     assert "cold_stalls_follow_the_speed_of_the_medium" not in alone
 
 
@@ -326,3 +297,112 @@ def test_versions_of_software_are_compared_case_by_case(tmp_path):
     assert (effect.before, effect.after) == ({"torch": "1.12"}, {"torch": "2.0"})
     assert effect.ratio.low < 1.4 < effect.ratio.high
     assert "torch 1.12 to 2.0" in effect.text
+
+
+def cell(value, error=0.01, label="one"):
+    return Cell(label, Estimate(value, error, 20))
+
+
+@pytest.mark.parametrize(
+    ("cells", "bounds", "verdict"),
+    [
+        ([cell(0.8)], Bounds(below=0.9), CONFIRMED),
+        ([cell(0.8), cell(1.2)], Bounds(below=0.9), CONTRADICTED),
+        ([cell(0.8), cell(0.9)], Bounds(below=0.9), UNDECIDED),
+        ([cell(1.0)], Bounds(0.95, 1.05), CONFIRMED),
+        ([cell(1.0, error=0.1)], Bounds(0.95, 1.05), UNDECIDED),
+        ([cell(0.5)], Bounds(0.95, 1.05), CONTRADICTED),
+        ([exactly("front", 3.0)], Bounds(below=4.5), CONFIRMED),
+        ([Cell("front", Drawn(-0.5, tuple([-0.9, -0.1] * 50)))], Bounds(below=-0.3), UNDECIDED),
+    ],
+)
+def test_an_interval_decides_not_the_figure_alone(cells, bounds, verdict):
+    assert judge_cells(cells, bounds).verdict == verdict
+
+
+def test_nothing_to_look_at_is_no_verdict():
+    assert judge_cells([], Bounds(below=1.0)) is None
+
+
+def test_the_case_that_decides_is_named():
+    found = judge_cells([cell(0.5, label="fine"), cell(1.5, label="wrong")], Bounds(below=1.0))
+    assert (found.label, found.effect, found.n) == ("wrong", 1.5, 2)
+    assert found.low < 1.5 < found.high
+
+
+def test_more_cases_make_it_harder_to_contradict_by_chance():
+    alone = judge_cells([cell(1.023)], Bounds(below=1.0))
+    among = judge_cells([cell(1.023), *[cell(0.9)] * 30], Bounds(below=1.0))
+    assert (alone.verdict, among.verdict) == (CONTRADICTED, UNDECIDED)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.5, 2.0), st.floats(0.0, 0.3)), min_size=1, max_size=6),
+    st.floats(0.0, 0.3),
+    st.floats(1.0, 10.0),
+    st.integers(2, 40),
+)
+def test_more_noise_between_runs_never_decides_what_less_left_open(runs, share, times, dof):
+    def verdict(noise):
+        cells = [Cell(str(place), over_runs([Estimate(*run, 20)], noise)) for place, run in enumerate(runs)]
+        return judge_cells(cells, Bounds(0.9, 1.1)).verdict
+
+    less, more = verdict(RunNoise(share, dof)), verdict(RunNoise(share * times, dof))
+    assert more in (less, UNDECIDED)
+
+
+def test_nothing_throttles_is_not_confirmed_without_a_sensor_of_it():
+    profile = measured(simulated("sim:xavier-agx"))
+    assert "nothing_throttles" not in by_name(judge([evidence_of(profile)]))
+    assert by_name(judge([evidence_of(watched(profile))]))["nothing_throttles"].verdict == "confirmed"
+
+
+def test_without_a_sensor_of_power_nothing_is_said_of_power_and_energy():
+    def blind(profile):
+        series = {name: one for name, one in profile.telemetry.series.items() if "power" not in name}
+        return dataclasses.replace(profile, telemetry=dataclasses.replace(profile.telemetry, series=series))
+
+    profiles = [blind(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4)]
+    found = by_name(judge(map(evidence_of, profiles)))
+    assert "workers_shorten_epochs" in found
+    about = {claim.name for claim in load_claims() if {"power", "energy"} & set(claim.quantities)}
+    assert not about & set(found)
+
+
+def test_epochs_of_data_sets_of_different_sizes_are_not_compared():
+    settings = [Settings(minibatches=None, epochs=2, cache="cold", data_scale=scale) for scale in (0.05, 0.1)]
+    profiles = [
+        simulated("sim:xavier-agx", workers=workers, storage="hdd", settings=one)
+        for workers, one in zip((0, 4), settings)
+    ]
+    assert "workers_shorten_epochs" not in by_name(judge(map(evidence_of, profiles)))
+    unsaid = dataclasses.replace(profiles[1].case, settings=settings[0])  # the same words, another data set
+    assert "workers_shorten_epochs" not in by_name(
+        judge(map(evidence_of, (profiles[0], dataclasses.replace(profiles[1], case=unsaid))))
+    )
+
+
+def test_a_verdict_says_whether_the_simulation_was_fitted_to_it_and_claims_are_counted_once():
+    devices = ("sim:xavier-agx", "sim:xavier-agx@1")
+    profiles = [
+        simulated(device, workload="resnet18-cifar10", power_mode=letter) for device in devices for letter in "bc"
+    ]
+    found = judge(map(evidence_of, profiles))
+    fitted = [one for one in found if one.takeaway == "what_the_gpu_clock_does_to_compute"]
+    assert [one.device for one in fitted] == list(devices)
+    assert all("the simulation was fitted to" in one.text for one in fitted)
+    counts = counts_of_claims(found)
+    assert sum(counts.values()) == len({one.takeaway for one in found}) < len(found)
+    assert counts["confirmed (simulated, fitted to it)"] >= 1
+    assert "confirming it says that it can say it" in format_verdicts(found)
+    as_measured = judge(evidence_of(dataclasses.replace(one, provenance="measured")) for one in profiles)
+    assert not any(one.fitted for one in as_measured)
+
+
+def test_a_shortfall_excuses_what_is_known_and_nothing_else():
+    profiles = [simulated("sim:xavier-agx", power_mode=letter) for letter in "ef"]
+    found = by_name(judge(map(evidence_of, profiles)))["what_two_cores_do_to_mobilenets_stall"]
+    assert (found.verdict, found.is_violated) == ("contradicted", False)
+    assert found.shortfall
+    worse = by_name(judge(map(evidence_of, (profiles[0], slowed(profiles[1], 20.0)))))[found.takeaway]
+    assert (worse.verdict, worse.is_violated, worse.shortfall) == ("contradicted", True, None)

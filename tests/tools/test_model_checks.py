@@ -1,0 +1,44 @@
+"""Checks of the simulation's model: claims that no profile of a campaign tells."""
+
+import dataclasses
+
+import pytest
+
+from tools.model_checks import CHECKS, check_model, load_statements
+from tools.quantities import Boards, Parameters
+
+SHORTFALLS = {one.check: one.shortfall for one in load_statements() if one.check and one.shortfall}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return {one.name: one for one in check_model(Boards())}
+
+
+@pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
+def test_the_model_behaves_as_the_papers_say_or_as_is_known(results, name):
+    found = results[name]
+    assert found.holds == (name not in SHORTFALLS), f"{found.says} Found: {found.found}"
+    assert found.is_as_known
+    assert len(found.says.split()) >= 10
+    assert found.facts
+
+
+def wrong_boards(**changes):
+    fitted = Parameters.fitted()
+    boards = {name: dataclasses.replace(board, **changes) for name, board in fitted.boards.items()}
+    return Boards(fitted._replace(boards=boards))
+
+
+@pytest.mark.parametrize(
+    ("changes", "broken"),
+    [
+        ({"wol_mw": 1e5}, "wake_on_lan_of_the_model_draws_least"),
+        ({"wol_mw": 1e5}, "waking_for_a_job_saves_energy"),
+        ({"ram_bytes": 1e12}, "a_larger_model_leaves_less_cache_and_stalls_more"),
+        ({"cpu_speed": 0.02}, "profiling_fifty_modes_takes_tens_of_minutes"),
+    ],
+)
+def test_a_check_fails_on_boards_that_are_built_wrong(changes, broken):
+    check = next(check for check in CHECKS if check.__name__ == broken)
+    assert not check(wrong_boards(**changes))[0]

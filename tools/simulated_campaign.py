@@ -1,0 +1,91 @@
+"""A campaign's experiments on simulated boards without pytest: profiles for claims to be judged by."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Dict, Iterator, List, Optional, Sequence
+
+from harness.core.campaigns import Campaign, expand, load_campaign
+from harness.core.cases import IDLE, IDLE_STATES, TRAINING, Case
+from harness.core.configuration import Configuration
+from harness.core.device import Device
+from harness.core.errors import CannotRunError
+from harness.core.profiles import Profile
+from harness.devices.registry import open_device
+from harness.judge.claims import load_claims
+from harness.measure.idle import idle_cases
+from harness.measure.run import check, run
+
+BASELOAD = "baseload"
+"""The experiment whose cases are idle states."""
+
+VARIABILITY, REPETITIONS = "variability", 3
+"""The experiment whose cases are repeated, as `benchmarks/test_variability.py` does, with a seed each."""
+
+IDLE_S = 60.0
+
+PAPERS_BOARDS = ("xavier-agx", "xavier-nx", "nano", "orin-agx")
+"""The boards that the papers' claims are about."""
+
+
+class SimulatedCampaign:
+    """The cases of a campaign's experiments that claims are judged by, on simulated boards.
+
+    Args:
+        boards: names.
+        campaign: name or file.
+        experiments: which; those that claims are judged by where None.
+    """
+
+    def __init__(
+        self,
+        boards: Sequence[str] = PAPERS_BOARDS,
+        campaign: str = "paper",
+        experiments: Optional[Sequence[str]] = None,
+    ) -> None:
+        """Open the boards and expand the campaign."""
+        self._devices: Dict[str, Device] = {}
+        self._boards, self._campaign = boards, load_campaign(campaign)
+        cases: Dict[Case, None] = {}
+        for name in experiments or dict.fromkeys(claim.experiment for claim in load_claims()):
+            cases.update(dict.fromkeys(self._cases_of(name)))
+        self.cases = [case for case in cases if case.task in (TRAINING, IDLE)]
+
+    def profiles(self) -> Iterator[Profile]:
+        """A profile of each case that the board can run."""
+        for case in self.cases:
+            device = self._device(case.device)
+            try:
+                check(case, device)
+            except CannotRunError:
+                continue
+            yield run(case, device)
+
+    def _cases_of(self, experiment: str) -> List[Case]:
+        sweeps = []
+        for sweep in self._campaign.of_experiment(experiment).sweeps:
+            boards = [board for board in self._boards if not sweep.boards or board in sweep.boards]
+            devices = tuple(
+                f"sim:{board}" + (f"@{copy}" if copy else "") for board in boards for copy in range(sweep.instances)
+            )
+            if devices:
+                sweeps.append(dataclasses.replace(sweep, axes={**sweep.axes, "device": devices}))
+        found = expand(Campaign(experiment, "", tuple(sweeps)), self._mode_names)
+        if experiment == VARIABILITY:
+            return [
+                dataclasses.replace(case, settings=dataclasses.replace(case.settings, seed=seed))
+                for case in found
+                for seed in range(REPETITIONS)
+            ]
+        if experiment != BASELOAD:
+            return found
+        at_maxn = [dataclasses.replace(found[0], device=f"sim:{board}", power_mode="maxn") for board in self._boards]
+        return [*idle_cases(at_maxn, IDLE_S, {}), *idle_cases(found, IDLE_S, {}, IDLE_STATES[:1])]
+
+    def _mode_names(self, name: str, workload: str, text: str) -> List[str]:
+        return [mode for mode, _ in self._device(name).power_modes(text, workload)]
+
+    def _device(self, name: str) -> Device:
+        if name not in self._devices:
+            self._devices[name] = open_device(name, Configuration())
+        return self._devices[name]
