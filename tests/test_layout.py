@@ -55,9 +55,6 @@ tuning from a user's loop.
 """
 
 STILL = {
-    ("harness.judge", "harness.devices"),
-    ("harness.judge", "harness.simulation"),
-    ("harness.judge", "tools"),
     ("harness.report", "harness.devices"),
     ("harness.simulation", "harness.board"),
     ("harness.store", "harness.board"),

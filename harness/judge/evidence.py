@@ -410,7 +410,7 @@ class View:
         return [one for one in self.evidence if all(one.fields[name] in values for name, values in asked.items())]
 
     def like(self, one: Evidence, changes: Mapping[str, Any], named: Iterable[str] = ()) -> Optional[Evidence]:
-        """The case that agrees with another one in all but what changes or is named, the size of the data set above all."""
+        """The case that agrees in all but what changes or is named; the size of the data set agrees above all."""
         differing = {*changes, *named}
         open_ones = REPEATS | differing | {name for thing in differing for name in _FOLLOWS.get(thing, ())}
         for other in self._by_fields.get(tuple({**one.fields, **changes}.values()), ()):
