@@ -14,7 +14,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.units import MS_PER_S, S_PER_HOUR, S_PER_MINUTE, mw_to_w
 from harness.judge.claims import CLAIMS_FILE
 from harness.judge.published_figures import Condition
-from harness.simulation.idle import idle_power_mw
+from harness.simulation.model import idle_power_mw
 from tools.quantities import Boards, find_modes
 
 UNJUDGED_FILE = CLAIMS_FILE.with_name("unjudged.csv")
