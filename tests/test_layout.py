@@ -57,8 +57,6 @@ tuning from a user's loop.
 STILL = {
     ("harness.report", "harness.devices"),
     ("harness.simulation", "harness.board"),
-    ("harness.store", "harness.board"),
-    ("harness.store", "harness.simulation"),
 }
 """Imports between rooms that do not belong, and are known."""
 

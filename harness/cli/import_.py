@@ -8,16 +8,24 @@ import sys
 from pathlib import Path
 from typing import Any, List, Optional, Sequence
 
+import numpy as np
+
+from harness.board.tegrastats import parse_log
+from harness.board.tegrastats_format import parse_line
 from harness.cli.options import add_include_flagged
 from harness.core.boards import BOARDS, load_board
 from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
+from harness.simulation import model
+from harness.simulation.model import Load
+from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_workload
+from harness.simulation.parameters import load_board as load_parameters
 from harness.store.conditions import LEFT_OUT
 from harness.store.corpora import STORES, Entry, read_entries
 from harness.store.frames import FURTHER
-from harness.store.import_checks import check_entries, refuse
-from harness.store.recorded_log import FORM, RecordedCase, recorded_row
+from harness.store.import_checks import Expected, check_entries, refuse
+from harness.store.recorded_log import FORM, RecordedCase, read_text, recorded_row
 
 OF_A_LOG = ("device", "workload", "power_mode", "batch_size")
 
@@ -61,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not entries:
         why = f": {left_out}" if left_out else ""
         raise InvalidValueError(f"there is nothing to import{why}", "name a SOURCE with rows, or --tegrastats LOG")
-    checked = check_entries(entries)
+    checked = check_entries(entries, _of_model)
     for entry in checked:
         if entry.fault:
             print(f"{entry.place}: {entry.fault}", file=sys.stderr)
@@ -97,8 +105,30 @@ def _from_log(arguments: argparse.Namespace) -> Entry:
         arguments.workers,
         arguments.storage,
     )
-    row = recorded_row(case, arguments.tegrastats, arguments.minibatch_times, arguments.interval)
-    return Entry(str(arguments.tegrastats), row, "")
+    log = arguments.tegrastats
+    lines = read_text(log).splitlines()
+    rails = load_board(case.device).rails if case.device in BOARDS else None
+    total, remark = (rails.total or None, rails.note) if rails else (None, "")
+    try:
+        telemetry = parse_log(lines, interval_s=arguments.interval, total=total, remark=remark)
+    except InvalidValueError as error:
+        raise InvalidValueError(f"{log}: {error.what}", error.hint) from error
+    began = next((line.at for line in map(parse_line, lines) if not line.is_empty), None)
+    return Entry(str(log), recorded_row(case, telemetry, log, arguments.minibatch_times, began), "")
+
+
+def _of_model(rows: Sequence[Row]) -> Optional[Expected]:
+    """What the physical model says of rows of one device, workload, task and batch size, where it knows both."""
+    first = rows[0]
+    if first["device"] not in SIMULATED_BOARDS or first["workload"] not in SIMULATED_WORKLOADS:
+        return None
+    modes = np.array([[row[field] for field in PowerMode._fields] for row in rows])
+    if not (modes > UNKNOWN_KHZ).all():
+        return None
+    board, workload = load_parameters(first["device"]), load_workload(first["workload"])
+    load = Load(batch_size=first["batch_size"], workers=workload.default_workers, task=first["task"])
+    response = model.simulate(board, workload, modes, load, rough=False)
+    return {"minibatch_time_ms": response.minibatch_time_ms, "power_mw": response.power_mw}
 
 
 def _mode(device: str, text: str) -> PowerMode:

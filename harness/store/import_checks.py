@@ -11,11 +11,7 @@ import numpy as np
 from harness.core.boards import BOARDS, known_variants, load_board
 from harness.core.corpus import Row
 from harness.core.errors import InvalidValueError
-from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
-from harness.simulation import model
-from harness.simulation.model import Load
-from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_workload
-from harness.simulation.parameters import load_board as load_parameters
+from harness.core.power_modes import PowerMode
 from harness.store.corpora import Entry
 
 FAR = 100.0
@@ -39,15 +35,23 @@ _LARGER = {"khz": "Hz", "mw": "uW", "ms": "us"}
 _SMALLER = {"khz": "MHz", "mw": "W", "ms": "s"}
 
 
-def check_entries(entries: Sequence[Entry]) -> List[Entry]:
+Expected = Dict[str, Sequence[Optional[float]]]
+"""About what `minibatch_time_ms` and `power_mw` of some rows should be; None where nothing is known of one."""
+
+
+def check_entries(entries: Sequence[Entry], of_model: Callable[[Sequence[Row]], Optional[Expected]]) -> List[Entry]:
     """The entries, each with what is wrong with it; those that were wrong before stay so.
 
     A row is wrong where a named board has no such core count or clock, where clock, time or power are off by a factor
     of 1,000 (against the board's clocks; against the physical model, or where it knows nothing, against the nearest
     modes of the same workload), or where an earlier row is of the same case.
+
+    Args:
+        entries: the rows.
+        of_model: what the model says of rows of one device, workload, task and batch size; None where it knows nothing.
     """
     checked = [_with(entry, _unknown_clock) for entry in entries]
-    checked = _wrong_units(checked)
+    checked = _wrong_units(checked, of_model)
     return _duplicates(checked)
 
 
@@ -101,7 +105,7 @@ def _unknown_clock(row: Row) -> str:
     return ""
 
 
-def _wrong_units(entries: List[Entry]) -> List[Entry]:
+def _wrong_units(entries: List[Entry], of_model: Callable[[Sequence[Row]], Optional[Expected]]) -> List[Entry]:
     """Flag times and powers that are a factor of 1,000 off."""
     groups: Dict[Tuple[Any, ...], List[int]] = {}
     for place, (_, row, fault, _) in enumerate(entries):
@@ -112,7 +116,8 @@ def _wrong_units(entries: List[Entry]) -> List[Entry]:
     checked = list(entries)
     for places in groups.values():
         rows = [entries[place].row for place in places]
-        for column, expected in _expected(rows).items():
+        neighbours = {column: _of_neighbours(rows, column) for column in ("minibatch_time_ms", "power_mw")}
+        for column, expected in (of_model(rows) or neighbours).items():
             for place, row, value in zip(places, rows, expected):
                 if row[column] is None or value is None or checked[place].fault:
                     continue
@@ -123,19 +128,6 @@ def _wrong_units(entries: List[Entry]) -> List[Entry]:
                     fault = f"{column} is {row[column]:g}: that looks like {looks}, some {value:.3g} are expected"
                     checked[place] = checked[place]._replace(fault=fault)
     return checked
-
-
-def _expected(rows: Sequence[Row]) -> Dict[str, Sequence[Optional[float]]]:
-    """About what time and power rows of one device, workload, task and batch size should have."""
-    first = rows[0]
-    if first["device"] in SIMULATED_BOARDS and first["workload"] in SIMULATED_WORKLOADS:
-        board, workload = load_parameters(first["device"]), load_workload(first["workload"])
-        modes = np.array([[row[field] for field in PowerMode._fields] for row in rows])
-        if (modes > UNKNOWN_KHZ).all():
-            load = Load(batch_size=first["batch_size"], workers=workload.default_workers, task=first["task"])
-            response = model.simulate(board, workload, modes, load, rough=False)
-            return {"minibatch_time_ms": response.minibatch_time_ms, "power_mw": response.power_mw}
-    return {column: _of_neighbours(rows, column) for column in ("minibatch_time_ms", "power_mw")}
 
 
 def _of_neighbours(rows: Sequence[Row], column: str) -> List[Optional[float]]:

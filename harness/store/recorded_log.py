@@ -12,11 +12,8 @@ import csv
 import datetime
 import math
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from harness.board.tegrastats import parse_log
-from harness.board.tegrastats_format import parse_line
-from harness.core.boards import BOARDS, load_board
 from harness.core.corpus import Row
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import POWER_CHANNEL, STABLE_WINDOW_S, stable_from, summarise
@@ -40,30 +37,27 @@ class RecordedCase(NamedTuple):
     storage: Optional[str] = None
 
 
-def recorded_row(case: RecordedCase, log: Path, times: Path, interval_s: Optional[float] = None) -> Row:
+def recorded_row(
+    case: RecordedCase, telemetry: Telemetry, log: Path, times: Path, began: Optional[datetime.datetime]
+) -> Row:
     """The row of a corpus that a recorded run comes to, by the rules of a measured one.
 
     The first minibatch is left out (C12), and so are those before power was stable (C13; 001 sec. 2.5).
 
     Args:
         case: what was run.
-        log: what tegrastats printed.
+        telemetry: what the log told, in seconds since its first line.
+        log: the log's file, for messages.
         times: the minibatch times.
-        interval_s: that tegrastats was given; None where its lines have dates.
+        began: the date of the log's first line; None where its lines have none.
 
     Raises:
         StoreError: a file cannot be read.
         InvalidValueError: a file is not of its form, or they do not belong together; names the line.
     """
-    lines = _read(log).splitlines()
-    total, remark = _total_of(case.device)
-    try:
-        telemetry = parse_log(lines, interval_s=interval_s, total=total, remark=remark)
-    except InvalidValueError as error:
-        raise InvalidValueError(f"{log}: {error.what}", error.hint) from error
     if POWER_CHANNEL not in telemetry.series:
         raise InvalidValueError(f"{log}: the total power cannot be told", telemetry.missing.get(POWER_CHANNEL, ""))
-    starts_s, times_ms = zip(*_read_times(times, _first_date(lines)))
+    starts_s, times_ms = zip(*_read_times(times, began))
     minibatches = phased(starts_s, times_ms, telemetry)
     figures = summarise(minibatches, telemetry, case.batch_size)
     if figures["minibatch_time_ms"] is None:
@@ -82,14 +76,6 @@ def recorded_row(case: RecordedCase, log: Path, times: Path, interval_s: Optiona
         **{name: figures[name] for name in KEPT},
         "power_definition": telemetry.notes.get(POWER_CHANNEL),
     }
-
-
-def _total_of(device: str) -> Tuple[Optional[Sequence[str]], str]:
-    """The rails that a named board's total is made of, and what is to be known of it."""
-    if device not in BOARDS:
-        return None, ""
-    rails = load_board(device).rails
-    return rails.total or None, rails.note
 
 
 KEPT = (
@@ -119,13 +105,8 @@ def phased(starts_s: Sequence[float], times_ms: Sequence[float], telemetry: Tele
     ]
 
 
-def _first_date(lines: Iterable[str]) -> Optional[datetime.datetime]:
-    """The date of the first line of tegrastats; None where it has none."""
-    known = (line for line in map(parse_line, lines) if not line.is_empty)
-    return next((line.at for line in known), None)
-
-
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8, which may be missing or something else."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -136,7 +117,7 @@ def _read(path: Path) -> str:
 
 def _read_times(path: Path, began: Optional[datetime.datetime]) -> List[Tuple[float, float]]:
     """Start in seconds since the log's first line, and time in ms, of each minibatch."""
-    reader = csv.DictReader(_read(path).splitlines())
+    reader = csv.DictReader(read_text(path).splitlines())
     header = reader.fieldnames or []
     starts = [name for name in (SECONDS, DATE) if name in header]
     if len(starts) != 1 or TIME not in header:
@@ -144,18 +125,14 @@ def _read_times(path: Path, began: Optional[datetime.datetime]) -> List[Tuple[fl
     if starts == [DATE] and began is None:
         raise InvalidValueError(f"{path} has dates, and the lines of the log have none", f"give {SECONDS} instead")
     found: List[Tuple[float, float]] = []
-    for cells, place in _numbered(reader, path):
+    for cells in reader:
+        place = f"{path} line {reader.line_num}"
         found.append((_start_s(cells, began, place), _positive(cells[TIME], TIME, place)))
         if len(found) > 1 and found[-1][0] <= found[-2][0]:
             raise InvalidValueError(f"{place}: it starts before the minibatch above it", "put them in order")
     if not found:
         raise InvalidValueError(f"{path} holds no minibatch", f"expected: {FORM}, and a line for each")
     return found
-
-
-def _numbered(reader: csv.DictReader, path: Path) -> Iterator[Tuple[Dict[str, str], str]]:
-    for cells in reader:
-        yield cells, f"{path} line {reader.line_num}"
 
 
 def _start_s(cells: Dict[str, str], began: Optional[datetime.datetime], place: str) -> float:

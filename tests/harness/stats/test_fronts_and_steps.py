@@ -1,4 +1,4 @@
-"""Pareto fronts, one-factor steps, baseload."""
+"""Pareto fronts and baseload."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
 from harness.core.pareto import pareto_front
-from harness.core.power_modes import PowerMode
 from harness.stats.baseload import split_load
-from harness.stats.one_factor import Step, chain, one_factor_steps
 from harness.stats.pareto import grouped
 
 points = st.lists(st.tuples(st.floats(0.1, 100.0), st.floats(0.1, 100.0)), min_size=1, max_size=40)
@@ -32,14 +30,6 @@ def test_a_front_goes_from_cheap_and_slow_to_dear_and_fast():
 
 def test_points_are_grouped_by_a_resource():
     assert grouped([8, 4, 8]) == {4: [1], 8: [0, 2]}
-
-
-A, B, C = PowerMode(4, 1200, 670, 1333), PowerMode(8, 1200, 670, 1333), PowerMode(8, 1200, 900, 1333)
-
-
-def test_steps_differ_in_one_dimension_only():
-    assert one_factor_steps([C, A, B]) == [Step("cpu_cores", A, B), Step("gpu_khz", B, C)]
-    assert chain([("a", A), ("b", B), ("c", C)]) == [("cpu_cores", "a", "b"), ("gpu_khz", "b", "c")]
 
 
 def test_energy_splits_into_baseload_and_the_rest():
