@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.power_modes import PowerMode, parse_power_mode
 from predictors.models.base import ALL
-from predictors.scenarios import Case, Source
+from predictors.scenarios import ScenarioCase, Source
 
 FILE = Path(__file__).resolve().parents[1] / "baselines" / "published" / "predictors.csv"
 """The papers' errors; `fact` is the number that a figure has in this project's reading of the papers."""
@@ -62,7 +62,7 @@ class Published(NamedTuple):
             return f"{self.value_pct:g}-{self.value_high_pct:g}"
         return f"{'' if self.comparator == '=' else self.comparator}{self.value_pct:g}"
 
-    def case(self, greatest: PowerMode) -> Case:
+    def case(self, greatest: PowerMode) -> ScenarioCase:
         """What has to be tested to get the same figure.
 
         Args:
@@ -71,11 +71,11 @@ class Published(NamedTuple):
         references = (Source(self.reference),) if self.reference else ()
         if self.tested == TEN_MODES:
             target = Source(self.workload, self.device, batch_size=self.batch_size, named=tuple("abcdefghij"))
-            return Case(target, references, fitted=tuple(self.modes.split(",")))
+            return ScenarioCase(target, references, fitted=tuple(self.modes.split(",")))
         drawn = DEVICE_SAMPLES.get(self.device, SAMPLES.get(self.workload))
         target = Source(self.workload, self.device, batch_size=self.batch_size, modes=drawn)
         tested = (parse_power_mode(self.tested, greatest),) if self.tested else ()
-        return Case(target, references, tested=tested)
+        return ScenarioCase(target, references, tested=tested)
 
 
 def read_published(path: Path = FILE) -> List[Published]:

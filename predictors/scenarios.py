@@ -48,7 +48,7 @@ class Source:
 
 
 @dataclasses.dataclass(frozen=True)
-class Case:
+class ScenarioCase:
     """One target of a scenario.
 
     Attributes:
@@ -84,7 +84,7 @@ class Scenario:
     name: str
     question: str
     source: str
-    cases: Tuple[Case, ...]
+    cases: Tuple[ScenarioCase, ...]
     counts: Tuple[Optional[int], ...] = (50,)
     predictors: str = "all"
 
@@ -102,16 +102,16 @@ _CROSSED = {  # 001 sec. 4.3.1: 150 modes each, 50 to fit and 100 to validate
 _BATCH_SIZES = ((RESNET, 8), (RESNET, 32), (MOBILENET, 8), (MOBILENET, 16), (MOBILENET, 32))
 
 
-def _on(device: str, modes: int) -> Tuple[Case, ...]:
+def _on(device: str, modes: int) -> Tuple[ScenarioCase, ...]:
     """What 001 transfers to another board."""
     return tuple(
-        Case(Source(name, device, modes=modes), (_ON_ORIN[RESNET],), f"{name} on {device}")
+        ScenarioCase(Source(name, device, modes=modes), (_ON_ORIN[RESNET],), f"{name} on {device}")
         for name in (RESNET, MOBILENET)
     )
 
 
 _FEWER_MINIBATCHES = tuple(
-    Case(
+    ScenarioCase(
         Source(YOLO, modes=1000),
         (Source(RESNET, minibatches=count),),
         f"{count} minibatches",
@@ -120,7 +120,7 @@ _FEWER_MINIBATCHES = tuple(
     for count in (10, 20, 30, 40)
 )
 _SMALLER_REFERENCES = tuple(
-    Case(Source(YOLO, modes=1000), (Source(RESNET, modes=count),), f"reference of {count or 4368} modes")
+    ScenarioCase(Source(YOLO, modes=1000), (Source(RESNET, modes=count),), f"reference of {count or 4368} modes")
     for count in (500, 1000, 2000, None)
 )
 
@@ -130,7 +130,7 @@ _ALL_SCENARIOS = (
         "the same network on other data, other data with the same network",
         "001 sec. 4.3.1",
         tuple(
-            Case(Source(target, modes=150), (Source(reference),), label)
+            ScenarioCase(Source(target, modes=150), (Source(reference),), label)
             for label, (reference, target) in _CROSSED.items()
         ),
     ),
@@ -139,7 +139,7 @@ _ALL_SCENARIOS = (
         "a network and data that were never seen",
         "001 sec. 4.2, 4.3.2",
         tuple(
-            Case(target, (_ON_ORIN[RESNET],))
+            ScenarioCase(target, (_ON_ORIN[RESNET],))
             for target in (
                 *(_ON_ORIN[MOBILENET], _ON_ORIN[YOLO]),
                 *(Source("bert-squad", modes=220), Source("lstm-wikitext", modes=220)),
@@ -153,7 +153,7 @@ _ALL_SCENARIOS = (
         "other minibatch sizes than the reference's",
         "001 sec. 4.3.5",
         tuple(
-            Case(Source(name, batch_size=size, modes=150), (_ON_ORIN[RESNET],), f"{name} at {size}")
+            ScenarioCase(Source(name, batch_size=size, modes=150), (_ON_ORIN[RESNET],), f"{name} at {size}")
             for name, size in _BATCH_SIZES
         ),
     ),
@@ -162,7 +162,7 @@ _ALL_SCENARIOS = (
         "profiles of one board, predictions for others of its kind",
         "004 sec. 5.4",
         tuple(
-            Case(
+            ScenarioCase(
                 Source(RESNET, modes=500, instance=instance),
                 (_ON_ORIN[YOLO],),
                 f"instance 0 to {instance}",
@@ -176,7 +176,7 @@ _ALL_SCENARIOS = (
         "ten modes of a network never seen, from the four that 004 recommends",
         "004 sec. 5.7.2",
         tuple(
-            Case(Source(name, XAVIER, named=tuple("abcdefghij")), fitted=tuple("efij"))
+            ScenarioCase(Source(name, XAVIER, named=tuple("abcdefghij")), fitted=tuple("efij"))
             for name in ("lenet-mnist", MOBILENET, "resnet18-cifar10", "vgg11-cifar10")
         ),
         predictors="linear,linear-energy,ridge",
@@ -185,7 +185,7 @@ _ALL_SCENARIOS = (
         "E16",
         "error against the number of profiled modes, with what profiling costs",
         "001 sec. 4.2, Figs 7 and 8",
-        tuple(Case(_ON_ORIN[name], (_ON_ORIN[RESNET],)) for name in (MOBILENET, YOLO)),
+        tuple(ScenarioCase(_ON_ORIN[name], (_ON_ORIN[RESNET],)) for name in (MOBILENET, YOLO)),
         counts=(*range(10, 101, 10), None),
         predictors="nn,powertrain",
     ),
@@ -194,7 +194,7 @@ _ALL_SCENARIOS = (
         "which workload to take as the reference",
         "001 sec. 4.1, Fig. 6",
         tuple(
-            Case(_ON_ORIN[target], (_ON_ORIN[reference],), f"{reference} to {target}")
+            ScenarioCase(_ON_ORIN[target], (_ON_ORIN[reference],), f"{reference} to {target}")
             for reference in _ON_ORIN
             for target in _ON_ORIN
             if target != reference  # the paper's diagonal is a network on all modes: `--modes all` of `nn`
@@ -213,7 +213,7 @@ _ALL_SCENARIOS = (
         "001 sec. 1.4, Fig. 2a",
         # ResNet-18 is no reference for itself: it starts from YOLOv8n.
         tuple(
-            Case(source, (_ON_ORIN[YOLO if name == RESNET else RESNET],), tested=(_PM1, _PM2))
+            ScenarioCase(source, (_ON_ORIN[YOLO if name == RESNET else RESNET],), tested=(_PM1, _PM2))
             for name, source in _ON_ORIN.items()
         ),
         predictors="npe,powertrain",

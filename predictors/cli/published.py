@@ -18,7 +18,7 @@ from predictors.cli.evaluate import TrialProgress, jobs_of
 from predictors.cli.scenario import named_modes, simulated
 from predictors.models.base import DEFAULT, predictor_names
 from predictors.published import Published, compare, read_published
-from predictors.scenarios import Case, Scenario, make_plan
+from predictors.scenarios import Scenario, ScenarioCase, make_plan
 from predictors.tables import load_tables
 from predictors.trials import Group, Plan, format_skipped, run_plan
 
@@ -91,7 +91,7 @@ def _line(one: Dict[str, Any]) -> List[str]:
 
 def _plan(rows: Sequence[Published], arguments: argparse.Namespace) -> Tuple[Plan, List[Tuple[Group, Group]]]:
     """What to run for the rows, each test once, and for each row its groups: of the same predictor, and of ours."""
-    cases: List[Case] = []
+    cases: List[ScenarioCase] = []
     wanted: List[Tuple[Group, Group]] = []
     for row in rows:
         case = row.case(load_board(row.device).power_mode_space().greatest)
