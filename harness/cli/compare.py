@@ -16,30 +16,29 @@ from harness.stats.changes import FEWEST_RUNS
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `compare`."""
+    add = parser.add_argument
     parser.description = f"Compare the cases of two files whose conditions agree. {TEST}"
     parser.epilog = (
         "exit code: 0 no case, workload or all of them is slower or takes more power; 1 something is; 2 nothing is, but"
         " a comparison was refused or none was possible; cases that only one side has are listed and change nothing"
     )
     for name, text in (("before", "one side"), ("after", "the other")):
-        parser.add_argument(
-            name, type=Path, metavar=name.upper(), help=f"{text}: a results file, or a .json of pytest-benchmark"
-        )
-    parser.add_argument(
+        add(name, type=Path, metavar=name.upper(), help=f"{text}: a results file, or a .json of pytest-benchmark")
+    add(
         "--by",
         type=_names,
         default=(),
         metavar="NAMES",
         help="conditions that may differ because they are the question: l4t,jetpack,torch (default: none)",
     )
-    parser.add_argument(
+    add(
         "--threshold",
         type=float,
         default=share_to_percent(DEFAULT_THRESHOLD),
         metavar="PERCENT",
         help="a change below this is none (default: %(default)g)",
     )
-    parser.add_argument(
+    add(
         "--fastest",
         action="store_true",
         help="compare the fast minibatches (first tenth) of the fast runs (first quarter) instead of medians: for "

@@ -22,13 +22,12 @@ from harness.workloads.optional_packages import require
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `doctor`."""
-    parser.add_argument("--device", help="the device to look at (default: the board, where there is one, else host)")
-    parser.add_argument("--root", type=Path, default=Path("/"), help="where /sys, /proc and /etc are looked for")
-    parser.add_argument("--config", type=Path, default=Path(FILE_NAME), help=f"places file (default: {FILE_NAME})")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
-    parser.add_argument(
-        "--sudoers", action="store_true", help="print what lets this user change the machine, and how to take it back"
-    )
+    add = parser.add_argument
+    add("--device", help="the device to look at (default: the board, where there is one, else host)")
+    add("--root", type=Path, default=Path("/"), help="where /sys, /proc and /etc are looked for")
+    add("--config", type=Path, default=Path(FILE_NAME), help=f"places file (default: {FILE_NAME})")
+    add("--json", action="store_true", help="print JSON instead of text")
+    add("--sudoers", action="store_true", help="print what lets this user change the machine, and how to take it back")
 
 
 def run(arguments: argparse.Namespace) -> int:

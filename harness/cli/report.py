@@ -19,18 +19,17 @@ DEFAULT_OUT = Path("out") / "report"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
+    add = parser.add_argument
     parser.description = (
         "Write a report: one page that needs no network, and each figure as SVG, as CSV and, where matplotlib is"
         " installed, as PNG. A figure without data is left out, and the page names what would bring it."
     )
     add_results(parser)
-    parser.add_argument("--corpus", type=Path, metavar="FILE", help="a corpus, for scatters of its power modes")
-    parser.add_argument("--predictors", type=Path, metavar="JSON", help="from python -m predictors evaluate --json")
-    parser.add_argument(
-        "--strategies", type=Path, metavar="JSON", help="from python -m predictors strategies evaluate --json"
-    )
-    parser.add_argument("--out", type=Path, default=DEFAULT_OUT, metavar="DIR", help="where to (default: %(default)s)")
-    parser.add_argument("--no-png", action="store_true", help="write no PNG files; they take most of the time")
+    add("--corpus", type=Path, metavar="FILE", help="a corpus, for scatters of its power modes")
+    add("--predictors", type=Path, metavar="JSON", help="from python -m predictors evaluate --json")
+    add("--strategies", type=Path, metavar="JSON", help="from python -m predictors strategies evaluate --json")
+    add("--out", type=Path, default=DEFAULT_OUT, metavar="DIR", help="where to (default: %(default)s)")
+    add("--no-png", action="store_true", help="write no PNG files; they take most of the time")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,14 +1,23 @@
-"""`advise`: which way of finding a power mode pays for a training, with the arithmetic."""
+"""`advise`: which way of finding a power mode pays for a training, the guide of 001 Table 1 with its arithmetic.
+
+All approaches end with the training running in some power mode. They differ in what they spend on profiles first, and
+in how much slower than the best mode the one is that they end with. The total of an approach is
+
+    profiles * hours per profile + fitting + runs * epochs * hours per epoch in the best mode * (1 + penalty)
+
+so an expensive search pays for a long training only. Profiles count once, however many runs follow: that is why the
+guide asks for the number of runs.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, NamedTuple
 
+from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table
-from predictors.cli.advice import Approach, Verdict, weigh
 from predictors.evaluation import read_recorded
 
 PROFILE_SECONDS = 13.4
@@ -17,9 +26,33 @@ PROFILE_SECONDS = 13.4
 RECORDED = Path(__file__).resolve().parents[2] / "baselines/recorded/strategies.json"
 OWN = ("closed-loop", "one-shot")
 OWN_FITTING_S = 10.0
-"""Fifteen steps of fitting and asking, each well under a second (docs/predictors.md)."""
+"""Fifteen steps of fitting and predicting, each well under a second (docs/predictors.md)."""
 
-_PUBLISHED = (
+
+class Approach(NamedTuple):
+    """A way to find a power mode: what it profiles and computes, and the mean time penalty of the mode it ends with."""
+
+    name: str
+    profiles: int
+    penalty_pct: float
+    fitting_s: float
+    origin: str
+
+
+class ApproachCost(NamedTuple):
+    """What an approach comes to for one training: profiling, fitting included, and all runs in the mode found."""
+
+    approach: Approach
+    profiling_hours: float
+    training_hours: float
+
+    @property
+    def total_hours(self) -> float:
+        """Profiling and training together."""
+        return self.profiling_hours + self.training_hours
+
+
+PUBLISHED = (
     Approach("brute force", 4368, 0.0, 0.0, "001 Table 1, over the paper's grid; the mode is the best by definition"),
     Approach("NN-100", 100, 5.0, 10.0, "001 Table 1; median penalty of NN on MobileNet, sec. 5.2"),
     Approach("PowerTrain, 50 modes", 50, 1.0, 30.0, "001 Table 1; median, sec. 1.4; over the limit by 1 W in 26.5 %"),
@@ -29,30 +62,61 @@ _PUBLISHED = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `advise`."""
-    parser.add_argument("--epochs", type=float, required=True, help="of one training")
-    parser.add_argument("--epoch-minutes", type=float, required=True, help="one epoch in a good mode within the budget")
-    parser.add_argument("--runs", type=float, default=1, help="trainings that will use the mode (default: 1)")
-    parser.add_argument(
-        "--profile-seconds", type=float, default=PROFILE_SECONDS, help=f"per profile (default: {PROFILE_SECONDS}, 001)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add = parser.add_argument
+    add("--epochs", type=float, required=True, help="of one training")
+    add("--epoch-minutes", type=float, required=True, help="one epoch in a good mode within the budget")
+    add("--runs", type=float, default=1, help="trainings that will use the mode (default: 1)")
+    text = f"per profile (default: {PROFILE_SECONDS}, 001)"
+    add("--profile-seconds", type=float, default=PROFILE_SECONDS, help=text)
+    add("--json", action="store_true", help="print JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Weigh all approaches and print them, the cheapest first."""
-    verdicts = weigh(
-        [*own_approaches(), *_PUBLISHED],
+    costs = weigh(
+        [*own_approaches(), *PUBLISHED],
         epochs=arguments.epochs,
         epoch_minutes=arguments.epoch_minutes,
         runs=arguments.runs,
         profile_seconds=arguments.profile_seconds,
     )
     if arguments.json:
-        found = [{**one.approach._asdict(), **one._asdict(), "total_hours": one.total_hours} for one in verdicts]
+        found = [{**one.approach._asdict(), **one._asdict(), "total_hours": one.total_hours} for one in costs]
         print(json.dumps([{**one, "approach": one["name"]} for one in found], indent=1))
     else:
-        print(format_verdicts(verdicts, arguments))
+        print(format_costs(costs, arguments))
     return 0
+
+
+def weigh(
+    approaches: List[Approach], *, epochs: float, epoch_minutes: float, runs: float, profile_seconds: float
+) -> List[ApproachCost]:
+    """What each approach comes to, the cheapest first.
+
+    Args:
+        approaches: the ways to find a mode.
+        epochs: of one run.
+        epoch_minutes: one epoch in the best mode within the budget.
+        runs: trainings that will use the mode found.
+        profile_seconds: what profiling one mode takes, on average.
+
+    Raises:
+        InvalidValueError: a number is not above 0.
+    """
+    numbers = {"epochs": epochs, "epoch minutes": epoch_minutes, "runs": runs, "seconds per profile": profile_seconds}
+    for name, value in numbers.items():
+        if not value > 0:
+            raise InvalidValueError(f"{name} is {value:g}, expected a number above 0")
+    best_hours = runs * epochs * epoch_minutes / 60
+    costs = [
+        ApproachCost(
+            approach,
+            (approach.profiles * profile_seconds + approach.fitting_s) / 3600,
+            best_hours * (1 + approach.penalty_pct / 100),
+        )
+        for approach in approaches
+    ]
+    return sorted(costs, key=lambda cost: cost.total_hours)
 
 
 def own_approaches() -> List[Approach]:
@@ -79,7 +143,7 @@ def own_approaches() -> List[Approach]:
     ]
 
 
-def format_verdicts(verdicts: List[Verdict], arguments: argparse.Namespace) -> str:
+def format_costs(costs: List[ApproachCost], arguments: argparse.Namespace) -> str:
     """The arithmetic as a table, the cheapest first."""
     rows = [
         [
@@ -91,24 +155,16 @@ def format_verdicts(verdicts: List[Verdict], arguments: argparse.Namespace) -> s
             f"{one.total_hours:.2f}",
             one.approach.origin,
         ]
-        for one in verdicts
+        for one in costs
     ]
+    titles = ("approach", ">profiles", ">profiling h", ">penalty %", ">training h", ">total h")
     best_hours = arguments.runs * arguments.epochs * arguments.epoch_minutes / 60
-    header = [
-        "approach",
-        ">profiles",
-        ">profiling h",
-        ">penalty %",
-        ">training h",
-        ">total h",
-        "where the figures are from",
-    ]
     return "\n".join(
         [
             f"{arguments.runs:g} runs x {arguments.epochs:g} epochs x {arguments.epoch_minutes:g} min = "
             f"{best_hours:.2f} h in the best mode; {arguments.profile_seconds:g} s a profile",
             "total = profiles x seconds a profile + hours in the best mode x (1 + penalty)",
-            format_table(header, rows),
-            f"pays most: {verdicts[0].approach.name}",
+            format_table([*titles, "where the figures are from"], rows),
+            f"pays most: {costs[0].approach.name}",
         ]
     )

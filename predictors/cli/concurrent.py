@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import signal
 import sys
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
+from harness.cli.options import write_json
 from harness.core.cases import DEFAULT_MINIBATCHES, INFERENCE, Case, Settings
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import Device
 from harness.core.errors import CannotRunError, InvalidValueError
-from harness.core.files import write_output
 from harness.core.profiles import Profile
 from harness.core.terminal import Progress, format_duration
 from harness.core.units import mw_to_w, w_to_mw
@@ -37,30 +36,23 @@ Attempt = Tuple[ConcurrentChoice, Profile]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `concurrent`."""
-    parser.add_argument("--device", required=True, help="host, a board, sim:orin-agx")
-    parser.add_argument("--training", required=True, metavar="W", help="workload that is trained")
-    parser.add_argument("--inference", required=True, metavar="W", help="workload that answers requests")
-    parser.add_argument("--arrival-rate", type=float, required=True, metavar="N", help="requests per second")
-    parser.add_argument(
-        "--latency-limit", type=float, required=True, metavar="MS", help="95 %% of requests are to keep it"
-    )
-    parser.add_argument("--power-budget", type=float, metavar="W", help="greatest mean power")
-    parser.add_argument("--batch-size", type=int, default=16, help="of the training (default: 16)")
-    parser.add_argument(
-        "--inference-batches", default="1,4,16", metavar="LIST", help="to choose from (default: 1,4,16)"
-    )
-    parser.add_argument("--workers", type=int, default=4, help="num_workers of the training (default: 4)")
-    parser.add_argument(
-        "--switching-ms", type=float, metavar="MS", help="a mode for each kind of work, at this cost of a change"
-    )
-    parser.add_argument("--profiles", type=int, default=30, help="of both kinds of work together (default: 30)")
-    parser.add_argument(
-        "--duration", type=float, default=30.0, metavar="S", help="of the run that checks (default: 30)"
-    )
-    parser.add_argument("--minibatches", type=int, default=DEFAULT_MINIBATCHES, help="per profile (default: 40)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--config", type=Path, default=Path(FILE_NAME), help="places of storage media and data sets")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write goal, choice and what came out")
+    add = parser.add_argument
+    add("--device", required=True, help="host, a board, sim:orin-agx")
+    add("--training", required=True, metavar="W", help="workload that is trained")
+    add("--inference", required=True, metavar="W", help="workload that answers requests")
+    add("--arrival-rate", type=float, required=True, metavar="N", help="requests per second")
+    add("--latency-limit", type=float, required=True, metavar="MS", help="95 %% of requests are to keep it")
+    add("--power-budget", type=float, metavar="W", help="greatest mean power")
+    add("--batch-size", type=int, default=16, help="of the training (default: 16)")
+    add("--inference-batches", default="1,4,16", metavar="LIST", help="to choose from (default: 1,4,16)")
+    add("--workers", type=int, default=4, help="num_workers of the training (default: 4)")
+    add("--switching-ms", type=float, metavar="MS", help="a mode for each kind of work, at this cost of a change")
+    add("--profiles", type=int, default=30, help="of both kinds of work together (default: 30)")
+    add("--duration", type=float, default=30.0, metavar="S", help="of the run that checks (default: 30)")
+    add("--minibatches", type=int, default=DEFAULT_MINIBATCHES, help="per profile (default: 40)")
+    add("--seed", type=int, default=0)
+    add("--config", type=Path, default=Path(FILE_NAME), help="places of storage media and data sets")
+    add("--json", type=Path, metavar="OUT", help="write goal, choice and what came out")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -77,17 +69,13 @@ def run(arguments: argparse.Namespace) -> int:
         get_workload(workload)
     device = open_device(arguments.device, load_configuration(arguments.config))
     progress = Progress(sys.stderr)
-    signal.signal(
-        signal.SIGPIPE, signal.SIG_IGN
-    )  # a pipe that is closed must not end this before the device is put back
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
     with device.session():
         attempts = attempt(arguments, device, goal, progress)
     progress.clear()
     print(format_attempts(arguments, goal, attempts, device))
     if arguments.json:
-        content = describe(arguments, goal, attempts, device)
-        write_output(arguments.json, (json.dumps(content, indent=1) + "\n").encode())
-        print(f"wrote {arguments.json}")
+        write_json(arguments.json, describe(arguments, goal, attempts, device))
     if _short_of(goal, best_of(goal, attempts)[1]) > 1:
         raise CannotRunError("no plan is known that keeps the limits", "the nearest one stands above; allow more")
     return 0

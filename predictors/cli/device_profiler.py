@@ -39,11 +39,9 @@ class DeviceProfiler:
     """Profiles candidates on a device; with a results file, what it holds already is not measured again.
 
     Attributes:
-        candidates: what can be chosen.
-        task: `training` or `inference`.
-        taken: what was found of each candidate, by its place.
+        taken: what was found, by candidate.
         resumed: how many of these came from the results file.
-        flagged: the flags of the best profile, by place, where all profiles of a candidate were disturbed or throttled.
+        flagged: the flags of the best profile, by candidate, where all its profiles were disturbed or throttled.
     """
 
     def __init__(
@@ -66,15 +64,15 @@ class DeviceProfiler:
         Args:
             device: where to measure.
             case: what to measure; its power mode and batch size are replaced by the candidates'.
-            modes: what may be chosen, each with the name it has in a case.
-            batch_sizes: what may be chosen of these; None for the case's own.
-            store: where profiles are kept.
-            environment: goes with them.
-            run_id: goes with them.
+            modes: the candidates, each with the name it has in a case.
+            batch_sizes: to choose from; None for the case's own.
+            store: where profiles are kept, with `environment` and `run_id`.
+            environment: see `store`.
+            run_id: see `store`.
             resume: take a profile of the same conditions from `store` instead of measuring again.
             needs_power: whether a profile without power is refused; else its power is NaN.
             report: takes lines of progress while a profile runs.
-            wait: does nothing for so many seconds.
+            wait: sleeps for so many seconds.
         """
         self.task = case.task
         self.resumed = 0
@@ -100,11 +98,8 @@ class DeviceProfiler:
 
     def case(self, index: int) -> Case:
         """The case that profiles a candidate."""
-        return dataclasses.replace(
-            self._case,
-            power_mode=self._names[index // self._per_mode],
-            batch_size=int(self.candidates.batch_size[index]),
-        )
+        size = int(self.candidates.batch_size[index])
+        return dataclasses.replace(self._case, power_mode=self._names[index // self._per_mode], batch_size=size)
 
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
         """Measure a candidate, or take its profile from the results file; once in the life of this profiler.
@@ -128,7 +123,8 @@ class DeviceProfiler:
                 return FailedMode(str(error), time.monotonic() - start_s)
             self._report(f"    {error.what}: nothing runs for {COOLING_S:g} s")
             self._wait(COOLING_S)
-            hotter = tuple(int(place) for place in self._at_least(index) if place != index)
+            at_least = (self._rows >= self._rows[index]).all(axis=1)  # no less of anything draws no less power
+            hotter = tuple(int(place) for place in np.flatnonzero(at_least) if place != index)
             reason = f"{error.what}; the {len(hotter)} modes that are nowhere below it are left out too"
             return FailedMode(reason, time.monotonic() - start_s, hotter)
         self._was_hot = False
@@ -158,10 +154,6 @@ class DeviceProfiler:
         least_khz = khz if self._least_khz is None else self._least_khz
         self._has_risen |= bool((khz > least_khz).any())
         self._least_khz = np.minimum(khz, least_khz)
-
-    def _at_least(self, index: int) -> np.ndarray:
-        """The places of the candidates with no less of anything: these draw no less power."""
-        return np.flatnonzero((self._rows >= self._rows[index]).all(axis=1))
 
     def _measure(self, index: int) -> MeasuredMode:
         case = self.case(index)
@@ -193,12 +185,10 @@ class DeviceProfiler:
 def best_of(takes: Sequence[Profile]) -> Profile:
     """Of several profiles of one mode, oldest first, the newest undisturbed one, else the one that was slowed least."""
     undisturbed = [one for one in takes if not is_disqualified(one.flags)]
-    return undisturbed[-1] if undisturbed else min(takes, key=_time_ms)
-
-
-def _time_ms(profile: Profile) -> float:
-    time_ms = profile.aggregates.get("minibatch_time_ms")
-    return float("inf") if time_ms is None else time_ms
+    if undisturbed:
+        return undisturbed[-1]
+    times_ms = [one.aggregates.get("minibatch_time_ms") for one in takes]
+    return takes[int(np.argmin([np.inf if time_ms is None else time_ms for time_ms in times_ms]))]
 
 
 def figures_of(profile: Profile, needs_power: bool = True) -> MeasuredMode:

@@ -16,14 +16,14 @@ from predictors.models.persistence import file_sha256
 from predictors.plots import write_plots
 from predictors.sampling import SAMPLERS
 from predictors.tables import Table, find_table, load_tables
-from predictors.trials import Plan, Results, Target, format_results, format_skipped, run_plan, write_results
+from predictors.trials import Plan, Target, format_results, format_skipped, run_plan, write_results
 
 
 class TrialProgress:
     """Shows how many trials are done, which was the last, and how long the rest will take."""
 
     def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
-        """Write to `progress`; the time begins now."""
+        """Start the clock."""
         self._progress = progress
         self._clock = clock
         self._start_s = clock()
@@ -38,16 +38,13 @@ class TrialProgress:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `evaluate`."""
-    parser.add_argument("--corpus", type=Path, required=True, metavar="FILE", help="profiles of the targets")
-    parser.add_argument("--target", required=True, metavar="W[,W]", help="workloads to predict")
+    add = parser.add_argument
+    add("--corpus", type=Path, required=True, metavar="FILE", help="profiles of the targets")
+    add("--target", required=True, metavar="W[,W]", help="workloads to predict")
     add_reference_arguments(parser)
     add_run_arguments(parser)
-    parser.add_argument(
-        "--modes", default="50", metavar="N[,N]", help="modes to fit on: 10,20,50,100,all (default: 50)"
-    )
-    parser.add_argument(
-        "--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: random)"
-    )
+    add("--modes", default="50", metavar="N[,N]", help="modes to fit on: 10,20,50,100,all (default: 50)")
+    add("--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: random)")
 
 
 def add_reference_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,12 +60,13 @@ def add_reference_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that every evaluation has."""
-    parser.add_argument("--predictors", default=ALL, metavar="LIST", help=f"names with commas, or {ALL} (default)")
-    parser.add_argument("--repeats", type=int, default=10, help="each with other modes (default: 10)")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed draws the same modes (default: 0)")
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes at once (default: as many as there are CPUs)")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write the results")
-    parser.add_argument("--plots", type=Path, metavar="DIR", help="write the papers' plots (needs matplotlib)")
+    add = parser.add_argument
+    add("--predictors", default=ALL, metavar="LIST", help=f"names with commas, or {ALL} (default)")
+    add("--repeats", type=int, default=10, help="each with other modes (default: 10)")
+    add("--seed", type=int, default=0, help="the same seed draws the same modes (default: 0)")
+    add("--jobs", type=int, metavar="N", help="processes at once (default: as many as there are CPUs)")
+    add("--json", type=Path, metavar="OUT", help="write the results")
+    add("--plots", type=Path, metavar="DIR", help="write the papers' plots (needs matplotlib)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -104,7 +102,9 @@ def run_and_report(plan: Plan, arguments: argparse.Namespace, files: Sequence[Pa
         corpora = [{"file": path.name, "sha256": file_sha256(path)} for path in files]
         write_results(arguments.json, found, corpora=corpora, seed=plan.seed, title=title)
         print(f"wrote {arguments.json}")
-    _plot(plan, found, arguments.plots)
+    if arguments.plots is not None and found.results:
+        for path in write_plots(arguments.plots, plan, found.results):
+            print(f"wrote {path}")
     if not found.results:
         raise CannotRunError("no predictor could be tested", "the reasons stand above")
     return 0
@@ -148,9 +148,3 @@ def jobs_of(asked: Optional[int]) -> int:
     if asked is not None and asked < 1:
         raise InvalidValueError(f"--jobs is {asked}, expected 1 or more")
     return asked or len(os.sched_getaffinity(0))
-
-
-def _plot(plan: Plan, found: Results, directory: Optional[Path]) -> None:
-    if directory is not None and found.results:
-        for path in write_plots(directory, plan, found.results):
-            print(f"wrote {path}")

@@ -18,18 +18,15 @@ from predictors.tables import find_table, load_tables
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `fit`."""
-    parser.add_argument("--corpus", type=Path, required=True, metavar="FILE", help="profiles of the workload")
-    parser.add_argument("--target", required=True, metavar="W", help="the workload")
-    parser.add_argument(
-        "--modes", default=ALL, metavar="N", help=f"how many of its profiles to learn from; {ALL}: every one (default)"
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="M", help="where to save the predictor")
-    parser.add_argument("--predictor", choices=tuple(MODULES), default=DEFAULT, help=f"default: {DEFAULT}")
+    add = parser.add_argument
+    add("--corpus", type=Path, required=True, metavar="FILE", help="profiles of the workload")
+    add("--target", required=True, metavar="W", help="the workload")
+    add("--modes", default=ALL, metavar="N", help=f"how many of its profiles to learn from; {ALL}: every one (default)")
+    add("--out", type=Path, required=True, metavar="M", help="where to save the predictor")
+    add("--predictor", choices=tuple(MODULES), default=DEFAULT, help=f"default: {DEFAULT}")
     add_reference_arguments(parser)
-    parser.add_argument(
-        "--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: random)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same predictor (default: 0)")
+    add("--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: random)")
+    add("--seed", type=int, default=0, help="the same seed gives the same predictor (default: 0)")
 
 
 def run(arguments: argparse.Namespace) -> int:

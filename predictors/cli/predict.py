@@ -25,13 +25,14 @@ MAX_DEVIATION = 1e-3  # between machines, above which it is worth a note
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `predict`."""
-    parser.add_argument("--model", type=Path, required=True, metavar="M", help="what `fit --out` wrote")
-    parser.add_argument("--board", required=True, help="which board: orin-agx, ...; an unknown one lists all")
-    parser.add_argument("--variant", default="", help="which of its modules; an unknown one lists all")
-    parser.add_argument("--power-mode", default="all", metavar="TEXT", help="as in `harness modes` (default: all)")
-    parser.add_argument("--batch-size", type=int, default=DEFAULT_BATCH_SIZE, help=f"default: {DEFAULT_BATCH_SIZE}")
-    parser.add_argument("--task", choices=TASKS, help="default: the one that the predictor learned")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="a CSV file")
+    add = parser.add_argument
+    add("--model", type=Path, required=True, metavar="M", help="what `fit --out` wrote")
+    add("--board", required=True, help="which board: orin-agx, ...; an unknown one lists all")
+    add("--variant", default="", help="which of its modules; an unknown one lists all")
+    add("--power-mode", default="all", metavar="TEXT", help="as in `harness modes` (default: all)")
+    add("--batch-size", type=int, default=DEFAULT_BATCH_SIZE, help=f"default: {DEFAULT_BATCH_SIZE}")
+    add("--task", choices=TASKS, help="default: the one that the predictor learned")
+    add("--out", type=Path, required=True, metavar="FILE", help="a CSV file")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,13 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def format_predictions(modes: List[PowerMode], batch_size: int, prediction: Prediction, provenance: str) -> str:
-    """Predictions as CSV: the mode, the middle of time and power, their intervals, whether it is on the front.
+    """Predictions as CSV: the mode, the median of time and power, their intervals, whether it is on the front.
 
-    Args:
-        modes: n power modes.
-        batch_size: of all.
-        prediction: of these modes; a figure that the predictor does not give is left empty.
-        provenance: what the predictions rest on.
+    A figure that the predictor does not give is left empty.
     """
     names = [*PowerMode._fields, "batch_size", "minibatch_time_ms", "power_mw"]
     columns = [prediction.time_ms, prediction.power_mw]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
+from harness.cli.options import write_json
 from harness.core.boards import load_board
 from harness.core.environment import describe_environment
 from harness.core.errors import UnknownNameError
-from harness.core.files import write_output
 from harness.core.terminal import Progress, format_table
 from predictors.cli.evaluate import TrialProgress, jobs_of
 from predictors.cli.scenario import named_modes, simulated
@@ -25,19 +24,18 @@ from predictors.trials import Group, Plan, format_skipped, run_plan
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `published`."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--corpus", type=Path, action="append", default=[], metavar="FILE",
         help="measured profiles, to be used where they are what a paper measured; may be given again",
     )  # fmt: skip
-    parser.add_argument("--predictors", metavar="LIST", help="only errors of these (default: all that papers have)")
-    parser.add_argument(
-        "--fact", action="append", default=[], metavar="F123", help="only this error; may be given again"
-    )
-    parser.add_argument("--repeats", type=int, default=3, help="each with other modes (default: 3)")
-    parser.add_argument("--limit", type=int, metavar="N", help="at most N modes of each table, for a quick look")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed draws the same modes (default: 0)")
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes at once (default: as many as there are CPUs)")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write the comparison")
+    add("--predictors", metavar="LIST", help="only errors of these (default: all that papers have)")
+    add("--fact", action="append", default=[], metavar="F123", help="only this error; may be given again")
+    add("--repeats", type=int, default=3, help="each with other modes (default: 3)")
+    add("--limit", type=int, metavar="N", help="at most N modes of each table, for a quick look")
+    add("--seed", type=int, default=0, help="the same seed draws the same modes (default: 0)")
+    add("--jobs", type=int, metavar="N", help="processes at once (default: as many as there are CPUs)")
+    add("--json", type=Path, metavar="OUT", help="write the comparison")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -59,27 +57,14 @@ def run(arguments: argparse.Namespace) -> int:
     if found.skipped:
         print(format_skipped(found.skipped), file=sys.stderr)
     if arguments.json:
-        content = {"environment": describe_environment(), "errors": compared}
-        write_output(arguments.json, (json.dumps(content, indent=1) + "\n").encode("utf-8"))
-        print(f"wrote {arguments.json}")
+        write_json(arguments.json, {"environment": describe_environment(), "errors": compared})
     return 0
 
 
 def format_compared(compared: Sequence[Dict[str, Any]]) -> str:
     """A line for each published error."""
-    header = [
-        "fact",
-        "predictor",
-        "target",
-        "reference",
-        ">modes",
-        "error",
-        ">published %",
-        ">here %",
-        f">{DEFAULT} %",
-        "on",
-    ]
-    return format_table(header, [_line(one) for one in compared])
+    titles = ("fact", "predictor", "target", "reference", ">modes", "error", ">published %", ">here %")
+    return format_table([*titles, f">{DEFAULT} %", "on"], [_line(one) for one in compared])
 
 
 def _line(one: Dict[str, Any]) -> List[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import os
 import signal
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Callable, Iterator, Optional, Tuple
 
 from harness.cli.nvpmodel_conf import off_board_conf, on_board_conf
+from harness.cli.options import write_json
 from harness.core.boards import BOARDS, load_board
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, load_configuration
@@ -28,8 +28,7 @@ from harness.devices.registry import open_device
 from harness.store.results import ResultsStore
 from predictors.cli.device_profiler import DeviceProfiler
 from predictors.cli.recommendation_report import Course, format_recommendation, plain_recommendation
-from predictors.cli.strategies import presets_of
-from predictors.cli.training_length import minibatches_of_training
+from predictors.cli.strategies import minibatches_of_training, presets_of
 from predictors.models.base import Predictor, make_predictor, predictor_class
 from predictors.strategies.goals import Goal
 from predictors.strategies.model_based import ClosedLoop, OneShot, design_for
@@ -38,12 +37,7 @@ from predictors.strategies.recommendation import recommend
 from predictors.strategies.registry import OURS
 from predictors.tables import Table, find_table, load_tables
 
-OBJECTIVES = {
-    "time": "time_ms",
-    "power": "power_mw",
-    "energy": "energy_mws",
-    "edp": "energy_delay_mws_ms",
-}
+OBJECTIVES = {"time": "time_ms", "power": "power_mw", "energy": "energy_mws", "edp": "energy_delay_mws_ms"}
 """Values of `--goal`."""
 
 LEAST_GAIN = 0.002
@@ -125,9 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
         progress.line(
             f"note: some releases of {device.name} can only lower clocks; if a mode is refused, reboot and --resume"
         )
-    signal.signal(
-        signal.SIGPIPE, signal.SIG_IGN
-    )  # a pipe that is closed must not end this before the device is put back
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
     with ResultsStore(arguments.results) as store, device.session():
         profiler = DeviceProfiler(
             device,
@@ -166,9 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     print(format_recommendation(found, device, course, minibatches))
     if arguments.json:
-        content = plain_recommendation(found, device, arguments.workload, course, minibatches)
-        write_output(arguments.json, (json.dumps(content, indent=1) + "\n").encode())
-        print(f"wrote {arguments.json}")
+        write_json(arguments.json, plain_recommendation(found, device, arguments.workload, course, minibatches))
     if arguments.plot:
         from predictors.strategies.plots import draw_recommendation
 
@@ -196,11 +186,7 @@ def _saying_what_is_kept(history: History, results: Path, progress: Progress) ->
 
 
 def goal_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> Goal:
-    """The goal that the options ask for.
-
-    Args:
-        arguments: of this command.
-        minibatches: of the whole training; None where unknown.
+    """The goal that the options ask for; `minibatches` of the whole training, None where unknown.
 
     Raises:
         InvalidValueError: no limit was given where one is needed, or a limit on the whole training without its length.
@@ -239,21 +225,17 @@ def _refuse_wrong_options(arguments: argparse.Namespace) -> None:
     if arguments.risk is not None and not 0 < arguments.risk < 1:
         raise InvalidValueError(f"--risk is {arguments.risk:g}, expected a probability between 0 and 1")
     for name in ("json", "write_conf", "plot"):
-        _refuse_unwritable(f"--{name.replace('_', '-')}", getattr(arguments, name))
+        path = getattr(arguments, name)
+        if path is not None:
+            folder = next((parent for parent in path.absolute().parents if parent.exists()), path)
+            if path.is_dir() or not folder.is_dir() or not os.access(str(folder), os.W_OK):
+                problem = f"--{name.replace('_', '-')} is {path}, a folder or nothing to write in {folder}"
+                raise InvalidValueError(problem, "name another file")
     if arguments.reference and arguments.corpus is None:
         raise InvalidValueError("--reference names a workload of a corpus", "give --corpus FILE with it")
     suffix = arguments.plot.suffix.lower() if arguments.plot else ".png"
     if suffix not in PICTURES:
         raise InvalidValueError(f"--plot ends in {suffix!r}", f"a picture ends in {', '.join(PICTURES)}")
-
-
-def _refuse_unwritable(option: str, path: Optional[Path]) -> None:
-    """Refuse, as far as can be told without writing, a file that cannot be written after a search of many minutes."""
-    if path is None:
-        return
-    folder = next((parent for parent in path.absolute().parents if parent.exists()), path)
-    if path.is_dir() or not folder.is_dir() or not os.access(str(folder), os.W_OK):
-        raise InvalidValueError(f"{option} is {path}, a folder or nothing to write in {folder}", "name another file")
 
 
 def _references(arguments: argparse.Namespace) -> Tuple[Table, ...]:

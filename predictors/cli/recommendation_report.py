@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -10,34 +10,23 @@ from harness.core.device import Device
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import format_duration, format_table
 from harness.core.units import mw_to_w
-from predictors.cli.terminal_plot import scatter
 from predictors.strategies.recommendation import FigureInterval, ModeFigures, Recommendation, thinned
 
 _FRONT_LINES = 12
 
 
 class Course(NamedTuple):
-    """How the search went.
+    """How the search went."""
 
-    Attributes:
-        resumed: how many profiles came from the results file.
-        failed: the modes that could not be profiled, and why.
-        flagged: the modes all of whose profiles were disturbed or throttled, and the flags of the best one.
-    """
-
-    resumed: int
-    failed: Tuple[Tuple[PowerMode, str], ...]
-    flagged: Tuple[Tuple[PowerMode, List[str]], ...]
+    resumed: int  # profiles that came from the results file
+    failed: Tuple[Tuple[PowerMode, str], ...]  # modes that could not be profiled, and why
+    flagged: Tuple[Tuple[PowerMode, List[str]], ...]  # modes all of whose profiles were disturbed, the best one's flags
 
 
 def format_recommendation(found: Recommendation, device: Device, course: Course, minibatches: Optional[float]) -> str:
     """What a person wants to read: the front, the mode, what it saves, what it cost.
 
-    Args:
-        found: what is recommended.
-        device: where the profiles are from.
-        course: how the search went.
-        minibatches: of the whole training; None where its length is not known.
+    `minibatches` are those of the whole training; None where its length is not known.
     """
     choice, mode = found.choice, found.mode
     front = format_table(
@@ -108,12 +97,8 @@ def plain_recommendation(
 
 
 def _plain_mode(one: ModeFigures) -> Dict[str, Any]:
-    return {
-        "mode": one.power_mode.name,
-        "batch_size": one.batch_size,
-        "time_ms": one.time_ms._asdict(),
-        "power_mw": one.power_mw._asdict(),
-    }
+    figures = {"time_ms": one.time_ms._asdict(), "power_mw": one.power_mw._asdict()}
+    return {"mode": one.power_mode.name, "batch_size": one.batch_size, **figures}
 
 
 def _shown_front(found: Recommendation) -> List[ModeFigures]:
@@ -130,12 +115,8 @@ def _figure(estimate: FigureInterval, unit: float, name: str) -> str:
 
 
 def _mark(one: ModeFigures, chosen: ModeFigures) -> str:
-    words: List[str] = []
-    if one.time_ms.measured:
-        words.append("profiled")
-    if one.power_mode == chosen.power_mode:
-        words.append("<- recommended")
-    return " ".join(words)
+    marks = {"profiled": one.time_ms.measured, "<- recommended": one.power_mode == chosen.power_mode}
+    return " ".join(mark for mark, holds in marks.items() if holds)
 
 
 def _plot(found: Recommendation) -> str:
@@ -154,3 +135,37 @@ def _plot(found: Recommendation) -> str:
         "power in W   (. all modes, o front, + profiled, X recommended)",
         "log10 of the minibatch time in ms",
     )
+
+
+def scatter(
+    layers: Sequence[Tuple[str, np.ndarray, np.ndarray]], x_label: str, y_label: str, width: int = 64, height: int = 16
+) -> str:
+    """A scatter plot in plain text, with a scale on both axes.
+
+    Each layer is a mark (one character) with the x and y of its points, arrays of shape (n,), finite; the last layer is
+    on top. `width` and `height` are of the plot itself.
+    """
+    x_all = np.concatenate([layer[1] for layer in layers])
+    y_all = np.concatenate([layer[2] for layer in layers])
+    (x_low, x_high), (y_low, y_high) = ((values.min(), values.max()) for values in (x_all, y_all))
+    canvas: List[List[str]] = [[" "] * width for _ in range(height)]
+    for mark, x, y in layers:
+        columns = _places(x, x_low, x_high, width)
+        lines = _places(y, y_low, y_high, height)
+        for column, line in zip(columns, lines):
+            canvas[height - 1 - line][column] = mark
+    margin = max(len(f"{value:.4g}") for value in (y_low, y_high))
+    rows = [f"{y_label}"]
+    for number, line in enumerate(canvas):
+        label = f"{y_high:.4g}" if number == 0 else f"{y_low:.4g}" if number == height - 1 else ""
+        rows.append(f"{label:>{margin}} |{''.join(line).rstrip()}")
+    rows.append(" " * margin + " +" + "-" * width)
+    ends = f"{x_low:.4g}".ljust(width - len(f"{x_high:.4g}")) + f"{x_high:.4g}"
+    rows.append(" " * (margin + 2) + ends)
+    rows.append(" " * (margin + 2) + x_label.center(width).rstrip())
+    return "\n".join(rows)
+
+
+def _places(values: np.ndarray, low: float, high: float, count: int) -> np.ndarray:
+    share = np.zeros(len(values)) if high <= low else (values - low) / (high - low)
+    return np.minimum((share * count).astype(int), count - 1)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
-from predictors.cli.advice import Approach, weigh
+from predictors.cli.advise import Approach, weigh
 
 SEARCH = Approach("search", 10, 5.0, 0.0, "")
 BRUTE_FORCE = Approach("brute force", 4000, 0.0, 0.0, "")
