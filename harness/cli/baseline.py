@@ -13,7 +13,6 @@ from harness.store.results import ResultsStore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `baseline record` and `baseline check`."""
     parser.description = "Record what cases take now, or check that they have not become slower since."
     actions = parser.add_subparsers(dest="action", required=True)
     recording = actions.add_parser("record", description="Write a baseline from the profiles of a results file.")

@@ -15,7 +15,6 @@ from harness.stats.changes import FEWEST_RUNS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `compare`."""
     add = parser.add_argument
     parser.description = f"Compare the cases of two files whose conditions agree. {TEST}"
     parser.epilog = (

@@ -26,7 +26,6 @@ _PREFIX = "sim:"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `corpus simulate`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     simulate = actions.add_parser(
         "simulate", help="profile workloads on a simulated board", description="Profile workloads on a simulated board."

@@ -21,7 +21,6 @@ from harness.workloads.optional_packages import require
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `doctor`."""
     add = parser.add_argument
     add("--device", help="the device to look at (default: the board, where there is one, else host)")
     add("--root", type=Path, default=Path("/"), help="where /sys, /proc and /etc are looked for")
@@ -31,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine the device and print what was found; or only print how to be allowed to change it."""
     if arguments.sudoers:
         print(format_sudoers())
         return 0

@@ -13,7 +13,6 @@ from harness.store.results import ResultsStore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `export`."""
     parser.description = "Write the profiles of a results file as a corpus: a row per device, workload, power mode, ..."
     add_results(parser)
     parser.add_argument("--out", type=Path, required=True, help=f"the corpus to write, {' or '.join(SUFFIXES)}")

@@ -31,7 +31,6 @@ OF_A_LOG = ("device", "workload", "power_mode", "batch_size")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `import`."""
     parser.description = (
         "Write one corpus from corpora, results files, or a tegrastats log with minibatch times. Rows with NaN, with a"
         " time or power that is not above 0, with clocks that the named board does not have, with units wrong by a"

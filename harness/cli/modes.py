@@ -19,7 +19,6 @@ Passes = List[NamedModes]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `modes`."""
     parser.add_argument(
         "--board", required=True, help="which board: orin-agx, xavier-agx, ...; an unknown one lists all"
     )
@@ -54,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what was asked for; what is not known of the board's clocks is said on standard error."""
     spec = load_board(arguments.board, arguments.variant)
     if arguments.presets:
         text = str(len(spec.presets)) if arguments.count else format_presets(spec)

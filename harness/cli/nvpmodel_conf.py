@@ -27,7 +27,6 @@ from harness.core.terminal import format_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `nvpmodel-conf`."""
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--parse", type=Path, metavar="FILE", help="print the modes of a conf")
     what.add_argument("--power-mode", metavar="MODE", help="make a conf with this power mode: 8c-1728-612-3199")
@@ -49,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print or write what was asked for; doubts about a file's content go to standard error."""
     if arguments.parse is not None:
         modes = describe_modes(_read(arguments.parse), str(arguments.parse))
         print(json.dumps(modes, indent=2) if arguments.json else format_modes(modes))

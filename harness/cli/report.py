@@ -18,7 +18,6 @@ DEFAULT_OUT = Path("out") / "report"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
     add = parser.add_argument
     parser.description = (
         "Write a report: one page that needs no network, and each figure as SVG, as CSV and, where matplotlib is"
@@ -33,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the report and name its page."""
     given = [arguments.results, arguments.corpus, arguments.predictors, arguments.strategies]
     made_from = [path for path in given if path is not None]
     with ResultsStore(arguments.results, read_only=True) as store:

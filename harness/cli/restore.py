@@ -8,12 +8,10 @@ from harness.board.saved_state import left_behind, restore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `restore`."""
     parser.add_argument("--device", help="the device to put back (default: every one that has a saved state)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Restore and say what was put back."""
     devices = [arguments.device] if arguments.device else left_behind()
     if not devices:
         print("nothing to restore: no run left a saved state behind")

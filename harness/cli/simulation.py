@@ -14,7 +14,6 @@ MODULES = {"fit": "tools.fit_command", "validate": "tools.validation_command"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommands."""
     subparsers = parser.add_subparsers(dest="simulation_command", metavar="COMMAND", required=True)
     text = "fit the parameters of simulated boards to the papers' figures and to measured tables"
     fit = subparsers.add_parser("fit", help=text, description=text)

@@ -61,7 +61,6 @@ PUBLISHED = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `advise`."""
     add = parser.add_argument
     add("--epochs", type=float, required=True, help="of one training")
     add("--epoch-minutes", type=float, required=True, help="one epoch in a good mode within the budget")
@@ -72,7 +71,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Weigh all approaches and print them, the cheapest first."""
     costs = weigh(
         [*own_approaches(), *PUBLISHED],
         epochs=arguments.epochs,

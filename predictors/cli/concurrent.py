@@ -35,7 +35,6 @@ Attempt = Tuple[ConcurrentChoice, Profile]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `concurrent`."""
     add = parser.add_argument
     add("--device", required=True, help="host, a board, sim:orin-agx")
     add("--training", required=True, metavar="W", help="workload that is trained")
@@ -56,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plan, run both kinds of work by the plan, and print what came out."""
     goal = ConcurrentGoal(
         arguments.arrival_rate,
         arguments.latency_limit,

@@ -23,7 +23,6 @@ class TrialProgress:
     """Shows how many trials are done, which was the last, and how long the rest will take."""
 
     def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
-        """Start the clock."""
         self._progress = progress
         self._clock = clock
         self._start_s = clock()
@@ -37,7 +36,6 @@ class TrialProgress:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `evaluate`."""
     add = parser.add_argument
     add("--corpus", type=Path, required=True, metavar="FILE", help="profiles of the targets")
     add("--target", required=True, metavar="W[,W]", help="workloads to predict")
@@ -70,7 +68,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run what was asked for, print the table, write JSON and plots."""
     tables = load_tables(arguments.corpus)
     references = load_references(arguments, tables)
     targets = [find_table(tables, name, arguments.task) for name in arguments.target.split(",")]

@@ -17,7 +17,6 @@ from predictors.tables import find_table, load_tables
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `fit`."""
     add = parser.add_argument
     add("--corpus", type=Path, required=True, metavar="FILE", help="profiles of the workload")
     add("--target", required=True, metavar="W", help="the workload")
@@ -30,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fit, save, and say how far it is off on the profiles that it did not learn from."""
     tables = load_tables(arguments.corpus)
     target = make_target(find_table(tables, arguments.target, arguments.task), load_references(arguments, tables))
     table = target.table

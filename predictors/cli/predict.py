@@ -24,7 +24,6 @@ MAX_DEVIATION = 1e-3  # between machines, above which it is worth a note
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `predict`."""
     add = parser.add_argument
     add("--model", type=Path, required=True, metavar="M", help="what `fit --out` wrote")
     add("--board", required=True, help="which board: orin-agx, ...; an unknown one lists all")
@@ -36,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Predict, write the table, and say what stands on the front's two ends."""
     model = load_model(arguments.model)
     spec = load_board(arguments.board, arguments.variant)
     modes = [mode for _, mode in spec.power_modes(arguments.power_mode)]

@@ -23,7 +23,6 @@ from predictors.trials import Group, Plan, format_skipped, run_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `published`."""
     add = parser.add_argument
     add(
         "--corpus", type=Path, action="append", default=[], metavar="FILE",
@@ -39,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run each of the papers' tests, print published and reached errors side by side."""
     rows = read_published()
     if arguments.predictors:
         names = predictor_names(arguments.predictors)

@@ -52,7 +52,6 @@ _ABOVE_0 = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `recommend`."""
     what = parser.add_argument_group("what to train, and where")
     what.add_argument("--device", required=True, help="a board, sim:orin-agx, replay:CORPUS.csv, host")
     what.add_argument("--workload", required=True, help="what to train: mobilenetv3-gld23k, ...")
@@ -96,7 +95,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Profile, choose, and print the recommendation."""
     _refuse_wrong_options(arguments)
     minibatches = minibatches_of_training(arguments.workload, arguments.batch_size, arguments.epochs)
     goal = goal_of(arguments, minibatches)

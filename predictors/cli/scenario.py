@@ -21,7 +21,6 @@ from predictors.tables import Table, load_tables, tables_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `scenario`."""
     parser.add_argument("name", nargs="?", help="which; left out, all are listed")
     parser.add_argument(
         "--corpus", type=Path, action="append", default=[], metavar="FILE",
@@ -33,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the scenario, or list all."""
     if arguments.name is None:
         rows = [[one.name, one.question, one.source, str(len(one.cases))] for one in SCENARIOS.values()]
         print(format_table(["name", "question", "asked by", ">targets"], rows))

@@ -38,7 +38,6 @@ _COLUMNS: Tuple[Tuple[str, str], ...] = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommands of `strategies`."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     evaluate = actions.add_parser("evaluate", help=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
     listed = "\n".join(f"  {name:<12} {kind.meaning}" for name, kind in STRATEGIES.items())
@@ -61,7 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the subcommand."""
     return arguments.run_action(arguments)
 
 

@@ -54,7 +54,6 @@ class Presets(Strategy):
     deterministic = True
 
     def __init__(self, presets: Sequence[VendorPreset] = ()) -> None:
-        """Choose among `presets`."""
         self.presets = tuple(presets)
 
     def choose(self, history: History, goal: Goal) -> Choice:
@@ -91,11 +90,9 @@ class GreatestEstimatedPower(Strategy):
     deterministic = True
 
     def __init__(self, device: str) -> None:
-        """Estimate for the board of that name."""
         self.device = device
 
     def choose(self, history: History, goal: Goal) -> Choice:
-        """Choose by estimate alone; costs no profile."""
         candidates = history.profiler.candidates
         estimator = make_predictor(predictor_class("npe"), board=self.device)
         power_mw = estimator.predict(candidates.known_modes, batch_size=candidates.batch_size).power_mw

@@ -107,11 +107,9 @@ class ClosedLoop(Strategy):
         self.batch = batch
 
     def choose(self, history: History, goal: Goal) -> Choice:
-        """Search for one goal."""
         return self.choose_all(history, [goal])[0]
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
-        """Search for all goals at once: each step takes the mode that promises most over all of them."""
         for index in from_high_to_low(history, self._design(history, min(self.initial, history.left))):
             history.profile(index)
         posterior: Optional[CandidatePosterior] = None
@@ -216,11 +214,9 @@ class OneShot(Strategy):
         self.seed = seed
 
     def choose(self, history: History, goal: Goal) -> Choice:
-        """Profile as many random modes as are left, fit, and choose."""
         return self.choose_all(history, [goal])[0]
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
-        """One fit serves every goal."""
         profile_random(history, history.left, self.seed)
         posterior = learn(self._predictor(), history, self.widen or widening(len(history.taken)))
         return [self._pick(posterior, history, goal) for goal in goals]

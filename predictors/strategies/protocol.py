@@ -83,7 +83,6 @@ class TableProfiler:
     """Profiles from the rows of a table, which are its candidates; costs what profiling on the device would."""
 
     def __init__(self, table: Table) -> None:
-        """Answer from `table`."""
         self.table = table
         self.task = table.task
         self.candidates = Candidates(table.modes, table.batch_size)
@@ -297,5 +296,4 @@ class Strategy(abc.ABC):
         """
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
-        """Choose for several goals with the profiles of one history, in the order of `goals`."""
         return [self.choose(history, goal) for goal in goals]

@@ -20,7 +20,6 @@ class Grid:
     """
 
     def __init__(self, candidates: Candidates) -> None:
-        """Find the values of each dimension, ascending."""
         self._rows = np.column_stack([candidates.known_modes, candidates.batch_size])
         self.dimensions: List[np.ndarray] = [np.unique(column) for column in self._rows.T]
         self.steps = np.column_stack([np.searchsorted(*pair) for pair in zip(self.dimensions, self._rows.T)])
@@ -65,15 +64,12 @@ class RandomSearch(Strategy):
     name = "random"
 
     def __init__(self, seed: int = 0) -> None:
-        """Draw with `seed`."""
         self.seed = seed
 
     def choose(self, history: History, goal: Goal) -> Choice:
-        """The best of as many random candidates as may be profiled."""
         return self.choose_all(history, [goal])[0]
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
-        """One sample serves every goal."""
         profile_random(history, history.left, self.seed)
         return [history.choose_measured(goal, f"best of {len(history.taken)} random modes") for goal in goals]
 
@@ -144,7 +140,6 @@ class BinarySearch(Strategy):
         self.when_not_better = when_not_better
 
     def choose(self, history: History, goal: Goal) -> Choice:
-        """Search until one mode is left, or no profile."""
         if sorted(self.order) != sorted(DIMENSIONS):
             raise InvalidValueError(f"order {self.order!r} is none of the dimensions", f"order {', '.join(DIMENSIONS)}")
         grid = Grid(history.profiler.candidates)
@@ -200,7 +195,6 @@ class CoordinateSearch(Strategy):
     deterministic = True
 
     def choose(self, history: History, goal: Goal) -> Choice:
-        """Search until every dimension had its turn, or no profile is left."""
         grid = Grid(history.profiler.candidates)
         here = [(size - 1) // 2 for size in grid.shape]
         middle = profile_nearest(history, grid, here)
