@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import keyword
 import signal
 import sys
 import textwrap
-from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 from harness.core.errors import HarnessError
 
@@ -37,6 +38,14 @@ class Command(NamedTuple):
     group: str
     help: str
     module: str
+
+
+def commands_in(package: str, *described: Tuple[str, str, str]) -> Tuple[Command, ...]:
+    """Commands from their name, group and help; each one's module has its name (`import_` where Python has that)."""
+    return tuple(
+        Command(name, group, text, f"{package}.{name.replace('-', '_')}{'_' * keyword.iskeyword(name)}")
+        for name, group, text in described
+    )
 
 
 class _CommandParser(argparse.ArgumentParser):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import List, Sequence
 
 from harness.cli.modes import choose_modes
+from harness.cli.options import whole_numbers
 from harness.core.boards import load_board as load_spec
-from harness.core.corpus import SUFFIXES, TASKS, Column, Row, write_corpus
+from harness.core.corpus import SUFFIXES, TASKS, Column, write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.mode_texts import GRIDS
-from harness.core.power_modes import PowerMode
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
 
@@ -20,9 +19,6 @@ FURTHER = (
     Column("storage", str, "medium of the data set"),
 )
 """Columns that follow those of the schema."""
-
-_PREFIX = "sim:"
-"""How a simulated device is named elsewhere; allowed here, too."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,26 +52,20 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         HarnessError: a value is unknown or wrong, or the file cannot be written.
     """
-    device = arguments.device[len(_PREFIX) :] if arguments.device.startswith(_PREFIX) else arguments.device
+    is_prefixed = arguments.device.startswith("sim:")  # as a simulated device is named elsewhere
+    device = arguments.device[len("sim:") :] if is_prefixed else arguments.device
     if arguments.all and (arguments.grid or arguments.sample or arguments.power_mode):
         raise InvalidValueError("--all was given with --grid, --sample or --power-mode", "give one of them")
     named = choose_modes(load_spec(device), arguments.power_mode, arguments.grid, arguments.sample, arguments.seed)
-    rows = _rows(arguments, device, [mode for _, mode in named])
-    write_corpus(arguments.out, rows, FURTHER)
-    print(f"{arguments.out}: {len(rows)} rows, simulated")
-    return 0
-
-
-def _rows(arguments: argparse.Namespace, device: str, modes: Sequence[PowerMode]) -> List[Row]:
     workloads = SIMULATED_WORKLOADS if arguments.workload == "all" else arguments.workload.split(",")
-    return [
+    rows = [
         row
         for workload in workloads
-        for batch_size in _batch_sizes(arguments.batch_size)
+        for batch_size in whole_numbers("--batch-size", arguments.batch_size, "8,16,32")
         for row in simulate_corpus(
             device,
             workload.strip(),
-            modes,
+            [mode for _, mode in named],
             batch_size=batch_size,
             workers=arguments.workers,
             storage=arguments.storage,
@@ -84,10 +74,6 @@ def _rows(arguments: argparse.Namespace, device: str, modes: Sequence[PowerMode]
             noise=not arguments.no_noise,
         )
     ]
-
-
-def _batch_sizes(text: str) -> List[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InvalidValueError(f"--batch-size is {text!r}", "write whole numbers with commas: 8,16,32") from None
+    write_corpus(arguments.out, rows, FURTHER)
+    print(f"{arguments.out}: {len(rows)} rows, simulated")
+    return 0

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, List
 
 from harness.core.configuration import DEFAULT_RESULTS
+from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.store.conditions import DISQUALIFYING
 
@@ -23,6 +24,18 @@ def add_include_flagged(parser: argparse.ArgumentParser) -> None:
     """Add the option that keeps profiles which are left out otherwise."""
     flags = " or ".join(DISQUALIFYING)
     parser.add_argument("--include-flagged", action="store_true", help=f"keep profiles that were flagged {flags}")
+
+
+def whole_numbers(option: str, text: str, example: str) -> List[int]:
+    """The numbers, 1 or more, in a list with commas, each once.
+
+    Raises:
+        InvalidValueError: one is none; names the option.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise InvalidValueError(f"{option} is {text!r}", f"write whole numbers with commas: {example}")
+    return list(dict.fromkeys(map(int, words)))
 
 
 def write_json(path: Path, content: Any) -> None:

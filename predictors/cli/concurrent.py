@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
-from harness.cli.options import write_json
+from harness.cli.options import whole_numbers, write_json
 from harness.core.cases import DEFAULT_MINIBATCHES, INFERENCE, Case, Settings
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import Device
@@ -94,7 +94,7 @@ def attempt(arguments: argparse.Namespace, device: Device, goal: ConcurrentGoal,
     modes = device.power_modes("all", arguments.training)
     names = {mode: name for name, mode in modes}
     needs_power = goal.power_mw is not None or goal.switching_ms is not None
-    sizes = _sizes(arguments.inference_batches)
+    sizes = whole_numbers("--inference-batches", arguments.inference_batches, "1,4,16")
     training = DeviceProfiler(device, template, modes, needs_power=needs_power, report=progress.update)
     inference = DeviceProfiler(
         device, answering, modes, batch_sizes=sizes, needs_power=needs_power, report=progress.update
@@ -155,13 +155,6 @@ def _shortfalls(goal: ConcurrentGoal, profile: Profile) -> Tuple[float, float]:
 def _figure(profile: Profile, name: str) -> float:
     value = profile.aggregates.get(name)
     return float("inf") if value is None else value
-
-
-def _sizes(text: str) -> List[int]:
-    sizes = [int(word) for word in text.split(",") if word.strip().isdecimal()]
-    if len(sizes) != len(text.split(",")) or min(sizes, default=0) < 1:
-        raise InvalidValueError(f"--inference-batches is {text!r}", "write whole numbers with commas: 1,4,16")
-    return sizes
 
 
 def describe(

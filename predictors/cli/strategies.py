@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from harness.cli.options import write_json
+from harness.cli.options import whole_numbers, write_json
 from harness.core.boards import BOARDS, load_board
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.terminal import Countdown, Progress, format_table
@@ -67,7 +67,7 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     """Run the contest and print its table."""
     names = strategy_names(arguments.strategies)
     goals = budget_goals(arguments.budgets)
-    profiles = _counts(arguments.profiles)
+    profiles = whole_numbers("--profiles", arguments.profiles, "10,15,50")
     if arguments.repeats < 1:
         raise InvalidValueError(f"--repeats is {arguments.repeats}, expected 1 or more")
     tables = load_tables(arguments.corpus)
@@ -183,13 +183,3 @@ def format_results(rows: Sequence[Dict[str, Any]]) -> str:
     legend = "hours saved: over the training that the papers assume, against the best preset for the same budget"
     title = f"time penalty in % (median, mean, max), tables {provenance}"
     return "\n".join([title, format_table(header, body), legend])
-
-
-def _counts(text: str) -> List[int]:
-    try:
-        counts = [int(part) for part in text.split(",")]
-    except ValueError:
-        counts = []
-    if not counts or min(counts) < 1:
-        raise InvalidValueError(f"profiles {text!r} are no counts", "write whole numbers with commas: 10,15,50")
-    return list(dict.fromkeys(counts))
