@@ -19,11 +19,6 @@ from tools.published import Evaluator, Parameters
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fit, describe the fit, and write the parameter files where asked for.
-
-    Raises:
-        HarnessError: a corpus cannot be read, scipy is missing, a file cannot be written.
-    """
     tables = tables_of([row for path in arguments.corpus for row in read_corpus(path)])
     figures = load_figures()
     found = fit(figures, tables, arguments.most_steps)

@@ -32,11 +32,6 @@ CORPUS_COLUMNS = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run `simulation validate`.
-
-    Raises:
-        HarnessError: a corpus was not read, nothing in it can be compared, or the JSON was not written.
-    """
     rows: List[Row] = [row for path in arguments.corpus for row in read_corpus(path)]
     tables, left_out = split_tables(rows)
     if rows and not tables:

@@ -42,11 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run `baseline record` or `baseline check`; the latter returns 1 for slower, 2 for refused.
-
-    Raises:
-        HarnessError: nothing was recorded or compared.
-    """
     with ResultsStore(arguments.results, read_only=True) as store:
         return _record(store, arguments) if arguments.action == "record" else _check(store, arguments)
 

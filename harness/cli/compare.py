@@ -50,11 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run `compare`.
-
-    Raises:
-        HarnessError: a file cannot be read, or holds nothing to compare.
-    """
     before, after = (read_side(path, arguments.include_flagged) for path in (arguments.before, arguments.after))
     threshold = percent_to_share(arguments.threshold)
     pairing = pair(before, after, arguments.by)

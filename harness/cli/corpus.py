@@ -47,11 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the corpus and say how many rows it has.
-
-    Raises:
-        HarnessError: a value is unknown or wrong, or the file cannot be written.
-    """
     is_prefixed = arguments.device.startswith("sim:")  # as a simulated device is named elsewhere
     device = arguments.device[len("sim:") :] if is_prefixed else arguments.device
     if arguments.all and (arguments.grid or arguments.sample or arguments.power_mode):

@@ -23,11 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the corpus and say what was left out.
-
-    Raises:
-        HarnessError: the corpus was not written.
-    """
     with ResultsStore(arguments.results, read_only=True) as store:
         done = export(store, arguments.out, arguments.all_runs, arguments.include_flagged)
     print(f"{arguments.out}: {done.rows} rows")

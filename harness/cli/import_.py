@@ -55,11 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Import, and say what came of it.
-
-    Raises:
-        HarnessError: a source cannot be read, or rows are bad and were not to be skipped; nothing is written then.
-    """
     found = [entry for path in arguments.sources for entry in read_entries(path, arguments.include_flagged)]
     entries = [entry for entry in found if not entry.is_flagged]
     left_out = f"left out: {len(found) - len(entries)} {LEFT_OUT}" if len(entries) < len(found) else ""

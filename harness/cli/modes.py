@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
+from harness.cli.options import print_or_write
 from harness.core.boards import BoardSpec, load_board
 from harness.core.errors import InvalidValueError
-from harness.core.files import write_output
 from harness.core.mode_orders import AS_GIVEN, ORDERS, count_switches, order_passes
 from harness.core.mode_texts import ALL, GRIDS, NamedModes, format_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace, format_mhz
@@ -58,11 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         text = str(len(spec.presets)) if arguments.count else format_presets(spec)
     else:
         text = _modes_text(spec, arguments)
-    if arguments.out:
-        write_output(arguments.out, f"{text}\n".encode())
-        print(f"wrote {arguments.out}")
-    else:
-        print(text)
+    print_or_write(f"{text}\n", arguments.out)
     if spec.gap:
         print(f"note: {spec.gap}", file=sys.stderr)
     return 0

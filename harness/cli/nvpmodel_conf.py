@@ -19,9 +19,9 @@ from harness.board.nvpmodel_modes import (
     to_power_mode,
     tpc_mask,
 )
+from harness.cli.options import print_or_write
 from harness.core.boards import BoardSpec, load_board
 from harness.core.errors import InvalidValueError
-from harness.core.files import write_output
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, format_mhz, parse_power_mode
 from harness.core.terminal import format_table
 
@@ -55,11 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     base = _board_base(arguments) if arguments.board else _file_base(arguments)
     _, text = _made(base, arguments.name, arguments.alone)
     print(f"note: {_masks_of(base)}", file=sys.stderr)
-    if arguments.out:
-        write_output(arguments.out, text.encode())
-        print(f"wrote {arguments.out}")
-    else:
-        print(text, end="")
+    print_or_write(text, arguments.out)
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any, List
+from typing import Any, List, Optional
 
 from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.errors import InvalidValueError
@@ -38,11 +38,19 @@ def whole_numbers(option: str, text: str, example: str) -> List[int]:
     return list(dict.fromkeys(map(int, words)))
 
 
+def print_or_write(text: str, path: Optional[Path]) -> None:
+    """Print lines, or write them to the file that the user named and say so."""
+    if path:
+        write_output(path, text.encode())
+        print(f"wrote {path}")
+    else:
+        print(text, end="")
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write plain values to a file that the user named, and say so.
 
     Raises:
         StoreError: it could not be written.
     """
-    write_output(path, (json.dumps(content, indent=1) + "\n").encode())
-    print(f"wrote {path}")
+    print_or_write(json.dumps(content, indent=1) + "\n", path)

@@ -109,15 +109,9 @@ def sweep(
     seed: int,
     together: bool = False,
 ) -> List[JudgedChoice]:
-    """The judged choices of a strategy for several goals on one table.
+    """The judged choices of a strategy for several goals on a table, which is the truth, too.
 
-    Args:
-        table: what the strategy may profile, and the truth.
-        make_strategy: makes the strategy from a seed.
-        goals: what is asked.
-        profiles: how many modes may be profiled, for each goal or for all of them.
-        seed: of the strategy; another one for each goal unless `together`.
-        together: whether one set of profiles serves all goals.
+    With `together` one set of profiles serves all goals; else each goal has its own, and a seed of its own.
     """
     if together:
         choices = make_strategy(seed).choose_all(History(TableProfiler(table), profiles), goals)
@@ -177,16 +171,8 @@ def hours_saved(
     """Hours that the choices save over a whole training against other choices for the same goals, on average (Q5).
 
     001 sec. 1.4 counts them as epochs x the gain of an epoch. Goals for which either choice breaks a power limit by
-    more than the tolerance are left out: what is not allowed saves nothing.
-
-    Args:
-        table: what both chose from.
-        outcomes: of a strategy.
-        others: of another one, one for each outcome.
-        minibatches: of the whole training.
-
-    Returns:
-        None where no goal is left.
+    more than the tolerance are left out: what is not allowed saves nothing. `minibatches`
+    are those of the whole training. None where no goal is left.
     """
     saved = [
         ms_to_s(float(table.time_ms[other.index] - table.time_ms[outcome.choice.index]) * minibatches) / S_PER_HOUR
@@ -217,15 +203,7 @@ def run_contest(
     jobs: int = 1,
     done: Callable[[ContestRun], None] = lambda run: None,
 ) -> Found:
-    """The judged choices, all repeats together.
-
-    Args:
-        runs: from `contest_runs`.
-        goals: the sweep of budgets.
-        setting: what strategies are made from.
-        jobs: processes that share the work.
-        done: is told of each run that ended.
-    """
+    """The judged choices, all repeats together, by so many processes; `done` is told of each run that ended."""
     found: Found = {}
     for run, outcomes in _in_order(runs, goals, setting, jobs):
         found.setdefault((run.strategy, run.target.workload, run.profiles), []).extend(outcomes)
@@ -270,7 +248,7 @@ def results(
         found: from `run_contest`.
         targets: the tables that it ran on.
         goals: how many goals a sweep had.
-        presets: the vendor's modes, which `hours_saved_vs_presets` is counted against.
+        presets: what `hours_saved_vs_presets` is counted against.
         minibatches: of a whole training, by workload; None where nobody says how long it is.
     """
     tables = {table.workload: table for table in targets}

@@ -113,7 +113,7 @@ class OnlineTuner:
             power_mw: the power sensor.
             profiles: modes that may be tried.
             minibatches: that count in each mode (001 sec. 2.5).
-            settling_s: after a change of mode, what runs so long does not count (001 sec. 2.5: 2-3 s).
+            settling_s: what runs so long after a change of mode does not count (001 sec. 2.5: 2-3 s).
             silence_s: a power meter that says nothing for so long is not waited for.
             batch_size: samples per minibatch of the loop.
             report: takes a line for each mode that was tried.
@@ -271,7 +271,6 @@ class OnlineTuner:
         self._running = _Running(index, self._clock(), [])
 
     def _settle(self, choice: Choice) -> None:
-        """Set the mode that was chosen; where it is refused now, the search was in vain."""
         try:
             self._apply(self._modes[choice.index])
         except HarnessError:

@@ -83,9 +83,9 @@ def recommend(
     """Choose, and collect what there is to say of the choice.
 
     Args:
-        history: profiles through it; at least as many as `predictor` needs.
+        history: takes the profiles; at least as many as `predictor` needs.
         goal: what to reach.
-        choose: a strategy's `choose`.
+        choose: of a strategy.
         predictor: for what was not measured; fitted anew to all profiles.
         presets: the vendor's modes.
         minibatches: of the whole training, for the savings; None where that is not known: then of an hour's training
