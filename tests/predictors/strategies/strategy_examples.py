@@ -1,4 +1,4 @@
-"""Tables to try strategies on: every mode of a small grid, with time and power that follow the clocks."""
+"""Tables to try strategies on, whose time and power follow the clocks, and a predictor of known quality."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Sequence
 
 import numpy as np
 
+from predictors.models.base import Inputs, Prediction, Predictor
+from predictors.strategies.model_based import ClosedLoop
 from predictors.tables import Table
 
 CORES = (2, 4, 8, 12)
@@ -43,3 +45,31 @@ def example_table(batch_sizes: Sequence[int] = (16,), task: str = "training", ro
         time_ms=time_ms,
         power_mw=1e3 * watts * np.exp(deviation[1]),
     )
+
+
+ROUGH_TABLE = example_table(roughness=0.03)
+
+
+class NearlyRight(Predictor):
+    """Knows the table but for a normal error of log time and log power that it is honest about."""
+
+    name = "nearly-right"
+
+    def __init__(self, table=ROUGH_TABLE, log_sd: float = 0.05, claimed: float = 1.0, seed: int = 0) -> None:
+        self.table, self.log_sd, self.claimed, self.seed = table, log_sd, claimed, seed
+
+    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+        self.fitted_ = len(time_ms)
+
+    def _infer(self, rows: Inputs) -> Prediction:
+        error = np.random.default_rng(self.seed).normal(size=(2, len(rows.modes))) * self.log_sd
+        sd = np.full(len(rows.modes), self.claimed * self.log_sd)
+        return Prediction(self.table.time_ms * np.exp(error[0]), self.table.power_mw * np.exp(error[1]), sd, sd)
+
+
+def middle_modes(history, count):
+    return np.linspace(0, len(ROUGH_TABLE) - 1, count).astype(int)
+
+
+def closed_loop(seed=0, **options):
+    return ClosedLoop(lambda: NearlyRight(seed=seed), middle_modes, **options)

@@ -9,8 +9,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.interleaving import expect
 from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
 from predictors.strategies.protocol import TableProfiler
-from tests.predictors.strategies.strategy_examples import example_table
-from tests.predictors.strategies.test_closed_loop import NearlyRight
+from tests.predictors.strategies.strategy_examples import NearlyRight, example_table
 
 TRAINING = example_table()
 INFERENCE = example_table(batch_sizes=(1, 4, 16), task="inference")

@@ -17,8 +17,7 @@ from predictors.strategies.protocol import MOST_FAILURES, FailedMode, History, T
 from predictors.strategies.recommendation import recommend
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.strategies.search import BruteForce, RandomSearch
-from tests.predictors.strategies.strategy_examples import example_table
-from tests.predictors.strategies.test_closed_loop import NearlyRight, closed_loop
+from tests.predictors.strategies.strategy_examples import NearlyRight, closed_loop, example_table
 from tests.predictors.strategies.test_concurrent_plans import INFERENCE, TRAINING, EitherTable, spread
 
 TABLE = dataclasses.replace(example_table(), device="orin-agx")

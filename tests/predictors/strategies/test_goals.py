@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError, UnknownNameError
-from predictors.strategies.goals import QUANTITIES, Goal, log_distribution, power_budget, value_of
+from predictors.strategies.goals import QUANTITIES, Goal, budget_goals, log_distribution, power_budget, value_of
 
 figures = st.floats(1.0, 1e6)
 
@@ -54,3 +54,14 @@ def test_a_limit_that_nothing_can_meet_is_refused(limit):
 def test_an_unknown_quantity_is_refused_with_the_known_ones():
     with pytest.raises(UnknownNameError, match="energy_mws"):
         Goal("joules")
+
+
+def test_budgets_are_written_as_a_range_or_a_list():
+    assert budget_goals("17:50:1") == [power_budget(1e3 * watts) for watts in range(17, 51)]
+    assert budget_goals("15,30.5") == [power_budget(15e3), power_budget(30.5e3)]
+
+
+@pytest.mark.parametrize("text", ["", "a", "10:20", "0:5:1", "-3", "5:1:1"])
+def test_budgets_that_are_none_are_refused(text):
+    with pytest.raises(InvalidValueError, match="budgets"):
+        budget_goals(text)

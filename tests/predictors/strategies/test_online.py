@@ -11,8 +11,7 @@ from predictors.strategies.evaluation import judge
 from predictors.strategies.goals import power_budget
 from predictors.strategies.model_based import ClosedLoop
 from predictors.strategies.online import OnlineTuner
-from tests.predictors.strategies.strategy_examples import example_table
-from tests.predictors.strategies.test_closed_loop import NearlyRight, middle_modes
+from tests.predictors.strategies.strategy_examples import NearlyRight, example_table, middle_modes
 
 TABLE = example_table()
 GOAL = power_budget(25_000.0)

@@ -11,8 +11,7 @@ from predictors.strategies.goals import power_budget
 from predictors.strategies.model_based import ClosedLoop
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.recommendation import energy_wh, recommend, thinned
-from tests.predictors.strategies.strategy_examples import example_table
-from tests.predictors.strategies.test_closed_loop import NearlyRight, middle_modes
+from tests.predictors.strategies.strategy_examples import NearlyRight, example_table, middle_modes
 
 TABLE = example_table()
 PRESET = VendorPreset("MODE_20W", PowerMode(4, 1_100_000, 400_000, 2_100_000), 20_000.0)

@@ -1,16 +1,28 @@
-"""The papers' figures of strategies, by hand on a table of four modes."""
+"""The papers' figures of strategies, by hand on a table of four modes; the contest: its runs and what comes of them."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.errors import InvalidValueError
-from predictors.strategies.evaluation import by_choice, hours_saved, optimum, summarise, sweep
+from harness.core.errors import UnknownNameError
+from predictors.strategies.evaluation import (
+    by_choice,
+    contest_runs,
+    hours_saved,
+    optimum,
+    results,
+    run_contest,
+    summarise,
+    sweep,
+)
 from predictors.strategies.fixed import Maxn
 from predictors.strategies.goals import Goal, budget_goals, power_budget
+from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names
 from predictors.strategies.search import BruteForce, RandomSearch
 from predictors.tables import Table
 from tests.predictors.strategies.strategy_examples import example_table
@@ -25,6 +37,12 @@ FOUR = Table(
     time_ms=np.array([400.0, 200.0, 150.0, 100.0]),
     power_mw=np.array([10e3, 20e3, 25e3, 40e3]),
 )
+
+TABLE = example_table()
+CONTRACT = {
+    "strategy", "target", "profiles", "penalty_median", "penalty_mean", "penalty_max", "over_limit_pct",
+    "over_limit_plus1_pct", "area_w", "infeasible", "profiling_seconds", "provenance", "by_choice",
+}  # fmt: skip
 
 
 def test_the_optimum_is_the_fastest_mode_within_the_budget():
@@ -64,7 +82,7 @@ def test_a_strategy_that_says_infeasible_where_there_is_a_mode_is_counted():
 
 @given(st.integers(0, 5), st.integers(1, 40))
 def test_no_measured_choice_has_a_penalty_below_zero_or_breaks_the_limit(seed, profiles):
-    outcomes = sweep(example_table(), RandomSearch, budget_goals("15:45:10"), profiles, seed)
+    outcomes = sweep(TABLE, RandomSearch, budget_goals("15:45:10"), profiles, seed)
     assert all(outcome.penalty_pct >= 0 and outcome.over_mw == 0 for outcome in outcomes if outcome.choice.feasible)
 
 
@@ -83,12 +101,52 @@ def test_an_energy_goal_is_judged_by_energy():
     assert outcomes[0].penalty_pct == pytest.approx(100 * (4000 / 3750 - 1))
 
 
-def test_budgets_are_written_as_a_range_or_a_list():
-    assert budget_goals("17:50:1") == [power_budget(1e3 * watts) for watts in range(17, 51)]
-    assert budget_goals("15,30.5") == [power_budget(15e3), power_budget(30.5e3)]
+def contest(runs, budgets, jobs=1):
+    goals = budget_goals(budgets)
+    return results(run_contest(runs, goals, StrategySetting(), jobs), [TABLE], len(goals))
 
 
-@pytest.mark.parametrize("text", ["", "a", "10:20", "0:5:1", "-3", "5:1:1"])
-def test_budgets_that_are_none_are_refused(text):
-    with pytest.raises(InvalidValueError, match="budgets"):
-        budget_goals(text)
+def test_what_neither_number_nor_seed_changes_runs_once():
+    runs = contest_runs(["maxn", "mdbs", "random", "brute-force"], [TABLE], [10, 15], 3)
+    counted = {name: [(run.profiles, run.repeat) for run in runs if run.strategy == name] for name in STRATEGIES}
+    assert counted["maxn"] == [(0, 0)]
+    assert counted["mdbs"] == [(10, 0), (15, 0)]
+    assert counted["random"] == [(count, repeat) for count in (10, 15) for repeat in range(3)]
+    assert counted["brute-force"] == [(len(TABLE), 0)]
+
+
+def test_results_carry_the_keys_that_programs_rely_on():
+    runs = contest_runs(["random", "maxn"], [TABLE], [10], 2)
+    rows = contest(runs, "15:40:5")
+    assert all(set(row) >= CONTRACT for row in rows)
+    assert json.loads(json.dumps(rows)) == rows
+    assert {row["provenance"] for row in rows} == {"simulated"}
+
+
+def test_two_processes_find_what_one_finds():
+    runs = contest_runs(["random"], [TABLE], [10], 2)
+    assert contest(runs, "20,30", jobs=2) == contest(runs, "20,30")
+
+
+def test_the_spread_over_repeats_holds_the_mean_over_all():
+    (row,) = contest(contest_runs(["random"], [TABLE], [10], 6), "15:40:5")
+    assert row["repeats"] == 6
+    spread = row["by_repeat"]["penalty"]
+    assert spread["q1"] < spread["median"] < spread["q3"]
+    assert spread["q1"] / 1.5 < row["penalty_mean"] < spread["q3"] * 1.5
+
+
+def test_more_profiles_are_better_for_a_random_search():
+    runs = contest_runs(["random"], [TABLE], [5, 100], 5)
+    few, many = contest(runs, "15:40:5")
+    assert many["penalty_mean"] < few["penalty_mean"]
+    assert many["profiling_seconds"] > few["profiling_seconds"]
+
+
+def test_all_stands_for_every_strategy_once():
+    assert strategy_names("mdbs,all,mdbs") == ["mdbs", *(name for name in STRATEGIES if name != "mdbs")]
+
+
+def test_an_unknown_strategy_is_refused_with_the_known_ones():
+    with pytest.raises(UnknownNameError, match="closed-loop"):
+        strategy_names("mdbs,gradient")

@@ -8,42 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
-from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.strategies.evaluation import judge, optimum, summarise, sweep
 from predictors.strategies.goals import Goal, budget_goals, power_budget
 from predictors.strategies.model_based import ClosedLoop, OneShot, expected_gains, expected_improvement
 from predictors.strategies.posterior import learn
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.search import RandomSearch
-from tests.predictors.strategies.strategy_examples import example_table
+from tests.predictors.strategies.strategy_examples import ROUGH_TABLE, NearlyRight, closed_loop, middle_modes
 
-TABLE = example_table(roughness=0.03)
+TABLE = ROUGH_TABLE
 GOALS = budget_goals("14:44:5")
-
-
-class NearlyRight(Predictor):
-    """Knows the table but for a normal error of log time and log power that it is honest about."""
-
-    name = "nearly-right"
-
-    def __init__(self, table=TABLE, log_sd: float = 0.05, claimed: float = 1.0, seed: int = 0) -> None:
-        self.table, self.log_sd, self.claimed, self.seed = table, log_sd, claimed, seed
-
-    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
-        self.fitted_ = len(time_ms)
-
-    def _infer(self, rows: Inputs) -> Prediction:
-        error = np.random.default_rng(self.seed).normal(size=(2, len(rows.modes))) * self.log_sd
-        sd = np.full(len(rows.modes), self.claimed * self.log_sd)
-        return Prediction(self.table.time_ms * np.exp(error[0]), self.table.power_mw * np.exp(error[1]), sd, sd)
-
-
-def middle_modes(history, count):
-    return np.linspace(0, len(TABLE) - 1, count).astype(int)
-
-
-def closed_loop(seed=0, **options):
-    return ClosedLoop(lambda: NearlyRight(seed=seed), middle_modes, **options)
 
 
 def penalty(make, goals=GOALS, profiles=15):
