@@ -184,14 +184,14 @@ class Breaking:
     def __init__(self, monkeypatch, fails):
         self.asked, self._fails, self._patch = [], fails, monkeypatch
         self._profile = SimulatedDevice.profile
-        monkeypatch.setattr(SimulatedDevice, "profile", lambda device, case, report: self(device, case, report))
+        monkeypatch.setattr(SimulatedDevice, "profile", lambda device, case: self(device, case))
 
-    def __call__(self, device, case, report):
+    def __call__(self, device, case):
         self.asked.append(case.power_mode)
         error = self._fails(len(self.asked))
         if error is not None:
             raise error
-        return self._profile(device, case, report)
+        return self._profile(device, case)
 
     def end(self):
         self._patch.setattr(SimulatedDevice, "profile", self._profile)
