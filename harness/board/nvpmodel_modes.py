@@ -273,7 +273,7 @@ def _whole_number(model: PowerModel, setting: Setting) -> int:
     return int(setting.value, 16 if setting.value[:2].lower() == "0x" else 10)
 
 
-STOCK_UNKNOWN = "the paths are of one release of L4T, minima of the CPU clock and caps of DLA and PVA are not known"
+STOCK_GAPS = "the paths are those of one release of L4T, minima of the CPU clock and caps of DLA and PVA are not known"
 """How a stock conf falls short of the board's own."""
 
 _FREQ_TABLE = "FREQ_TABLE"

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from harness.board.nvpmodel import Nvpmodel
 from harness.board.nvpmodel_conf import Conf, read_conf, write
 from harness.board.nvpmodel_modes import (
-    STOCK_UNKNOWN,
+    STOCK_GAPS,
     custom_conf,
     masks,
     online_cores,
@@ -143,7 +143,7 @@ def _masks_of(base: _Base) -> str:
 def _stock_base(spec: BoardSpec, mode: PowerMode, booted_mode: Optional[str] = None) -> _Base:
     conf = stock_conf(spec)
     booted = booted_mode or spec.papers_mode or spec.default_preset or conf.models[0].name
-    return _Base(conf, booted, mode, f"Made off-board, for {spec.product} ({spec.variant}): {STOCK_UNKNOWN}.")
+    return _Base(conf, booted, mode, f"Made off-board, for {spec.product} ({spec.variant}): {STOCK_GAPS}.")
 
 
 def _board_base(arguments: argparse.Namespace) -> _Base:
