@@ -22,7 +22,6 @@ NO_CASE = "none"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the suite's options."""
     add_options(parser)
 
 
@@ -88,7 +87,6 @@ def _is_left_out(item: pytest.Item, state: RunState) -> bool:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Count the cases that are to be measured."""
     state = session.config.stash[STATE]
     state.countdown = Countdown(sum("held_device" in getattr(item, "fixturenames", ()) for item in session.items))
 
@@ -116,7 +114,6 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the table of this run's profiles."""
     state = terminalreporter.config.stash[STATE]
     if state.profiles:
         terminalreporter.section("jetwatt")

@@ -53,7 +53,6 @@ class UncapturedStream:
     """Standard output past pytest's capture, for progress while a test runs."""
 
     def __init__(self, config: pytest.Config) -> None:
-        """Write to the terminal of `config`'s run."""
         self._config = config
 
     def write(self, text: str) -> None:
@@ -69,7 +68,6 @@ class UncapturedStream:
         """Nothing is held back."""
 
     def isatty(self) -> bool:
-        """Whether a person watches."""
         return sys.stdout.isatty()
 
 
@@ -190,13 +188,11 @@ class RunState:
         return str(self.device(name).identity().specification.get("board") or name)
 
     def devices(self) -> List[str]:
-        """The devices that were asked for."""
         names = [name for sweep in self.campaign.sweeps for name in sweep.axes["device"]]
         return list(dict.fromkeys(names))
 
     @property
     def is_too_late(self) -> bool:
-        """Whether no further case may begin."""
         return self._deadline is not None and datetime.datetime.now() >= self._deadline
 
     def found(self, key: str, case: Case) -> Optional[Profile]:
@@ -207,7 +203,6 @@ class RunState:
         return self._done.get((key, case.id))
 
     def keep(self, key: str, profile: Profile) -> None:
-        """Take a new profile into the run's."""
         self.profiles.append(profile)
         self.evidence.append(evidence_of(profile))
         self._done.setdefault((key, profile.case.id), profile)
@@ -236,14 +231,12 @@ class RunState:
         return self.case_at(*(parameters[name] for name in (*AXES, "settings")))
 
     def case_at(self, *point: Any) -> Case:
-        """The case that test parameters stand for."""
         for points in (self.points, *self._experiments.values()):
             if point in points:
                 return points[point]
         return self.idle_points[point]
 
     def mode_of(self, case: Case) -> PowerMode:
-        """The power mode that a case names."""
         return self._modes[case.device, case.power_mode]
 
     def clocks_only_fall(self, device: str) -> bool:
@@ -252,7 +245,6 @@ class RunState:
 
     @functools.cached_property
     def environment(self) -> Dict[str, Any]:
-        """Machine and software, described once a run."""
         return describe_environment()
 
     def device(self, name: str) -> Device:
@@ -318,7 +310,6 @@ def passes_needed(
 
 
 def _places(items: Sequence[Item], case_of: CaseOf, clocks_only_fall: Callable[[str], bool]) -> Dict[str, List[int]]:
-    """Where the cases of each device stand whose clocks only fall."""
     places: Dict[str, List[int]] = {}
     for place, case in enumerate(map(case_of, items)):
         if case is not None:

@@ -34,7 +34,6 @@ def format_summary(profiles: Sequence[Profile]) -> str:
 
 
 def describe_result(profile: Profile) -> str:
-    """One line on what came out of a case."""
     figures = profile.aggregates
     parts = [f"idle for {_number(profile.case.settings.idle_s)} s"]
     if profile.case.task != IDLE:

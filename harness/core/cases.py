@@ -72,7 +72,6 @@ class Mix(NamedTuple):
 
     @property
     def workloads(self) -> Tuple[str, str]:
-        """The names of both workloads."""
         return self.training, self.inference
 
     @classmethod

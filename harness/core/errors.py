@@ -12,7 +12,6 @@ class HarnessError(Exception):
     """
 
     def __init__(self, what: str, hint: str = "") -> None:
-        """Join both into one message."""
         super().__init__(f"{what}; {hint}" if hint else what)
         self.what = what
         self.hint = hint

@@ -39,7 +39,6 @@ class Progress:
     """Writes what is being done, how much is left and for how long."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        """Write to `stream`; rewrite one line where it is a terminal."""
         self._stream = stream
         self._clock = clock
         self._is_terminal = stream.isatty()
@@ -79,7 +78,6 @@ class Countdown:
     """How much work is left and, from how long the finished part took, for how long."""
 
     def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """Count down from `total` pieces of work."""
         self.total = total
         self.started = 0
         self.finished = 0

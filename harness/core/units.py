@@ -16,37 +16,30 @@ BYTES_PER_SECTOR = 512  # /proc/diskstats counts in 512-byte sectors whatever th
 
 
 def mhz_to_khz(mhz: float) -> int:
-    """Megahertz to the nearest whole kilohertz."""
     return round(mhz * KHZ_PER_MHZ)
 
 
 def khz_to_mhz(khz: float) -> float:
-    """Kilohertz to megahertz."""
     return khz / KHZ_PER_MHZ
 
 
 def hz_to_khz(hz: float) -> int:
-    """Hertz to the nearest whole kilohertz."""
     return round(hz / HZ_PER_KHZ)
 
 
 def s_to_ms(seconds: float) -> float:
-    """Seconds to milliseconds."""
     return seconds * MS_PER_S
 
 
 def ms_to_s(ms: float) -> float:
-    """Milliseconds to seconds."""
     return ms / MS_PER_S
 
 
 def mw_to_w(mw: float) -> float:
-    """Milliwatt to watt."""
     return mw / MW_PER_W
 
 
 def w_to_mw(watt: float) -> float:
-    """Watt to milliwatt."""
     return watt * MW_PER_W
 
 
@@ -56,7 +49,6 @@ def mws_to_mwh(mws: float) -> float:
 
 
 def mwh_to_wh(mwh: float) -> float:
-    """Milliwatt-hours to watt-hours."""
     return mwh / MWH_PER_WH
 
 
@@ -86,12 +78,10 @@ def uw_to_mw(microwatt: float) -> float:
 
 
 def percent_to_share(percent: float) -> float:
-    """Hundredths to a share of 1."""
     return percent / 100.0
 
 
 def permille_to_share(permille: float) -> float:
-    """Thousandths to a share of 1."""
     return permille / 1_000.0
 
 
@@ -106,10 +96,8 @@ def mb_to_bytes(mb: float) -> int:
 
 
 def bytes_to_mb(count: float) -> float:
-    """Bytes to megabytes of 10^6."""
     return count / BYTES_PER_MB
 
 
 def share_to_percent(share: float) -> float:
-    """A share of 1 to hundredths."""
     return share * 100.0

@@ -92,7 +92,6 @@ class HostDevice:
         return tuple(sorted({*steps, highest.highest_khz}))
 
     def _highest_allowed_khz(self) -> int:
-        """The highest clock that any CPU may have now, as read back."""
         return max(limits[1] for limits in self._frequency.read().values())
 
     def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
@@ -102,7 +101,6 @@ class HostDevice:
         return parse_power_modes(text, space, {MAXN: space.greatest, **by_cores})
 
     def capabilities(self) -> List[Capability]:
-        """Power, clocks, page cache, reads and the rest, as they stand for this user."""
         readable = [source_capability(spec, str(self.root)) for spec in self.telemetry_sources(Path.cwd())]
         return [
             *readable,
@@ -161,7 +159,6 @@ class HostDevice:
         return choose_cpus(mode.cpu_cores, read_siblings(self._allowed_cpus, str(self.root)))
 
     def sampler_cpus(self, mode: PowerMode) -> List[int]:
-        """The CPUs that the mode leaves free; all of them where it leaves none."""
         return sorted(set(self._allowed_cpus) - set(self._cpus_of(mode))) or self._allowed_cpus
 
     def conditions(self, case: Case) -> Dict[str, Any]:
@@ -182,7 +179,6 @@ class HostDevice:
         }
 
     def set_case(self, case: Case) -> Dict[str, Any]:
-        """Set the case's cores and clock; its conditions with the mode as read back."""
         [(_, wanted)] = self.power_modes(case.power_mode)
         mode = self._apply(wanted, case.settings.clocks)
         return {**self._describe(case), "power_mode": mode._asdict()}

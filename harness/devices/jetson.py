@@ -102,7 +102,6 @@ class JetsonDevice:
         return self._control.conf()
 
     def power_mode_space(self) -> PowerModeSpace:
-        """Core counts and clocks as the board lists them now."""
         return self._live.space
 
     def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
@@ -195,7 +194,6 @@ class JetsonDevice:
     # -- running -------------------------------------------------------------------------------------------------
 
     def check(self, case: Case) -> None:
-        """Refuse a power mode that cannot be set here or now."""
         self._control.check(self._live.space)
         if self._is_own(case.power_mode):
             other_masks = self._control.needs_reboot(case.power_mode)
@@ -241,7 +239,6 @@ class JetsonDevice:
             )
 
     def conditions(self, case: Case) -> Dict[str, Any]:
-        """What is known of the board before measuring."""
         identity, board = self.identity(), self._board
         [(_, mode)] = self.power_modes(case.power_mode)
         in_effect = self._booted or getattr(self._control.in_effect(), "name", None)
@@ -275,7 +272,6 @@ class JetsonDevice:
         return hashlib.sha256(text).hexdigest()[:16]
 
     def set_case(self, case: Case) -> Dict[str, Any]:
-        """Set the case's power mode and clocks; its conditions with the mode as read back."""
         [(name, wanted)] = self.power_modes(case.power_mode)
         mode, untold = self._apply(name, wanted, case.settings.clocks)
         return {

@@ -55,12 +55,10 @@ class Board(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name in the corpus."""
         return self.spec.name if self.spec else UNKNOWN_BOARD
 
     @property
     def product(self) -> str:
-        """In words."""
         return self.spec.product if self.spec else self.model or "Tegra board of unknown make"
 
     @property

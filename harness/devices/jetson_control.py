@@ -69,7 +69,6 @@ class JetsonControl:
         self._available: Optional[Dict[str, Capability]] = None
 
     def capabilities(self) -> List[Capability]:
-        """Every knob as it stands for this user."""
         return list(self._capabilities().values())
 
     def _capabilities(self) -> Dict[str, Capability]:
@@ -79,7 +78,6 @@ class JetsonControl:
         return self._available
 
     def works(self, knob: Knob) -> bool:
-        """Whether a knob can be set here by this user."""
         return self._capabilities()[knob.name].available
 
     def usable(self) -> List[Knob]:
@@ -334,7 +332,6 @@ def _completed(found: PowerMode, wanted: PowerMode) -> PowerMode:
 
 
 def _hint(mode: PowerMode, found: PowerMode) -> str:
-    """What may be behind a clock that did not take."""
     if found.cpu_khz < mode.cpu_khz or found.gpu_khz < mode.gpu_khz:
         return "on some releases clocks can only be lowered until the next boot: reboot, and run from high to low"
     return "see `dmesg`, and what else sets clocks on this board"

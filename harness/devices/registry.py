@@ -24,13 +24,12 @@ from harness.simulation.parameters import SIMULATED_BOARDS
 
 
 class AbsentBoard:
-    """Stands for a board off-board: what its spec file says is answered, the rest is refused with the way out."""
+    """Stands for a board off-board: what its spec file says is answered, the rest is refused with a hint."""
 
     provenance = "measured"
     clocks_only_fall = False  # nothing runs
 
     def __init__(self, spec: BoardSpec, root: Path) -> None:
-        """Stand for the board of `spec` on the machine under `root`."""
         self.name = spec.name
         self._spec = spec
         self._root = root
@@ -67,25 +66,20 @@ class AbsentBoard:
         return self._spec.power_modes(text)
 
     def capabilities(self) -> List[Capability]:
-        """Nothing can be done here."""
         return [Capability("device", False, f"{self.name} is not this machine", "run on the board")]
 
     def check(self, case: Case) -> None:
-        """Refuse every case."""
         self._refuse()
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        """Nothing to hold."""
         self._refuse()
         yield
 
     def apply(self, mode: PowerMode) -> PowerMode:
-        """Known only to the board."""
         self._refuse()
 
     def conditions(self, case: Case) -> Dict[str, Any]:
-        """Known only to the board."""
         self._refuse()
 
 

@@ -58,7 +58,6 @@ class ReplayDevice:
             self._by_mode.setdefault((row["task"], row["workload"], row["batch_size"], _mode(row)), []).append(row)
 
     def identity(self) -> Identity:
-        """The corpus, by its name and its content."""
         return Identity(
             f"replay of {self.board}", {"board": self.board, "corpus": self.path.name, "sha256": self._sha256}
         )
@@ -82,7 +81,6 @@ class ReplayDevice:
         return tuple(dict.fromkeys(row[axis] for row in self._rows))
 
     def power_mode_space(self) -> RecordedSpace:
-        """Every power mode of a row."""
         return self._space("")
 
     def _space(self, workload: str) -> RecordedSpace:
@@ -111,7 +109,6 @@ class ReplayDevice:
         return parse_power_modes(text, space, {MAXN: space.greatest})
 
     def capabilities(self) -> List[Capability]:
-        """What the corpus holds."""
         workloads = ", ".join(self._held("workload"))
         return [Capability("replay", True, f"{len(self._rows)} profiles of {self.board}: {workloads}")]
 
@@ -229,7 +226,6 @@ def _split(text: str) -> Tuple[Path, str]:
 
 
 def _of_one_device(rows: Sequence[Row], chosen: str, path: Path) -> Tuple[List[Row], str]:
-    """The rows of one device, and its name."""
     devices = list(dict.fromkeys(row["device"] for row in rows))
     if not devices:
         raise InvalidValueError(f"{path} holds no row", "name a corpus with profiles in it")

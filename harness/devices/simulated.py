@@ -101,7 +101,6 @@ class SimulatedDevice:
         )
 
     def power_mode_space(self) -> PowerModeSpace:
-        """What is known of the board off-board."""
         return self._spec.power_mode_space()
 
     def power_modes(self, text: str, workload: str = "") -> NamedModes:
@@ -109,7 +108,6 @@ class SimulatedDevice:
         return self._spec.power_modes(text)
 
     def capabilities(self) -> List[Capability]:
-        """What the model has parameters for."""
         return [Capability("simulate", True, f"time and power of {', '.join(SIMULATED_WORKLOADS)}")]
 
     def check(self, case: Case) -> None:
@@ -146,7 +144,6 @@ class SimulatedDevice:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        """Nothing to hold, nothing to put back."""
         yield
 
     def apply(self, mode: PowerMode) -> PowerMode:
@@ -220,7 +217,6 @@ class SimulatedDevice:
         return SimulatedBoard(self._board, self._instance, mode, share, self._spec.peak_power_mw)
 
     def profile(self, case: Case) -> Profile:
-        """Run the case in virtual time."""
         kinds = {IDLE: self._profile_idle, CONCURRENT: self._profile_concurrent}
         profile = kinds.get(case.task, self._profile_training)(case)
         self._clock.advance(next(iter(profile.telemetry.series.values())).times_s[-1])

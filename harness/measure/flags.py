@@ -69,7 +69,6 @@ def find_flags(profile: Profile) -> List[str]:
 
 
 def _stretch(profile: Profile) -> Tuple[float, float]:
-    """From when to when (monotonic seconds) a profile counts."""
     if profile.case.task == IDLE:
         last = max((one.times_s[-1] for one in profile.telemetry.series.values() if one.times_s), default=0.0)
         return last - profile.case.settings.idle_s, last
@@ -142,7 +141,6 @@ def _noise(aggregates: Mapping[str, Optional[float]]) -> List[str]:
 
 
 def _cut(case: Case, minibatches: Sequence[Minibatch]) -> List[str]:
-    """A profile that was ended by its time limit."""
     wanted, limit_s = case.settings.minibatches, case.settings.limit_s
     clean = sum(minibatch.phase == CLEAN for minibatch in minibatches)
     if wanted is None or limit_s is None or clean >= wanted:

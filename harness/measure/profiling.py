@@ -36,7 +36,6 @@ class EndlessShuffle(Sampler):
     """Shuffles of a data set one after the other, without end, so that no epoch border falls into a short profile."""
 
     def __init__(self, data_set: Sized, seed: int) -> None:
-        """Shuffle `data_set` by a generator seeded with `seed`."""
         self._length = len(data_set)
         self._seed = seed
 
@@ -67,7 +66,6 @@ def torch_version() -> str:
 
 
 def use_threads(count: int) -> None:
-    """Let torch compute with `count` threads in this process."""
     torch.set_num_threads(count)
 
 
@@ -139,7 +137,6 @@ class Trainer:
         )
 
     def to_accelerator(self, batch: Any) -> Any:
-        """Copy a minibatch to the accelerator."""
         return move(batch, self.device)
 
     def step(self, batch: Any) -> None:
@@ -174,7 +171,6 @@ class Inferrer(Trainer):
     """
 
     def __init__(self, workload: Workload, samples: Any, batch_size: int, workers: int, seed: int) -> None:
-        """As of `Trainer`."""
         super().__init__(workload, samples, batch_size, workers, seed)
         self.model.eval()
 
@@ -192,7 +188,6 @@ class StepTimer:
     """Times a step: CUDA events with synchronisation on a GPU (004 sec. 4.5), the wall clock on a CPU."""
 
     def __init__(self, device: torch.device) -> None:
-        """Time steps on `device`."""
         self._events = None
         if device.type == "cuda":
             self._events = tuple(torch.cuda.Event(enable_timing=True) for _ in range(2))

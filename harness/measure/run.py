@@ -104,11 +104,9 @@ class Instruments:
     limits_c: Mapping[str, float]
 
     def only_power(self) -> Instruments:
-        """The sensor of power alone."""
         return dataclasses.replace(self, sources=[one for one in self.sources if one.name == self.power_source])
 
     def sampler(self, interval_s: float) -> Sampler:
-        """A sampler of all sources, not started yet."""
         return Sampler(self.sources, interval_s, root=str(self.root), cpus=self.sampler_cpus)
 
 
@@ -215,7 +213,6 @@ def run_concurrent(
 
 
 def is_self_profiling(device: Device) -> bool:
-    """Whether a device has minibatches of its own."""
     return hasattr(device, "profile")
 
 
@@ -434,7 +431,6 @@ class PowerWatch:
     """Whether power has settled and was sampled often enough, while a profile runs."""
 
     def __init__(self, sampler: Sampler, power_source: str) -> None:
-        """Watch the total power that `power_source` gives."""
         self._sampler = sampler
         self._source = power_source
         self._start_s = time.monotonic()  # what was drawn before training says nothing of what it draws

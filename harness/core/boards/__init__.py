@@ -169,7 +169,6 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def cpu_cores(self) -> int:
-        """How many CPU cores the module has."""
         return sum(len(cluster.cores) for cluster in self.cpu.clusters)
 
     @property
@@ -252,7 +251,6 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def known_boards() -> List[str]:
-    """The names of all boards."""
     return list(BOARDS)
 
 
