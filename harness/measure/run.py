@@ -38,7 +38,7 @@ from harness.core.cases import (
     parts_of,
 )  # fmt: skip
 from harness.core.configuration import Configuration
-from harness.core.device import Device, Machine, Report
+from harness.core.device import Device, Machine, Report, SelfProfiling
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 from harness.core.metrics import (
     MAX_SETTLING_S,
@@ -159,7 +159,7 @@ def run(case: Case, device: Device, report: Report = lambda line: None) -> Profi
         OverheatedError: a sensor rose above its limit; there is no profile then, for half of a case is none.
     """
     if is_self_profiling(device):
-        profile = device.profile(case)
+        profile = cast(SelfProfiling, device).profile(case)
         return dataclasses.replace(profile, flags=profile.flags or find_flags(profile))
     machine = cast(Machine, device)
     bench = _bench(case, machine, report)
