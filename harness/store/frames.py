@@ -11,6 +11,7 @@
     data_scale_asked    float, settings as asked for; NaN where they were not given
     idle_s, duration_s, max_temperature_c, limit_s      float, likewise
     storage_limit_bytes_per_s   float, what reads of the storage were held down to; NaN where they were not
+    latency_median_ms, latency_p95_ms, ...      float, `CONCURRENT_AGGREGATES` of training and inference together
     flag_list           tuple of str, the flags one by one; flag_kinds: the kind of each
     usable              bool: neither disturbed nor throttled, see `DISQUALIFYING`
     case                Case, what was asked for
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence,
 import numpy as np
 
 from harness.core.corpus import CORPUS, CORPUS_COLUMNS, Column
-from harness.core.metrics import AGGREGATES
+from harness.core.metrics import AGGREGATES, CONCURRENT_AGGREGATES
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import counted_minibatches
 from harness.store.conditions import is_disqualified, key, kinds
@@ -87,7 +88,7 @@ FURTHER: Tuple[Column, ...] = (
 """The columns that follow those of the schema in an exported corpus."""
 
 _SETTINGS = ("idle_s", "duration_s", "max_temperature_c", "limit_s")
-_FLOATS = ("data_scale_asked", *_SETTINGS, "storage_limit_bytes_per_s")
+_FLOATS = ("data_scale_asked", *_SETTINGS, "storage_limit_bytes_per_s", *CONCURRENT_AGGREGATES)
 
 MINIBATCH_COLUMNS = (
     "profile_id", "position", "epoch", "index", "phase", "start_s", "stall_ms", "compute_ms", "e2e_ms", "counted",
@@ -297,6 +298,7 @@ def _row(record: Record) -> Dict[str, Any]:
         "data_scale_asked": case.settings.data_scale,
         **{name: getattr(case.settings, name) for name in _SETTINGS},
         "storage_limit_bytes_per_s": conditions.get("storage_limit_bytes_per_s"),
+        **{name: record.aggregates.get(name) for name in CONCURRENT_AGGREGATES},
         "flag_list": tuple(record.flags),
         "flag_kinds": tuple(kinds(record.flags)),
         "usable": not is_disqualified(record.flags),
