@@ -55,7 +55,6 @@ tuning from a user's loop.
 """
 
 STILL = {
-    ("harness.report", "harness.devices"),
     ("harness.simulation", "harness.board"),
 }
 """Imports between rooms that do not belong, and are known."""

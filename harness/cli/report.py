@@ -11,7 +11,7 @@ from harness.cli.options import add_results
 from harness.core.corpus import read_corpus
 from harness.core.errors import InvalidValueError, StoreError
 from harness.report.assembly import write_report
-from harness.report.selection import Material, newest
+from harness.report.material import Material
 from harness.store.results import ResultsStore
 
 DEFAULT_OUT = Path("out") / "report"
@@ -35,9 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     given = [arguments.results, arguments.corpus, arguments.predictors, arguments.strategies]
     made_from = [path for path in given if path is not None]
     with ResultsStore(arguments.results, read_only=True) as store:
-        material = Material(
+        material = Material.read(
             store,
-            newest(store.records()),
             tuple(read_corpus(arguments.corpus)) if arguments.corpus else (),
             read_evaluation(arguments.predictors, "predictor"),
             read_evaluation(arguments.strategies, "strategy"),

@@ -13,14 +13,13 @@ from harness.core.corpus import TASKS, write_corpus
 from harness.core.errors import StoreError
 from harness.core.files import write_output
 from harness.judge.verdicts import CONFIRMED, CONTRADICTED, UNDECIDED, Verdict, counts_of_claims, verdicts
-from harness.report.explorer import MOST_TABLES, explorer_json
 from harness.report.figure import Figure, csv_text
 from harness.report.figures import KINDS
-from harness.report.mode_tables import mode_tables
+from harness.report.layout import figure_text
+from harness.report.material import Material, bare, file_name
+from harness.report.mode_tables import MOST_TABLES, explorer_json, mode_tables
 from harness.report.page import Content, Section, page_html, words
 from harness.report.png import can_write_png, write_png
-from harness.report.scales import figure_text
-from harness.report.selection import Material, bare, base_name, file_name
 from harness.report.summary import device_rows, flag_rows, lead, tiles
 from harness.report.svg import figure_svg
 from harness.store.corpora import corpus_rows
@@ -51,7 +50,7 @@ def write_report(material: Material, out: Path, made_from: Sequence[Path], png: 
     Raises:
         StoreError: there is nothing to report, or a file cannot be written.
     """
-    if not (material.records or material.corpus or material.predictors or material.strategies):
+    if not (material.rows or material.corpus or material.predictors or material.strategies):
         raise StoreError(f"{material.store.path} holds no profile", "measure some: pytest benchmarks")
     sections, missing = [], []
     for kind in KINDS:
@@ -107,9 +106,9 @@ def _content(
     pictures: Sequence[Figure],
 ) -> Content:
     tables = mode_tables(material)
-    provenances = {record.provenance for record in material.records}
+    provenances = {row.provenance for row in material.rows}
     provenances.update(row["provenance"] for row in (*material.corpus, *material.predictors, *material.strategies))
-    devices = list(dict.fromkeys(base_name(record) for record in material.records))
+    devices = list(dict.fromkeys(row.base for row in material.rows))
     corpora = list(dict.fromkeys(row["device"] for row in material.corpus if row["device"] not in devices))
     figures = [figure for section in sections for figure in section.figures]
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
@@ -123,7 +122,7 @@ def _content(
         missing=tuple(missing),
         verdicts=(VERDICT_COLUMNS, [_verdict_row(verdict) for verdict in sorted(found, key=_by_news)]),
         verdict_counts=counts_of_claims(found),
-        flags=flag_rows(material.records),
+        flags=flag_rows(material.rows),
         explorer=explorer_json(tables),
         explorer_titles=tuple(table.title for table in tables[:MOST_TABLES]),
         files=(*files, *((f"figures/{figure.name}.csv", figure.title) for figure in figures)),

@@ -35,7 +35,7 @@ class Axis:
     from_zero: bool = True
 
 
-class Series(NamedTuple):
+class LegendEntry(NamedTuple):
     """An entry of the legend: a name, the name of a colour in `harness.report.colours`, and a curve's marker."""
 
     name: str
@@ -131,6 +131,9 @@ class Panel:
         x, y: its axes; bars lie where `y` is the category axis.
         marks: drawn in this order.
         provenance: of what is drawn: `measured`, `simulated`, `replayed`, or several with commas.
+        profiles: ids of the profiles that are compared in it; none where it shows a corpus or an evaluation.
+        varies: the comparable conditions in which they may differ: axes or legend show them, or what is drawn does not
+            depend on them. They share all others.
     """
 
     title: str
@@ -138,6 +141,8 @@ class Panel:
     y: Axis
     marks: Tuple[Mark, ...]
     provenance: str
+    profiles: Tuple[int, ...] = ()
+    varies: Tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,10 +162,10 @@ class Figure:
     name: str
     title: str
     caption: str
-    panels: Tuple[Panel, ...]
-    series: Tuple[Series, ...]
-    columns: Tuple[str, ...]
-    rows: Tuple[Tuple[Any, ...], ...]
+    panels: Sequence[Panel]
+    series: Sequence[LegendEntry]
+    columns: Sequence[str]
+    rows: Sequence[Tuple[Any, ...]]
 
     @property
     def provenance(self) -> str:

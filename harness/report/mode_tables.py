@@ -1,25 +1,30 @@
-"""Time and power of many power modes of one workload: what scatters and the explorer show."""
+"""Time and power of many power modes of one workload: what scatters and the page's explorer show."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Dict, List, NamedTuple, Tuple
+import json
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from harness.core.cases import TRAINING
 from harness.core.corpus import TASKS
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
-from harness.core.units import ms_to_s
-from harness.report.selection import Material, bare, device_name, mode_of
-from harness.store.rows import Record
+from harness.core.units import ms_to_s, mw_to_w
+from harness.report.figures.drawing import evenly
+from harness.report.material import Material
 
 LEAST_MODES = 4
-
 CORPUS, RESULTS = "corpus", "results"
 """Origins of a table."""
 
+VARIES = ("power_mode", "minibatches")
+"""What the profiles of a table differ in: how long a mode was watched does not change its medians."""
+
 LETTER = 3
 """Names of modes up to this long stand beside their points."""
+
+MOST_POINTS, MOST_TABLES = 1500, 12
+"""That the explorer shows."""
 
 
 class ModeTable(NamedTuple):
@@ -32,6 +37,7 @@ class ModeTable(NamedTuple):
         names: what each is called.
         time_ms: median time of a minibatch.
         power_mw: median power.
+        profiles: ids of the profiles; none of a corpus.
     """
 
     device: str
@@ -44,11 +50,12 @@ class ModeTable(NamedTuple):
     names: Tuple[str, ...]
     time_ms: Tuple[float, ...]
     power_mw: Tuple[float, ...]
+    profiles: Tuple[int, ...] = ()
 
     @property
     def title(self) -> str:
         """What tells it from others."""
-        task = "" if self.task == "training" else f", {self.task}"
+        task = "" if self.task == TRAINING else f", {self.task}"
         return f"{self.workload} on {self.device}, batch size {self.batch_size}{task}, {self.origin}"
 
     @property
@@ -64,39 +71,45 @@ class ModeTable(NamedTuple):
 
 def mode_tables(material: Material) -> List[ModeTable]:
     """Every table with enough modes: those of the corpus, then those of the results; the papers' defaults first."""
-    groups: Dict[Tuple[Any, ...], Dict[PowerMode, Tuple[str, float, float]]] = {}
+    corpora: Dict[Tuple[Any, ...], Dict[PowerMode, Tuple[Any, ...]]] = {}
     for row in material.corpus:
         if row["power_mw"] is not None:
             mode = PowerMode(*(row[field] for field in PowerMode._fields))
             place = (row["device"], row["workload"], row["task"], row["batch_size"], row["provenance"], CORPUS)
-            groups.setdefault(place, {})[mode] = (str(mode), row["minibatch_time_ms"], row["power_mw"])
-    for record in material.records:
-        mode, time_ms, power_mw = mode_of(record), *_figures(record)
-        if record.case.task in TASKS and mode is not None and time_ms and power_mw:
-            groups.setdefault(_place(record), {})[mode] = (record.case.power_mode, time_ms, power_mw)
+            corpora.setdefault(place, {})[mode] = (str(mode), row["minibatch_time_ms"], row["power_mw"])
+    found = list(corpora.items())
+    known = [row for row in material.rows if row.task in TASKS and row.mode and row.minibatch_time_ms and row.power_mw]
+    for group in material.alike(known, VARIES):
+        first = group[0]
+        members = {row.mode: (row.power_mode, row.minibatch_time_ms, row.power_mw, row.id) for row in group}
+        found.append(((first.label, first.workload, first.task, first.batch_size, first.provenance, RESULTS), members))
     tables = [
-        ModeTable(
-            *(bare(place[0]), *place[1:5], CORPUS if place[5] == CORPUS else RESULTS),
-            tuple(members),
-            tuple(name for name, _, _ in members.values()),
-            tuple(time for _, time, _ in members.values()),
-            tuple(power for _, _, power in members.values()),
-        )
-        for place, members in groups.items()
+        ModeTable(*place, tuple(members), *zip(*members.values()))
+        for place, members in found
         if len(members) >= LEAST_MODES
     ]
     return sorted(tables, key=lambda one: (one.origin != CORPUS, one.task != TRAINING, one.batch_size != 16))
 
 
-def _figures(record: Record) -> Tuple[Any, Any]:
-    return record.aggregates.get("minibatch_time_ms"), record.aggregates.get("power_mw")
+def explorer_json(tables: Sequence[ModeTable]) -> str:
+    """Plain values of the first tables as JSON that may stand in a script element.
 
-
-def _place(record: Record) -> Tuple[Any, ...]:
-    """What agrees within a table of profiles of the results file: all but the mode, and how long it was watched."""
-    case = record.case
-    settings = dataclasses.replace(case.settings, minibatches=case.settings.minibatches and 1)
-    return (
-        *(device_name(record), case.workload, case.task, case.batch_size, record.provenance),
-        (RESULTS, case.workers, case.storage, settings),
-    )
+    Of many modes there are evenly some, and all of both fronts: what is fastest within a power budget lies on the
+    front, so thinning does not change which mode a budget leads to.
+    """
+    plain = []
+    for table in tables[:MOST_TABLES]:
+        always = {*table.front, *pareto_front(table.time_ms, table.energy_mws).tolist()}
+        shown = evenly(len(table.modes), MOST_POINTS, always)
+        plain.append(
+            {
+                "title": table.title,
+                "provenance": table.provenance,
+                "total": len(table.modes),
+                "name": [table.names[place] for place in shown],
+                "mode": [list(table.modes[place]) for place in shown],
+                "time_ms": [float(f"{table.time_ms[place]:.5g}") for place in shown],
+                "power_w": [float(f"{mw_to_w(table.power_mw[place]):.5g}") for place in shown],
+            }
+        )
+    return json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")

@@ -8,10 +8,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from harness.report.brush import Brush
 from harness.report.colours import RAMP, css_variables
 from harness.report.figure import Figure, cell_text
-from harness.report.svg import legend_key, panel_svg
+from harness.report.svg import Brush, legend_key, panel_svg
 from harness.store.conditions import DISQUALIFYING
 
 TABLE_ROWS = 120

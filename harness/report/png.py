@@ -25,17 +25,15 @@ from harness.report.figure import (
     Dots,
     Figure,
     Label,
+    LegendEntry,
     Mark,
     Panel,
     Ramp,
     Rule,
-    Series,
     Violin,
     extent,
 )
-from harness.report.layout import row_height
-from harness.report.scales import scale_for, tick_texts, ticks
-from harness.report.violins import density
+from harness.report.layout import density, row_height, scale_for, tick_texts, ticks
 
 DPI = 140
 PER_ROW = 3
@@ -84,7 +82,7 @@ def write_png(figure: Figure, path: Path) -> None:
     write_output(path, content.getvalue())
 
 
-def _key(series: Series) -> Any:
+def _key(series: LegendEntry) -> Any:
     """The sign of an entry of the legend: a square, or its curve's marker."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch

@@ -6,10 +6,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from harness.core.corpus import TASKS
 from harness.judge.verdicts import Verdict, counts_of_claims, worst_of_claims
+from harness.report.material import Material, Row
 from harness.report.page import counted, words
-from harness.report.selection import Material, base_name, device_name, mode_of
-from harness.store.conditions import kinds
-from harness.store.rows import Record
 
 Table = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]
 """Header and rows."""
@@ -18,8 +16,8 @@ Table = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]
 def lead(material: Material, found: Sequence[Verdict]) -> str:
     """The report in plain sentences."""
     told = ["How long a minibatch takes and how much power it draws."]
-    for provenance in sorted({record.provenance for record in material.records}):
-        told.append(_profiles([one for one in material.records if one.provenance == provenance], provenance))
+    for provenance in sorted({row.provenance for row in material.rows}):
+        told.append(_profiles([one for one in material.rows if one.provenance == provenance], provenance))
     for name, count in counted([f"{row['device']}, {row['provenance']}" for row in material.corpus]).items():
         told.append(f"A corpus of {name}: {count:,} rows.")
     if material.predictors:
@@ -32,25 +30,25 @@ def lead(material: Material, found: Sequence[Verdict]) -> str:
         told.append(f"Of the papers' claims {len({one.takeaway for one in found})} could be judged: {fared}.")
         if any(one.fitted for one in found):
             told.append("Confirmed by a simulation that was fitted to it means that the model can say it.")
-    flagged = [record for record in material.records if record.flags]
+    flagged = [row for row in material.rows if row.flags]
     if flagged:
-        counts = counted([kind for record in flagged for kind in sorted(set(kinds(record.flags)))])
+        counts = counted([kind for row in flagged for kind in sorted(set(row.flag_kinds))])
         which = words([f"{count} {kind}" for kind, count in counts.items()])
         told.append(f"{_number(len(flagged), 'profile')} with flags: {which}.")
-    elif material.records:
+    elif material.rows:
         told.append("No profile carries a flag.")
     return " ".join(told)
 
 
-def _profiles(records: Sequence[Record], provenance: str) -> str:
+def _profiles(rows: Sequence[Row], provenance: str) -> str:
     """Profiles of one provenance in a sentence."""
-    devices = list(dict.fromkeys(base_name(record) for record in records))
-    workloads = {record.case.workload for record in records if record.case.task in TASKS}
-    modes = {mode_of(record) or record.case.power_mode for record in records}
-    has_power = any(record.aggregates.get("power_mean_mw") is not None for record in records)
+    devices = list(dict.fromkeys(row.base for row in rows))
+    workloads = {row.workload for row in rows if row.task in TASKS}
+    modes = {row.mode or row.power_mode for row in rows}
+    has_power = any(row.power_mean_mw is not None for row in rows)
     without = "" if has_power else "; power was not measured"
     what = f"{_number(len(workloads), 'workload')} in {_number(len(modes), 'power mode')}"
-    return f"{_number(len(records), 'profile')}, {provenance}, of {words(devices)}: {what}{without}."
+    return f"{_number(len(rows), 'profile')}, {provenance}, of {words(devices)}: {what}{without}."
 
 
 def _number(count: int, thing: str, things: str = "") -> str:
@@ -59,10 +57,10 @@ def _number(count: int, thing: str, things: str = "") -> str:
 
 def tiles(material: Material, found: Sequence[Verdict], figures: int) -> Tuple[Tuple[str, str], ...]:
     """Figure and meaning of each tile."""
-    records = material.records
-    shown = [(f"{len(records):,}", "profiles, the newest of each conditions")]
-    shown.append((str(len({record.case.workload for record in records if record.case.task in TASKS})), "workloads"))
-    shown.append((str(len({mode_of(record) or record.case.power_mode for record in records})), "power modes"))
+    rows = material.rows
+    shown = [(f"{len(rows):,}", "profiles, the newest of each conditions")]
+    shown.append((str(len({row.workload for row in rows if row.task in TASKS})), "workloads"))
+    shown.append((str(len({row.mode or row.power_mode for row in rows})), "power modes"))
     if material.corpus:
         shown.append((f"{len(material.corpus):,}", "rows of the corpus"))
     shown.append((str(figures), "figures"))
@@ -73,27 +71,26 @@ def tiles(material: Material, found: Sequence[Verdict], figures: int) -> Tuple[T
         fitted = sum(is_fitted and verdict == "confirmed" for (_, is_fitted, _), verdict in worst.items())
         others += f"; the simulation was fitted to {fitted} of them" if fitted else ""
         shown.append((f"{counts.get('confirmed', 0)} of {len(worst)}", f"claims confirmed{others}"))
-    shown.append((str(sum(bool(record.flags) for record in records)), "profiles with flags"))
+    shown.append((str(sum(bool(row.flags) for row in rows)), "profiles with flags"))
     return tuple(shown)
 
 
 def device_rows(material: Material) -> Table:
     """What was measured on what: a row for each kind of board, provenance and software."""
     header = ("device", "boards", "provenance", "model", "profiles", "total power", "torch", "L4T", "host", "jetwatt")
-    groups: Dict[Tuple[Any, ...], List[Record]] = {}
-    for record in material.records:
-        conditions = record.conditions
+    groups: Dict[Tuple[Any, ...], List[Row]] = {}
+    for row in material.rows:
         place = (
-            *(base_name(record), record.provenance, conditions.get("device_model")),
-            *(conditions.get("power_definition") or "not measured", conditions.get("torch"), conditions.get("l4t")),
+            *(row.base, row.provenance, row.device_model),
+            *(row.power_definition or "not measured", row.torch, row.l4t),
         )
-        groups.setdefault(place, []).append(record)
+        groups.setdefault(place, []).append(row)
     rows: List[Tuple[Any, ...]] = [
         (
-            *(place[0], _boards(records), *place[1:3], len(records), *place[3:]),
-            *(_told(records, "host_name"), _told(records, "jetwatt", "suite_commit")),
+            *(place[0], _boards(members), *place[1:3], len(members), *place[3:]),
+            *(_told(members, "host_name"), _told(members, "jetwatt", "suite_commit")),
         )
-        for place, records in groups.items()
+        for place, members in groups.items()
     ]
     for name, count in counted([f"{row['device']}\n{row['provenance']}" for row in material.corpus]).items():
         device, provenance = name.split("\n")
@@ -102,27 +99,23 @@ def device_rows(material: Material) -> Table:
     return tuple(header[place] for place in kept), [tuple(row[place] for place in kept) for row in rows]
 
 
-def _boards(records: Sequence[Record]) -> Optional[int]:
+def _boards(rows: Sequence[Row]) -> Optional[int]:
     """How many boards of a type were simulated; None for a single one."""
-    count = len({device_name(record) for record in records})
+    count = len({row.label for row in rows})
     return count if count > 1 else None
 
 
-def _told(records: Sequence[Record], *names: str) -> str:
-    """What the environments of some records say under some names, each different answer once."""
-    answers = [
-        " ".join(str(record.environment[name]) for name in names if name in record.environment) for record in records
-    ]
+def _told(rows: Sequence[Row], *names: str) -> str:
+    """What the environments of some rows say under some names, each different answer once."""
+    answers = [" ".join(str(row.environment[name]) for name in names if name in row.environment) for row in rows]
     return ", ".join(dict.fromkeys(answers))
 
 
-def flag_rows(records: Sequence[Record]) -> Table:
+def flag_rows(rows: Sequence[Row]) -> Table:
     """A row for each kind of flag: how many profiles carry it, and an example."""
     groups: Dict[str, List[Tuple[str, str]]] = {}
-    for record in records:
-        for kind, flag in zip(kinds(record.flags), record.flags):
-            groups.setdefault(kind, []).append((record.case_id, flag.partition(": ")[2]))
-    rows: List[Tuple[Any, ...]] = [
-        (kind, len(found), found[0][1], found[0][0]) for kind, found in sorted(groups.items())
-    ]
-    return ("flag", "profiles", "for example", "case"), rows
+    for row in rows:
+        for kind, flag in zip(row.flag_kinds, row.flag_list):
+            groups.setdefault(kind, []).append((row.case_id, flag.partition(": ")[2]))
+    cells = [(kind, len(found), found[0][1], found[0][0]) for kind, found in sorted(groups.items())]
+    return ("flag", "profiles", "for example", "case"), cells

@@ -6,107 +6,94 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from harness.core.cases import CONCURRENT, INFERENCE, Mix
 from harness.report.colours import listed
-from harness.report.figure import CATEGORY, LOG, Axis, Bar, Curve, Figure, Panel, Series, joined
-from harness.report.scales import figure_text
-from harness.report.selection import Material, device_name, families, file_name
-from harness.store.rows import Record
+from harness.report.figure import CATEGORY, LOG, Axis, Curve, Figure, LegendEntry, Panel
+from harness.report.figures.drawing import Height, bars, cells, panel_of
+from harness.report.layout import figure_text
+from harness.report.material import OF_WORKLOAD, Family, Material, Row, by_device, file_name
 
 RATES = (("training", "training_samples_per_s"), ("inference", "inference_per_s"))
 LATENCIES = (("median latency", "latency_median_ms"), ("95 % latency", "latency_p95_ms"))
+KEYS = (*(key for _, key in (*RATES, *LATENCIES)), "power_mw")
+OF_MIXES = ("workload", "batch_size", "power_mode", "duration_s")
+"""Conditions that mixes differ in: batch size and arrivals are in their names."""
+
+OF_CURVES = (*OF_WORKLOAD, "batch_size")
 
 
 def concurrent_figures(material: Material) -> List[Figure]:
     """Throughput and latency of each mix of training and inference, a figure for each device."""
-    groups: Dict[Tuple[str, str, str], List[Record]] = {}
-    for record in material.records:
-        if record.case.task == CONCURRENT and record.aggregates.get("training_samples_per_s") is not None:
-            groups.setdefault((device_name(record), *Mix.parse(record.case.workload).workloads), []).append(record)
+    groups: Dict[Tuple[str, str, str], List[Row]] = {}
+    for row in material.rows:
+        if row.task == CONCURRENT and row.training_samples_per_s is not None:
+            groups.setdefault((row.label, *Mix.parse(row.workload).workloads), []).append(row)
     figures = []
-    for (device, training, inference), records in groups.items():
-        keys = ("training_samples_per_s", "inference_per_s", "latency_median_ms", "latency_p95_ms", "power_mw")
-        rows = tuple(
-            (device, record.case.workload, record.case.power_mode, *map(record.aggregates.get, keys), record.provenance)
-            for record in records
-        )
-        panels = (
-            _bars("throughput", "samples (1/s)", RATES, records, 0),
-            _bars("latency of a request", "latency (ms)", LATENCIES, records, len(RATES)),
-        )
+    for (device, training, inference), rows in groups.items():
+        panels = []
+        for alike in material.alike(rows, OF_MIXES):
+            panels.append(_mixes_panel("throughput", "samples (1/s)", RATES, alike, 0))
+            panels.append(_mixes_panel("latency of a request", "latency (ms)", LATENCIES, alike, len(RATES)))
         caption = (
             "E21: what does training cost requests, and the other way round? Samples trained and requests answered"
             " per second, and from a request's arrival to its answer (ms: median and 95 % quantile), while"
             f" {training} is trained and {inference} answers; bs: requests that are answered together, /s: requests"
             " that arrive per second."
         )
-        names = [name for name, _ in (*RATES, *LATENCIES)]
-        series = tuple(Series(name, listed(place)) for place, name in enumerate(names))
-        columns = ("device", "mix", "power_mode", *keys, "provenance")
+        series = [LegendEntry(name, listed(place)) for place, (name, _) in enumerate((*RATES, *LATENCIES))]
+        columns = ("device", "mix", "power_mode", *KEYS, "provenance")
+        data = [cells(row, ("label", "workload", "power_mode", *KEYS, "provenance")) for row in rows]
+        name = file_name("concurrent", device, training, inference)
         title = f"{training} trained and {inference} answering on {device}"
-        name = f"concurrent-{file_name(device)}-{training}-{inference}"
-        figures.append(Figure(name, title, caption, panels, series, columns, rows))
+        figures.append(Figure(name, title, caption, panels, series, columns, data))
     return figures
+
+
+def _mixes_panel(
+    title: str, label: str, quantities: Sequence[Tuple[str, str]], rows: Sequence[Row], first: int
+) -> Panel:
+    """Lying bars: the names of mixes are long."""
+    heights: List[Height] = []
+    names = []
+    for category, row in enumerate(rows):
+        mix = Mix.parse(row.workload)
+        in_mode = "" if row.power_mode == "maxn" else f", {row.power_mode}"
+        names.append(f"bs{mix.batch_size}, {mix.arrivals_per_s:g}/s{in_mode}")
+        for place, (name, key) in enumerate(quantities):
+            value = getattr(row, key)
+            if value is not None:
+                tip = f"{row.workload} in {row.power_mode}: {name} {figure_text(value)}; {row.provenance}"
+                heights.append(Height(category, place, value, tip, row.provenance))
+    marks = bars(heights, [listed(first + place) for place in range(len(quantities))])
+    return panel_of(title, Axis(label), Axis("", CATEGORY, tuple(names)), marks, rows, OF_MIXES)
 
 
 def inference_figures(material: Material) -> List[Figure]:
     """Time of an inference batch against its size, a figure for each device."""
-    answered = [
-        record
-        for record in material.records
-        if record.case.task == INFERENCE and record.aggregates.get("minibatch_time_ms") is not None
-    ]
-    found = families(answered, "batch_size", lambda record: record.case.batch_size)
+    answered = [row for row in material.rows if row.task == INFERENCE and row.minibatch_time_ms is not None]
     figures = []
-    for device in dict.fromkeys(family.device for family in found):
-        members = [family for family in found if family.device == device]
-        times, rates, rows = [], [], []
-        for place, family in enumerate(members):
-            batches = tuple(float(value) for value in family.values)
-            ms = tuple(float(record.aggregates["minibatch_time_ms"] or 0.0) for record in family.records)
-            per_s = tuple(float(record.aggregates["samples_per_s"] or 0.0) for record in family.records)
-            dashed = family.provenance == "simulated"
-            times.append(Curve(listed(place), batches, ms, family.workload, dashed=dashed, marker=place))
-            rates.append(Curve(listed(place), batches, per_s, family.workload, dashed=dashed, marker=place))
-            power = [record.aggregates.get("power_mw") for record in family.records]
-            rows += [
-                (device, family.workload, *values, family.provenance) for values in zip(family.values, ms, per_s, power)
-            ]
-        provenance = joined(family.provenance for family in members)
-        axis = Axis("samples per batch", LOG)
-        panels = (
-            Panel("time of a batch", axis, Axis("time of a batch (ms)", LOG), tuple(times), provenance),
-            Panel("throughput", axis, Axis("samples (1/s)", LOG), tuple(rates), provenance),
-        )
+    for device, members in by_device(material.families(answered, "batch_size")).items():
+        families = {row.id: family for family in members for row in family.rows}
+        panels: List[Panel] = []
+        for alike in material.alike([row for family in members for row in family.rows], OF_CURVES):
+            ours = list(dict.fromkeys(members.index(families[row.id]) for row in alike))
+            axis = Axis("samples per batch", LOG)
+            for title, label, key in (
+                ("time of a batch", "time of a batch (ms)", "minibatch_time_ms"),
+                ("throughput", "samples (1/s)", "samples_per_s"),
+            ):
+                curves = [_batch_curve(members[place], place, key) for place in ours]
+                panels.append(panel_of(title, axis, Axis(label, LOG), curves, alike, OF_CURVES))
         caption = (
             "E22: how long does inference take by itself? Median time of a batch (ms) and samples per second against"
             " the batch size, both logarithmic; dashed: simulated."
         )
-        series = tuple(Series(family.workload, listed(place), place) for place, family in enumerate(members))
-        columns = ("device", "workload", "batch_size", "minibatch_time_ms", "samples_per_s", "power_mw", "provenance")
-        name, title = f"inference-{file_name(device)}", f"Inference on {device}"
-        figures.append(Figure(name, title, caption, panels, series, columns, tuple(rows)))
+        series = [LegendEntry(family.workload, listed(place), place) for place, family in enumerate(members)]
+        columns = ("workload", "batch_size", "minibatch_time_ms", "samples_per_s", "power_mw", "provenance")
+        rows: List[Tuple[Any, ...]] = [(device, *cells(row, columns)) for family in members for row in family.rows]
+        name, title = file_name("inference", device), f"Inference on {device}"
+        figures.append(Figure(name, title, caption, panels, series, ("device", *columns), rows))
     return figures
 
 
-def _bars(
-    title: str, label: str, quantities: Sequence[Tuple[str, str]], records: Sequence[Record], first: int
-) -> Panel:
-    """Lying bars: the names of mixes are long."""
-    width = 0.8 / len(quantities)
-    marks: List[Any] = []
-    for place, record in enumerate(records):
-        for offset, (name, key) in enumerate(quantities):
-            value = record.aggregates.get(key)
-            if value is not None:
-                what = f"{record.case.workload} in {record.case.power_mode}"
-                tip = f"{what}: {name} {figure_text(value)}; {record.provenance}"
-                where = place + (offset - (len(quantities) - 1) / 2) * width
-                part = ((listed(first + offset), value),)
-                marks.append(Bar(where, width * 0.92, part, tip, record.provenance == "simulated"))
-    names = tuple(_short(record.case.workload, record.case.power_mode) for record in records)
-    return Panel(title, Axis(label), Axis("", CATEGORY, names), tuple(marks), joined(one.provenance for one in records))
-
-
-def _short(workload: str, power_mode: str) -> str:
-    """What tells a mix from others of the same workloads."""
-    mix = Mix.parse(workload)
-    return f"bs{mix.batch_size}, {mix.arrivals_per_s:g}/s" + ("" if power_mode == "maxn" else f", {power_mode}")
+def _batch_curve(family: Family, place: int, key: str) -> Curve:
+    xs, ys = tuple(map(float, family.values)), tuple(float(getattr(row, key) or 0.0) for row in family.rows)
+    return Curve(listed(place), xs, ys, family.workload, dashed=family.provenance == "simulated", marker=place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.report.assembly import write_report
-from harness.report.selection import Material, newest
+from harness.report.material import Material
 from harness.store.results import ResultsStore
 from tests.harness.report.sample_results import corpus_rows, predictor_results, strategy_results, write_sample
 
@@ -21,9 +21,8 @@ def sample_store(tmp_path_factory):
 @pytest.fixture(scope="session")
 def material(sample_store):
     """Everything that a report can be made of."""
-    return Material(
+    return Material.read(
         sample_store,
-        newest(sample_store.records()),
         tuple(corpus_rows(2600)),
         tuple(predictor_results()),
         tuple(strategy_results()),

@@ -7,25 +7,40 @@ import dataclasses
 import itertools
 import xml.etree.ElementTree as ElementTree
 
+import pandas as pd
 import pytest
 
-from harness.core.cases import Settings
 from harness.core.pareto import pareto_front
-from harness.report.brush import Brush
 from harness.report.figure import Bar, Violin
 from harness.report.figures import KINDS
-from harness.report.figures.extremes import extremes_of
-from harness.report.figures.thinning import evenly, thinned
-from harness.report.layout import lay_out
-from harness.report.marks import draw_mark
+from harness.report.figures.drawing import evenly, thinned
+from harness.report.figures.mode_scatters import extremes_of
+from harness.report.layout import density, lay_out
 from harness.report.mode_tables import mode_tables
-from harness.report.selection import families, newest, trained
-from harness.report.svg import figure_svg
-from harness.report.violins import density
+from harness.report.svg import Brush, draw_mark, figure_svg
+from harness.store.frames import common_conditions
 from tests.harness.report.sample_results import USUAL
 
 NEEDS_OTHER_TASKS = {"Inference", "Training and inference together"}
 """The sample has no inference."""
+
+OF_EVALUATIONS = {"Prediction", "Optimisation under power budgets", "Search for a power mode", "Linear regression"}
+
+
+def copied(material, number, **conditions):
+    """A profile's columns with some conditions changed."""
+    row = material.frame.loc[number].copy()
+    for name, value in conditions.items():
+        if name in row.index:
+            row[name] = value
+    row["comparable"] = {**row["comparable"], **conditions}
+    return row
+
+
+def with_more(material, *rows):
+    """The material with more profiles, numbered from 10,000."""
+    more = pd.DataFrame(rows).set_axis(range(10_000, 10_000 + len(rows)), axis=0)
+    return dataclasses.replace(material, frame=pd.concat([material.frame.astype(object), more.astype(object)]))
 
 
 def figures_of(material, title):
@@ -34,7 +49,7 @@ def figures_of(material, title):
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
 def test_every_kind_of_figure_is_made_where_there_is_data_and_left_out_where_there_is_none(kind, material):
-    empty = dataclasses.replace(material, records=(), corpus=(), predictors=(), strategies=())
+    empty = dataclasses.replace(material, frame=material.frame.iloc[:0], corpus=(), predictors=(), strategies=())
     assert kind.make(empty) == []
     assert bool(kind.make(material)) == (kind.title not in NEEDS_OTHER_TASKS)
 
@@ -48,6 +63,50 @@ def test_every_figure_has_units_provenance_and_rows_as_wide_as_its_columns(kind,
         assert "provenance" in figure.columns
         for panel in figure.panels:
             assert all("(" in axis.label for axis in (panel.x, panel.y) if axis.kind != "category"), panel
+
+
+def assert_panels_compare_like_with_like(material, figures):
+    """The profiles of a panel share every comparable condition but those that the panel says it shows."""
+    for figure in figures:
+        for panel in figure.panels:
+            shared = common_conditions(material.frame.loc[list(panel.profiles)], panel.varies)
+            assert shared.nunique() <= 1, (figure.name, panel.title)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
+def test_what_stands_in_one_panel_shares_the_conditions_that_its_axes_do_not_show(kind, material):
+    figures = kind.make(material)
+    assert_panels_compare_like_with_like(material, figures)
+    rows = material.frame.index
+    of_results = [panel for figure in figures for panel in figure.panels if panel.profiles]
+    assert all(set(panel.profiles) <= set(rows) for panel in of_results)
+    assert bool(of_results) or kind.title in OF_EVALUATIONS | NEEDS_OTHER_TASKS
+
+
+SIZES = (
+    "Parallel loading",
+    "Page cache",
+    "Storage media",
+    "Batch size",
+    "DVFS",
+    "Power modes",
+    "Pareto fronts",
+    "Devices",
+)
+
+
+@pytest.mark.parametrize("title", SIZES)
+def test_epochs_of_data_sets_of_different_sizes_never_meet(title, material):
+    """Half of the profiles again, as if run on four times the data: whatever is drawn is of one size."""
+    some = [row.id for row in material.trained()][::2]
+    more = [
+        copied(material, number, data_samples=4 * int(material.frame.loc[number, "data_samples"])) for number in some
+    ]
+    doubled = with_more(material, *more)
+    figures = figures_of(doubled, title)
+    assert_panels_compare_like_with_like(doubled, figures)
+    for panel in (panel for figure in figures for panel in figure.panels if panel.profiles):
+        assert doubled.frame.loc[list(panel.profiles), "data_samples"].nunique() == 1, panel.title
 
 
 def test_figures_names_are_unique_and_their_svg_is_well_formed_and_says_what_is_simulated(material):
@@ -77,20 +136,16 @@ def test_simulated_bars_are_hatched_and_measured_ones_are_not(material):
 def test_stacked_bars_are_as_high_as_the_epochs_that_they_stand_for(material):
     (figure,) = figures_of(material, "Parallel loading")
     (panel,) = figure.panels
-    by_workers = {
-        record.case.workers: record.aggregates["epoch_time_s"]
-        for record in families(trained(material.records), "workers", lambda record: record.case.workers)[0].records
-    }
+    by_workers = {row.workers: row.epoch_time_s for row in material.families(material.trained(), "workers")[0].rows}
     heights = [sum(height for _, height in mark.parts) for mark in panel.marks]
     assert panel.x.categories == ("0", "2", "4")
     assert heights == pytest.approx([by_workers[0], by_workers[2], by_workers[4]])
 
 
 def test_a_family_differs_in_one_thing_only(material):
-    (family,) = families(trained(material.records), "batch_size", lambda record: record.case.batch_size)
+    (family,) = material.families(material.trained(), "batch_size")
     assert family.values == (8, 16, 64)
-    same = {dataclasses.replace(record.case, batch_size=16) for record in family.records}
-    assert len(same) == 1
+    assert len({dataclasses.replace(row.case, batch_size=16) for row in family.rows}) == 1
 
 
 def test_media_are_compared_on_the_same_data_with_the_same_workers(material):
@@ -103,13 +158,6 @@ def test_media_are_compared_on_the_same_data_with_the_same_workers(material):
     assert {row["batch_size"] for row in rows} == {16}
 
 
-def test_of_the_same_conditions_the_newest_profile_counts(material):
-    first = material.records[0]
-    later = dataclasses.replace(first, id=10_000)
-    assert newest([*material.records, later])[-1] is later
-    assert len(newest([*material.records, later])) == len(material.records)
-
-
 def test_baseload_is_told_where_it_was_measured_in_the_same_mode(material):
     (figure,) = figures_of(material, "Power modes")
     place, mode = figure.columns.index("baseload_share_pct"), figure.columns.index("power_mode")
@@ -120,26 +168,19 @@ def test_baseload_is_told_where_it_was_measured_in_the_same_mode(material):
 
 def test_the_baseloads_share_has_a_panel_where_it_is_known_of_several_modes(material):
     assert "resnet18-cifar10: baseload" not in {panel.title for panel in figures_of(material, "Power modes")[0].panels}
-    idle = next(record for record in material.records if record.case.workload == "idle")
-    others = [record for record in material.records if record.case.power_mode in ("a", "b")]
-    idles = [
-        dataclasses.replace(
-            idle,
-            case=dataclasses.replace(idle.case, power_mode=record.case.power_mode),
-            conditions={**idle.conditions, "power_mode": record.conditions["power_mode"]},
-        )
-        for record in others
-    ]
-    (figure,) = figures_of(dataclasses.replace(material, records=(*material.records, *idles)), "Power modes")
+    (idle,) = [row for row in material.rows if row.workload == "idle"]
+    others = [row for row in material.rows if row.power_mode in ("a", "b")]
+    more = [copied(material, idle.id, power_mode=row.power_mode, **row.mode._asdict()) for row in others]
+    (figure,) = figures_of(with_more(material, *more), "Power modes")
     (panel,) = [panel for panel in figure.panels if panel.title == "resnet18-cifar10: baseload"]
     assert panel.x.categories == ("a", "b", "g")
     assert all(0 < mark.parts[0][1] < 100 for mark in panel.marks)
 
 
 def test_media_stand_side_by_side_only_with_the_same_medium(material):
-    usual = next(record for record in material.records if record.case == USUAL)
-    on_hdd = dataclasses.replace(usual, id=10_000, case=dataclasses.replace(USUAL, storage="hdd"))
-    (figure,) = figures_of(dataclasses.replace(material, records=(*material.records, on_hdd)), "Page cache")[:1]
+    usual = next(row for row in material.rows if row.case == USUAL)
+    on_hdd = copied(material, usual.id, storage="hdd")
+    (figure,) = figures_of(with_more(material, on_hdd), "Page cache")[:1]
     place = figure.columns.index("storage")
     assert {row[place] for row in figure.rows} == {"ssd"}, "of the hdd nobody measured epochs from a dropped cache"
     assert [panel.title for panel in figure.panels] == ["resnet18-cifar10, ssd"]
@@ -215,15 +256,14 @@ def test_lying_violins_are_as_wide_as_their_values_and_keep_to_their_rows(materi
 
 def test_a_mode_that_was_watched_for_longer_too_stands_in_the_same_table(material):
     tables = mode_tables(material)
+    counts = itertools.cycle((40, 200))
     short = [
-        dataclasses.replace(
-            record,
-            case=dataclasses.replace(record.case, settings=Settings(minibatches=count, cache="cold")),
-        )
-        for record, count in zip(trained(material.records), itertools.cycle((40, 200)))
-        if record.case.power_mode in "abefgh"
+        copied(material, row.id, epochs=None, minibatches=next(counts))
+        for row in material.trained()
+        if row.power_mode in tuple("abefgh")
     ]
-    (table,) = mode_tables(dataclasses.replace(material, records=tuple(short), corpus=()))
+    empty = dataclasses.replace(material, frame=material.frame.iloc[:0], corpus=())
+    (table,) = mode_tables(with_more(empty, *short))
     assert len(table.modes) == 6
     assert [one.origin for one in tables] == sorted(one.origin for one in tables)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.report.figure import LOG, SYMLOG, Axis
-from harness.report.scales import figure_text, nice_step, scale_for, tick_texts, ticks
+from harness.report.layout import figure_text, nice_step, scale_for, tick_texts, ticks
 
 VALUES = st.lists(st.floats(min_value=1e-3, max_value=1e6), min_size=1, max_size=20)
 

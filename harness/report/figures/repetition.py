@@ -1,0 +1,247 @@
+"""E7, E18: how much repetitions of the same work differ, and how many minibatches a profile needs.
+
+004 Fig 5; 002 sec. II.4; 001 sec. 2.5.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from harness.core.metrics import POWER_CHANNEL, epoch_sums, quartiles
+from harness.core.profiles import Series
+from harness.core.units import s_to_ms, share_to_percent
+from harness.report.colours import listed
+from harness.report.figure import CATEGORY, LINEAR, LOG, SYMLOG, Axis, Curve, Figure, LegendEntry, Panel, Rule, Violin
+from harness.report.figures.drawing import cells, panel_of, shift
+from harness.report.layout import FEWEST, figure_text
+from harness.report.material import OF_WORKLOAD, Material, Row, by_defaults, file_name
+from harness.stats.profile_length import stretches_of
+from harness.stats.variability import variability
+from harness.store.frames import minibatches, telemetry
+
+LEAST_VALUES, MOST_VALUES = 20, 2000
+WIDE_PCT = 50.0
+"""Deviations beyond this would flatten all others on a linear axis."""
+
+BETWEEN_BOARDS = ("device",)
+SPREAD_COLUMNS = (
+    "device",
+    "workload",
+    "of",
+    "count",
+    "median_ms",
+    "deviation_pct",
+    "iqr_pct",
+    "variation_pct",
+    "provenance",
+)
+
+LENGTHS = (10, 15, 20, 25, 30, 40)
+"""Minibatches; the papers take 40, and show that fewer would do (001 sec. 2.5)."""
+
+MOST = 400
+"""Minibatches of a profile that are looked at: a board is not the same for hours."""
+
+ACROSS_WORKLOADS = (
+    *(*OF_WORKLOAD, "power_mode", "batch_size", "workers", "storage", "clocks"),
+    *("minibatches", "epochs", "cache", "seed"),
+)
+"""What profiles whose lengths are compared may differ in: the legend tells settings, errors are of each one's own."""
+
+
+class Length(NamedTuple):
+    """What profiles of so many minibatches would have said: medians and third quartiles of errors in %."""
+
+    minibatches: int
+    time_error_pct: float
+    time_error_q3_pct: float
+    power_error_pct: Optional[float]
+    power_error_q3_pct: Optional[float]
+    without_power_pct: Optional[float]
+    seconds: float
+
+
+LENGTH_COLUMNS = ("device", "workload", "power_mode", "batch_size", "of_minibatches", *Length._fields, "provenance")
+QUANTITIES = (
+    ("time", "error of the median time (%)", LINEAR, "time_error_pct", "time_error_q3_pct"),
+    ("power", "error of the mean power (%)", LINEAR, "power_error_pct", "power_error_q3_pct"),
+    ("what it costs", "time of the minibatches (s)", LOG, "seconds", None),
+)
+"""Title, axis, and fields of the median and the whisker's end."""
+
+
+def variability_figures(material: Material) -> List[Figure]:
+    """A figure for each kind of board: a violin for each workload and device."""
+    repeated = [
+        row for row in material.trained() if (row.clean_minibatches or 0) >= LEAST_VALUES and row.batch_size == 16
+    ]
+    boards: Dict[str, Dict[str, List[Row]]] = {}
+    same: Dict[Tuple[Any, ...], Dict[str, Row]] = {}  # one type of board in one power mode, besides
+    for group in material.alike(repeated, BETWEEN_BOARDS):
+        for row in group:
+            same.setdefault((group[0].id, row.device, row.mode), {})[row.label] = row
+    for (_, board, _), by_label in sorted(same.items(), key=lambda one: max(row.id for row in one[1].values())):
+        members = list(by_label.values())
+        workloads = boards.setdefault(board, {})
+        before = workloads.get(members[0].workload)
+        if before is None or _rank_of_spread(members) >= _rank_of_spread(before):
+            workloads[members[0].workload] = members
+    figures = []
+    for board in dict.fromkeys(row.device for row in repeated):
+        panels, rows = [], []
+        for workload in dict.fromkeys(row.workload for row in repeated if row.device == board):
+            members = boards[board][workload]
+            panel, data = _spread_panel(material, workload, members)
+            panels.append(panel)
+            rows += data
+        caption = (
+            "E7: how much do repetitions differ? Deviation from the median in %: of the end-to-end time of epochs 1"
+            f" and later where there are {FEWEST} or more of them, else of clean minibatches without the first of"
+            " each epoch. Bar within: quartiles; dot: median; cut at the 0.5 and 99.5 % quantiles. Where some deviate"
+            f" by more than {WIDE_PCT:g} %, the scale is logarithmic beyond 5 %. The CSV file has the greatest"
+            " deviation, the interquartile range and the coefficient of variation."
+        )
+        name, title = file_name("variability", board), f"Variability on {board}"
+        figures.append(Figure(name, title, caption, panels, (), SPREAD_COLUMNS, rows))
+    return figures
+
+
+def _rank_of_spread(rows: Sequence[Row]) -> Tuple[int, int, float]:
+    """The papers' defaults first, then more boards, then what was repeated more often."""
+    first = rows[0]
+    return int(first.workers == 4 and first.storage in ("ssd", None)), len(rows), first.epochs or 0.0
+
+
+def _spread_panel(material: Material, workload: str, members: Sequence[Row]) -> Tuple[Panel, List[Tuple[Any, ...]]]:
+    marks, rows = [], []
+    for place, row in enumerate(members):
+        of, values = _repetitions(material, row)
+        found = variability(values)
+        assert found is not None
+        low, high = np.quantile(values, [0.005, 0.995])
+        shown = [value for value in values if low <= value <= high]
+        percents = tuple(
+            share_to_percent(value / found.median - 1) for value in shown[:: max(1, len(shown) // MOST_VALUES)]
+        )
+        deviation, between_quartiles = share_to_percent(found.deviation), share_to_percent(found.interquartile)
+        variation = None if found.coefficient is None else share_to_percent(found.coefficient)
+        tip = (
+            f"{row.label}: {len(values)} {of}, interquartile range {figure_text(between_quartiles)} %; {row.provenance}"
+        )
+        marks.append(Violin(float(place), percents, listed(place), tip, row.provenance == "simulated"))
+        figures = (of, found.count, found.median, deviation, between_quartiles, variation)
+        rows.append((row.label, workload, *figures, row.provenance))
+    widest = max(abs(value) for mark in marks for value in mark.values)
+    kind = SYMLOG if widest > WIDE_PCT else LINEAR
+    axes = (
+        Axis("device", CATEGORY, tuple(row.label for row in members)),
+        Axis("deviation from the median (%)", kind),
+    )
+    return panel_of(workload, *axes, [Rule(0.0), *marks], members, BETWEEN_BOARDS), rows
+
+
+def _repetitions(material: Material, row: Row) -> Tuple[str, List[float]]:
+    """What is repeated, and its times in ms: epochs, or minibatches but an epoch's first, which waits for workers."""
+    counted = _counted(material, row)
+    epochs = [s_to_ms(epoch.e2e_s) for epoch in epoch_sums(counted) if epoch.epoch > 0]
+    if len(epochs) >= FEWEST:
+        return "epochs", epochs
+    later = [one.e2e_ms for before, one in zip(counted, counted[1:]) if one.epoch == before.epoch]
+    return "minibatches", later or [one.e2e_ms for one in counted]
+
+
+def _counted(material: Material, row: Row) -> List[Any]:
+    frame = minibatches(material.store, [row.id])
+    return list(frame[frame["counted"]].itertuples())
+
+
+def profile_length_figures(material: Material) -> List[Figure]:
+    """A figure for each device: errors of time and power by length, and how long such a profile runs."""
+    devices: Dict[str, Dict[str, Row]] = {}
+    for row in material.trained():
+        is_first = not row.board_instance  # of several boards of a type
+        if is_first and (row.clean_minibatches or 0) >= max(LENGTHS):
+            chosen = devices.setdefault(row.label, {})
+            if row.workload not in chosen or _rank_of_length(row) >= _rank_of_length(chosen[row.workload]):
+                chosen[row.workload] = row
+    return [_length_figure(material, device, list(chosen.values())) for device, chosen in devices.items()]
+
+
+def _rank_of_length(row: Row) -> Tuple[float, int]:
+    """The longest first, up to what is looked at; of those the papers' defaults."""
+    return min(row.clean_minibatches or 0.0, float(MOST)), by_defaults(row)
+
+
+def _name_with_settings(row: Row) -> str:
+    """A workload, and in which settings it is not at the papers' defaults."""
+    usual = {"power_mode": ("maxn", ""), "batch_size": (16, "bs "), "workers": (4, "w"), "storage": ("ssd", "")}
+    settings = [(getattr(row, name), default, sign) for name, (default, sign) in usual.items()]
+    others = [f"{sign}{value}" for value, default, sign in settings if value not in (default, None)]
+    return ", ".join([row.workload, *others])
+
+
+def _length_figure(material: Material, device: str, members: Sequence[Row]) -> Figure:
+    found = [_lengths(material, row) for row in members]
+    panels = []
+    for title, label, kind, field, high in QUANTITIES:
+        curves = [
+            _curve(row, lengths, place, len(members), field, high)
+            for place, (row, (_, lengths)) in enumerate(zip(members, found))
+            if any(getattr(one, field) is not None for one in lengths)
+        ]
+        if curves:
+            axes = Axis("minibatches of a profile", CATEGORY, tuple(map(str, LENGTHS))), Axis(label, kind)
+            panels.append(panel_of(title, *axes, curves, members, ACROSS_WORKLOADS))
+    caption = (
+        "E18: how many minibatches does a profile need? By how many % the median time and the mean power of a stretch"
+        " are off those of all clean minibatches of the profile, over all stretches of that length: median, whisker up"
+        " to the third quartile; and the seconds that such a stretch takes (logarithmic), without the first minibatch"
+        f" and the settling before it. Of each profile at most the first {MOST} minibatches; a stretch that is as long"
+        " as the profile has no error by definition. Dashed: simulated. The CSV file has the share of stretches"
+        " without a sample of power."
+    )
+    series = [LegendEntry(_name_with_settings(row), listed(place), place) for place, row in enumerate(members)]
+    rows = [
+        (device, *cells(row, ("workload", "power_mode", "batch_size")), count, *one, row.provenance)
+        for row, (count, lengths) in zip(members, found)
+        for one in lengths
+    ]
+    name, title = file_name("profile-length", device), f"Length of a profile on {device}"
+    return Figure(name, title, caption, panels, series, LENGTH_COLUMNS, rows)
+
+
+def _lengths(material: Material, row: Row) -> Tuple[int, List[Length]]:
+    """How many minibatches are looked at, and what profiles of each length would have said."""
+    counted = _counted(material, row)[:MOST]
+    samples = telemetry(material.store, [row.id], (POWER_CHANNEL,))
+    power = Series(tuple(samples["time_s"]), tuple(samples["value"]))
+    found = []
+    for length in LENGTHS:
+        stretches = stretches_of(counted, power, length)
+        times = quartiles([share_to_percent(error) for error in stretches.time_errors])
+        known = [share_to_percent(error) for error in stretches.power_errors if not math.isnan(error)]
+        powers = quartiles(known) if known else (None,) * 3
+        without = share_to_percent(stretches.without_power) if len(samples) else None
+        found.append(Length(length, *times[1:], *powers[1:], without, float(np.median(stretches.seconds))))
+    return len(counted), found
+
+
+def _curve(row: Row, lengths: Sequence[Length], place: int, count: int, field: str, high: Optional[str]) -> Curve:
+    """The curve of the profile at a place among so many, its whiskers beside those of the others."""
+    known = [(at, one, y) for at, one in enumerate(lengths) for y in [getattr(one, field)] if y is not None]
+    unit = "s" if field == "seconds" else "%"
+    told = ", ".join(f"{figure_text(y)} {unit} of {one.minibatches}" for _, one, y in known)
+    ys = tuple(y for _, _, y in known)
+    return Curve(
+        listed(place),
+        tuple(at + shift(place, count, 0.6) for at, _, _ in known),
+        ys,
+        f"{row.workload}: {told} minibatches; {row.provenance}",
+        dashed=row.provenance == "simulated",
+        marker=place,
+        lows=ys,
+        highs=tuple(getattr(one, high) for _, one, _ in known) if high else (),
+    )

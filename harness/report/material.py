@@ -1,0 +1,179 @@
+"""What a report is made of: the profiles that count, those of them that may be compared, a corpus, evaluations."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+
+from harness.core.cases import TRAINING
+from harness.core.power_modes import PowerMode
+from harness.report.figure import joined
+from harness.store.frames import common_conditions, profiles
+from harness.store.results import ResultsStore
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Row = Any
+"""A profile with the columns of `harness.store.frames.profiles` as attributes, None where there is no value; besides:
+`id`; `label`, what its device is called beside its provenance; `base`, the same without the board instance; `mode`,
+its `PowerMode` as read back, or None."""
+
+OF_WORKLOAD = ("workload", "data_samples", "data_source")
+"""Conditions that differ between workloads, whatever is compared."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Material:
+    """What a report is made of.
+
+    Attributes:
+        store: the results file, for raw series.
+        frame: its profiles, the newest of each comparable conditions and case.
+        corpus: rows of a corpus.
+        predictors: results of `python -m predictors evaluate --json`.
+        strategies: results of `python -m predictors strategies evaluate --json`.
+    """
+
+    store: ResultsStore
+    frame: pd.DataFrame
+    corpus: Tuple[Dict[str, Any], ...] = ()
+    predictors: Tuple[Dict[str, Any], ...] = ()
+    strategies: Tuple[Dict[str, Any], ...] = ()
+
+    @classmethod
+    def read(cls, store: ResultsStore, *others: Tuple[Dict[str, Any], ...]) -> Material:
+        """The profiles of a results file, flagged ones too: the page says so."""
+        return cls(store, profiles(store, include_flagged=True, newest_only=True), *others)
+
+    @functools.cached_property
+    def rows(self) -> List[Row]:
+        """The profiles, oldest first."""
+        import pandas as pd
+
+        found = []
+        for number, values in zip(self.frame.index, self.frame.to_dict("records")):
+            row = SimpleNamespace(
+                **{name: None if _is_missing(value, pd.NA) else value for name, value in values.items()}
+            )
+            row.id, row.label = int(number), bare(row.device_name)
+            row.base = row.label.partition("@")[0]
+            mode = [getattr(row, field) for field in PowerMode._fields]
+            row.mode = None if None in mode else PowerMode(*mode)
+            found.append(row)
+        return found
+
+    def trained(self) -> List[Row]:
+        """Profiles of training with at least one clean minibatch."""
+        return [row for row in self.rows if row.task == TRAINING and row.minibatch_time_ms is not None]
+
+    def alike(self, rows: Sequence[Row], varies: Sequence[str]) -> List[List[Row]]:
+        """Rows in groups that share all comparable conditions but the named ones, those first that begin first."""
+        groups: Dict[str, List[Row]] = {}
+        for row, shared in zip(rows, self.conditions([row.id for row in rows], varies)):
+            groups.setdefault(shared, []).append(row)
+        return list(groups.values())
+
+    def conditions(self, ids: Sequence[int], varies: Sequence[str]) -> List[str]:
+        """What stands for the comparable conditions of some profiles but the named ones."""
+        return common_conditions(self.frame.loc[list(ids)], varies).tolist()
+
+    def families(self, rows: Sequence[Row], *varies: str, least: int = 2, split_by: Sequence[str] = ()) -> List[Family]:
+        """Families in which one thing is varied: of each device and workload the one with the most values.
+
+        Args:
+            rows: to choose from; those without a value are left out.
+            varies: the conditions that are varied: `workers`, or `workers` and `storage`, ...
+            least: how many values a family must have.
+            split_by: columns; the best family is taken for each of their values.
+        """
+        columns = ["device_name" if name == "device" else name for name in varies]
+        best: Dict[Tuple[Any, ...], Dict[Any, Row]] = {}
+        for group in self.alike([row for row in rows if None not in _cells(row, columns)], varies):
+            named: Dict[str, Dict[Any, Row]] = {}  # a power mode may go by two names
+            for row in group:
+                name = "" if {"power_mode", "device"} & set(varies) else row.power_mode
+                value = _cells(row, columns)
+                named.setdefault(name, {})[value if len(value) > 1 else value[0]] = row
+            for members in named.values():
+                place = (
+                    "" if "device" in varies else group[0].device_name,
+                    group[0].workload,
+                    *_cells(group[0], split_by),
+                )
+                if len(members) >= least and _rank(members) >= _rank(best.get(place, {})):  # of equal ones the newer
+                    best[place] = members
+        found = []
+        for members in best.values():
+            values = tuple(sorted(members))
+            first = members[values[0]]
+            found.append(Family(first.label, first.workload, values, tuple(members[one] for one in values), varies))
+        return found
+
+
+class Family(NamedTuple):
+    """Profiles that differ in one thing.
+
+    Attributes:
+        device: its label.
+        workload: of all of them.
+        values: what differs, ascending.
+        rows: one for each value.
+        varies: the conditions that differ.
+    """
+
+    device: str
+    workload: str
+    values: Tuple[Any, ...]
+    rows: Tuple[Row, ...]
+    varies: Tuple[str, ...]
+
+    @property
+    def provenance(self) -> str:
+        """Of all of them, each once."""
+        return joined(row.provenance for row in self.rows)
+
+
+def _rank(members: Dict[Any, Row]) -> Tuple[int, float, int]:
+    """What makes a family better: more values, then more data, then the papers' defaults (004 sec. 4.4).
+
+    Data sets of the real size are what an experiment is about; a sweep's small ones fit into any page cache.
+    """
+    scales = [row.data_scale_asked or 0.0 for row in members.values()]
+    return len(members), max(scales, default=0.0), max(map(by_defaults, members.values()), default=0)
+
+
+def by_defaults(row: Row) -> int:
+    """In how many settings a profile is at the papers' defaults (004 sec. 4.4)."""
+    return sum((row.workers == 4, row.storage == "ssd", row.batch_size == 16, row.power_mode == "maxn"))
+
+
+def by_device(found: Iterable[Family]) -> Dict[str, List[Family]]:
+    """Families of each device."""
+    groups: Dict[str, List[Family]] = {}
+    for family in found:
+        groups.setdefault(family.device, []).append(family)
+    return groups
+
+
+def bare(device: str) -> str:
+    """The name of a device without `sim:` and `replay:`."""
+    return device.partition(":")[2] or device
+
+
+def file_name(*parts: str) -> str:
+    """Texts as a file's name."""
+    return "-".join(
+        "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in part).strip("-").lower()
+        for part in parts
+    )
+
+
+def _cells(row: Row, columns: Sequence[str]) -> Tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in columns)
+
+
+def _is_missing(value: Any, missing: Any) -> bool:
+    return value is missing or (isinstance(value, float) and value != value)
