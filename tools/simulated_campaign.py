@@ -54,12 +54,15 @@ class SimulatedCampaign:
     def profiles(self) -> Iterator[Profile]:
         """A profile of each case that the board can run."""
         for case in self.cases:
-            device = self._device(case.device)
             try:
-                check(case, device)
+                check(case, self._device(case.device))
             except CannotRunError:
                 continue
-            yield run(case, device)
+            yield self.profile(case)
+
+    def profile(self, case: Case) -> Profile:
+        """The profile of a case; the same each time but for when it began."""
+        return run(case, self._device(case.device))
 
     def _cases_of(self, experiment: str) -> List[Case]:
         sweeps = []

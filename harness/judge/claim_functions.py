@@ -196,8 +196,8 @@ class PrintedRatio(NamedTuple):
     greatest: float
 
 
-_PER_EPOCH = {"epoch_time": "time", "stall_time": "stall", "compute_time": "compute", "energy": "energy"}
-_PER_MINIBATCH = {
+PER_EPOCH = {"epoch_time": "time", "stall_time": "stall", "compute_time": "compute", "energy": "energy"}
+PER_MINIBATCH = {
     "minibatch_stall": "stall",
     "minibatch_compute": "compute",
     "power": "power",
@@ -249,9 +249,9 @@ def _seen(claim: Claim, printed: PrintedRatio, view: View, views: Views) -> List
         before["data_scale"], after["data_scale"] = (scales[0],), (scales[1],)
     else:
         where["data_scale"] = (None, 1.0) if scales[0] == 1.0 else (scales[0],)
-    per_epoch = printed.metric in _PER_EPOCH
+    per_epoch = printed.metric in PER_EPOCH
     own = claim._replace(
-        quantities=((_PER_EPOCH if per_epoch else _PER_MINIBATCH)[printed.metric],),
+        quantities=((PER_EPOCH if per_epoch else PER_MINIBATCH)[printed.metric],),
         phases=tuple(COLD if is_cold else WARM for is_cold in cold),
         pairs=((before, {name: values for name, values in after.items() if values != before[name]}),),
     )

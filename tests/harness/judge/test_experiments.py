@@ -172,7 +172,7 @@ def test_long_profiles_tell_what_shorter_ones_would_have_said(run):
         files=["test_profile_length.py"], device="sim:orin-agx", campaign=LONG,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
-    assert "confirmed (simulated): 2, confirmed (simulated, fitted to it): 2" in done.stdout
+    assert "confirmed (simulated): 4, confirmed (simulated, fitted to it): 2" in done.stdout
     told = next(line for line in done.stdout.splitlines() if "error of the time of so many minibatches" in line)
     assert "10: " in told
     assert "40: " in told

@@ -1,0 +1,241 @@
+"""Every claim can fail: what it is about is broken in frames of a simulated campaign, and its verdict turns."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.core import campaigns
+from harness.core.cases import Case, Settings
+from harness.core.profiles import Series
+from harness.judge.claim_functions import FUNCTIONS, PER_EPOCH, PER_MINIBATCH, comparisons
+from harness.judge.claims import BOARD, load_claims
+from harness.judge.evidence import COLD, GPU_LOAD, POWER, READS, WARM, View, evidence, evidence_of, frames_of, pooled
+from harness.judge.verdicts import judge
+from tools.simulated_campaign import SimulatedCampaign
+
+pytest.importorskip("scipy")
+
+ELSEWHERE = {"nothing_throttles", "wake_on_lan_draws_least"}
+"""Claims that no simulated campaign has profiles of."""
+
+CLAIMS = [claim for claim in load_claims() if claim.name not in ELSEWHERE]
+
+
+SMALLER = {"epochs = 3": "epochs = 2", "sample:100": "sample:40"}
+"""What of the campaign is made smaller, so that it takes seconds."""
+
+
+class Simulated:
+    """The campaign `paper` on simulated boards, as evidence; profiles are made again where one is to be broken."""
+
+    def __init__(self, campaign):
+        self.campaign = SimulatedCampaign(campaign=campaign)
+        self.cases, self.evidence = [], []
+        for profile in self.campaign.profiles():
+            self.evidence.append(evidence_of(profile)._replace(profile_ids=(len(self.cases),)))
+            self.cases.append(profile.case)
+        known = pooled(self.evidence)
+        self.views = {name: View(name, known) for name in dict.fromkeys(one.case.device for one in known)}
+
+    def frames(self, number):
+        """The frames of a profile, by its place in the campaign."""
+        return frames_of([self.campaign.profile(self.cases[number])])
+
+    def judge(self, claim, view, changed=()):
+        """The verdict on a device, with some evidence in the place of the campaign's."""
+        boards = {view.board, *(board for before, _ in claim.pairs for board in before.get(BOARD, ()))}
+        changed = dict(changed)
+        found = [changed.get(place, one) for place, one in enumerate(self.evidence) if one.board in boards]
+        return next((one for one in judge(found, [claim]) if one.device == view.device), None)
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    text = Path(campaigns.__file__).with_name("paper.toml").read_text(encoding="utf-8")
+    for words, fewer in SMALLER.items():
+        assert words in text
+        text = text.replace(words, fewer)
+    path = tmp_path_factory.mktemp("campaign") / "smaller.toml"
+    path.write_text(text, encoding="utf-8")
+    return Simulated(str(path))
+
+
+def test_no_simulated_board_says_anything_but_what_is_known(simulated):
+    found = judge(simulated.evidence)
+    assert [one.text for one in found if one.is_violated] == []
+    assert {one.takeaway for one in found} == {claim.name for claim in CLAIMS}
+    known = {one.takeaway for one in found if one.shortfall}
+    assert known == {claim.name for claim in CLAIMS if claim.shortfall}
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+def test_a_claim_turns_where_what_it_is_about_is_broken(simulated, claim):
+    view = next(
+        view
+        for view in simulated.views.values()
+        if "@" not in view.device
+        and (not claim.boards or view.board in claim.boards)
+        and FUNCTIONS[claim.function](claim, view, simulated.views)
+    )
+    cells = FUNCTIONS[claim.function](claim, view, simulated.views)
+    before = simulated.judge(claim, view)
+    assert not before.is_violated
+    changed = {}
+    for target, quantity, factor in BREAK.get(claim.function, one_case)(claim, view, cells):
+        for number in target.profile_ids:
+            (changed[number],) = evidence(scaled(simulated.frames(number), quantity, factor, phase_of(claim)))
+    after = simulated.judge(claim, view, changed)
+    assert after is not None
+    assert (after.verdict, after.is_violated) != (before.verdict, before.is_violated)
+
+
+def phase_of(claim):
+    """The phase of the second case."""
+    if claim.function == "as_printed":
+        return COLD if comparisons(claim.facts[0])[0].after.cache == COLD else WARM
+    return claim.phases[1]
+
+
+def scaled(frames, quantity, factor, phase):
+    """The frames of a profile with a quantity multiplied; of times only in the epochs of a phase."""
+    minibatches, telemetry = frames.minibatches, frames.telemetry
+    epochs = minibatches["epoch"]
+    whole_epochs = epochs.max() > 0
+    chosen = (epochs == 0) if phase == COLD else (epochs > 0) if whole_epochs else (epochs >= 0)
+    if quantity in ("epochs", "drift"):
+        chosen = (epochs % 2 == 1) if quantity == "epochs" else np.arange(len(minibatches)) > len(minibatches) / 2
+        quantity = "time"
+    if quantity in ("power", "energy", "power_drift", "gpu_load"):
+        wanted = telemetry["channel"] == (GPU_LOAD if quantity == "gpu_load" else POWER)
+        if quantity == "power_drift":
+            wanted &= telemetry["time_s"] > telemetry.loc[wanted, "time_s"].median()
+        telemetry.loc[wanted, "value"] *= factor
+        frames.profiles["power_mw"] *= factor
+    elif quantity == "time":
+        minibatches.loc[chosen, ["stall_ms", "compute_ms", "e2e_ms"]] *= factor
+    elif quantity == "busy_share":
+        minibatches.loc[chosen, ["stall_ms", "compute_ms"]] *= factor
+    elif quantity in ("stall", "stall_share", "stall_per_compute", "compute"):
+        column = "compute_ms" if quantity == "compute" else "stall_ms"
+        more = minibatches.loc[chosen, column] * (factor - 1)
+        minibatches.loc[chosen, column] += more
+        minibatches.loc[chosen, "e2e_ms"] += more
+    elif quantity == "read_again":
+        later = (telemetry["channel"] == READS) & (telemetry["time_s"] > minibatches.loc[epochs > 0, "start_s"].min())
+        first = (telemetry["channel"] == READS) & ~later
+        telemetry.loc[later, "value"] = factor * telemetry.loc[first, "value"].mean()
+    elif quantity == "cached_share":
+        for conditions in frames.profiles["conditions"]:
+            shares = conditions["cache_residency_by_epoch"]
+            conditions["cache_residency_by_epoch"] = [share * factor for share in shares]
+    elif quantity == "samples":
+        own = telemetry[telemetry["channel"] == POWER]
+        kept = own.iloc[:: round(1 / factor)] if factor < 1 else own.iloc[[0] * len(minibatches)]
+        if factor > 1:  # one with each minibatch
+            kept = kept.assign(time_s=minibatches["start_s"].to_numpy())
+        return frames._replace(telemetry=kept)
+    else:
+        raise AssertionError(quantity)
+    return frames
+
+
+def one_case(claim, view, cells):
+    """The second case of the first cell, so that its figure leaves the bounds."""
+    bounds, cell = claim.bounds_on(view.board), cells[0]
+    (quantity, *_) = claim.quantities or (printed_quantity(cell),)
+    value = cell.figure.value
+    if quantity == "read_again" and not len(claim.pairs):
+        return [(cell.evidence[-1], quantity, 1.0)]
+    factor = 3.0 * bounds.below / value if bounds.below < np.inf else 0.3 * bounds.above / value
+    return [(cell.evidence[-1], quantity, factor)]
+
+
+def printed_quantity(cell):
+    metric = comparisons(cell.label.partition(",")[0])[0].metric
+    return {**PER_EPOCH, **PER_MINIBATCH}[metric]
+
+
+def time_of(one):
+    return one.figure("time").value
+
+
+def in_mode(cell, name):
+    return next(one for one in cell.evidence if one.case.power_mode == name)
+
+
+def slowest_cpu(cell):
+    return min(cell.evidence, key=lambda one: one.conditions["power_mode"]["cpu_khz"])
+
+
+def power_as_time_to_the(exponent):
+    """Power of each mode in proportion to a power of its time."""
+
+    def targets(claim, view, cells):
+        least = min(map(time_of, cells[0].evidence))
+        own = cells[0].evidence[0].figure("power").value
+        return [
+            (one, "power", own / one.figure("power").value * (time_of(one) / least) ** exponent)
+            for one in cells[0].evidence
+        ]
+
+    return targets
+
+
+def equal_times(claim, view, cells):
+    first = time_of(cells[0].evidence[0])
+    return [(one, "time", first / time_of(one)) for one in cells[0].evidence]
+
+
+BREAK = {
+    "extremes": lambda claim, view, cells: [
+        (cell.evidence[-1], "time", cells[0].figure.value / cell.figure.value)
+        for cells in [FUNCTIONS["ratio"](claim, view, {})]
+        for cell in cells
+    ],
+    "variation_of_epochs": lambda claim, view, cells: [(cells[0].evidence[0], "epochs", 1.5)],
+    "range_of_boards": lambda claim, view, cells: [(cells[0].evidence[0], claim.quantities[0], 1.5)],
+    "variation_of_boards": lambda claim, view, cells: [(cells[0].evidence[0], claim.quantities[0], 1.5)],
+    "best_of_both_over_maxn": lambda claim, view, cells: [(in_mode(cells[0], "a"), "time", 0.1)],
+    "correlation": power_as_time_to_the(1.0),
+    "points_on_front": power_as_time_to_the(-2.0),
+    "points_more_than_first": lambda claim, view, cells: [(in_mode(cells[0], "g"), "power", 0.01)],
+    "first_mode_on_front": lambda claim, view, cells: [(in_mode(cells[0], "a"), "power", 0.01)],
+    "share_saved": lambda claim, view, cells: [(cells[0].evidence[0], "power", 0.3)],
+    "range_of_papers_modes": lambda claim, view, cells: [(cells[0].evidence[0], claim.quantities[0], 1000.0)],
+    "best_at_greatest_cpu_clock": lambda claim, view, cells: [(slowest_cpu(cells[0]), "time", 0.01)],
+    "slowest_at_fast_cpu_over_fastest_at_slow": lambda claim, view, cells: [(slowest_cpu(cells[0]), "time", 0.01)],
+    "error_of_linear_model": equal_times,
+    "first_linear_error_over_others": equal_times,
+    "watts_saved": lambda claim, view, cells: [(cells[0].evidence[1], "power", 5.0)],
+    "error_of_ten_minibatches": lambda claim, view, cells: [
+        (cells[0].evidence[0], "drift" if claim.quantities == ("time",) else "power_drift", 2.0)
+    ],
+    "ten_without_power_sample": lambda claim, view, cells: [(cells[0].evidence[0], "samples", 2.0)],
+    "forty_without_power_sample": lambda claim, view, cells: [(cells[0].evidence[0], "samples", 0.2)],
+}
+"""By a claim's function: which evidence is broken, in what quantity, by what factor; `one_case` breaks the others."""
+
+
+def test_wake_on_lan_is_judged_by_a_socket_meters_records_of_both_states(simulated):
+    def recorded(state, milliwatts):
+        settings = Settings(minibatches=None, idle_s=60.0, cache="as-is")
+        case = Case("sim:nano", "idle", "maxn", 0, "sd", 1, settings, "idle")
+        profile = simulated.campaign.profile(case)
+        series = {POWER: Series((0.0, 60.0), (milliwatts, milliwatts))}
+        return dataclasses.replace(
+            profile,
+            case=dataclasses.replace(case, workload=f"idle-{state}", device="nano"),
+            provenance="measured",
+            telemetry=dataclasses.replace(profile.telemetry, series=series),
+            aggregates={**profile.aggregates, "power_mw": milliwatts},
+        )
+
+    def verdict(wol_mw):
+        found = judge(map(evidence_of, (recorded("dvfs", 2000.0), recorded("wol", wol_mw))))
+        return next(one.verdict for one in found if one.takeaway == "wake_on_lan_draws_least")
+
+    assert (verdict(900.0), verdict(1900.0)) == ("confirmed", "contradicted")
