@@ -32,7 +32,7 @@ class SimulatedCampaign:
     """The cases of a campaign's experiments that claims are judged by, on simulated boards.
 
     Args:
-        boards: names.
+        boards: names; each takes part in the experiments that have claims about it.
         campaign: name or file.
         experiments: which; those that claims are judged by where None.
     """
@@ -45,10 +45,11 @@ class SimulatedCampaign:
     ) -> None:
         """Open the boards and expand the campaign."""
         self._devices: Dict[str, Device] = {}
-        self._boards, self._campaign = boards, load_campaign(campaign)
+        self._campaign = load_campaign(campaign)
         cases: Dict[Case, None] = {}
         for name in experiments or dict.fromkeys(claim.experiment for claim in load_claims()):
-            cases.update(dict.fromkeys(self._cases_of(name)))
+            about = {board for claim in load_claims() if claim.experiment == name for board in claim.boards}
+            cases.update(dict.fromkeys(self._cases_of(name, [board for board in boards if board in about])))
         self.cases = [case for case in cases if case.task in (TRAINING, IDLE)]
 
     def profiles(self) -> Iterator[Profile]:
@@ -64,10 +65,10 @@ class SimulatedCampaign:
         """The profile of a case; the same each time but for when it began."""
         return run(case, self._device(case.device))
 
-    def _cases_of(self, experiment: str) -> List[Case]:
+    def _cases_of(self, experiment: str, asked: Sequence[str]) -> List[Case]:
         sweeps = []
         for sweep in self._campaign.of_experiment(experiment).sweeps:
-            boards = [board for board in self._boards if not sweep.boards or board in sweep.boards]
+            boards = [board for board in asked if not sweep.boards or board in sweep.boards]
             devices = tuple(
                 f"sim:{board}" + (f"@{copy}" if copy else "") for board in boards for copy in range(sweep.instances)
             )
@@ -82,7 +83,7 @@ class SimulatedCampaign:
             ]
         if experiment != BASELOAD:
             return found
-        at_maxn = [dataclasses.replace(found[0], device=f"sim:{board}", power_mode="maxn") for board in self._boards]
+        at_maxn = [dataclasses.replace(found[0], device=f"sim:{board}", power_mode="maxn") for board in asked]
         return [*idle_cases(at_maxn, IDLE_S, {}), *idle_cases(found, IDLE_S, {}, IDLE_STATES[:1])]
 
     def _mode_names(self, name: str, workload: str, text: str) -> List[str]:

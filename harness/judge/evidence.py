@@ -89,7 +89,7 @@ class Evidence(NamedTuple):
         flags: their kinds.
         figures: (quantity, phase) to its estimate: `time`, `stall`, `compute` in ms per minibatch, `stall_share`,
             `power` in mW, `energy` in mWs per minibatch, `gpu_load`; phases are `WARM` and `COLD`.
-        exact: figures without noise: `busy_share`; `read_again`, what later epochs read of what the first one did;
+        exact: figures without noise: `read_again`, what later epochs read of what the first one did;
             `cached_share` of the data set when later epochs begin.
         epochs_s: duration of epochs 1 and later.
         stretches: by their length, what shorter profiles would have said; of one that was asked to be long.
@@ -138,6 +138,12 @@ class Evidence(NamedTuple):
         if quantity == "stall_per_compute":
             stall, compute = (self.figures.get((name, phase)) for name in ("stall", "compute"))
             return None if stall is None or compute is None else quotient(compute, stall)
+        if quantity == "busy_share":
+            parts = [self.figures.get((name, phase)) for name in ("stall", "compute", "time")]
+            if None in parts:
+                return None
+            stall, compute, time = (part.value for part in parts)
+            return Estimate((stall + compute) / time, 0.0, 1)  # of the same minibatches: their noise cancels
         if quantity in self.exact and phase == WARM:
             return Estimate(self.exact[quantity], 0.0, 1)
         return self.figures.get((quantity, phase))
@@ -206,7 +212,7 @@ def _reduced(number: int, row: Mapping[str, Any], raw: Raw, series: Channels) ->
     case, conditions = row["case"], row["conditions"]
     whole_epochs = case.settings.epochs is not None
     epochs, counted = raw["epoch"], raw["counted"].astype(bool)
-    figures, exact = _figures(raw, counted, series, WARM), _busy_share(raw, counted)
+    figures, exact = _figures(raw, counted, series, WARM), {}
     if whole_epochs and len(np.unique(epochs)) > 1:
         figures.update(_figures(raw, epochs == 0, series, COLD))
         exact.update(_reading(raw, series[READS], conditions))
@@ -260,11 +266,6 @@ def _figures(raw: Raw, chosen: np.ndarray, series: Channels, phase: str) -> Dict
         per_minibatch = found["time"]._replace(value=ms_to_s(found["time"].value))
         found["energy"] = product(found["power"], per_minibatch)
     return {(name, phase): estimate for name, estimate in found.items() if estimate is not None}
-
-
-def _busy_share(raw: Raw, counted: np.ndarray) -> Dict[str, float]:
-    stall, compute, time = (raw[name][counted].sum() for name in ("stall_ms", "compute_ms", "e2e_ms"))
-    return {"busy_share": float((stall + compute) / time)} if time else {}
 
 
 def _reading(raw: Raw, reads: Tuple[np.ndarray, np.ndarray], conditions: Mapping[str, Any]) -> Dict[str, float]:
