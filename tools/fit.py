@@ -35,39 +35,24 @@ MOST_STEPS = 40
 
 
 class MeasuredTable(NamedTuple):
-    """Rows of a corpus that were run alike.
+    """Rows of a corpus that were run alike."""
 
-    Attributes:
-        device, workload: as in the corpus.
-        load: how they were run.
-        modes: shape (n, 4).
-        log_time, log_power: natural logarithms of ms and mW, shape (n,); NaN where there is no power.
-        weight: of a row in the fit.
-    """
-
-    device: str
+    device: str  # as in the corpus
     workload: str
-    load: Load
-    modes: np.ndarray
-    log_time: np.ndarray
+    load: Load  # how they were run
+    modes: np.ndarray  # shape (n, 4)
+    log_time: np.ndarray  # natural logarithms of ms and mW, shape (n,); NaN where there is no power
     log_power: np.ndarray
-    weight: float
+    weight: float  # of a row in the fit
 
 
 class Fitted(NamedTuple):
-    """What a fit found.
+    """What a fit found."""
 
-    Attributes:
-        parameters: the set.
-        distances: of each free parameter from its prior, in spreads, by owner and key.
-        cost: half the sum of squares at the end.
-        steps: evaluations of the model without those for derivatives.
-    """
-
-    parameters: Parameters
-    distances: Dict[Tuple[str, str], float]
-    cost: float
-    steps: int
+    parameters: Parameters  # the set
+    distances: Dict[Tuple[str, str], float]  # of each free parameter from its prior, in spreads, by owner and key
+    cost: float  # half the sum of squares at the end
+    steps: int  # evaluations of the model without those for derivatives
 
 
 def tables_of(rows: Sequence[Row]) -> List[MeasuredTable]:

@@ -97,21 +97,13 @@ def _quadratic(x: np.ndarray) -> np.ndarray:
 
 
 class Point(NamedTuple):
-    """One point of a learning curve.
+    """One point of a learning curve."""
 
-    Attributes:
-        workload: of the table.
-        target: `time` or `power`.
-        learner: a key of `LEARNERS`.
-        count: power modes that it was trained on.
-        measured_mape_pct, simulated_mape_pct: error on all other modes of either table, median over the repeats.
-    """
-
-    workload: str
-    target: str
-    learner: str
-    count: int
-    measured_mape_pct: float
+    workload: str  # of the table
+    target: str  # `time` or `power`
+    learner: str  # a key of `LEARNERS`
+    count: int  # power modes that it was trained on
+    measured_mape_pct: float  # error on all other modes of either table, median over the repeats
     simulated_mape_pct: float
 
     @property

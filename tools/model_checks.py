@@ -34,46 +34,27 @@ BUDGETS_W = range(17, 51)
 
 
 class Statement(NamedTuple):
-    """A statement of a paper that no profile is asked for.
+    """A statement of a paper that no profile is asked for."""
 
-    Attributes:
-        fact: its id.
-        paper, section: where it stands.
-        claim: what it says, in short.
-        check: a function of this module; empty where the model cannot tell either.
-        unchecked: why there is no check; empty where there is one.
-        shortfall: why the model is known not to behave so; empty where it does.
-    """
-
-    fact: str
-    paper: str
+    fact: str  # its id
+    paper: str  # where it stands
     section: str
-    claim: str
-    check: str
-    unchecked: str
-    shortfall: str
+    claim: str  # what it says, in short
+    check: str  # a function of this module; empty where the model cannot tell either
+    unchecked: str  # why there is no check; empty where there is one
+    shortfall: str  # why the model is known not to behave so; empty where it does
 
 
 class ClaimResult(NamedTuple):
-    """A claim, what simulated boards say to it, and why it is known not to hold; None where it should.
+    """A claim, what simulated boards say to it, and why it is known not to hold; None where it should."""
 
-    Attributes:
-        name: of the claim.
-        facts: ids of the papers' statements.
-        says: what is claimed and how it is judged.
-        holds: whether simulated boards behave so.
-        found: the figures that say so.
-        shortfall: why they are known not to.
-        is_as_known: whether it holds, or does not hold as is on record.
-    """
-
-    name: str
-    facts: Tuple[str, ...]
-    says: str
-    holds: bool
-    found: str
-    shortfall: Optional[str]
-    is_as_known: bool
+    name: str  # of the claim
+    facts: Tuple[str, ...]  # ids of the papers' statements
+    says: str  # what is claimed and how it is judged
+    holds: bool  # whether simulated boards behave so
+    found: str  # the figures that say so
+    shortfall: Optional[str]  # why they are known not to
+    is_as_known: bool  # whether it holds, or does not hold as is on record
 
 
 def load_statements(path: Path = UNJUDGED_FILE) -> List[Statement]:

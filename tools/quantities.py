@@ -55,17 +55,11 @@ class Parameters(NamedTuple):
 
 
 class Modes(NamedTuple):
-    """The power modes of a condition.
+    """The power modes of a condition."""
 
-    Attributes:
-        table: shape (n, 4), kHz.
-        count: how many are profiled, drawn from the table.
-        budget_mw: the most that one of them may draw.
-    """
-
-    table: np.ndarray
-    count: int
-    budget_mw: float
+    table: np.ndarray  # shape (n, 4), kHz
+    count: int  # how many are profiled, drawn from the table
+    budget_mw: float  # the most that one of them may draw
 
 
 @functools.lru_cache(maxsize=None)

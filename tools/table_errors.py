@@ -24,23 +24,15 @@ DEFECT = {"orin-agx": (2, 576_000)}
 
 
 class Table(NamedTuple):
-    """Measured rows of one device, workload and task; arrays have a value per row.
+    """Measured rows of one device, workload and task; arrays have a value per row."""
 
-    Attributes:
-        device, workload, task: as in the corpus.
-        modes: shape (n, 4), kHz.
-        batch_sizes: samples per minibatch.
-        time_ms: minibatch times.
-        power_mw: module power, NaN where there is none.
-    """
-
-    device: str
+    device: str  # as in the corpus
     workload: str
     task: str
-    modes: np.ndarray
-    batch_sizes: np.ndarray
-    time_ms: np.ndarray
-    power_mw: np.ndarray
+    modes: np.ndarray  # shape (n, 4), kHz
+    batch_sizes: np.ndarray  # samples per minibatch
+    time_ms: np.ndarray  # minibatch times
+    power_mw: np.ndarray  # module power, NaN where there is none
 
     @property
     def sound(self) -> np.ndarray:
@@ -108,17 +100,12 @@ def simulated_like(table: Table, *, rough: bool = True) -> Table:
 
 
 class Choices(NamedTuple):
-    """What comes of choosing power modes from one table while another one is true.
+    """What comes of choosing power modes from one table while another one is true."""
 
-    Attributes:
-        budgets_w: power budgets.
-        penalty_pct: time of the chosen mode over that of the best mode within the budget, less one, per budget.
-        excess_w: power of the chosen mode over the budget, 0 where it is met, per budget.
-    """
-
-    budgets_w: np.ndarray
+    budgets_w: np.ndarray  # power budgets
+    # time of the chosen mode over that of the best mode within the budget, less one, per budget
     penalty_pct: np.ndarray
-    excess_w: np.ndarray
+    excess_w: np.ndarray  # power of the chosen mode over the budget, 0 where it is met, per budget
 
 
 def choose(believed: Table, true: Table) -> Choices:

@@ -51,19 +51,13 @@ class Summary(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All that was found.
+    """All that was found."""
 
-    Attributes:
-        answers: to the papers' figures.
-        claims: what simulated profiles say to the papers' claims, and the model to those that no profile tells.
-        corpora: errors against each measured table, by `keys_of`.
-        curves: points of learning curves on the larger tables.
-    """
-
-    answers: List[Answer]
+    answers: List[Answer]  # to the papers' figures
+    # what simulated profiles say to the papers' claims, and the model to those that no profile tells
     claims: List[ClaimResult]
-    corpora: Dict[str, Dict[str, Any]]
-    curves: List[Point]
+    corpora: Dict[str, Dict[str, Any]]  # errors against each measured table, by `keys_of`
+    curves: List[Point]  # points of learning curves on the larger tables
 
 
 def validate(tables: Sequence[Table] = (), device: Optional[str] = None) -> Report:

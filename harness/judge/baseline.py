@@ -75,24 +75,16 @@ class Run(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class CaseRuns:
-    """All runs of one case under the same conditions.
+    """All runs of one case under the same conditions."""
 
-    Attributes:
-        case_id: the case's id.
-        conditions: its comparable conditions.
-        environment: that of the newest run; the others' differ in `SAYS_NOTHING` at most.
-        runs: oldest first.
-        older: profiles of the same conditions that were not taken.
-        flagged: profiles of the same conditions that were left out because of their flags.
-        powers_mw: the power of each run; None where it has none that is sure. A baseline holds none.
-    """
-
-    case_id: str
-    conditions: Dict[str, Any]
-    environment: Dict[str, Any]
-    runs: Tuple[Run, ...]
-    older: int = 0
+    case_id: str  # the case's id
+    conditions: Dict[str, Any]  # its comparable conditions
+    environment: Dict[str, Any]  # that of the newest run; the others' differ in `SAYS_NOTHING` at most
+    runs: Tuple[Run, ...]  # oldest first
+    older: int = 0  # profiles of the same conditions that were not taken
+    # profiles of the same conditions that were left out because of their flags
     flagged: int = dataclasses.field(default=0, compare=False)
+    # the power of each run; None where it has none that is sure. A baseline holds none.
     powers_mw: Tuple[Optional[float], ...] = dataclasses.field(default=(), compare=False)
 
     @property
@@ -174,17 +166,11 @@ def _timed(store: ResultsStore) -> pd.DataFrame:
 
 
 class Recorded(NamedTuple):
-    """What a recording did.
+    """What a recording did."""
 
-    Attributes:
-        cases: what it wrote.
-        dropped: the ids of cases that the file held before and holds no more.
-        flagged: how many profiles were left out because of their flags.
-    """
-
-    cases: List[CaseRuns]
-    dropped: List[str]
-    flagged: int
+    cases: List[CaseRuns]  # what it wrote
+    dropped: List[str]  # the ids of cases that the file held before and holds no more
+    flagged: int  # how many profiles were left out because of their flags
 
 
 def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_flagged: bool = False) -> Recorded:
@@ -278,25 +264,17 @@ def _from_json(case: Mapping[str, Any]) -> CaseRuns:
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """What came out for one case.
+    """What came out for one case."""
 
-    Attributes:
-        case_id: the case's id.
-        status: `slower`, `faster` or `same` where it was compared, `inconclusive` where it was and its interval reaches
-            beyond the threshold both ways; `refused` where the conditions differ; `too few` where a side has less than
-            `MIN_MINIBATCHES` clean minibatches; `not run` and `not in baseline` where only one side has it.
-        before: its runs in the baseline; None where there are none.
-        after: its runs now; None where there are none.
-        ratio: of the medians now / baseline, with its noise; None where it was not compared.
-        notes: what to know about the verdict, one short sentence each.
-    """
-
-    case_id: str
+    case_id: str  # the case's id
+    # `slower`, `faster` or `same` where it was compared, `inconclusive` where it was and its interval reaches beyond
+    # the threshold both ways; `refused` where the conditions differ; `too few` where a side has less than
+    # `MIN_MINIBATCHES` clean minibatches; `not run` and `not in baseline` where only one side has it
     status: str
-    before: Optional[CaseRuns]
-    after: Optional[CaseRuns]
-    ratio: Optional[Estimate] = None
-    notes: Sequence[str] = ()
+    before: Optional[CaseRuns]  # its runs in the baseline; None where there are none
+    after: Optional[CaseRuns]  # its runs now; None where there are none
+    ratio: Optional[Estimate] = None  # of the medians now / baseline, with its noise; None where it was not compared
+    notes: Sequence[str] = ()  # what to know about the verdict, one short sentence each
 
 
 def check(

@@ -72,25 +72,15 @@ TEST = (
 
 
 class Compared(NamedTuple):
-    """What came out for one figure of one case, of a workload or overall.
+    """What came out for one figure of one case, of a workload or overall."""
 
-    Attributes:
-        name: the case's id, the workload's name, or `overall`.
-        figure: `TIME`, `FAST_TIME` or `POWER`.
-        status: `slower`, `faster`, `more power`, `less power`, `no difference`, `inconclusive` or `too few`.
-        counts: runs of a case on both sides; cases of a workload and overall.
-        change: the ratio; None where there was too little to compare.
-        p_value: after Holm's correction; None likewise.
-        rank_p: that of the rank-sum tests alone, uncorrected; None where none was made.
-    """
-
-    name: str
-    figure: str
-    status: str
-    counts: Tuple[int, int]
-    change: Optional[Change] = None
-    p_value: Optional[float] = None
-    rank_p: Optional[float] = None
+    name: str  # the case's id, the workload's name, or `overall`
+    figure: str  # `TIME`, `FAST_TIME` or `POWER`
+    status: str  # `slower`, `faster`, `more power`, `less power`, `no difference`, `inconclusive` or `too few`
+    counts: Tuple[int, int]  # runs of a case on both sides; cases of a workload and overall
+    change: Optional[Change] = None  # the ratio; None where there was too little to compare
+    p_value: Optional[float] = None  # after Holm's correction; None likewise
+    rank_p: Optional[float] = None  # that of the rank-sum tests alone, uncorrected; None where none was made
 
 
 class Comparison(NamedTuple):

@@ -18,23 +18,14 @@ _PLAIN_CASES = 40
 
 
 class ComparedSides(NamedTuple):
-    """Everything about one comparison.
+    """Everything about one comparison."""
 
-    Attributes:
-        before: one side.
-        after: the other.
-        by: the conditions in question.
-        pairing: what was compared and what was not.
-        verdicts: what came out.
-        threshold: as a share.
-    """
-
-    before: Side
-    after: Side
-    by: Sequence[str]
-    pairing: Pairing
-    verdicts: Comparison
-    threshold: float
+    before: Side  # one side
+    after: Side  # the other
+    by: Sequence[str]  # the conditions in question
+    pairing: Pairing  # what was compared and what was not
+    verdicts: Comparison  # what came out
+    threshold: float  # as a share
 
 
 def format_result(result: ComparedSides, markdown: bool = False) -> str:

@@ -132,21 +132,14 @@ class Pair(NamedTuple):
 
 
 class Pairing(NamedTuple):
-    """What can be compared and what cannot.
+    """What can be compared and what cannot."""
 
-    Attributes:
-        pairs: in the order of the first side.
-        refused: ids of cases whose conditions differ from those of their nearest counterpart, and in what.
-        only_before: ids of cases that have no counterpart on the second side.
-        only_after: ids of cases that have none on the first.
-        environment: what differs in machine and software between sides that are compared, each line once.
-    """
-
-    pairs: List[Pair]
+    pairs: List[Pair]  # in the order of the first side
+    # ids of cases whose conditions differ from those of their nearest counterpart, and in what
     refused: List[Tuple[str, List[str]]]
-    only_before: List[str]
-    only_after: List[str]
-    environment: List[str]
+    only_before: List[str]  # ids of cases that have no counterpart on the second side
+    only_after: List[str]  # ids of cases that have none on the first
+    environment: List[str]  # what differs in machine and software between sides that are compared, each line once
 
 
 def pair(before: Side, after: Side, by: Sequence[str] = ()) -> Pairing:

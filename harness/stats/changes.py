@@ -65,19 +65,12 @@ class Change(NamedTuple):
 
 
 class RunsRatio(NamedTuple):
-    """The ratio after / before of one case or more, with the noises that it is judged by.
+    """The ratio after / before of one case or more, with the noises that it is judged by."""
 
-    Attributes:
-        within: the ratio with the noise within runs.
-        between: standard error of its logarithm by the noise between runs.
-        between_dof: degrees of freedom behind that.
-        shared: the part of `between` that other cases of the same runs may share.
-    """
-
-    within: Estimate
-    between: float
-    between_dof: int
-    shared: float
+    within: Estimate  # the ratio with the noise within runs
+    between: float  # standard error of its logarithm by the noise between runs
+    between_dof: int  # degrees of freedom behind that
+    shared: float  # the part of `between` that other cases of the same runs may share
 
     @property
     def estimate(self) -> Estimate:

@@ -47,17 +47,11 @@ class Interval(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A positive figure with its noise.
+    """A positive figure with its noise."""
 
-    Attributes:
-        value: in the unit of what it was taken from; a ratio has none.
-        error: standard error of its logarithm, which is about its standard error as a share of it.
-        dof: degrees of freedom behind the error.
-    """
-
-    value: float
-    error: float
-    dof: int
+    value: float  # in the unit of what it was taken from; a ratio has none
+    error: float  # standard error of its logarithm, which is about its standard error as a share of it
+    dof: int  # degrees of freedom behind the error
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """The two-sided interval."""

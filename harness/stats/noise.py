@@ -28,17 +28,11 @@ Figures = Mapping[Tuple[str, str], Estimate]
 
 
 class RunNoise(NamedTuple):
-    """How much runs of the same case differ.
+    """How much runs of the same case differ."""
 
-    Attributes:
-        share: standard deviation between runs, of the logarithm: as a share of the figure.
-        dof: degrees of freedom behind it.
-        repetitions: how many runs beside the first of a case it was learned from; 0 for a prior.
-    """
-
-    share: float
-    dof: int
-    repetitions: int = 0
+    share: float  # standard deviation between runs, of the logarithm: as a share of the figure
+    dof: int  # degrees of freedom behind it
+    repetitions: int = 0  # how many runs beside the first of a case it was learned from; 0 for a prior
 
     def __str__(self) -> str:
         """In words, with where it is from."""

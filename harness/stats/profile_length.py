@@ -17,17 +17,12 @@ LONG = 4 * LENGTHS[-1]
 
 
 class Stretches(NamedTuple):
-    """Every stretch of so many minibatches of a profile, in the order in which they begin.
+    """Every stretch of so many minibatches of a profile, in the order in which they begin."""
 
-    Attributes:
-        time_errors: |median time / that of all minibatches - 1| of each.
-        power_errors: |mean power / that of all samples - 1| of each; NaN where a stretch holds no power sample (C15).
-        seconds: how long each took.
-    """
-
-    time_errors: Tuple[float, ...]
+    time_errors: Tuple[float, ...]  # |median time / that of all minibatches - 1| of each
+    # |mean power / that of all samples - 1| of each; NaN where a stretch holds no power sample (C15)
     power_errors: Tuple[float, ...]
-    seconds: Tuple[float, ...]
+    seconds: Tuple[float, ...]  # how long each took
 
     @property
     def without_power(self) -> float:
@@ -36,21 +31,13 @@ class Stretches(NamedTuple):
 
 
 class LengthError(NamedTuple):
-    """What a profile of so many minibatches would have said.
+    """What a profile of so many minibatches would have said."""
 
-    Attributes:
-        minibatches: its length.
-        time_error: median over all stretches of that length of |median time / that of all - 1|.
-        time_error_q3: the third quartile of the same.
-        without_power: share of the stretches that hold no power sample (C15).
-        seconds: median time that such a stretch took.
-    """
-
-    minibatches: int
-    time_error: float
-    time_error_q3: float
-    without_power: float
-    seconds: float
+    minibatches: int  # its length
+    time_error: float  # median over all stretches of that length of |median time / that of all - 1|
+    time_error_q3: float  # the third quartile of the same
+    without_power: float  # share of the stretches that hold no power sample (C15)
+    seconds: float  # median time that such a stretch took
 
 
 def stretches_of(minibatches: Sequence[Minibatch], power: Series, length: int) -> Stretches:

@@ -9,24 +9,15 @@ from harness.core.profiles import Profile, Series
 
 
 class Reading(NamedTuple):
-    """One epoch of a run.
+    """One epoch of a run."""
 
-    Attributes:
-        epoch: its number.
-        start_s, end_s: when it ran, from the start of the first one.
-        stall_s: its fetch stall.
-        cached_share: of the data set in the page cache when it began; None where that is not known.
-        read_bytes: from the disk meanwhile, by any process; None without that telemetry.
-        reads: requests to the disk meanwhile; None likewise.
-    """
-
-    epoch: int
-    start_s: float
+    epoch: int  # its number
+    start_s: float  # when it ran, from the start of the first one
     end_s: float
-    stall_s: float
-    cached_share: Optional[float]
-    read_bytes: Optional[float]
-    reads: Optional[float]
+    stall_s: float  # its fetch stall
+    cached_share: Optional[float]  # of the data set in the page cache when it began; None where that is not known
+    read_bytes: Optional[float]  # from the disk meanwhile, by any process; None without that telemetry
+    reads: Optional[float]  # requests to the disk meanwhile; None likewise
 
 
 def reading_by_epoch(profile: Profile) -> List[Reading]:

@@ -8,26 +8,17 @@ import numpy as np
 
 
 class Variability(NamedTuple):
-    """The spread of repeated figures.
+    """The spread of repeated figures."""
 
-    Attributes:
-        median: of them.
-        deviation: the greatest distance from the median as a share of it (004 sec. 5.4.1).
-        interquartile: third less first quartile, as a share of the median (the boxes of 004 Fig. 5).
-        coefficient: standard deviation over mean (002 sec. II.4); None of a single figure.
-        coefficient_low, coefficient_high: its 95 % interval, for a normal distribution; None likewise.
-        trend_per_h: slope of a line through them over time, as a share of the median per hour; None without times.
-        count: how many there are.
-    """
-
-    median: float
-    deviation: float
-    interquartile: float
-    coefficient: Optional[float]
-    coefficient_low: Optional[float]
+    median: float  # of them
+    deviation: float  # the greatest distance from the median as a share of it (004 sec. 5.4.1).
+    interquartile: float  # third less first quartile, as a share of the median (the boxes of 004 Fig. 5).
+    coefficient: Optional[float]  # standard deviation over mean (002 sec. II.4); None of a single figure.
+    coefficient_low: Optional[float]  # its 95 % interval, for a normal distribution; None likewise
     coefficient_high: Optional[float]
+    # slope of a line through them over time, as a share of the median per hour; None without times
     trend_per_h: Optional[float]
-    count: int
+    count: int  # how many there are
 
 
 def variability(

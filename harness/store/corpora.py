@@ -20,21 +20,13 @@ STORES = (".sqlite", ".db")
 
 
 class Exported(NamedTuple):
-    """What an export wrote and left out.
+    """What an export wrote and left out."""
 
-    Attributes:
-        rows: rows written.
-        older: profiles left out because there is a newer one of the same conditions.
-        without_time: profiles left out because they have no clean minibatch.
-        flagged: profiles left out because of their flags.
-        mixed: profiles of training with inference in between, for which a corpus has no task.
-    """
-
-    rows: int
-    older: int
-    without_time: int
-    flagged: int = 0
-    mixed: int = 0
+    rows: int  # rows written
+    older: int  # profiles left out because there is a newer one of the same conditions
+    without_time: int  # profiles left out because they have no clean minibatch
+    flagged: int = 0  # profiles left out because of their flags
+    mixed: int = 0  # profiles of training with inference in between, for which a corpus has no task
 
 
 def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagged: bool = False) -> Exported:
@@ -81,19 +73,12 @@ def corpus_rows(frame: pd.DataFrame) -> List[Dict[str, Any]]:
 
 
 class Entry(NamedTuple):
-    """A row from somewhere.
+    """A row from somewhere."""
 
-    Attributes:
-        place: file and line, `c.csv line 17`.
-        row: its values; None where they cannot be read.
-        fault: what is wrong with it; empty where nothing is.
-        is_flagged: whether it is a profile that was disturbed or throttled, and is left out for that.
-    """
-
-    place: str
-    row: Optional[Row]
-    fault: str
-    is_flagged: bool = False
+    place: str  # file and line, `c.csv line 17`
+    row: Optional[Row]  # its values; None where they cannot be read
+    fault: str  # what is wrong with it; empty where nothing is
+    is_flagged: bool = False  # whether it is a profile that was disturbed or throttled, and is left out for that
 
 
 def read_entries(path: Path, include_flagged: bool = False) -> Iterator[Entry]:

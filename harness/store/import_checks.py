@@ -60,17 +60,11 @@ def _with(entry: Entry, find: Callable[[Row], str]) -> Entry:
 
 
 class _Clocks(NamedTuple):
-    """What the modules of a board have on any release.
+    """What the modules of a board have on any release."""
 
-    Attributes:
-        cores: the greatest core count.
-        khz: the clocks of each dimension.
-        open: dimensions whose list is not known to be complete.
-    """
-
-    cores: int
-    khz: Dict[str, FrozenSet[int]]
-    open: FrozenSet[str]
+    cores: int  # the greatest core count
+    khz: Dict[str, FrozenSet[int]]  # the clocks of each dimension
+    open: FrozenSet[str]  # dimensions whose list is not known to be complete
 
 
 @functools.lru_cache(maxsize=None)

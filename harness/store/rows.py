@@ -57,35 +57,20 @@ class SeriesRow(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A stored profile without its raw series.
+    """A stored profile without its raw series."""
 
-    Attributes:
-        id: the number of the profile in its file; later ones are greater.
-        run_id: the run of the suite that it belongs to.
-        case_id: the case's id.
-        key: hash of `comparable`; made anew, because another version may have stored a hash of other conditions.
-        created_at: when it was stored, ISO 8601 in UTC.
-        started_at: when its measurement began, ISO 8601 with offset.
-        case: what was asked for.
-        provenance: `measured`, `simulated` or `replayed`.
-        conditions: what it ran under.
-        aggregates: its figures by name; None where there is none.
-        flags: what a reader must know before trusting them.
-        environment: the machine and its software.
-    """
-
-    id: int
-    run_id: str
-    case_id: str
-    key: str
-    created_at: str
-    started_at: str
-    case: Case
-    provenance: str
-    conditions: Dict[str, Any]
-    aggregates: Dict[str, Optional[float]]
-    flags: List[str]
-    environment: Dict[str, Any]
+    id: int  # the number of the profile in its file; later ones are greater
+    run_id: str  # the run of the suite that it belongs to
+    case_id: str  # the case's id
+    key: str  # hash of `comparable`; made anew, because another version may have stored a hash of other conditions
+    created_at: str  # when it was stored, ISO 8601 in UTC
+    started_at: str  # when its measurement began, ISO 8601 with offset
+    case: Case  # what was asked for
+    provenance: str  # `measured`, `simulated` or `replayed`
+    conditions: Dict[str, Any]  # what it ran under
+    aggregates: Dict[str, Optional[float]]  # its figures by name; None where there is none
+    flags: List[str]  # what a reader must know before trusting them
+    environment: Dict[str, Any]  # the machine and its software
 
     @property
     def comparable(self) -> Dict[str, Any]:
