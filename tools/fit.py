@@ -56,11 +56,7 @@ class Fitted(NamedTuple):
 
 
 def tables_of(rows: Sequence[Row]) -> List[MeasuredTable]:
-    """The measured rows of a corpus, grouped by how they were run; workers as the papers ran each workload.
-
-    Args:
-        rows: of a corpus; those of provenance `simulated` are left out.
-    """
+    """The measured rows of a corpus, grouped by how they were run; workers as the papers ran each workload."""
     fitted = Parameters.fitted()
     groups: Dict[Tuple[str, str, str], Dict[int, List[Row]]] = {}
     for row in rows:
@@ -120,16 +116,7 @@ def robust(residuals: np.ndarray) -> np.ndarray:
 
 
 def fit(figures: Sequence[Figure], tables: Sequence[MeasuredTable], most_steps: int = MOST_STEPS) -> Fitted:
-    """Fit all free parameters, from their priors.
-
-    Args:
-        figures: of the papers.
-        tables: measured; may be empty.
-        most_steps: where to stop at the latest.
-
-    Raises:
-        DependencyError: scipy is not installed.
-    """
+    """Fit all free parameters, from their priors."""
     least_squares = _least_squares()
     free, ties = read_free_parameters()
     fixed = Parameters.fitted()

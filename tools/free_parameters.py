@@ -57,11 +57,7 @@ def parameter_files() -> Dict[Owner, Path]:
 
 
 def read_free_parameters() -> Tuple[List[FreeParameter], List[Tie]]:
-    """The entries of all files with a prior, and those that follow from others.
-
-    Raises:
-        InvalidValueError: a tie names no board or workload, or ties go in a circle.
-    """
+    """The entries of all files with a prior, and those that follow from others."""
     free, ties = [], []
     files = parameter_files()
     for owner, path in files.items():
@@ -93,11 +89,7 @@ def with_values(
 ) -> Parameters:
     """A set of parameters with free ones moved to some distances from their priors, and the ties drawn.
 
-    Args:
-        fixed: where all other values come from.
-        free: parameters that are moved.
-        ties: parameters that follow.
-        distances: of `free`, in spreads, shape (n,).
+    Distances are in spreads, shape (n,).
     """
     changes: Dict[Owner, Dict[str, float]] = {}
     for parameter, distance in zip(free, distances):

@@ -128,11 +128,6 @@ def learning_curves(measured: Table, counts: Sequence[int] = COUNTS, repeats: in
 
     Rows that are known to be odd are left out on both sides: a simulated board has no other measuring sessions. Its
     rows carry noise as those of a simulated corpus do.
-
-    Args:
-        measured: a table for which `is_large` holds.
-        counts: of power modes to train on.
-        repeats: draws of the modes.
     """
     sound = measured.rows(measured.sound)
     tables = {"measured": sound, "simulated": _noisy(simulated_like(sound))}

@@ -26,11 +26,7 @@ INTERNAL = {
 
 
 class Evaluator:
-    """Answers figures, many times over: which power modes go into one simulation is planned once.
-
-    Args:
-        figures: from `load_figures`.
-    """
+    """Answers figures, many times over: which power modes go into one simulation is planned once."""
 
     def __init__(self, figures: Sequence[Figure]) -> None:
         """Collect the power modes that each load is asked for."""
@@ -42,15 +38,7 @@ class Evaluator:
                     self._plan.add(one)
 
     def answers(self, parameters: Optional[Parameters] = None, *, rough: bool = True) -> List[float]:
-        """What simulated boards answer to each figure, in the figure's unit.
-
-        Args:
-            parameters: of the boards; the suite's own where None.
-            rough: whether the boards deviate from the smooth model.
-
-        Raises:
-            UnknownNameError: a figure's metric, board or workload is unknown.
-        """
+        """What simulated boards answer to each figure, in the figure's unit."""
         boards = Boards(parameters, rough=rough, plan=self._plan)
         return [_answer(figure, boards) for figure in self.figures]
 

@@ -70,9 +70,6 @@ def find_modes(device: str, text: str) -> Modes:
     - `a,b,c`: names, presets, grids or modes in full, each as `--power-mode` takes it;
     - `30 of grid:paper`: so many, drawn from a grid;
     - `grid:paper within 30 W`: those of a grid that draw no more.
-
-    Raises:
-        UnknownNameError, InvalidValueError: there is no such board or mode.
     """
     spec = load_spec(device)
     count, of, rest = text.rpartition(" of ")
@@ -119,11 +116,7 @@ class State(NamedTuple):
 
     @property
     def best(self) -> int:
-        """The fastest mode within the budget.
-
-        Raises:
-            InvalidValueError: no mode is.
-        """
+        """The fastest mode within the budget."""
         within = self.response.power_mw <= self.modes.budget_mw
         if not within.any():
             raise InvalidValueError(f"no mode of {self.condition.power_mode} on {self.board.name} meets the budget")
@@ -211,7 +204,7 @@ class Boards:
     """Simulated boards that are asked for quantities; what was simulated once is kept.
 
     Args:
-        parameters: of the boards; the suite's own where None.
+        parameters: the suite's own where None.
         rough: whether they deviate from the smooth model, as `harness.simulation.terms` makes them.
         plan: what will be asked for, if that is known.
     """
@@ -225,11 +218,7 @@ class Boards:
         self._simulated: Dict[Any, Response] = {}
 
     def values(self, condition: Condition, metric: str) -> np.ndarray:
-        """A quantity per power mode of a condition, in ms, mW, mWh or a share.
-
-        Raises:
-            UnknownNameError: there is no such quantity, board, workload or power mode.
-        """
+        """A quantity per power mode of a condition, in ms, mW, mWh or a share."""
         board = _known(self.parameters.boards, condition.device, "board")
         modes = find_modes(condition.device, condition.power_mode)
         if metric in IDLE_METRICS:

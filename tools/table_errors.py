@@ -111,13 +111,8 @@ class Choices(NamedTuple):
 def choose(believed: Table, true: Table) -> Choices:
     """For each budget, choose the fastest mode that is believed to meet it, and look at what it truly does.
 
-    Args:
-        believed: the table that modes are chosen from.
-        true: what they do; the same rows, of one batch size, with power.
-
-    Returns:
-        For the papers' budgets of 17 to 50 W that some mode meets truly and believedly and not all do; on a small
-        board, where these are fewer than five, for 34 budgets spread evenly over its range of power.
+    The budgets are the papers' 17 to 50 W that some mode meets truly and believedly and not all do; on a small board,
+    where these are fewer than five, 34 spread evenly over its range of power.
     """
     powers_w = mw_to_w(true.power_mw)
     least = max(powers_w.min(), mw_to_w(believed.power_mw.min()))

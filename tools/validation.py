@@ -63,9 +63,7 @@ class Report(NamedTuple):
 def validate(tables: Sequence[Table] = (), device: Optional[str] = None) -> Report:
     """Compare the suite's simulated boards with all there is.
 
-    Args:
-        tables: measured ones.
-        device: only figures and tables of this board, and no claims: these compare boards.
+    With a device only its figures and tables, and no claims: these compare boards.
     """
     figures = [figure for figure in load_figures() if device in (None, *figure.condition.device.split(","))]
     tables = [table for table in tables if device in (None, table.device)]

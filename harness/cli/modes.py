@@ -86,16 +86,7 @@ def choose_modes(
 ) -> NamedModes:
     """The modes that the options stand for, each with its name.
 
-    Args:
-        spec: of the board.
-        text: a `--power-mode` value; excludes `grid` and `sample`.
-        grid: a part of the space by its name; None for all of it.
-        sample: how many to draw from it; None for all.
-        seed: of the sample.
-
-    Raises:
-        InvalidValueError, UnknownNameError: an option is wrong; names it.
-        CannotRunError: the board's clocks are not known off-board.
+    `text` is a `--power-mode` value and excludes `grid` and `sample`.
     """
     if text is not None:
         if grid is not None or sample is not None:

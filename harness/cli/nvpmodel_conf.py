@@ -60,11 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def describe_modes(conf: Conf, source: str) -> List[Dict[str, Any]]:
-    """The modes of a conf as plain values; None is a clock without a cap.
-
-    Raises:
-        InvalidValueError: a number is none; names the file, the mode and the line's words.
-    """
+    """The modes of a conf as plain values; None is a clock without a cap."""
     try:
         return [
             {
@@ -112,20 +108,12 @@ class _Base(NamedTuple):
 
 
 def off_board_conf(spec: BoardSpec, mode: PowerMode, name: str) -> Tuple[int, str]:
-    """A conf with a mode for a power mode, from what is known of a board without it.
-
-    Returns:
-        The new mode's number, and the file's text.
-    """
+    """A conf with a mode for a power mode, from what is known of a board without it."""
     return _made(_stock_base(spec, mode), name)
 
 
 def on_board_conf(root: Path, mode: PowerMode, name: str) -> Tuple[int, str]:
-    """The same from the conf of the board below `root`; masks and caps are those of the mode in effect.
-
-    Raises:
-        InvalidValueError, ControlError: the board's conf or the mode in effect cannot be read.
-    """
+    """The same from the conf of the board below `root`; masks and caps are those of the mode in effect."""
     path = root / "etc/nvpmodel.conf"
     return _made(_Base(_read(path), _in_effect(root), mode, f"Made from {path}."), name)
 

@@ -27,11 +27,7 @@ def add_include_flagged(parser: argparse.ArgumentParser) -> None:
 
 
 def whole_numbers(option: str, text: str, example: str) -> List[int]:
-    """The numbers, 1 or more, in a list with commas, each once.
-
-    Raises:
-        InvalidValueError: one is none; names the option.
-    """
+    """The numbers, 1 or more, in a list with commas, each once."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and int(word) > 0 for word in words):
         raise InvalidValueError(f"{option} is {text!r}", f"write whole numbers with commas: {example}")
@@ -48,9 +44,5 @@ def print_or_write(text: str, path: Optional[Path]) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write plain values to a file that the user named, and say so.
-
-    Raises:
-        StoreError: it could not be written.
-    """
+    """Write plain values to a file that the user named, and say so."""
     print_or_write(json.dumps(content, indent=1) + "\n", path)

@@ -52,16 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read_evaluation(path: Optional[Path], what: str) -> Tuple[Dict[str, Any], ...]:
-    """The results in a file of `python -m predictors`; none where no file is named.
-
-    Args:
-        path: the JSON file.
-        what: the key that each result is told by: `predictor` or `strategy`.
-
-    Raises:
-        StoreError: the file cannot be read.
-        InvalidValueError: it is no such file.
-    """
+    """The results in a file of `python -m predictors`; none where no file is named."""
     if path is None:
         return ()
     command = "evaluate" if what == "predictor" else "strategies evaluate"

@@ -49,12 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the subcommand.
-
-    Raises:
-        DependencyError: this is no clone of the project.
-        HarnessError: see the subcommand's module.
-    """
+    """Run the subcommand."""
     try:
         module = importlib.import_module(MODULES[arguments.simulation_command])
     except ImportError as error:

@@ -112,11 +112,8 @@ def cases_of(
 ) -> List[CaseRuns]:
     """The cases of some profiles; of each comparable conditions the runs in the environment of the newest one.
 
-    Args:
-        store: the results file.
-        frame: its profiles, flagged ones too: they are counted, and left out unless they are to be kept.
-        include_flagged: keep profiles that were disturbed or throttled.
-        last: take at most this many runs of each, the newest.
+    The frame holds flagged profiles too: they are counted, and left out unless they are to be kept. `last` takes the
+    newest runs of each case.
     """
     if last is not None and last < 1:
         raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
@@ -176,11 +173,7 @@ class Recorded(NamedTuple):
 def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_flagged: bool = False) -> Recorded:
     """Write a baseline from the profiles of a results file.
 
-    Args:
-        store: the results file.
-        path: the baseline; replaced whole or not at all.
-        last: take at most this many runs of each case, the newest.
-        include_flagged: keep profiles that were disturbed or throttled.
+    `last` takes the newest runs of each case. The file is replaced whole or not at all.
 
     Raises:
         StoreError: there is no profile, or `path` cannot be written or holds something else.
@@ -228,11 +221,7 @@ def _to_json(case: CaseRuns) -> Dict[str, Any]:
 
 
 def read_baseline(path: Path) -> List[CaseRuns]:
-    """Read a baseline.
-
-    Raises:
-        StoreError: the file cannot be read, is no baseline, or a newer version wrote it.
-    """
+    """Read a baseline."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -290,15 +279,8 @@ def check(
     in another file, all. A recording takes the newest profile of every case, so what comes before its last was in the
     file already: runs that it left out, of another environment, must not be taken for new ones.
 
-    Args:
-        store: the results file.
-        path: the baseline.
-        threshold: as a share: 0.05 is 5 %.
-        last: take at most this many runs now, the newest.
-        include_flagged: keep profiles that were disturbed or throttled.
-
-    Returns:
-        A verdict for each case of the baseline, in its order, then one for each case that only the results have.
+    `threshold` is a share: 0.05 is 5 %. `last` takes the newest runs now. A verdict for each case of the baseline, in
+    its order, then one for each case that only the results have.
 
     Raises:
         StoreError: the baseline or the results cannot be read.
@@ -319,11 +301,7 @@ def check(
 
 
 def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: float = DEFAULT_THRESHOLD) -> List[Checked]:
-    """Compare cases with cases, each key at most once on a side; `check` says how.
-
-    Raises:
-        InvalidValueError: the threshold is below 0.
-    """
+    """Compare cases with cases, each key at most once on a side; `check` says how."""
     if not threshold >= 0:
         raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
     now = {case.key: case for case in after}

@@ -96,14 +96,8 @@ def judge(
 ) -> Comparison:
     """Find what changed.
 
-    Args:
-        pairs: the cases that can be compared.
-        same_question: nothing but the run may differ between the sides; see `learn_noise`.
-        threshold: as a share: 0.02 is 2 %.
-        fastest: compare the fast minibatches of the fast runs instead of medians; takes `FEWEST_RUNS`.
-
-    Raises:
-        InvalidValueError: the threshold is below 0.
+    `same_question`: nothing but the run may differ between the sides (`learn_noise`). `fastest` compares the fast
+    minibatches of the fast runs instead of medians, and takes `FEWEST_RUNS`.
     """
     if not threshold >= 0:
         raise InvalidValueError(f"--threshold must be 0 or more, got {share_to_percent(threshold):g}")

@@ -33,15 +33,7 @@ class Side(NamedTuple):
 
 
 def read_side(path: Path, include_flagged: bool = False) -> Side:
-    """Read a results file or, where the name ends in `.json`, what pytest-benchmark wrote.
-
-    Args:
-        path: the file.
-        include_flagged: keep profiles that were disturbed or throttled.
-
-    Raises:
-        StoreError: it cannot be read, is neither, or holds nothing to compare.
-    """
+    """Read a results file or, where the name ends in `.json`, what pytest-benchmark wrote."""
     if path.suffix == ".json":
         side = _read_json(path, include_flagged)
     else:
@@ -145,13 +137,7 @@ class Pairing(NamedTuple):
 def pair(before: Side, after: Side, by: Sequence[str] = ()) -> Pairing:
     """Pair the cases of two sides.
 
-    Args:
-        before: one side.
-        after: the other.
-        by: conditions that may differ, by name; `power_mode` stands for all of `power_mode.gpu_khz` and the like.
-
-    Raises:
-        UnknownNameError: neither side knows a condition of that name.
+    `by` names conditions that may differ; `power_mode` stands for all of `power_mode.gpu_khz` and the like.
     """
     _refuse_unknown(by, [*before.cases, *after.cases])
     old, new = _by_rest(before.cases, by), _by_rest(after.cases, by)

@@ -21,10 +21,7 @@ def split_load(energy_mwh: float, idle_mw: float, epoch_s: float) -> Load:
 
     Where training draws less than the idle state did, the incremental load is below 0: noise, or another state.
 
-    Args:
-        energy_mwh: of an epoch.
-        idle_mw: power in idle state (i): static clocks, telemetry on.
-        epoch_s: how long the epoch took.
+    `idle_mw` is the power in idle state (i): static clocks, telemetry on.
 
     Raises:
         InvalidValueError: the energy is not above 0.

@@ -89,10 +89,8 @@ def learn_noise(cases: Sequence[Tuple[Runs, Runs]], same_question: bool, known: 
     Where each side has one run only and nothing but the run may differ, the scatter of the cases' ratios around their
     median tells of it. It can raise what is known and not lower it: what all cases have in common is not in it.
 
-    Args:
-        cases: the runs of each side of each case.
-        same_question: whether nothing but the run may differ, so that cases may be taken to change alike.
-        known: the prior of such a device.
+    `cases` holds the runs of each side of each case, `known` is the prior of such a device. `same_question` says that
+    nothing but the run may differ, so that cases may be taken to change alike.
     """
     sides = [side for case in cases for side in case]
     noise = learn([[Estimate(float(np.median(run)), 0.0, 1) for run in side] for side in sides], known)
@@ -112,11 +110,7 @@ def learn_noise(cases: Sequence[Tuple[Runs, Runs]], same_question: bool, known: 
 def compare_runs(before: Runs, after: Runs, noise: RunNoise, known: RunNoise) -> RunsRatio:
     """The ratio of the medians of two sides.
 
-    Args:
-        before: the values of each run of one side.
-        after: those of the other side.
-        noise: what `learn_noise` found.
-        known: the prior that it started from.
+    `noise` is what `learn_noise` found, `known` the prior that it started from.
     """
     own, within = _own_noise((before, after), noise)
     share = math.sqrt(1 / len(before) + 1 / len(after))
@@ -126,12 +120,7 @@ def compare_runs(before: Runs, after: Runs, noise: RunNoise, known: RunNoise) ->
 
 
 def median_of_runs(runs: Runs, known: RunNoise) -> Estimate:
-    """The median over the values of all runs, the noise between runs included.
-
-    Args:
-        runs: of one side.
-        known: the prior of such a device.
-    """
+    """The median over the values of all runs, the noise between runs included."""
     own, within = _own_noise([runs], known)
     return Estimate(pooled_median(runs), within.error, within.dof).with_noise(own.share / math.sqrt(len(runs)), own.dof)
 
@@ -156,10 +145,7 @@ def mean_ratio(ratios: Sequence[RunsRatio], before: np.ndarray, after: np.ndarra
     cases, and a machine drifts between one side and the other. How much runs share is learned from the means of runs
     over their cases; the prior is that they share `RunsRatio.shared`, and the rest of each case's is its own.
 
-    Args:
-        ratios: of each case.
-        before: the logarithm of the median of each run and case, shape (runs that have all cases, cases).
-        after: those of the other side.
+    `before` and `after` hold the logarithm of the median of each run and case, shape (runs that have all cases, cases).
     """
     count = len(ratios)
     if count == 1:
@@ -207,9 +193,7 @@ def rank_test(before: Runs, after: Runs) -> Optional[float]:
 def combined_ranks(ratios: Sequence[float], p_values: Sequence[Optional[float]]) -> Optional[float]:
     """The rank tests of several cases as one (Stouffer's sum of normal deviates [3]); None where none was made.
 
-    Args:
-        ratios: of each case: above 1 counts one way, below 1 the other.
-        p_values: what `rank_test` found for each.
+    Ratios above 1 count one way, below 1 the other.
     """
     from scipy import stats
 
@@ -228,10 +212,7 @@ def randomised_change(before: np.ndarray, after: np.ndarray, confidence: float =
 
     The interval holds the ratios that would not be refuted so.
 
-    Args:
-        before: the logarithms of one figure of each run and case, shape (runs, cases).
-        after: those of the other side, shape (other runs, cases).
-        confidence: of the two-sided interval.
+    `before` and `after` hold the logarithms of one figure, shape (runs, cases).
     """
     both = np.concatenate([before, after])
 

@@ -108,12 +108,8 @@ def block_medians(values: Sequence[float]) -> List[float]:
 def series_mean(values: Sequence[float], per: Optional[Sequence[float]] = None) -> Optional[Estimate]:
     """The mean of a series, or the sum of a series over that of another one.
 
-    Args:
-        values: one after the other in time.
-        per: as many; with it the result is sum(values) / sum(per), such as the share of stall in time.
-
-    Returns:
-        None where there are fewer than two values, which say nothing of their noise, or the mean is not above 0.
+    With `per` it is sum(values) / sum(per), such as the share of stall in time. None of fewer than two values, which
+    say nothing of their noise, and where the mean is not above 0.
     """
     series = np.asarray(values, dtype=float)
     weights = np.ones(len(series)) if per is None else np.asarray(per, dtype=float)
@@ -164,10 +160,7 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
 
     The interval is the sign test's: order statistics between which the median lies whatever the ratios' distribution.
 
-    Args:
-        before: one positive figure for each pair.
-        after: the other, in the same order.
-        confidence: at least this much, of the two-sided interval; with 5 pairs or less, all of the range has to do.
+    It has at least this confidence; with 5 pairs or less, all of the range has to do.
     """
     from scipy import stats
 
@@ -193,10 +186,7 @@ class Drawn(NamedTuple):
 def drawn(label: str, estimates: Sequence[Sequence[Estimate]], statistic: Callable[..., float]) -> Drawn:
     """A statistic of series of estimates, and of the same drawn by their noise.
 
-    Args:
-        label: seeds the draws: the same label and estimates give the same result.
-        estimates: the series.
-        statistic: of an array of values for each series.
+    The label seeds the draws. The statistic takes an array of values for each series.
     """
     generator = np.random.default_rng(int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "big"))
     values = [np.array([each.value for each in series]) for series in estimates]

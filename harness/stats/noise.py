@@ -64,9 +64,7 @@ it, and LeNet and ResNet on CIFAR 11 to 14 % over ten runs with other work on th
 def prior(device: str, quantity: str = TIME) -> RunNoise:
     """What is known of the noise between runs before any case was repeated.
 
-    Args:
-        device: type of the device or its name, `orin-agx` or `sim:orin-agx@2`; what is no board is any machine.
-        quantity: `power` and `energy` have a noise of their own on boards.
+    The device goes by its type or name, `orin-agx` or `sim:orin-agx@2`; what is no board is any machine.
     """
     board = (device.partition(":")[2] or device).partition("@")[0]
     if board not in BOARDS:
@@ -79,10 +77,6 @@ def learn(groups: Iterable[Sequence[Estimate]], known: RunNoise) -> RunNoise:
 
     It is the greater of what the repetitions show and of what they make of what was known: a machine that differs more
     than others do is believed at once, one that differs less only as it is seen to. The noise within the runs is in it.
-
-    Args:
-        groups: the estimates of each case, one for each run.
-        known: before these.
     """
     squares, repetitions = 0.0, 0
     for runs in groups:
@@ -108,10 +102,6 @@ def noise_of(board: str, cases: Sequence[Sequence[Figures]]) -> Dict[str, RunNoi
 
     Cold and warm epochs are taken together. A quantity that was in no repeated case is taken to differ as times do,
     or as power does, where that is known to be more than the prior says.
-
-    Args:
-        board: what kind of device it is.
-        cases: of each case the figures of its runs.
     """
     found: Dict[str, RunNoise] = {}
     for quantity in sorted({name for runs in cases for run in runs for name, _ in run}):

@@ -43,10 +43,7 @@ class LengthError(NamedTuple):
 def stretches_of(minibatches: Sequence[Minibatch], power: Series, length: int) -> Stretches:
     """Every stretch of a length against the whole; none where the profile is shorter.
 
-    Args:
-        minibatches: those that count, one after the other.
-        power: the samples of the total.
-        length: minibatches in a stretch, 1 or more.
+    Minibatches are those that count, one after the other; power is the total.
     """
     times_ms = np.array([minibatch.e2e_ms for minibatch in minibatches])
     starts_s = np.array([minibatch.start_s for minibatch in minibatches])
@@ -71,13 +68,7 @@ def stretches_of(minibatches: Sequence[Minibatch], power: Series, length: int) -
 def length_errors(
     minibatches: Sequence[Minibatch], power: Series, lengths: Sequence[int] = LENGTHS
 ) -> List[LengthError]:
-    """The error of each length, over all stretches of the profile that are as long; lengths that it lacks are left out.
-
-    Args:
-        minibatches: those that count, one after the other.
-        power: the samples of the total.
-        lengths: minibatches.
-    """
+    """The error of each length, over all stretches of the profile that are as long; none of lengths that it lacks."""
     found = []
     for length in lengths:
         if not 1 <= length <= len(minibatches):

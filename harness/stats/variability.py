@@ -24,13 +24,7 @@ class Variability(NamedTuple):
 def variability(
     values: Sequence[float], times_h: Optional[Sequence[float]] = None, confidence: float = 0.95
 ) -> Optional[Variability]:
-    """The spread of repeated figures, such as the epoch times of a night; None where there are none.
-
-    Args:
-        values: positive, one for each repetition.
-        times_h: when each was taken, in hours.
-        confidence: of the interval of the coefficient of variation.
-    """
+    """The spread of repeated figures, such as the epoch times of a night; None where there are none."""
     found = np.asarray(values, dtype=float)
     if len(found) == 0:
         return None

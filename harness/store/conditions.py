@@ -38,15 +38,8 @@ KEY_LENGTH = 16
 def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance: str = "measured") -> Dict[str, Any]:
     """What must agree for two profiles to be compared, or for `--resume` to skip a case.
 
-    Args:
-        conditions: those of a profile, or as far as known before measuring; `NAMED_IN_CONDITIONS`, `storage_medium` and
-            `python` are used.
-        case: what was or will be asked for.
-        provenance: `measured`, `simulated` or `replayed`.
-
-    Returns:
-        Plain values by name. Settings that change what is measured (cache, counts, seed) are in; what was seen while
-        measuring (residency, load of others) is not: that is for the flags.
+    Settings that change what is measured (cache, counts, seed) are in; what was seen while measuring (residency, load
+    of others) is not: that is for the flags.
     """
     comparable: Dict[str, Any] = {
         "provenance": provenance,
@@ -130,15 +123,7 @@ def is_disqualified(flags: Sequence[str]) -> bool:
 
 
 def plain(value: Any, name: str) -> Any:
-    """A value as it will be read back: tuples become lists, numpy's numbers become Python's.
-
-    Args:
-        value: None, a bool, a finite number, a string, or lists, tuples and dicts of these; keys are strings.
-        name: what the value is, for the error.
-
-    Raises:
-        StoreError: the value, or one inside it, is nothing of that kind.
-    """
+    """A value as it will be read back: tuples become lists, numpy's numbers become Python's."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, (list, tuple)):

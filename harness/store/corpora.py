@@ -32,11 +32,8 @@ class Exported(NamedTuple):
 def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagged: bool = False) -> Exported:
     """Write the profiles of a results file as a corpus, a row for each distinct comparable conditions.
 
-    Args:
-        store: the results file.
-        out: ends in `.csv` or `.parquet`; replaced whole or not at all.
-        all_runs: keep every profile; otherwise the newest of each comparable conditions.
-        include_flagged: keep profiles that were disturbed or throttled.
+    `all_runs` keeps every profile, not only the newest of each comparable conditions. `out` ends in `.csv` or
+    `.parquet`, and is replaced whole or not at all.
 
     Raises:
         StoreError: there is no profile, or `out` cannot be written.
@@ -57,11 +54,7 @@ def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagg
 
 
 def corpus_rows(frame: pd.DataFrame) -> List[Dict[str, Any]]:
-    """Profiles as rows of a corpus, its further columns included; None where there is no value.
-
-    Raises:
-        StoreError: a profile has no power mode.
-    """
+    """Profiles as rows of a corpus, its further columns included; None where there is no value."""
     lacking = frame[list(PowerMode._fields)].isna()
     if lacking.any(axis=None):
         number = int(frame.index[lacking.any(axis=1)][0])
@@ -82,15 +75,7 @@ class Entry(NamedTuple):
 
 
 def read_entries(path: Path, include_flagged: bool = False) -> Iterator[Entry]:
-    """The rows of a corpus, or of a results file: the newest of each comparable conditions that a corpus has a row for.
-
-    Args:
-        path: of the file.
-        include_flagged: of a results file, keep profiles that were disturbed or throttled.
-
-    Raises:
-        HarnessError: the file is neither, or cannot be read.
-    """
+    """The rows of a corpus, or of a results file: the newest of each conditions that a corpus has a row for."""
     if path.suffix.lower() not in STORES:
         for place, row, fault in scan_corpus(path):
             yield Entry(f"{path} {place}", row, fault)

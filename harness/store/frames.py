@@ -159,11 +159,7 @@ def profiles(
 
 
 def minibatches(store: ResultsStore, profile_ids: Optional[Iterable[int]] = None) -> pd.DataFrame:
-    """The minibatches of some profiles, or of all, in their order: `MINIBATCH_COLUMNS`.
-
-    Raises:
-        StoreError: there is no such profile, or it is damaged.
-    """
+    """The minibatches of some profiles, or of all, in their order: `MINIBATCH_COLUMNS`."""
     import pandas as pd
 
     rows: List[Tuple[Any, ...]] = []
@@ -178,16 +174,7 @@ def minibatches(store: ResultsStore, profile_ids: Optional[Iterable[int]] = None
 def telemetry(
     store: ResultsStore, profile_ids: Optional[Iterable[int]] = None, channels: Optional[Sequence[str]] = None
 ) -> pd.DataFrame:
-    """Telemetry samples of some profiles, or of all: `profile_id`, `channel`, `time_s` (monotonic), `value`.
-
-    Args:
-        store: the results file.
-        profile_ids: of which profiles.
-        channels: which channels, the unit last: `power_total_mw`.
-
-    Raises:
-        StoreError: there is no such profile, or it is damaged.
-    """
+    """Telemetry samples of some profiles, or of all: `profile_id`, `channel`, `time_s` (monotonic), `value`."""
     import pandas as pd
 
     parts: Dict[str, List[Any]] = {"profile_id": [], "channel": [], "time_s": [], "value": []}
@@ -208,10 +195,8 @@ def common_conditions(frame: pd.DataFrame, vary: Sequence[str] = (), ignore: Seq
     The size of the data set (`data_samples`) is one of them unless it is named, so epochs of data sets of different
     sizes never meet.
 
-    Args:
-        frame: of `profiles()`.
-        vary: what the compared rows differ in, and what follows from that (`FOLLOWS`): `workers`, `power_mode`, ...
-        ignore: conditions that do not change what is asked, such as `seed`.
+    `vary` is what the compared rows differ in, with what follows from that (`FOLLOWS`); `ignore` does not change what
+    is asked, such as `seed`.
     """
     left_out = {*vary, *ignore, *(name for thing in vary for name in FOLLOWS.get(thing, ()))}
     return frame["comparable"].map(

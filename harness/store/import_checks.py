@@ -46,9 +46,7 @@ def check_entries(entries: Sequence[Entry], of_model: Callable[[Sequence[Row]], 
     of 1,000 (against the board's clocks; against the physical model, or where it knows nothing, against the nearest
     modes of the same workload), or where an earlier row is of the same case.
 
-    Args:
-        entries: the rows.
-        of_model: what the model says of rows of one device, workload, task and batch size; None where it knows nothing.
+    `of_model` says what is expected of rows of one device, workload, task and batch size; None where it knows nothing.
     """
     checked = [_with(entry, _unknown_clock) for entry in entries]
     checked = _wrong_units(checked, of_model)
@@ -165,11 +163,7 @@ def _text(value: Any) -> str:
 
 
 def refuse(entries: Sequence[Entry]) -> None:
-    """Refuse to go on where anything is wrong.
-
-    Raises:
-        InvalidValueError: says how many rows are.
-    """
+    """Refuse to go on where anything is wrong."""
     bad = sum(bool(entry.fault) for entry in entries)
     if bad:
         raise InvalidValueError(

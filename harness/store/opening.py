@@ -85,8 +85,8 @@ _RETRY_S = 0.05
 def open_to_write(path: Path) -> sqlite3.Connection:
     """Open a results file, making it and its folder where there is none.
 
-    Raises:
-        StoreError, sqlite3.Error, OSError: it is not ours, not whole, or may not be written. It is left as it was.
+    Raises `StoreError`, `sqlite3.Error` or `OSError` where it is not ours, not whole or may not be written, and leaves
+    it as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     _refuse_foreign(path)
@@ -104,11 +104,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a results file that exists, for reading only.
-
-    Raises:
-        StoreError, sqlite3.Error, OSError: there is none, or it is not ours, not whole, or may not be read.
-    """
+    """Open a results file that exists, for reading only."""
     if not path.exists() or path.stat().st_size == 0:
         raise StoreError(
             f"there is no results file {path}", "name one that is there, or make one: pytest benchmarks --results FILE"
@@ -123,13 +119,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def explain(path: Path, doing: str, error: Exception) -> StoreError:
-    """What SQLite or the system said, as an error that says what to do.
-
-    Args:
-        path: the results file.
-        doing: `open`, `read` or `write to`.
-        error: an `sqlite3.Error` or `OSError`.
-    """
+    """What SQLite or the system said, as an error that says what to do."""
     said = str(error)
     if "malformed" in said or "not a database" in said or "decode" in said:
         return StoreError(f"{path} is damaged ({said})", RESCUE)

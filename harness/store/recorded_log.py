@@ -44,16 +44,8 @@ def recorded_row(
 
     The first minibatch is left out (C12), and so are those before power was stable (C13; 001 sec. 2.5).
 
-    Args:
-        case: what was run.
-        telemetry: what the log told, in seconds since its first line.
-        log: the log's file, for messages.
-        times: the minibatch times.
-        began: the date of the log's first line; None where its lines have none.
-
-    Raises:
-        StoreError: a file cannot be read.
-        InvalidValueError: a file is not of its form, or they do not belong together; names the line.
+    `telemetry` is in seconds since the log's first line; `began` is that line's date, None where its lines have none.
+    Errors name the line.
     """
     if POWER_CHANNEL not in telemetry.series:
         raise InvalidValueError(f"{log}: the total power cannot be told", telemetry.missing.get(POWER_CHANNEL, ""))

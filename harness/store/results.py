@@ -98,9 +98,6 @@ class ResultsStore:
         """The keys of the comparable conditions that there are profiles of.
 
         Asked again, as for each case of a sweep, it reads only the profiles that were added since.
-
-        Args:
-            include_flagged: also those of which every profile was disturbed or throttled (`harness.store.conditions`).
         """
         self._read_keys()
         return set(self._keys if include_flagged else self._usable)
@@ -121,11 +118,7 @@ class ResultsStore:
             self._keys_up_to = record.id
 
     def records(self, after: int = 0) -> Iterator[Record]:
-        """Every profile without its raw series, oldest first.
-
-        Args:
-            after: leave out the profiles up to this number.
-        """
+        """Every profile without its raw series, oldest first."""
         last = after
         while True:
             chunk = self._query(
@@ -143,11 +136,7 @@ class ResultsStore:
             yield self.profile(number)
 
     def profile(self, number: int) -> Profile:
-        """The profile of that number.
-
-        Raises:
-            StoreError: there is none, or it is damaged.
-        """
+        """The profile of that number."""
         found = self._query(f"{_SELECT_PROFILES} WHERE profiles.id = ?", (number,))
         if not found:
             raise StoreError(f"{self.path} has no profile {number}")

@@ -79,11 +79,7 @@ class Record:
 
 
 def profile_row(profile: Profile, run_id: str, created_at: str) -> ProfileRow:
-    """The row of a profile.
-
-    Raises:
-        StoreError: a value in it is not plain.
-    """
+    """The row of a profile."""
     case_id = profile.case.id
     conditions = plain(profile.conditions, f"conditions of {case_id}")
     telemetry = {
@@ -152,11 +148,7 @@ def _crc(table: Iterable[Tuple[Any, ...]]) -> int:
 
 
 def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
-    """The record of a row.
-
-    Raises:
-        StoreError: the row was written by a newer version of the suite.
-    """
+    """The record of a row."""
     case, conditions = _to_case(row), json.loads(row.conditions_json)
     return Record(
         id=number,
@@ -180,11 +172,7 @@ def to_minibatches(rows: Sequence[MinibatchRow]) -> List[Minibatch]:
 
 
 def to_profile(row: ProfileRow, minibatches: Sequence[MinibatchRow], series: Sequence[SeriesRow]) -> Profile:
-    """The profile of its rows.
-
-    Raises:
-        StoreError: the row was written by a newer version of the suite.
-    """
+    """The profile of its rows."""
     channels = {
         channel.channel: Series(_from_bytes(channel.times_s), _from_bytes(channel.channel_values)) for channel in series
     }
