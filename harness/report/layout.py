@@ -38,8 +38,8 @@ class Layout:
     top: float
     bottom: float
     height: float
-    x: Scale
-    y: Scale
+    x: AxisScale
+    y: AxisScale
     x_ticks: Tuple[Tuple[float, Tuple[str, ...]], ...]
     y_ticks: Tuple[Tuple[float, str], ...]
     slanted: bool
@@ -97,7 +97,7 @@ def row_height(panel: Panel) -> float:
     return max([ROW_HEIGHT, *(LEAST_BAR / mark.width for mark in panel.marks if isinstance(mark, Bar))])
 
 
-def _below(panel: Panel, x: Scale) -> Tuple[Tuple[Tuple[float, Tuple[str, ...]], ...], bool, float]:
+def _below(panel: Panel, x: AxisScale) -> Tuple[Tuple[Tuple[float, Tuple[str, ...]], ...], bool, float]:
     """The ticks of the x axis, whether their texts are slanted, and the room in pixels that they need below it."""
     if panel.x.kind != CATEGORY:
         values = ticks(x)
@@ -124,7 +124,7 @@ _LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 """Units of ticks, and their letters; each is used from a hundred of it on."""
 
 
-class Scale(NamedTuple):
+class AxisScale(NamedTuple):
     """From values of an axis to pixels.
 
     Attributes:
@@ -154,22 +154,22 @@ def _straightened(kind: str, value: float) -> float:
     return value
 
 
-def scale_for(axis: Axis, values: Sequence[float], start: float, end: float) -> Scale:
+def scale_for(axis: Axis, values: Sequence[float], start: float, end: float) -> AxisScale:
     """The scale that shows all values, from tick to tick on a linear axis."""
     if axis.kind == CATEGORY:
-        return Scale(CATEGORY, -0.5, max(len(axis.categories), 1) - 0.5, start, end)
+        return AxisScale(CATEGORY, -0.5, max(len(axis.categories), 1) - 0.5, start, end)
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     if axis.kind == LOG:
         low, high = (low / 1.15, high * 1.15) if low > 0 else (1.0, 10.0)
-        return Scale(LOG, low, high, start, end)
+        return AxisScale(LOG, low, high, start, end)
     if axis.kind == SYMLOG:
-        return Scale(SYMLOG, min(low, 0.0) * 1.15, max(high, LINEAR_TO) * 1.15, start, end)
+        return AxisScale(SYMLOG, min(low, 0.0) * 1.15, max(high, LINEAR_TO) * 1.15, start, end)
     if axis.from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= 1e-6 * max(abs(low), abs(high)):  # the same value but for rounding
         low, high = (low - 0.1 * abs(low), high + 0.1 * abs(high)) if low else (0.0, 1.0)
     step = nice_step(high - low, 5)
-    return Scale(axis.kind, math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step, start, end)
+    return AxisScale(axis.kind, math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step, start, end)
 
 
 def nice_step(span: float, about: int) -> float:
@@ -179,7 +179,7 @@ def nice_step(span: float, about: int) -> float:
     return power * min((factor for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999), default=10)
 
 
-def ticks(scale: Scale, about: int = 5) -> List[float]:
+def ticks(scale: AxisScale, about: int = 5) -> List[float]:
     """Values of the ticks; at most about as many as asked for."""
     if scale.kind == CATEGORY:
         return [float(place) for place in range(math.ceil(scale.low), math.floor(scale.high) + 1)]

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
 from html import escape
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Container, List, Sequence, Tuple
 
+import harness
+from harness.judge.verdicts import Verdict, counts_of_claims
 from harness.report.colours import RAMP, css_variables
 from harness.report.figure import Figure, cell_text
+from harness.report.material import Material
+from harness.report.mode_tables import MOST_TABLES, ModeTable, explorer_json, mode_tables
+from harness.report.summary import device_rows, flag_rows, lead, tiles, verdict_rows, words
 from harness.report.svg import Brush, legend_key, panel_svg
 from harness.store.conditions import DISQUALIFYING
 
@@ -19,11 +25,11 @@ TABLE_ROWS = 120
 LONG = 60
 """Characters of a cell that needs a wide column."""
 
-Cells = Sequence[Sequence[Any]]
+Rows = Sequence[Sequence[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Section:
+class PageSection:
     """A section of the page: its anchor, experiments, title and figures."""
 
     anchor: str
@@ -32,67 +38,59 @@ class Section:
     figures: Tuple[Figure, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Content:
-    """All that the page says.
+def page_html(
+    material: Material,
+    sections: Sequence[PageSection],
+    missing: Sequence[Tuple[str, str]],
+    found: Sequence[Verdict],
+    files: Sequence[Tuple[str, str]],
+    made_from: List[str],
+    with_png: bool,
+) -> str:
+    """The page as text.
 
-    Attributes:
-        title: of the page.
-        lead: what was measured, on what, in a sentence or two.
-        provenances: of everything on it, each once.
-        tiles: figure and meaning, for the summary.
-        devices: header and rows of what was measured on what.
+    Args:
+        material: what it is made of.
         sections: with figures.
         missing: title and what would make it, of every kind of figure without data.
-        verdicts: header and rows; the verdict in the first column, what a reader did not expect in the first rows.
-        verdict_counts: how many verdicts there are of each kind.
-        flags: header and rows.
-        explorer: JSON of the explorer's tables; `[]` without.
-        explorer_titles: what each of them is.
-        files: path from the page, and what it is.
-        made: when and by what version.
-        pictures: names of the figures that have a PNG file.
+        found: the verdicts.
+        files: path from the page, and what it is; those of the figures are added.
+        made_from: names of files.
+        with_png: whether the figures have PNG files.
     """
-
-    title: str
-    lead: str
-    provenances: Tuple[str, ...]
-    tiles: Tuple[Tuple[str, str], ...]
-    devices: Tuple[Tuple[str, ...], Cells]
-    sections: Tuple[Section, ...]
-    missing: Tuple[Tuple[str, str], ...]
-    verdicts: Tuple[Tuple[str, ...], Cells]
-    verdict_counts: Mapping[str, int]
-    flags: Tuple[Tuple[str, ...], Cells]
-    explorer: str
-    explorer_titles: Tuple[str, ...]
-    files: Tuple[Tuple[str, str], ...]
-    made: str
-    pictures: frozenset
-
-
-def page_html(content: Content) -> str:
-    """The page as text."""
+    others = (*material.corpus, *material.predictors, *material.strategies)
+    provenances = {*(row.provenance for row in material.rows), *(row["provenance"] for row in others)}
+    devices = dict.fromkeys([*(row.base for row in material.rows), *(row["device"] for row in material.corpus)])
+    title = f"jetwatt: {words(list(devices)) or 'report'}"
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    made = f"made {now} by jetwatt {harness.__version__} from {words(made_from)}"
+    figures = [figure for section in sections for figure in section.figures]
+    tables, flags = mode_tables(material), flag_rows(material.rows)
+    links = [("summary", "Summary"), *([("explore", "Explore")] if tables else [])]
+    links += [("takeaways", "Take-aways")] if found else []
+    links += [*((section.anchor, section.title) for section in sections), ("flags", "Flags"), ("files", "Data")]
+    items = "".join(f'<li><a href="#{anchor}">{escape(text)}</a></li>' for anchor, text in links)
+    csv_files = [(f"figures/{figure.name}.csv", figure.title) for figure in figures]
     parts = [
-        _head(content.title),
-        f'<header id="top"><h1>{escape(content.title)}</h1><p>{escape(content.lead)}</p>',
-        f'<p class="muted">{escape(content.made)}</p>{_notice(content.provenances, content.flags[1])}</header>',
-        _navigation(content),
+        _head(title),
+        f'<header id="top"><h1>{escape(title)}</h1><p>{escape(lead(material, found))}</p>',
+        f'<p class="muted">{escape(made)}</p>{_notice(provenances, flags[1])}</header>',
+        f'<nav aria-label="Sections"><ul>{items}</ul></nav>',
         "<main>",
         _heading("summary", "Summary"),
-        _tiles(content.tiles),
-        _table(*content.devices),
-        _explorer(content),
-        _verdicts(content),
-        *(_section(section, content.pictures) for section in content.sections),
-        _flags(content),
-        _missing(content.missing),
-        _files(content.files),
+        _tiles(tiles(material, found, len(figures))),
+        _table(*device_rows(material)),
+        _explorer(tables[:MOST_TABLES]),
+        _verdicts(found),
+        *(_section(section, with_png) for section in sections),
+        _flags(*flags),
+        _missing(missing),
+        _files([*files, *csv_files]),
         "</main>",
         '<div id="tip" role="status"></div>',
         '<svg width="0" height="0" style="position:absolute" aria-hidden="true">'
         f"<defs>{Brush(False).hatch()}</defs></svg>",
-        f'<script type="application/json" id="explorer-data">{content.explorer}</script>',
+        f'<script type="application/json" id="explorer-data">{explorer_json(tables)}</script>',
         f'<script type="application/json" id="ramp">{json.dumps(RAMP)}</script>',
         f"<script>{_own('page.js')}</script></body></html>\n",
     ]
@@ -115,7 +113,7 @@ def _head(title: str) -> str:
     )
 
 
-def _notice(provenances: Sequence[str], flags: Cells) -> str:
+def _notice(provenances: Container[str], flags: Rows) -> str:
     """What a reader must know who looks no further: that figures are not measured, or were disturbed."""
     told = {
         "simulated": "<b>Simulated</b> figures come from a model of the board, not from a board. Every panel with them"
@@ -129,16 +127,6 @@ def _notice(provenances: Sequence[str], flags: Cells) -> str:
             " powers are wrong; take-aways leave them out. With <code>--resume</code> they are measured again."
         )
     return f'<div class="notice" role="note">{" ".join(found)}</div>' if found else ""
-
-
-def _navigation(content: Content) -> str:
-    links = [("summary", "Summary")]
-    links += [("explore", "Explore")] if content.explorer_titles else []
-    links += [("takeaways", "Take-aways")] if content.verdicts[1] else []
-    links += [(section.anchor, section.title) for section in content.sections]
-    links += [("flags", "Flags"), ("files", "Data")]
-    items = "".join(f'<li><a href="#{anchor}">{escape(title)}</a></li>' for anchor, title in links)
-    return f'<nav aria-label="Sections"><ul>{items}</ul></nav>'
 
 
 def _heading(anchor: str, title: str, small: str = "") -> str:
@@ -158,7 +146,7 @@ def _tiles(tiles: Sequence[Tuple[str, str]]) -> str:
     return f'<div class="tiles">{inner}</div>'
 
 
-def _table(header: Sequence[str], rows: Cells, badges: Sequence[int] = ()) -> str:
+def _table(header: Sequence[str], rows: Rows, badges: Sequence[int] = ()) -> str:
     numbers = [
         bool(rows) and all(isinstance(row[place], (int, float, type(None))) for row in rows)
         for place in range(len(header))
@@ -178,12 +166,10 @@ def _table(header: Sequence[str], rows: Cells, badges: Sequence[int] = ()) -> st
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _explorer(content: Content) -> str:
-    if not content.explorer_titles:
+def _explorer(tables: Sequence[ModeTable]) -> str:
+    if not tables:
         return ""
-    tables = "".join(
-        f'<option value="{place}">{escape(title)}</option>' for place, title in enumerate(content.explorer_titles)
-    )
+    titles = "".join(f'<option value="{place}">{escape(table.title)}</option>' for place, table in enumerate(tables))
     resources = ("CPU cores", "CPU clock", "GPU clock", "memory clock")
     colours = "".join(f'<option value="{place}">{name}</option>' for place, name in enumerate(resources))
     swatch = "".join(f'<i style="background:{colour}"></i>' for colour in RAMP)
@@ -192,7 +178,7 @@ def _explorer(content: Content) -> str:
 set a power budget to see which mode is fastest within it.</p>
 <div id="explorer">
 <div class="controls">
-<label>workload<select name="table">{tables}</select></label>
+<label>workload<select name="table">{titles}</select></label>
 <label>colour by<select name="colour">{colours}</select></label>
 <label>against<select name="cost"><option value="power">power</option>
 <option value="energy">energy</option></select></label>
@@ -208,11 +194,11 @@ set a power budget to see which mode is fastest within it.</p>
 </div>"""
 
 
-def _verdicts(content: Content) -> str:
-    header, rows = content.verdicts
-    if not rows:
+def _verdicts(found: Sequence[Verdict]) -> str:
+    if not found:
         return ""
-    counts = ", ".join(f"{count} {name}" for name, count in content.verdict_counts.items())
+    header, rows = verdict_rows(found)
+    counts = ", ".join(f"{count} {name}" for name, count in counts_of_claims(found).items())
     return (
         _heading("takeaways", "Take-aways of the papers", counts)
         + "<p>What the papers claim, held against these profiles. Confirmed: the 95 % interval of the effect lies"
@@ -223,15 +209,15 @@ def _verdicts(content: Content) -> str:
     )
 
 
-def _section(section: Section, pictures: frozenset) -> str:
-    figures = "".join(_figure(figure, figure.name in pictures) for figure in section.figures)
+def _section(section: PageSection, with_png: bool) -> str:
+    figures = "".join(_figure(figure, with_png) for figure in section.figures)
     return _heading(section.anchor, section.title, section.experiments) + figures
 
 
-def _figure(figure: Figure, has_picture: bool) -> str:
+def _figure(figure: Figure, with_png: bool) -> str:
     legend = "".join(f"<li>{legend_key(series)}{escape(series.name)}</li>" for series in figure.series)
     panels = "".join(panel_svg(panel, figure.caption) for panel in figure.panels)
-    formats = ["svg", *(["png"] if has_picture else []), "csv"]
+    formats = ["svg", *(["png"] if with_png else []), "csv"]
     links = " ".join(f'<a href="figures/{figure.name}.{suffix}">{suffix.upper()}</a>' for suffix in formats)
     rows = figure.rows[:TABLE_ROWS]
     more = f", the first {len(rows)} of {len(figure.rows)} rows" if len(rows) < len(figure.rows) else ""
@@ -244,8 +230,7 @@ def _figure(figure: Figure, has_picture: bool) -> str:
     )
 
 
-def _flags(content: Content) -> str:
-    header, rows = content.flags
+def _flags(header: Sequence[str], rows: Rows) -> str:
     text = "What to know before trusting figures: who was disturbed, throttled, lost samples."
     inner = _table(header, rows) if rows else "<p>No profile carries a flag.</p>"
     return (
@@ -264,16 +249,3 @@ def _missing(missing: Sequence[Tuple[str, str]]) -> str:
 def _files(files: Sequence[Tuple[str, str]]) -> str:
     items = "".join(f'<li><a href="{escape(path)}">{escape(path)}</a>: {escape(what)}</li>' for path, what in files)
     return _heading("files", "Data") + f"<ul>{items}</ul>"
-
-
-def counted(values: Sequence[str]) -> Dict[str, int]:
-    """How often each value occurs, in the order of their first places."""
-    counts: Dict[str, int] = {}
-    for value in values:
-        counts[value] = counts.get(value, 0) + 1
-    return counts
-
-
-def words(values: List[str]) -> str:
-    """`a`, `a and b`, `a, b and c`; nothing of nothing."""
-    return " and ".join(part for part in (", ".join(values[:-1]), *values[-1:]) if part)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from harness.core.corpus import TASKS
-from harness.judge.verdicts import Verdict, counts_of_claims, worst_of_claims
-from harness.report.material import Material, Row
-from harness.report.page import counted, words
+from harness.judge.verdicts import CONFIRMED, CONTRADICTED, UNDECIDED, Verdict, counts_of_claims, worst_of_claims
+from harness.report.layout import figure_text
+from harness.report.material import Material, Row, bare
 
-Table = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]
-"""Header and rows."""
+Cells = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]
+"""Header and rows of a table."""
+
+VERDICT_COLUMNS = ("verdict", "provenance", "claim", "paper", "device", "effect (95 %)", "expected", "n", "case")
 
 
 def lead(material: Material, found: Sequence[Verdict]) -> str:
@@ -18,7 +22,7 @@ def lead(material: Material, found: Sequence[Verdict]) -> str:
     told = ["How long a minibatch takes and how much power it draws."]
     for provenance in sorted({row.provenance for row in material.rows}):
         told.append(_profiles([one for one in material.rows if one.provenance == provenance], provenance))
-    for name, count in counted([f"{row['device']}, {row['provenance']}" for row in material.corpus]).items():
+    for name, count in Counter([f"{row['device']}, {row['provenance']}" for row in material.corpus]).items():
         told.append(f"A corpus of {name}: {count:,} rows.")
     if material.predictors:
         told.append(f"An evaluation of {_number(len({one['predictor'] for one in material.predictors}), 'predictor')}.")
@@ -32,7 +36,7 @@ def lead(material: Material, found: Sequence[Verdict]) -> str:
             told.append("Confirmed by a simulation that was fitted to it means that the model can say it.")
     flagged = [row for row in material.rows if row.flags]
     if flagged:
-        counts = counted([kind for row in flagged for kind in sorted(set(row.flag_kinds))])
+        counts = Counter([kind for row in flagged for kind in sorted(set(row.flag_kinds))])
         which = words([f"{count} {kind}" for kind, count in counts.items()])
         told.append(f"{_number(len(flagged), 'profile')} with flags: {which}.")
     elif material.rows:
@@ -66,7 +70,7 @@ def tiles(material: Material, found: Sequence[Verdict], figures: int) -> Tuple[T
     shown.append((str(figures), "figures"))
     if found:
         worst = worst_of_claims(found)
-        counts = counted(list(worst.values()))
+        counts = Counter(list(worst.values()))
         others = "".join(f", {count} {name}" for name, count in counts.items() if name != "confirmed")
         fitted = sum(is_fitted and verdict == "confirmed" for (_, is_fitted, _), verdict in worst.items())
         others += f"; the simulation was fitted to {fitted} of them" if fitted else ""
@@ -75,7 +79,7 @@ def tiles(material: Material, found: Sequence[Verdict], figures: int) -> Tuple[T
     return tuple(shown)
 
 
-def device_rows(material: Material) -> Table:
+def device_rows(material: Material) -> Cells:
     """What was measured on what: a row for each kind of board, provenance and software."""
     header = ("device", "boards", "provenance", "model", "profiles", "total power", "torch", "L4T", "host", "jetwatt")
     groups: Dict[Tuple[Any, ...], List[Row]] = {}
@@ -92,7 +96,7 @@ def device_rows(material: Material) -> Table:
         )
         for place, members in groups.items()
     ]
-    for name, count in counted([f"{row['device']}\n{row['provenance']}" for row in material.corpus]).items():
+    for name, count in Counter([f"{row['device']}\n{row['provenance']}" for row in material.corpus]).items():
         device, provenance = name.split("\n")
         rows.append((device, None, provenance, "corpus", count, *(None,) * 5))
     kept = [place for place in range(len(header)) if any(row[place] is not None for row in rows)]
@@ -111,7 +115,7 @@ def _told(rows: Sequence[Row], *names: str) -> str:
     return ", ".join(dict.fromkeys(answers))
 
 
-def flag_rows(rows: Sequence[Row]) -> Table:
+def flag_rows(rows: Sequence[Row]) -> Cells:
     """A row for each kind of flag: how many profiles carry it, and an example."""
     groups: Dict[str, List[Tuple[str, str]]] = {}
     for row in rows:
@@ -119,3 +123,30 @@ def flag_rows(rows: Sequence[Row]) -> Table:
             groups.setdefault(kind, []).append((row.case_id, flag.partition(": ")[2]))
     cells = [(kind, len(found), found[0][1], found[0][0]) for kind, found in sorted(groups.items())]
     return ("flag", "profiles", "for example", "case"), cells
+
+
+def verdict_rows(found: Sequence[Verdict]) -> Cells:
+    """A row for each verdict, what a reader did not expect first."""
+    by_news = sorted(found, key=lambda one: (CONTRADICTED, UNDECIDED, CONFIRMED).index(one.verdict))
+    return VERDICT_COLUMNS, [_verdict_row(verdict) for verdict in by_news]
+
+
+def _verdict_row(verdict: Verdict) -> Tuple[Any, ...]:
+    bounds = [f"above {verdict.above:.3g}"] if math.isfinite(verdict.above) else []
+    bounds += [f"below {verdict.below:.3g}"] if math.isfinite(verdict.below) else []
+    interval = f"{figure_text(verdict.effect)} ({figure_text(verdict.low)} to {figure_text(verdict.high)})"
+    why = f"{verdict.says} Known of the model: {verdict.shortfall}" if verdict.shortfall else verdict.says
+    if verdict.fitted:
+        why = f"{why} The simulation was fitted to this: confirmed means that the model can say it."
+    if verdict.provenance == "measured":
+        notes = [f"Runs differ in {verdict.between_runs}"] * bool(verdict.between_runs) + [verdict.apart]
+        why = f"{why} {'; '.join(note for note in notes if note)}"
+    return (
+        *(verdict.verdict, verdict.provenance, why, verdict.section, bare(verdict.device)),
+        *(f"{verdict.meaning}: {interval}", " and ".join(bounds), verdict.n, verdict.case),
+    )
+
+
+def words(values: List[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; nothing of nothing."""
+    return " and ".join(part for part in (", ".join(values[:-1]), *values[-1:]) if part)

@@ -88,7 +88,6 @@ SIZES = (
     "Page cache",
     "Storage media",
     "Batch size",
-    "DVFS",
     "Power modes",
     "Pareto fronts",
     "Devices",
