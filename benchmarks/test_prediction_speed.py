@@ -27,7 +27,7 @@ from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Interval, paired_ratio
 from predictors.evaluation import fit_to
 from predictors.models.base import DEFAULT, make_predictor, predictor_class
-from predictors.tables import Table, tables_of
+from predictors.models.tables import Table, tables_of
 
 GOAL_S = 2.0
 PAPERS = ("powertrain", "nn")

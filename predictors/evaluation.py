@@ -23,8 +23,8 @@ from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import minibatch_energy_mws, quartiles
 from harness.core.units import share_to_percent
 from predictors.models.base import Prediction, Predictor
+from predictors.models.tables import Table
 from predictors.sampling import choose_by_profiling, profiling_seconds
-from predictors.tables import Table
 
 LEVELS = (80, 95)
 """Predictive intervals whose coverage is checked, in %."""
@@ -99,27 +99,17 @@ class Errors(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """What one predictor did in one repeat.
+    """What one predictor did in one repeat."""
 
-    Attributes:
-        n_modes: how many modes it was fitted on.
-        held_out: errors on the modes that were not used to fit.
-        all_modes: errors on every mode of the table.
-        without_slice: errors on the held-out modes outside the odd part; None where none is known.
-        coverage: share in % of held-out observations within their interval, by `time_80`, `power_95`, ...
-        profiling_seconds: what profiling the fitted modes costs.
-        fit_seconds: how long `fit` took.
-        predict_seconds: how long `predict` of all modes of the table took.
-    """
-
-    n_modes: int
-    held_out: Errors
-    all_modes: Errors
-    without_slice: Optional[Errors]
+    n_modes: int  # how many modes it was fitted on
+    held_out: Errors  # errors on the modes that were not used to fit
+    all_modes: Errors  # errors on every mode of the table
+    without_slice: Optional[Errors]  # errors on the held-out modes outside the odd part; None where none is known
+    # share in % of held-out observations within their interval, by `time_80`, `power_95`, ...
     coverage: Dict[str, Optional[float]]
-    profiling_seconds: float
-    fit_seconds: float
-    predict_seconds: float
+    profiling_seconds: float  # what profiling the fitted modes costs
+    fit_seconds: float  # how long `fit` took
+    predict_seconds: float  # how long `predict` of all modes of the table took
 
 
 def rows_to_fit(

@@ -13,13 +13,13 @@ from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
 from predictors.evaluation import fit_to, predict_rows
 from predictors.models.base import Prediction
-from predictors.trials import Plan, Target
+from predictors.trials import Target, TrialPlan
 
 DPI = 130
 _COLOURS = ("#0b6e99", "#d1662e", "#5a8f3c", "#8a5aa8", "#b3a12c", "#7a7a7a", "#c2477f", "#3c8f86", "#8f5b3c")
 
 
-def write_plots(directory: Path, plan: Plan, results: Sequence[Mapping[str, Any]]) -> List[Path]:
+def write_plots(directory: Path, plan: TrialPlan, results: Sequence[Mapping[str, Any]]) -> List[Path]:
     """The three plots of every target; predictors are fitted once more, on the modes of the first repeat.
 
     Args:
@@ -137,7 +137,9 @@ def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction
         grid[0, 0].legend(fontsize=8)
 
 
-def _predictions(plan: Plan, target: Target, count: Optional[int], names: Sequence[str]) -> Mapping[str, Prediction]:
+def _predictions(
+    plan: TrialPlan, target: Target, count: Optional[int], names: Sequence[str]
+) -> Mapping[str, Prediction]:
     """Those of the predictors that answer both figures, on the modes of the first repeat."""
     table, found = target.table, {}
     for name in names:

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.power_modes import PowerMode, parse_power_mode
 from predictors.models.base import ALL
-from predictors.scenarios import ScenarioCase, Source
+from predictors.scenarios import ProfileSource, ScenarioCase
 
 FILE = Path(__file__).resolve().parents[1] / "baselines" / "published" / "predictors.csv"
 """The papers' errors; `fact` is the number that a figure has in this project's reading of the papers."""
@@ -28,7 +28,7 @@ SAMPLES = {
 DEVICE_SAMPLES = {"xavier-agx": 1000, "orin-nano": 180}  # 001 sec. 4.3.3, 4.3.4
 
 
-class Published(NamedTuple):
+class PublishedError(NamedTuple):
     """One error of a paper: a row of the file. `predictor` is its name here, `value_pct` the lower end of a range.
 
     `modes` are a number, `all`, or names with commas; `tested` is a mode, `a..j`, or empty for all; `reference` is the
@@ -68,17 +68,17 @@ class Published(NamedTuple):
         Args:
             greatest: the greatest mode of the device, whose clocks stand where a tested mode leaves one out.
         """
-        references = (Source(self.reference),) if self.reference else ()
+        references = (ProfileSource(self.reference),) if self.reference else ()
         if self.tested == TEN_MODES:
-            target = Source(self.workload, self.device, batch_size=self.batch_size, named=tuple("abcdefghij"))
+            target = ProfileSource(self.workload, self.device, batch_size=self.batch_size, named=tuple("abcdefghij"))
             return ScenarioCase(target, references, fitted=tuple(self.modes.split(",")))
         drawn = DEVICE_SAMPLES.get(self.device, SAMPLES.get(self.workload))
-        target = Source(self.workload, self.device, batch_size=self.batch_size, modes=drawn)
+        target = ProfileSource(self.workload, self.device, batch_size=self.batch_size, modes=drawn)
         tested = (parse_power_mode(self.tested, greatest),) if self.tested else ()
         return ScenarioCase(target, references, tested=tested)
 
 
-def read_published(path: Path = FILE) -> List[Published]:
+def read_published(path: Path = FILE) -> List[PublishedError]:
     """The papers' errors, in the order of the file.
 
     Raises:
@@ -96,7 +96,7 @@ def read_published(path: Path = FILE) -> List[Published]:
         raise InvalidValueError(f"{path} is no table of published errors: {error!r}") from error
 
 
-def _parsed(row: Mapping[str, str]) -> Published:
+def _parsed(row: Mapping[str, str]) -> PublishedError:
     high = row["value_high_pct"]
     numbers: Dict[str, Any] = {
         "batch_size": int(row["batch_size"]),
@@ -105,11 +105,11 @@ def _parsed(row: Mapping[str, str]) -> Published:
     }
     if row["modes"] != ALL and not row["modes"].isdecimal() and row["tested"] != TEN_MODES:
         raise ValueError(f"modes {row['modes']!r}")
-    return Published(**{name: numbers.get(name, row[name]) for name in Published._fields})
+    return PublishedError(**{name: numbers.get(name, row[name]) for name in PublishedError._fields})
 
 
 def compare(
-    rows: Sequence[Published], results: Sequence[Tuple[Optional[Mapping[str, Any]], Optional[Mapping[str, Any]]]]
+    rows: Sequence[PublishedError], results: Sequence[Tuple[Optional[Mapping[str, Any]], Optional[Mapping[str, Any]]]]
 ) -> List[Dict[str, Any]]:
     """For each error of a paper what was got here, as plain values.
 

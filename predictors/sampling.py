@@ -15,7 +15,7 @@ import numpy as np
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.units import ms_to_s
 from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS, Inputs, Some, check_inputs, one_blas_thread
-from predictors.tables import Table
+from predictors.models.tables import Table
 
 MINIBATCHES = 40
 """Minibatches that one profile times (001 sec. 2.5)."""
@@ -30,39 +30,23 @@ _ROUNDS = 15  # in which the rest is chosen, at most
 
 
 class Profiled(NamedTuple):
-    """Modes that were profiled already.
+    """Modes that were profiled already."""
 
-    Attributes:
-        modes: shape (n, 4).
-        time_ms: shape (n,).
-        power_mw: shape (n,).
-    """
-
-    modes: np.ndarray
-    time_ms: np.ndarray
-    power_mw: np.ndarray
+    modes: np.ndarray  # shape (n, 4)
+    time_ms: np.ndarray  # shape (n,)
+    power_mw: np.ndarray  # shape (n,)
 
 
 class Request(NamedTuple):
-    """What a sampler is asked.
+    """What a sampler is asked."""
 
-    Attributes:
-        rows: the candidates with the batch size and task they would be profiled at.
-        count: how many to choose, at most as many as there are.
-        seed: the same seed gives the same modes.
-        references: tables of other workloads.
-        board: the device, as the corpus calls it; None where it is not known.
-        history: what was profiled already.
-        cost_s: what profiling each candidate costs, for samplers that weigh it.
-    """
-
-    rows: Inputs
-    count: int
-    seed: int
-    references: Tuple[Table, ...]
-    board: Optional[str]
-    history: Optional[Profiled]
-    cost_s: Optional[np.ndarray]
+    rows: Inputs  # the candidates with the batch size and task they would be profiled at
+    count: int  # how many to choose, at most as many as there are
+    seed: int  # the same seed gives the same modes
+    references: Tuple[Table, ...]  # tables of other workloads
+    board: Optional[str]  # the device, as the corpus calls it; None where it is not known
+    history: Optional[Profiled]  # what was profiled already
+    cost_s: Optional[np.ndarray]  # what profiling each candidate costs, for samplers that weigh it
 
 
 def choose(

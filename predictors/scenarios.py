@@ -13,32 +13,25 @@ import numpy as np
 
 from harness.core.errors import UnknownNameError
 from harness.core.power_modes import PowerMode
-from predictors.tables import Table
-from predictors.trials import Plan, Target
+from predictors.models.tables import Table
+from predictors.trials import Target, TrialPlan
 
 RESNET, MOBILENET, YOLO = "resnet18-imagenet", "mobilenetv3-gld23k", "yolov8n-coco"
 ORIN, XAVIER, ORIN_NANO = "orin-agx", "xavier-agx", "orin-nano"
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """Profiles that a scenario needs.
+class ProfileSource:
+    """Profiles that a scenario needs."""
 
-    Attributes:
-        workload, device, task, batch_size: whose they are.
-        modes: how many, drawn at random from the paper's grid of the device; None for all of it.
-        named: power modes that a paper names, instead.
-        instance: which copy of the board, 0 the one that references are of.
-        minibatches: how many are timed in each profile.
-    """
-
-    workload: str
+    workload: str  # whose they are
     device: str = ORIN
     task: str = "training"
     batch_size: int = 16  # 001 sec. 2.3
-    modes: Optional[int] = None
-    named: Tuple[str, ...] = ()
-    instance: int = 0
+    modes: Optional[int] = None  # how many, drawn at random from the paper's grid of the device; None for all of it
+    named: Tuple[str, ...] = ()  # power modes that a paper names, instead
+    instance: int = 0  # which copy of the board, 0 the one that references are of
+    # how many are timed in each profile
     minibatches: int = 40  # 001 sec. 2.5
 
     @property
@@ -49,47 +42,30 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class ScenarioCase:
-    """One target of a scenario.
+    """One target of a scenario."""
 
-    Attributes:
-        target: what is tested.
-        references: what transfer predictors start from.
-        label: how results call it; the workload by default.
-        profiled: how the modes to fit on were profiled, where that differs from how the tested ones were.
-        fitted: names of the power modes to fit on, where a paper gives them.
-        tested: power modes to test on, where a paper gives them.
-    """
-
-    target: Source
-    references: Tuple[Source, ...] = ()
-    label: str = ""
-    profiled: Optional[Source] = None
-    fitted: Tuple[str, ...] = ()
-    tested: Tuple[PowerMode, ...] = ()
+    target: ProfileSource  # what is tested
+    references: Tuple[ProfileSource, ...] = ()  # what transfer predictors start from
+    label: str = ""  # how results call it; the workload by default
+    # how the modes to fit on were profiled, where that differs from how the tested ones were
+    profiled: Optional[ProfileSource] = None
+    fitted: Tuple[str, ...] = ()  # names of the power modes to fit on, where a paper gives them
+    tested: Tuple[PowerMode, ...] = ()  # power modes to test on, where a paper gives them
 
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """A question that a paper asks.
+    """A question that a paper asks."""
 
-    Attributes:
-        name: as the command line has it.
-        question: in words.
-        source: the section that asks it.
-        cases: its targets.
-        counts: how many modes are fitted; None for all but a held-out tenth.
-        predictors: who is asked where nobody is named.
-    """
-
-    name: str
-    question: str
-    source: str
-    cases: Tuple[ScenarioCase, ...]
-    counts: Tuple[Optional[int], ...] = (50,)
-    predictors: str = "all"
+    name: str  # as the command line has it
+    question: str  # in words
+    source: str  # the section that asks it
+    cases: Tuple[ScenarioCase, ...]  # its targets
+    counts: Tuple[Optional[int], ...] = (50,)  # how many modes are fitted; None for all but a held-out tenth
+    predictors: str = "all"  # who is asked where nobody is named
 
 
-_ON_ORIN = {name: Source(name) for name in (RESNET, MOBILENET, YOLO)}
+_ON_ORIN = {name: ProfileSource(name) for name in (RESNET, MOBILENET, YOLO)}
 _PM1, _PM2 = PowerMode(12, 1_651_200, 624_750, 3_199_000), PowerMode(12, 2_201_600, 1_236_750, 3_199_000)
 """001 Fig. 2a: 12 cores at 1.65 / 0.62 / 3.19 and 2.20 / 1.23 / 3.19 GHz; clocks as the board lists them."""
 
@@ -105,22 +81,24 @@ _BATCH_SIZES = ((RESNET, 8), (RESNET, 32), (MOBILENET, 8), (MOBILENET, 16), (MOB
 def _on(device: str, modes: int) -> Tuple[ScenarioCase, ...]:
     """What 001 transfers to another board."""
     return tuple(
-        ScenarioCase(Source(name, device, modes=modes), (_ON_ORIN[RESNET],), f"{name} on {device}")
+        ScenarioCase(ProfileSource(name, device, modes=modes), (_ON_ORIN[RESNET],), f"{name} on {device}")
         for name in (RESNET, MOBILENET)
     )
 
 
 _FEWER_MINIBATCHES = tuple(
     ScenarioCase(
-        Source(YOLO, modes=1000),
-        (Source(RESNET, minibatches=count),),
+        ProfileSource(YOLO, modes=1000),
+        (ProfileSource(RESNET, minibatches=count),),
         f"{count} minibatches",
-        Source(YOLO, modes=1000, minibatches=count),
+        ProfileSource(YOLO, modes=1000, minibatches=count),
     )
     for count in (10, 20, 30, 40)
 )
 _SMALLER_REFERENCES = tuple(
-    ScenarioCase(Source(YOLO, modes=1000), (Source(RESNET, modes=count),), f"reference of {count or 4368} modes")
+    ScenarioCase(
+        ProfileSource(YOLO, modes=1000), (ProfileSource(RESNET, modes=count),), f"reference of {count or 4368} modes"
+    )
     for count in (500, 1000, 2000, None)
 )
 
@@ -130,7 +108,7 @@ _ALL_SCENARIOS = (
         "the same network on other data, other data with the same network",
         "001 sec. 4.3.1",
         tuple(
-            ScenarioCase(Source(target, modes=150), (Source(reference),), label)
+            ScenarioCase(ProfileSource(target, modes=150), (ProfileSource(reference),), label)
             for label, (reference, target) in _CROSSED.items()
         ),
     ),
@@ -142,7 +120,7 @@ _ALL_SCENARIOS = (
             ScenarioCase(target, (_ON_ORIN[RESNET],))
             for target in (
                 *(_ON_ORIN[MOBILENET], _ON_ORIN[YOLO]),
-                *(Source("bert-squad", modes=220), Source("lstm-wikitext", modes=220)),
+                *(ProfileSource("bert-squad", modes=220), ProfileSource("lstm-wikitext", modes=220)),
             )
         ),
     ),
@@ -153,7 +131,7 @@ _ALL_SCENARIOS = (
         "other minibatch sizes than the reference's",
         "001 sec. 4.3.5",
         tuple(
-            ScenarioCase(Source(name, batch_size=size, modes=150), (_ON_ORIN[RESNET],), f"{name} at {size}")
+            ScenarioCase(ProfileSource(name, batch_size=size, modes=150), (_ON_ORIN[RESNET],), f"{name} at {size}")
             for name, size in _BATCH_SIZES
         ),
     ),
@@ -163,10 +141,10 @@ _ALL_SCENARIOS = (
         "004 sec. 5.4",
         tuple(
             ScenarioCase(
-                Source(RESNET, modes=500, instance=instance),
+                ProfileSource(RESNET, modes=500, instance=instance),
                 (_ON_ORIN[YOLO],),
                 f"instance 0 to {instance}",
-                Source(RESNET, modes=500),
+                ProfileSource(RESNET, modes=500),
             )
             for instance in (1, 2, 3, 4)
         ),
@@ -176,7 +154,7 @@ _ALL_SCENARIOS = (
         "ten modes of a network never seen, from the four that 004 recommends",
         "004 sec. 5.7.2",
         tuple(
-            ScenarioCase(Source(name, XAVIER, named=tuple("abcdefghij")), fitted=tuple("efij"))
+            ScenarioCase(ProfileSource(name, XAVIER, named=tuple("abcdefghij")), fitted=tuple("efij"))
             for name in ("lenet-mnist", MOBILENET, "resnet18-cifar10", "vgg11-cifar10")
         ),
         predictors="linear,linear-energy,ridge",
@@ -237,10 +215,10 @@ def find_scenario(name: str) -> Scenario:
 def make_plan(
     scenario: Scenario,
     measured: Sequence[Table],
-    simulate: Callable[[Source], Table],
+    simulate: Callable[[ProfileSource], Table],
     named_modes: Callable[[str], Dict[str, PowerMode]],
     limit: Optional[int] = None,
-) -> Plan:
+) -> TrialPlan:
     """A scenario with its tables.
 
     Args:
@@ -250,9 +228,9 @@ def make_plan(
         named_modes: a device's modes by the names that papers give them.
         limit: the greatest number of modes of any table, for a quick look; None for as many as the paper had.
     """
-    tables: Dict[Tuple[Source, bool], Table] = {}
+    tables: Dict[Tuple[ProfileSource, bool], Table] = {}
 
-    def table(source: Source, simulated: bool = False) -> Table:
+    def table(source: ProfileSource, simulated: bool = False) -> Table:
         if (source, simulated) not in tables:
             tables[source, simulated] = _resolve(source, () if simulated else measured, simulate, limit)
         return tables[source, simulated]
@@ -272,11 +250,11 @@ def make_plan(
                 profiled=None if case.profiled is None else table(case.profiled, simulated=True),
             )
         )
-    return Plan((), tuple(targets), scenario.counts)
+    return TrialPlan((), tuple(targets), scenario.counts)
 
 
 def _resolve(
-    source: Source, measured: Sequence[Table], simulate: Callable[[Source], Table], limit: Optional[int]
+    source: ProfileSource, measured: Sequence[Table], simulate: Callable[[ProfileSource], Table], limit: Optional[int]
 ) -> Table:
     found = _measured(source, measured)
     complete = found if found is not None else simulate(source).complete()
@@ -288,7 +266,7 @@ def _resolve(
     return complete.take(np.sort(drawn))
 
 
-def _measured(source: Source, tables: Sequence[Table]) -> Optional[Table]:
+def _measured(source: ProfileSource, tables: Sequence[Table]) -> Optional[Table]:
     """The table that holds what is needed, if there is one with enough rows."""
     if not source.is_default_profile or source.named:
         return None

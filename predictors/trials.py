@@ -20,7 +20,7 @@ from harness.core.files import write_output
 from harness.core.terminal import format_table
 from predictors.evaluation import Score, judge, rows_to_fit, summarise
 from predictors.models.base import Predictor, make_predictor, one_blas_thread, predictor_class
-from predictors.tables import Table
+from predictors.models.tables import Table
 
 HEADER = (
     *("predictor", "target", ">modes", ">time MAPE %", ">Q1-Q3", ">power MAPE %", ">Q1-Q3", ">all modes"),
@@ -37,23 +37,14 @@ profiling: 3 s and 41 minibatches for each mode"""
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What predictors are tested on.
+    """What predictors are tested on."""
 
-    Attributes:
-        table: complete, no row twice.
-        references: what transfer predictors may start from.
-        label: how results call it; the workload by default.
-        fitted: places of the rows to fit on where these are given; drawn otherwise.
-        tested: places of the rows to test on; all by default.
-        profiled: the same rows as profiled for the fit, where they were measured apart.
-    """
-
-    table: Table
-    references: Tuple[Table, ...] = ()
-    label: str = ""
-    fitted: Optional[np.ndarray] = None
-    tested: Optional[np.ndarray] = None
-    profiled: Optional[Table] = None
+    table: Table  # complete, no row twice
+    references: Tuple[Table, ...] = ()  # what transfer predictors may start from
+    label: str = ""  # how results call it; the workload by default
+    fitted: Optional[np.ndarray] = None  # places of the rows to fit on where these are given; drawn otherwise
+    tested: Optional[np.ndarray] = None  # places of the rows to test on; all by default
+    profiled: Optional[Table] = None  # the same rows as profiled for the fit, where they were measured apart
 
     @property
     def name(self) -> str:
@@ -88,25 +79,16 @@ class Group(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """What is to be run.
+class TrialPlan:
+    """What is to be run."""
 
-    Attributes:
-        predictors: names.
-        targets: on which tables.
-        counts: how many modes are fitted; None for all but a held-out tenth.
-        repeats: how often, each time with other modes.
-        sampling: how modes are chosen.
-        seed: of all.
-        chosen: the groups to run where these are not every predictor on every target at every count.
-    """
-
-    predictors: Tuple[str, ...]
-    targets: Tuple[Target, ...]
-    counts: Tuple[Optional[int], ...] = (50,)
-    repeats: int = 10
-    sampling: str = "random"
-    seed: int = 0
+    predictors: Tuple[str, ...]  # names
+    targets: Tuple[Target, ...]  # on which tables
+    counts: Tuple[Optional[int], ...] = (50,)  # how many modes are fitted; None for all but a held-out tenth
+    repeats: int = 10  # how often, each time with other modes
+    sampling: str = "random"  # how modes are chosen
+    seed: int = 0  # of all
+    # the groups to run where these are not every predictor on every target at every count
     chosen: Optional[Tuple[Group, ...]] = None
 
     def groups(self) -> List[Group]:
@@ -122,21 +104,15 @@ class Plan:
 
 
 class Results(NamedTuple):
-    """What came out.
+    """What came out."""
 
-    Attributes:
-        results: plain values by name, in the order of the plan's groups.
-        skipped: what could not be run, each with its reason.
-        by_group: the same results by group.
-    """
-
-    results: List[Dict[str, Any]]
-    skipped: List[Dict[str, Any]]
-    by_group: Dict[Group, Dict[str, Any]]
+    results: List[Dict[str, Any]]  # plain values by name, in the order of the plan's groups
+    skipped: List[Dict[str, Any]]  # what could not be run, each with its reason
+    by_group: Dict[Group, Dict[str, Any]]  # the same results by group
 
 
 def run_plan(
-    plan: Plan, jobs: int = 1, report: Callable[[int, int, str], None] = lambda done, total, what: None
+    plan: TrialPlan, jobs: int = 1, report: Callable[[int, int, str], None] = lambda done, total, what: None
 ) -> Results:
     """Run all trials.
 
@@ -181,7 +157,7 @@ def run_trial(
 
 
 def _outcomes(
-    plan: Plan, trials: Sequence[Tuple[Group, int]], jobs: int
+    plan: TrialPlan, trials: Sequence[Tuple[Group, int]], jobs: int
 ) -> Iterator[Tuple[Group, int, Union[Score, str]]]:
     """What each trial came to, as they end."""
 
@@ -204,7 +180,7 @@ def _outcomes(
                 future.cancel()
 
 
-def _describe(plan: Plan, group: Group) -> Dict[str, Any]:
+def _describe(plan: TrialPlan, group: Group) -> Dict[str, Any]:
     target = plan.targets[group.target]
     return {
         "predictor": group.predictor,

@@ -30,11 +30,11 @@ from harness.core.power_modes import PowerMode
 from harness.core.units import w_to_mw
 from harness.devices.registry import open_device
 from predictors.models.base import Predictor, make_predictor, predictor_class
+from predictors.models.tables import Table
 from predictors.strategies.goals import Goal, power_budget
 from predictors.strategies.model_based import ClosedLoop, design_for
 from predictors.strategies.online import SILENCE_S, OnlineTuner, Power
 from predictors.strategies.registry import OURS
-from predictors.tables import Table
 
 LEAST_GAIN = 0.005
 """The search ends where another mode promises less than this share of the time."""

@@ -13,10 +13,10 @@ from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.terminal import Progress, format_duration
 from predictors.models.base import ALL, predictor_names
 from predictors.models.persistence import file_sha256
+from predictors.models.tables import Table, find_table, load_tables
 from predictors.plots import write_plots
 from predictors.sampling import SAMPLERS
-from predictors.tables import Table, find_table, load_tables
-from predictors.trials import Plan, Target, format_results, format_skipped, run_plan, write_results
+from predictors.trials import Target, TrialPlan, format_results, format_skipped, run_plan, write_results
 
 
 class TrialProgress:
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     tables = load_tables(arguments.corpus)
     references = load_references(arguments, tables)
     targets = [find_table(tables, name, arguments.task) for name in arguments.target.split(",")]
-    plan = Plan(
+    plan = TrialPlan(
         predictors=tuple(predictor_names(arguments.predictors)),
         targets=tuple(make_target(table, references) for table in targets),
         counts=parse_counts(arguments.modes),
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     return run_and_report(plan, arguments, files)
 
 
-def run_and_report(plan: Plan, arguments: argparse.Namespace, files: Sequence[Path] = (), title: str = "") -> int:
+def run_and_report(plan: TrialPlan, arguments: argparse.Namespace, files: Sequence[Path] = (), title: str = "") -> int:
     """Run a plan with progress on standard error; print and write what came out.
 
     Raises:

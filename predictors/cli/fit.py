@@ -12,8 +12,8 @@ from predictors.cli.evaluate import add_reference_arguments, load_references, ma
 from predictors.evaluation import Score, judge
 from predictors.models.base import ALL, DEFAULT, MODULES, make_predictor, predictor_class
 from predictors.models.persistence import describe_origin, file_sha256, save_model
+from predictors.models.tables import find_table, load_tables
 from predictors.sampling import SAMPLERS
-from predictors.tables import find_table, load_tables
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,10 +16,10 @@ from harness.core.terminal import Progress, format_table
 from predictors.cli.evaluate import TrialProgress, jobs_of
 from predictors.cli.scenario import named_modes, simulated
 from predictors.models.base import DEFAULT, predictor_names
-from predictors.published import Published, compare, read_published
+from predictors.models.tables import load_tables
+from predictors.published import PublishedError, compare, read_published
 from predictors.scenarios import Scenario, ScenarioCase, make_plan
-from predictors.tables import load_tables
-from predictors.trials import Group, Plan, format_skipped, run_plan
+from predictors.trials import Group, TrialPlan, format_skipped, run_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +72,7 @@ def _line(one: Dict[str, Any]) -> List[str]:
     return [*about, one["metric"].partition("_")[0], one["published"], *reached, one["provenance"] or "-"]
 
 
-def _plan(rows: Sequence[Published], arguments: argparse.Namespace) -> Tuple[Plan, List[Tuple[Group, Group]]]:
+def _plan(rows: Sequence[PublishedError], arguments: argparse.Namespace) -> Tuple[TrialPlan, List[Tuple[Group, Group]]]:
     """What to run for the rows, each test once, and for each row its groups: of the same predictor, and of ours."""
     cases: List[ScenarioCase] = []
     wanted: List[Tuple[Group, Group]] = []

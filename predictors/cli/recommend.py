@@ -30,12 +30,12 @@ from predictors.cli.device_profiler import DeviceProfiler
 from predictors.cli.recommendation_report import Course, format_recommendation, plain_recommendation
 from predictors.cli.strategies import minibatches_of_training, presets_of
 from predictors.models.base import Predictor, make_predictor, predictor_class
+from predictors.models.tables import Table, find_table, load_tables
 from predictors.strategies.goals import Goal
 from predictors.strategies.model_based import ClosedLoop, OneShot, design_for
 from predictors.strategies.protocol import History, Strategy
 from predictors.strategies.recommendation import recommend
 from predictors.strategies.registry import OURS
-from predictors.tables import Table, find_table, load_tables
 
 OBJECTIVES = {"time": "time_ms", "power": "power_mw", "energy": "energy_mws", "edp": "energy_delay_mws_ms"}
 """Values of `--goal`."""

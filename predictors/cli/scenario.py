@@ -16,8 +16,8 @@ from harness.simulation.corpus import simulate_corpus
 from harness.simulation.parameters import load_board as load_simulated_board
 from predictors.cli.evaluate import add_run_arguments, run_and_report
 from predictors.models.base import predictor_names
-from predictors.scenarios import SCENARIOS, Source, find_scenario, make_plan
-from predictors.tables import Table, load_tables, tables_of
+from predictors.models.tables import Table, load_tables, tables_of
+from predictors.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def named_modes(device: str) -> Dict[str, PowerMode]:
     return load_board(device).modes_by_name()
 
 
-def simulated(source: Source, seed: int = 0) -> Table:
+def simulated(source: ProfileSource, seed: int = 0) -> Table:
     """What a scenario needs, from a simulated board: the modes that are named, or all of the paper's grid.
 
     Another instance of a board is slower or faster, and draws more or less, by factors drawn with the spreads that the
@@ -73,7 +73,7 @@ def simulated(source: Source, seed: int = 0) -> Table:
     (table,) = tables_of(rows)
     apart = np.random.default_rng([seed, source.instance]).standard_normal(2) if source.instance else np.zeros(2)
     noise = np.random.default_rng([seed, source.instance, source.minibatches]).standard_normal((2, len(table)))
-    reach = np.sqrt(Source.minibatches / source.minibatches)
+    reach = np.sqrt(ProfileSource.minibatches / source.minibatches)
     return dataclasses.replace(
         table,
         time_ms=table.time_ms * np.exp(board.time_spread * apart[0] + reach * board.time_noise * noise[0]),

@@ -15,12 +15,12 @@ from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.terminal import Countdown, Progress, format_table
 from harness.workloads import get_workload
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE
+from predictors.models.tables import Table, find_table, load_tables
 from predictors.models.vendor_estimate import estimated_boards
 from predictors.strategies.evaluation import ContestRun, contest_runs, results, run_contest
 from predictors.strategies.fixed import VendorPreset, claimed_from_name
 from predictors.strategies.goals import budget_goals
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names
-from predictors.tables import Table, find_table, load_tables
 
 EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
 """Epochs to convergence that 001 sec. 1.4 and 3.1 use."""

@@ -58,17 +58,11 @@ ALL = "all"
 
 
 class Inputs(NamedTuple):
-    """What a predictor is asked for, checked.
+    """What a predictor is asked for, checked."""
 
-    Attributes:
-        modes: power modes as float64 of shape (n, 4), columns as in `PowerMode`, clocks in kHz.
-        batch_size: samples per minibatch, float64 of shape (n,).
-        inference: whether the row is inference, bool of shape (n,).
-    """
-
-    modes: np.ndarray
-    batch_size: np.ndarray
-    inference: np.ndarray
+    modes: np.ndarray  # power modes as float64 of shape (n, 4), columns as in `PowerMode`, clocks in kHz
+    batch_size: np.ndarray  # samples per minibatch, float64 of shape (n,)
+    inference: np.ndarray  # whether the row is inference, bool of shape (n,)
 
     def take(self, rows: Any) -> Inputs:
         """The rows that an index array or a mask picks."""
@@ -77,20 +71,13 @@ class Inputs(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """Time and power of n power modes with their uncertainty.
+    """Time and power of n power modes with their uncertainty."""
 
-    Attributes:
-        time_ms: median of the predictive distribution of the minibatch time, shape (n,).
-        power_mw: the same of power.
-        time_log_sd: standard deviation of the natural logarithm of the time, shape (n,).
-        power_log_sd: the same of power.
-        freedom: degrees of freedom of the Student t distribution of log time and log power; infinite for a normal one.
-    """
-
-    time_ms: np.ndarray
-    power_mw: np.ndarray
-    time_log_sd: np.ndarray
-    power_log_sd: np.ndarray
+    time_ms: np.ndarray  # median of the predictive distribution of the minibatch time, shape (n,)
+    power_mw: np.ndarray  # the same of power
+    time_log_sd: np.ndarray  # standard deviation of the natural logarithm of the time, shape (n,)
+    power_log_sd: np.ndarray  # the same of power
+    # degrees of freedom of the Student t distribution of log time and log power; infinite for a normal one
     freedom: float = float("inf")
 
     def time_interval_ms(self, level: float = 0.8) -> Tuple[np.ndarray, np.ndarray]:
@@ -121,17 +108,11 @@ class TrainingRows(NamedTuple):
 
 
 class Predictor(abc.ABC):
-    """From some profiled power modes to time and power of any power mode.
+    """From some profiled power modes to time and power of any power mode."""
 
-    Attributes:
-        name: what the command line calls it.
-        least_modes: with fewer different modes it cannot be fitted.
-        training_rows_: what it was fitted on.
-    """
-
-    name: ClassVar[str]
-    least_modes: ClassVar[int] = 1
-    training_rows_: TrainingRows
+    name: ClassVar[str]  # what the command line calls it
+    least_modes: ClassVar[int] = 1  # with fewer different modes it cannot be fitted
+    training_rows_: TrainingRows  # what it was fitted on
 
     def fit(
         self: Some,

@@ -21,7 +21,7 @@ from predictors.models.regression import (
     standard_scale,
     table_inputs,
 )
-from predictors.tables import Table
+from predictors.models.tables import Table
 
 PAPERS_SUBSET = ("e", "f", "i", "j")
 """Modes of an AGX Xavier, as 004 Table 3 names them, from which the paper learns (004 sec. 5.7.1)."""
@@ -38,17 +38,11 @@ PENALTIES = tuple(10.0**exponent for exponent in np.arange(-4.0, 2.01, 0.25))
 
 
 class Plane(NamedTuple):
-    """A linear function of inputs.
+    """A linear function of inputs."""
 
-    Attributes:
-        centre: of the inputs learned, shape (d,).
-        height: of what was learned there, shape (k,).
-        slopes: shape (d, k).
-    """
-
-    centre: np.ndarray
-    height: np.ndarray
-    slopes: np.ndarray
+    centre: np.ndarray  # of the inputs learned, shape (d,)
+    height: np.ndarray  # of what was learned there, shape (k,)
+    slopes: np.ndarray  # shape (d, k)
 
     def at(self, inputs: np.ndarray) -> np.ndarray:
         """Its values at inputs (n, d): shape (n, k)."""
@@ -245,17 +239,11 @@ class Ridge(Predictor):
 
 
 class RidgeFit(NamedTuple):
-    """A ridge with the penalty that predicts left-out rows best.
+    """A ridge with the penalty that predicts left-out rows best."""
 
-    Attributes:
-        weights: shape (d,).
-        others: what is predicted for each row by a ridge that learned all others, shape (n,).
-        penalty: chosen.
-    """
-
-    weights: np.ndarray
-    others: np.ndarray
-    penalty: float
+    weights: np.ndarray  # shape (d,)
+    others: np.ndarray  # what is predicted for each row by a ridge that learned all others, shape (n,)
+    penalty: float  # chosen
 
 
 def quadratic_terms(columns: np.ndarray) -> np.ndarray:

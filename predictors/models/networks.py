@@ -26,9 +26,9 @@ from harness.core.power_modes import PowerModeSpace
 from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.models.regression import (
     SCALES,
+    ColumnScale,
     InputColumns,
     ResidualSpread,
-    Scale,
     above_zero,
     columns_of,
     residual_spread,
@@ -46,15 +46,10 @@ DROPOUT_LAYERS = 2  # 001 sec. 3.1: after the first and second
 
 
 class Networks(NamedTuple):
-    """Networks of one shape side by side: ReLU after each layer but the last, which is linear.
+    """Networks of one shape side by side: ReLU after each layer but the last, which is linear."""
 
-    Attributes:
-        weights: of each layer, shape (networks, inputs, outputs).
-        biases: of each layer, shape (networks, 1, outputs).
-    """
-
-    weights: Tuple[np.ndarray, ...]
-    biases: Tuple[np.ndarray, ...]
+    weights: Tuple[np.ndarray, ...]  # of each layer, shape (networks, inputs, outputs)
+    biases: Tuple[np.ndarray, ...]  # of each layer, shape (networks, 1, outputs)
 
     def outputs(self, inputs: np.ndarray) -> np.ndarray:
         """The forward pass of networks with one output each: scaled inputs (n, d) to shape (n, networks)."""
@@ -84,25 +79,15 @@ def fresh_networks(networks: int, sizes: Sequence[int], random: np.random.Genera
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """How networks are trained.
+    """How networks are trained."""
 
-    Attributes:
-        epochs: passes over the entries.
-        learning_rate: of Adam.
-        dropout: dropout rate after the first two layers.
-        minibatch: entries in a step.
-        entries: how often a row is entered in an epoch, at most.
-        most_entries: in an epoch, unless there are more rows than that.
-        frozen: how many layers, from the first, keep their weights.
-    """
-
-    epochs: int = 100
-    learning_rate: float = 1e-3
-    dropout: float = 0.1
-    minibatch: int = 16
-    entries: int = 40
-    most_entries: int = 200
-    frozen: int = 0
+    epochs: int = 100  # passes over the entries
+    learning_rate: float = 1e-3  # of Adam
+    dropout: float = 0.1  # dropout rate after the first two layers
+    minibatch: int = 16  # entries in a step
+    entries: int = 40  # how often a row is entered in an epoch, at most
+    most_entries: int = 200  # in an epoch, unless there are more rows than that
+    frozen: int = 0  # how many layers, from the first, keep their weights
 
 
 SCHEDULE = Schedule()
@@ -259,23 +244,14 @@ def _backward(
 
 
 class FittedNetworks(NamedTuple):
-    """Networks of time and power, and what they need to predict.
+    """Networks of time and power, and what they need to predict."""
 
-    Attributes:
-        networks: the first of time, the second of power.
-        columns: their inputs.
-        input_scale: of the inputs.
-        output_scale: of ms and mW.
-        least: the least time and power learned.
-        spread: of their residuals.
-    """
-
-    networks: Networks
-    columns: InputColumns
-    input_scale: Scale
-    output_scale: Scale
-    least: np.ndarray
-    spread: ResidualSpread
+    networks: Networks  # the first of time, the second of power
+    columns: InputColumns  # their inputs
+    input_scale: ColumnScale  # of the inputs
+    output_scale: ColumnScale  # of ms and mW
+    least: np.ndarray  # the least time and power learned
+    spread: ResidualSpread  # of their residuals
 
     def figures(self, rows: Inputs) -> np.ndarray:
         """Time in ms and power in mW, shape (n, 2)."""
@@ -290,7 +266,7 @@ class FittedNetworks(NamedTuple):
 def fit_networks(
     start: Networks,
     columns: InputColumns,
-    input_scale: Scale,
+    input_scale: ColumnScale,
     rows: Inputs,
     measured: np.ndarray,
     schedule: Schedule,

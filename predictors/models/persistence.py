@@ -22,7 +22,7 @@ from harness.core.errors import InvalidValueError, NotFittedError, StoreError
 from harness.core.files import write_output
 from harness.core.power_modes import PowerModeSpace
 from predictors.models.base import TASKS, Predictor, predictor_class
-from predictors.tables import ARRAYS, TABLE_KEY, Table
+from predictors.models.tables import ARRAYS, TABLE_KEY, Table
 
 VERSION = 2
 _MAGIC = b"jetwatt-model"
@@ -33,19 +33,13 @@ _ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # the least that zip can say: the same model 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A fitted predictor and where it comes from.
+    """A fitted predictor and where it comes from."""
 
-    Attributes:
-        predictor: fitted.
-        origin: what it learned from, as `describe_origin` gives it.
-        environment: machine and software that fitted it first, as `harness.core.environment` gives it.
-        deviation: the greatest relative difference, over the training rows, of time and power from what it predicted
-            when it was saved: 0 with the same software, more where other versions or another processor round otherwise.
-    """
-
-    predictor: Predictor
-    origin: Dict[str, Any]
-    environment: Dict[str, Any]
+    predictor: Predictor  # fitted
+    origin: Dict[str, Any]  # what it learned from, as `describe_origin` gives it
+    environment: Dict[str, Any]  # machine and software that fitted it first, as `harness.core.environment` gives it
+    # the greatest relative difference, over the training rows, of time and power from what it predicted when it was
+    # saved: 0 with the same software, more where other versions or another processor round otherwise
     deviation: float
 
 

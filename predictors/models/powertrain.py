@@ -43,7 +43,7 @@ from predictors.models.networks import (
     fresh_networks,
 )
 from predictors.models.regression import InputColumns, columns_of, standard_scale, table_inputs
-from predictors.tables import Table
+from predictors.models.tables import Table
 
 USUAL_LOG_SD = (0.15, 0.04)
 """Of time and power: the residuals of networks carried over with 50 random modes of the tables of an Orin AGX."""

@@ -19,7 +19,7 @@ import numpy as np
 from harness.core.errors import InvalidValueError
 from harness.core.units import KHZ_PER_MHZ
 from predictors.models.base import Inputs, Prediction, check_inputs
-from predictors.tables import Table
+from predictors.models.tables import Table
 
 USUAL_WEIGHT = 4.0
 """How many residuals the prior of the spread is worth."""
@@ -29,14 +29,10 @@ FOLDS = 5
 
 
 class InputColumns(NamedTuple):
-    """What goes into a regression beside the four settings.
+    """What goes into a regression beside the four settings."""
 
-    Attributes:
-        batch_size: the one batch size that was learned; None where it is an input.
-        inference: the one task that was learned, 1 for inference, 0 for training; None where it is an input.
-    """
-
-    batch_size: Optional[float]
+    batch_size: Optional[float]  # the one batch size that was learned; None where it is an input
+    # the one task that was learned, 1 for inference, 0 for training; None where it is an input
     inference: Optional[float]
 
     def matrix(self, rows: Inputs) -> np.ndarray:
@@ -88,16 +84,12 @@ def table_inputs(table: Table) -> Inputs:
     return check_inputs(table.modes, table.batch_size, table.task)
 
 
-class Scale(NamedTuple):
-    """A shift and a width for each column, so that (value - shift) / width is of order 1.
+class ColumnScale(NamedTuple):
+    """A shift and a width for each column, so that (value - shift) / width is of order 1."""
 
-    Attributes:
-        shift: shape (columns,).
-        width: shape (columns,); 0 where a column is constant. Whatever such a column is asked for becomes 0: nothing is
-            known of the effect of other values.
-    """
-
-    shift: np.ndarray
+    shift: np.ndarray  # shape (columns,)
+    # shape (columns,); 0 where a column is constant. Whatever such a column is asked for becomes 0: nothing is known of
+    # the effect of other values.
     width: np.ndarray
 
     def apply(self, values: np.ndarray) -> np.ndarray:
@@ -112,14 +104,14 @@ class Scale(NamedTuple):
         return scaled * self.width + self.shift
 
 
-def standard_scale(values: np.ndarray) -> Scale:
+def standard_scale(values: np.ndarray) -> ColumnScale:
     """To mean 0 and variance 1, as scikit-learn's StandardScaler."""
-    return Scale(values.mean(axis=0), _width(values, values.std(axis=0)))
+    return ColumnScale(values.mean(axis=0), _width(values, values.std(axis=0)))
 
 
-def min_max_scale(values: np.ndarray) -> Scale:
+def min_max_scale(values: np.ndarray) -> ColumnScale:
     """To the range from 0 to 1, as scikit-learn's MinMaxScaler."""
-    return Scale(values.min(axis=0), _width(values, np.ptp(values, axis=0)))
+    return ColumnScale(values.min(axis=0), _width(values, np.ptp(values, axis=0)))
 
 
 def _width(values: np.ndarray, widths: np.ndarray) -> np.ndarray:
@@ -131,17 +123,11 @@ SCALES = {"standard": standard_scale, "min-max": min_max_scale}
 
 
 class ResidualSpread(NamedTuple):
-    """How far a regression is off, the same for all modes.
+    """How far a regression is off, the same for all modes."""
 
-    Attributes:
-        time_log_sd: scale of the Student t distribution of log time.
-        power_log_sd: the same of power.
-        freedom: its degrees of freedom.
-    """
-
-    time_log_sd: float
-    power_log_sd: float
-    freedom: float
+    time_log_sd: float  # scale of the Student t distribution of log time
+    power_log_sd: float  # the same of power
+    freedom: float  # its degrees of freedom
 
     def prediction(self, figures: np.ndarray) -> Prediction:
         """The prediction with these times in ms and powers in mW, shape (n, 2)."""

@@ -23,11 +23,11 @@ import numpy as np
 
 from harness.core.units import S_PER_HOUR, ms_to_s, mw_to_w
 from predictors.evaluation import spread
+from predictors.models.tables import Table
 from predictors.strategies.fixed import Presets, VendorPreset
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Choice, History, Strategy, TableProfiler
 from predictors.strategies.registry import STRATEGIES, StrategySetting
-from predictors.tables import Table
 
 TOLERANCE_MW = 1000.0  # 001 sec. 5.2: A/L+1
 DIGITS = 3

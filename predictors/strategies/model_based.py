@@ -17,12 +17,12 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError
 from predictors.models.base import Predictor
+from predictors.models.tables import Table
 from predictors.sampling import choose
 from predictors.strategies.goals import Goal
 from predictors.strategies.posterior import CandidatePosterior, learn
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.search import profile_random
-from predictors.tables import Table
 
 UNLIKELY = 0.01
 """Where no mode has a greater probability of keeping the limits, the nearest one is looked for."""

@@ -9,10 +9,10 @@ import numpy as np
 
 from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
+from predictors.models.tables import Table
 from predictors.plots import colour, pyplot, save
 from predictors.strategies.evaluation import Found, JudgedChoice, summarise
 from predictors.strategies.recommendation import Recommendation
-from predictors.tables import Table
 
 LINEAR_TO_PCT = 5
 

@@ -13,9 +13,9 @@ import numpy as np
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w
+from predictors.models.tables import Table
 from predictors.sampling import profiling_seconds
 from predictors.strategies.goals import Goal
-from predictors.tables import Table
 
 MOST_FAILURES = 3
 """A search ends where so many candidates in a row cannot be profiled: the cause is not the candidates then."""

@@ -13,9 +13,9 @@ import pytest
 
 from predictors.cli.scenario import simulated
 from predictors.models.base import MODULES, Inputs, Predictor, predictor_class
-from predictors.scenarios import Source
-from predictors.tables import Table, find_table, load_tables
-from predictors.trials import Plan, Target, format_skipped, run_plan
+from predictors.models.tables import Table, find_table, load_tables
+from predictors.scenarios import ProfileSource
+from predictors.trials import Target, TrialPlan, format_skipped, run_plan
 from tests.gates.conftest import Gate
 from tests.gates.recorded import PREDICTORS, entries_of
 
@@ -36,7 +36,9 @@ def part_of(table: Table, count: int) -> Table:
 
 @pytest.fixture(scope="session")
 def simulated_targets() -> Tuple[Target, ...]:
-    tables = [part_of(simulated(Source(name)), 400) for name in ("resnet18-imagenet", "yolov8n-coco", "bert-squad")]
+    tables = [
+        part_of(simulated(ProfileSource(name)), 400) for name in ("resnet18-imagenet", "yolov8n-coco", "bert-squad")
+    ]
     return tuple(Target(table, (tables[0],)) for table in tables[1:])
 
 
@@ -60,7 +62,7 @@ def hold(gate: Gate) -> Hold:
     def held(predictor: str, targets: Tuple[Target, ...], corpus: str) -> List[str]:
         if predictor in NEEDS:
             pytest.importorskip(NEEDS[predictor])
-        found = run_plan(Plan((predictor,), targets, (10, 50), repeats=3 if predictor in SLOW else 5))
+        found = run_plan(TrialPlan((predictor,), targets, (10, 50), repeats=3 if predictor in SLOW else 5))
         assert found.results, format_skipped(found.skipped)
         return gate("predictor", RECORDED, PREDICTORS, entries_of(found.results, corpus))
 

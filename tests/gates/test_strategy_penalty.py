@@ -13,14 +13,14 @@ import pytest
 
 from predictors.cli.scenario import simulated
 from predictors.cli.strategies import presets_of
-from predictors.scenarios import Source
+from predictors.models.tables import Table, find_table, load_tables
+from predictors.scenarios import ProfileSource
 from predictors.strategies import model_based
 from predictors.strategies.evaluation import contest_runs, results, run_contest
 from predictors.strategies.goals import budget_goals
 from predictors.strategies.posterior import CandidatePosterior
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.strategies.search import BinarySearch
-from predictors.tables import Table, find_table, load_tables
 from tests.gates.conftest import Gate
 from tests.gates.recorded import STRATEGIES as KIND
 from tests.gates.recorded import entries_of
@@ -40,7 +40,9 @@ Tables = Tuple[List[Table], Table]
 
 @pytest.fixture(scope="session")
 def simulated_tables() -> Tables:
-    reference, *targets = (simulated(Source(name)) for name in ("resnet18-imagenet", "yolov8n-coco", "bert-squad"))
+    reference, *targets = (
+        simulated(ProfileSource(name)) for name in ("resnet18-imagenet", "yolov8n-coco", "bert-squad")
+    )
     return targets, reference
 
 

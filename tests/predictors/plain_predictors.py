@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.core.power_modes import PowerModeSpace
 from predictors.models.base import Inputs, Prediction, Predictor
-from predictors.tables import Table
+from predictors.models.tables import Table
 
 SPACE = PowerModeSpace((2, 4, 8), (500_000, 1_000_000, 2_000_000), (100_000, 400_000, 1_300_000), (204_000, 3_199_000))
 """54 modes."""

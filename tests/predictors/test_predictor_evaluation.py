@@ -13,7 +13,7 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from predictors.evaluation import fit_to, judge, mape, predict_rows, rows_to_fit, summarise
 from predictors.models.base import MODULES, make_predictor, predictor_class, predictor_names
 from predictors.sampling import SAMPLERS, profiling_seconds
-from predictors.trials import Group, Plan, Target, format_results, format_skipped, run_plan, write_results
+from predictors.trials import Group, Target, TrialPlan, format_results, format_skipped, run_plan, write_results
 from tests.predictors.plain_predictors import LogLinear, Nothing, made_table
 
 TABLE = made_table(noise=0.1)
@@ -124,14 +124,14 @@ def test_every_predictor_gets_the_same_modes_and_references(monkeypatch):
 
     monkeypatch.setattr(LogLinear, "_learn", learn)
     reference = made_table("bert-squad")
-    run_plan(Plan((LogLinear.name, Nothing.name), (Target(TABLE, (reference,)),), (5, 10), repeats=2))
+    run_plan(TrialPlan((LogLinear.name, Nothing.name), (Target(TABLE, (reference,)),), (5, 10), repeats=2))
     assert seen[LogLinear] == seen[Nothing]
     assert len(seen[Nothing]) == 4
     assert all(references == (reference,) for _, references, _ in seen[Nothing])
 
 
 def test_a_plan_gives_a_result_for_each_predictor_target_and_count():
-    plan = Plan(
+    plan = TrialPlan(
         (LogLinear.name,), (Target(TABLE), Target(made_table("bert-squad"), label="other")), (5, None), repeats=2
     )
     told = []
@@ -145,14 +145,14 @@ def test_a_plan_gives_a_result_for_each_predictor_target_and_count():
 
 
 def test_several_processes_find_what_one_finds():
-    plan = Plan(("physical-gp",), (Target(TABLE),), (8, 500), repeats=2)
+    plan = TrialPlan(("physical-gp",), (Target(TABLE),), (8, 500), repeats=2)
     alone, together = (run_plan(plan, jobs) for jobs in (1, 2))
     assert alone.results[0]["time_mape"] == pytest.approx(together.results[0]["time_mape"], rel=1e-3)
     assert alone.skipped == together.skipped
 
 
 def test_what_cannot_learn_is_skipped_with_the_reason():
-    found = run_plan(Plan((LogLinear.name,), (Target(TABLE),), (1, 5, 500), repeats=1))
+    found = run_plan(TrialPlan((LogLinear.name,), (Target(TABLE),), (1, 5, 500), repeats=1))
     assert [one["n_modes"] for one in found.results] == [5]
     assert [one["modes"] for one in found.skipped] == [1, 500]
     text = format_skipped(found.skipped)
@@ -161,7 +161,7 @@ def test_what_cannot_learn_is_skipped_with_the_reason():
 
 
 def test_results_are_written_as_the_contract_says(tmp_path):
-    found = run_plan(Plan((LogLinear.name, Nothing.name), (Target(TABLE),), (5,), repeats=3))
+    found = run_plan(TrialPlan((LogLinear.name, Nothing.name), (Target(TABLE),), (5,), repeats=3))
     write_results(tmp_path / "out.json", found, seed=0)
     content = json.loads((tmp_path / "out.json").read_text())
     keys = {
@@ -176,7 +176,7 @@ def test_results_are_written_as_the_contract_says(tmp_path):
 
 
 def test_the_table_names_provenance_and_leaves_missing_figures_out():
-    text = format_results(run_plan(Plan((Nothing.name,), (Target(TABLE),), (5,), repeats=1)).results)
+    text = format_results(run_plan(TrialPlan((Nothing.name,), (Target(TABLE),), (5,), repeats=1)).results)
     assert text.startswith("tested on simulated corpora")
     assert "None" not in text
     assert "nan" not in text

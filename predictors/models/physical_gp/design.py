@@ -21,23 +21,14 @@ _UNKNOWN_UNIT = 3.0  # standard deviation of the log of a workload's time scale 
 
 
 class Linearisations(NamedTuple):
-    """Where the response is taken as linear, s times.
+    """Where the response is taken as linear, s times."""
 
-    Attributes:
-        weight: of each, adding up to 1, shape (s,).
-        theta: parameters, (s, d).
-        free: places of the parameters that matter, (f,).
-        root: a root of their covariance, (s, f, f).
-        unit_sd: standard deviation of the logarithm of the unit of time.
-        noise: variance of what the form leaves over, of log time and log power, (s, 2).
-    """
-
-    weight: np.ndarray
-    theta: np.ndarray
-    free: np.ndarray
-    root: np.ndarray
-    unit_sd: float
-    noise: np.ndarray
+    weight: np.ndarray  # of each, adding up to 1, shape (s,)
+    theta: np.ndarray  # parameters, (s, d)
+    free: np.ndarray  # places of the parameters that matter, (f,)
+    root: np.ndarray  # a root of their covariance, (s, f, f)
+    unit_sd: float  # standard deviation of the logarithm of the unit of time
+    noise: np.ndarray  # variance of what the form leaves over, of log time and log power, (s, 2)
 
 
 def before_profiling(priors: Sequence[Prior], at: Features, seed: int) -> Linearisations:

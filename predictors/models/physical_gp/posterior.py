@@ -60,35 +60,20 @@ class Prior(NamedTuple):
 
 
 class ParameterPosterior(NamedTuple):
-    """What was learned from n rows: k normal approximations.
+    """What was learned from n rows: k normal approximations."""
 
-    Attributes:
-        weight: of each, adding up to 1, shape (k,).
-        theta: parameters, (k, d).
-        free: places of the parameters that the rows tell something of, (f,).
-        covariance: of those, (k, f, f).
-        prior_sd: prior standard deviations of all parameters, (k, d).
-        rows: the features learned from, (n, 6).
-        whitening: the inverse of the Cholesky factor of C for time and power, (k, 2, n, n).
-        jacobian: derivatives of the response by the free parameters, (k, 2, n, f).
-        residual: y - m, (k, 2, n).
-        scale: s for time and power, (k, 2).
-        spread: factor on the standard deviations of what is predicted of time and power, (k, 2).
-        unit: what is added to log time in units of the parameters to get log milliseconds.
-    """
-
-    weight: np.ndarray
-    theta: np.ndarray
-    free: np.ndarray
-    covariance: np.ndarray
-    prior_sd: np.ndarray
-    rows: np.ndarray
-    whitening: np.ndarray
-    jacobian: np.ndarray
-    residual: np.ndarray
-    scale: np.ndarray
-    spread: np.ndarray
-    unit: np.ndarray
+    weight: np.ndarray  # of each, adding up to 1, shape (k,)
+    theta: np.ndarray  # parameters, (k, d)
+    free: np.ndarray  # places of the parameters that the rows tell something of, (f,)
+    covariance: np.ndarray  # of those, (k, f, f)
+    prior_sd: np.ndarray  # prior standard deviations of all parameters, (k, d)
+    rows: np.ndarray  # the features learned from, (n, 6)
+    whitening: np.ndarray  # the inverse of the Cholesky factor of C for time and power, (k, 2, n, n)
+    jacobian: np.ndarray  # derivatives of the response by the free parameters, (k, 2, n, f)
+    residual: np.ndarray  # y - m, (k, 2, n)
+    scale: np.ndarray  # s for time and power, (k, 2)
+    spread: np.ndarray  # factor on the standard deviations of what is predicted of time and power, (k, 2)
+    unit: np.ndarray  # what is added to log time in units of the parameters to get log milliseconds
 
 
 class Moments(NamedTuple):
@@ -318,15 +303,10 @@ def correlation(one: Features, other: Features) -> np.ndarray:
 
 
 class LeftOut(NamedTuple):
-    """What each time and power of n rows is by all the other figures, in s approximations; arrays of shape (s, 2, n).
+    """What all other figures say of each time and power of n rows, in s approximations: shapes (s, 2, n)."""
 
-    Attributes:
-        residual: what was measured, less what the others say.
-        variance: of that residual.
-    """
-
-    residual: np.ndarray
-    variance: np.ndarray
+    residual: np.ndarray  # what was measured, less what the others say
+    variance: np.ndarray  # of that residual
 
 
 def leave_each_out(

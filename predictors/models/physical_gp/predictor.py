@@ -12,7 +12,7 @@ from harness.core.units import mw_to_w, w_to_mw
 from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.models.physical_gp.posterior import TAILS, Prior, infer, learn
 from predictors.models.physical_gp.response import PARAMETERS, features
-from predictors.tables import Table
+from predictors.models.tables import Table
 
 _MOST_ROWS = 600  # that are learned from: a sample of more, since the cost grows with their cube
 _FEW_ROWS = 200  # up to which the response may have several explanations

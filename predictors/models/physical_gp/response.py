@@ -51,26 +51,17 @@ _STEP = 1e-4  # of the forward differences
 
 
 class Features(NamedTuple):
-    """Checked rows as the formulas want them, each of shape (n,).
+    """Checked rows as the formulas want them, each of shape (n,)."""
 
-    Attributes:
-        cores: logarithm of the core count.
-        cpu: logarithm of the relative CPU clock.
-        gpu: the same of the GPU.
-        memory: the same of the memory.
-        batch: logarithm of the relative batch size.
-        inference: 1 for inference, 0 for training.
-    """
-
-    cores: np.ndarray
-    cpu: np.ndarray
-    gpu: np.ndarray
-    memory: np.ndarray
-    batch: np.ndarray
-    inference: np.ndarray
+    cores: np.ndarray  # logarithm of the core count
+    cpu: np.ndarray  # logarithm of the relative CPU clock
+    gpu: np.ndarray  # the same of the GPU
+    memory: np.ndarray  # the same of the memory
+    batch: np.ndarray  # logarithm of the relative batch size
+    inference: np.ndarray  # 1 for inference, 0 for training
 
 
-class Times(NamedTuple):
+class ComponentTimes(NamedTuple):
     """The whole time and what its components would take alone, in the unit of the parameters."""
 
     total: np.ndarray
@@ -85,7 +76,7 @@ def features(rows: Inputs) -> Features:
     return Features(*logs.T, np.log(rows.batch_size / UNIT_BATCH), rows.inference.astype(float))
 
 
-def minibatch_times(values: Dict[str, np.ndarray], at: Features) -> Times:
+def minibatch_times(values: Dict[str, np.ndarray], at: Features) -> ComponentTimes:
     """T and its components of the formulas above."""
     v = values
     compute = v["batch_compute"] * at.batch + v["inference_compute"] * at.inference
@@ -102,11 +93,11 @@ def minibatch_times(values: Dict[str, np.ndarray], at: Features) -> Times:
     both = _smooth_maximum(np.exp(v["traffic_overlap"]), gpu, memory)
     hidden = _smooth_maximum(np.exp(v["overlap"]), both, launch, prepare)
     total = serial + np.exp(v["constant"]) + np.exp(hidden)
-    return Times(total, np.exp(gpu), np.exp(memory), np.exp(launch) + np.exp(prepare) + serial)
+    return ComponentTimes(total, np.exp(gpu), np.exp(memory), np.exp(launch) + np.exp(prepare) + serial)
 
 
 def power_w(
-    values: Dict[str, np.ndarray], at: Features, times: Times, total: Optional[np.ndarray] = None
+    values: Dict[str, np.ndarray], at: Features, times: ComponentTimes, total: Optional[np.ndarray] = None
 ) -> np.ndarray:
     """Power of the formulas above.
 

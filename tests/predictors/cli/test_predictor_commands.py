@@ -15,7 +15,7 @@ from predictors.__main__ import main
 from predictors.cli.evaluate import TrialProgress, make_target, parse_counts
 from predictors.cli.scenario import named_modes, simulated
 from predictors.published import FILE, read_published
-from predictors.scenarios import SCENARIOS, Source, find_scenario, make_plan
+from predictors.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
 from tests.predictors.plain_predictors import SPACE, LogLinear, Nothing, made_table
 
 WORKLOADS = ("resnet18-imagenet", "yolov8n-coco")
@@ -184,10 +184,10 @@ def test_published_refuses_a_fact_that_no_paper_has(capsys):
 
 
 def test_instances_of_a_board_differ_and_few_minibatches_are_noisier():
-    boards = [simulated(Source("lenet-mnist", instance=instance)).time_ms for instance in (0, 1)]
+    boards = [simulated(ProfileSource("lenet-mnist", instance=instance)).time_ms for instance in (0, 1)]
     assert abs(np.median(boards[1] / boards[0]) - 1) > 1e-4
-    exact = np.median([simulated(Source("lenet-mnist"), seed).time_ms for seed in range(9)], axis=0)
-    noise = [np.std(simulated(Source("lenet-mnist", minibatches=count)).time_ms / exact) for count in (10, 160)]
+    exact = np.median([simulated(ProfileSource("lenet-mnist"), seed).time_ms for seed in range(9)], axis=0)
+    noise = [np.std(simulated(ProfileSource("lenet-mnist", minibatches=count)).time_ms / exact) for count in (10, 160)]
     assert noise[0] > 1.5 * noise[1]
 
 

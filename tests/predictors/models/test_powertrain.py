@@ -14,7 +14,7 @@ from predictors.evaluation import judge, rows_to_fit
 from predictors.models.networks import NeuralNetwork
 from predictors.models.powertrain import PowerTrain, learn_reference
 from predictors.models.regression import columns_of, table_inputs
-from predictors.tables import find_table, load_tables
+from predictors.models.tables import find_table, load_tables
 from tests.predictors.plain_predictors import made_table
 
 PROJECT = Path(__file__).resolve().parents[3]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import UnknownNameError
+from predictors.models.tables import Table
 from predictors.strategies.evaluation import (
     by_choice,
     contest_runs,
@@ -24,7 +25,6 @@ from predictors.strategies.fixed import Maxn
 from predictors.strategies.goals import Goal, budget_goals, power_budget
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names
 from predictors.strategies.search import BruteForce, RandomSearch
-from predictors.tables import Table
 from tests.predictors.strategies.strategy_examples import example_table
 
 FOUR = Table(

@@ -8,7 +8,7 @@ from harness.core.power_modes import PowerModeSpace
 from predictors.models.base import Inputs
 from predictors.models.physical_gp.predictor import any_board
 from predictors.models.physical_gp.response import PARAMETERS, features, log_response
-from predictors.tables import Table
+from predictors.models.tables import Table
 
 SPACE = PowerModeSpace(
     (2, 4, 8, 12),

@@ -25,27 +25,16 @@ ARRAYS = ("modes", "batch_size", "time_ms", "power_mw")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-    """Profiles of one workload on one device; never changed once made.
+    """Profiles of one workload on one device; never changed once made."""
 
-    Attributes:
-        device: as in the corpus.
-        workload: as in the corpus.
-        task: `training` or `inference`.
-        provenance: `measured`, `simulated` or `replayed`.
-        modes: power modes, int64 of shape (n, 4), columns as in `PowerMode`.
-        batch_size: samples per minibatch, int64 of shape (n,).
-        time_ms: median minibatch time, shape (n,).
-        power_mw: median power, shape (n,); NaN where it was not measured.
-    """
-
-    device: str
-    workload: str
-    task: str
-    provenance: str
-    modes: np.ndarray = dataclasses.field(repr=False)
-    batch_size: np.ndarray = dataclasses.field(repr=False)
-    time_ms: np.ndarray = dataclasses.field(repr=False)
-    power_mw: np.ndarray = dataclasses.field(repr=False)
+    device: str  # as in the corpus
+    workload: str  # as in the corpus
+    task: str  # `training` or `inference`
+    provenance: str  # `measured`, `simulated` or `replayed`
+    modes: np.ndarray = dataclasses.field(repr=False)  # power modes, int64 of shape (n, 4), columns as in `PowerMode`
+    batch_size: np.ndarray = dataclasses.field(repr=False)  # samples per minibatch, int64 of shape (n,)
+    time_ms: np.ndarray = dataclasses.field(repr=False)  # median minibatch time, shape (n,)
+    power_mw: np.ndarray = dataclasses.field(repr=False)  # median power, shape (n,); NaN where it was not measured
 
     def __len__(self) -> int:
         """How many profiles it holds."""

@@ -9,7 +9,7 @@ import pytest
 
 from harness.core.corpus import write_corpus
 from harness.core.errors import InvalidValueError, UnknownNameError
-from predictors.tables import find_table, load_tables, tables_of
+from predictors.models.tables import find_table, load_tables, tables_of
 from tests.predictors.plain_predictors import SPACE, made_table
 
 
