@@ -21,7 +21,6 @@ SOURCES = {
     "jtop": "jtop:open_source",
     "memory": "memory:open_source",
     "rapl": "rapl:open_source",
-    "tegrastats": "tegrastats:open_source",
     "thermal": "thermal:open_source",
     "throttle": "throttling:open_source",
 }

@@ -1,26 +1,30 @@
-"""What `tegrastats` prints, as telemetry: from one that runs beside the board's own sensors, and from a recorded log.
+"""A recorded log of `tegrastats` as telemetry, and its lines as L4T r32, r35, r36 and Thor's r38 and r39 print them.
 
-Channels of a running one start with `tegrastats_`.
+    RAM 1655/3956MB (lfb 311x4MB) SWAP 0/1978MB (cached 0MB) IRAM 0/252kB(lfb 252kB) CPU [12%@102,off] EMC_FREQ 3%@1600
+        GR3D_FREQ 0%@76 APE 25 PLL@36.5C GPU@37C POM_5V_IN 2132/2132                        r32; POM_5V_IN now/mean
+    04-11-2025 10:36:27 RAM ... GR3D_FREQ 0%@[0,0] VIC_FREQ 729 CV0@-256C VDD_CPU_CV 390mW/390mW      r35
+    ... NVENC 79%@166 NVDEC off PVA0_FREQ off APE 174 cpu@52.562C                                     r36
+    ... EMC_FREQ @4266 GR3D_FREQ @[314,314,314] NVENC0_FREQ @314 cpu@58.25C/61.75C VIN 9mW/8mW/9mW    Thor
+
+Which fields there are depends on the board too, so a line is read word by word, and unknown words are kept apart.
+Averages and peaks are left out: their window is not documented.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
+import datetime
 import itertools
-import os
+import re
 import statistics
-import subprocess
-import weakref
-from typing import DefaultDict, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, DefaultDict, Dict, Iterable, List, Match, NamedTuple, Optional, Pattern, Sequence, Tuple
 
-from harness.board.power_rails import TOTAL, choose_total, rail_channel
-from harness.board.source import Reading, plain_name
-from harness.board.tegrastats_format import TegrastatsLine, UnitLoad, parse_line
-from harness.core.errors import InvalidValueError, SourceUnavailableError
+from harness.board.power_rails import NOT_CONNECTED, TOTAL, choose_total, rail_channel
+from harness.board.source import plain_name
+from harness.core.errors import InvalidValueError
 from harness.core.profiles import Series, Telemetry
-from harness.core.units import s_to_ms
-
-PREFIX = "tegrastats_"
+from harness.core.units import kib_to_bytes, mhz_to_khz, percent_to_share
 
 DEFAULT_INTERVAL_S = 1.0
 """What tegrastats uses when it is given no interval."""
@@ -28,10 +32,146 @@ DEFAULT_INTERVAL_S = 1.0
 DATE_STEP_S = 1.0
 """The resolution of the dates."""
 
-SILENT_INTERVALS = 3
-"""After as many intervals without a line it is said to be silent."""
+SENSOR_OFF_C = -256.0
+"""What a temperature sensor shows while its part of the chip is off."""
 
-_READ_BYTES = 1 << 16
+
+class UnitLoad(NamedTuple):
+    """How busy a unit of the chip is that is not off."""
+
+    share: Optional[float] = None  # of 1; None where the line does not tell
+    khz: Tuple[int, ...] = ()  # a clock for each of its parts; empty where the line does not tell
+
+
+@dataclasses.dataclass
+class TegrastatsLine:
+    """What one line says; what it does not say is None, or left out of a dictionary."""
+
+    at: Optional[datetime.datetime] = None  # the board's local time, in whole seconds
+    ram_used_bytes: Optional[int] = None  # memory that CPU and GPU share
+    ram_total_bytes: Optional[int] = None
+    swap_used_bytes: Optional[int] = None
+    swap_total_bytes: Optional[int] = None
+    swap_cached_bytes: Optional[int] = None
+    iram_used_bytes: Optional[int] = None  # memory on the chip (Nano)
+    iram_total_bytes: Optional[int] = None
+    cpu: Tuple[Optional[UnitLoad], ...] = ()  # every core, None for one that is offline
+    emc: Optional[UnitLoad] = None  # memory controller; without root `0%` and no clock is printed, which says nothing
+    gpu: Optional[UnitLoad] = None
+    engines: Dict[str, Optional[UnitLoad]] = dataclasses.field(default_factory=dict)  # `NVENC`; None for off
+    temperatures_c: Dict[str, Optional[float]] = dataclasses.field(default_factory=dict)  # None for off
+    rails_mw: Dict[str, float] = dataclasses.field(default_factory=dict)  # now; without those that are not connected
+    unknown: List[str] = dataclasses.field(default_factory=list)  # words that were not understood
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing in it was understood but, perhaps, a date."""
+        return dataclasses.replace(self, at=None, unknown=[]) == TegrastatsLine()
+
+
+def parse_line(text: str) -> TegrastatsLine:
+    """Read one line; a line of something else gives a `TegrastatsLine` that is empty."""
+    line = TegrastatsLine()
+    position = 0
+    while position < len(text):
+        for pattern, take in _FIELDS:
+            match = pattern.match(text, position)
+            if match:
+                take(line, match)
+                position = match.end()
+                break
+    return line
+
+
+def _skip(line: TegrastatsLine, match: Match[str]) -> None:
+    """Nothing that is kept."""
+
+
+def _take_date(line: TegrastatsLine, match: Match[str]) -> None:
+    try:
+        line.at = datetime.datetime.strptime(match.group("date"), "%m-%d-%Y %H:%M:%S")
+    except ValueError:
+        line.unknown.append(match.group("date"))
+
+
+def _take_memory(line: TegrastatsLine, match: Match[str]) -> None:
+    name = match.group("name").lower()
+    setattr(line, f"{name}_used_bytes", _bytes(match.group("used"), match.group("unit")))
+    setattr(line, f"{name}_total_bytes", _bytes(match.group("total"), match.group("unit")))
+    if match.group("cached") and name == "swap":
+        line.swap_cached_bytes = _bytes(match.group("cached"), match.group("cached_unit"))
+
+
+def _bytes(amount: str, unit: str) -> int:
+    """`kB`, `MB` and `GB` are powers of 1024 here."""
+    return kib_to_bytes(int(amount)) * 1024 ** "kMG".index(unit[0])
+
+
+def _take_cpu(line: TegrastatsLine, match: Match[str]) -> None:
+    shared = match.group("clock")
+    cores = (core.strip() for core in match.group("cores").split(","))
+    line.cpu = tuple(_load(core if "@" in core or not shared else f"{core}@{shared}") for core in cores)
+
+
+def _load(text: str) -> Optional[UnitLoad]:
+    """`35%`, `0%@76`, `14%@[407,407]`, `@[314,314]`, `@314`, `729`; None for `off`."""
+    if text.startswith("off"):
+        return None
+    percent, at, clocks = text.partition("@")
+    if not at and not percent.endswith("%"):
+        percent, clocks = "", percent
+    share = percent_to_share(float(percent.rstrip("%"))) if percent else None
+    return UnitLoad(share, tuple(mhz_to_khz(float(clock)) for clock in re.findall(r"[\d.]+", clocks)))
+
+
+def _take_unit(line: TegrastatsLine, match: Match[str]) -> None:
+    name, load = match.group("name"), _load(match.group("load"))
+    if name == "EMC":
+        line.emc = None if load == UnitLoad(0.0) else load
+    elif name == "GR3D":
+        line.gpu = load
+    else:
+        line.engines[name] = load
+
+
+def _take_temperature(line: TegrastatsLine, match: Match[str]) -> None:
+    celsius = float(match.group("celsius"))
+    line.temperatures_c[match.group("name")] = None if celsius == SENSOR_OFF_C else celsius
+
+
+def _take_rail(line: TegrastatsLine, match: Match[str]) -> None:
+    if match.group("name") != NOT_CONNECTED:
+        line.rails_mw[match.group("name")] = float(match.group("now"))
+
+
+def _take_unknown(line: TegrastatsLine, match: Match[str]) -> None:
+    line.unknown.append(match.group())
+
+
+_END = r"(?=\s|$)"
+_CORE = r"(?:off|\d+%(?:@\d+)?)"
+_LOAD = r"(?:off|(?:\d+%)?@(?:\[[\d.,\s]*\]|[\d.]+)|\d+%)"
+
+_FIELDS: List[Tuple[Pattern[str], Callable[[TegrastatsLine, Match[str]], None]]] = [
+    (re.compile(pattern), take)
+    for pattern, take in [
+        (r"\s+", _skip),
+        (rf"(?P<date>\d\d-\d\d-\d{{4}} \d\d:\d\d:\d\d){_END}", _take_date),
+        (
+            r"(?P<name>RAM|SWAP|IRAM) (?P<used>\d+)/(?P<total>\d+)(?P<unit>[kMG]B)"
+            r"(?: ?\((?:lfb [^)]*|cached (?P<cached>\d+)(?P<cached_unit>[kMG]B))\))?" + _END,
+            _take_memory,
+        ),
+        (rf"CPU \[(?P<cores>{_CORE}(?:,\s*{_CORE})*)\](?:@(?P<clock>\d+))?{_END}", _take_cpu),
+        (rf"MTS fg \d+% bg \d+%{_END}", _skip),  # TX2: the Denver cores' translation, which is no clock and no unit
+        (rf"(?P<name>[A-Z]\w*?)(?:_FREQ)? (?P<load>{_LOAD}){_END}", _take_unit),
+        (rf"(?P<name>[\w-]+)(?:@| )(?P<celsius>-?\d+(?:\.\d+)?)C(?:/-?\d+(?:\.\d+)?C)*{_END}", _take_temperature),
+        (rf"(?P<name>[A-Z]\w*) (?P<now>\d+)mW(?:/\d+mW)*{_END}", _take_rail),
+        (rf"(?P<name>[A-Z][A-Z0-9_]*) (?P<now>\d+)/\d+(?:/\d+)?{_END}", _take_rail),
+        (rf"(?P<name>APE|VIC|NVENC|NVDEC|MSENC|[A-Z]\w*?(?=_FREQ))(?:_FREQ)? (?P<load>\d+){_END}", _take_unit),
+        (r"\S+", _take_unknown),
+    ]
+]
 
 
 def channel_values(line: TegrastatsLine) -> Dict[str, float]:
@@ -62,115 +202,7 @@ def _temperature_channel(name: str) -> str:
     return f"temperature_{plain_name(name)}_c"
 
 
-# -- a running tegrastats ------------------------------------------------------------------------------------------
-
-
-class TegrastatsSource:
-    """The last line that a running process printed, given once and never again; the process ends with this source."""
-
-    def __init__(
-        self, process: subprocess.Popen, interval_s: float, total: Optional[Sequence[str]] = None, remark: str = ""
-    ) -> None:
-        self._process = process
-        self._end = weakref.finalize(self, _end_process, process)
-        os.set_blocking(process.stdout.fileno(), False)
-        self._interval_s = interval_s
-        self._definition = total
-        self._remark = remark
-        self._rest = b""
-        self._last_s: Optional[float] = None
-        self.notes = {"tegrastats": f"the last line of tegrastats, which prints one every {interval_s:g} s"}
-        if total is not None:
-            self.notes[PREFIX + TOTAL] = f"sum of the rails {', '.join(total)}. {remark}".strip()
-
-    def read(self, now_s: float) -> Reading:
-        """What the last line says, if it is new; nothing between two lines.
-
-        Raises:
-            SourceUnavailableError: it ended, or has been silent for several intervals.
-            ValueError: nothing in its line was understood.
-        """
-        text = self._newest_line()
-        if text is None:
-            self._check(now_s)
-            return Reading({}, {})
-        self._last_s = now_s
-        line = parse_line(text)
-        if line.is_empty:
-            raise ValueError(f"tegrastats printed {text[:80]!r}")
-        values = channel_values(line)
-        failed: Dict[str, str] = {}
-        try:
-            values[TOTAL] = choose_total(list(line.rails_mw), self._definition, self._remark).of(line.rails_mw)
-        except ValueError as error:
-            failed[PREFIX + TOTAL] = str(error)
-        return Reading({PREFIX + channel: value for channel, value in values.items()}, failed)
-
-    def _newest_line(self) -> Optional[str]:
-        """The last whole line that was printed since the last reading, without waiting for one."""
-        while True:
-            try:
-                block = os.read(self._process.stdout.fileno(), _READ_BYTES)
-            except BlockingIOError:
-                break
-            if not block:
-                break
-            self._rest += block
-        *whole, self._rest = self._rest.split(b"\n")
-        lines = [line.decode(errors="replace").strip() for line in whole]
-        return next((line for line in reversed(lines) if line), None)
-
-    def _check(self, now_s: float) -> None:
-        """Complain where no line means that there will be none."""
-        status = self._process.poll()
-        if status is not None:
-            raise SourceUnavailableError(f"tegrastats ended with status {status}")
-        self._last_s = now_s if self._last_s is None else self._last_s
-        if now_s - self._last_s > SILENT_INTERVALS * self._interval_s:
-            raise SourceUnavailableError(f"tegrastats has printed nothing for {now_s - self._last_s:.1f} s")
-
-    def close(self) -> None:
-        self._end()
-
-
-def _end_process(process: subprocess.Popen) -> None:
-    process.kill()  # it has nothing to put back
-    process.wait()
-    process.stdout.close()
-
-
-def open_source(
-    root: str,
-    executable: str = "",
-    interval_s: float = DEFAULT_INTERVAL_S,
-    total: Optional[Sequence[str]] = None,
-    remark: str = "",
-) -> TegrastatsSource:
-    """Start `usr/bin/tegrastats` below `root`, or `executable`; `total` and `remark` as in `choose_total`.
-
-    Raises:
-        SourceUnavailableError: it is not there or cannot be run.
-        InvalidValueError: `interval_s` is below a millisecond.
-    """
-    interval_ms = round(s_to_ms(interval_s))
-    if interval_ms < 1:
-        raise InvalidValueError(f"the interval of tegrastats must be 0.001 s or more, got {interval_s}")
-    path = executable or os.path.join(root, "usr/bin/tegrastats")
-    try:
-        process = subprocess.Popen(
-            [path, "--interval", str(interval_ms)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,  # what it complains of becomes the reason in the record
-        )
-    except OSError as error:
-        raise SourceUnavailableError(
-            f"tegrastats cannot be run: {error}", "it comes with a Jetson board's L4T"
-        ) from error
-    return TegrastatsSource(process, interval_s, total, remark)
-
-
-# -- a recorded log ------------------------------------------------------------------------------------------------
+# -- a log ---------------------------------------------------------------------------------------------------------
 
 
 class _Row(NamedTuple):

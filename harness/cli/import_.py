@@ -10,8 +10,7 @@ from typing import Any, List, Optional, Sequence
 
 import numpy as np
 
-from harness.board.tegrastats import parse_log
-from harness.board.tegrastats_format import parse_line
+from harness.board.tegrastats import parse_line, parse_log
 from harness.cli.options import add_include_flagged
 from harness.core.boards import BOARDS, load_board
 from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, write_corpus

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board.tegrastats_format import TegrastatsLine, UnitLoad, parse_line
+from harness.board.tegrastats import TegrastatsLine, UnitLoad, parse_line
 
 MIB = 2**20
 
