@@ -23,20 +23,13 @@ Limits = List[int]
 
 
 class Policy(NamedTuple):
-    """The CPUs that share a clock, and what it may be.
+    """The CPUs that share a clock, and what it may be."""
 
-    Attributes:
-        name: `policy0`.
-        cpus: their numbers.
-        lowest_khz: the hardware's lowest clock.
-        highest_khz: its highest.
-        levels_khz: the clocks it can have, ascending; empty where it may have any in between (intel_pstate).
-    """
-
-    name: str
-    cpus: Tuple[int, ...]
-    lowest_khz: int
-    highest_khz: int
+    name: str  # `policy0`
+    cpus: Tuple[int, ...]  # their numbers
+    lowest_khz: int  # the hardware's lowest clock
+    highest_khz: int  # its highest
+    # the clocks it can have, ascending; empty where it may have any in between (intel_pstate)
     levels_khz: Tuple[int, ...]
 
 

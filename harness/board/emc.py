@@ -21,22 +21,14 @@ _CAPS = ("sys/kernel/nvpmodel_clk_cap/emc", "sys/kernel/nvpmodel_emc_cap/emc_iso
 
 
 class Clock(NamedTuple):
-    """The files of one way to hold the memory clock, below the root.
+    """The files of one way to hold the memory clock, below the root."""
 
-    Attributes:
-        lock: 1 holds it, 0 lets it go.
-        rate: what it is, in Hz.
-        target: takes what it is to be held at.
-        lowest, highest: its bounds.
-        lock_first: whether the lock goes before the rate, or after it.
-    """
-
-    lock: str
-    rate: str
-    target: str
-    lowest: str
+    lock: str  # 1 holds it, 0 lets it go
+    rate: str  # what it is, in Hz
+    target: str  # takes what it is to be held at
+    lowest: str  # its bounds
     highest: str
-    lock_first: bool
+    lock_first: bool  # whether the lock goes before the rate, or after it
 
 
 _BPMP = f"{_DEBUG}/bpmp/debug/clk/emc"

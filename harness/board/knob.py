@@ -34,31 +34,22 @@ the options of the spec. Files that earlier versions saved have these names: non
 
 
 class KnobSpec(NamedTuple):
-    """Names a knob as plain values.
+    """Names a knob as plain values."""
 
-    Attributes:
-        name: one of `KNOBS`.
-        options: keyword arguments of what opens it, of types that JSON knows.
-    """
-
-    name: str
+    name: str  # one of `KNOBS`
+    # keyword arguments of what opens it, of types that JSON knows
     options: Dict[str, Any] = {}  # noqa: RUF012 - never changed; NamedTuple has no factory
 
 
 class Knob(abc.ABC):
-    """One thing that can be set.
+    """One thing that can be set."""
 
-    Attributes:
-        spec: how another process opens the same knob, where its setting outlives this one.
-        name: what messages call it.
-        outlives_process: whether a setting stays when this process ends, so that what was before must be on disk.
-        sets_in_steps: whether a program sets more files than `read` tells of, one by one: of a run that was killed a
-            part may be left, whatever it reads.
-    """
-
-    spec: KnobSpec
-    name: str
+    spec: KnobSpec  # how another process opens the same knob, where its setting outlives this one
+    name: str  # what messages call it
+    # whether a setting stays when this process ends, so that what was before must be on disk
     outlives_process: bool = True
+    # whether a program sets more files than `read` tells of, one by one: of a run that was killed a part may be left,
+    # whatever it reads
     sets_in_steps: bool = False
 
     @abc.abstractmethod

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from harness.board.affinity import Affinity
+from harness.board.control_groups import cpu_quota
 from harness.board.cpu import choose_cpus, read_siblings
 from harness.board.cpu_clocks import CpuFrequency
-from harness.board.cpu_quota import cpu_quota
 from harness.board.lock import locked
 from harness.board.page_cache import PageCache
 from harness.board.read_limit import ReadLimit

@@ -7,7 +7,6 @@ import hashlib
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
-from harness.board.frequency_residency import clock_use
 from harness.core.boards import load_board as load_spec
 from harness.core.cases import (
     CONCURRENT,
@@ -23,6 +22,7 @@ from harness.core.cases import (
 )  # fmt: skip
 from harness.core.device import Capability, Identity
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise, summarise_concurrent, summarise_idle
 from harness.core.mode_texts import NamedModes
 from harness.core.power_modes import PowerMode, PowerModeSpace

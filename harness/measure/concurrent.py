@@ -9,10 +9,10 @@ import datetime
 import time
 from typing import Any, List
 
-from harness.board.frequency_residency import clock_use
 from harness.board.thermal import refuse_heat
 from harness.core.cases import Mix
 from harness.core.device import Report
+from harness.core.frequency_residency import clock_use
 from harness.core.interleaving import interleave
 from harness.core.metrics import POWER_CHANNEL, summarise_concurrent
 from harness.core.power_modes import PowerMode

@@ -19,11 +19,11 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from harness.board.frequency_residency import clock_use
 from harness.board.power_log import read_power_log
 from harness.core.cases import IDLE, IDLE_STATES, LOGGING, QUIET_READINGS, STATIC, Case
 from harness.core.device import Report
 from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise_idle
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry

@@ -18,9 +18,8 @@ import weakref
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, cast
 
-from harness.board.cpu_quota import throttled_periods
+from harness.board.control_groups import throttled_periods
 from harness.board.disk import describe
-from harness.board.frequency_residency import clock_use
 from harness.board.page_cache import PageCache, residency
 from harness.board.read_limit import ReadLimit, reads_held
 from harness.board.sampler import SAMPLER, Sampler
@@ -40,6 +39,7 @@ from harness.core.cases import (
 from harness.core.configuration import Configuration
 from harness.core.device import Device, Machine, Report, SelfProfiling
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
+from harness.core.frequency_residency import clock_use
 from harness.core.metrics import (
     MAX_SETTLING_S,
     MIN_POWER_SAMPLES,

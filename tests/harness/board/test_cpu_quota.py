@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board.control_groups import Membership, group_directories
-from harness.board.cpu_quota import cpu_quota, parse_cpu_max, throttled_periods
+from harness.board.control_groups import Membership, cpu_quota, group_directories, parse_cpu_max, throttled_periods
 from harness.board.disk import parse_mountinfo
 
 V2 = "sys/fs/cgroup"

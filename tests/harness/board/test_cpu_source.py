@@ -10,8 +10,7 @@ import time
 import pytest
 
 from harness.board import cpu
-from harness.board.cpu import parse_cpu_ticks
-from harness.board.process_tree import ProcessTree, parse_process_stat
+from harness.board.cpu import ProcessTree, parse_cpu_ticks, parse_process_stat
 from harness.core.errors import SourceUnavailableError
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board.frequency_residency import clock_use, counts_as, frequency_residency
+from harness.core.frequency_residency import clock_use, counts_as, frequency_residency
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.profiles import Series
 

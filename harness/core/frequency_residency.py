@@ -22,19 +22,12 @@ _CHANNELS = {"cpu_khz": r"cpu\d+_khz", "gpu_khz": r"gpu\d*_khz", "mem_khz": r"em
 
 
 class ClockUse(NamedTuple):
-    """What one clock did during a profile.
+    """What one clock did during a profile."""
 
-    Attributes:
-        set_khz: what the power mode sets it to.
-        residency: as `frequency_residency`, the edges as text: `{"0.9": 0.25, "1": 0.75}`.
-        samples: how often it was read.
-        off: how many of these readings do not count as `set_khz` by the 95 % rule (C3).
-    """
-
-    set_khz: int
-    residency: Dict[str, float]
-    samples: int
-    off: int
+    set_khz: int  # what the power mode sets it to
+    residency: Dict[str, float]  # as `frequency_residency`, the edges as text: `{"0.9": 0.25, "1": 0.75}`
+    samples: int  # how often it was read
+    off: int  # how many of these readings do not count as `set_khz` by the 95 % rule (C3)
 
 
 def clock_use(series: Mapping[str, Series], mode: PowerMode, start_s: float, end_s: float) -> Dict[str, ClockUse]:
