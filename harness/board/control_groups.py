@@ -71,17 +71,16 @@ def cpu_quota(root: str = "/") -> Optional[float]:
         SourceUnavailableError: there is no `/proc/self/mountinfo`.
         ValueError: a quota is not of the form that the kernel documents; names it.
     """
-    return min(filter(None, map(_quota_of, itertools.chain.from_iterable(own_groups(root, "cpu")))), default=None)
+    groups = itertools.chain.from_iterable(own_groups(root, "cpu"))
+    return min(filter(None, map(_quota_of, groups)), default=None)
 
 
 def throttled_periods(root: str = "/") -> Optional[int]:
     """In how many periods so far this process's control group, or one above, had used up its quota and had to wait.
 
-    What grows during a profile slowed that profile down, even where others of the same group used the time.
-    Counted since the groups were made; None where no group that is seen counts them.
-
-    Raises:
-        SourceUnavailableError: there is no `/proc/self/mountinfo`.
+    What grows during a profile slowed that profile down, even where others of the same group used the time. Counted
+    since the groups were made; None where no group that is seen counts them. Raises SourceUnavailableError where there
+    is no `/proc/self/mountinfo`.
     """
     stats = filter(
         _is_shown, (os.path.join(group, "cpu.stat") for group in itertools.chain.from_iterable(own_groups(root, "cpu")))
@@ -93,8 +92,7 @@ def throttled_periods(root: str = "/") -> Optional[int]:
 def parse_cpu_max(text: str) -> Optional[float]:
     """Cores by the text of a `cpu.max`, quota and period in microseconds; None for `max`, no quota.
 
-    Raises:
-        ValueError: it is not of that form.
+    Raises ValueError where it is not of that form.
     """
     try:
         quota, period = text.split()

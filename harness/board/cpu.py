@@ -19,8 +19,7 @@ from harness.core.errors import ControlError, InvalidValueError, SourceUnavailab
 def parse_cpu_list(text: str) -> List[int]:
     """The kernel's list format: `0-3,8,10-11`; an empty text is no CPU.
 
-    Raises:
-        ValueError: the text is not of that form.
+    Raises ValueError where the text is not of that form.
     """
     cpus: List[int] = []
     for part in filter(None, text.split(",")):
@@ -94,11 +93,7 @@ class CpuOnline(Knob):
         return [cpu for cpu in self.cpus() if cpu not in switchable or read_int_setting(self._switch(cpu))]
 
     def apply(self, value: List[int]) -> None:
-        """Bring CPUs up, then take others down: at no time are there fewer than before or after.
-
-        Raises:
-            ControlError: a CPU is not there, cannot be switched, or does not come up; names it.
-        """
+        """Bring CPUs up, then take others down: at no time are there fewer than before or after."""
         online, switchable = self.read(), self._switchable()
         fixed = sorted(set(self.cpus()) - set(switchable))
         if not set(fixed) <= set(value) <= set(self.cpus()):
@@ -132,8 +127,7 @@ class CpuOnline(Knob):
 def kept_online(root: str, cpu: int) -> Iterator[None]:
     """Have a CPU online during the block: what belongs to CPUs that are all offline takes no write.
 
-    Raises:
-        ControlError: it does not come up, or does not go again.
+    Raises ControlError where it does not come up, or does not go again.
     """
     knob = CpuOnline(root)
     before = knob.read()
@@ -161,8 +155,7 @@ class ProcessTimes(NamedTuple):
 def parse_process_stat(text: str) -> ProcessTimes:
     """Read the text of a `/proc/<pid>/stat`, whatever the command is called.
 
-    Raises:
-        ValueError: it is not of that form.
+    Raises ValueError where it is not of that form.
     """
     _, bracket, rest = text.rpartition(")")
     fields = rest.split()
@@ -188,8 +181,7 @@ class ProcessTree:
     def ticks(self) -> int:
         """CPU time of the whole tree so far, in clock ticks.
 
-        Raises:
-            OSError: the root of the tree is gone, or processes end faster than they can be read.
+        Raises OSError where the root of the tree is gone, or processes end faster than they can be read.
         """
         for _ in range(_ATTEMPTS - 1):
             # Parents are read before their children, so that a child that ends meanwhile is never counted twice; where
@@ -246,8 +238,7 @@ NOTES = {
 def parse_cpu_ticks(text: str) -> Dict[str, int]:
     """Clock ticks of all CPUs together from the text of `/proc/stat`: `processes`, `interrupt` and `steal`.
 
-    Raises:
-        ValueError: the text does not begin with the line of all CPUs.
+    Raises ValueError where the text does not begin with the line of all CPUs.
     """
     fields = text.partition("\n")[0].split()
     if len(fields) < 9 or fields[0] != "cpu":
@@ -294,8 +285,7 @@ class CpuSource:
 def open_source(root: str, pid: int) -> CpuSource:
     """CPU time of the machine whose `/proc` is below `root`, and of the process tree under `pid` there.
 
-    Raises:
-        SourceUnavailableError: there is no `/proc/stat`, or no process `pid`.
+    Raises SourceUnavailableError where there is no `/proc/stat`, or no process `pid`.
     """
     proc = os.path.join(root, "proc")
     for path in ("stat", f"{pid}/stat"):

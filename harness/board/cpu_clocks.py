@@ -91,8 +91,7 @@ class CpuFrequency(Knob):
     def pinned(self, khz: int) -> Dict[str, Limits]:
         """The setting that holds every online CPU at one clock; a policy that cannot have it gets its own nearest.
 
-        Raises:
-            InvalidValueError: no policy can have `khz`; says what they can have.
+        Raises InvalidValueError where no policy can have `khz`; says what they can have.
         """
         policies = self.online_policies()
         nearest = {policy.name: _nearest_khz(policy, khz) for policy in policies}
@@ -241,8 +240,7 @@ class CpuFrequencySource:
 def open_source(root: str) -> CpuFrequencySource:
     """The policies below `root` with a CPU online now: what others show is left from when they had one.
 
-    Raises:
-        SourceUnavailableError: there is none, as in most virtual machines.
+    Raises SourceUnavailableError where there is none, as in most virtual machines.
     """
     pattern = os.path.join(root, "sys/devices/system/cpu/cpufreq/policy*")
     directories = sorted(glob.glob(pattern), key=lambda path: int(path.rpartition("policy")[2]))

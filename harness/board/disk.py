@@ -86,10 +86,8 @@ def find_mount(path: str, mounts: List[Mount]) -> Optional[Mount]:
 def disk_under(path: str, root: str) -> Tuple[Optional[Mount], Optional[str]]:
     """The mount that takes what is written to `path`, and the sysfs directory of the whole disk under it.
 
-    Each is None where it is not seen: in a chroot; of a network file system.
-
-    Raises:
-        SourceUnavailableError: there is no `/proc/self/mountinfo`.
+    Each is None where it is not seen: in a chroot; of a network file system. Raises SourceUnavailableError where there
+    is no `/proc/self/mountinfo`.
     """
     mounts = read_mounts(root)
     mount = find_mount(os.path.realpath(path), mounts)

@@ -92,8 +92,7 @@ class Emc(Knob):
     def levels_khz(self) -> List[int]:
         """The clocks that it can have, ascending; empty where there is no table of them.
 
-        Raises:
-            ControlError: only root can tell, and this user may not use the helper.
+        Raises ControlError where only root can tell, and this user may not use the helper.
         """
         return sorted(int(name) for name in entries(self._path(_TABLES)) if name.isdecimal())
 
@@ -138,11 +137,7 @@ class Emc(Knob):
             write(self._path(name), number)
 
     def verify(self, value: Setting) -> None:
-        """Compare what counts: not the rate of an override that is off, which the driver may move.
-
-        Raises:
-            ControlError: it stands at something else.
-        """
+        """Compare what counts: not the rate of an override that is off, which the driver may move."""
         found, wanted = ({name: hz for name, hz in one.items() if name != "next_hz"} for one in (self.read(), value))
         if found != wanted:
             raise ControlError(f"{self.name} was set to {wanted} and reads back {found}")

@@ -57,11 +57,7 @@ class Governor(Knob):
                     write(file, governor)
 
     def verify(self, value: Dict[str, str]) -> None:
-        """Compare those that `value` names; CPUs that came online since have others.
-
-        Raises:
-            ControlError: one is another.
-        """
+        """Compare those that `value` names; CPUs that came online since have others."""
         now = self.read()
         found = {name: now.get(name) for name in value}
         if found != value:

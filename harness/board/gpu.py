@@ -95,8 +95,7 @@ class GpuFrequency(Knob):
     def pinned(self, khz: int) -> Dict[str, Limits]:
         """The setting that holds every GPU at one clock; where the clocks are not told, reading back decides.
 
-        Raises:
-            InvalidValueError: a GPU does not have the clock; says what it has.
+        Raises InvalidValueError where a GPU does not have the clock; says what it has.
         """
         hz = khz * HZ_PER_KHZ
         for gpu in self.gpus():
@@ -152,8 +151,7 @@ class DevfreqSource:
 def open_source(root: str) -> DevfreqSource:
     """The clocks of the board below `root`.
 
-    Raises:
-        SourceUnavailableError: neither the GPU nor the memory tells anything; says why for each.
+    Raises SourceUnavailableError where neither the GPU nor the memory tells anything; says why for each.
     """
     sensors: Dict[str, Tuple[str, Callable[[float], float]]] = {}
     missing: Dict[str, str] = {}

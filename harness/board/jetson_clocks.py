@@ -61,18 +61,13 @@ class JetsonClocks(Knob):
     def off(self) -> Dict[str, Any]:
         """The setting that holds all clocks at the maximum of the mode in effect.
 
-        Raises:
-            ControlError: nothing tells here whether it took.
+        Raises ControlError where nothing tells here whether it took.
         """
         self._check_told()
         return {DVFS: OFF}
 
     def read(self) -> Dict[str, Any]:
-        """Whether the clocks are held, and the settings of each.
-
-        Raises:
-            ControlError: it cannot be run, it says something that is not understood, or nothing tells.
-        """
+        """Whether the clocks are held, and the settings of each."""
         self._check_told()
         shown = parse_show(self._do("show"))
         if not any(name.startswith("cpu") for name in shown):
@@ -80,11 +75,7 @@ class JetsonClocks(Knob):
         return {DVFS: OFF if is_held(shown) else ON, "shown": shown, "leftover": self._stored_at_ns()}
 
     def apply(self, value: Dict[str, Any]) -> None:
-        """Hold the clocks, storing what was before the first time; or put back what was stored.
-
-        Raises:
-            ControlError: it failed; or this run stored nothing that could be put back.
-        """
+        """Hold the clocks, storing what was before the first time; or put back what was stored."""
         if value[DVFS] == OFF:
             if not self._has_stored:
                 self._do("store")  # replaces a leftover
@@ -99,11 +90,7 @@ class JetsonClocks(Knob):
             )
 
     def verify(self, value: Dict[str, Any]) -> None:
-        """Compare what `value` names: the setting of a run has no `shown`, what was saved has.
-
-        Raises:
-            ControlError: it reads back otherwise.
-        """
+        """Compare what `value` names: the setting of a run has no `shown`, what was saved has."""
         found = self.read()
         if found[DVFS] != value[DVFS]:
             raise ControlError(
@@ -126,11 +113,7 @@ class JetsonClocks(Knob):
         self.verify(saved)
 
     def forget(self, saved: Dict[str, Any]) -> None:
-        """Remove the file that this run stored, also half a one that a kill left.
-
-        Raises:
-            ControlError: it cannot be removed.
-        """
+        """Remove the file that this run stored, also half a one that a kill left."""
         if self._stored_in_this_run(saved) or os.path.exists(self._draft):
             self._do("forget")
         self._has_stored = False

@@ -23,9 +23,7 @@ def read_text(path: str) -> str:
     """The file's text, without the white space around it.
 
     What is not UTF-8 is replaced: the kernel cuts a process's name after 15 bytes, in the middle of a letter too.
-
-    Raises:
-        OSError: it is not there or may not be read; the message names it.
+    Raises OSError where it is not there or may not be read; the message names it.
     """
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read().strip()
@@ -62,8 +60,7 @@ class KeptFile:
     def read_text(self) -> str:
         """The file's text, without white space or the device tree's NUL around it.
 
-        Raises:
-            OSError: it is not there, may not be read, or its driver gives no value; the message names it.
+        Raises OSError where it is not there, may not be read, or its driver gives no value; the message names it.
         """
         try:
             if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
@@ -99,8 +96,7 @@ class KeptFile:
 def exists(path: str) -> bool:
     """Whether the file is there, also where only root sees it (debugfs).
 
-    Raises:
-        ControlError: only root can tell, and this user may not use the helper.
+    Raises ControlError where only root can tell, and this user may not use the helper.
     """
     try:
         os.stat(path)
@@ -115,8 +111,7 @@ def exists(path: str) -> bool:
 def entries(folder: str) -> List[str]:
     """What a folder holds, sorted, also where only root sees it; empty where there is none.
 
-    Raises:
-        ControlError: only root can tell, and this user may not use the helper.
+    Raises ControlError where only root can tell, and this user may not use the helper.
     """
     try:
         return sorted(os.listdir(folder))
@@ -130,8 +125,7 @@ def entries(folder: str) -> List[str]:
 def read_setting(path: str) -> str:
     """As `read_text`, through the helper where only root may read.
 
-    Raises:
-        ControlError: it cannot be read; caused by the OSError.
+    Raises ControlError where it cannot be read; caused by the OSError.
     """
     try:
         return read_text(path)
@@ -145,8 +139,7 @@ def read_setting(path: str) -> str:
 def read_int_setting(path: str) -> int:
     """The whole number that the file holds, read as by `read_setting`.
 
-    Raises:
-        ControlError: it cannot be read, or holds something else.
+    Raises ControlError where it cannot be read, or holds something else.
     """
     try:
         return _whole_number(path, read_setting(path))
@@ -177,8 +170,7 @@ def grant(paths: Sequence[str]) -> str:
 def write(path: str, value: object, hint: Optional[str] = None) -> None:
     """Write a value as text to a file that is there; never makes one.
 
-    Raises:
-        ControlError: it was refused; ends in the hint, by default what gives this user the right.
+    Raises ControlError where it was refused; ends in the hint, by default what gives this user the right.
     """
     try:
         try:

@@ -103,11 +103,7 @@ class Nvpmodel(Knob):
         return {"conf": file, "mode": custom_name(mode)}
 
     def read(self) -> Mode:
-        """The mode that nvpmodel says is in effect, and the conf that defines it.
-
-        Raises:
-            ControlError: nvpmodel cannot be run, or names no mode of the confs that it may have got.
-        """
+        """The mode that nvpmodel says is in effect, and the conf that defines it."""
         own = self.own_conf()
         for path, conf in self._custom_confs(own):
             if _names(self._query(path), conf.models[-1]):
@@ -123,11 +119,7 @@ class Nvpmodel(Knob):
         )
 
     def apply(self, value: Mode) -> None:
-        """Let nvpmodel set a mode; a reboot that it asks for is declined.
-
-        Raises:
-            ControlError: it hangs, refuses, or wants to reboot; names the mode, the reason and the mode in effect.
-        """
+        """Let nvpmodel set a mode; a reboot that it asks for is declined."""
         model = self._find(value)
         listed = parse_listing(self._run("-p", "--verbose", "-f", value["conf"]).output)
         if listed and (model.id, model.name) not in listed:
@@ -154,11 +146,7 @@ class Nvpmodel(Knob):
         self._half_set = ""
 
     def verify(self, value: Mode) -> None:
-        """Query and compare; after a failure, nvpmodel may name the mode before, whatever it has set already.
-
-        Raises:
-            ControlError: another mode is in effect, or part of one.
-        """
+        """Query and compare; after a failure, nvpmodel may name the mode before, whatever it has set already."""
         if self._half_set:
             raise ControlError(f"nvpmodel failed to set mode {self._half_set} and may have set a part of it")
         found = self.read()

@@ -149,11 +149,7 @@ class Parsed(NamedTuple):
 
 
 def read_conf(path: Path) -> Parsed:
-    """Read a file.
-
-    Raises:
-        InvalidValueError: it cannot be read or understood; names the line and what was expected.
-    """
+    """Read a file; InvalidValueError where it cannot be read or understood; names the line and what was expected."""
     try:
         # Comments may be in any encoding; nothing else goes beyond ASCII.
         text = path.read_text(encoding="utf-8", errors="replace")

@@ -48,10 +48,8 @@ class Cluster(NamedTuple):
 def to_power_mode(conf: Conf, model: PowerModel) -> Limits:
     """The power mode that a mode of a conf stands for.
 
-    The CPU clock is the highest that a core which is online may run at.
-
-    Raises:
-        InvalidValueError: a clock is not a whole number.
+    The CPU clock is the highest that a core which is online may run at. Raises InvalidValueError where a clock is not
+    a whole number.
     """
     online = online_cores(conf, model)
     set_here = {setting.param for setting in model.settings}
@@ -73,8 +71,7 @@ def to_power_mode(conf: Conf, model: PowerModel) -> Limits:
 def tpc_mask(model: PowerModel) -> Optional[int]:
     """Which TPCs of the GPU a mode switches off, a bit for each; None where it does not say.
 
-    Raises:
-        InvalidValueError: the mask is not a whole number.
+    Raises InvalidValueError where the mask is not a whole number.
     """
     value = model.value(TPC_POWER_GATING, TPC_PG_MASK)
     return None if value is None else _whole_number(model, Setting(TPC_POWER_GATING, TPC_PG_MASK, value))

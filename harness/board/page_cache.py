@@ -41,8 +41,7 @@ class PageCache:
     def drop(self) -> str:
         """Write back what is dirty, drop everything, and return how, in words.
 
-        Raises:
-            ControlError: this user may not; says what to grant.
+        Raises ControlError where this user may not; says what to grant.
         """
         os.sync()  # dirty pages cannot be dropped
         write(self._file, DROP_ALL, self._hint())
@@ -54,8 +53,7 @@ class PageCache:
     def evict(self, files: Iterable[Path]) -> None:
         """Write back what is dirty and drop the pages of `files`; those that another process has mapped stay.
 
-        Raises:
-            DataSetError: a file vanished or may not be read; names it.
+        Raises DataSetError where a file vanished or may not be read; names it.
         """
         os.sync()  # once for all: a sync of each file would flush the disk's own cache each time
         for path in files:
@@ -82,10 +80,8 @@ def residency(files: Iterable[Path], root: str = "/") -> Residency:
     """Measure how much of `files` is in the page cache, without reading them.
 
     Since Linux 5.2 the kernel says "all of it" of a file that the caller neither owns nor may write; this says `None`,
-    also of a file that cannot be mapped, as on some network and FUSE file systems.
-
-    Raises:
-        DataSetError: a file vanished or may not be read; names it.
+    also of a file that cannot be mapped, as on some network and FUSE file systems. Raises DataSetError where a file
+    vanished or may not be read; names it.
     """
     libc = _libc()
     may_ask_of_any = _kernel_tells_all(os.uname().release) or _has_capability(root, _CAP_FOWNER)

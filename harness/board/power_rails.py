@@ -48,9 +48,8 @@ class RailTotal(NamedTuple):
     def of(self, rails_mw: Mapping[str, float]) -> float:
         """The total of one reading in mW, from the rails that gave a value.
 
-        Raises:
-            ValueError: there is no total, one of its rails gave no value (it is never a sum of fewer rails), or it is
-                not above 0, which no running board draws.
+        Raises ValueError where there is no total, one of its rails gave no value (it is never a sum of fewer rails),
+        or it is not above 0, which no running board draws.
         """
         if self.why_none:
             raise ValueError(self.why_none)

@@ -116,8 +116,7 @@ def ask(*words: str, given: str = "") -> Finished:
 def call(*words: str, given: str = "") -> str:
     """Have the helper do one operation, as by `ask`, and return what it printed.
 
-    Raises:
-        ControlError: it cannot be used, refused, or failed.
+    Raises ControlError where it cannot be used, refused, or failed.
     """
     answer = ask(*words, given=given)
     if answer.status != privileged.DONE:
@@ -127,11 +126,7 @@ def call(*words: str, given: str = "") -> str:
 
 
 def names(kind: str) -> List[str]:
-    """The nodes of a kind that root finds.
-
-    Raises:
-        ControlError: the helper cannot be used.
-    """
+    """The nodes of a kind that root finds; ControlError where the helper cannot be used."""
     return call("list", kind).split()
 
 

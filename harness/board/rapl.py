@@ -53,8 +53,7 @@ class Domain(NamedTuple):
 def energy_growth_uj(growth_uj: float, range_uj: Optional[int]) -> float:
     """The energy between two readings of a counter that wraps, less than one whole range apart.
 
-    Raises:
-        ValueError: the counter fell and its range is not known, or smaller than the fall.
+    Raises ValueError where the counter fell and its range is not known, or smaller than the fall.
     """
     if growth_uj >= 0:
         return growth_uj
@@ -133,9 +132,8 @@ def _zone_numbers(path: str) -> List[int]:
 def open_source(root: str) -> RaplSource:
     """The RAPL domains below `root`.
 
-    Raises:
-        SourceUnavailableError: there is no package among them, or this user may not read them; then the hint is the
-            command that grants it.
+    Raises SourceUnavailableError where there is no package among them, or this user may not read them; then the hint
+    is the command that grants it.
     """
     domains = find_domains(root)
     if not any(domain.in_total for domain in domains):

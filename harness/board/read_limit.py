@@ -75,8 +75,7 @@ class ReadLimit(Knob):
     def on_disk_under(self, path: str, limit_bytes_per_s: int) -> ReadLimits:
         """The setting that holds the disk under a path to a limit; the path need not be there yet.
 
-        Raises:
-            CannotRunError: this user can set none, there is no such disk, or it is held to less already.
+        Raises CannotRunError where this user can set none, there is no such disk, or it is held to less already.
         """
         here = self.available()
         if not here.available:
@@ -200,8 +199,7 @@ def find_group(root: str) -> ReadGroup:
 def _parent_v2(own: str, above: List[str]) -> str:
     """The group above, in which one can be made beside this process's own; the topmost group has room below itself.
 
-    Raises:
-        ControlError: it does not limit reads, or this process cannot go there and come back the same.
+    Raises ControlError where it does not limit reads, or this process cannot go there and come back the same.
     """
     is_topmost = not os.path.exists(os.path.join(own, "cgroup.type"))  # a container's topmost group has a type
     if not is_topmost:

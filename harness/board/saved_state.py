@@ -26,11 +26,7 @@ RESTORE_COMMAND = "python -m harness restore"
 
 
 def default_state_dir() -> Path:
-    """`$XDG_STATE_HOME/jetwatt`, or `~/.local/state/jetwatt`.
-
-    Raises:
-        ControlError: neither is known.
-    """
+    """`$XDG_STATE_HOME/jetwatt`, or `~/.local/state/jetwatt`; ControlError where neither is known."""
     base = os.environ.get("XDG_STATE_HOME")
     if base:
         return Path(base) / "jetwatt"
@@ -161,10 +157,8 @@ def _put_back(before: Sequence[Tuple[Knob, Value]], device: str, *, was_killed: 
     After a kill, one that sets in steps does not stand right whatever it reads.
 
     A second round follows, because putting one knob back may move another (an nvpmodel mode sets clock limits). What
-    lies beside may be needed to put back: it goes once nothing is left to do.
-
-    Raises:
-        ControlError: some do not stand as before; names each. The others were put back all the same.
+    lies beside may be needed to put back: it goes once nothing is left to do. Raises ControlError where some do not
+    stand as before; names each. The others were put back all the same.
     """
     refusals: Dict[str, Optional[ControlError]] = {}
     for first_round in (True, False):

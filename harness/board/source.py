@@ -57,10 +57,8 @@ class Source(Protocol):
     def read(self, now_s: float) -> Reading:
         """Read every channel once, at `time.monotonic()` = `now_s`.
 
-        Rates and power from counters are means since the previous reading: the first reading gives none.
-
-        Raises:
-            OSError, ValueError, SourceUnavailableError: nothing could be read now; a later reading may succeed.
+        Rates and power from counters are means since the previous reading: the first reading gives none. Raises
+        OSError, ValueError, SourceUnavailableError where nothing could be read now; a later reading may succeed.
         """
 
 

@@ -51,8 +51,7 @@ def _read_celsius(path: str) -> float:
 def open_source(root: str) -> TemperatureSource:
     """The sensors below `root` now.
 
-    Raises:
-        SourceUnavailableError: there is neither a thermal zone nor a hwmon temperature.
+    Raises SourceUnavailableError where there is neither a thermal zone nor a hwmon temperature.
     """
     sensors = _thermal_zones(root) or _hwmon_temperatures(root)
     if not sensors:

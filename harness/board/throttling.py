@@ -90,11 +90,7 @@ def count_edp_interrupts(text: str) -> int:
 
 
 def open_source(root: str) -> ThrottleSource:
-    """What the board below `root` tells of throttling.
-
-    Raises:
-        SourceUnavailableError: it tells nothing.
-    """
+    """What the board below `root` tells of throttling; SourceUnavailableError where it tells nothing."""
     states: Dict[str, str] = {}
     counters: Dict[str, str] = {}
     notes: Dict[str, str] = {"throttle": "a state above 0, or an event more, is throttling"}
