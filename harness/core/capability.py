@@ -6,16 +6,9 @@ from typing import NamedTuple
 
 
 class Capability(NamedTuple):
-    """One thing a device can or cannot measure or control; a line of `harness doctor`.
+    """One thing a device can or cannot measure or control; a line of `harness doctor`."""
 
-    Attributes:
-        name: what it is (`power`, `page cache`, ...).
-        available: whether it works now, for this user.
-        detail: how it works, or why it does not.
-        hint: what to grant or install to have it; empty where it works or never can.
-    """
-
-    name: str
-    available: bool
-    detail: str
-    hint: str = ""
+    name: str  # what it is (`power`, `page cache`, ...)
+    available: bool  # whether it works now, for this user
+    detail: str  # how it works, or why it does not
+    hint: str = ""  # what to grant or install to have it; empty where it works or never can

@@ -20,13 +20,10 @@ class StorageName(NamedTuple):
         ssd@20    the same medium; the kernel lets 20 MB/s through
 
     So a slow medium can be had without one. The limit is in the name, so that no figure of it goes without.
-
-    Attributes:
-        medium: which medium, as places are known by it: `ssd`.
-        limit_bytes_per_s: what may be read from it in a second; None where it may be as fast as it is.
     """
 
-    medium: str
+    medium: str  # which medium, as places are known by it: `ssd`
+    # what may be read from it in a second; None where it may be as fast as it is
     limit_bytes_per_s: Optional[int] = None
 
 
@@ -51,19 +48,12 @@ _FORM = re.compile(r"(?P<training>[^+]+)\+(?P<inference>.+)-bs(?P<batch_size>\d+
 
 
 class Mix(NamedTuple):
-    """One workload that is trained and one that answers.
+    """One workload that is trained and one that answers."""
 
-    Attributes:
-        training: name of the workload that is trained.
-        inference: name of the one that answers.
-        batch_size: requests that are answered together.
-        arrivals_per_s: requests per second.
-    """
-
-    training: str
-    inference: str
-    batch_size: int
-    arrivals_per_s: float
+    training: str  # name of the workload that is trained
+    inference: str  # name of the one that answers
+    batch_size: int  # requests that are answered together
+    arrivals_per_s: float  # requests per second
 
     @property
     def name(self) -> str:
@@ -129,32 +119,22 @@ DEFAULT_MINIBATCHES = 40  # PowerTrain sec. 2.5: fewer give no 1-s power sample 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How a case is measured; the same for all cases of a sweep.
+    """How a case is measured; the same for all cases of a sweep."""
 
-    Attributes:
-        minibatches: clean minibatches to record; None where whole epochs are asked for.
-        epochs: epochs to run, epoch 0 included; None where minibatches are asked for.
-        idle_s: seconds to do nothing for, in a case of the task `idle`; None in all others.
-        limit_s: once a case has taken so many seconds, `CUT_MINIBATCHES` clean ones suffice; None for no limit.
-        duration_s: seconds to go on for, in a case of the task `concurrent`; None in all others.
-        cache: one of `CACHE_STATES`.
-        data_scale: data-set size as a share of the real sample count; None for the data set's own small default.
-        interval_s: telemetry interval asked for, in seconds.
-        seed: seeds weights, sampling order and the written data sets.
-        clocks: one of `CLOCKS`.
-        max_temperature_c: above this the run ends; None for what the device's own trip points say, if they do.
-    """
-
+    # clean minibatches to record; None where whole epochs are asked for
     minibatches: Optional[int] = DEFAULT_MINIBATCHES
-    epochs: Optional[int] = None
-    cache: str = "warm"
+    epochs: Optional[int] = None  # epochs to run, epoch 0 included; None where minibatches are asked for
+    cache: str = "warm"  # one of `CACHE_STATES`
+    # data-set size as a share of the real sample count; None for the data set's own small default
     data_scale: Optional[float] = None
-    interval_s: float = 1.0
-    seed: int = 0
-    clocks: str = STATIC
+    interval_s: float = 1.0  # telemetry interval asked for, in seconds
+    seed: int = 0  # seeds weights, sampling order and the written data sets
+    clocks: str = STATIC  # one of `CLOCKS`
+    # above this the run ends; None for what the device's own trip points say, if they do
     max_temperature_c: Optional[float] = None
-    idle_s: Optional[float] = None
-    duration_s: Optional[float] = None
+    idle_s: Optional[float] = None  # seconds to do nothing for, in a case of the task `idle`; None in all others
+    duration_s: Optional[float] = None  # seconds to go on for, in a case of the task `concurrent`; None in all others
+    # once a case has taken so many seconds, `CUT_MINIBATCHES` clean ones suffice; None for no limit
     limit_s: Optional[float] = None
 
     def __post_init__(self) -> None:
@@ -183,27 +163,16 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One point of device x workload x power mode x workers x storage x batch size, and how it is measured.
+    """One point of device x workload x power mode x workers x storage x batch size, and how it is measured."""
 
-    Attributes:
-        device: name of a device as given to `--device`.
-        workload: name of a workload.
-        power_mode: the power mode as the device names it (`maxn`, `2c`, `12c-2201.6-1300.5-3199`).
-        workers: `num_workers` of the DataLoader; None where a replayed corpus does not tell.
-        storage: name of a storage medium; None where a replayed corpus does not tell.
-        batch_size: samples per minibatch.
-        settings: how it is measured.
-        task: `training`, `inference`, `concurrent` or `idle`.
-    """
-
-    device: str
-    workload: str
-    power_mode: str
-    workers: Optional[int]
-    storage: Optional[str]
-    batch_size: int
-    settings: Settings = Settings()
-    task: str = TRAINING
+    device: str  # name of a device as given to `--device`
+    workload: str  # name of a workload
+    power_mode: str  # the power mode as the device names it (`maxn`, `2c`, `12c-2201.6-1300.5-3199`)
+    workers: Optional[int]  # `num_workers` of the DataLoader; None where a replayed corpus does not tell
+    storage: Optional[str]  # name of a storage medium; None where a replayed corpus does not tell
+    batch_size: int  # samples per minibatch
+    settings: Settings = Settings()  # how it is measured
+    task: str = TRAINING  # `training`, `inference`, `concurrent` or `idle`
 
     def __post_init__(self) -> None:
         """Refuse counts that make no minibatch."""

@@ -30,16 +30,12 @@ class Places(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """Places, by name.
+    """Places, by name."""
 
-    Attributes:
-        storage: medium to a directory on it. `ssd`, the papers' default, is the working directory's
-            medium where nothing else is said, and `disk` that of the temporary directory.
-        data_root: where real data sets lie, if anywhere.
-    """
-
+    # medium to a directory on it. `ssd`, the papers' default, is the working directory's medium where nothing else is
+    # said, and `disk` that of the temporary directory.
     storage: Mapping[str, Path] = dataclasses.field(default_factory=dict)
-    data_root: Optional[Path] = None
+    data_root: Optional[Path] = None  # where real data sets lie, if anywhere
 
     def data_directory(self, storage: str) -> Path:
         """The directory for data sets on a storage; one whose reads are held down lies where its medium lies.

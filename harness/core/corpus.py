@@ -73,17 +73,11 @@ _RULES: Dict[str, Tuple[Callable[[Any], bool], str]] = {
 
 
 class Scanned(NamedTuple):
-    """One line of a corpus file.
+    """One line of a corpus file."""
 
-    Attributes:
-        place: `line 17`; `row 17` in Parquet.
-        row: its values; None where they cannot be read.
-        fault: how it breaks the schema; empty where it does not.
-    """
-
-    place: str
-    row: Optional[Row]
-    fault: str
+    place: str  # `line 17`; `row 17` in Parquet
+    row: Optional[Row]  # its values; None where they cannot be read
+    fault: str  # how it breaks the schema; empty where it does not
 
 
 def scan_corpus(path: Path) -> Iterator[Scanned]:

@@ -18,29 +18,19 @@ Report = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """Who a device is.
+    """Who a device is."""
 
-    Attributes:
-        model: the product in words (`NVIDIA Jetson AGX Orin`, a CPU model, ...).
-        specification: plain values that tell it from others: part number, cores, memory, GPU, ...
-    """
-
-    model: str
-    specification: Dict[str, Any]
+    model: str  # the product in words (`NVIDIA Jetson AGX Orin`, a CPU model, ...)
+    specification: Dict[str, Any]  # plain values that tell it from others: part number, cores, memory, GPU, ..
 
 
 class Device(Protocol):
-    """One device. Nothing touches hardware before `session` is entered.
+    """One device. Nothing touches hardware before `session` is entered."""
 
-    Attributes:
-        name: as given to `--device`.
-        provenance: of every profile it yields: `measured`, `simulated` or `replayed`.
-        clocks_only_fall: whether its CPU and GPU clocks may not rise during a run (C11): its cases are then run in an
-            order in which they do not.
-    """
-
-    name: str
-    provenance: str
+    name: str  # as given to `--device`
+    provenance: str  # of every profile it yields: `measured`, `simulated` or `replayed`
+    # whether its CPU and GPU clocks may not rise during a run (C11): its cases are then run in an order in which they
+    # do not
     clocks_only_fall: bool
 
     def identity(self) -> Identity:
@@ -89,19 +79,12 @@ class Device(Protocol):
 
 
 class Machine(Device, Protocol):
-    """A device on which workloads really run: `harness/measure` has the loops, this its sensors and its power mode.
+    """A device on which workloads really run: `harness/measure` has the loops, this its sensors and its power mode."""
 
-    Attributes:
-        root: where `/sys` and `/proc` are of the machine that the loops run on.
-        configuration: where storage media and data sets lie.
-        power_source: the telemetry source that measures power.
-        remarks: flags that every profile carries.
-    """
-
-    root: Path
-    configuration: Configuration
-    power_source: str
-    remarks: Sequence[str]
+    root: Path  # where `/sys` and `/proc` are of the machine that the loops run on
+    configuration: Configuration  # where storage media and data sets lie
+    power_source: str  # the telemetry source that measures power
+    remarks: Sequence[str]  # flags that every profile carries
 
     def telemetry_sources(self, data_directory: Path) -> Sequence[Any]:
         """What is sampled during a profile, as `SourceSpec`s; block I/O on the medium of `data_directory`."""

@@ -21,23 +21,14 @@ from harness.core.units import ms_to_s, s_to_ms
 
 @dataclasses.dataclass(frozen=True)
 class Interleaved:
-    """What came out of a stretch of training with inference in between.
+    """What came out of a stretch of training with inference in between."""
 
-    Attributes:
-        duration_s: how long it went on.
-        training_ms: the training minibatches, one after the other.
-        inference_ms: the inference batches.
-        latency_ms: of each request that was served, from its arrival to the end of its batch.
-        waiting: requests that had arrived and were not served at the end.
-        switching_ms: the changes between training and inference, where they cost something.
-    """
-
-    duration_s: float
-    training_ms: Tuple[float, ...]
-    inference_ms: Tuple[float, ...]
-    latency_ms: Tuple[float, ...]
-    waiting: int
-    switching_ms: Tuple[float, ...]
+    duration_s: float  # how long it went on
+    training_ms: Tuple[float, ...]  # the training minibatches, one after the other
+    inference_ms: Tuple[float, ...]  # the inference batches
+    latency_ms: Tuple[float, ...]  # of each request that was served, from its arrival to the end of its batch
+    waiting: int  # requests that had arrived and were not served at the end
+    switching_ms: Tuple[float, ...]  # the changes between training and inference, where they cost something
 
     def training_per_s(self, batch_size: int) -> float:
         """Training throughput in samples per second."""
@@ -117,20 +108,14 @@ def interleave(
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What interleaving is expected to give, from the times of both kinds of work; every array has the same shape.
+    """What interleaving is expected to give, from the times of both kinds of work; every array has the same shape."""
 
-    Attributes:
-        training_per_s: training minibatches per second; 0 where inference leaves no time.
-        latency_ms: the longest latency of a request: it came first into its batch, and the batch had to wait for a
-            whole training minibatch.
-        power_mw: mean power.
-        load: share of time that inference and switching need; not sustained from 1 up.
-    """
-
-    training_per_s: np.ndarray
+    training_per_s: np.ndarray  # training minibatches per second; 0 where inference leaves no time
+    # the longest latency of a request: it came first into its batch, and the batch had to wait for a whole training
+    # minibatch
     latency_ms: np.ndarray
-    power_mw: np.ndarray
-    load: np.ndarray
+    power_mw: np.ndarray  # mean power
+    load: np.ndarray  # share of time that inference and switching need; not sustained from 1 up
 
 
 def expect(

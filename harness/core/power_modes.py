@@ -214,13 +214,9 @@ NEAREST = 3
 
 @dataclasses.dataclass(frozen=True)
 class RecordedSpace(PowerModeSpace):
-    """Some power modes; the dimensions list the values that occur, not every crossing of them is there.
+    """Some power modes; the dimensions list the values that occur, not every crossing of them is there."""
 
-    Attributes:
-        modes: all of them, ascending, none twice.
-    """
-
-    modes: Tuple[PowerMode, ...] = ()
+    modes: Tuple[PowerMode, ...] = ()  # all of them, ascending, none twice
 
     @classmethod
     def of(cls, modes: Iterable[PowerMode]) -> RecordedSpace:

@@ -36,53 +36,35 @@ class Series(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Telemetry:
-    """What the sampler saw during a profile.
+    """What the sampler saw during a profile."""
 
-    Attributes:
-        interval_s: the sampling interval asked for.
-        real_interval_s: the median interval between samples; None with fewer than two samples.
-        lost_samples: ticks at which no sample was taken.
-        series: channel name (unit last: `power_total_mw`, `cpu_other_cores`) to its samples.
-        missing: source name to why it gave nothing.
-        notes: channel or source name to what its values mean (which rails a total is made of, ...).
-        died_at_s: when the sampler died, if it did.
-        sampler_cpu_share: share of one core the sampler used; None where unknown.
-    """
-
-    interval_s: float
-    real_interval_s: Optional[float] = None
-    lost_samples: int = 0
+    interval_s: float  # the sampling interval asked for
+    real_interval_s: Optional[float] = None  # the median interval between samples; None with fewer than two samples
+    lost_samples: int = 0  # ticks at which no sample was taken
+    # channel name (unit last: `power_total_mw`, `cpu_other_cores`) to its samples
     series: Dict[str, Series] = dataclasses.field(default_factory=dict)
-    missing: Dict[str, str] = dataclasses.field(default_factory=dict)
+    missing: Dict[str, str] = dataclasses.field(default_factory=dict)  # source name to why it gave nothing
+    # channel or source name to what its values mean (which rails a total is made of, ...)
     notes: Dict[str, str] = dataclasses.field(default_factory=dict)
-    died_at_s: Optional[float] = None
-    sampler_cpu_share: Optional[float] = None
+    died_at_s: Optional[float] = None  # when the sampler died, if it did
+    sampler_cpu_share: Optional[float] = None  # share of one core the sampler used; None where unknown
 
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """What one case yields.
+    """What one case yields."""
 
-    Attributes:
-        case: what was asked for.
-        provenance: `measured`, `simulated` or `replayed`.
-        conditions: what it really ran under: power mode as read back, device identity, data source and sample count,
-            medium, cache residency before and after, torch version, ... Plain values only.
-        minibatches: the raw series, in order.
-        telemetry: the raw telemetry.
-        aggregates: figures by name with the unit last (`minibatch_time_ms`, `power_mw`); None where there is no sensor.
-        flags: what a reader must know before trusting the figures, one short sentence each, `kind: text`.
-        started_at: wall-clock start, ISO 8601 with offset.
-    """
-
-    case: Case
-    provenance: str
+    case: Case  # what was asked for
+    provenance: str  # `measured`, `simulated` or `replayed`
+    # what it really ran under: power mode as read back, device identity, data source and sample count, medium, cache
+    # residency before and after, torch version, ... Plain values only.
     conditions: Dict[str, Any]
-    minibatches: List[Minibatch]
-    telemetry: Telemetry
+    minibatches: List[Minibatch]  # the raw series, in order
+    telemetry: Telemetry  # the raw telemetry
+    # figures by name with the unit last (`minibatch_time_ms`, `power_mw`); None where there is no sensor
     aggregates: Dict[str, Optional[float]]
-    flags: List[str]
-    started_at: str
+    flags: List[str]  # what a reader must know before trusting the figures, one short sentence each, `kind: text`
+    started_at: str  # wall-clock start, ISO 8601 with offset
 
     @property
     def counted(self) -> List[Minibatch]:

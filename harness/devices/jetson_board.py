@@ -39,19 +39,12 @@ _PART_NUMBER = re.compile(r"p\d{4}-\d{4}")
 
 
 class Board(NamedTuple):
-    """A board as it calls itself.
+    """A board as it calls itself."""
 
-    Attributes:
-        compatible: of the device tree: `nvidia,p3737-0000+p3701-0005`, ..., `nvidia,tegra234`.
-        model: of the device tree; empty where it has none.
-        l4t: the release of Jetson Linux, `36.4.3`; None where it is not told.
-        spec: what is known of such boards; None where that is nothing.
-    """
-
-    compatible: Tuple[str, ...]
-    model: str
-    l4t: Optional[str]
-    spec: Optional[BoardSpec]
+    compatible: Tuple[str, ...]  # of the device tree: `nvidia,p3737-0000+p3701-0005`, ..., `nvidia,tegra234`
+    model: str  # of the device tree; empty where it has none
+    l4t: Optional[str]  # the release of Jetson Linux, `36.4.3`; None where it is not told
+    spec: Optional[BoardSpec]  # what is known of such boards; None where that is nothing
 
     @property
     def name(self) -> str:
@@ -97,15 +90,10 @@ def _strings(path: Path) -> Tuple[str, ...]:
 
 
 class LiveSpace(NamedTuple):
-    """A board's power modes.
+    """A board's power modes."""
 
-    Attributes:
-        space: the values of each dimension.
-        differences: how they differ from the spec file, and what the board does not tell; a sentence each.
-    """
-
-    space: PowerModeSpace
-    differences: List[str]
+    space: PowerModeSpace  # the values of each dimension
+    differences: List[str]  # how they differ from the spec file, and what the board does not tell; a sentence each
 
 
 def read_space(root: str, spec: Optional[BoardSpec]) -> LiveSpace:

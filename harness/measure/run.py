@@ -87,21 +87,13 @@ class Bench:
 
 @dataclasses.dataclass(frozen=True)
 class Instruments:
-    """What a case is measured with.
+    """What a case is measured with."""
 
-    Attributes:
-        sources: telemetry to record.
-        power_source: which of them measures power.
-        sampler_cpus: where the sampler may run: best where training does not.
-        root: where `/sys` and `/proc` are.
-        limits_c: channel of a temperature to where it ends the run.
-    """
-
-    sources: Sequence[SourceSpec]
-    power_source: str
-    sampler_cpus: Sequence[int]
-    root: Path
-    limits_c: Mapping[str, float]
+    sources: Sequence[SourceSpec]  # telemetry to record
+    power_source: str  # which of them measures power
+    sampler_cpus: Sequence[int]  # where the sampler may run: best where training does not
+    root: Path  # where `/sys` and `/proc` are
+    limits_c: Mapping[str, float]  # channel of a temperature to where it ends the run
 
     def only_power(self) -> Instruments:
         return dataclasses.replace(self, sources=[one for one in self.sources if one.name == self.power_source])

@@ -39,23 +39,15 @@ DROP_S = 0.5
 
 
 class Steady(NamedTuple):
-    """A board's steady state in one mode, with a certain share of the data set in the page cache.
+    """A board's steady state in one mode, with a certain share of the data set in the page cache."""
 
-    Attributes:
-        cached_share: that share, 0 to 1.
-        stall_ms, compute_ms, overhead_ms: of a minibatch.
-        supply_ms: fetching and pre-processing one, by all workers together.
-        rails_mw: parts of the module's power.
-        cpu_utilisation, gpu_utilisation: 0 to 1.
-    """
-
-    cached_share: float
-    stall_ms: float
+    cached_share: float  # that share, 0 to 1
+    stall_ms: float  # of a minibatch
     compute_ms: float
     overhead_ms: float
-    supply_ms: float
-    rails_mw: Dict[str, float]
-    cpu_utilisation: float
+    supply_ms: float  # fetching and pre-processing one, by all workers together
+    rails_mw: Dict[str, float]  # parts of the module's power
+    cpu_utilisation: float  # 0 to 1
     gpu_utilisation: float
 
     @property
@@ -80,19 +72,12 @@ def steady_state(response: Response, cached_share: float) -> Steady:
 
 @dataclasses.dataclass(frozen=True)
 class Timeline:
-    """Minibatches one after the other, as columns of shape (n,).
+    """Minibatches one after the other, as columns of shape (n,)."""
 
-    Attributes:
-        epoch: number of the epoch.
-        state: number of the steady state that it is in.
-        start_s: when it began.
-        stall_ms, compute_ms, e2e_ms: as of `Minibatch`.
-    """
-
-    epoch: np.ndarray
-    state: np.ndarray
-    start_s: np.ndarray
-    stall_ms: np.ndarray
+    epoch: np.ndarray  # number of the epoch
+    state: np.ndarray  # number of the steady state that it is in
+    start_s: np.ndarray  # when it began
+    stall_ms: np.ndarray  # as of `Minibatch`
     compute_ms: np.ndarray
     e2e_ms: np.ndarray
 

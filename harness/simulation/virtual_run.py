@@ -59,25 +59,15 @@ class VirtualClock:
 
 
 class VirtualData(NamedTuple):
-    """A data set as a run reads it.
+    """A data set as a run reads it."""
 
-    Attributes:
-        samples: in one pass.
-        scale: the same as a share of the real data set.
-        byte_count: on the medium.
-        per_pass: whole minibatches of a pass.
-        before: share of it in the page cache before the run.
-        later: share of it that every pass but the first finds there.
-        holds: the most that the page cache has room for.
-    """
-
-    samples: int
-    scale: float
-    byte_count: int
-    per_pass: int
-    before: float
-    later: float
-    holds: float
+    samples: int  # in one pass
+    scale: float  # the same as a share of the real data set
+    byte_count: int  # on the medium
+    per_pass: int  # whole minibatches of a pass
+    before: float  # share of it in the page cache before the run
+    later: float  # share of it that every pass but the first finds there
+    holds: float  # the most that the page cache has room for
 
     def held(self, count: int) -> np.ndarray:
         """Share of the data set in the page cache after each of `count` minibatches."""
@@ -127,21 +117,13 @@ def virtual_data(
 
 
 class SimulatedBoard(NamedTuple):
-    """One board in one power mode.
+    """One board in one power mode."""
 
-    Attributes:
-        parameters: of the board.
-        instance: which copy of it.
-        mode: the power mode.
-        tpc_share: share of the GPU's clusters that are on.
-        peak_mw: the module's greatest power.
-    """
-
-    parameters: BoardParameters
-    instance: int
-    mode: PowerMode
-    tpc_share: float
-    peak_mw: float
+    parameters: BoardParameters  # of the board
+    instance: int  # which copy of it
+    mode: PowerMode  # the power mode
+    tpc_share: float  # share of the GPU's clusters that are on
+    peak_mw: float  # the module's greatest power
 
     def respond(self, workload: WorkloadParameters, load: Load) -> Response:
         """The steady state under a load."""

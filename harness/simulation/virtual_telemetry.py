@@ -33,25 +33,15 @@ BASE = "base"
 
 
 class Surroundings(NamedTuple):
-    """What stays the same during a profile.
+    """What stays the same during a profile."""
 
-    Attributes:
-        mode: the clocks in effect.
-        idle_mw: power before the run.
-        peak_mw: the module's greatest power.
-        memory_bytes: RAM in use.
-        batch_bytes: of a minibatch on the medium.
-        batch_size: samples per minibatch.
-        cached_before: share of the data set in the page cache before.
-    """
-
-    mode: PowerMode
-    idle_mw: float
-    peak_mw: float
-    memory_bytes: float
-    batch_bytes: float
-    batch_size: int
-    cached_before: float
+    mode: PowerMode  # the clocks in effect
+    idle_mw: float  # power before the run
+    peak_mw: float  # the module's greatest power
+    memory_bytes: float  # RAM in use
+    batch_bytes: float  # of a minibatch on the medium
+    batch_size: int  # samples per minibatch
+    cached_before: float  # share of the data set in the page cache before
 
 
 class Ticks(NamedTuple):

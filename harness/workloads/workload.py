@@ -38,43 +38,29 @@ class TrainingData:
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """One training workload. Nothing imports torch before `build_model` or `build_data_set` is called.
+    """One training workload. Nothing imports torch before `build_model` or `build_data_set` is called."""
 
-    Attributes:
-        name: as given to `--workload`: `resnet18-cifar10`, ...
-        model_name: the model in words.
-        data_set: what it trains on.
-        input_shape: shape of one input: channels, height and width of a picture, or tokens of a text.
-        parameters: parameters of the model, counted.
-        flops_forward: floating-point operations of a forward pass of one sample, counted: 2 per multiply-add of
-            convolutions and matrix products, nothing for the rest. The papers' figures for ResNet, MobileNet and VGG
-            are multiply-adds, so half of these.
-        published: the papers' figures by name: `parameters`, `flops_forward`, `layers`, `model_bytes`, `samples`,
-            `bytes`. Where they differ from the counted ones, the module's docstring says why.
-        build_model: makes the model with random weights drawn from torch's generator.
-        build_transform: makes the function from a raw sample to tensors; what it returns can be pickled.
-        forward: the model's output for a batch, without a loss.
-        compute_loss: the model's loss for a batch: a scalar tensor.
-        collate: makes a batch of samples; None for torch's default.
-        smallest_batch: samples that a batch needs: batch normalisation over a 1 x 1 map takes two.
-        learning_rate, momentum: of SGD, for all workloads (SIGMETRICS 2023 sec. 4.4).
-    """
-
-    name: str
-    model_name: str
-    data_set: DataSet
-    input_shape: Tuple[int, ...]
-    parameters: int
+    name: str  # as given to `--workload`: `resnet18-cifar10`, ..
+    model_name: str  # the model in words
+    data_set: DataSet  # what it trains on
+    input_shape: Tuple[int, ...]  # shape of one input: channels, height and width of a picture, or tokens of a text
+    parameters: int  # parameters of the model, counted
+    # floating-point operations of a forward pass of one sample, counted: 2 per multiply-add of convolutions and matrix
+    # products, nothing for the rest. The papers' figures for ResNet, MobileNet and VGG are multiply-adds, so half of
+    # these.
     flops_forward: int
+    # the papers' figures by name: `parameters`, `flops_forward`, `layers`, `model_bytes`, `samples`, `bytes`. Where
+    # they differ from the counted ones, the module's docstring says why.
     published: Mapping[str, Published]
-    build_model: Callable[[], Any]
+    build_model: Callable[[], Any]  # makes the model with random weights drawn from torch's generator
+    # makes the function from a raw sample to tensors; what it returns can be pickled
     build_transform: Callable[[], Callable[[Any], Any]]
-    forward: Callable[[Any, Any], Any]
-    compute_loss: Callable[[Any, Any], Any]
-    collate: Optional[Callable[[List[Any]], Any]] = None
-    learning_rate: float = 0.01
+    forward: Callable[[Any, Any], Any]  # the model's output for a batch, without a loss
+    compute_loss: Callable[[Any, Any], Any]  # the model's loss for a batch: a scalar tensor
+    collate: Optional[Callable[[List[Any]], Any]] = None  # makes a batch of samples; None for torch's default
+    learning_rate: float = 0.01  # of SGD, for all workloads (SIGMETRICS 2023 sec. 4.4).
     momentum: float = 0.9
-    smallest_batch: int = 1
+    smallest_batch: int = 1  # samples that a batch needs: batch normalisation over a 1 x 1 map takes two
 
     def build_data_set(self, prepared: PreparedData, seed: int) -> TrainingData:
         """The training samples with their transforms.

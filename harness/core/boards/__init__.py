@@ -19,15 +19,10 @@ BOARDS: Dict[str, Path] = {path.stem: path for path in sorted(Path(__file__).par
 
 
 class CpuCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """CPU cores that share a clock.
+    """CPU cores that share a clock."""
 
-    Attributes:
-        name: of the cluster's PARAM in nvpmodel files.
-        cores: numbers of its cores; the first is the one whose cpufreq path the PARAM has.
-    """
-
-    name: str
-    cores: Tuple[int, ...]
+    name: str  # of the cluster's PARAM in nvpmodel files
+    cores: Tuple[int, ...]  # numbers of its cores; the first is the one whose cpufreq path the PARAM has
 
 
 class Cpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,20 +33,13 @@ class Cpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The GPU.
+    """The GPU."""
 
-    Attributes:
-        name: of its chip, as in its sysfs path.
-        architecture: Maxwell, Pascal, Volta, Ampere, ...
-        cuda_cores: those that the module has.
-        tensor_cores: those that the module has.
-        tpcs: texture processing clusters that the bits of `TPC_PG_MASK` stand for; None where there is no such mask.
-    """
-
-    name: str
-    architecture: str
-    cuda_cores: int
-    tensor_cores: int
+    name: str  # of its chip, as in its sysfs path
+    architecture: str  # Maxwell, Pascal, Volta, Ampere, ..
+    cuda_cores: int  # those that the module has
+    tensor_cores: int  # those that the module has
+    # texture processing clusters that the bits of `TPC_PG_MASK` stand for; None where there is no such mask
     tpcs: Optional[int] = None
 
 
@@ -65,19 +53,15 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClockLists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The clocks known off-board, ascending; what the board itself lists always wins over these.
+    """The clocks known off-board, ascending; what the board itself lists always wins over these."""
 
-    Attributes:
-        cpu_khz, gpu_khz, mem_khz: the lists that the papers' counts of power modes are of, where there are such counts;
-            empty where nothing is known.
-        newer_gpu_khz: what later releases list instead of `gpu_khz`; empty where that is the same or not known.
-        incomplete: names of the lists that are known to lack clocks, or were not seen on this very board.
-    """
-
+    # the lists that the papers' counts of power modes are of, where there are such counts; empty where nothing is known
     cpu_khz: Tuple[int, ...] = ()
     gpu_khz: Tuple[int, ...] = ()
     mem_khz: Tuple[int, ...] = ()
+    # what later releases list instead of `gpu_khz`; empty where that is the same or not known
     newer_gpu_khz: Tuple[int, ...] = ()
+    # names of the lists that are known to lack clocks, or were not seen on this very board
     incomplete: Tuple[str, ...] = ()
 
 
@@ -90,81 +74,52 @@ class ClockRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A power mode of the stock nvpmodel file: a core count and caps.
+    """A power mode of the stock nvpmodel file: a core count and caps."""
 
-    Attributes:
-        id: its number, which differs between boards and releases; modes are addressed by name.
-        name: as `nvpmodel -q` says it.
-        cpu_cores: cores online.
-        cpu_khz, gpu_khz, mem_khz: caps as the file has them, which need not be allowed clocks; None is no cap.
-        tpc_pg_mask: GPU clusters that are off, one a bit: at equal clocks such a mode is slower and draws less.
-            None where the file says nothing of it.
-    """
-
-    id: int
-    name: str
-    cpu_cores: int
-    cpu_khz: Optional[int] = None
+    id: int  # its number, which differs between boards and releases; modes are addressed by name
+    name: str  # as `nvpmodel -q` says it
+    cpu_cores: int  # cores online
+    cpu_khz: Optional[int] = None  # caps as the file has them, which need not be allowed clocks; None is no cap
     gpu_khz: Optional[int] = None
     mem_khz: Optional[int] = None
+    # GPU clusters that are off, one a bit: at equal clocks such a mode is slower and draws less. None where the file
+    # says nothing of it.
     tpc_pg_mask: Optional[int] = None
 
 
 class Rails(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Power rails as the board's sensors label them.
+    """Power rails as the board's sensors label them."""
 
-    Attributes:
-        labels: all of them.
-        total: those whose sum is the module's total power.
-        note: what is to be known of that sum.
-    """
-
-    labels: Tuple[str, ...]
-    total: Tuple[str, ...]
-    note: str = ""
+    labels: Tuple[str, ...]  # all of them
+    total: Tuple[str, ...]  # those whose sum is the module's total power
+    note: str = ""  # what is to be known of that sum
 
 
 class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One module of a board family.
+    """One module of a board family."""
 
-    Attributes:
-        name: of the family, as in the corpus (`orin-agx`).
-        variant: which module, or which software that changes its modes (`64gb`, `32gb`, `super`).
-        product: in words.
-        part_numbers: of the module, as in the device tree's `compatible`.
-        models: parts of the device tree's `model` that only this family has.
-        peak_power_mw: the greatest power of the module.
-        storage: media that it can have: emmc, sd, ssd (NVMe), hdd (USB), esata.
-        cpu, gpu, memory, clocks, rails: as their types say.
-        presets: the stock power modes.
-        part_number_prefix: what every part number of the family begins with; empty where families share it.
-        marks: parts of `model` or `compatible` that tell this variant from others with its part number.
-        default_preset: the one it starts with; empty where not known.
-        papers_mode: the preset that the papers take as their default; empty where they had no such board.
-        clocks_only_fall: whether CPU and GPU clocks can only be lowered without a reboot; None where nobody said.
-        gpu_cap_rounds_up: whether a preset's GPU cap means the next allowed clock above it instead of below.
-        named_mhz: modes that a paper names, as it prints them: cores, and the MHz of CPU, GPU and memory.
-    """
-
-    name: str
-    variant: str
-    product: str
-    part_numbers: Tuple[str, ...]
-    models: Tuple[str, ...]
-    peak_power_mw: int
-    storage: Tuple[str, ...]
-    cpu: Cpu
+    name: str  # of the family, as in the corpus (`orin-agx`)
+    variant: str  # which module, or which software that changes its modes (`64gb`, `32gb`, `super`)
+    product: str  # in words
+    part_numbers: Tuple[str, ...]  # of the module, as in the device tree's `compatible`
+    models: Tuple[str, ...]  # parts of the device tree's `model` that only this family has
+    peak_power_mw: int  # the greatest power of the module
+    storage: Tuple[str, ...]  # media that it can have: emmc, sd, ssd (NVMe), hdd (USB), esata
+    cpu: Cpu  # as their types say
     gpu: Gpu
     memory: Memory
     clocks: ClockLists
     rails: Rails
-    presets: Tuple[Preset, ...] = ()
-    part_number_prefix: str = ""
+    presets: Tuple[Preset, ...] = ()  # the stock power modes
+    part_number_prefix: str = ""  # what every part number of the family begins with; empty where families share it
+    # parts of `model` or `compatible` that tell this variant from others with its part number
     marks: Tuple[str, ...] = ()
-    default_preset: str = ""
-    papers_mode: str = ""
+    default_preset: str = ""  # the one it starts with; empty where not known
+    papers_mode: str = ""  # the preset that the papers take as their default; empty where they had no such board
+    # whether CPU and GPU clocks can only be lowered without a reboot; None where nobody said
     clocks_only_fall: Optional[bool] = None
-    gpu_cap_rounds_up: bool = False
+    gpu_cap_rounds_up: bool = False  # whether a preset's GPU cap means the next allowed clock above it instead of below
+    # modes that a paper names, as it prints them: cores, and the MHz of CPU, GPU and memory
     named_mhz: Dict[str, Tuple[int, float, float, float]] = msgspec.field(name="named_modes", default_factory=dict)
 
     @property

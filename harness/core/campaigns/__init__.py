@@ -77,21 +77,13 @@ class CampaignTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """A full crossing of axis values, all measured with the same settings.
+    """A full crossing of axis values, all measured with the same settings."""
 
-    Attributes:
-        axes: axis name to its values.
-        settings: how every case is measured.
-        task: of every case: `training`, `inference` or `concurrent`.
-        boards: the only boards that it is for, simulated ones included, and `host`; empty for all.
-        instances: how many copies of a simulated board run it.
-    """
-
-    axes: Mapping[str, Tuple[Any, ...]]
-    settings: Settings
-    task: str = TRAINING
-    boards: Tuple[str, ...] = ()
-    instances: int = 1
+    axes: Mapping[str, Tuple[Any, ...]]  # axis name to its values
+    settings: Settings  # how every case is measured
+    task: str = TRAINING  # of every case: `training`, `inference` or `concurrent`
+    boards: Tuple[str, ...] = ()  # the only boards that it is for, simulated ones included, and `host`; empty for all
+    instances: int = 1  # how many copies of a simulated board run it
 
     def points(self) -> List[Tuple[Any, ...]]:
         """Every combination, each a tuple in the order of `AXES`, the last axis changing fastest."""
@@ -100,18 +92,12 @@ class Sweep:
 
 @dataclasses.dataclass(frozen=True)
 class Campaign:
-    """Sweeps run one after the other; a case that stands in several of them runs once.
+    """Sweeps run one after the other; a case that stands in several of them runs once."""
 
-    Attributes:
-        name: of the file.
-        description: in a sentence.
-        sweeps: what `benchmarks/test_training.py` runs.
-        experiments: name of an experiment to the sweeps that `benchmarks/test_NAME.py` runs.
-    """
-
-    name: str
-    description: str
-    sweeps: Tuple[Sweep, ...]
+    name: str  # of the file
+    description: str  # in a sentence
+    sweeps: Tuple[Sweep, ...]  # what `benchmarks/test_training.py` runs
+    # name of an experiment to the sweeps that `benchmarks/test_NAME.py` runs
     experiments: Mapping[str, Tuple[Sweep, ...]] = dataclasses.field(default_factory=dict)
 
     @property

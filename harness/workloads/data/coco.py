@@ -23,17 +23,11 @@ _HUE_GRID = (48, 64)
 
 
 class DetectionSample(NamedTuple):
-    """A picture and what is in it.
+    """A picture and what is in it."""
 
-    Attributes:
-        picture: PIL picture in RGB.
-        classes: category of each object, from 0; shape (objects,).
-        boxes: left, top, width and height of each object in pixels; shape (objects, 4).
-    """
-
-    picture: Any
-    classes: np.ndarray
-    boxes: np.ndarray
+    picture: Any  # PIL picture in RGB
+    classes: np.ndarray  # category of each object, from 0; shape (objects,)
+    boxes: np.ndarray  # left, top, width and height of each object in pixels; shape (objects, 4)
 
 
 class CocoSamples:

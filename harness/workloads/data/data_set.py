@@ -18,12 +18,10 @@ class RawSamples(Protocol):
     """The samples of a data set as they lie on the medium: read and decoded on access, no torch.
 
     Must be picklable and cheap to pickle: DataLoader workers get a copy.
-
-    Attributes:
-        in_memory: the set was read as a whole when it was opened, as is usual for text and packed arrays: training does
-            not touch the medium.
     """
 
+    # the set was read as a whole when it was opened, as is usual for text and packed arrays: training does not touch
+    # the medium
     in_memory: bool
 
     def __len__(self) -> int:
@@ -42,29 +40,20 @@ class RawSamples(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class DataSet:
-    """A data set of the papers: its real size, its format, and how a stand-in of that format is written.
+    """A data set of the papers: its real size, its format, and how a stand-in of that format is written."""
 
-    Attributes:
-        name: `gld23k`, `mnist`, ...
-        real_samples: training samples of the real data set, as the papers count them.
-        real_bytes: its size on the medium, as the papers give it.
-        default_samples: how many samples are written unless a scale is asked for.
-        find_real: from the user's data root to the directory that holds the real data set, None where there is none.
-        write: writes `samples` samples made from `seed` into an empty directory, in the real format, and returns what
-            they are (`written`, `packaged: ...`). A sample depends on the seed and its index only, never on how many
-            are written.
-        open: the samples in a directory, real or written. Raises `DataSetError` where files are missing or damaged.
-        version: raised whenever `write` makes other bytes than before.
-    """
-
-    name: str
-    real_samples: int
-    real_bytes: int
-    default_samples: int
+    name: str  # `gld23k`, `mnist`, ..
+    real_samples: int  # training samples of the real data set, as the papers count them
+    real_bytes: int  # its size on the medium, as the papers give it
+    default_samples: int  # how many samples are written unless a scale is asked for
+    # from the user's data root to the directory that holds the real data set, None where there is none
     find_real: Callable[[Path], Optional[Path]]
+    # writes `samples` samples made from `seed` into an empty directory, in the real format, and returns what they are
+    # (`written`, `packaged: ...`). A sample depends on the seed and its index only, never on how many are written.
     write: Callable[[Path, int, int, Report], str]
+    # the samples in a directory, real or written. Raises `DataSetError` where files are missing or damaged.
     open: Callable[[Path], RawSamples]
-    version: int = 1
+    version: int = 1  # raised whenever `write` makes other bytes than before
 
     @property
     def bytes_per_sample(self) -> float:
@@ -74,25 +63,15 @@ class DataSet:
 
 @dataclasses.dataclass(frozen=True)
 class PreparedData:
-    """A data set that lies ready on a medium.
+    """A data set that lies ready on a medium."""
 
-    Attributes:
-        directory: where its files are.
-        source: `real`, `real, repeated`, `written`, or `packaged: ...` with what was packaged.
-        samples: how many samples an epoch has.
-        bytes: size of all files that hold them.
-        files: those files.
-        scale: `samples` as a share of the real sample count.
-        in_memory: whether training reads it from memory, not from the medium.
-    """
-
-    directory: Path
-    source: str
-    samples: int
-    bytes: int
-    files: List[Path]
-    scale: float
-    in_memory: bool
+    directory: Path  # where its files are
+    source: str  # `real`, `real, repeated`, `written`, or `packaged: ...` with what was packaged
+    samples: int  # how many samples an epoch has
+    bytes: int  # size of all files that hold them
+    files: List[Path]  # those files
+    scale: float  # `samples` as a share of the real sample count
+    in_memory: bool  # whether training reads it from memory, not from the medium
 
 
 def prepare(

@@ -22,19 +22,12 @@ _MAX_ANSWER_WORDS = 5
 
 
 class Question(NamedTuple):
-    """A question about a paragraph.
+    """A question about a paragraph."""
 
-    Attributes:
-        question: its text.
-        context: the paragraph.
-        answer: the answer as it stands in the paragraph; empty where there is none.
-        answer_start: where the answer begins, in characters; 0 where there is none.
-    """
-
-    question: str
-    context: str
-    answer: str
-    answer_start: int
+    question: str  # its text
+    context: str  # the paragraph
+    answer: str  # the answer as it stands in the paragraph; empty where there is none
+    answer_start: int  # where the answer begins, in characters; 0 where there is none
 
 
 class SquadSamples:
@@ -153,23 +146,15 @@ class Token(NamedTuple):
 
 
 class Encoding(NamedTuple):
-    """A question and a paragraph as BERT takes them; all lists have the same length.
+    """A question and a paragraph as BERT takes them; all lists have the same length."""
 
-    Attributes:
-        input_ids: [CLS] question [SEP] paragraph [SEP] [PAD] ...
-        token_type_ids: 0 for the question, 1 for the paragraph.
-        attention_mask: 1 for tokens, 0 for padding.
-        spans: first and last character + 1 of each of the paragraph's tokens in the paragraph, (0, 0) for all others.
-        start_position: token at which the answer begins; 0, which is [CLS], where there is none.
-        end_position: token at which it ends, inclusive.
-    """
-
-    input_ids: List[int]
-    token_type_ids: List[int]
-    attention_mask: List[int]
+    input_ids: List[int]  # [CLS] question [SEP] paragraph [SEP] [PAD] ..
+    token_type_ids: List[int]  # 0 for the question, 1 for the paragraph
+    attention_mask: List[int]  # 1 for tokens, 0 for padding
+    # first and last character + 1 of each of the paragraph's tokens in the paragraph, (0, 0) for all others
     spans: List[Tuple[int, int]]
-    start_position: int
-    end_position: int
+    start_position: int  # token at which the answer begins; 0, which is [CLS], where there is none
+    end_position: int  # token at which it ends, inclusive
 
 
 def tokenise(text: str) -> List[Token]:
