@@ -139,10 +139,7 @@ def add_options(parser: pytest.Parser) -> None:
         action="store_true",
     )
     option(
-        "--config",
-        f"places of storage media and data sets (default: {FILE_NAME})",
-        metavar="FILE",
-        default=FILE_NAME,
+        "--config", f"places of storage media and data sets (default: {FILE_NAME})", metavar="FILE", default=FILE_NAME
     )
 
 

@@ -81,10 +81,7 @@ def end_s(minibatch: Minibatch) -> float:
 
 
 def integral(
-    times_s: Sequence[float],
-    values: Sequence[float],
-    start_s: Optional[float] = None,
-    end_s: Optional[float] = None,
+    times_s: Sequence[float], values: Sequence[float], start_s: Optional[float] = None, end_s: Optional[float] = None
 ) -> Optional[float]:
     """A sampled rate times time: sum of p(t_i) x (t_i - t_(i-1)), the papers' formula of energy (SIGMETRICS sec. 4.5).
 
@@ -122,10 +119,7 @@ def integral(
 
 
 def energy_mwh(
-    times_s: Sequence[float],
-    values_mw: Sequence[float],
-    start_s: Optional[float] = None,
-    end_s: Optional[float] = None,
+    times_s: Sequence[float], values_mw: Sequence[float], start_s: Optional[float] = None, end_s: Optional[float] = None
 ) -> Optional[float]:
     """Energy from power samples in mW, in mWh: their `integral`, whose arguments and rules hold here too."""
     energy_mws = integral(times_s, values_mw, start_s, end_s)
@@ -256,11 +250,7 @@ CONCURRENT_AGGREGATES = {
 
 
 def summarise(
-    minibatches: Sequence[Minibatch],
-    telemetry: Telemetry,
-    batch_size: int,
-    *,
-    whole_epochs: bool = False,
+    minibatches: Sequence[Minibatch], telemetry: Telemetry, batch_size: int, *, whole_epochs: bool = False
 ) -> Dict[str, Optional[float]]:
     """The aggregates of a profile, named and explained in `AGGREGATES`.
 
@@ -308,12 +298,7 @@ def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[s
 
 
 def summarise_concurrent(
-    found: Interleaved,
-    power: Optional[Series],
-    training_batch: int,
-    inference_batch: int,
-    start_s: float,
-    end_s: float,
+    found: Interleaved, power: Optional[Series], training_batch: int, inference_batch: int, start_s: float, end_s: float
 ) -> Dict[str, Optional[float]]:
     """The aggregates of a concurrent case: `AGGREGATES` as far as they mean something, and `CONCURRENT_AGGREGATES`.
 

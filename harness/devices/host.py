@@ -60,10 +60,7 @@ class HostDevice:
         memory = memory_bytes(self.root)
         return Identity(
             cpu_model(self.root) or "Linux machine of unknown make",
-            {
-                "cpus": len(self._allowed_cpus),
-                "memory_gib": None if memory is None else round(memory / BYTES_PER_GIB),
-            },
+            {"cpus": len(self._allowed_cpus), "memory_gib": None if memory is None else round(memory / BYTES_PER_GIB)},
         )
 
     def power_mode_space(self) -> PowerModeSpace:

@@ -241,11 +241,7 @@ class SimulatedDevice:
     def _profile_concurrent(self, case: Case) -> Profile:
         parts = [(part, load_workload(part.workload), self._data(part)) for part in parts_of(case)]
         found, minibatches, telemetry = run_interleaved(self._in_mode(case.power_mode), case, parts)
-        conditions = {
-            **self.conditions(case),
-            "power_source": "simulation",
-            "power_definition": POWER_DEFINITION,
-        }
+        conditions = {**self.conditions(case), "power_source": "simulation", "power_definition": POWER_DEFINITION}
         power = telemetry.series[POWER_CHANNEL]
         batches = [part.batch_size for part, _, _ in parts]
         aggregates = summarise_concurrent(found, power, *batches, 0.0, found.duration_s)

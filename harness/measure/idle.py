@@ -61,10 +61,7 @@ def read_meter_logs(text: str) -> Dict[str, MeterLog]:
 
 
 def idle_cases(
-    cases: Sequence[Case],
-    idle_s: float,
-    logs: Mapping[str, MeterLog],
-    states: Sequence[Tuple[str, str]] = IDLE_STATES,
+    cases: Sequence[Case], idle_s: float, logs: Mapping[str, MeterLog], states: Sequence[Tuple[str, str]] = IDLE_STATES
 ) -> List[Case]:
     """The idle states of each device and power mode of a campaign.
 

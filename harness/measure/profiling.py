@@ -291,10 +291,7 @@ def profile_minibatches(
 
 
 def profile_epochs(
-    trainer: Trainer,
-    epochs: int,
-    before_epoch: Callable[[int], None],
-    on_minibatch: Callable[[Minibatch], None],
+    trainer: Trainer, epochs: int, before_epoch: Callable[[int], None], on_minibatch: Callable[[Minibatch], None]
 ) -> List[Minibatch]:
     """Record whole epochs; `before_epoch` runs outside the timed stretch. The first minibatch is kept apart (C12).
 

@@ -363,12 +363,7 @@ def _measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
             else:
                 watch = PowerWatch(sampler, instruments.power_source)
                 minibatches = profiling.profile_minibatches(
-                    trainer,
-                    settings.minibatches,
-                    watch.has_settled,
-                    watch.is_enough,
-                    on_minibatch,
-                    settings.limit_s,
+                    trainer, settings.minibatches, watch.has_settled, watch.is_enough, on_minibatch, settings.limit_s
                 )
             telemetry = sampler.stop()
         if periods is not None:

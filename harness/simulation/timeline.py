@@ -151,12 +151,7 @@ class Chosen(NamedTuple):
 
 
 def choose_clean(
-    timeline: Timeline,
-    times_s: np.ndarray,
-    power_mw: np.ndarray,
-    wanted: int,
-    least_samples: int,
-    longest_s: float,
+    timeline: Timeline, times_s: np.ndarray, power_mw: np.ndarray, wanted: int, least_samples: int, longest_s: float
 ) -> Chosen:
     """Find the clean minibatches as the measured loop does, which learns of power as it goes.
 

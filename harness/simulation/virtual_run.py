@@ -128,12 +128,7 @@ class SimulatedBoard(NamedTuple):
     def respond(self, workload: WorkloadParameters, load: Load) -> Response:
         """The steady state under a load."""
         return simulate(
-            self.parameters,
-            workload,
-            np.array([self.mode]),
-            load,
-            tpc_share=self.tpc_share,
-            instance=self.instance,
+            self.parameters, workload, np.array([self.mode]), load, tpc_share=self.tpc_share, instance=self.instance
         )
 
     def clocks(self, workload: WorkloadParameters, load: Load) -> PowerMode:

@@ -24,11 +24,7 @@ class LeNet5(nn.Module):
             nn.AvgPool2d(2),
         )
         self.classifier = nn.Sequential(
-            nn.Linear(16 * 5 * 5, 120),
-            nn.Tanh(),
-            nn.Linear(120, 84),
-            nn.Tanh(),
-            nn.Linear(84, 10),
+            nn.Linear(16 * 5 * 5, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, 10)
         )
 
     def forward(self, pictures: torch.Tensor) -> torch.Tensor:
