@@ -41,10 +41,6 @@ def play_back(benchmark: object, durations_s: Sequence[float]) -> None:
 
     pytest-benchmark calls its timer before and after a round. Minibatches are timed inside the training loop (on
     simulated devices by a virtual clock), so its timer plays back what was recorded.
-
-    Args:
-        benchmark: the `benchmark` fixture of a test that carries the marker named above.
-        durations_s: one duration for each round, in seconds; at least one.
     """
     count = min(len(durations_s), MAX_ROUNDS)
     _readings.clear()
@@ -222,8 +218,7 @@ def _durations_s(measured: Profile) -> List[float]:
 def as_pytest_outcome(*skipped: Type[HarnessError]) -> Iterator[None]:
     """A case that cannot run here is skipped; what went wrong fails the test with its message alone.
 
-    Args:
-        skipped: further errors that mean that a case cannot run here.
+    `skipped` are further errors that mean that a case cannot run here.
     """
     try:
         yield

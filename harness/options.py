@@ -144,11 +144,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def campaign_from(config: pytest.Config) -> Campaign:
-    """The campaign asked for, with the axes and settings that options replace.
-
-    Raises:
-        HarnessError: an option is wrong; names it.
-    """
+    """The campaign asked for, with the axes and settings that options replace."""
     axes: Dict[str, Tuple[Any, ...]] = {}
     for axis in _AXIS_HELP:
         given = config.getoption(f"jetwatt_{axis}")
@@ -189,11 +185,7 @@ def replaces_axes(config: pytest.Config) -> bool:
 
 
 def deadline_from(config: pytest.Config, now: Optional[datetime.datetime] = None) -> Optional[datetime.datetime]:
-    """When no further case may begin; None for never. A time of day is the next one that comes.
-
-    Raises:
-        InvalidValueError: it is no time.
-    """
+    """When no further case may begin; None for never. A time of day is the next one that comes."""
     given: str = config.getoption("jetwatt_deadline")
     if not given:
         return None
@@ -208,11 +200,7 @@ def deadline_from(config: pytest.Config, now: Optional[datetime.datetime] = None
 
 
 def device_root_from(config: pytest.Config) -> Path:
-    """Where boards are looked for: this machine, or the tree of `--device-root`.
-
-    Raises:
-        InvalidValueError: it is given, and no tree of a board.
-    """
+    """Where boards are looked for: this machine, or the tree of `--device-root`."""
     given: Optional[str] = config.getoption("jetwatt_device_root")
     if given is None:
         return Path("/")

@@ -75,15 +75,7 @@ class RunState:
     """What one pytest run knows: its cases, the devices it opened, and what came out so far."""
 
     def __init__(self, config: pytest.Config, progress: Progress) -> None:
-        """Read campaign and places from the options, and expand the campaign into its cases.
-
-        Args:
-            config: of the run.
-            progress: writes to the terminal while a test runs.
-
-        Raises:
-            HarnessError: an option is wrong, or names what does not exist.
-        """
+        """Read campaign and places from the options, and expand the campaign into its cases."""
         self.configuration = configuration_from(config)
         self._device_root = device_root_from(config)
         self.run_id = uuid.uuid4().hex
@@ -285,11 +277,7 @@ def in_safe_order(
 ) -> List[Item]:
     """Put the cases of devices whose clocks only fall into an order with the fewest passes and few switches.
 
-    Args:
-        items: what is run; what has no case, and the cases of other devices, keep their places.
-        case_of: the case of an item; None for what is none.
-        clocks_only_fall: whether that holds for the device of this name.
-        mode_of: the power mode of a case.
+    What has no case, and the cases of other devices, keep their places.
     """
     ordered = list(items)
     for places in _places(items, case_of, clocks_only_fall).values():

@@ -28,11 +28,7 @@ class StorageName(NamedTuple):
 
 
 def parse_storage(name: str) -> StorageName:
-    """The parts of a storage's name, `MEDIUM` or `MEDIUM@MB_PER_S`, a megabyte being 10^6 bytes.
-
-    Raises:
-        InvalidValueError: there is an `@`, and no medium before it or no number behind it.
-    """
+    """The parts of a storage's name, `MEDIUM` or `MEDIUM@MB_PER_S`, a megabyte being 10^6 bytes."""
     medium, at, limit = name.partition("@")
     if not at:
         return StorageName(name)
@@ -66,11 +62,7 @@ class Mix(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Mix:
-        """The mix of that name.
-
-        Raises:
-            InvalidValueError: it is none, or nothing is ever asked for.
-        """
+        """The mix of that name."""
         found = _FORM.fullmatch(text)
         if found is None or int(found["batch_size"]) < 1 or not float(found["arrivals_per_s"]) > 0:
             raise InvalidValueError(

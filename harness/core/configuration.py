@@ -38,11 +38,7 @@ class Configuration:
     data_root: Optional[Path] = None  # where real data sets lie, if anywhere
 
     def data_directory(self, storage: str) -> Path:
-        """The directory for data sets on a storage; one whose reads are held down lies where its medium lies.
-
-        Raises:
-            CannotRunError: no place is known for that name.
-        """
+        """The directory for data sets on a storage; one whose reads are held down lies where its medium lies."""
         medium, place = parse_storage(storage).medium, self.place(storage)
         if place is not None:
             if not place.is_dir():
@@ -72,13 +68,7 @@ def load_configuration(
 ) -> Configuration:
     """Read `jetwatt.toml` where there is one; what is given on the command line goes first.
 
-    Args:
-        path: the file; it need not exist.
-        storage: storage name to mount point, from `--storage NAME=PATH`; it is that of the medium, held down or not.
-        data_root: from `--data-root`.
-
-    Raises:
-        InvalidValueError, UnknownNameError: the file holds something else than places, or a place is not a directory.
+    `storage` is of `--storage NAME=PATH`, `data_root` of `--data-root`.
     """
     told = typed(read_toml(path) if path.exists() else {}, Places, str(path))
     places = {**_by_medium(told.storage), **_by_medium(storage or {})}

@@ -81,11 +81,7 @@ class Scanned(NamedTuple):
 
 
 def scan_corpus(path: Path) -> Iterator[Scanned]:
-    """Every line of a corpus, also those that `read_corpus` would refuse.
-
-    Raises:
-        StoreError, InvalidValueError, DependencyError: as `read_corpus`, but for what a single line breaks.
-    """
+    """Every line of a corpus, also those that `read_corpus` would refuse."""
     return _scan_csv(path) if _suffix(path) == ".csv" else _scan_parquet(path)
 
 

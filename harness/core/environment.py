@@ -25,11 +25,7 @@ VARIABLES = (
 
 
 def describe_environment(root: Path = Path("/")) -> Dict[str, Any]:
-    """Plain values by name; what this machine does not tell is left out. Loads no package.
-
-    Args:
-        root: where `/proc`, `/sys` and `/etc` are read.
-    """
+    """Plain values by name; what this machine does not tell is left out. Loads no package."""
     facts: Dict[str, Optional[Any]] = {
         "jetwatt": harness.__version__,
         "suite_commit": _suite_commit(),

@@ -26,11 +26,7 @@ _WORDS = {
 
 
 def read_toml(path: Path) -> Dict[str, Any]:
-    """Read a TOML file.
-
-    Raises:
-        InvalidValueError: the file cannot be read or is not TOML; names the file and the place.
-    """
+    """Read a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
@@ -40,14 +36,7 @@ def read_toml(path: Path) -> Dict[str, Any]:
 def typed(table: Mapping[str, Any], kind: Type[Made], what: str = "the file") -> Made:
     """A table of a TOML file as a `msgspec.Struct`.
 
-    Args:
-        table: what was read.
-        kind: a Struct; it forbids unknown keys where its class says so.
-        what: the table in words, for messages.
-
-    Raises:
-        UnknownNameError: a key is unknown; lists the known ones.
-        InvalidValueError: a key is missing, or its value is of another type; names key, value and expectation.
+    An `UnknownNameError` lists the known keys, an `InvalidValueError` names key, value and expectation.
     """
     try:
         return msgspec.convert(table, kind)
@@ -96,11 +85,7 @@ def _keys(kind: Any, place: str) -> Sequence[str]:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Replace `path` as a whole, making its folder; once this returns, the content is on the medium.
-
-    Raises:
-        OSError: the disk is full, the folder is read-only, ...; `path` is then as it was.
-    """
+    """Replace `path` as a whole, making its folder; once this returns, the content is on the medium."""
     target = path.resolve()  # a link stays a link
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
@@ -117,11 +102,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """`write_durably` for a file that the user named.
-
-    Raises:
-        StoreError: it could not be written; what stood at `path` is unchanged.
-    """
+    """`write_durably` for a file that the user named."""
     try:
         write_durably(path, content)
     except OSError as error:

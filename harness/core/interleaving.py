@@ -51,17 +51,9 @@ def interleave(
 ) -> Interleaved:
     """Train, and serve each inference batch once it has arrived.
 
-    Args:
-        clock: seconds, rising.
-        train: trains one minibatch to its end.
-        serve: serves one batch to its end.
-        arrivals_per_s: requests per second.
-        batch_size: requests in an inference batch.
-        duration_s: how long; the minibatch or batch that is under way then is finished.
-        switch_to: called with `training` or `inference` before the kind of work changes: a power mode for each.
-
-    Raises:
-        InvalidValueError: rate, batch size or duration is not above 0.
+    `clock` tells seconds; `train` and `serve` do one minibatch or batch to its end; what is under way after
+    `duration_s` is finished. `switch_to` is called with `training` or `inference` before the kind of work changes: a
+    power mode for each.
     """
     for name, value in (("arrivals_per_s", arrivals_per_s), ("batch_size", batch_size), ("duration_s", duration_s)):
         if not value > 0:
@@ -130,16 +122,9 @@ def expect(
     """The steady state of interleaving.
 
     A batch comes every batch_size / arrivals_per_s seconds; serving it takes inference_ms and two changes of mode, and
-    what is left is for training. While a change of mode goes on, the device is taken to draw what training draws.
-
-    Args:
-        training_ms: a training minibatch, in the mode that training runs in.
-        training_mw: its power.
-        inference_ms: an inference batch of `batch_size`, in the mode that inference runs in.
-        inference_mw: its power.
-        batch_size: requests in a batch.
-        arrivals_per_s: requests per second.
-        switching_ms: one change between the two modes; 0 where both run in one.
+    what is left is for training. While a change of mode goes on, the device is taken to draw what training draws. Times
+    are of a training minibatch and of an inference batch, each in the mode that it runs in; `switching_ms` is one
+    change between the two modes.
     """
     period_ms = s_to_ms(np.asarray(batch_size) / arrivals_per_s)
     busy_ms = inference_ms + 2 * switching_ms

@@ -87,16 +87,8 @@ def integral(
 
     A sample stands for the time since the sample before it. In a window only the overlap counts. At either end of the
     samples, and of a gap of more than `MAX_GAP_INTERVALS` median intervals among them, the nearest one is taken to hold
-    for at most one median interval more.
-
-    Args:
-        times_s: when the samples were taken, ascending, in seconds.
-        values: the rate, as many as `times_s`.
-        start_s: start of the window; default: the first sample.
-        end_s: end of the window; default: the last sample.
-
-    Returns:
-        The integral over seconds; None where there are fewer than two samples, or they do not cover the window.
+    for at most one median interval more. `times_s` ascend; the window is by default from the first sample to the last.
+    None where there are fewer than two samples, or they do not cover the window.
     """
     if len(times_s) < 2:
         return None
@@ -135,16 +127,9 @@ def stable_from(
     """When power has become stable: the start of the first stable one of sliding windows (PowerTrain sec. 2.5).
 
     A window is stable where the means of its two halves differ by no more than `tolerance` of the window's mean. A
-    transient moves the mean; the alternation of stall and compute inside a minibatch does not.
-
-    Args:
-        times_s: when the samples were taken, ascending, in seconds; from the change that power has to settle after.
-        values_mw: power in mW, as many as `times_s`.
-        window_s: length of the window; it holds at least two samples however rare they are.
-        tolerance: allowed difference as a share of the mean.
-
-    Returns:
-        A time out of `times_s`; None where no window that was observed to its end is stable.
+    transient moves the mean; the alternation of stall and compute inside a minibatch does not. `times_s` ascend, from
+    the change that power has to settle after; a window holds at least two samples however rare they are. None where no
+    window that was observed to its end is stable.
     """
     times = np.asarray(times_s, dtype=float)
     sums = np.concatenate([[0.0], np.cumsum(np.asarray(values_mw, dtype=float))])
@@ -254,15 +239,8 @@ def summarise(
 ) -> Dict[str, Optional[float]]:
     """The aggregates of a profile, named and explained in `AGGREGATES`.
 
-    Args:
-        minibatches: the raw series, in order.
-        telemetry: what was sampled meanwhile; `POWER_CHANNEL` is used where it is there.
-        batch_size: samples per minibatch.
-        whole_epochs: every epoch ran to its end. Adds the epoch figures and, where there is an epoch 1, keeps epoch 0
-            out of all others (SIGMETRICS sec. 4.4).
-
-    Returns:
-        Every name of `AGGREGATES`; None where there is nothing to say.
+    Where whole epochs were run there are epoch figures, and where there is an epoch 1, epoch 0 stays out of all others
+    (SIGMETRICS sec. 4.4).
     """
     clean = counted_minibatches(minibatches, whole_epochs)
     figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
@@ -279,13 +257,7 @@ def summarise(
 def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[str, Optional[float]]:
     """The aggregates of a time in which nothing was to run.
 
-    Args:
-        telemetry: what was sampled meanwhile.
-        start_s: from when on, in monotonic seconds.
-        end_s: until when.
-
-    Returns:
-        Every name of `AGGREGATES`; None for all that is not power or energy, and for these without a sensor.
+    None for all that is not power or energy, and for these without a sensor.
     """
     figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
     power = between(telemetry.series.get(POWER_CHANNEL, Series((), ())), start_s, end_s)
@@ -302,16 +274,7 @@ def summarise_concurrent(
 ) -> Dict[str, Optional[float]]:
     """The aggregates of a concurrent case: `AGGREGATES` as far as they mean something, and `CONCURRENT_AGGREGATES`.
 
-    Args:
-        found: what came out of the loop.
-        power: samples of the total; None without a sensor.
-        training_batch: samples in a training minibatch.
-        inference_batch: requests in an inference batch.
-        start_s: when the loop began, on the clock of the samples.
-        end_s: when it ended.
-
-    Raises:
-        CannotRunError: inference left no time for a single training minibatch.
+    Refuses a case in which inference left no time for a single training minibatch.
     """
     if not found.training_ms:
         raise CannotRunError("inference leaves no time to train", "fewer requests per second, or a larger batch")

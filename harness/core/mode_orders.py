@@ -219,11 +219,8 @@ def cheapest_chains(points: Sequence[Clocks], cost: Callable[[Clocks, Clocks], i
     """Of all splits of points, all different, into the fewest chains the one with the least sum of costs; n cubed.
 
     Each point gets at most one successor and is that of at most one, as many as can be: an assignment in which going
-    without a successor costs more than all that may be saved by it.
-
-    Args:
-        points: what to split.
-        cost: of a step from one point to the next, 0 or more.
+    without a successor costs more than all that may be saved by it. `cost` of a step from one point to the next is 0 or
+    more.
     """
     from scipy.optimize import linear_sum_assignment
 

@@ -17,15 +17,8 @@ COLUMNS = PowerMode._fields
 def read_power_modes(path: Path) -> List[Tuple[int, PowerMode]]:
     """Read a list of power modes; a corpus file is one, too.
 
-    Args:
-        path: a CSV file with at least the columns of a power mode, in any order.
-
-    Returns:
-        Each mode with the number of the line that it stands on; one that stands there several times comes once.
-
-    Raises:
-        StoreError: the file cannot be read.
-        InvalidValueError: it is no such list, or holds no mode; names file, line, column and value.
+    A CSV file with at least the columns of a power mode, in any order. Each mode comes once, with the number of the
+    line that it stands on first.
     """
     lines: Dict[PowerMode, int] = {}
     try:
@@ -68,9 +61,7 @@ def _number(text: str, name: str, where: str) -> int:
 def format_power_modes(rows: Iterable[Tuple[PowerMode, Mapping[str, object]]], further: Sequence[str] = ()) -> str:
     """The CSV text of a list of power modes.
 
-    Args:
-        rows: modes, each with the values of its further columns.
-        further: the names of the columns that follow the four of a mode.
+    `further` names the columns that follow the four of a mode.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")

@@ -110,11 +110,7 @@ class PowerModeSpace:
         return isinstance(mode, tuple) and all(value in values for value, values in zip(mode, self.dimensions))
 
     def at(self, index: int) -> PowerMode:
-        """The mode at a place in the order of `__iter__`, without going through those before it.
-
-        Raises:
-            InvalidValueError: there is no such place.
-        """
+        """The mode at a place in the order of `__iter__`, without going through those before it."""
         if not 0 <= index < len(self):
             raise InvalidValueError(f"power mode number {index} does not exist", f"there are 0 to {len(self) - 1}")
         values: List[int] = []
@@ -158,9 +154,6 @@ class PowerModeSpace:
 
         Core counts are compared by difference, clocks by ratio (the difference of their logarithms). Of two equally
         near values the lower is taken.
-
-        Raises:
-            InvalidValueError: a clock of `mode` is unknown where the space has clocks to choose from.
         """
         clocks = []
         for field, khz, allowed in zip(PowerMode._fields[1:], mode[1:], self.dimensions[1:]):
@@ -170,11 +163,7 @@ class PowerModeSpace:
         return PowerMode(min(self.cpu_cores, key=lambda cores: abs(cores - mode.cpu_cores)), *clocks)
 
     def check(self, mode: PowerMode) -> None:
-        """Refuse a mode that is not in the space.
-
-        Raises:
-            InvalidValueError: names the first value that is not allowed, and the allowed ones.
-        """
+        """Refuse a mode that is not in the space."""
         for field, value, values in zip(PowerMode._fields, mode, self.dimensions):
             if value not in values:
                 allowed = ", ".join(map(str, values)) if len(values) <= 16 else f"{values[0]} ... {values[-1]}"
@@ -186,10 +175,7 @@ class PowerModeSpace:
 def clock_at_cap(cap: Optional[int], allowed: Sequence[int], rounds_up: bool = False) -> int:
     """The clock that a cap comes to: the greatest allowed one not above it, or the least not below; both in kHz.
 
-    Args:
-        cap: None for no cap.
-        allowed: ascending.
-        rounds_up: take the next clock above a cap that lies between two.
+    None is no cap; `allowed` ascends.
     """
     if cap is None:
         return allowed[-1]
@@ -220,11 +206,7 @@ class RecordedSpace(PowerModeSpace):
 
     @classmethod
     def of(cls, modes: Iterable[PowerMode]) -> RecordedSpace:
-        """The space of some modes.
-
-        Raises:
-            InvalidValueError: there is none.
-        """
+        """The space of some modes."""
         kept = tuple(sorted(set(modes)))
         if not kept:
             raise InvalidValueError("no such power mode is recorded", "choose others")
@@ -250,11 +232,7 @@ class RecordedSpace(PowerModeSpace):
         return mode in self._known
 
     def at(self, index: int) -> PowerMode:
-        """The mode at a place in the order of `__iter__`.
-
-        Raises:
-            InvalidValueError: there is no such place.
-        """
+        """The mode at a place in the order of `__iter__`."""
         if not 0 <= index < len(self):
             raise InvalidValueError(f"power mode number {index} does not exist", f"there are 0 to {len(self) - 1}")
         return self.modes[index]
@@ -273,11 +251,7 @@ class RecordedSpace(PowerModeSpace):
         return sorted(self.modes, key=lambda other: (_distance(other, mode), other))[:count]
 
     def check(self, mode: PowerMode) -> None:
-        """Refuse a mode that is not recorded.
-
-        Raises:
-            InvalidValueError: names the nearest ones.
-        """
+        """Refuse a mode that is not recorded."""
         if mode not in self:
             near = ", ".join(other.name for other in self.nearest_ones(mode))
             raise InvalidValueError(

@@ -9,10 +9,7 @@ from typing import Callable, List, Optional, Sequence, TextIO
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False) -> str:
     """Lay out a table.
 
-    Args:
-        header: a name for each column; one that begins with `>` is aligned right and loses the sign.
-        rows: cells as text, as many as there are columns.
-        markdown: write a Markdown table instead of plain columns.
+    A header that begins with `>` is aligned right and loses the sign.
     """
     right = [name.startswith(">") for name in header]
     names = [name[1:] if is_right else name for name, is_right in zip(header, right)]

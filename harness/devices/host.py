@@ -42,12 +42,7 @@ class HostDevice:
     power_source = "rapl"
 
     def __init__(self, configuration: Configuration, root: Path = Path("/")) -> None:
-        """Look at the machine under `root`; nothing is changed.
-
-        Args:
-            configuration: where storage media and data sets lie.
-            root: where `/sys`, `/proc` and `/etc` are.
-        """
+        """Look at the machine under `root`; nothing is changed."""
         self.configuration = configuration
         self.root = root
         self.remarks: List[str] = []

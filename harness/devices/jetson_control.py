@@ -92,11 +92,7 @@ class JetsonControl:
             return None
 
     def check(self, space: PowerModeSpace) -> None:
-        """Refuse where a dimension with a choice cannot be set.
-
-        Raises:
-            CannotRunError: names the first, why, and what to grant.
-        """
+        """Refuse where a dimension with a choice cannot be set."""
         if self.works(self.nvpmodel):
             return
         knobs = (self.online, self.cpu, self.gpu, self.memory)
@@ -157,8 +153,7 @@ class JetsonControl:
     def read(self) -> Tuple[PowerMode, List[str]]:
         """The mode in effect by the kernel's files: cores online, greatest clock of CPU and GPU, clock of the memory.
 
-        Returns:
-            The mode, and the names of the dimensions that the kernel does not tell: `UNKNOWN_KHZ` in the mode.
+        Also the names of the dimensions that the kernel does not tell: `UNKNOWN_KHZ` in the mode.
         """
         cpu = [high for _, high in self._running().values()]
         gpu = [hz_to_khz(high) for _, high in self.gpu.read().values()]
@@ -206,16 +201,9 @@ class JetsonControl:
         The clocks of the space are those that the drivers list, so nothing is rounded: they must read
         back to the digit.
 
-        Args:
-            mode: what to set; a clock that is `UNKNOWN_KHZ` is left as it is.
-            booted: the mode of the board's own conf whose masks it booted with; empty without nvpmodel.
-            clocks: `static` holds them, `dvfs` lets them move below the mode's.
-
-        Returns:
-            As `read`; a dimension that the kernel does not tell stands as it was asked for.
-
-        Raises:
-            ControlError: it was refused, or did not take.
+        A clock that is `UNKNOWN_KHZ` is left as it is. `booted` is the mode of the board's own conf whose masks it
+        booted with, empty without nvpmodel. Returns as `read`; a dimension that the kernel does not tell stands as it
+        was asked for. `ControlError` where it was refused or did not take.
         """
         self._prepare(clocks)
         if self.works(self.nvpmodel):
@@ -236,11 +224,7 @@ class JetsonControl:
     def apply_own(
         self, name: str, expected: PowerMode, space: PowerModeSpace, clocks: str = STATIC
     ) -> Tuple[PowerMode, List[str]]:
-        """Set one of the board's own nvpmodel modes by its name; as `apply`, but its caps may be rounded.
-
-        Raises:
-            ControlError: it was refused, needs a reboot, or did not take.
-        """
+        """Set one of the board's own nvpmodel modes by its name; as `apply`, but its caps may be rounded."""
         conf = self.nvpmodel.own_conf()
         limits = to_power_mode(conf, conf.model(name))
         self._prepare(clocks)
@@ -262,11 +246,7 @@ class JetsonControl:
             self.memory.set(self.memory.free())
 
     def _finish(self, mode: PowerMode, clocks: str) -> None:
-        """After the cores: hold every clock at the mode's, or let CPU and GPU move below it.
-
-        Raises:
-            ControlError: a clock was refused or did not take.
-        """
+        """After the cores: hold every clock at the mode's, or let CPU and GPU move below it."""
         if clocks == STATIC:
             self._hold(mode)
             return

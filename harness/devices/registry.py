@@ -46,11 +46,7 @@ class AbsentBoard:
         return Identity(self._spec.product, {})
 
     def power_mode_space(self) -> PowerModeSpace:
-        """The power modes known off-board, for planning; the board itself may list others.
-
-        Raises:
-            CannotRunError: nothing is known of one of its clocks.
-        """
+        """The power modes known off-board, for planning; the board itself may list others."""
         return self._spec.power_mode_space()
 
     def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:

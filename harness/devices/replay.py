@@ -39,13 +39,7 @@ class ReplayDevice:
     def __init__(self, text: str) -> None:
         """Read the corpus.
 
-        Args:
-            text: `FILE.csv` or `FILE.parquet`, with `@DEVICE` behind it where it holds several devices.
-
-        Raises:
-            StoreError, InvalidValueError, DependencyError: as `read_corpus`; or it holds no row, or several devices and
-                none was chosen.
-            UnknownNameError: the device that was chosen is not in it.
+        `text` is `FILE.csv` or `FILE.parquet`, with `@DEVICE` behind it where it holds several devices.
         """
         self.path, chosen = _split(text)
         self._rows, self.board = _of_one_device(read_corpus(self.path), chosen, self.path)
@@ -67,9 +61,7 @@ class ReplayDevice:
 
         Axes that the corpus says nothing of fall together, and so do settings: how a row was measured is past.
 
-        Args:
-            sweep: of this device alone.
-            is_chosen: whether somebody asked for its workloads; where nobody did, they are those of the corpus.
+        Where nobody asked for workloads, they are those of the corpus.
         """
         axes = {**sweep.axes, "device": (self.name,), **dict.fromkeys(self._silent, (None,))}
         if not is_chosen:
@@ -93,12 +85,7 @@ class ReplayDevice:
     def power_modes(self, text: str, workload: str = "") -> NamedModes:
         """The recorded modes that a `--power-mode` value stands for.
 
-        Args:
-            text: the value. `grid:paper` means the modes of the board's grid that are recorded.
-            workload: take the modes that are recorded of this one, where any is; empty for those of all.
-
-        Raises:
-            UnknownNameError, InvalidValueError: the mode is not recorded; names the nearest ones.
+        `grid:paper` means the modes of the board's grid that are recorded.
         """
         space = self._space(workload)
         if text.startswith("grid:"):
@@ -117,11 +104,7 @@ class ReplayDevice:
         self._row(case)
 
     def _row(self, case: Case) -> Row:
-        """The row of a case.
-
-        Raises:
-            CannotRunError: there is none, or there are several.
-        """
+        """The row of a case."""
         mode = self._mode_of(case)
         rows = self._by_mode.get((case.task, case.workload, case.batch_size, mode)) or self._refuse(case, mode)
         for axis in SELECTING:
@@ -174,11 +157,7 @@ class ReplayDevice:
         yield
 
     def apply(self, mode: PowerMode) -> PowerMode:
-        """The mode itself, where it is recorded.
-
-        Raises:
-            InvalidValueError: it is not; names the nearest ones.
-        """
+        """The mode itself, where it is recorded."""
         self.power_mode_space().check(mode)
         return mode
 

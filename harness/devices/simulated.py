@@ -71,11 +71,7 @@ class SimulatedDevice:
     def __init__(self, text: str) -> None:
         """Read the board's parameters.
 
-        Args:
-            text: `BOARD` or `BOARD@INSTANCE`.
-
-        Raises:
-            UnknownNameError, InvalidValueError: there is no such simulated board, or the instance is no number.
+        `text` is `BOARD` or `BOARD@INSTANCE`.
         """
         board, mark, instance = text.partition(INSTANCE_MARK)
         if board not in SIMULATED_BOARDS:
@@ -111,11 +107,7 @@ class SimulatedDevice:
         return [Capability("simulate", True, f"time and power of {', '.join(SIMULATED_WORKLOADS)}")]
 
     def check(self, case: Case) -> None:
-        """Refuse what the board has no medium, no memory or no parameters for.
-
-        Raises:
-            CannotRunError: says which.
-        """
+        """Refuse what the board has no medium, no memory or no parameters for."""
         if case.task == IDLE:
             return
         if case.task == CONCURRENT:
@@ -147,11 +139,7 @@ class SimulatedDevice:
         yield
 
     def apply(self, mode: PowerMode) -> PowerMode:
-        """The mode itself, where the board has it.
-
-        Raises:
-            InvalidValueError: it has not.
-        """
+        """The mode itself, where the board has it."""
         self._spec.any_release_space().check(mode)
         return mode
 

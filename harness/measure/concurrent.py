@@ -21,18 +21,7 @@ from harness.workloads.optional_packages import require
 
 
 def measure_concurrent(bench: Any, instruments: Any, report: Report) -> Profile:
-    """Measure a concurrent case under the power mode that is set now.
-
-    Args:
-        bench: of `harness.measure.run`, that of the inference in its `beside`.
-        instruments: what it is measured with.
-        report: takes lines of progress.
-
-    Raises:
-        CannotRunError: both do not fit into the accelerator's memory.
-        DataSetError: a file of a data set is damaged.
-        OverheatedError: a sensor rose above its limit.
-    """
+    """Measure a concurrent case under the power mode that is set now."""
     profiling = require("harness.measure.profiling")
     case, seed = bench.case, bench.case.settings.seed
     mix = Mix.parse(case.workload)

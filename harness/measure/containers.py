@@ -11,27 +11,14 @@ ENGINES = ("docker", "podman", "nerdctl")
 
 
 def find_engine(path: Optional[str] = None) -> Optional[str]:
-    """The first container engine on the `PATH`, as it is called there; None where there is none.
-
-    Args:
-        path: the `PATH` to look in; None for that of this process.
-    """
+    """The first container engine on the `PATH`, as it is called there; None where there is none."""
     return next((found for engine in ENGINES for found in [shutil.which(engine, path=path)] if found), None)
 
 
 def container_command(
     engine: str, image: str, folders: Sequence[Path], directory: Path, command: Sequence[str], gpus: bool = False
 ) -> List[str]:
-    """The command that runs another one in a container that sees some folders where they are.
-
-    Args:
-        engine: from `find_engine`.
-        image: has the suite and torch installed.
-        folders: of the host, mounted at the same paths.
-        directory: where to run it.
-        command: what to run; its first word is looked for in the image.
-        gpus: hand all GPUs in, which needs NVIDIA's container toolkit.
-    """
+    """The command that runs another one in a container that sees some folders where they are."""
     mounts = [word for folder in dict.fromkeys(map(str, folders)) for word in ("--volume", f"{folder}:{folder}")]
     accelerator = ["--gpus", "all"] if gpus else []
     return [

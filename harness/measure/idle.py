@@ -44,11 +44,7 @@ class MeterLog(NamedTuple):
 
 
 def read_meter_logs(text: str) -> Dict[str, MeterLog]:
-    """The records of `--socket-meter STATE=FILE.csv,...`, by the workload that their cases have (`idle-STATE`).
-
-    Raises:
-        InvalidValueError: it is not of that form, or a file is no record.
-    """
+    """The records of `--socket-meter STATE=FILE.csv,...`, by the workload that their cases have (`idle-STATE`)."""
     logs: Dict[str, MeterLog] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         state, _, file = part.partition("=")
@@ -65,14 +61,7 @@ def idle_cases(
 ) -> List[Case]:
     """The idle states of each device and power mode of a campaign.
 
-    Args:
-        cases: of the campaign.
-        idle_s: how long each state is watched.
-        logs: what a socket meter recorded, from `read_meter_logs`; of the one device and power mode of the campaign.
-        states: which of `IDLE_STATES`.
-
-    Raises:
-        InvalidValueError: there are records, and several power modes that they could be of.
+    `logs` are of a socket meter, from `read_meter_logs`: of the one device and power mode of the campaign.
     """
     first: Dict[Any, Case] = {}
     for case in cases:
@@ -98,14 +87,7 @@ def _idle_case(case: Case, name: str, clocks: str, idle_s: float) -> Case:
 def measure_idle(case: Case, conditions: Mapping[str, Any], instruments: Any, report: Report) -> Profile:
     """Do nothing for `case.settings.idle_s`, under the power mode and clocks that are set now, and watch power.
 
-    Args:
-        case: of the task `idle`.
-        conditions: as far as known; the power mode among them as it was read back.
-        instruments: what it is measured with; of it the power sensor alone where the case is a quiet one.
-        report: takes lines of progress.
-
-    Raises:
-        CannotRunError: there is no sensor of power.
+    A quiet case reads the power sensor alone. `CannotRunError` where there is none.
     """
     idle_s, is_logged = case.settings.idle_s, case.workload == LOGGING
     if not is_logged:

@@ -76,11 +76,7 @@ def seed_generators(seed: int) -> None:
 
 @contextlib.contextmanager
 def memory_explained(what: str) -> Iterator[None]:
-    """Say of a network that does not fit into the accelerator's memory that it cannot run here; free the memory after.
-
-    Raises:
-        CannotRunError: the accelerator's memory did not suffice.
-    """
+    """Says of a network that does not fit into the accelerator's memory that it cannot run here; frees memory after."""
     try:
         yield
     except RuntimeError as error:  # torch 1.12 has no class of its own for it
@@ -98,15 +94,7 @@ class Trainer:
     """A workload ready to train: model, optimiser, data and loader on one accelerator."""
 
     def __init__(self, workload: Workload, samples: Any, batch_size: int, workers: int, seed: int) -> None:
-        """Build model and optimiser from random weights.
-
-        Args:
-            workload: what to train.
-            samples: the map-style data set that `workload.build_data_set` made.
-            batch_size: samples per minibatch.
-            workers: `num_workers` of the DataLoader.
-            seed: seeds the weights and the order of samples.
-        """
+        """Build model and optimiser from random weights."""
         torch.manual_seed(seed)
         self.workload = workload
         self.samples = samples
@@ -262,14 +250,8 @@ def profile_minibatches(
 ) -> List[Minibatch]:
     """Record the first minibatch (kept apart, C12), those until power has settled (C13), then `count` clean ones.
 
-    Args:
-        trainer: what to train.
-        count: clean minibatches to record.
-        has_settled: takes a monotonic time in seconds; whether power was stable by then.
-        is_enough: whether the clean minibatches suffice; after `count` of them more are run until it says so (C15: a
-            fast mode must still see power samples).
-        on_minibatch: is handed each minibatch as it ends.
-        limit_s: seconds after which `CUT_MINIBATCHES` clean ones are enough.
+    `has_settled` takes a monotonic time. After `count` clean minibatches more are run until `is_enough` (C15: a fast
+    mode must still see power samples); after `limit_s`, `CUT_MINIBATCHES` clean ones are enough.
     """
     recorded: List[Minibatch] = []
     clean = 0

@@ -107,13 +107,7 @@ _benches: weakref.WeakKeyDictionary[Device, Bench] = weakref.WeakKeyDictionary()
 
 
 def check(case: Case, device: Device) -> None:
-    """Refuse, before anything is touched, a case that cannot run on a device.
-
-    Raises:
-        CannotRunError: the device, its storage or the network cannot run it.
-        ControlError: the page cache is to be dropped and may not be.
-        DependencyError: torch is not installed.
-    """
+    """Refuse, before anything is touched, a case that cannot run on a device."""
     device.check(case)
     if device.provenance != "replayed":
         _refuse_small_batches(case)
@@ -126,10 +120,6 @@ def conditions(case: Case, device: Device, report: Report) -> Dict[str, Any]:
     """What is known of a case's conditions before it is measured; makes its data set ready.
 
     `--resume` compares these with what is stored, and `run` puts them into the record.
-
-    Raises:
-        CannotRunError, DataSetError: the data set cannot be had here.
-        DependencyError: torch is not installed.
     """
     own = device.conditions(case)
     return own if is_self_profiling(device) else {**_bench(case, cast(Machine, device), report).conditions, **own}
@@ -138,17 +128,7 @@ def conditions(case: Case, device: Device, report: Report) -> Dict[str, Any]:
 def run(case: Case, device: Device, report: Report = lambda line: None) -> Profile:
     """Measure a case on a device that the caller holds, under the case's power mode.
 
-    Args:
-        case: what to measure.
-        device: where.
-        report: takes lines of progress.
-
-    Raises:
-        CannotRunError: power at idle is asked for, and there is no sensor of power; or the reads of the disk with the
-            data set cannot be held down.
-        ControlError: power mode, page cache or the limit of reads could not be brought into the state asked for.
-        DataSetError: a file of the data set is damaged.
-        OverheatedError: a sensor rose above its limit; there is no profile then, for half of a case is none.
+    `OverheatedError` where a sensor rose above its limit; there is no profile then, for half of a case is none.
     """
     if is_self_profiling(device):
         profile = cast(SelfProfiling, device).profile(case)
@@ -185,19 +165,8 @@ def run_concurrent(
 ) -> Profile:
     """Train one workload while another one serves requests, on a device that is held by the caller.
 
-    Args:
-        device: where.
-        training: what is trained: workload, power mode, workers, storage, batch size.
-        inference: what serves: its workload and its batch size are used.
-        arrivals_per_s: requests per second.
-        duration_s: how long.
-        report: takes lines of progress.
-
-    Returns:
-        A profile of the task `concurrent`; `CONCURRENT_AGGREGATES` says what it has beside the usual aggregates.
-
-    Raises:
-        CannotRunError: the device cannot run it.
+    `CONCURRENT_AGGREGATES` says what such a profile has beside the usual aggregates. Of `inference` the workload and
+    the batch size are used.
     """
     case = concurrent_case(training, inference, arrivals_per_s, duration_s)
     check(case, device)
@@ -249,13 +218,7 @@ def _bench(case: Case, machine: Machine, report: Report) -> Bench:
 
 
 def make_ready(case: Case, configuration: Configuration, root: Path, report: Report) -> Bench:
-    """Find or write the data set of a case and collect what is known of its conditions.
-
-    Raises:
-        CannotRunError: the storage has no place here.
-        DataSetError: the data set is damaged or does not fit.
-        DependencyError: torch is not installed.
-    """
+    """Find or write the data set of a case and collect what is known of its conditions."""
     if case.task == IDLE:
         return Bench(case, None, None, {"python": platform.python_version()})
     if case.task == CONCURRENT:

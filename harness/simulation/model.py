@@ -58,18 +58,8 @@ def simulate(
 ) -> Response:
     """The steady state of a board in some power modes.
 
-    Args:
-        board: from `load_board`.
-        workload: from `load_workload`.
-        modes: power modes, shape (n, 4): cores and kHz of CPU, GPU and memory, as `PowerMode`.
-        load: how the workload is run.
-        tpc_share: share of the GPU's clusters that are on; presets gate some of them.
-        instance: which copy of the board; 0 is the one that the parameters were fitted to.
-        rough: with the deviations from the smooth model that a real board shows.
-        physics: what all boards share; the fitted ones where None.
-
-    Raises:
-        InvalidValueError: a value of the load or a mode that the model has no answer to.
+    `modes` has shape (n, 4), as `PowerMode`; presets gate some of the GPU's clusters (`tpc_share`); instance 0 is the
+    board that the parameters were fitted to; `rough` adds the deviations that a real board shows.
     """
     physics = load_physics() if physics is None else physics
     modes = np.asarray(modes, dtype=float).reshape(-1, 4)
@@ -313,13 +303,7 @@ def cached_share(
     """Share of the data set that is still in the page cache after a whole pass over it, 0 to 1.
 
     What RAM the system, the training process and the workers leave is page cache; what does not fit has been pushed out
-    (SIGMETRICS 2023 sec. 5.1.1).
-
-    Args:
-        board: whose RAM.
-        workload: whose data set.
-        data_scale: size of the data set over the real one.
-        workers: of the DataLoader.
+    (SIGMETRICS 2023 sec. 5.1.1). `data_scale` is the size of the data set over the real one.
     """
     held = board.system_bytes + workload.model_bytes + workers * board.worker_bytes
     left = max(board.ram_bytes - held, 0.0)
@@ -338,14 +322,7 @@ IDLE_STATES = ("logging", "clean", "dvfs", "wol")
 def idle_power_mw(board: BoardParameters, mode: PowerMode, state: str = "logging", *, socket: bool = False) -> float:
     """Power of an idle board.
 
-    Args:
-        board: which.
-        mode: the power mode it stands in; a suspended board has none.
-        state: one of `IDLE_STATES`.
-        socket: at the socket, with carrier board and adapter, as the papers' meter sees it, instead of at the module.
-
-    Raises:
-        UnknownNameError: there is no such state, or the board cannot be suspended so; lists those that it has.
+    At the socket, carrier board and adapter are included, as the papers' meter sees it.
     """
     states = [name for name in IDLE_STATES if name != "wol" or board.wol_mw > 0]
     if state not in states:

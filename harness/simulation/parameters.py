@@ -145,22 +145,13 @@ class WorkloadParameters:
 
 @functools.lru_cache(maxsize=None)
 def load_physics() -> PhysicsParameters:
-    """What is the same on all boards.
-
-    Raises:
-        InvalidValueError: its file is wrong; names file and key.
-    """
+    """What is the same on all boards."""
     return _parse(PhysicsParameters, PHYSICS_FILE, {})
 
 
 @functools.lru_cache(maxsize=None)
 def load_board(name: str) -> BoardParameters:
-    """The parameters of a board.
-
-    Raises:
-        UnknownNameError: there are none of it; lists the boards that have some.
-        InvalidValueError: its file is wrong; names file and key.
-    """
+    """The parameters of a board."""
     path = _find(name, BOARD_FILES, "board")
     spec = load_spec(name, str(_values(path, read_toml(path)).get("variant", "")))
     clocks = spec.clocks
@@ -184,12 +175,7 @@ def load_board(name: str) -> BoardParameters:
 
 @functools.lru_cache(maxsize=None)
 def load_workload(name: str) -> WorkloadParameters:
-    """The parameters of a workload.
-
-    Raises:
-        UnknownNameError: there are none of it; lists the workloads that have some.
-        InvalidValueError: its file is wrong; names file and key.
-    """
+    """The parameters of a workload."""
     return _parse(WorkloadParameters, _find(name, WORKLOAD_FILES, "workload"), {"name": name})
 
 

@@ -15,10 +15,7 @@ from harness.core.units import MS_PER_S
 def smooth_maximum(one: Any, other: Any, sharpness: float) -> Any:
     """What takes as long as the longer of two overlapping activities, and longer where both are alike.
 
-    Args:
-        one: 0 or more.
-        other: 0 or more.
-        sharpness: 1 adds them (nothing overlaps), infinity is the plain maximum.
+    Sharpness 1 adds them (nothing overlaps), infinity is the plain maximum.
     """
     longer, shorter = np.maximum(one, other), np.minimum(one, other)
     share = np.divide(shorter, longer, out=np.zeros(np.broadcast(one, other).shape), where=longer > 0)
@@ -33,11 +30,7 @@ def arithmetic_ms(flops: Any, cuda_cores: float, gpu_khz: Any, efficiency: float
 def transfer_ms(byte_count: Any, bandwidth_bytes_per_s: float, mem_share: Any, efficiency: float) -> Any:
     """Time of the GPU's traffic to memory.
 
-    Args:
-        byte_count: bytes read and written.
-        bandwidth_bytes_per_s: the data sheet's peak, at the greatest memory clock.
-        mem_share: memory clock over the greatest one.
-        efficiency: share of the peak that is reached.
+    `mem_share` is the memory clock over the greatest one, at which the bandwidth is the data sheet's.
     """
     return byte_count * MS_PER_S / (bandwidth_bytes_per_s * mem_share * efficiency)
 
@@ -45,13 +38,8 @@ def transfer_ms(byte_count: Any, bandwidth_bytes_per_s: float, mem_share: Any, e
 def cpu_ms(cycles: Any, cpu_khz: Any, mem_khz: Any, speed: float, memory_cycles: float) -> Any:
     """Time that one CPU core needs for some work.
 
-    Args:
-        cycles: of a Cortex-A78AE.
-        cpu_khz: clock of the core.
-        mem_khz: clock of the memory.
-        speed: of the core, in work of a Cortex-A78AE at the same clock.
-        memory_cycles: memory cycles waited for per CPU cycle; what makes CPU work depend on the memory clock
-            (SIGMETRICS 2023 sec. 5.6.7).
+    `speed` is work over that of a Cortex-A78AE at the same clock; `memory_cycles` waited for per CPU cycle make CPU
+    work depend on the memory clock (SIGMETRICS 2023 sec. 5.6.7).
     """
     return cycles / speed * (1.0 / cpu_khz + memory_cycles / mem_khz)
 
@@ -59,12 +47,7 @@ def cpu_ms(cycles: Any, cpu_khz: Any, mem_khz: Any, speed: float, memory_cycles:
 def core_share(cores: Any, processes: Any, background_khz: float, cpu_khz: Any, sharpness: float) -> Any:
     """Share of a core that each of some busy processes gets, 0 to 1.
 
-    Args:
-        cores: that are on.
-        processes: that are busy.
-        background_khz: cycles per ms that the system and telemetry take off all cores together, at most half of them.
-        cpu_khz: clock of the cores.
-        sharpness: of the limit by the cores.
+    `background_khz` are cycles per ms that the system and telemetry take off all cores together, at most half of them.
     """
     free = cores - np.minimum(background_khz / cpu_khz, 0.5 * cores)
     return 1.0 / smooth_maximum(1.0, processes / free, sharpness)
@@ -78,11 +61,7 @@ def worker_speedup(workers: int, serial_share: float) -> float:
 def voltage(khz: Any, greatest_khz: float, floor: float, curve: float) -> Any:
     """Supply voltage of a clock domain over that of its greatest clock, from `floor` at no clock at all.
 
-    Args:
-        khz: the clock.
-        greatest_khz: the greatest one of the domain.
-        floor: voltage that a low clock needs all the same, over that of the greatest.
-        curve: exponent of the clock; 1 is a straight line, more stays low for longer.
+    Exponent 1 is a straight line, more stays low for longer.
     """
     return floor + (1.0 - floor) * (khz / greatest_khz) ** curve
 
@@ -115,13 +94,8 @@ _MIXER = np.uint64(0x9E3779B97F4A7C15)
 def deviations(size: float, seed: str, modes: np.ndarray) -> np.ndarray:
     """Factors around 1 by which a board deviates in some power modes.
 
-    Args:
-        size: standard deviation of their logarithm.
-        seed: of what deviates: board, workload, quantity.
-        modes: power modes, shape (n, 4).
-
-    Returns:
-        Shape (n,), the same for the same mode and seed.
+    `size` is the standard deviation of their logarithm, `seed` says what deviates. From shape (n, 4) to (n,), the same
+    for the same mode and seed.
     """
     settings = np.asarray(modes).astype(np.uint64)
     total = np.zeros(len(settings))

@@ -111,16 +111,9 @@ def run_minibatches(
 ) -> Timeline:
     """Run minibatches one after the other.
 
-    Args:
-        states: the steady states that occur.
-        state: which of them each minibatch is in, shape (n,).
-        epoch: of each minibatch, ascending, shape (n,).
-        workers: `num_workers`; they are started anew for each epoch, and each then makes a whole minibatch by itself.
-        worker_start_ms: what starting one takes.
-        tuning_ms: what the first minibatch takes on the CPU beside all else.
-        pause_s: between two epochs.
-        time_factor: how this run as a whole differs from others.
-        noise: of the jitter.
+    `state` (of `states`) and `epoch` (ascending) are of each minibatch, shape (n,). Workers are started anew for each
+    epoch, and each then makes a whole minibatch by itself; `tuning_ms` is what the first takes on the CPU beside all
+    else, `time_factor` how this run as a whole differs from others.
     """
     stall, compute, overhead = (
         np.array([getattr(one, name) for one in states])[state]
@@ -155,13 +148,8 @@ def choose_clean(
 ) -> Chosen:
     """Find the clean minibatches as the measured loop does, which learns of power as it goes.
 
-    Args:
-        timeline: more minibatches than will be needed.
-        times_s: when power was sampled.
-        power_mw: those samples.
-        wanted: clean minibatches.
-        least_samples: power samples that these must see.
-        longest_s: what is waited for power to settle, and then for samples.
+    The timeline has more minibatches than will be needed; the clean ones must see `least_samples` power samples;
+    `longest_s` is waited for power to settle, and then for samples.
     """
     since = times_s >= timeline.start_s[0]
     times, power = times_s[since], power_mw[since]

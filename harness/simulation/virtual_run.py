@@ -92,15 +92,6 @@ def virtual_data(
     """The data set of a case.
 
     A simulated board is switched on for each case, so that only `warm` finds anything in its page cache.
-
-    Args:
-        board: its RAM is what the page cache is a part of.
-        workload: what reads the data set.
-        batch_size: samples per minibatch.
-        workers: `num_workers`; each holds RAM.
-        cache: one of `CACHE_STATES`.
-        default_samples: samples where no scale is asked for.
-        data_scale: samples as a share of the real data set's.
     """
     samples = default_samples if data_scale is None else max(1, round(workload.samples * data_scale))
     scale = samples / workload.samples
@@ -254,11 +245,6 @@ def run_interleaved(
     """What comes out of the loop, its training minibatches, and the power meanwhile; the clock begins at 0.
 
     Each kind of work takes what it takes alone: that a change between them cools caches is not modelled.
-
-    Args:
-        board: in its power mode.
-        case: the concurrent case.
-        parts: its training and its inference.
     """
     noise, mix = noise_of(case), Mix.parse(case.workload)
     time_factor, power_factor = np.exp(

@@ -72,13 +72,8 @@ def settled_share(times_s: np.ndarray) -> np.ndarray:
 def rails(at: Ticks, steady_mw: Mapping[str, np.ndarray], idle_mw: float, power_factor: float) -> Dict[str, np.ndarray]:
     """Power of each rail at each sample, in mW.
 
-    All rails but the base go together from the idle board's power to the steady state's.
-
-    Args:
-        at: the samples.
-        steady_mw: rail to its steady power at each sample.
-        idle_mw: power before the run.
-        power_factor: how this run as a whole differs from others.
+    All rails but the base go together from the idle board's power to the steady state's. `steady_mw` has each rail's
+    steady power at each sample.
     """
     base = steady_mw[BASE]
     moving = sum(power for name, power in steady_mw.items() if name != BASE)
@@ -117,13 +112,7 @@ def observe(
 ) -> Dict[str, Series]:
     """Every channel.
 
-    Args:
-        at: the samples.
-        timeline: the minibatches that run meanwhile.
-        states: their steady states.
-        held: share of the data set in the page cache after each minibatch, shape (n,).
-        rails_mw: from `power_series`.
-        around: what stays the same.
+    `held` is the share of the data set in the page cache after each minibatch, shape (n,).
     """
     number = np.searchsorted(timeline.start_s, at.times_s, side="right") - 1
     running = number >= 0

@@ -29,11 +29,7 @@ WORKLOADS: Dict[str, Workload] = {
 
 
 def get_workload(name: str) -> Workload:
-    """The workload of that name.
-
-    Raises:
-        UnknownNameError: there is none; lists those that are.
-    """
+    """The workload of that name."""
     try:
         return WORKLOADS[name]
     except KeyError:

@@ -39,14 +39,7 @@ class LanguageModel(nn.Module):
     """
 
     def __init__(self, vocabulary: int, width: int, layers: int, dropout: float) -> None:
-        """Make the layers with random weights.
-
-        Args:
-            vocabulary: number of distinct tokens.
-            width: size of the embedding and of each layer's state.
-            layers: number of LSTM layers.
-            dropout: share of values dropped after the embedding and after each layer.
-        """
+        """Make the layers with random weights."""
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.embedding = nn.Embedding(vocabulary, width)

@@ -11,8 +11,7 @@ from harness.core.errors import DependencyError
 def require(module: str) -> Any:
     """Import a module of an optional package.
 
-    Raises:
-        DependencyError: it is not installed, or its binary parts do not load (a torchvision made for another torch).
+    `DependencyError` also where its binary parts do not load (a torchvision made for another torch).
     """
     try:
         return importlib.import_module(module)

@@ -20,13 +20,7 @@ class TrainingData:
     """A map-style torch data set: fetches and decodes a raw sample, then applies the training transforms."""
 
     def __init__(self, raw: RawSamples, indices: Sequence[int], transform: Callable[[Any], Any]) -> None:
-        """Bind a transform to samples.
-
-        Args:
-            raw: the samples on the medium.
-            indices: which of them an epoch has, in order.
-            transform: from a raw sample to tensors.
-        """
+        """Bind a transform to samples."""
         self._raw, self._indices, self._transform = raw, indices, transform
 
     def __len__(self) -> int:
@@ -63,16 +57,7 @@ class Workload:
     smallest_batch: int = 1  # samples that a batch needs: batch normalisation over a 1 x 1 map takes two
 
     def build_data_set(self, prepared: PreparedData, seed: int) -> TrainingData:
-        """The training samples with their transforms.
-
-        Args:
-            prepared: where they lie, from `prepare`.
-            seed: as given to `prepare`: it chose the samples where only a share is used.
-
-        Raises:
-            DataSetError: files are missing or damaged.
-            DependencyError: a package that decodes or transforms is not installed.
-        """
+        """The training samples with their transforms."""
         raw = open_samples(self.data_set, prepared.directory)
         return TrainingData(raw, choose(len(raw), prepared.samples, seed), self.build_transform())
 

@@ -134,17 +134,12 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def power_mode_space(self) -> PowerModeSpace:
         """The power modes known off-board: every core count, with the clocks of the lists.
 
-        Raises:
-            CannotRunError: nothing is known of a clock.
+        `CannotRunError` where nothing is known of a clock, here and below.
         """
         return self._space(self.clocks.gpu_khz)
 
     def any_release_space(self) -> PowerModeSpace:
-        """The clocks of every known release together: what a mode that is named in full, or a preset, may have.
-
-        Raises:
-            CannotRunError: nothing is known of a clock.
-        """
+        """The clocks of every known release together: what a mode that is named in full, or a preset, may have."""
         return self._space(tuple(sorted({*self.clocks.gpu_khz, *self.clocks.newer_gpu_khz})))
 
     def _space(self, gpu_khz: Tuple[int, ...]) -> PowerModeSpace:
@@ -160,9 +155,6 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The power mode that a preset's caps come to, by `clock_at_cap`; GPU caps by `gpu_cap_rounds_up`.
 
         Clocks are those of every known release: caps are written for the newest.
-
-        Raises:
-            CannotRunError: nothing is known of a clock.
         """
         space = self.any_release_space()
         return PowerMode(
@@ -173,11 +165,7 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     def modes_by_name(self) -> Dict[str, PowerMode]:
-        """`maxn`, every mode that a paper names and every preset, as modes that are allowed.
-
-        Raises:
-            CannotRunError: nothing is known of a clock.
-        """
+        """`maxn`, every mode that a paper names and every preset, as modes that are allowed."""
         space = self.power_mode_space()
         return {
             MAXN: space.greatest,
@@ -186,12 +174,7 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         }
 
     def power_modes(self, text: str, seed: int = 0) -> NamedModes:
-        """The modes that a `--power-mode` value stands for on this board, each with its name.
-
-        Raises:
-            CannotRunError: nothing is known of a clock.
-            UnknownNameError, InvalidValueError: `text` is no mode of this board; says what is.
-        """
+        """The modes that a `--power-mode` value stands for on this board, each with its name."""
         return parse_power_modes(
             text, self.power_mode_space(), self.modes_by_name(), self.any_release_space(), seed=seed
         )
@@ -210,11 +193,7 @@ def known_boards() -> List[str]:
 
 
 def known_variants(name: str) -> List[str]:
-    """The variants of a board, the default one first.
-
-    Raises:
-        UnknownNameError: there is no such board; lists the known ones.
-    """
+    """The variants of a board, the default one first."""
     return _variants_of(_content(name))
 
 
@@ -244,11 +223,8 @@ def find_board(compatible: Sequence[str], model: str = "") -> Optional[BoardSpec
     """Which board it is that calls itself so; None where it is none of these.
 
     The part number decides: one carrier takes several modules, and the device tree's model was seen to name another
-    module than the one that is there. Only without a known part number does the model count.
-
-    Args:
-        compatible: the strings of `/proc/device-tree/compatible` (`nvidia,p3737-0000+p3701-0005`, ...).
-        model: `/proc/device-tree/model`, without its closing NUL.
+    module than the one that is there. Only without a known part number does the model count. `compatible` and `model`
+    are those of `/proc/device-tree`, `model` without its closing NUL.
     """
     here = " ".join(compatible).lower()
     marks = f"{here} {model}".lower()
@@ -284,15 +260,6 @@ def parse_board(name: str, content: Mapping[str, Any], variant: str = "") -> Boa
 
     The top level describes the default variant. A table `[variants.NAME]` has what differs: a value or a list replaces
     the one above, a table replaces key by key. A list of clocks may hold ranges `{ from, to, step }`, ends included.
-
-    Args:
-        name: the board's.
-        content: what the file holds.
-        variant: which one; empty for the default.
-
-    Raises:
-        UnknownNameError: a key is unknown; lists the known ones.
-        InvalidValueError: a key is missing or a value is not what it should be; names it.
     """
     default = _variants_of(content)[0]
     table: Dict[str, Any] = {key: value for key, value in content.items() if key != "variants"}

@@ -114,10 +114,7 @@ class Campaign:
     def override(self, axes: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> Campaign:
         """Replace axes and settings in every sweep.
 
-        Args:
-            axes: axis name to the values that stand in for those of the campaign.
-            settings: fields of `Settings` that stand in for those of the campaign. Minibatches replace epochs and the
-                other way round.
+        Minibatches replace epochs and the other way round.
         """
         given = {axis: tuple(values) for axis, values in axes.items()}
 
@@ -136,8 +133,7 @@ class Campaign:
     def per_device(self, change: Callable[[str, Sweep], Sweep]) -> Campaign:
         """Change sweeps by device.
 
-        Args:
-            change: takes the name of a device and a sweep of that device alone; returns what is run of it.
+        `change` takes the name of a device and a sweep of that device alone; it returns what is run of it.
         """
         sweeps = tuple(
             change(device, dataclasses.replace(sweep, axes={**sweep.axes, "device": (device,)}))
@@ -172,10 +168,6 @@ def load_campaign(name_or_path: str) -> Campaign:
 
     A file has `description`, tables `[axes]` and `[settings]` that hold for all sweeps, and `[[sweep]]` tables with the
     axes and `settings` that differ; without any `[[sweep]]` the campaign is one sweep.
-
-    Raises:
-        UnknownNameError: no shipped campaign and no file of that name.
-        InvalidValueError: the file is not a campaign; names the file, the key and what was expected.
     """
     path = SHIPPED.get(name_or_path, Path(name_or_path))
     if not path.is_file():
@@ -194,13 +186,8 @@ def load_campaign(name_or_path: str) -> Campaign:
 def expand(campaign: Campaign, mode_names: Callable[[str, str, str], List[str]]) -> List[Case]:
     """The cases of a campaign, in order; one that stands in several sweeps comes once.
 
-    Args:
-        campaign: what to expand.
-        mode_names: takes a device's name, a workload's and a power-mode value, returns the names of the modes that the
-            value stands for.
-
-    Raises:
-        HarnessError: a device or power mode is unknown, or two sweeps measure the same case differently.
+    `mode_names` takes a device's name, a workload's and a power-mode value, and returns the names of the modes that the
+    value stands for.
     """
     cases: Dict[str, Case] = {}
     names: Dict[Tuple[str, str, str], List[str]] = {}

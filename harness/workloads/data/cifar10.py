@@ -22,11 +22,7 @@ class Cifar10Samples:
     """Pictures (32 x 32 x 3, uint8) and their labels, from all training batches of a directory."""
 
     def __init__(self, directory: Path) -> None:
-        """Open the batches.
-
-        Raises:
-            DataSetError: there are none, or one is damaged.
-        """
+        """Open the batches."""
         self._paths = _batch_paths(directory)
         self._batches = [_open_batch(path) for path in self._paths]
         self._ends = np.cumsum([len(batch) for batch in self._batches])
@@ -172,11 +168,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def read_plain_pickle(path: Path) -> Any:
-    """The value in a pickle file; byte strings of Python 2 stay bytes, arrays of bytes become numpy arrays.
-
-    Raises:
-        DataSetError: the file is damaged, or holds anything but plain data.
-    """
+    """The value in a pickle file; byte strings of Python 2 stay bytes, arrays of bytes become numpy arrays."""
     try:
         with open(path, "rb") as file:
             return _to_values(_PlainUnpickler(file, encoding="bytes").load())

@@ -36,11 +36,7 @@ class CocoSamples:
     in_memory = False
 
     def __init__(self, directory: Path) -> None:
-        """Read the list.
-
-        Raises:
-            DataSetError: there is no list or no pictures, or the list is damaged.
-        """
+        """Read the list."""
         self._list = next((directory / name for name in _LISTS if (directory / name).is_file()), None)
         self._folder = next((directory / name for name in _FOLDERS if (directory / name).is_dir()), None)
         if self._list is None or self._folder is None:

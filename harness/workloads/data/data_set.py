@@ -28,11 +28,7 @@ class RawSamples(Protocol):
         """Number of samples."""
 
     def __getitem__(self, index: int) -> Any:
-        """Read and decode one sample.
-
-        Raises:
-            DataSetError: its file is missing or damaged.
-        """
+        """Read and decode one sample."""
 
     def files(self, indices: Sequence[int]) -> List[Path]:
         """The files that hold these samples, each once."""
@@ -84,19 +80,9 @@ def prepare(
 ) -> PreparedData:
     """Find the real data set under `data_root`, or find or write a stand-in in `storage_dir`.
 
-    Args:
-        data_set: which one.
-        storage_dir: directory on the storage under test; made where it is missing.
-        data_root: where the user keeps real data sets; None for nowhere.
-        data_scale: samples wanted, as a share of the real sample count; None for all of a real data set and for
-            `default_samples` of a written one. Of a real data set a share below its size is a seeded choice of samples,
-            more is the whole set repeated.
-        seed: seeds what is written and which samples are chosen.
-        report: takes lines of progress.
-
-    Raises:
-        InvalidValueError: the scale or the seed cannot be.
-        DataSetError: the data set is damaged, cannot be written, or does not fit on the medium.
+    `data_scale` is a share of the real sample count; None for all of a real data set and for `default_samples` of a
+    written one. Of a real data set a share below its size is a seeded choice of samples, more is the whole set
+    repeated. `DataSetError` where it is damaged, cannot be written, or does not fit on the medium.
     """
     if data_scale is not None and not data_scale > 0:
         raise InvalidValueError(f"data scale must be above 0, got {data_scale}")
@@ -150,11 +136,7 @@ def _size(path: Path) -> int:
 
 
 def open_samples(data_set: DataSet, directory: Path) -> RawSamples:
-    """The samples in a directory, at least one.
-
-    Raises:
-        DataSetError: there is none, or files are missing or damaged.
-    """
+    """The samples in a directory, at least one."""
     raw = data_set.open(directory)
     if len(raw) == 0:
         raise DataSetError(f"{directory} holds no sample of {data_set.name}", "fetch the data set again")
@@ -177,16 +159,7 @@ class MappedRows:
     """
 
     def __init__(self, path: Path, offset: int, shape: Tuple[int, ...]) -> None:
-        """Say what the file holds.
-
-        Args:
-            path: the file.
-            offset: bytes before the first row.
-            shape: rows, then the shape of a row.
-
-        Raises:
-            DataSetError: the file does not have the size that follows from offset and shape.
-        """
+        """Say what the file holds."""
         self.path, self._offset, self.shape = path, offset, shape
         expected, size = offset + int(np.prod(shape)), path.stat().st_size
         if size != expected:

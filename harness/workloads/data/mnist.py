@@ -27,11 +27,7 @@ class MnistSamples:
     """Pictures (28 x 28, uint8) and their labels."""
 
     def __init__(self, directory: Path) -> None:
-        """Open the two files of a directory.
-
-        Raises:
-            DataSetError: one is missing or damaged, or they disagree.
-        """
+        """Open the two files of a directory."""
         self._files = [_find(directory, IMAGES), _find(directory, LABELS)]
         self._images, labels = (read_idx(path) for path in self._files)
         if len(labels) != len(self._images):
@@ -119,11 +115,7 @@ def write_idx(path: Path, array: np.ndarray) -> None:
 
 
 def read_idx(path: Path) -> Union[MappedRows, np.ndarray]:
-    """Open an idx file of bytes: mapped where it is plain, in memory where its name ends in `.gz`.
-
-    Raises:
-        DataSetError: it is no such file, or it is damaged.
-    """
+    """Open an idx file of bytes: mapped where it is plain, in memory where its name ends in `.gz`."""
     if path.suffix != ".gz":
         with open(path, "rb") as file:
             offset, shape = _parse_header(path, file.read(4 + 4 * 4))

@@ -26,11 +26,7 @@ _TOLERANCE = 0.03  # a file size further off than this is tried once more
 
 
 def read_picture(path: Path) -> Any:
-    """Read and decode a picture file to a PIL picture in RGB.
-
-    Raises:
-        DataSetError: it is missing, cut off or no picture.
-    """
+    """Read and decode a picture file to a PIL picture in RGB."""
     try:
         with require("PIL.Image").open(path) as picture:
             return picture.convert("RGB")
@@ -71,12 +67,8 @@ def make_jpeg(
 ) -> bytes:
     """A JPEG file of about `file_bytes` bytes: a cut of a natural-looking texture in the colours of `hue`.
 
-    Args:
-        random: what the picture is drawn from.
-        size: width and height in pixels, from `fit_size`.
-        file_bytes: size wanted; the contrast of the texture is chosen to meet it to a few per cent.
-        quality: JPEG quality, 1 to 96 or so.
-        hue: coarse colours, shape (2, rows, columns), around 0: what tells one class from another.
+    `hue` has coarse colours around 0, shape (2, rows, columns): what tells one class from another. The contrast of the
+    texture is chosen to meet `file_bytes` to a few per cent.
     """
     colours = hue + random.normal(0, _HUE_JITTER, hue.shape)
     cut = _cut_texture(random, *size)
@@ -151,14 +143,7 @@ class LabelledPictures:
     def __init__(
         self, folder: Path, names: Sequence[str], labels: Sequence[int], index_files: Sequence[Path] = ()
     ) -> None:
-        """List the pictures.
-
-        Args:
-            folder: where they are.
-            names: their paths below the folder.
-            labels: their labels, from 0.
-            index_files: files that were read to know all this.
-        """
+        """List the pictures."""
         self._folder, self._names, self._labels, self._index_files = folder, list(names), list(labels), index_files
 
     def __len__(self) -> int:
@@ -205,11 +190,7 @@ def find_gld23k(data_root: Path) -> Optional[Path]:
 
 
 def open_gld23k(directory: Path) -> LabelledPictures:
-    """The training pictures, `images/IMAGE_ID.jpg` each.
-
-    Raises:
-        DataSetError: there is no list, or it is damaged.
-    """
+    """The training pictures, `images/IMAGE_ID.jpg` each."""
     path = _find_list(directory)
     if path is None:
         raise DataSetError(f"{directory} has none of {', '.join(_LISTS)}")

@@ -36,11 +36,7 @@ class SquadSamples:
     in_memory = True
 
     def __init__(self, directory: Path) -> None:
-        """Read the file.
-
-        Raises:
-            DataSetError: it is missing or damaged, or an answer does not stand where it says.
-        """
+        """Read the file."""
         path = next((directory / name for name in _FILES if (directory / name).is_file()), None)
         if path is None:
             raise DataSetError(f"{directory} has none of {', '.join(_FILES)}")
@@ -177,13 +173,6 @@ def encode(question: str, context: str, answer: str, answer_start: int, length: 
     """Encode a question and a window of its paragraph in exactly `length` tokens.
 
     A paragraph that does not fit is cut to a window around the answer; a question may take up to half of the tokens.
-
-    Args:
-        question: the question.
-        context: the paragraph.
-        answer: the answer; empty where there is none.
-        answer_start: the answer's first character in the paragraph.
-        length: tokens in all.
     """
     asked = tokenise(question)[: length // 2 - 2]
     read = tokenise(context)

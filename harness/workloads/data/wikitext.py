@@ -35,11 +35,7 @@ class WikiTextSamples:
     in_memory = True
 
     def __init__(self, directory: Path) -> None:
-        """Read the file.
-
-        Raises:
-            DataSetError: it is missing, no text, or too short for a sample.
-        """
+        """Read the file."""
         self._path = directory / _FILE
         try:
             with open(self._path, encoding="utf-8", newline="\n") as file:
@@ -132,12 +128,7 @@ class Section(NamedTuple):
 
 
 def read_sections() -> List[Section]:
-    """The topics of `pydoc_data.topics` that hold prose; code, grammar and tables are left out.
-
-    Raises:
-        DependencyError: this Python was installed without `pydoc_data`.
-        DataSetError: there is no prose in it.
-    """
+    """The topics of `pydoc_data.topics` that hold prose; code, grammar and tables are left out."""
     topics = require("pydoc_data.topics").topics
     sections = [Section(title, _find_paragraphs(text)) for title, text in sorted(topics.items())]
     sections = [section for section in sections if section.paragraphs]

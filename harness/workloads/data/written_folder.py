@@ -34,21 +34,9 @@ def find_or_write(
     """Return the folder with these conditions, writing it first where it is missing, half-written or damaged.
 
     The folder is written under another name and renamed when it is on the disk, so a folder with the final name is
-    whole even after a crash. A lock keeps a second process waiting until the first has written it.
-
-    Args:
-        storage_dir: where the folder goes.
-        name: what it holds; begins the folder's name.
-        conditions: what its content depends on; kept in the manifest and in the folder's name.
-        expected_bytes: about how much will be written, for the check of free space.
-        write: fills an empty folder and returns what it wrote, in words.
-        report: takes lines of progress.
-
-    Returns:
-        The folder, and what `write` said it holds.
-
-    Raises:
-        DataSetError: the storage is full or not writable, or something else stands in the folder's place.
+    whole even after a crash. A lock keeps a second process waiting until the first has written it. `conditions` are
+    what the content depends on; `write` fills an empty folder and says what it wrote, which is returned with the
+    folder. `DataSetError` where the storage is full or not writable, or something else stands in the folder's place.
     """
     folder = storage_dir / "-".join([name, *(f"{key}{value}" for key, value in sorted(conditions.items()))])
     try:
@@ -80,8 +68,7 @@ def _locked(path: Path, name: str, report: Report) -> Iterator[None]:
 def _check(folder: Path, conditions: Dict[str, Any]) -> Tuple[Optional[Dict[str, Any]], str]:
     """The manifest of a whole folder with these conditions, or None and what is wrong.
 
-    Raises:
-        DataSetError: there is something that was not written here, which nobody but its owner may delete.
+    `DataSetError` where there is something that was not written here, which nobody but its owner may delete.
     """
     if not folder.exists():
         return None, "missing"
@@ -157,15 +144,7 @@ class WriteProgress:
     def __init__(
         self, what: str, total: int, unit: str, report: Report, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Begin to count.
-
-        Args:
-            what: what is being written.
-            total: how many parts it has.
-            unit: what a part is, in the plural.
-            report: takes the lines.
-            clock: monotonic seconds.
-        """
+        """Begin to count."""
         self._what, self._total, self._unit, self._report, self._clock = what, total, unit, report, clock
         self._done = 0
         self._started_s = self._reported_s = clock()
