@@ -11,16 +11,17 @@ import datetime
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 from harness.core.errors import StoreError
-from harness.core.profiles import Minibatch, Profile
+from harness.core.profiles import Profile
 from harness.store import rows
 from harness.store.conditions import canonical_json, is_disqualified, plain
 from harness.store.opening import RESCUE, explain, open_to_read, open_to_write
 from harness.store.rows import MinibatchRow, ProfileRow, Record, SeriesRow
 
 _CHUNK = 256
+_RAW: Dict[str, Any] = {"minibatches": MinibatchRow, "series": SeriesRow}  # table of raw series: what its rows are
 _PROFILE_COLUMNS = ", ".join(ProfileRow._fields)
 _SELECT_PROFILES = (
     f"SELECT profiles.id, record_crc, content, {_PROFILE_COLUMNS} FROM profiles"
@@ -44,9 +45,8 @@ class ResultsStore:
         """Open the file."""
         self.path = Path(path)
         self._process = os.getpid()
-        self._keys: Set[str] = set()
         self._usable: Dict[str, int] = {}
-        self._keys_up_to = 0
+        self._read_up_to = 0
         with self._explained("open"):
             self._connection = open_to_read(self.path) if read_only else open_to_write(self.path)
 
@@ -83,39 +83,31 @@ class ResultsStore:
             cursor = connection.execute(
                 f"INSERT INTO profiles ({_PROFILE_COLUMNS}, record_crc, raw_crc, environment_id)"
                 f" VALUES ({_places(len(row) + 2)}, (SELECT id FROM environments WHERE content = ?))",
-                (*row, rows.record_crc(row, content), rows.raw_crc(minibatches, series), content),
+                (*row, rows.record_crc(row, content), rows.crc(minibatches, series), content),
             )
             number = int(cursor.lastrowid or 0)
-            _insert_all(connection, "minibatches", MinibatchRow._fields, number, minibatches)
-            _insert_all(connection, "series", SeriesRow._fields, number, series)
+            for (table, kind), values in zip(_RAW.items(), (minibatches, series)):
+                connection.executemany(
+                    f"INSERT INTO {table} (profile_id, {', '.join(kind._fields)})"
+                    f" VALUES ({_places(len(kind._fields) + 1)})",
+                    [(number, *value) for value in values],
+                )
         return number
 
     def __len__(self) -> int:
         """How many profiles there are."""
         return int(self._query("SELECT count(*) FROM profiles")[0][0])
 
-    def keys(self, include_flagged: bool = True) -> Set[str]:
-        """The keys of the comparable conditions that there are profiles of.
-
-        Asked again, as for each case of a sweep, it reads only the profiles that were added since.
-        """
-        self._read_keys()
-        return set(self._keys if include_flagged else self._usable)
-
     def usable(self, key: str) -> Optional[int]:
         """The number of the newest profile of these comparable conditions that was neither disturbed nor throttled.
 
-        None where there is none. Asked again, it reads only what was added since, as `keys`.
+        None where there is none. Asked again, as for each case of a sweep, it reads only what was added since.
         """
-        self._read_keys()
-        return self._usable.get(key)
-
-    def _read_keys(self) -> None:
-        for record in self.records(after=self._keys_up_to):
-            self._keys.add(record.key)
+        for record in self.records(after=self._read_up_to):
             if not is_disqualified(record.flags):
                 self._usable[record.key] = record.id
-            self._keys_up_to = record.id
+            self._read_up_to = record.id
+        return self._usable.get(key)
 
     def records(self, after: int = 0) -> Iterator[Record]:
         """Every profile without its raw series, oldest first."""
@@ -141,20 +133,18 @@ class ResultsStore:
         if not found:
             raise StoreError(f"{self.path} has no profile {number}")
         _, row, _ = self._verified(found[0])
-        return rows.to_profile(row, *self._raw(number))
-
-    def minibatches(self, number: int) -> List[Minibatch]:
-        """The raw series of the profile of that number."""
-        return rows.to_minibatches(self._raw(number)[0])
-
-    def _raw(self, number: int) -> Tuple[List[MinibatchRow], List[SeriesRow]]:
-        minibatches = [
-            MinibatchRow(*row) for row in self._query(_select("minibatches", MinibatchRow._fields), (number,))
-        ]
-        series = [SeriesRow(*row) for row in self._query(_select("series", SeriesRow._fields), (number,))]
+        minibatches, series = (
+            [
+                kind(*raw)
+                for raw in self._query(
+                    f"SELECT {', '.join(kind._fields)} FROM {table} WHERE profile_id = ? ORDER BY position", (number,)
+                )
+            ]
+            for table, kind in _RAW.items()
+        )
         stored = self._query("SELECT raw_crc FROM profiles WHERE id = ?", (number,))[0][0]
-        self._verify(number, stored, rows.raw_crc(minibatches, series))
-        return minibatches, series
+        self._verify(number, stored, rows.crc(minibatches, series))
+        return rows.to_profile(row, minibatches, series)
 
     def _verified(self, found: Tuple[Any, ...]) -> Tuple[int, ProfileRow, str]:
         """Number, row and environment of what `_SELECT_PROFILES` found."""
@@ -198,19 +188,6 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]
         if connection.in_transaction:  # SQLite has already rolled back after some errors
             connection.execute("ROLLBACK")
         raise
-
-
-def _insert_all(
-    connection: sqlite3.Connection, table: str, fields: Tuple[str, ...], number: int, values: Sequence[Tuple[Any, ...]]
-) -> None:
-    connection.executemany(
-        f"INSERT INTO {table} (profile_id, {', '.join(fields)}) VALUES ({_places(len(fields) + 1)})",
-        [(number, *row) for row in values],
-    )
-
-
-def _select(table: str, fields: Tuple[str, ...]) -> str:
-    return f"SELECT {', '.join(fields)} FROM {table} WHERE profile_id = ? ORDER BY position"
 
 
 def _places(count: int) -> str:

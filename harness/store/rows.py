@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import zlib
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
@@ -103,48 +104,37 @@ def profile_row(profile: Profile, run_id: str, created_at: str) -> ProfileRow:
 
 
 def minibatch_rows(profile: Profile) -> List[MinibatchRow]:
-    """The rows of a profile's minibatches."""
+    """The rows of a profile's minibatches.
+
+    SQLite gives 0.0 back for -0.0, and the checksum tells the two apart, so there is none.
+    """
     return [
-        MinibatchRow(
-            position=place,
-            epoch=int(minibatch.epoch),
-            number=int(minibatch.index),
-            phase=minibatch.phase,
-            start_s=_real(minibatch.start_s),
-            stall_ms=_real(minibatch.stall_ms),
-            compute_ms=_real(minibatch.compute_ms),
-            e2e_ms=_real(minibatch.e2e_ms),
-        )
-        for place, minibatch in enumerate(profile.minibatches)
+        MinibatchRow(place, int(epoch), int(index), phase, *(float(value) + 0.0 for value in times))
+        for place, (epoch, index, phase, *times) in enumerate(profile.minibatches)
     ]
 
 
 def series_rows(profile: Profile) -> List[SeriesRow]:
-    """The rows of a profile's telemetry channels."""
     return [
-        SeriesRow(place, channel, _to_bytes(series.times_s), _to_bytes(series.values))
+        SeriesRow(
+            place, channel, *(np.asarray(each, dtype=FLOATS).tobytes() for each in (series.times_s, series.values))
+        )
         for place, (channel, series) in enumerate(profile.telemetry.series.items())
     ]
 
 
 def record_crc(row: ProfileRow, environment_json: str) -> int:
     """Checksum of a profile's row and its environment."""
-    return _crc([row, (environment_json,)])
+    return crc([row, (environment_json,)])
 
 
-def raw_crc(minibatches: Sequence[MinibatchRow], series: Sequence[SeriesRow]) -> int:
-    """Checksum of a profile's minibatches and telemetry channels."""
-    return _crc([*minibatches, *series])
-
-
-def _crc(table: Iterable[Tuple[Any, ...]]) -> int:
+def crc(*tables: Iterable[Tuple[Any, ...]]) -> int:
     """Checksum of rows of whatever values: where a file is damaged a number may come back as text."""
-    crc = 0
-    for row in table:
-        for value in row:
-            content = value if isinstance(value, bytes) else repr(value).encode("utf-8", "backslashreplace")
-            crc = zlib.crc32(content + b"\0", crc)
-    return crc
+    found = 0
+    for value in itertools.chain.from_iterable(itertools.chain(*tables)):
+        content = value if isinstance(value, bytes) else repr(value).encode("utf-8", "backslashreplace")
+        found = zlib.crc32(content + b"\0", found)
+    return found
 
 
 def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
@@ -166,21 +156,18 @@ def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
     )
 
 
-def to_minibatches(rows: Sequence[MinibatchRow]) -> List[Minibatch]:
-    """The minibatches of their rows."""
-    return [Minibatch(*row[1:]) for row in rows]
-
-
 def to_profile(row: ProfileRow, minibatches: Sequence[MinibatchRow], series: Sequence[SeriesRow]) -> Profile:
-    """The profile of its rows."""
     channels = {
-        channel.channel: Series(_from_bytes(channel.times_s), _from_bytes(channel.channel_values)) for channel in series
+        each.channel: Series(
+            *(tuple(np.frombuffer(raw, dtype=FLOATS).tolist()) for raw in (each.times_s, each.channel_values))
+        )
+        for each in series
     }
     return Profile(
         case=_to_case(row),
         provenance=row.provenance,
         conditions=json.loads(row.conditions_json),
-        minibatches=to_minibatches(minibatches),
+        minibatches=[Minibatch(*each[1:]) for each in minibatches],
         telemetry=_known(Telemetry, row, series=channels, **json.loads(row.telemetry_json)),
         aggregates=json.loads(row.aggregates_json),
         flags=json.loads(row.flags_json),
@@ -202,16 +189,3 @@ def _known(kind: Any, row: ProfileRow, **values: Any) -> Any:
             "a newer jetwatt wrote it: update",
         )
     return kind(**values)
-
-
-def _real(value: float) -> float:
-    """A number as SQLite gives it back: it makes 0.0 of -0.0, and the checksum tells the two apart."""
-    return float(value) + 0.0
-
-
-def _to_bytes(values: Sequence[float]) -> bytes:
-    return np.asarray(values, dtype=FLOATS).tobytes()
-
-
-def _from_bytes(content: bytes) -> Tuple[float, ...]:
-    return tuple(np.frombuffer(content, dtype=FLOATS).tolist())

@@ -292,7 +292,7 @@ def test_profiles_stored_under_an_older_meaning_of_the_key_are_one_case(
             add_runs(store, [[90.0] * 40], conditions={"cuda": "13.0", "data_scale": 0.1})
         cases = record(store, tmp_path / "b.json").cases
         assert [len(case.runs) for case in cases] == [2, 1]
-        assert store.keys() == {case.key for case in cases}
+        assert {one.key for one in store.records()} == {case.key for case in cases}
     assert {case.key for case in read_baseline(tmp_path / "b.json")} == {case.key for case in cases}
 
 
