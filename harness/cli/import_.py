@@ -6,7 +6,7 @@ import argparse
 import math
 import sys
 from pathlib import Path
-from typing import Any, List, Optional, Sequence
+from typing import Any, Optional, Sequence
 
 import numpy as np
 
@@ -23,8 +23,8 @@ from harness.simulation.parameters import load_board as load_parameters
 from harness.store.conditions import LEFT_OUT
 from harness.store.corpora import STORES, Entry, read_entries
 from harness.store.frames import FURTHER
-from harness.store.import_checks import Expected, check_entries, refuse
-from harness.store.recorded_log import FORM, RecordedCase, read_text, recorded_row
+from harness.store.import_checks import Expected, check_entries
+from harness.store.recorded_log import FORM, read_text, recorded_row
 
 OF_A_LOG = ("device", "workload", "power_mode", "batch_size")
 
@@ -66,16 +66,22 @@ def run(arguments: argparse.Namespace) -> int:
     for entry in checked:
         if entry.fault:
             print(f"{entry.place}: {entry.fault}", file=sys.stderr)
-    if not arguments.skip_bad:
-        refuse(checked)
+    bad = sum(bool(entry.fault) for entry in checked)
+    if bad and not arguments.skip_bad:
+        raise InvalidValueError(
+            f"{bad} of {len(checked)} rows are bad, nothing was written", "mend them, or --skip-bad leaves them out"
+        )
     kept = [entry.row for entry in checked if entry.row is not None and not entry.fault]
     if not kept:
         raise InvalidValueError("every row is bad, nothing was written", "mend the source")
-    further = further_columns(kept)
-    write_corpus(arguments.out, [_typed(row, further) for row in kept], further)
+    known = {column.name: column for column in FURTHER}
+    names = dict.fromkeys(name for row in kept for name in row if name not in CORPUS_COLUMNS)
+    further = [known.get(name, Column(name, str, "")) for name in names]
+    rows = [{**row, **{column.name: _cell(row.get(column.name), column) for column in further}} for row in kept]
+    write_corpus(arguments.out, rows, further)
     print(f"{arguments.out}: {len(kept)} rows")
-    if len(kept) < len(checked):
-        print(f"left out: {len(checked) - len(kept)} bad rows")
+    if bad:
+        print(f"left out: {bad} bad rows")
     if left_out:
         print(left_out)
     return 0
@@ -89,18 +95,16 @@ def _from_log(arguments: argparse.Namespace) -> Entry:
         raise InvalidValueError(f"a profile from a log also needs {', '.join(missing)}")
     if arguments.batch_size < 1:
         raise InvalidValueError(f"--batch-size is {arguments.batch_size}, expected 1 or more")
-    case = RecordedCase(
-        arguments.device,
-        arguments.workload,
-        arguments.task,
-        _mode(arguments.device, arguments.power_mode),
-        arguments.batch_size,
-        arguments.workers,
-        arguments.storage,
-    )
+    case = {
+        **{
+            name: getattr(arguments, name)
+            for name in ("device", "workload", "task", "batch_size", "workers", "storage")
+        },
+        **_mode(arguments.device, arguments.power_mode)._asdict(),
+    }
     log = arguments.tegrastats
     lines = read_text(log).splitlines()
-    rails = load_board(case.device).rails if case.device in BOARDS else None
+    rails = load_board(arguments.device).rails if arguments.device in BOARDS else None
     total, remark = (rails.total or None, rails.note) if rails else (None, "")
     try:
         telemetry = parse_log(lines, interval_s=arguments.interval, total=total, remark=remark)
@@ -131,18 +135,6 @@ def _mode(device: str, text: str) -> PowerMode:
     if len(named) != 1:
         raise InvalidValueError(f"--power-mode {text} is {len(named)} modes", "name the one that was measured")
     return named[0][1]
-
-
-def further_columns(rows: Sequence[Row]) -> List[Column]:
-    """The columns that follow those of the schema: all that any row has, those of an export with their types."""
-    known = {column.name: column for column in FURTHER}
-    names = dict.fromkeys(name for row in rows for name in row if name not in CORPUS_COLUMNS)
-    return [known.get(name, Column(name, str, "")) for name in names]
-
-
-def _typed(row: Row, further: Sequence[Column]) -> Row:
-    """The row with its further cells as their columns have them."""
-    return {**row, **{column.name: _cell(row.get(column.name), column) for column in further}}
 
 
 def _cell(value: Any, column: Column) -> Optional[Any]:

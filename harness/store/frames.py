@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence,
 
 import numpy as np
 
+from harness.core.cases import Case
 from harness.core.corpus import CORPUS, CORPUS_COLUMNS, Column
 from harness.core.metrics import AGGREGATES, CONCURRENT_AGGREGATES
 from harness.core.power_modes import PowerMode
@@ -88,7 +89,16 @@ FURTHER: Tuple[Column, ...] = (
 """The columns that follow those of the schema in an exported corpus."""
 
 _SETTINGS = ("idle_s", "duration_s", "max_temperature_c", "limit_s")
-_FLOATS = ("data_scale_asked", *_SETTINGS, "storage_limit_bytes_per_s", *CONCURRENT_AGGREGATES)
+_KINDS: Dict[str, type] = {
+    **{column.name: column.kind for column in (*CORPUS, *FURTHER)},
+    **dict.fromkeys(("device_name", "board_instance"), str),
+    **dict.fromkeys(("data_scale_asked", *_SETTINGS, "storage_limit_bytes_per_s", *CONCURRENT_AGGREGATES), float),
+    **dict.fromkeys(("flag_list", "flag_kinds"), tuple),
+    "usable": bool,
+    "case": Case,
+    **dict.fromkeys(("comparable", "conditions", "environment"), dict),
+}
+"""What each column of `profiles()` holds."""
 
 MINIBATCH_COLUMNS = (
     "profile_id", "position", "epoch", "index", "phase", "start_s", "stall_ms", "compute_ms", "e2e_ms", "counted",
@@ -213,37 +223,10 @@ def _numbers(store: ResultsStore, profile_ids: Optional[Iterable[int]]) -> List[
 def _framed(records: Sequence[Record]) -> pd.DataFrame:
     import pandas as pd
 
-    columns = [*CORPUS, *FURTHER]
-    rows = [_row(record) for record in records]
-    names = list(_row_names())
-    frame = pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=object) for name in names},
-        columns=names,
-    )
-    frame.index = pd.Index([record.id for record in records], name="profile_id", dtype="int64")
-    kinds_of = {**{column.name: column.kind for column in columns}, **dict.fromkeys(_FLOATS, float)}
-    for name, kind in kinds_of.items():
-        if kind is float:
-            frame[name] = frame[name].astype(float)
-        elif kind is int:
-            frame[name] = frame[name].astype("Int64")
-    frame["usable"] = frame["usable"].astype(bool)
-    return frame
-
-
-def _row_names() -> List[str]:
-    further = [
-        "device_name",
-        "board_instance",
-        *_FLOATS,
-        "flag_list",
-        "flag_kinds",
-        "usable",
-        "case",
-        "comparable",
-        "conditions",
-    ]
-    return [column.name for column in (*CORPUS, *FURTHER)] + [*further, "environment"]
+    index = pd.Index([record.id for record in records], name="profile_id", dtype="int64")
+    frame = pd.DataFrame([_row(record) for record in records], index, list(_KINDS), dtype=object)
+    dtypes = {float: float, int: "Int64", bool: bool}
+    return frame.astype({name: dtypes[kind] for name, kind in _KINDS.items() if kind in dtypes})
 
 
 def _row(record: Record) -> Dict[str, Any]:
@@ -254,30 +237,19 @@ def _row(record: Record) -> Dict[str, Any]:
     settings = None if record.provenance == "replayed" else case.settings
     return {
         "device": conditions.get("board", case.device),
-        "workload": case.workload,
-        "task": case.task,
         **{field: mode.get(field) for field in PowerMode._fields},
-        "batch_size": case.batch_size,
         "provenance": record.provenance,
-        "case_id": record.case_id,
-        "power_mode": case.power_mode,
-        "workers": case.workers,
-        "storage": case.storage,
+        **{
+            name: getattr(case, name) for name in ("workload", "task", "batch_size", "power_mode", "workers", "storage")
+        },
         "storage_kind": (conditions.get("storage_medium") or {}).get("kind"),
-        "cache": getattr(settings, "cache", None),
-        "minibatches": getattr(settings, "minibatches", None),
         "epochs_asked": getattr(settings, "epochs", None),
-        "interval_s": getattr(settings, "interval_s", None),
-        "clocks": getattr(settings, "clocks", None),
-        "seed": getattr(settings, "seed", None),
+        **{name: getattr(settings, name, None) for name in ("cache", "minibatches", "interval_s", "clocks", "seed")},
         **{name: record.aggregates.get(name) for name in AGGREGATES},
         **{column.name: conditions.get(column.name) for column in _CONDITIONS},
         **{column.name: record.environment.get(column.name) for column in _ENVIRONMENT},
         "flags": "; ".join(record.flags),
-        "started_at": record.started_at,
-        "created_at": record.created_at,
-        "run_id": record.run_id,
-        "key": record.key,
+        **{name: getattr(record, name) for name in ("case_id", "started_at", "created_at", "run_id", "key")},
         "device_name": case.device,
         "board_instance": case.device.partition("@")[2],
         "data_scale_asked": case.settings.data_scale,

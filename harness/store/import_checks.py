@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.boards import BOARDS, known_variants, load_board
 from harness.core.corpus import Row
-from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from harness.store.corpora import Entry
 
@@ -25,15 +24,14 @@ UNIT = 1_000.0
 NEIGHBOURS = 5
 _NEAR = 0.02  # a clock in another unit is the clock, but for rounding
 
-_SAME_CASE = ("device", "workload", "task", *PowerMode._fields, "batch_size", "provenance")
-_SAME_CASE_IF_THERE = (
+_SAME_CASE = (
+    "device", "workload", "task", *PowerMode._fields, "batch_size", "provenance",
+    # of an export, where they are there; `key` is the hash of all conditions
     "workers", "storage", "cache", "clocks", "minibatches", "epochs_asked", "data_scale", "seed", "tpc_mask", "key",
 )  # fmt: skip
-"""Columns of an export; `key` is the hash of all conditions."""
 
 _LARGER = {"khz": "Hz", "mw": "uW", "ms": "us"}
 _SMALLER = {"khz": "MHz", "mw": "W", "ms": "s"}
-
 
 Expected = Dict[str, Sequence[Optional[float]]]
 """About what `minibatch_time_ms` and `power_mw` of some rows should be; None where nothing is known of one."""
@@ -48,25 +46,16 @@ def check_entries(entries: Sequence[Entry], of_model: Callable[[Sequence[Row]], 
 
     `of_model` says what is expected of rows of one device, workload, task and batch size; None where it knows nothing.
     """
-    checked = [_with(entry, _unknown_clock) for entry in entries]
-    checked = _wrong_units(checked, of_model)
-    return _duplicates(checked)
-
-
-def _with(entry: Entry, find: Callable[[Row], str]) -> Entry:
-    return entry if entry.fault or entry.row is None else entry._replace(fault=find(entry.row))
-
-
-class _Clocks(NamedTuple):
-    """What the modules of a board have on any release."""
-
-    cores: int  # the greatest core count
-    khz: Dict[str, FrozenSet[int]]  # the clocks of each dimension
-    open: FrozenSet[str]  # dimensions whose list is not known to be complete
+    checked = [
+        entry if entry.fault or entry.row is None else entry._replace(fault=_unknown_clock(entry.row))
+        for entry in entries
+    ]
+    return _duplicates(_wrong_units(checked, of_model))
 
 
 @functools.lru_cache(maxsize=None)
-def _clocks_of(board: str) -> _Clocks:
+def _clocks_of(board: str) -> Tuple[int, Dict[str, FrozenSet[int]], FrozenSet[str]]:
+    """Of a board's modules on any release: most cores, clocks by dimension, dimensions whose list may lack some."""
     specs = [load_board(board, variant) for variant in known_variants(board)]
     khz = {
         field: frozenset(value for spec in specs for value in getattr(spec.clocks, field))
@@ -74,24 +63,24 @@ def _clocks_of(board: str) -> _Clocks:
     }
     khz["gpu_khz"] |= {value for spec in specs for value in spec.clocks.newer_gpu_khz}
     incomplete = {*specs[0].clocks.incomplete, *(field for field, known in khz.items() if not known)}
-    return _Clocks(max(spec.cpu_cores for spec in specs), khz, frozenset(incomplete))
+    return max(spec.cpu_cores for spec in specs), khz, frozenset(incomplete)
 
 
 def _unknown_clock(row: Row) -> str:
     """What of a row's mode a named board does not have; of other devices any mode is taken."""
     if row["device"] not in BOARDS:
         return ""
-    clocks = _clocks_of(row["device"])
-    if row["cpu_cores"] > clocks.cores:
-        return f"cpu_cores is {row['cpu_cores']}, {row['device']} has {clocks.cores}"
-    for field, known in clocks.khz.items():
+    cores, clocks, is_open = _clocks_of(row["device"])
+    if row["cpu_cores"] > cores:
+        return f"cpu_cores is {row['cpu_cores']}, {row['device']} has {cores}"
+    for field, known in clocks.items():
         value = row[field]
         if value in known:
             continue
         for factor, unit in ((UNIT, _SMALLER["khz"]), (1 / UNIT, _LARGER["khz"])):
             if any(abs(value * factor / khz - 1) < _NEAR for khz in known):
                 return f"{field} is {value}: that looks like {unit}, expected kHz"
-        if field not in clocks.open:
+        if field not in is_open:
             nearest = min(known, key=lambda khz: abs(khz - value))
             return f"{field} is {value}, which {row['device']} does not have; the nearest is {nearest}"
     return ""
@@ -102,9 +91,8 @@ def _wrong_units(entries: List[Entry], of_model: Callable[[Sequence[Row]], Optio
     groups: Dict[Tuple[Any, ...], List[int]] = {}
     for place, (_, row, fault, _) in enumerate(entries):
         if row is not None and not fault:
-            groups.setdefault(tuple(row[name] for name in ("device", "workload", "task", "batch_size")), []).append(
-                place
-            )
+            like = tuple(row[name] for name in ("device", "workload", "task", "batch_size"))
+            groups.setdefault(like, []).append(place)
     checked = list(entries)
     for places in groups.values():
         rows = [entries[place].row for place in places]
@@ -113,10 +101,9 @@ def _wrong_units(entries: List[Entry], of_model: Callable[[Sequence[Row]], Optio
             for place, row, value in zip(places, rows, expected):
                 if row[column] is None or value is None or checked[place].fault:
                     continue
-                unit = column.rpartition("_")[2]
                 ratio = row[column] / value
-                if ratio > FAR or ratio < 1 / FAR:
-                    looks = (_LARGER if ratio > FAR else _SMALLER)[unit]
+                if not 1 / FAR <= ratio <= FAR:
+                    looks = (_LARGER if ratio > FAR else _SMALLER)[column.rpartition("_")[2]]
                     fault = f"{column} is {row[column]:g}: that looks like {looks}, some {value:.3g} are expected"
                     checked[place] = checked[place]._replace(fault=fault)
     return checked
@@ -142,13 +129,12 @@ def _duplicates(entries: Sequence[Entry]) -> List[Entry]:
     seen: Dict[Tuple[str, ...], str] = {}
     checked: List[Entry] = []
     for entry in entries:
-        if entry.fault or entry.row is None:
-            checked.append(entry)
-            continue
-        case = tuple(_text(entry.row[name]) for name in _SAME_CASE)
-        case += tuple(_text(entry.row.get(name)) for name in _SAME_CASE_IF_THERE)
-        earlier = seen.setdefault(case, entry.place)
-        checked.append(entry if earlier == entry.place else entry._replace(fault=f"the same case as {earlier}"))
+        if not entry.fault and entry.row is not None:
+            case = tuple(_text(entry.row.get(name)) for name in _SAME_CASE)
+            earlier = seen.setdefault(case, entry.place)
+            if earlier != entry.place:
+                entry = entry._replace(fault=f"the same case as {earlier}")
+        checked.append(entry)
     return checked
 
 
@@ -160,12 +146,3 @@ def _text(value: Any) -> str:
         return f"{float(value):g}" if not isinstance(value, bool) else str(value)
     except ValueError:
         return str(value)
-
-
-def refuse(entries: Sequence[Entry]) -> None:
-    """Refuse to go on where anything is wrong."""
-    bad = sum(bool(entry.fault) for entry in entries)
-    if bad:
-        raise InvalidValueError(
-            f"{bad} of {len(entries)} rows are bad, nothing was written", "mend them, or --skip-bad leaves them out"
-        )

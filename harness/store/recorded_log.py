@@ -12,12 +12,11 @@ import csv
 import datetime
 import math
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from harness.core.corpus import Row
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import POWER_CHANNEL, STABLE_WINDOW_S, stable_from, summarise
-from harness.core.power_modes import PowerMode
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Telemetry
 
 SECONDS, DATE, TIME = "start_s", "start_at", "minibatch_time_ms"
@@ -25,49 +24,24 @@ FORM = f"a header with {SECONDS} (seconds since the log's first line) or {DATE} 
 _MISSING = 0.0  # stall and compute time were not recorded: what is made of them is not handed on
 
 
-class RecordedCase(NamedTuple):
-    """What the recorded run was of, as columns of the corpus; `workers` and `storage` are None where nobody knows."""
-
-    device: str
-    workload: str
-    task: str
-    mode: PowerMode
-    batch_size: int
-    workers: Optional[int] = None
-    storage: Optional[str] = None
-
-
-def recorded_row(
-    case: RecordedCase, telemetry: Telemetry, log: Path, times: Path, began: Optional[datetime.datetime]
-) -> Row:
+def recorded_row(case: Row, telemetry: Telemetry, log: Path, times: Path, began: Optional[datetime.datetime]) -> Row:
     """The row of a corpus that a recorded run comes to, by the rules of a measured one.
 
-    The first minibatch is left out (C12), and so are those before power was stable (C13; 001 sec. 2.5).
-
-    `telemetry` is in seconds since the log's first line; `began` is that line's date, None where its lines have none.
-    Errors name the line.
+    The first minibatch is left out (C12), and so are those before power was stable (C13; 001 sec. 2.5). `case` says
+    what was run, as columns of the corpus. `telemetry` is in seconds since the log's first line; `began` is that line's
+    date, None where its lines have none. Errors name the line.
     """
     if POWER_CHANNEL not in telemetry.series:
         raise InvalidValueError(f"{log}: the total power cannot be told", telemetry.missing.get(POWER_CHANNEL, ""))
     starts_s, times_ms = zip(*_read_times(times, began))
     minibatches = phased(starts_s, times_ms, telemetry)
-    figures = summarise(minibatches, telemetry, case.batch_size)
+    figures = summarise(minibatches, telemetry, case["batch_size"])
     if figures["minibatch_time_ms"] is None:
         raise InvalidValueError(f"{times}: no minibatch is left once power was stable", "record more of them")
     if figures["power_mw"] is None:
         raise InvalidValueError(f"{log} and {times}: no power sample falls into a clean minibatch")
-    return {
-        "device": case.device,
-        "workload": case.workload,
-        "task": case.task,
-        **case.mode._asdict(),
-        "batch_size": case.batch_size,
-        "provenance": "measured",
-        "workers": case.workers,
-        "storage": case.storage,
-        **{name: figures[name] for name in KEPT},
-        "power_definition": telemetry.notes.get(POWER_CHANNEL),
-    }
+    kept = {name: figures[name] for name in KEPT}
+    return {**case, "provenance": "measured", **kept, "power_definition": telemetry.notes.get(POWER_CHANNEL)}
 
 
 KEPT = (
@@ -83,17 +57,10 @@ def phased(starts_s: Sequence[float], times_ms: Sequence[float], telemetry: Tele
     since = [(time, value) for time, value in zip(power.times_s, power.values) if time >= starts_s[0]]
     stable_s = stable_from(*zip(*since)) if since else None
     clean_s = -math.inf if stable_s is None else stable_s + STABLE_WINDOW_S
+    phases = [FIRST, *(CLEAN if start_s >= clean_s else SETTLING for start_s in starts_s[1:])]
     return [
-        Minibatch(
-            0,
-            number,
-            FIRST if number == 0 else CLEAN if start_s >= clean_s else SETTLING,
-            start_s,
-            _MISSING,
-            _MISSING,
-            time_ms,
-        )
-        for number, (start_s, time_ms) in enumerate(zip(starts_s, times_ms))
+        Minibatch(0, number, phase, start_s, _MISSING, _MISSING, time_ms)
+        for number, (phase, start_s, time_ms) in enumerate(zip(phases, starts_s, times_ms))
     ]
 
 
@@ -119,7 +86,9 @@ def _read_times(path: Path, began: Optional[datetime.datetime]) -> List[Tuple[fl
     found: List[Tuple[float, float]] = []
     for cells in reader:
         place = f"{path} line {reader.line_num}"
-        found.append((_start_s(cells, began, place), _positive(cells[TIME], TIME, place)))
+        found.append((_start_s(cells, began, place), _number(cells[TIME], TIME, place)))
+        if found[-1][1] <= 0:
+            raise InvalidValueError(f"{place}: {TIME} is {cells[TIME]!r}, expected a number above 0")
         if len(found) > 1 and found[-1][0] <= found[-2][0]:
             raise InvalidValueError(f"{place}: it starts before the minibatch above it", "put them in order")
     if not found:
@@ -145,11 +114,4 @@ def _number(text: Optional[str], name: str, place: str) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise InvalidValueError(f"{place}: {name} is {text!r}, expected a number")
-    return value
-
-
-def _positive(text: Optional[str], name: str, place: str) -> float:
-    value = _number(text, name, place)
-    if value <= 0:
-        raise InvalidValueError(f"{place}: {name} is {text!r}, expected a number above 0")
     return value

@@ -9,6 +9,7 @@ import pytest
 
 from harness.core.cases import Case
 from harness.core.corpus import CORPUS, TASKS
+from harness.core.metrics import CONCURRENT_AGGREGATES
 from harness.store import frames
 from harness.store.frames import FURTHER, MINIBATCH_COLUMNS, common_conditions, minibatches, profiles, telemetry
 from harness.store.results import ResultsStore
@@ -34,7 +35,7 @@ def test_an_empty_file_has_every_column(store: ResultsStore) -> None:
 
 
 def test_every_column_is_documented(store: ResultsStore) -> None:
-    known = {column.name for column in (*CORPUS, *FURTHER)}
+    known = {*(column.name for column in (*CORPUS, *FURTHER)), *CONCURRENT_AGGREGATES}
     assert [name for name in profiles(store) if name not in known and name not in (frames.__doc__ or "")] == []
 
 
