@@ -65,8 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=float, required=True, help="of one training")
     add("--epoch-minutes", type=float, required=True, help="one epoch in a good mode within the budget")
     add("--runs", type=float, default=1, help="trainings that will use the mode (default: 1)")
-    text = f"per profile (default: {PROFILE_SECONDS}, 001)"
-    add("--profile-seconds", type=float, default=PROFILE_SECONDS, help=text)
+    add("--profile-seconds", type=float, default=PROFILE_SECONDS, help=f"per profile (default: {PROFILE_SECONDS}, 001)")
     add("--json", action="store_true", help="print JSON")
 
 
@@ -89,18 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 def weigh(
     approaches: List[Approach], *, epochs: float, epoch_minutes: float, runs: float, profile_seconds: float
 ) -> List[ApproachCost]:
-    """What each approach comes to, the cheapest first.
-
-    Args:
-        approaches: the ways to find a mode.
-        epochs: of one run.
-        epoch_minutes: one epoch in the best mode within the budget.
-        runs: trainings that will use the mode found.
-        profile_seconds: what profiling one mode takes, on average.
-
-    Raises:
-        InvalidValueError: a number is not above 0.
-    """
+    """What each approach comes to, the cheapest first; an epoch takes `epoch_minutes` in the best mode."""
     numbers = {"epochs": epochs, "epoch minutes": epoch_minutes, "runs": runs, "seconds per profile": profile_seconds}
     for name, value in numbers.items():
         if not value > 0:

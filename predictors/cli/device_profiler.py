@@ -36,12 +36,11 @@ COOLING_S = 60.0
 
 
 class DeviceProfiler:
-    """Profiles candidates on a device; with a results file, what it holds already is not measured again.
+    """Profiles candidates on a device that the caller holds, and keeps the profiles in `store`, where there is one.
 
-    Attributes:
-        taken: what was found, by candidate.
-        resumed: how many of these came from the results file.
-        flagged: the flags of the best profile, by candidate, where all its profiles were disturbed or throttled.
+    A candidate is a mode with one of `batch_sizes` (by default the case's own), which replace those of `case`. With
+    `resume`, a profile of the same conditions is taken from `store` instead of measuring again. With `needs_power`, a
+    profile without power is refused; else its power is NaN.
     """
 
     def __init__(
@@ -59,25 +58,10 @@ class DeviceProfiler:
         report: Callable[[str], None] = lambda line: None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Profile on a device that is held by the caller.
-
-        Args:
-            device: where to measure.
-            case: what to measure; its power mode and batch size are replaced by the candidates'.
-            modes: the candidates, each with the name it has in a case.
-            batch_sizes: to choose from; None for the case's own.
-            store: where profiles are kept, with `environment` and `run_id`.
-            environment: see `store`.
-            run_id: see `store`.
-            resume: take a profile of the same conditions from `store` instead of measuring again.
-            needs_power: whether a profile without power is refused; else its power is NaN.
-            report: takes lines of progress while a profile runs.
-            wait: sleeps for so many seconds.
-        """
         self.task = case.task
-        self.resumed = 0
-        self.taken: Dict[int, Union[MeasuredMode, FailedMode]] = {}
-        self.flagged: Dict[int, List[str]] = {}
+        self.resumed = 0  # candidates whose profile came from `store`
+        self.taken: Dict[int, Union[MeasuredMode, FailedMode]] = {}  # what was found, by candidate
+        self.flagged: Dict[int, List[str]] = {}  # of the best profile, where all were disturbed or throttled
         self._device = device
         self._case = case
         self._names = [name for name, _ in modes]
@@ -102,11 +86,7 @@ class DeviceProfiler:
         return dataclasses.replace(self._case, power_mode=self._names[index // self._per_mode], batch_size=size)
 
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
-        """Measure a candidate, or take its profile from the results file; once in the life of this profiler.
-
-        Raises:
-            HarnessError: no candidate can be measured any more.
-        """
+        """Measure a candidate, or take its profile from the results file; once in the life of this profiler."""
         if index not in self.taken:
             self.taken[index] = self._try(index)
         return self.taken[index]
@@ -192,12 +172,7 @@ def best_of(takes: Sequence[Profile]) -> Profile:
 
 
 def figures_of(profile: Profile, needs_power: bool = True) -> MeasuredMode:
-    """Minibatch time, power and what the profile took; power is NaN where it is not needed and was not measured.
-
-    Raises:
-        CannotRunError: too few minibatches ran to tell the time.
-        SourceUnavailableError: power is needed and was not measured.
-    """
+    """Minibatch time, power and what the profile took; power is NaN where it is not needed and was not measured."""
     time_ms, power_mw = (profile.aggregates.get(name) for name in ("minibatch_time_ms", "power_mw"))
     if time_ms is None:
         raise CannotRunError(f"{profile.case.id} gave no minibatch time: too few minibatches ran", "more --minibatches")

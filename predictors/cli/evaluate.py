@@ -84,11 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_and_report(plan: TrialPlan, arguments: argparse.Namespace, files: Sequence[Path] = (), title: str = "") -> int:
-    """Run a plan with progress on standard error; print and write what came out.
-
-    Raises:
-        CannotRunError: nothing could be run.
-    """
+    """Run a plan with progress on standard error; print and write what came out."""
     if plan.repeats < 1:
         raise InvalidValueError(f"--repeats is {plan.repeats}, expected 1 or more")
     found = run_plan(plan, jobs_of(arguments.jobs), TrialProgress(Progress(sys.stderr)))
@@ -127,11 +123,7 @@ def make_target(table: Table, references: Sequence[Table]) -> Target:
 
 
 def parse_counts(text: str) -> Tuple[Optional[int], ...]:
-    """Numbers of modes from a list with commas; None for `all`.
-
-    Raises:
-        InvalidValueError: one is no whole number above 0.
-    """
+    """Numbers of modes from a list with commas; None for `all`."""
     counts: List[Optional[int]] = []
     for word in text.split(","):
         if word != ALL and not (word.isdecimal() and int(word) > 0):

@@ -44,27 +44,16 @@ DRAWS = 400
 
 
 class SearchOutcome(NamedTuple):
-    """What a search came to.
+    """What a search came to."""
 
-    Attributes:
-        goal: what was searched for, in short.
-        strategy: by what.
-        candidates: how many modes, each with a batch size, could be chosen.
-        spent: how many of them were profiled.
-        over: power or latency as measured over its limit, whichever is worse.
-        true_over: the same without the noise of measuring; None where nobody knows.
-        slower: the chosen mode's time over that of the best mode within the limits, likewise.
-        provenance: of all of these figures.
-    """
-
-    goal: str
-    strategy: str
-    candidates: int
-    spent: int
-    over: float
-    true_over: Optional[float]
-    slower: Optional[float]
-    provenance: str
+    goal: str  # what was searched for, in short
+    strategy: str  # by what
+    candidates: int  # how many modes, each with a batch size, could be chosen
+    spent: int  # how many of them were profiled
+    over: float  # power or latency as measured over its limit, whichever is worse
+    true_over: Optional[float]  # the same without the noise of measuring; None where nobody knows
+    slower: Optional[float]  # the chosen mode's time over that of the best mode within the limits, likewise
+    provenance: str  # of all of these figures
 
     @property
     def text(self) -> str:

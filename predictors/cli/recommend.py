@@ -184,11 +184,7 @@ def _saying_what_is_kept(history: History, results: Path, progress: Progress) ->
 
 
 def goal_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> Goal:
-    """The goal that the options ask for; `minibatches` of the whole training, None where unknown.
-
-    Raises:
-        InvalidValueError: no limit was given where one is needed, or a limit on the whole training without its length.
-    """
+    """The goal that the options ask for; `minibatches` of the whole training, None where unknown."""
     limits = {}
     if arguments.power_budget is not None:
         limits["power_mw"] = w_to_mw(arguments.power_budget)

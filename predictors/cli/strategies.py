@@ -110,12 +110,9 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
 
 
 def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[float] = None) -> Optional[float]:
-    """Minibatches of a whole training on the real data set, which savings are counted over.
+    """Minibatches of a whole training on the real data set, by default of as many epochs as the papers use.
 
-    `epochs` is None for what the papers use; where nobody says how many there are, the answer is None.
-
-    Raises:
-        UnknownNameError: there is no such workload.
+    None where nobody says how many epochs there are.
     """
     epochs = epochs if epochs is not None else EPOCHS.get(workload)
     return None if epochs is None else epochs * (get_workload(workload).data_set.real_samples // batch_size)

@@ -30,19 +30,12 @@ LEAST_GAIN = 0.002
 
 @dataclasses.dataclass(frozen=True)
 class ConcurrentGoal:
-    """Train as fast as possible while requests are served.
+    """Train as fast as possible while requests are served."""
 
-    Attributes:
-        arrivals_per_s: requests per second.
-        latency_ms: the longest that a request may take.
-        power_mw: greatest mean power; None for any.
-        switching_ms: what a change between the two modes costs; None where both kinds of work share one mode.
-    """
-
-    arrivals_per_s: float
-    latency_ms: float
-    power_mw: Optional[float] = None
-    switching_ms: Optional[float] = None
+    arrivals_per_s: float  # requests per second
+    latency_ms: float  # the longest that a request may take
+    power_mw: Optional[float] = None  # greatest mean power; None for any
+    switching_ms: Optional[float] = None  # cost of a change of mode; None where both kinds of work share one
 
     def __post_init__(self) -> None:
         """Refuse what nothing can meet."""
@@ -62,27 +55,16 @@ class ConcurrentPlan(NamedTuple):
 
 
 class ConcurrentChoice(NamedTuple):
-    """A plan as a device understands it.
+    """A plan as a device understands it."""
 
-    Attributes:
-        plan: by candidates.
-        training_mode: what training runs in.
-        inference_mode: what inference runs in; the same where they share one.
-        inference_batch: requests in a batch.
-        profiles: how many profiles it took, of both kinds together.
-        seconds: how long those took.
-        settled: whether the plan rests on profiles of its own modes.
-        failed: the modes that could not be profiled, and why, of both kinds.
-    """
-
-    plan: ConcurrentPlan
-    training_mode: PowerMode
-    inference_mode: PowerMode
-    inference_batch: int
-    profiles: int
-    seconds: float
-    settled: bool
-    failed: Tuple[Tuple[PowerMode, str], ...] = ()
+    plan: ConcurrentPlan  # by candidates
+    training_mode: PowerMode  # what training runs in
+    inference_mode: PowerMode  # what inference runs in; the same where they share one
+    inference_batch: int  # requests in a batch
+    profiles: int  # how many profiles it took, of both kinds together
+    seconds: float  # how long those took
+    settled: bool  # whether the plan rests on profiles of its own modes
+    failed: Tuple[Tuple[PowerMode, str], ...] = ()  # the modes that could not be profiled, and why, of both kinds
 
 
 def choose_concurrent(
@@ -95,20 +77,10 @@ def choose_concurrent(
     initial: int = 3,
     report: Callable[[str], None] = lambda line: None,
 ) -> ConcurrentChoice:
-    """Find a plan.
+    """Find a plan with at most so many `profiles`, of both kinds together; all is profiled where they suffice for that.
 
-    Args:
-        training: the workload that is trained, on every mode.
-        inference: the workload that answers, on every mode and batch size.
-        goal: what to reach.
-        predictor: makes a predictor that is not fitted.
-        first: chooses the modes to begin with.
-        profiles: at most so many, of both kinds together; where they suffice for all there is, all is profiled.
-        initial: profiles of each kind to begin with.
-        report: takes a line for each profile.
-
-    Raises:
-        InvalidValueError: `profiles` does not suffice to begin.
+    The candidates of `training` are modes, those of `inference` modes and batch sizes. `first` chooses `initial` of
+    each to begin with; `predictor` makes a predictor that is not fitted.
     """
     if profiles < 2:
         raise InvalidValueError(f"{profiles} profiles do not suffice", "allow one of training and one of inference")
@@ -150,25 +122,15 @@ def _unprofiled(plan: ConcurrentPlan, histories: Sequence[History]) -> List[Tupl
 
 
 class _Weighed(NamedTuple):
-    """Plans with what is expected of them; all arrays of shape (n,).
+    """Plans with what is expected of them; all arrays of shape (n,)."""
 
-    Attributes:
-        training: the candidate that each trains in.
-        inference: the candidate that each infers in.
-        expected: of each.
-        log_sd: the standard deviation of the logarithm of its training throughput.
-        chance: how likely it keeps the limits.
-        excess: by which share it is expected to break the worst limit; 0 and below where all are kept.
-        profiled: whether both of its modes were.
-    """
-
-    training: np.ndarray
-    inference: np.ndarray
-    expected: Expected
-    log_sd: np.ndarray
-    chance: np.ndarray
-    excess: np.ndarray
-    profiled: np.ndarray
+    training: np.ndarray  # the candidate that each trains in
+    inference: np.ndarray  # the candidate that each infers in
+    expected: Expected  # of each
+    log_sd: np.ndarray  # the standard deviation of the logarithm of its training throughput
+    chance: np.ndarray  # how likely it keeps the limits
+    excess: np.ndarray  # by which share it is expected to break the worst limit; 0 and below where all are kept
+    profiled: np.ndarray  # whether both of its modes were
 
     def plan(self, index: int) -> ConcurrentPlan:
         """One of them."""

@@ -35,21 +35,13 @@ DIGITS = 3
 
 
 class JudgedChoice(NamedTuple):
-    """One choice held against the truth.
+    """One choice held against the truth."""
 
-    Attributes:
-        goal: what was asked.
-        choice: what the strategy answered.
-        optimum: the best candidate; None where none keeps the limits.
-        penalty_pct: see the module; None without an optimum.
-        over_mw: power above the budget, 0 or more; 0 for goals without a power limit.
-    """
-
-    goal: Goal
-    choice: Choice
-    optimum: Optional[int]
-    penalty_pct: Optional[float]
-    over_mw: float
+    goal: Goal  # what was asked
+    choice: Choice  # what the strategy answered
+    optimum: Optional[int]  # the best candidate; None where none keeps the limits
+    penalty_pct: Optional[float]  # see the module; None without an optimum
+    over_mw: float  # power above the budget, 0 or more; 0 for goals without a power limit
 
 
 class SweepSummary(NamedTuple):
@@ -148,11 +140,9 @@ def summarise(outcomes: Sequence[JudgedChoice]) -> SweepSummary:
 
 
 def by_choice(table: Table, outcomes: Sequence[JudgedChoice]) -> Dict[str, List[float]]:
-    """What each choice under a power budget came to, in order; those that `summarise` counts.
+    """What each choice under a power budget came to, in order, rounded; those that `summarise` counts.
 
-    Returns:
-        As many values each, with as many digits as a plot shows: `budget_w`; `penalty_pct`; `power_error_w`, observed
-        power less the budget, below 0 where the budget is not used up.
+    `power_error_w` is observed power less the budget: below 0 where the budget is not used up.
     """
     found: Dict[str, List[float]] = {"budget_w": [], "penalty_pct": [], "power_error_w": []}
     for outcome in outcomes:
@@ -171,8 +161,7 @@ def hours_saved(
     """Hours that the choices save over a whole training against other choices for the same goals, on average (Q5).
 
     001 sec. 1.4 counts them as epochs x the gain of an epoch. Goals for which either choice breaks a power limit by
-    more than the tolerance are left out: what is not allowed saves nothing. `minibatches`
-    are those of the whole training. None where no goal is left.
+    more than the tolerance are left out: what is not allowed saves nothing. None where no goal is left.
     """
     saved = [
         ms_to_s(float(table.time_ms[other.index] - table.time_ms[outcome.choice.index]) * minibatches) / S_PER_HOUR
@@ -241,15 +230,9 @@ def results(
 ) -> List[Dict[str, Any]]:
     """The figures of each strategy, target and number of profiles, as plain values.
 
-    `by_repeat` holds median and quartiles, over repeats, of the mean penalty and of A/L+1 of one repeat, both in %.
-    `by_choice` holds the figures of every single choice, repeat after repeat.
-
-    Args:
-        found: from `run_contest`.
-        targets: the tables that it ran on.
-        goals: how many goals a sweep had.
-        presets: what `hours_saved_vs_presets` is counted against.
-        minibatches: of a whole training, by workload; None where nobody says how long it is.
+    `by_repeat` holds median and quartiles, over repeats, of the mean penalty and of A/L+1 of one repeat, both in %;
+    `by_choice` every single choice, repeat after repeat. A sweep had so many `goals`; `hours_saved_vs_presets` needs
+    `presets` and the `minibatches` of a whole training, by workload.
     """
     tables = {table.workload: table for table in targets}
     rows = []

@@ -16,19 +16,13 @@ from predictors.strategies.search import Grid
 
 
 class VendorPreset(NamedTuple):
-    """A mode that the vendor ships.
+    """A mode that the vendor ships."""
 
-    Attributes:
-        name: as the board calls it.
-        mode: what it sets.
-        claimed_mw: the power that it claims to stay under; infinite where it claims none.
-        has_less_gpu: whether the board switches a part of its GPU off in it. Profiles and tables are of the whole GPU,
-            so what is told of the preset's mode is not what the preset does.
-    """
-
-    name: str
-    mode: PowerMode
-    claimed_mw: float
+    name: str  # as the board calls it
+    mode: PowerMode  # what it sets
+    claimed_mw: float  # the power that it claims to stay under; infinite where it claims none
+    # The board switches a part of its GPU off in it. Profiles and tables are of the whole GPU, so what is told of the
+    # preset's mode is not what the preset does.
     has_less_gpu: bool = False
 
 
@@ -61,9 +55,6 @@ class Presets(Strategy):
 
         Presets know no limit but power: without one the most powerful preset is taken. Where none claims to meet it,
         the weakest is the answer, as infeasible.
-
-        Raises:
-            InvalidValueError: there are no presets.
         """
         if not self.presets:
             raise InvalidValueError("the strategy presets was given none", "it needs a board whose presets are known")

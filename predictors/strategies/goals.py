@@ -20,23 +20,14 @@ from harness.core.units import w_to_mw
 
 
 class Quantity(NamedTuple):
-    """Something that a goal minimises or limits.
+    """Something that a goal minimises or limits."""
 
-    Attributes:
-        time: the power with which the minibatch time enters.
-        power: the power with which the module power enters.
-        batch: the power with which the batch size enters.
-        per_unit: what one unit of ms, mW and samples makes in the unit of the quantity's name.
-        words: what it is, for people.
-        shown_in: the unit that it is shown in, and what one of its own units makes in that.
-    """
-
-    time: int
-    power: int
-    batch: int
-    per_unit: float
-    words: str
-    shown_in: Tuple[str, float]
+    time: int  # the power with which the minibatch time enters
+    power: int  # the power with which the module power enters
+    batch: int  # the power with which the batch size enters
+    per_unit: float  # what one unit of ms, mW and samples makes in the unit of the quantity's name
+    words: str  # what it is, for people
+    shown_in: Tuple[str, float]  # the unit that it is shown in, and what one of its own units makes in that
 
 
 QUANTITIES: Dict[str, Quantity] = {
@@ -51,15 +42,10 @@ QUANTITIES: Dict[str, Quantity] = {
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """Minimise one quantity subject to upper limits on others.
+    """Minimise one quantity subject to upper limits on others."""
 
-    Attributes:
-        minimise: a name of `QUANTITIES`.
-        limits: names of `QUANTITIES` to the greatest value allowed.
-    """
-
-    minimise: str = "time_ms"
-    limits: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    minimise: str = "time_ms"  # a name of `QUANTITIES`
+    limits: Mapping[str, float] = dataclasses.field(default_factory=dict)  # the greatest value allowed, by name
 
     def __post_init__(self) -> None:
         """Refuse quantities that do not exist and limits that nothing can meet."""
@@ -96,11 +82,7 @@ def power_budget(budget_mw: float) -> Goal:
 
 
 def budget_goals(text: str) -> List[Goal]:
-    """The papers' goals for power budgets written as `17:50:1` (first, last, step) or as a comma list, in W.
-
-    Raises:
-        InvalidValueError: the text is neither.
-    """
+    """The papers' goals for power budgets written as `17:50:1` (first, last, step) or as a comma list, in W."""
     try:
         if ":" in text:
             first, last, step = (float(part) for part in text.split(":"))
@@ -129,11 +111,7 @@ def log_distribution(
 ) -> Tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of a quantity's natural logarithm, time and power taken as independent.
 
-    Args:
-        name: of `QUANTITIES`.
-        log_time: mean and standard deviation of the logarithm of the time in ms, each of shape (n,).
-        log_power: the same of the power in mW.
-        batch_size: samples per minibatch, shape (n,).
+    `log_time` and `log_power` are such pairs of the logarithms of ms and mW; all arrays have shape (n,).
     """
     quantity = QUANTITIES[name]
     mean = quantity.time * log_time[0] + quantity.power * log_power[0]

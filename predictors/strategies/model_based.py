@@ -40,14 +40,7 @@ Designer = Callable[[History, int], Sequence[int]]
 
 
 def design_for(references: Tuple[Table, ...], board: Optional[str], seed: int, sampling: str = SAMPLING) -> Designer:
-    """A function that chooses the first modes of a search.
-
-    Args:
-        references: tables of other workloads, for the design.
-        board: the device, as the corpus calls it; None where it is not known.
-        seed: of the design.
-        sampling: a name of `predictors.sampling.SAMPLERS`.
-    """
+    """What chooses the first modes of a search; `board` is None where it is not known."""
 
     def design(history: History, count: int) -> Sequence[int]:
         candidates, task = history.profiler.candidates, history.profiler.task
@@ -84,18 +77,10 @@ class ClosedLoop(Strategy):
         least_gain: float = 0.0,
         batch: int = 1,
     ) -> None:
-        """Search by predictors.
+        """Search by what `predictor` makes, from `initial` modes that `design` chooses.
 
-        Args:
-            predictor: makes a predictor that is not fitted.
-            design: chooses the modes to begin with.
-            initial: how many those are.
-            least_gain: stop where the expected improvement, as a share of the objective, is below this; 0 spends all
-                profiles.
-            batch: modes chosen at once, and profiled from high to low clocks; 1 learns from each.
-
-        Raises:
-            InvalidValueError: `batch` or `initial` is below 1.
+        `least_gain` ends the search where the expected improvement, as a share of the objective, is below it; 0 spends
+        all profiles. A `batch` of modes is chosen at once, and profiled from high to low clocks; 1 learns from each.
         """
         for name, value in (("batch", batch), ("initial", initial)):
             if value < 1:
@@ -193,16 +178,10 @@ class OneShot(Strategy):
         widen: Optional[float] = None,
         seed: int = 0,
     ) -> None:
-        """Choose by predictors.
+        """Choose by what `predictor` makes; `seed` draws the modes, `risk` is a probability, `tolerance` by quantity.
 
-        Args:
-            predictor: makes a predictor that is not fitted.
-            name: how the command line calls this strategy.
-            risk: greatest probability, 0 to 1, of breaking a limit by more than the tolerance; None for none.
-            tolerance: by quantity, in its unit; None for `TOLERANCE`.
-            widen: factor on the predictor's standard deviations, which only `risk` looks at; None for `widening` of the
-                number of profiles.
-            seed: draws the modes.
+        `widen` is a factor on the predictor's standard deviations, which only `risk` looks at; None for `widening` of
+        the number of profiles.
         """
         if risk is not None and not 0 < risk < 1:
             raise InvalidValueError(f"risk is {risk}, expected a probability between 0 and 1")

@@ -39,26 +39,17 @@ class StoppedError(HarnessError):
 
 
 class OnlineReport(NamedTuple):
-    """What tuning while training came to.
+    """What tuning while training came to."""
 
-    Attributes:
-        choice: the mode that training ended in; None where not one profile was complete.
-        finished: whether the search ended before the training, and its choice was set.
-        minibatches: how many ran during the search.
-        search_s: how long the search went on.
-        lost_s: by how much those minibatches took longer than in the chosen mode, changes of mode included; below 0
-            where faster modes were tried that break a limit.
-        profiled: the modes that were tried, with what they gave.
-        failed: the modes that did not take, and why.
-    """
-
-    choice: Optional[Choice]
-    finished: bool
-    minibatches: int
-    search_s: float
+    choice: Optional[Choice]  # the mode that training ended in; None where not one profile was complete
+    finished: bool  # whether the search ended before the training, and its choice was set
+    minibatches: int  # how many ran during the search
+    search_s: float  # how long the search went on
+    # By how much those minibatches took longer than in the chosen mode, changes of mode included; below 0 where faster
+    # modes were tried that break a limit.
     lost_s: Optional[float]
-    profiled: Tuple[Tuple[PowerMode, MeasuredMode], ...]
-    failed: Tuple[Tuple[PowerMode, str], ...] = ()
+    profiled: Tuple[Tuple[PowerMode, MeasuredMode], ...]  # the modes that were tried, with what they gave
+    failed: Tuple[Tuple[PowerMode, str], ...] = ()  # the modes that did not take, and why
 
     def describe(self) -> str:
         """In two lines, for a log, and one for each mode that did not take."""
@@ -105,19 +96,8 @@ class OnlineTuner:
     ) -> None:
         """Begin the search; the first mode is set at the first `step`.
 
-        Args:
-            strategy: chooses what to try.
-            goal: what to reach.
-            modes: what may be set.
-            apply: sets a mode and reads it back.
-            power_mw: the power sensor.
-            profiles: modes that may be tried.
-            minibatches: that count in each mode (001 sec. 2.5).
-            settling_s: what runs so long after a change of mode does not count (001 sec. 2.5: 2-3 s).
-            silence_s: a power meter that says nothing for so long is not waited for.
-            batch_size: samples per minibatch of the loop.
-            report: takes a line for each mode that was tried.
-            clock: monotonic seconds.
+        `apply` sets a mode and reads it back; `profiles` modes may be tried. In each, so many `minibatches` count,
+        those in the first `settling_s` after a change of mode do not (001 sec. 2.5: 2-3 s).
         """
         if not modes:
             raise InvalidValueError("there is no power mode to choose from")
@@ -151,11 +131,7 @@ class OnlineTuner:
         return self._settled
 
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
-        """Called by the strategy, in its thread: what the training loop finds in a mode.
-
-        Raises:
-            StoppedError: training ended.
-        """
+        """Called by the strategy, in its thread: what the training loop finds in a mode."""
         self._requests.put(index)
         answer = self._answers.get()
         if isinstance(answer, BaseException):
@@ -179,11 +155,7 @@ class OnlineTuner:
         self._last_s = self._clock()
 
     def close(self) -> OnlineReport:
-        """End the search where it goes on, and tell what it came to; the mode stays as it is.
-
-        Raises:
-            HarnessError: the strategy failed after the last `step`.
-        """
+        """End the search where it goes on, and tell what it came to; the mode stays as it is."""
         if self._thread.is_alive():
             self._answers.put(StoppedError("training ended before the search did"))
             self._thread.join()

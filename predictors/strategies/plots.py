@@ -21,12 +21,7 @@ TRUTH = "brute-force"
 
 
 def draw(found: Found, targets: Sequence[Table], directory: Path) -> List[Path]:
-    """The three plots of every target that the contest ran on, as files; returns their paths.
-
-    Raises:
-        DependencyError: matplotlib is not installed.
-        StoreError: a picture cannot be written.
-    """
+    """The three plots of every target that the contest ran on, as files; returns their paths."""
     written = []
     for table in targets:
         mine = {

@@ -41,11 +41,8 @@ class CandidatePosterior:
     def chance(self, goal: Goal, slack: Mapping[str, float]) -> np.ndarray:
         """How likely each candidate keeps all limits: the probability of its least likely one.
 
-        The limits' probabilities are not multiplied, because they are not independent.
-
-        Args:
-            goal: whose limits.
-            slack: by how much a limit may be exceeded, by the quantity's name and in its unit.
+        The limits' probabilities are not multiplied, because they are not independent. `slack` is by how much a limit
+        may be exceeded, by the quantity's name and in its unit.
         """
         from scipy.special import ndtr
 
@@ -65,15 +62,11 @@ class CandidatePosterior:
 
 
 def learn(predictor: Predictor, history: History, widen: float = 1.0) -> CandidatePosterior:
-    """Fit a predictor to the profiles taken and predict every candidate.
+    """Fit a predictor anew to the profiles taken and predict every candidate.
 
     What was profiled is known: there the posterior is the measurement. Where all was tried, nothing is predicted: power
-    may be missing (NaN), and what failed has no figures (NaN).
-
-    Args:
-        predictor: is fitted anew.
-        history: what was profiled.
-        widen: factor on the standard deviations of what was not profiled.
+    may be missing (NaN), and what failed has no figures (NaN). `widen` is a factor on the standard deviations of what
+    was not profiled.
     """
     candidates, task, places = history.profiler.candidates, history.profiler.task, history.places
     count, sizes = len(candidates.modes), candidates.batch_size

@@ -22,15 +22,10 @@ MOST_FAILURES = 3
 
 
 class Candidates(NamedTuple):
-    """What can be chosen: power modes, each with a batch size.
+    """What can be chosen: power modes, each with a batch size."""
 
-    Attributes:
-        modes: int64 of shape (n, 4), columns as in `PowerMode`; a clock that the device does not tell is 0.
-        batch_size: int64 of shape (n,).
-    """
-
-    modes: np.ndarray
-    batch_size: np.ndarray
+    modes: np.ndarray  # int64 of shape (n, 4), columns as in `PowerMode`; a clock that the device does not tell is 0
+    batch_size: np.ndarray  # int64 of shape (n,)
 
     @property
     def known_modes(self) -> np.ndarray:
@@ -47,36 +42,21 @@ class MeasuredMode(NamedTuple):
 
 
 class FailedMode(NamedTuple):
-    """Why one candidate cannot be profiled, where others may.
+    """Why one candidate cannot be profiled, where others may."""
 
-    Attributes:
-        reason: a sentence, for people.
-        seconds: what trying took.
-        rules_out: candidates that would fail for the same reason and are not to be tried.
-    """
-
-    reason: str
-    seconds: float
-    rules_out: Tuple[int, ...] = ()
+    reason: str  # a sentence, for people
+    seconds: float  # what trying took
+    rules_out: Tuple[int, ...] = ()  # candidates that would fail for the same reason and are not to be tried
 
 
 class Profiler(Protocol):
-    """A device with a workload on it: what can be chosen, and what a choice gives.
+    """A device with a workload on it: what can be chosen, and what a choice gives."""
 
-    Attributes:
-        candidates: what can be chosen; everywhere else a candidate is its index here.
-        task: `training` or `inference`.
-    """
-
-    candidates: Candidates
-    task: str
+    candidates: Candidates  # what can be chosen; everywhere else a candidate is its index here
+    task: str  # `training` or `inference`
 
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
-        """Profile one candidate.
-
-        Raises:
-            HarnessError: nothing can be measured any more.
-        """
+        """Profile one candidate; raises a `HarnessError` where nothing can be measured any more."""
 
 
 class TableProfiler:
@@ -101,57 +81,34 @@ class Spent(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What a strategy answers.
+    """What a strategy answers."""
 
-    Attributes:
-        power_mode: the mode it chose.
-        batch_size: the batch size it chose.
-        feasible: whether the strategy holds that the goal's limits are kept; if not, the mode is the nearest it knows.
-        predicted: time and power that a predictor gives for the choice; None for a strategy that has none.
-        measured: what profiling the choice gave; None where it was not profiled.
-        spent: what the choice has cost.
-        profiled: every profile on the way, in order: candidate and what it gave.
-        reason: why this one, in a sentence.
-        index: the chosen candidate.
-        failed: every candidate that could not be profiled, and why.
-    """
-
-    power_mode: PowerMode
-    batch_size: int
-    feasible: bool
-    predicted: Optional[MeasuredMode]
-    measured: Optional[MeasuredMode]
-    spent: Spent
-    profiled: Tuple[Tuple[int, MeasuredMode], ...] = ()
-    reason: str = ""
-    index: int = -1
-    failed: Tuple[Tuple[int, str], ...] = ()
+    power_mode: PowerMode  # the mode it chose
+    batch_size: int  # the batch size it chose
+    feasible: bool  # whether it is held to keep the goal's limits; if not, it is the nearest that is known
+    predicted: Optional[MeasuredMode]  # None for a strategy without a predictor
+    measured: Optional[MeasuredMode]  # what profiling the choice gave; None where it was not profiled
+    spent: Spent  # what the choice has cost
+    profiled: Tuple[Tuple[int, MeasuredMode], ...] = ()  # candidate and what it gave, in order
+    reason: str = ""  # why this one, in a sentence
+    index: int = -1  # the chosen candidate
+    failed: Tuple[Tuple[int, str], ...] = ()  # every candidate that could not be profiled, and why
 
 
 class History:
     """The profiles taken so far, at most `limit` of them; nothing is profiled twice, and nothing that failed is chosen.
 
-    Attributes:
-        profiler: what is profiled.
-        limit: how many profiles there may be, those that fail included.
-        taken: what was profiled, by candidate, in order.
-        failed: why others could not be, by candidate, in order.
-        usable: bool of shape (n,): which candidates may be profiled and chosen, as far as is known.
+    Candidates that fail count towards `limit`. `report` takes a line for each profile.
     """
 
     def __init__(self, profiler: Profiler, limit: int, report: Callable[[str], None] = lambda line: None) -> None:
-        """Profile through `profiler`, at most `limit` times; `report` takes a line for each.
-
-        Raises:
-            InvalidValueError: `limit` is below 0.
-        """
         if limit < 0:
             raise InvalidValueError(f"the number of profiles must be 0 or more, got {limit}")
         self.profiler = profiler
         self.limit = min(limit, len(profiler.candidates.modes))
-        self.taken: Dict[int, MeasuredMode] = {}
-        self.failed: Dict[int, str] = {}
-        self.usable = np.ones(len(profiler.candidates.modes), dtype=bool)
+        self.taken: Dict[int, MeasuredMode] = {}  # by candidate, in the order of profiling
+        self.failed: Dict[int, str] = {}  # why they could not be profiled, likewise
+        self.usable = np.ones(len(profiler.candidates.modes), dtype=bool)  # may be profiled and chosen, as far as known
         self._failed_in_a_row = 0
         self._seconds = 0.0
         self._report = report
@@ -161,7 +118,7 @@ class History:
 
         Raises:
             InvalidValueError: no profile is left.
-            CannotRunError: `MOST_FAILURES` candidates in a row failed, or all that there are.
+            CannotRunError: `MOST_FAILURES` candidates in a row failed, or all there are.
         """
         if index in self.taken:
             return self.taken[index]
@@ -172,24 +129,21 @@ class History:
         found = self.profiler.profile(index)
         self._seconds += found.seconds
         if isinstance(found, FailedMode):
-            self._give_up(index, found)
+            # It is spent, and is neither tried nor chosen any more.
+            self.failed[index] = found.reason
+            self.usable[[index, *found.rules_out]] = False
+            self.usable[self.places] = True  # what was profiled is known to run
+            self._failed_in_a_row += 1
+            self._tell(index, f"cannot be profiled: {found.reason}")
+            if self._failed_in_a_row >= MOST_FAILURES or (self.left <= 0 and not self.taken):
+                tried = ", ".join(self.mode(place).name for place in list(self.failed)[-self._failed_in_a_row :])
+                raise CannotRunError(f"of the last modes none could be profiled: {tried}; the last: {found.reason}")
             return None
         self.taken[index] = found
         self._failed_in_a_row = 0
         power = "no power" if np.isnan(found.power_mw) else f"{mw_to_w(found.power_mw):.1f} W"
         self._tell(index, f"{found.time_ms:.1f} ms, {power}")
         return found
-
-    def _give_up(self, index: int, found: FailedMode) -> None:
-        """A candidate failed: it is spent, and is neither tried nor chosen any more."""
-        self.failed[index] = found.reason
-        self.usable[[index, *found.rules_out]] = False
-        self.usable[self.places] = True  # what was profiled is known to run
-        self._failed_in_a_row += 1
-        self._tell(index, f"cannot be profiled: {found.reason}")
-        if self._failed_in_a_row >= MOST_FAILURES or (self.left <= 0 and not self.taken):
-            tried = ", ".join(self.mode(place).name for place in list(self.failed)[-self._failed_in_a_row :])
-            raise CannotRunError(f"of the last modes none could be profiled: {tried}; the last: {found.reason}")
 
     def _tell(self, index: int, what: str) -> None:
         self._report(f"profile {self.spent.profiles} of {self.limit}: {self.mode(index).name} {what}")
@@ -203,12 +157,10 @@ class History:
 
     @property
     def left(self) -> int:
-        """How many profiles may still be taken."""
         return min(self.limit - len(self.taken) - len(self.failed), int(self.untried.sum()))
 
     @property
     def spent(self) -> Spent:
-        """What was spent so far."""
         return Spent(len(self.taken) + len(self.failed), self._seconds)
 
     @property
@@ -218,16 +170,13 @@ class History:
 
     @property
     def time_ms(self) -> np.ndarray:
-        """Their minibatch times."""
         return np.array([found.time_ms for found in self.taken.values()])
 
     @property
     def power_mw(self) -> np.ndarray:
-        """Their powers."""
         return np.array([found.power_mw for found in self.taken.values()])
 
     def mode(self, index: int) -> PowerMode:
-        """The power mode of a candidate."""
         return PowerMode(*self.profiler.candidates.modes[index].tolist())
 
     def best_measured(self, goal: Goal) -> Optional[int]:
@@ -242,11 +191,6 @@ class History:
         return int(self.places[best])
 
     def choose_measured(self, goal: Goal, reason: str) -> Choice:
-        """The choice of the best profiled candidate.
-
-        Raises:
-            InvalidValueError: nothing was profiled.
-        """
         best = self.best_measured(goal)
         if best is None:
             raise InvalidValueError("a choice by profiles needs at least one profile", "allow more profiles")
@@ -271,24 +215,14 @@ class History:
 
 
 class Strategy(abc.ABC):
-    """From a goal to a power mode.
+    """From a goal to a power mode."""
 
-    Attributes:
-        name: how the command line calls it.
-        deterministic: whether every seed gives the same choice.
-    """
-
-    name: ClassVar[str]
-    deterministic: ClassVar[bool] = False
+    name: ClassVar[str]  # how the command line calls it
+    deterministic: ClassVar[bool] = False  # whether every seed gives the same choice
 
     @abc.abstractmethod
     def choose(self, history: History, goal: Goal) -> Choice:
-        """Choose for one goal.
-
-        Args:
-            history: profiles through it, within its limit; what it holds already may be used. A candidate that cannot
-                be profiled is spent, and not to be chosen.
-            goal: what to reach.
+        """Choose for one goal, by profiles through `history`, within its limit; what it holds already may be used.
 
         Raises:
             InvalidValueError: it needs more profiles than there are.

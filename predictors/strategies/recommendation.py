@@ -53,23 +53,14 @@ class Saving(NamedTuple):
 
 
 class Recommendation(NamedTuple):
-    """What is recommended, and why.
+    """What is recommended, and why."""
 
-    Attributes:
-        goal: what was asked for.
-        choice: the answer.
-        mode: the chosen mode with its figures.
-        front: the modes that no other beats in time and objective's rival (power), by rising power.
-        savings: against the greatest mode and against the best preset that claims to keep the limit.
-        posterior: of every candidate.
-    """
-
-    goal: Goal
-    choice: Choice
-    mode: ModeFigures
-    front: Tuple[ModeFigures, ...]
-    savings: Tuple[Saving, ...]
-    posterior: CandidatePosterior
+    goal: Goal  # what was asked for
+    choice: Choice  # the answer
+    mode: ModeFigures  # the chosen mode with its figures
+    front: Tuple[ModeFigures, ...]  # the modes that no other beats in both time and power, by rising power
+    savings: Tuple[Saving, ...]  # against the greatest mode and against the best preset that claims to keep the limit
+    posterior: CandidatePosterior  # of every candidate
 
 
 def recommend(
@@ -80,20 +71,10 @@ def recommend(
     presets: Tuple[VendorPreset, ...] = (),
     minibatches: Optional[float] = None,
 ) -> Recommendation:
-    """Choose, and collect what there is to say of the choice.
+    """Choose by a strategy's `choose`, and collect what there is to say of the choice.
 
-    Args:
-        history: takes the profiles; at least as many as `predictor` needs.
-        goal: what to reach.
-        choose: of a strategy.
-        predictor: for what was not measured; fitted anew to all profiles.
-        presets: the vendor's modes.
-        minibatches: of the whole training, for the savings; None where that is not known: then of an hour's training
-            on the chosen mode.
-
-    Raises:
-        InvalidValueError: nothing was profiled, so there is nothing to learn from.
-        CannotRunError: too many modes could not be profiled.
+    `predictor` is fitted anew to all profiles, for what was not measured. `minibatches` are those of the whole
+    training, for the savings; None counts them over an hour's training in the chosen mode.
     """
     choice = choose(history, goal)
     if not history.taken:

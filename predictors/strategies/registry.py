@@ -16,35 +16,21 @@ OURS = "physical-gp"
 
 
 class StrategySetting(NamedTuple):
-    """What strategies are made from.
+    """What strategies are made from."""
 
-    Attributes:
-        device: name of the board, as in the corpus; strategies that know vendor figures look it up.
-        references: tables of other workloads that transfer predictors may start from.
-        presets: the vendor's modes.
-        risk: for `one-shot`: greatest probability of breaking a limit by more than 1 W; None for none.
-    """
-
-    device: str = ""
-    references: Tuple[Table, ...] = ()
-    presets: Tuple[VendorPreset, ...] = ()
-    risk: Optional[float] = None
+    device: str = ""  # name of the board, as in the corpus; strategies that know vendor figures look it up
+    references: Tuple[Table, ...] = ()  # tables of other workloads that transfer predictors may start from
+    presets: Tuple[VendorPreset, ...] = ()  # the vendor's modes
+    risk: Optional[float] = None  # of `one-shot`: greatest probability of breaking a limit by more than 1 W
 
 
 class StrategyKind(NamedTuple):
-    """A strategy as it can be asked for by name.
+    """A strategy as it can be asked for by name."""
 
-    Attributes:
-        make: from a setting and a seed to the strategy.
-        meaning: what it does, for `--help`.
-        together: one set of profiles serves all budgets of a sweep; else each budget has its own.
-        profiles: how many profiles it takes: `given` (as many as allowed), `none` or `all`.
-    """
-
-    make: Callable[[StrategySetting, int], Strategy]
-    meaning: str
-    together: bool = False
-    profiles: str = "given"
+    make: Callable[[StrategySetting, int], Strategy]  # from a setting and a seed to the strategy
+    meaning: str  # what it does, for `--help`
+    together: bool = False  # one set of profiles serves all budgets of a sweep; else each budget has its own
+    profiles: str = "given"  # how many profiles it takes: `given` (as many as allowed), `none` or `all`
 
 
 def _predictor(name: str, setting: StrategySetting, seed: int) -> Callable[[], Predictor]:

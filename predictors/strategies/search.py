@@ -92,11 +92,6 @@ class BruteForce(Strategy):
     deterministic = True
 
     def choose(self, history: History, goal: Goal) -> Choice:
-        """The best of all candidates.
-
-        Raises:
-            InvalidValueError: not all of them may be profiled.
-        """
         count = len(history.profiler.candidates.modes)
         if history.limit < count:
             raise InvalidValueError(f"brute force profiles all {count} candidates, {history.limit} are allowed")
@@ -122,21 +117,11 @@ class BinarySearch(Strategy):
     deterministic = True
 
     def __init__(
-        self,
-        order: Sequence[str] = DIMENSIONS,
-        middle: str = "upper",
-        when_not_better: str = "lower",
+        self, order: Sequence[str] = DIMENSIONS, middle: str = "upper", when_not_better: str = "lower"
     ) -> None:
-        """Choose a variant.
-
-        Args:
-            order: names of `DIMENSIONS`, in the order in which they are halved, again and again.
-            middle: `upper` or `lower` of the two middle values.
-            when_not_better: the half that is dropped within the limits without an improvement: `lower` (there is room
-                to go up), or `upper`.
-        """
-        self.order = tuple(order)
-        self.middle = middle
+        self.order = tuple(order)  # in which the dimensions are halved, again and again
+        self.middle = middle  # `upper` or `lower` of the two middle values
+        # The half dropped within the limits without an improvement: `lower` (there is room to go up), or `upper`.
         self.when_not_better = when_not_better
 
     def choose(self, history: History, goal: Goal) -> Choice:
