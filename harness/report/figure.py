@@ -20,18 +20,11 @@ LINEAR_TO = 5.0
 
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """An axis.
-
-    Attributes:
-        label: quantity with its unit in parentheses: `time of an epoch (s)`.
-        kind: `linear`, `log`, `symlog` or `category`.
-        categories: names of the places 0, 1, ... of a category axis; a line break makes a second line.
-        from_zero: whether a linear axis shows 0.
-    """
+    """An axis, labelled with quantity and unit: `time of an epoch (s)`; on a category axis 0, 1, ... have names."""
 
     label: str
     kind: str = LINEAR
-    categories: Tuple[str, ...] = ()
+    categories: Tuple[str, ...] = ()  # a line break makes a second line
     from_zero: bool = True
 
 
@@ -44,24 +37,13 @@ class LegendEntry(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A stacked bar on a category axis.
-
-    Attributes:
-        place: where on the category axis; between whole numbers for bars side by side.
-        width: as a share of the room between two categories.
-        parts: name of a colour and height of each part, from the axis up.
-        tip: what is said of it on hovering.
-        hatched: whether it is drawn as simulated.
-        low, high: ends of a whisker.
-    """
+    """A stacked bar on a category axis, between whole numbers where bars stand side by side."""
 
     place: float
-    width: float
-    parts: Tuple[Tuple[str, float], ...]
+    width: float  # as a share of the room between two categories
+    parts: Tuple[Tuple[str, float], ...]  # name of a colour and height, from the axis up
     tip: str
-    hatched: bool = False
-    low: Optional[float] = None
-    high: Optional[float] = None
+    hatched: bool = False  # as what is simulated
 
 
 class Curve(NamedTuple):
@@ -124,44 +106,28 @@ Mark = Union[Bar, Curve, Dots, Violin, Rule, Label, Ramp]
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """One pair of axes.
+    """One pair of axes; bars lie where `y` is the category axis.
 
-    Attributes:
-        title: what tells this panel from the others.
-        x, y: its axes; bars lie where `y` is the category axis.
-        marks: drawn in this order.
-        provenance: of what is drawn: `measured`, `simulated`, `replayed`, or several with commas.
-        profiles: ids of the profiles that are compared in it; none where it shows a corpus or an evaluation.
-        varies: the comparable conditions in which they may differ: axes or legend show them, or what is drawn does not
-            depend on them. They share all others.
+    The profiles that are compared in it share all comparable conditions but those in which it says that they vary: axes
+    or legend show them, or what is drawn does not depend on them. Panels of a corpus or an evaluation name no profiles.
     """
 
     title: str
     x: Axis
     y: Axis
-    marks: Tuple[Mark, ...]
-    provenance: str
+    marks: Tuple[Mark, ...]  # drawn in this order
+    provenance: str  # `measured`, `simulated`, `replayed`, or several with commas
     profiles: Tuple[int, ...] = ()
     varies: Tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """A figure of the report.
+    """A figure of the report; `columns` and `rows` are its CSV file, units end the columns' names."""
 
-    Attributes:
-        name: of its files, unique in a report.
-        title: in a few words.
-        caption: what it shows, with units and how the figures were made.
-        panels: one or more.
-        series: the legend.
-        columns: of its data.
-        rows: its data, as many values as there are columns; units end the columns' names.
-    """
-
-    name: str
+    name: str  # of its files, unique in a report
     title: str
-    caption: str
+    caption: str  # with units and how the figures were made
     panels: Sequence[Panel]
     series: Sequence[LegendEntry]
     columns: Sequence[str]
@@ -202,7 +168,6 @@ def extent(panel: Panel) -> Tuple[List[float], List[float]]:
     for mark in panel.marks:
         if isinstance(mark, Bar):
             across += [sum(height for _, height in mark.parts), min([0.0, *(height for _, height in mark.parts)])]
-            across += [value for value in (mark.low, mark.high) if value is not None]
         elif isinstance(mark, Violin):
             across += mark.values
         elif isinstance(mark, (Curve, Dots)):

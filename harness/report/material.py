@@ -114,15 +114,7 @@ class Material:
 
 
 class Family(NamedTuple):
-    """Profiles that differ in one thing.
-
-    Attributes:
-        device: its label.
-        workload: of all of them.
-        values: what differs, ascending.
-        rows: one for each value.
-        varies: the conditions that differ.
-    """
+    """Profiles of a device that differ in the conditions `varies` only: one for each value, ascending."""
 
     device: str
     workload: str

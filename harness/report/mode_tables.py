@@ -28,17 +28,7 @@ MOST_POINTS, MOST_TABLES = 1500, 12
 
 
 class ModeTable(NamedTuple):
-    """Power modes of one device and workload with what was found there.
-
-    Attributes:
-        device, workload, task, batch_size, provenance: of all rows.
-        origin: `corpus`, or `results` for profiles of the results file.
-        modes: the power modes, each once.
-        names: what each is called.
-        time_ms: median time of a minibatch.
-        power_mw: median power.
-        profiles: ids of the profiles; none of a corpus.
-    """
+    """Power modes of one device and workload, each once, with their medians; of a corpus there are no profiles."""
 
     device: str
     workload: str

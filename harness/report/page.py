@@ -47,17 +47,7 @@ def page_html(
     made_from: List[str],
     with_png: bool,
 ) -> str:
-    """The page as text.
-
-    Args:
-        material: what it is made of.
-        sections: with figures.
-        missing: title and what would make it, of every kind of figure without data.
-        found: the verdicts.
-        files: path from the page, and what it is; those of the figures are added.
-        made_from: names of files.
-        with_png: whether the figures have PNG files.
-    """
+    """The page as text; `missing`: titles and needs of figures without data; `files`: paths and what they are."""
     others = (*material.corpus, *material.predictors, *material.strategies)
     provenances = {*(row.provenance for row in material.rows), *(row["provenance"] for row in others)}
     devices = dict.fromkeys([*(row.base for row in material.rows), *(row["device"] for row in material.corpus)])

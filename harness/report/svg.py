@@ -243,21 +243,8 @@ def _bar(bar: Bar, layout: Layout, brush: Brush) -> List[str]:
         parts.append(f"<rect {shape} {brush.paint(fill=colour)}/>")
         if bar.hatched:
             parts.append(f'<rect {shape} fill="url(#hatch)"/>')
-    if bar.low is not None and bar.high is not None:
-        middle = (first + last) / 2
-        ends = [value(bar.low), value(bar.high)]
-        parts.append(_whisker(middle, ends, layout.horizontal, brush))
     parts.append("</g>")
     return parts
-
-
-def _whisker(middle: float, ends: Sequence[float], horizontal: bool, brush: Brush) -> str:
-    low, high = ends
-    if horizontal:
-        path = f"M{px(low)},{px(middle)}H{px(high)}M{px(low)},{px(middle - 3)}v6M{px(high)},{px(middle - 3)}v6"
-    else:
-        path = f"M{px(middle)},{px(low)}V{px(high)}M{px(middle - 3)},{px(low)}h6M{px(middle - 3)},{px(high)}h6"
-    return f'<path d="{path}" fill="none" {brush.paint(stroke="ink")}/>'
 
 
 def _curve(curve: Curve, layout: Layout, brush: Brush) -> List[str]:
