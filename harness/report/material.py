@@ -21,8 +21,8 @@ Row = Any
 `id`; `label`, what its device is called beside its provenance; `base`, the same without the board instance; `mode`,
 its `PowerMode` as read back, or None."""
 
-OF_WORKLOAD = ("workload", "data_samples", "data_source")
-"""Conditions that differ between workloads, whatever is compared."""
+OF_WORKLOAD = ("workload", "data_samples", "data_source", "device_specification")
+"""Conditions that differ between workloads; a simulated board's specification holds its parameters of the workload."""
 
 
 @dataclasses.dataclass(frozen=True)

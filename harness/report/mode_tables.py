@@ -10,7 +10,7 @@ from harness.core.corpus import TASKS
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import ms_to_s, mw_to_w
-from harness.report.figures.drawing import evenly
+from harness.report.drawing import evenly
 from harness.report.material import Material
 
 LEAST_MODES = 4

@@ -11,7 +11,8 @@
     data_scale_asked    float, settings as asked for; NaN where they were not given
     idle_s, duration_s, max_temperature_c, limit_s      float, likewise
     storage_limit_bytes_per_s   float, what reads of the storage were held down to; NaN where they were not
-    latency_median_ms, latency_p95_ms, ...      float, `CONCURRENT_AGGREGATES` of training and inference together
+    latency_median_ms, latency_p95_ms, inference_time_ms, inference_per_s, training_samples_per_s, waiting
+                        float, of training and inference together: `CONCURRENT_AGGREGATES`
     flag_list           tuple of str, the flags one by one; flag_kinds: the kind of each
     usable              bool: neither disturbed nor throttled, see `DISQUALIFYING`
     case                Case, what was asked for

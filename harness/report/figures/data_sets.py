@@ -7,8 +7,8 @@ from typing import Any, List, Sequence, Tuple
 from harness.core.metrics import epoch_sums
 from harness.core.units import BYTES_PER_GIB, BYTES_PER_MIB, share_to_percent
 from harness.report.colours import listed
+from harness.report.drawing import cells, panel_of, thinned
 from harness.report.figure import Axis, Curve, Figure, LegendEntry, Panel, Rule
-from harness.report.figures.drawing import cells, panel_of, thinned
 from harness.report.material import Family, Material, Row, file_name
 from harness.store.frames import minibatches, telemetry
 

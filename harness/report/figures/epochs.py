@@ -11,8 +11,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from harness.core.cases import DROPPED, STATIC, parse_storage
 from harness.core.units import ms_to_s, s_to_ms
 from harness.report.colours import listed
+from harness.report.drawing import cells, panel_of
 from harness.report.figure import CATEGORY, Axis, Bar, Curve, Figure, LegendEntry, Panel
-from harness.report.figures.drawing import cells, panel_of
 from harness.report.layout import figure_text
 from harness.report.material import Family, Material, Row, bare, by_device, file_name
 

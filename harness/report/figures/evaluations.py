@@ -12,6 +12,7 @@ import numpy as np
 from harness.core.metrics import quartiles
 from harness.core.units import S_PER_MINUTE
 from harness.report.colours import listed
+from harness.report.drawing import Height, bars, shift
 from harness.report.figure import (
     CATEGORY,
     LOG,
@@ -26,7 +27,6 @@ from harness.report.figure import (
     Violin,
     joined,
 )
-from harness.report.figures.drawing import Height, bars, shift
 from harness.report.layout import figure_text
 from harness.report.material import Material, file_name
 

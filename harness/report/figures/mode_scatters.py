@@ -11,8 +11,8 @@ from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import khz_to_mhz, mw_to_w, mws_to_j
 from harness.report.colours import listed, ramp
+from harness.report.drawing import Height, bars, evenly
 from harness.report.figure import CATEGORY, LOG, Axis, Curve, Dots, Figure, Label, LegendEntry, Mark, Panel, Ramp
-from harness.report.figures.drawing import Height, bars, evenly
 from harness.report.layout import figure_text
 from harness.report.material import OF_WORKLOAD, Material, file_name
 from harness.report.mode_tables import LETTER, VARIES, ModeTable, mode_tables

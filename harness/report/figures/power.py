@@ -14,8 +14,8 @@ from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, mwh_to_wh, share_to_percent
 from harness.report.colours import listed
+from harness.report.drawing import Height, bars, panel_of
 from harness.report.figure import CATEGORY, Axis, Bar, Figure, LegendEntry, Panel
-from harness.report.figures.drawing import Height, bars, panel_of
 from harness.report.figures.epochs import COLUMNS as TIME_COLUMNS
 from harness.report.figures.epochs import HOW, LEGEND, EpochBar, parts_of, sizes_of, stacked_panel
 from harness.report.layout import figure_text

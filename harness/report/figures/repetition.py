@@ -14,8 +14,8 @@ from harness.core.metrics import POWER_CHANNEL, epoch_sums, quartiles
 from harness.core.profiles import Series
 from harness.core.units import s_to_ms, share_to_percent
 from harness.report.colours import listed
+from harness.report.drawing import cells, panel_of, shift
 from harness.report.figure import CATEGORY, LINEAR, LOG, SYMLOG, Axis, Curve, Figure, LegendEntry, Panel, Rule, Violin
-from harness.report.figures.drawing import cells, panel_of, shift
 from harness.report.layout import FEWEST, figure_text
 from harness.report.material import OF_WORKLOAD, Material, Row, by_defaults, file_name
 from harness.stats.profile_length import stretches_of

@@ -6,8 +6,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from harness.core.cases import CONCURRENT, INFERENCE, Mix
 from harness.report.colours import listed
+from harness.report.drawing import Height, bars, cells, panel_of
 from harness.report.figure import CATEGORY, LOG, Axis, Curve, Figure, LegendEntry, Panel
-from harness.report.figures.drawing import Height, bars, cells, panel_of
 from harness.report.layout import figure_text
 from harness.report.material import OF_WORKLOAD, Family, Material, Row, by_device, file_name
 

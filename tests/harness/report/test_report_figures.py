@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from harness.core.pareto import pareto_front
+from harness.report.drawing import evenly, thinned
 from harness.report.figure import Bar, Violin
 from harness.report.figures import KINDS
-from harness.report.figures.drawing import evenly, thinned
 from harness.report.figures.mode_scatters import extremes_of
 from harness.report.layout import density, lay_out
 from harness.report.mode_tables import mode_tables
