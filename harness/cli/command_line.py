@@ -98,11 +98,7 @@ def _listed_by_group(commands: Sequence[Command]) -> str:
 
 
 def run_command(
-    prog: str,
-    description: str,
-    commands: Sequence[Command],
-    argv: Optional[List[str]] = None,
-    grouped: bool = False,
+    prog: str, description: str, commands: Sequence[Command], argv: Optional[List[str]] = None, grouped: bool = False
 ) -> int:
     """Run the command that the arguments name and return its exit code.
 

@@ -14,10 +14,7 @@ from harness.core.mode_texts import GRIDS
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
 
-FURTHER = (
-    Column("workers", int, "num_workers of the DataLoader"),
-    Column("storage", str, "medium of the data set"),
-)
+FURTHER = (Column("workers", int, "num_workers of the DataLoader"), Column("storage", str, "medium of the data set"))
 """Columns that follow those of the schema."""
 
 

@@ -202,12 +202,7 @@ def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_
 def _to_json(case: CaseRuns) -> Dict[str, Any]:
     median, low, high = (round(value, _DECIMALS) for value in case.interval())
     runs = [
-        {
-            "run_id": run.run_id,
-            "created_at": run.created_at,
-            "flags": run.flags,
-            "minibatch_times_ms": run.times_ms,
-        }
+        {"run_id": run.run_id, "created_at": run.created_at, "flags": run.flags, "minibatch_times_ms": run.times_ms}
         for run in case.runs
     ]
     return {
