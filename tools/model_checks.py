@@ -15,7 +15,7 @@ from harness.core.units import MS_PER_S, S_PER_HOUR, S_PER_MINUTE, mw_to_w
 from harness.judge.claims import CLAIMS_FILE
 from harness.judge.published_figures import Condition
 from harness.simulation.model import idle_power_mw
-from tools.quantities import Boards, find_modes
+from tools.published import Boards, find_modes
 
 UNJUDGED_FILE = CLAIMS_FILE.with_name("unjudged.csv")
 

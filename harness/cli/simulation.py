@@ -10,7 +10,7 @@ from harness.core.corpus import SUFFIXES
 from harness.core.errors import DependencyError
 from harness.simulation.parameters import SIMULATED_BOARDS
 
-MODULES = {"fit": "tools.fit_command", "validate": "tools.validation_command"}
+MODULES = {"fit": "tools.fit", "validate": "tools.validation"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

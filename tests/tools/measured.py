@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.corpus import read_corpus
-from tools.table_errors import Table, split_tables
+from tools.measured_tables import Table, split_tables
 
 PROJECT = Path(__file__).resolve().parents[2]
 

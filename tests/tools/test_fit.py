@@ -9,8 +9,17 @@ from harness.core.boards import load_board as load_spec
 from harness.judge.published_figures import load_figures
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.parameters import BOARD_FILES, load_board
-from tools.fit import fit, robust, table_residuals, tables_of
-from tools.free_parameters import BOARD, WORKLOAD, file_texts, read_free_parameters, with_values
+from tools.fit import (
+    BOARD,
+    WORKLOAD,
+    file_texts,
+    fit,
+    read_free_parameters,
+    robust,
+    table_residuals,
+    tables_of,
+    with_values,
+)
 from tools.published import Evaluator, Parameters
 
 

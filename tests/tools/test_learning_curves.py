@@ -5,8 +5,7 @@ import pytest
 
 from harness.core.boards import load_board as load_spec
 from tests.tools.measured import measured_table
-from tools.learning_curves import LEARNERS, Point, gaussian_process, is_large, learning_curves, ridge
-from tools.table_errors import Table
+from tools.measured_tables import LEARNERS, Point, Table, gaussian_process, is_large, learning_curves, ridge
 
 SPACE = load_spec("orin-agx").power_mode_space()
 

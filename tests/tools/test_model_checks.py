@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tools.model_checks import CHECKS, check_model, load_statements
-from tools.quantities import Boards, Parameters
+from tools.published import Boards, Parameters
 
 SHORTFALLS = {one.check: one.shortfall for one in load_statements() if one.check and one.shortfall}
 

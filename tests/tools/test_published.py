@@ -10,8 +10,7 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.judge.published_figures import Condition, Figure, load_figures
 from harness.simulation.model import Load, cached_share, idle_power_mw, simulate
 from harness.simulation.parameters import load_board, load_workload
-from tools.published import Evaluator, Parameters, answer
-from tools.quantities import Boards, find_modes
+from tools.published import Boards, Evaluator, Parameters, answer, find_modes
 
 RESNET = Condition("orin-agx", "resnet18-imagenet", "default")
 LENET = Condition("xavier-agx", "lenet-mnist", "g")

@@ -7,7 +7,7 @@ from harness.core.boards import load_board as load_spec
 from harness.core.power_modes import PowerMode
 from harness.simulation.corpus import simulate_corpus
 from tests.tools.measured import measured_table
-from tools.table_errors import Table, choose, compare, keys_of, simulated_like, split_tables, validate_table
+from tools.measured_tables import Table, choose, compare, keys_of, simulated_like, split_tables, validate_table
 
 MODES = load_spec("orin-agx").power_mode_space().sample(200, 1)
 

@@ -9,7 +9,7 @@ from harness.__main__ import main
 from harness.core.boards import load_board as load_spec
 from harness.core.corpus import write_corpus
 from harness.simulation.corpus import simulate_corpus
-from tools import validation, validation_command
+from tools import validation
 from tools.model_checks import CHECKS, ClaimResult
 from tools.simulated_campaign import SimulatedCampaign
 from tools.validation import validate
@@ -87,7 +87,7 @@ def test_the_summary_is_that_of_the_figures(tmp_path):
 def test_claims_as_known_are_success_and_others_are_not(monkeypatch, as_known, code):
     claim = ClaimResult("workers_hide_stalls", ("F925",), "Workers hide stalls.", True, "stall 0.5", None, as_known)
     report = validate(device="nano")._replace(claims=[claim])
-    monkeypatch.setattr(validation_command, "validate", lambda tables, device: report)
+    monkeypatch.setattr(validation, "validate", lambda tables, device: report)
     assert command() == code
 
 

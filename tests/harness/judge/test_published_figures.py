@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from harness.core.errors import InvalidValueError, StoreError
 from harness.judge.published_figures import FIGURES_FILE, Condition, Figure, load_figures
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
-from tools.published import INTERNAL
-from tools.quantities import IDLE_METRICS, METRICS, find_modes
+from tools.published import IDLE_METRICS, INTERNAL, METRICS, find_modes
 
 
 def figure(value="10", comparator="=", relation="value"):

@@ -6,7 +6,7 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.files import read_toml
 from harness.simulation import parameters
 from harness.simulation.parameters import load_board, load_physics, load_workload
-from tools.free_parameters import parameter_files, read_free_parameters
+from tools.fit import parameter_files, read_free_parameters
 
 FILES = sorted(parameter_files().values())
 
