@@ -24,15 +24,12 @@ class Affinity(Knob):
     outlives_process = False
 
     def available(self) -> Capability:
-        """Always, on Linux."""
         return Capability("set the core count", True, f"CPU affinity of this process: CPUs {self.read()}")
 
     def read(self) -> List[int]:
-        """Every CPU that any thread of this process may run on."""
         return sorted(set().union(*(_affinity_of(thread) for thread in _threads())))
 
     def apply(self, value: List[int]) -> None:
-        """Bind every thread; those that they start later inherit it."""
         try:
             _bind(_THREADS, value)
         except (OSError, ValueError, OverflowError) as error:

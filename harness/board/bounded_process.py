@@ -22,15 +22,9 @@ class Finished(NamedTuple):
 
 
 def run_bounded(command: Sequence[str], *, timeout_s: float, answer: str = "") -> Finished:
-    """Run a command to its end.
+    """Run a command to its end; `answer` is what it reads from standard input, which then ends.
 
-    Args:
-        command: the executable and its arguments.
-        timeout_s: after which it and its children are killed.
-        answer: what it reads from standard input, which then ends.
-
-    Raises:
-        ControlError: it cannot be run, or did not end in time.
+    Raises ControlError where it cannot be run, or did not end in time: then it is killed with its children.
     """
     try:
         process = subprocess.Popen(

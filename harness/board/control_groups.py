@@ -118,5 +118,4 @@ def _quota_of(group: str) -> Optional[float]:
 
 
 def _is_shown(path: str) -> bool:
-    """Whether the kernel, or the container, shows a file to this process."""
     return os.access(path, os.R_OK)

@@ -41,17 +41,10 @@ def read_siblings(cpus: Collection[int], root: str) -> Dict[int, List[int]]:
 
 
 def choose_cpus(count: int, siblings: Mapping[int, Sequence[int]]) -> List[int]:
-    """Pick CPUs, one of each physical core before the second thread of any.
+    """Pick `count` CPUs, ascending, one of each physical core before the second thread of any.
 
-    Args:
-        count: how many.
-        siblings: each CPU that may be used, with those that share its core (as from `read_siblings`).
-
-    Returns:
-        `count` CPU numbers, ascending.
-
-    Raises:
-        InvalidValueError: `count` is below 1 or above the number of CPUs.
+    `siblings` are the CPUs that may be used, each with those that share its core (as from `read_siblings`). Raises
+    InvalidValueError where `count` is below 1 or above the number of CPUs.
     """
     if not 1 <= count <= len(siblings):
         raise InvalidValueError(
@@ -68,7 +61,6 @@ class CpuOnline(Knob):
     name = "online CPUs"
 
     def __init__(self, root: str) -> None:
-        """The CPUs below `root`."""
         self._directory = os.path.join(root, "sys/devices/system/cpu")
 
     def cpus(self) -> List[int]:
@@ -77,7 +69,6 @@ class CpuOnline(Knob):
         return sorted(int(name[len("cpu") :]) for name in directories if re.fullmatch(r"cpu\d+", name))
 
     def available(self) -> Capability:
-        """Needs CPUs with a switch, and the right to use it."""
         topic = "take CPUs offline"
         switches = [self._switch(cpu) for cpu in self._switchable()]
         if not switches:
@@ -142,14 +133,10 @@ _ATTEMPTS = 5
 
 
 class ProcessTimes(NamedTuple):
-    """One process as `/proc/<pid>/stat` shows it.
-
-    Its CPU time, user and system, is that of its own threads, living and ended, and of the children that it has waited
-    for, with theirs.
-    """
+    """One process as `/proc/<pid>/stat` shows it."""
 
     parent: int
-    ticks: int
+    ticks: int  # user and system, of its threads, living and ended, and of the children that it has waited for
 
 
 def parse_process_stat(text: str) -> ProcessTimes:
@@ -191,13 +178,7 @@ class ProcessTree:
         return self._sum()
 
     def _sum(self) -> int:
-        return sum(self._read(pid).ticks for pid in [self._pid, *self._descendants()])
-
-    def _read(self, pid: int) -> ProcessTimes:
-        return parse_process_stat(read_text(os.path.join(self._proc, str(pid), "stat")))
-
-    def _descendants(self) -> List[int]:
-        """All that are alive, parents before children."""
+        """Over the process and all descendants that are alive, parents before children."""
         self._learn_parents()
         children: Dict[int, List[int]] = {}
         for pid, parent in self._parents.items():
@@ -206,7 +187,10 @@ class ProcessTree:
         found = [self._pid]
         for pid in found:
             found.extend(children.pop(pid, []))
-        return found[1:]
+        return sum(self._read(pid).ticks for pid in found)
+
+    def _read(self, pid: int) -> ProcessTimes:
+        return parse_process_stat(read_text(os.path.join(self._proc, str(pid), "stat")))
 
     def _learn_parents(self) -> None:
         """Bring the parent of every process up to date, reading only those that are new.
@@ -218,12 +202,9 @@ class ProcessTree:
             above = self._parents.pop(ended)
             self._parents.update({pid: above for pid, parent in self._parents.items() if parent == ended})
         for pid in alive - self._parents.keys():
-            try:
+            # It ended since it was listed; or (proc(5), hidepid) it is another user's, so none of this run's.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
                 self._parents[pid] = self._read(pid).parent
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # it ended since it was listed
-            except PermissionError:
-                continue  # proc(5), hidepid: another user's, so none of this run's
 
 
 NOTES = {
@@ -254,14 +235,12 @@ class CpuSource:
     notes = NOTES
 
     def __init__(self, proc: str, tree: ProcessTree, ticks_per_s: float) -> None:
-        """Reads the `/proc` directory, the process tree, and the CPU time of this process: the sampler."""
         self._stat = os.path.join(proc, "stat")
         self._tree = tree
         self._ticks_per_s = ticks_per_s
         self._counters = Counters()
 
     def read(self, now_s: float) -> Reading:
-        """All channels; none at the first reading."""
         ticks = {**parse_cpu_ticks(read_text(self._stat)), "own": self._tree.ticks()}
         totals_s = {name: count / self._ticks_per_s for name, count in ticks.items()}
         growth = self._counters.growth(now_s, {**totals_s, "sampler": time.process_time()})

@@ -51,9 +51,9 @@ class CpuFrequency(Knob):
 
     spec = KnobSpec("cpufreq")
     name = "CPU frequency limits"
+    has_parts = True
 
     def __init__(self, root: str) -> None:
-        """The policies below `root`."""
         self._root = root
         self._directory = os.path.join(root, "sys/devices/system/cpu/cpufreq")
 
@@ -77,7 +77,6 @@ class CpuFrequency(Knob):
         return [policy for policy in self.policies() if any(map(is_online, policy.cpus))]
 
     def available(self) -> Capability:
-        """Needs cpufreq and the right to write its limits."""
         topic = "set CPU clocks"
         policies = self.policies()
         if not policies:
@@ -96,7 +95,10 @@ class CpuFrequency(Knob):
         policies = self.online_policies()
         nearest = {policy.name: _nearest_khz(policy, khz) for policy in policies}
         if khz not in nearest.values():
-            able = "; ".join(f"{policy.name}: {_range_text(policy)}" for policy in policies)
+            able = "; ".join(
+                f"{name}: {', '.join(map(str, levels_khz)) or f'{lowest_khz} to {highest_khz}'}"
+                for name, _, lowest_khz, highest_khz, levels_khz in policies
+            )
             raise InvalidValueError(f"no CPU here runs at {khz} kHz", f"allowed: {able}")
         return {name: [clock, clock] for name, clock in nearest.items()}
 
@@ -135,13 +137,6 @@ class CpuFrequency(Knob):
         """The CPU that the kernel names a policy for; told also while the policy sleeps."""
         return int(name[len("policy") :])
 
-    def verify(self, value: Dict[str, Limits]) -> None:
-        """Compare the policies that `value` names; CPUs that came online since have others."""
-        now = self.read()
-        found = {name: now.get(name) for name in value}
-        if found != value:
-            raise ControlError(f"{self.name} was set to {value} and reads back {found}")
-
     def _file(self, policy: str, limit: str) -> str:
         return os.path.join(self._directory, policy, limit)
 
@@ -165,7 +160,6 @@ def _read_policy(directory: str) -> Optional[Policy]:
 
 
 def _is_asleep(error: ControlError) -> bool:
-    """Whether the kernel refused because the CPUs of a policy are all offline."""
     return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EBUSY
 
 
@@ -173,12 +167,6 @@ def _nearest_khz(policy: Policy, khz: int) -> int:
     if policy.levels_khz:
         return min(policy.levels_khz, key=lambda level: abs(level - khz))
     return min(max(khz, policy.lowest_khz), policy.highest_khz)
-
-
-def _range_text(policy: Policy) -> str:
-    if policy.levels_khz:
-        return ", ".join(map(str, policy.levels_khz))
-    return f"{policy.lowest_khz} to {policy.highest_khz}"
 
 
 class ClusterLimits(CpuFrequency):
@@ -192,7 +180,6 @@ class ClusterLimits(CpuFrequency):
     spec = KnobSpec("cluster_limits")
 
     def __init__(self, root: str) -> None:
-        """The policies below `root`."""
         super().__init__(root)
         self._online = CpuOnline(root)
 
@@ -201,7 +188,9 @@ class ClusterLimits(CpuFrequency):
         told = self.read()
         value = {name: limits for name, limits in value.items() if os.path.isdir(os.path.join(self._directory, name))}
         online = self._online.read()
-        woken = self._asleep([name for name, limits in value.items() if told.get(name) != limits], online)
+        cpus = {policy.name: policy.cpus for policy in self.policies()}
+        wrong = [cpus.get(name, (self.first_cpu(name),)) for name, limits in value.items() if told.get(name) != limits]
+        woken = [some[0] for some in wrong if not set(some) & set(online)]
         if not woken:
             super().apply(value)
             return
@@ -211,18 +200,11 @@ class ClusterLimits(CpuFrequency):
         finally:
             self._online.set(online)
 
-    def _asleep(self, names: List[str], online: List[int]) -> List[int]:
-        """The first core of each of these policies that has none online."""
-        told = {policy.name: policy.cpus for policy in self.policies()}
-        cpus = [told.get(name, (self.first_cpu(name),)) for name in names]
-        return [some[0] for some in cpus if not set(some) & set(online)]
-
 
 class CpuFrequencySource:
     """The clock that each policy runs at, named for its first CPU: `cpu4_khz`."""
 
     def __init__(self, policies: Dict[str, str]) -> None:
-        """Reads the file `scaling_cur_freq` of each policy directory; `policies` is channel to directory."""
         self._readers = {
             channel: functools.partial(read_int, os.path.join(directory, "scaling_cur_freq"))
             for channel, directory in policies.items()
@@ -233,7 +215,6 @@ class CpuFrequencySource:
         }
 
     def read(self, now_s: float) -> Reading:
-        """Every policy; one whose CPUs are all offline fails."""
         return read_each(self._readers)
 
 

@@ -71,11 +71,9 @@ class Emc(Knob):
     name = "memory clock"
 
     def __init__(self, root: str) -> None:
-        """The memory clock below `root`."""
         self._root = root
 
     def available(self) -> Capability:
-        """Needs one of the known ways to hold it, and root."""
         topic = "set the memory clock"
         try:
             clock = self._clock()
@@ -99,9 +97,7 @@ class Emc(Knob):
     def pinned(self, khz: int) -> Setting:
         """The setting that holds it at one clock; its cap stays, and reading back tells where it forbids the clock.
 
-        Raises:
-            InvalidValueError: it cannot have the clock; says what it can.
-            ControlError: there is no memory clock to set, or it cannot be read.
+        Raises InvalidValueError where it cannot have the clock, ControlError where there is no memory clock to set.
         """
         clock, levels, hz = self._need_clock(), self.levels_khz(), khz * HZ_PER_KHZ
         if levels and khz not in levels:
@@ -116,7 +112,6 @@ class Emc(Knob):
         return {**self._cap(), "locked": 0}
 
     def read(self) -> Setting:
-        """Whether it is held, where, and its cap; less of these where the board has less (see `available`)."""
         clock = self._clock()
         if clock is None:
             return self._cap()
@@ -127,12 +122,18 @@ class Emc(Knob):
 
     def apply(self, value: Setting) -> None:
         """Hold it or let it go; a cap that rises goes first, one that falls last."""
-        writes = self._lock_writes(value)
+        writes: List[Tuple[str, int]] = []
+        if "locked" in value:
+            clock = self._need_clock()
+            writes = [(clock.lock, value["locked"])]
+            if value["locked"]:
+                writes.insert(1 if clock.lock_first else 0, (clock.target, value["rate_hz"]))
         if "cap_hz" in value:
-            cap, now = value["cap_hz"], self._cap().get("cap_hz")
+            cap, now, file = value["cap_hz"], self._cap().get("cap_hz"), self._cap_file()
+            if not file:
+                raise ControlError("the memory clock has no cap here", f"known: {', '.join(map(self._path, _CAPS))}")
             rises = cap == 0 or (now is not None and 0 < now <= cap)
-            write_cap = [(self._need_cap(), cap)]
-            writes = write_cap + writes if rises else writes + write_cap
+            writes.insert(0 if rises else len(writes), (file, cap))
         for name, number in writes:
             write(self._path(name), number)
 
@@ -143,19 +144,9 @@ class Emc(Knob):
             raise ControlError(f"{self.name} was set to {wanted} and reads back {found}")
 
     def forget(self, saved: Setting) -> None:
-        """Put the rate of an override that is off back to what it was."""
         clock = self._clock()
         if clock is not None and "next_hz" in saved and self._next(clock).get("next_hz") != saved["next_hz"]:
             write(self._path(clock.target), saved["next_hz"])
-
-    def _lock_writes(self, value: Setting) -> List[Tuple[str, int]]:
-        if "locked" not in value:
-            return []
-        clock = self._need_clock()
-        if not value["locked"]:
-            return [(clock.lock, 0)]
-        writes = [(clock.lock, 1), (clock.target, value["rate_hz"])]
-        return writes if clock.lock_first else writes[::-1]
 
     def _next(self, clock: Clock) -> Setting:
         """The rate that an override would have, where it has a file of its own that tells it."""
@@ -171,14 +162,7 @@ class Emc(Knob):
         return {"cap_hz": read_int_setting(self._path(cap))} if cap else {}
 
     def _cap_file(self) -> str:
-        """The file of the cap; empty where there is none."""
         return next((name for name in _CAPS if exists(self._path(name))), "")
-
-    def _need_cap(self) -> str:
-        cap = self._cap_file()
-        if not cap:
-            raise ControlError("the memory clock has no cap here", f"known: {', '.join(map(self._path, _CAPS))}")
-        return cap
 
     def _clock(self) -> Optional[Clock]:
         return next((clock for clock in CLOCKS if exists(self._path(clock.lock))), None)

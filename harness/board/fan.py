@@ -28,13 +28,11 @@ class Fan(Knob):
     name = "fan"
 
     def __init__(self, root: str, *, systemctl: Optional[str] = None) -> None:
-        """Touches nothing yet; the executable `systemctl` is the root's own, where none is given."""
         self._root = root
         self._systemctl = systemctl or os.path.join(root, SYSTEMCTL)
         self.spec = KnobSpec("fan", {"systemctl": systemctl})
 
     def available(self) -> Capability:
-        """Needs a fan, and the right to set its speed and to stop what else sets it."""
         topic = "set the fan"
         speeds, automatic = self._speeds(), self._automatic()
         if not speeds:
@@ -62,7 +60,6 @@ class Fan(Knob):
         return {**setting, "pwm": [FULL_PWM] * len(self._speeds())}
 
     def read(self) -> Setting:
-        """Who sets the speed; the speed itself only where it does not move."""
         found: Setting = {"service": self._service_runs()} if self._has_service() else {}
         for path in self._automatic():
             found["automatic"] = read_int_setting(path)

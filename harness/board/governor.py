@@ -22,8 +22,9 @@ _KINDS = {CPU: "cpufreq-governor", DEVFREQ: "devfreq-governor"}
 class Governor(Knob):
     """Policy or device name to the name of its governor."""
 
+    has_parts = True
+
     def __init__(self, root: str, of: str) -> None:
-        """Those below `root` of `cpu`, or of `devfreq`: GPUs and memory."""
         if of not in _KINDS:
             raise InvalidValueError(f"there are no governors of {of!r}", f"known: {', '.join(_KINDS)}")
         self._root, self._of = root, of
@@ -32,7 +33,6 @@ class Governor(Knob):
         self.name = "CPU governors" if of == CPU else "GPU and memory governors"
 
     def available(self) -> Capability:
-        """Needs a governor, and the right to change it."""
         topic = f"set {self.name}"
         files = list(self._files().values())
         if not files:
@@ -45,32 +45,19 @@ class Governor(Knob):
         return Capability(topic, True, ", ".join(f"{name}: {governor}" for name, governor in self.read().items()))
 
     def read(self) -> Dict[str, str]:
-        """Every governor."""
         return {name: read_setting(file) for name, file in self._files().items()}
 
     def apply(self, value: Dict[str, str]) -> None:
-        """Set those that `value` names; one that stands right is not written."""
         for name, governor in value.items():
-            file = self._file(name)
-            if read_setting(file) != governor:
+            files = self._files()
+            if name not in files:
+                raise ControlError(f"there is no {name} with a governor", f"found: {', '.join(files) or 'none'}")
+            if read_setting(files[name]) != governor:
                 with self._cpus.writable(name) if self._of == CPU else contextlib.nullcontext():
-                    write(file, governor)
-
-    def verify(self, value: Dict[str, str]) -> None:
-        """Compare those that `value` names; CPUs that came online since have others."""
-        now = self.read()
-        found = {name: now.get(name) for name in value}
-        if found != value:
-            raise ControlError(f"{self.name} were set to {value} and read back {found}")
+                    write(files[name], governor)
 
     def _files(self) -> Dict[str, str]:
         found = nodes(KINDS[_KINDS[self._of]], self._root)
         if self._of != CPU:
             return found
         return {policy.name: found[policy.name] for policy in self._cpus.policies() if policy.name in found}
-
-    def _file(self, name: str) -> str:
-        files = self._files()
-        if name not in files:
-            raise ControlError(f"there is no {name} with a governor", f"found: {', '.join(files) or 'none'}")
-        return files[name]

@@ -70,15 +70,12 @@ class GpuFrequency(Knob):
     name = "GPU frequency limits"
 
     def __init__(self, root: str) -> None:
-        """The GPUs below `root`."""
         self._root = root
 
     def gpus(self) -> List[GpuNode]:
-        """Those whose limits can be read."""
         return [gpu for gpu in find_gpus(self._root) if gpu.shows_clocks]
 
     def available(self) -> Capability:
-        """Needs a GPU that devfreq knows, and the right to write its limits."""
         topic = "set GPU clocks"
         names = [gpu.name for gpu in self.gpus()]
         hidden = [gpu.name for gpu in find_gpus(self._root) if not gpu.shows_clocks]
@@ -105,11 +102,9 @@ class GpuFrequency(Knob):
         return {gpu.name: [hz, hz] for gpu in self.gpus()}
 
     def read(self) -> Dict[str, Limits]:
-        """The limits of every GPU."""
         return {gpu.name: self._limits(gpu.name) for gpu in self.gpus()}
 
     def apply(self, value: Dict[str, Limits]) -> None:
-        """Set the GPUs that `value` names; one that stands right is not written."""
         for name, target in value.items():
             now = self._limits(name)
             if now != target:
@@ -132,7 +127,6 @@ class DevfreqSource:
     """
 
     def __init__(self, sensors: Dict[str, Tuple[str, Callable[[float], float]]], missing: Dict[str, str]) -> None:
-        """Opens nothing before the first reading."""
 
         def reader(path: str, convert: Callable[[float], float]) -> Callable[[], float]:
             file = KeptFile(path)
@@ -143,7 +137,6 @@ class DevfreqSource:
         self.notes = {channel: path for channel, (path, _) in sensors.items()}
 
     def read(self, now_s: float) -> Reading:
-        """Every channel; a GPU that is asleep may fail."""
         values, failed = read_each(self._readers)
         return Reading(values, {**self._missing, **failed})
 

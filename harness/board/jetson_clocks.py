@@ -48,7 +48,6 @@ class JetsonClocks(Knob):
         self.spec = KnobSpec("jetson_clocks", {"timeout_s": timeout_s})
 
     def available(self) -> Capability:
-        """Needs jetson_clocks, root or the helper, also to look, and a GPU whose clocks may be read."""
         topic = "switch DVFS off"
         if not os.path.exists(self._executable):
             return Capability(topic, False, f"there is no {self._executable}", "it comes with JetPack")
@@ -67,7 +66,6 @@ class JetsonClocks(Knob):
         return {DVFS: OFF}
 
     def read(self) -> Dict[str, Any]:
-        """Whether the clocks are held, and the settings of each."""
         self._check_told()
         shown = parse_show(self._do("show"))
         if not any(name.startswith("cpu") for name in shown):
@@ -105,7 +103,6 @@ class JetsonClocks(Knob):
             )
 
     def restore(self, saved: Dict[str, Any]) -> None:
-        """Put back what this run stored, if anything."""
         if self._stored_in_this_run(saved):
             self._do("restore")
         elif saved[DVFS] == OFF:
@@ -132,7 +129,6 @@ class JetsonClocks(Knob):
             )
 
     def _stored_at_ns(self) -> Optional[int]:
-        """When the file was written that jetson_clocks stored; None where there is none."""
         return os.stat(self._file).st_mtime_ns if os.path.exists(self._file) else None
 
     def _do(self, act: str) -> str:

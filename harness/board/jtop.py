@@ -243,14 +243,8 @@ class JtopSource:
 def open_source(root: str, interval_s: float = DEFAULT_INTERVAL_S, answer_s: float = ANSWER_S) -> JtopSource:
     """Connect to the jtop service of this machine, which has one socket, whatever `root` is.
 
-    Args:
-        root: not used.
-        interval_s: asked for; the service takes it only where it has no other client, and is unstable below 0.5 s.
-        answer_s: as `ANSWER_S`.
-
-    Raises:
-        SourceUnavailableError: jetson-stats is not installed, or the service cannot be reached or does not answer;
-            says which, with a hint.
+    The service takes the interval only where it has no other client, and is unstable below 0.5 s. Raises
+    SourceUnavailableError where jetson-stats is not installed, or the service cannot be reached or does not answer.
     """
     try:
         module = importlib.import_module("jtop")

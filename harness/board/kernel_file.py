@@ -53,7 +53,6 @@ class KeptFile:
     """
 
     def __init__(self, path: str) -> None:
-        """Opens nothing yet."""
         self.path = path
         self._fd: Optional[int] = None
 
@@ -89,7 +88,6 @@ class KeptFile:
             os.close(fd)
 
     def __del__(self) -> None:
-        """Close the file with the source that read it."""
         self.close()
 
 

@@ -51,6 +51,7 @@ class Knob(abc.ABC):
     # whether a program sets more files than `read` tells of, one by one: of a run that was killed a part may be left,
     # whatever it reads
     sets_in_steps: bool = False
+    has_parts: bool = False  # whether a setting names parts, of which others may come and go meanwhile (CPU policies)
 
     @abc.abstractmethod
     def available(self) -> Capability:
@@ -58,23 +59,17 @@ class Knob(abc.ABC):
 
     @abc.abstractmethod
     def read(self) -> Value:
-        """The setting now, complete enough to put it back.
-
-        Raises:
-            ControlError: it cannot be read.
-        """
+        """The setting now, complete enough to put it back; ControlError where it cannot be read."""
 
     @abc.abstractmethod
     def apply(self, value: Value) -> None:
-        """Write a setting, without looking whether it took.
-
-        Raises:
-            ControlError: it was refused; names the knob, the value and the way out.
-        """
+        """Write a setting, without looking whether it took; ControlError where it was refused."""
 
     def verify(self, value: Value) -> None:
         """Read back and compare; ControlError where the knob stands at something else than `value`."""
         found = self.read()
+        if self.has_parts:
+            found = {name: found.get(name) for name in value}
         if found != value:
             raise ControlError(f"{self.name} was set to {value} and reads back {found}")
 
@@ -95,15 +90,7 @@ class Knob(abc.ABC):
 
 
 def open_knob(spec: KnobSpec, root: str) -> Knob:
-    """Open the knob that `spec` names.
-
-    Args:
-        spec: the knob and its options.
-        root: the directory below which `/sys` and `/proc` are looked for.
-
-    Raises:
-        ControlError: there is no such knob.
-    """
+    """Open the knob that `spec` names, on the `/sys` and `/proc` below `root`; ControlError where there is none."""
     if spec.name not in KNOBS:
         raise ControlError(f"there is no knob {spec.name!r}", f"known: {', '.join(KNOBS)}")
     module, _, opener = KNOBS[spec.name].partition(":")

@@ -41,12 +41,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 def locked(device: str, *, lock_dir: Optional[Path] = None) -> Iterator[None]:
     """Hold the lock of `device` during the block; it is free again when this process ends, however it ends.
 
-    Args:
-        device: the device's name.
-        lock_dir: where the lock file lies; None for `default_lock_dir`.
-
-    Raises:
-        ControlError: another process holds it; says which, since when, and its command.
+    Raises ControlError where another process holds it; says which, since when, and its command.
     """
     owner = os.getpid()
     path = (lock_dir or default_lock_dir()) / f"jetwatt-{device}.lock"
@@ -56,9 +51,12 @@ def locked(device: str, *, lock_dir: Optional[Path] = None) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ControlError(f"{device} is in use by {_holder(fd)}", "wait for its end, or end it") from None
+            holder = os.pread(fd, 4096, 0).decode(errors="replace") or "a process that has not said who it is yet"
+            raise ControlError(f"{device} is in use by {holder}", "wait for its end, or end it") from None
+        since = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        command = " ".join(map(shlex.quote, [sys.executable, *sys.argv]))
         os.ftruncate(fd, 0)
-        os.pwrite(fd, _introduction().encode(), 0)
+        os.pwrite(fd, f"process {owner} since {since}: {command}".encode(), 0)
         try:
             yield
         finally:
@@ -101,15 +99,6 @@ def _open(path: Path) -> int:
         raise ControlError(
             f"the lock file {path} cannot be opened: {error.strerror}", "remove it, if no run is on"
         ) from error
-
-
-def _introduction() -> str:
-    since = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-    return f"process {os.getpid()} since {since}: {' '.join(map(shlex.quote, [sys.executable, *sys.argv]))}"
-
-
-def _holder(fd: int) -> str:
-    return os.pread(fd, 4096, 0).decode(errors="replace") or "a process that has not said who it is yet"
 
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)

@@ -57,7 +57,6 @@ class Nvpmodel(Knob):
         self.spec = KnobSpec("nvpmodel", {"timeout_s": timeout_s})
 
     def available(self) -> Capability:
-        """Needs nvpmodel, a conf that it and we read, and root or the helper."""
         topic = "set nvpmodel modes"
         if not os.path.exists(self._executable):
             hint = "on a Jetson: `sudo apt install nvidia-l4t-nvpmodel`"
@@ -74,11 +73,9 @@ class Nvpmodel(Knob):
         return Capability(topic, True, f"{in_effect} of {names}")
 
     def own_conf(self) -> Conf:
-        """The board's own conf; ControlError where it cannot be read."""
         return _read(self._conf)
 
     def own(self, name: str) -> Mode:
-        """The setting for one of the board's own modes."""
         return {"conf": self._conf, "mode": name}
 
     def custom(self, mode: PowerMode, booted: str) -> Mode:
@@ -167,7 +164,6 @@ class Nvpmodel(Knob):
     # stores: who may have root's nvpmodel read any conf may write any file, for a conf names the paths.
 
     def _no_right(self) -> str:
-        """Why this user cannot set a mode; empty where they can."""
         return (privileges.closed() if privileges.needed(self._root) else None) or ""
 
     def _store(self, path: str, text: str) -> None:
@@ -211,7 +207,6 @@ class Nvpmodel(Knob):
         return self._run("-q", "-f", conf).output
 
     def _custom_files(self) -> List[str]:
-        """Where the confs with custom modes lie."""
         return [os.path.join(self._state_dir, f"{name}.conf") for name in CUSTOM_CONFS]
 
     def _custom_confs(self, own: Conf) -> Iterator[Tuple[str, Conf]]:
@@ -232,7 +227,6 @@ class Nvpmodel(Knob):
         return ControlError(f"nvpmodel mode {value['mode']} was not set: {reason} ({stands})", hint)
 
     def _compare_masks(self, model: PowerModel) -> str:
-        """How the masks of a mode differ from those of the mode in effect."""
         try:
             now = self._find(self.read())
         except ControlError:
@@ -257,7 +251,6 @@ def _read(path: str) -> Conf:
 
 
 def _word(path: str) -> str:
-    """What the helper calls a conf with a custom mode."""
     return os.path.splitext(os.path.basename(path))[0]
 
 
@@ -268,7 +261,6 @@ def _drafts(path: str) -> List[str]:
 
 
 def _names(output: str, model: PowerModel) -> bool:
-    """Whether the answer to a query is this mode."""
     found = parse_query(output)
     return found is not None and found.name == model.name and found.id in (None, model.id)
 

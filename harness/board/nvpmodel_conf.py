@@ -12,9 +12,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from pathlib import Path
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 
@@ -89,16 +90,10 @@ class Conf:
     others: Tuple[OtherSection, ...] = ()
 
     def param(self, name: str) -> Optional[Param]:
-        """The PARAM of that name, if there is one."""
         return next((param for param in self.params if param.name == name), None)
 
     def model(self, name: str) -> PowerModel:
-        """The mode of that name.
-
-        Raises:
-            UnknownNameError: there is none; lists those that there are.
-            InvalidValueError: there are several.
-        """
+        """The mode of that name; UnknownNameError where there is none, InvalidValueError where there are several."""
         named = [model for model in self.models if model.name == name]
         if not named:
             known = ", ".join(model.name for model in self.models)
@@ -122,16 +117,12 @@ class Conf:
             ("power mode ID", [model.id for model in self.models]),
             *((f"argument of {param.name}", [argument.name for argument in param.arguments]) for param in self.params),
         ):
-            for name in _repeated(names):
+            for name in sorted({name for name in names if names.count(name) > 1}):
                 yield f"{what} {name} stands there more than once"
         if self.default is None:
             yield "the mandatory < PM_CONFIG DEFAULT=n > is missing"
         elif all(model.id != self.default for model in self.models):
             yield f"the default mode {self.default} is none of the modes"
-
-
-def _repeated(names: Sequence[Any]) -> List[Any]:
-    return sorted({name for name in names if names.count(name) > 1})
 
 
 class Note(NamedTuple):
@@ -159,14 +150,10 @@ def read_conf(path: Path) -> Parsed:
 
 
 def parse(text: str, source: str = "nvpmodel.conf") -> Parsed:
-    """Understand a file's text, as far as that is possible without guessing.
+    """Understand a file's text, as far as that is possible without guessing; messages call it `source`.
 
-    Args:
-        text: with any line ends; comments, blanks and their absence, and words that are not known do no harm.
-        source: what messages call it.
-
-    Raises:
-        InvalidValueError: a line has no meaning, or there is no mode; names the line and what was expected.
+    Any line ends, comments, blanks and their absence, and words that are not known do no harm. Raises InvalidValueError
+    where a line has no meaning, or there is no mode; names the line and what was expected.
     """
     reader = _Reader(source)
     lines = text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -181,7 +168,11 @@ def parse(text: str, source: str = "nvpmodel.conf") -> Parsed:
 
 _TYPES = ("FILE", CLOCK, HWMON)
 _OTHERS = ("FAN_CONFIG",)  # L4T r32
-
+_FORMS = {
+    "PARAM": "< PARAM TYPE=t NAME=s >",
+    "POWER_MODEL": "< POWER_MODEL ID=n NAME=s >",
+    "PM_CONFIG": "< PM_CONFIG DEFAULT=n >",
+}
 _HEAD = re.compile(r"<\s*(?P<kind>\w+)(?P<attributes>[^<>]*)(?P<close>>?)(?P<rest>.*)")
 _ATTRIBUTE = re.compile(r"(\w+)\s*=\s*([^\s=]+)")
 
@@ -291,58 +282,38 @@ class _Reader:
         return InvalidValueError(f"{self._source}, line {number}: {text!r} is not understood", f"expected: {expected}")
 
 
-_FORMS = {
-    "PARAM": "< PARAM TYPE=t NAME=s >",
-    "POWER_MODEL": "< POWER_MODEL ID=n NAME=s >",
-    "PM_CONFIG": "< PM_CONFIG DEFAULT=n >",
-}
-
-
 def _fits(conf: Conf, setting: Setting) -> bool:
-    """Whether a value is of the type that its PARAM wants."""
     param = conf.param(setting.param)
     is_clock = param is not None and param.type == CLOCK
     return not is_clock or re.fullmatch(r"-?\d{1,20}", setting.value, re.ASCII) is not None
 
 
 def write(conf: Conf, comment: str = "") -> str:
-    """The file's text, in the one form that every nvpmodel reads.
+    """The file's text, in the one form that every nvpmodel reads, under a comment.
 
-    Args:
-        conf: what it holds.
-        comment: stands at its top.
-
-    Raises:
-        InvalidValueError: it would not be read back to the same, or nvpmodel would refuse it; says why.
+    Raises InvalidValueError where it would not be read back to the same, or nvpmodel would refuse it; says why.
     """
-    _check(conf)
+    for problem in _problems(conf):
+        raise InvalidValueError(f"this nvpmodel conf cannot be written: {problem}")
     sections = ["\n".join(f"# {line}".rstrip() for line in comment.splitlines())] if comment else []
     for param in conf.params:
-        head = _head("PARAM", ("TYPE", param.type), ("NAME", param.name), *param.attributes)
-        sections.append(_section(head, [filter(None, argument) for argument in param.arguments]))
+        head = ("TYPE", param.type), ("NAME", param.name), *param.attributes
+        sections.append(_section("PARAM", head, [filter(None, argument) for argument in param.arguments]))
     for model in conf.models:
-        head = _head("POWER_MODEL", ("ID", str(model.id)), ("NAME", model.name), *model.attributes)
-        sections.append(_section(head, model.settings))
-    sections.append(_head("PM_CONFIG", ("DEFAULT", str(conf.default)), *conf.default_attributes))
-    sections += [_section(_head(other.kind, *other.attributes), other.lines) for other in conf.others]
+        head = ("ID", str(model.id)), ("NAME", model.name), *model.attributes
+        sections.append(_section("POWER_MODEL", head, model.settings))
+    sections.append(_section("PM_CONFIG", (("DEFAULT", str(conf.default)), *conf.default_attributes)))
+    sections += [_section(other.kind, other.attributes, other.lines) for other in conf.others]
     return "\n\n".join(sections) + "\n"
 
 
-def _head(kind: str, *attributes: Tuple[str, str]) -> str:
-    return " ".join(["<", kind, *(f"{key}={value}" for key, value in attributes), ">"])
-
-
-def _section(head: str, lines: Sequence[Any]) -> str:
-    return "\n".join([head, *(" ".join(line) for line in lines)])
+def _section(kind: str, attributes: Attributes, lines: Iterable[Iterable[str]] = ()) -> str:
+    head = " ".join(["<", kind, *(f"{key}={value}" for key, value in attributes), ">"])
+    return "\n".join([head, *map(" ".join, lines)])
 
 
 _KEY = re.compile(r"[A-Z0-9_]+")
 _WORD = re.compile(r"[!\"$-;?-~][!-;?-~]*")  # printable, no blank, none of <=>, and no comment begins with it
-
-
-def _check(conf: Conf) -> None:
-    for problem in _problems(conf):
-        raise InvalidValueError(f"this nvpmodel conf cannot be written: {problem}")
 
 
 def _problems(conf: Conf) -> Iterator[str]:
@@ -360,10 +331,19 @@ def _problems(conf: Conf) -> Iterator[str]:
     for param in conf.params:
         if param.type != HWMON and any(argument.node for argument in param.arguments):
             yield f"PARAM {param.name} of type {param.type} names a node below a path, which only {HWMON} can"
-    for key in _keys(conf):
+    attributes = [pair for section in (*conf.params, *conf.models, *conf.others) for pair in section.attributes]
+    attributes += conf.default_attributes
+    for key in [*(key for key, _ in attributes), *(other.kind for other in conf.others)]:
         if not _KEY.fullmatch(key):
             yield f"{key!r} is no key: expected capital letters, digits and underscores"
-    for word in _words(conf):
+    lines = [
+        *((param.type, param.name) for param in conf.params),
+        *((name, path, *filter(None, [node])) for param in conf.params for name, path, node in param.arguments),
+        *((model.name,) for model in conf.models),
+        *(setting for model in conf.models for setting in model.settings),
+        *(line for other in conf.others for line in other.lines),
+    ]
+    for word in [*(value for _, value in attributes), *itertools.chain.from_iterable(lines)]:
         if not _WORD.fullmatch(word):
             yield f"{word!r} is not one word of printable ASCII without < = > and without # at its start"
     for other in conf.others:
@@ -371,27 +351,3 @@ def _problems(conf: Conf) -> Iterator[str]:
             yield f"{other.kind} is not a section of another kind"
         if not all(other.lines):
             yield f"section {other.kind} has an empty line"
-
-
-def _keys(conf: Conf) -> Iterator[str]:
-    for section in (*conf.params, *conf.models, *conf.others):
-        yield from (key for key, _ in section.attributes)
-    yield from (key for key, _ in conf.default_attributes)
-    yield from (other.kind for other in conf.others)
-
-
-def _words(conf: Conf) -> Iterator[str]:
-    for section in (*conf.params, *conf.models, *conf.others):
-        yield from (value for _, value in section.attributes)
-    yield from (value for _, value in conf.default_attributes)
-    for param in conf.params:
-        yield from (param.type, param.name)
-        for argument in param.arguments:
-            yield from (argument.name, argument.path, *filter(None, [argument.node]))
-    for model in conf.models:
-        yield model.name
-        for setting in model.settings:
-            yield from setting
-    for other in conf.others:
-        for line in other.lines:
-            yield from line

@@ -120,14 +120,15 @@ def custom_conf(
 ) -> Conf:
     """A conf with a mode of its own for a power mode.
 
-    The mode copies the booted mode's masks, so that no reboot is needed, its caps of the other clocks (DLA, PVA, ...)
-    and the order of its lines. Cores are switched on cluster by cluster from core 0 on; a cluster without an online
-    core has no clock lines. Minima that lie above the new maximum are lowered to it.
+    The mode copies the masks of the mode that the board booted with, so that no reboot is needed, its caps of the other
+    clocks (DLA, PVA, ...) and the order of its lines; `UNKNOWN_KHZ` leaves a clock as it has it. Cores are switched on
+    cluster by cluster from core 0 on; a cluster without an online core has no clock lines. Minima that lie above the
+    new maximum are lowered to it.
 
     Args:
         conf: of the board.
-        booted: the mode that the board booted with.
-        mode: the cores and maximum clocks; `UNKNOWN_KHZ` leaves a clock as the booted mode has it.
+        booted: the name of the mode that the board booted with.
+        mode: the cores and maximum clocks.
         name: of the new mode.
         model_id: its ID; None for the first that is free above the others.
         alone: leave out the other modes; the new one is then the default.
@@ -159,7 +160,14 @@ def _custom_settings(conf: Conf, base: PowerModel, mode: PowerMode) -> List[Sett
     every_cluster = clusters(conf)
     if mode.cpu_khz != UNKNOWN_KHZ and not every_cluster:
         raise InvalidValueError(f"this conf has no CPU clock, so power mode {mode.name} cannot be set with it")
-    online = _cores_to_use(conf, every_cluster, mode)
+    cores = [core for cluster in every_cluster for core in cluster.cores]
+    cores += [core for core in sorted({0, *_switches(conf)}) if core not in cores]
+    if not 1 <= mode.cpu_cores <= len(cores):
+        raise InvalidValueError(
+            f"{mode.cpu_cores} CPU cores of power mode {mode.name} are not possible with this conf",
+            f"it has 1 to {len(cores)}",
+        )
+    online = cores[: mode.cpu_cores]
     running = [cluster for cluster in every_cluster if not cluster.cores or set(cluster.cores) & set(online)]
     groups = {
         (CPU_ONLINE,): [
@@ -174,9 +182,9 @@ def _custom_settings(conf: Conf, base: PowerModel, mode: PowerMode) -> List[Sett
     settings = list(base.settings)
     for params, lines in groups.items():
         place = _place(settings, params, list(groups))
-        kept = [setting.param not in params for setting in settings]
-        before = [setting for setting, keep in zip(settings[:place], kept) if keep]
-        after = [setting for setting, keep in zip(settings[place:], kept[place:]) if keep]
+        before, after = (
+            [one for one in part if one.param not in params] for part in (settings[:place], settings[place:])
+        )
         settings = [*before, *lines, *after]
     return settings
 
@@ -191,19 +199,7 @@ def _place(settings: Sequence[Setting], params: Tuple[str, ...], groups: Sequenc
     return next(here, next(next_group, len(settings)))
 
 
-def _cores_to_use(conf: Conf, every_cluster: Sequence[Cluster], mode: PowerMode) -> List[int]:
-    cores = [core for cluster in every_cluster for core in cluster.cores]
-    cores += [core for core in sorted({0, *_switches(conf)}) if core not in cores]
-    if not 1 <= mode.cpu_cores <= len(cores):
-        raise InvalidValueError(
-            f"{mode.cpu_cores} CPU cores of power mode {mode.name} are not possible with this conf",
-            f"it has 1 to {len(cores)}",
-        )
-    return cores[: mode.cpu_cores]
-
-
 def _clock(conf: Conf, base: PowerModel, param: str, maximum: int) -> Iterator[Setting]:
-    """The lines of a clock with a new maximum in the unit of its file; `UNKNOWN_KHZ` keeps what the base has."""
     template = _template(conf, base, param)
     if maximum != UNKNOWN_KHZ and not any(_is(MAX_FREQ, setting) for setting in template):
         template = [*template, Setting(param, MAX_FREQ, "")]
@@ -230,7 +226,6 @@ def _is(argument: str, setting: Setting) -> bool:
 
 
 def _switches(conf: Conf) -> Dict[int, str]:
-    """Which argument of CPU_ONLINE switches which core."""
     param = conf.param(CPU_ONLINE)
     if param is not None:
         named = [(argument.name, argument.path) for argument in param.arguments]
@@ -275,6 +270,7 @@ STOCK_GAPS = "the paths are those of one release of L4T, minima of the CPU clock
 
 _FREQ_TABLE = "FREQ_TABLE"
 _POWER_ON, _POWER_OFF = "GPU_PWR_CNTL_EN", "GPU_PWR_CNTL_DIS"
+_CPUS = "/sys/devices/system/cpu"
 _EMC_CAP = "/sys/kernel/nvpmodel_emc_cap/emc_iso_cap"
 
 # nvpmodel takes an argument's twin with this ending on kernels after 4.9.
@@ -307,14 +303,14 @@ def stock_conf(spec: BoardSpec) -> Conf:
 
 
 def _stock_params(spec: BoardSpec) -> List[Param]:
-    cores = range(spec.cpu_cores)
-    params = [Param("FILE", CPU_ONLINE, tuple(Argument(_switch(n), f"{_cpu(n)}/online") for n in cores))]
+    switches = (Argument(f"CORE_{core}", f"{_CPUS}/cpu{core}/online") for core in range(spec.cpu_cores))
+    params = [Param("FILE", CPU_ONLINE, tuple(switches))]
     if _has_mask(spec):
         params.append(_gpu_file(spec, TPC_POWER_GATING, TPC_PG_MASK, "tpc_pg_mask"))
     params.append(_gpu_file(spec, GPU_POWER_CONTROL_ENABLE, _POWER_ON, "power/control"))
     params.append(_gpu_file(spec, GPU_POWER_CONTROL_DISABLE, _POWER_OFF, "power/control"))
     for cluster in spec.cpu.clusters:
-        directory = f"{_cpu(cluster.cores[0])}/cpufreq"
+        directory = f"{_CPUS}/cpu{cluster.cores[0]}/cpufreq"
         files = {
             _FREQ_TABLE: "scaling_available_frequencies",
             MAX_FREQ: "scaling_max_freq",
@@ -332,7 +328,7 @@ def _stock_params(spec: BoardSpec) -> List[Param]:
 def _stock_model(spec: BoardSpec, preset: Preset) -> PowerModel:
     """A preset's settings in the order of NVIDIA's files; clusters without an online core have no lines."""
     online = [core for cluster in spec.cpu.clusters for core in cluster.cores][: preset.cpu_cores]
-    settings = [Setting(CPU_ONLINE, _switch(core), str(int(core in online))) for core in range(spec.cpu_cores)]
+    settings = [Setting(CPU_ONLINE, f"CORE_{core}", str(int(core in online))) for core in range(spec.cpu_cores)]
     if _has_mask(spec):
         settings.append(Setting(TPC_POWER_GATING, TPC_PG_MASK, str(preset.tpc_pg_mask or 0)))
     settings.append(Setting(GPU_POWER_CONTROL_ENABLE, _POWER_ON, "on"))
@@ -369,11 +365,3 @@ def _is_orin(spec: BoardSpec) -> bool:
 
 def _has_mask(spec: BoardSpec) -> bool:
     return any(preset.tpc_pg_mask is not None for preset in spec.presets)
-
-
-def _switch(core: int) -> str:
-    return f"CORE_{core}"
-
-
-def _cpu(core: int) -> str:
-    return f"/sys/devices/system/cpu/cpu{core}"

@@ -65,17 +65,12 @@ class RailTotal(NamedTuple):
 
 
 def choose_total(labels: Sequence[str], definition: Optional[Sequence[str]] = None, remark: str = "") -> RailTotal:
-    """Decide what the total is.
+    """Decide which of the rails that are there make up the total.
 
-    Args:
-        labels: the rails that are there.
-        definition: the rails that make up the total, from the board's specification. None where it is not known: then
-            it is the input rail, where there is one. A sum of all rails is never guessed: one may lie inside another,
-            as VDDQ_VDD2_1V8AO of AGX Orin is reported to lie inside VIN_SYS_5V0.
-        remark: a caveat about the definition; goes into its text.
-
-    Raises:
-        InvalidValueError: the definition is empty or names a rail twice.
+    They are those of the definition, from the board's specification; where it is not known (None), the input rail,
+    where there is one. A sum of all rails is never guessed: one may lie inside another, as VDDQ_VDD2_1V8AO of AGX Orin
+    is reported to lie inside VIN_SYS_5V0. The remark, a caveat about the definition, goes into its text. Raises
+    InvalidValueError where the definition is empty or names a rail twice.
     """
     if definition is None:
         rails = tuple(label for label in INPUT_RAILS if label in labels)[:1]
@@ -125,7 +120,6 @@ class InaSource:
             self.notes[TOTAL] = total.text
 
     def read(self, now_s: float) -> Reading:
-        """Every rail; the total fails with any rail it is made of."""
         rails = read_each(self._readers)
         values = {rail_channel(label): power_mw for label, power_mw in rails.values.items()}
         failed = {rail_channel(label): why for label, why in rails.failed.items()}
@@ -167,7 +161,6 @@ def find_rails(root: str) -> List[Rail]:
 
 
 def _sensor_directories(root: str) -> Iterator[Tuple[str, str]]:
-    """Directories that may hold a sensor's files, each with the driver's name."""
     # A container may have been given the classes without the buses.
     for patterns in (["sys/bus/i2c/devices/*"], ["sys/bus/iio/devices/iio:device*", "sys/class/hwmon/hwmon*"]):
         chips = []
@@ -184,7 +177,6 @@ def _sensor_directories(root: str) -> Iterator[Tuple[str, str]]:
 
 
 def _walk(directory: str, depth: int) -> Iterator[str]:
-    """A directory and those below it, without following the links that lead back up."""
     yield directory
     if depth:
         for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):

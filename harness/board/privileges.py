@@ -95,14 +95,9 @@ def _other_version() -> Optional[str]:
 
 
 def ask(*words: str, given: str = "") -> Finished:
-    """Have the helper try one operation, and hear how it ended.
+    """Have the helper try one operation: its words, as in `harness/board/privileged.py`, and its standard input.
 
-    Args:
-        words: the operation and its arguments, as in `harness/board/privileged.py`.
-        given: what it reads from standard input.
-
-    Raises:
-        ControlError: the helper is not installed or not allowed; shows how to install it.
+    Raises ControlError where the helper is not installed or not allowed; shows how to install it.
     """
     why_not = _other_version()
     if why_not is None:
@@ -131,7 +126,6 @@ def names(kind: str) -> List[str]:
 
 
 def _sudo(*arguments: str, given: str = "") -> Finished:
-    """Run sudo without asking for a password."""
     try:
         return run_bounded(["sudo", "-n", *arguments], timeout_s=_TIMEOUT_S, answer=given)
     except ControlError as error:

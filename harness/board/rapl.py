@@ -36,7 +36,6 @@ class Domain(NamedTuple):
 
     @property
     def channel(self) -> str:
-        """`power_package_0_core_mw`."""
         return f"power_{plain_name(self.name)}_mw"
 
     @property
@@ -77,7 +76,6 @@ class RaplSource:
         }
 
     def read(self, now_s: float) -> Reading:
-        """All domains and their total, which fails with any of its parts; nothing at the first reading."""
         energies = read_each(
             {
                 domain.channel: functools.partial(read_int, os.path.join(domain.directory, "energy_uj"))

@@ -98,13 +98,11 @@ class ReadLimit(Knob):
         return {number: limit_bytes_per_s}
 
     def read(self) -> Optional[ReadLimits]:
-        """The limits of the group; none of a group that was made and not limited yet."""
         if not os.path.isdir(self._group.path):
             return None
         return parse_limits(read_setting(os.path.join(self._group.path, self._group.file)))
 
     def apply(self, value: Optional[ReadLimits]) -> None:
-        """Move this process into a group with these limits, or everybody out of it."""
         self._remove()
         if value is None:
             return
@@ -118,7 +116,6 @@ class ReadLimit(Knob):
         write(os.path.join(self._group.path, MEMBERS), os.getpid(), hint="")
 
     def verify(self, value: Optional[ReadLimits]) -> None:
-        """As for every knob; also that this process is where the limits hold."""
         super().verify(value)
         if value is not None and os.getpid() not in _members(self._group.path):
             raise ControlError(f"process {os.getpid()} was moved to {self._group.path} and is not in it")
@@ -152,20 +149,11 @@ def open_knob(root: str, path: str, origin: str, file: str) -> ReadLimit:
 def reads_held(
     limit_bytes_per_s: Optional[int], directory: Path, device: str, root: str = "/"
 ) -> Iterator[Optional[int]]:
-    """Hold down what this process, and whatever it starts, reads from one disk during the block.
+    """Hold down what this process, and whatever it starts, reads from the disk under a directory during the block.
 
-    Args:
-        limit_bytes_per_s: None for no limit: then nothing is touched.
-        directory: where the data lies: the disk under it is held down, whatever is read of it.
-        device: whose run this is; names the saved state.
-        root: below which `/sys` and `/proc` are looked for.
-
-    Yields:
-        The limit as read back; None where there is none.
-
-    Raises:
-        CannotRunError: it cannot be set here.
-        ControlError: it was refused, did not take, or could not be removed again.
+    Yields the limit as read back; None where none is asked for: then nothing is touched. `device` names the saved
+    state. Raises CannotRunError where it cannot be set here, ControlError where it was refused, did not take, or could
+    not be removed again.
     """
     if limit_bytes_per_s is None:
         yield None

@@ -142,7 +142,6 @@ class Sampler:
         return self._telemetry
 
     def _reap(self) -> str:
-        """Wait for the end of the process, and say how it ended, for the case that it died early."""
         try:
             _, errors = self._process.communicate(timeout=_ANSWER_S)
         except subprocess.TimeoutExpired:

@@ -82,7 +82,6 @@ def run(order: Order) -> None:
 
 
 def _open_all(specs: List[SourceSpec], root: str) -> Tuple[Dict[str, Source], Dict[str, str], Dict[str, str]]:
-    """Open what can be opened: the open sources, what their values mean, and why the others are missing."""
     sources: Dict[str, Source] = {}
     missing: Dict[str, str] = {}
     notes: Dict[str, str] = {}

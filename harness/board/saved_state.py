@@ -50,7 +50,7 @@ def preserved(
         knobs: what the block may set, in the order in which it sets them; the caller holds the device's lock.
         device: whose knobs they are; names the saved file.
         root: the root that the knobs were opened with.
-        state_dir: where the saved file lies; None for `default_state_dir`.
+        state_dir: of the saved file; None for `default_state_dir`.
 
     Raises:
         ControlError: an earlier run was killed and its saved state is still there; the state cannot be read or saved
@@ -80,19 +80,10 @@ def left_behind(state_dir: Optional[Path] = None) -> List[str]:
 
 
 def restore(device: str, *, state_dir: Optional[Path] = None, lock_dir: Optional[Path] = None) -> List[str]:
-    """Put back what a killed run saved.
+    """Put back what a killed run saved, and return the names of the knobs; none where there is nothing saved.
 
-    Args:
-        device: one of `left_behind`.
-        state_dir: where the saved file lies; None for `default_state_dir`.
-        lock_dir: where the device's lock lies; None for the usual place.
-
-    Returns:
-        The names of the knobs that stand as they were saved; empty where there is nothing saved.
-
-    Raises:
-        ControlError: a run is using the device now, the file cannot be read, or a knob could not be put back; the file
-            stays.
+    Raises ControlError where a run is using the device now, the file cannot be read, or a knob could not be put back;
+    the file stays.
     """
     path = _path(device, state_dir)
     with locked(device, lock_dir=lock_dir), signals_wait():
@@ -135,7 +126,6 @@ def _save(path: Path, device: str, root: str, before: Sequence[Tuple[Knob, Value
 
 
 def _load(path: Path) -> Tuple[str, List[Tuple[KnobSpec, Value]]]:
-    """The root of a saved state, and its knobs with what each stood at."""
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         if state["format"] != FORMAT:

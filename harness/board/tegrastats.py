@@ -84,7 +84,7 @@ def parse_line(text: str) -> TegrastatsLine:
 
 
 def _skip(line: TegrastatsLine, match: Match[str]) -> None:
-    """Nothing that is kept."""
+    pass
 
 
 def _take_date(line: TegrastatsLine, match: Match[str]) -> None:
@@ -222,11 +222,13 @@ def parse_log(
 ) -> Telemetry:
     """Turn a recorded log into telemetry whose time starts at 0 with its first line.
 
+    Lines of something else are left out, and counted.
+
     Args:
-        lines: the log. Lines of something else are left out, and counted.
+        lines: the log.
         interval_s: seconds between two lines, as given to tegrastats; then the lines' dates do not matter. None where
             every line has a date; several lines of one second are spread evenly over it.
-        total: labels of the rails that make up the board's total; None where that is not known.
+        total: labels of the rails that make up the board's total, as in `choose_total`.
         remark: a caveat about that total.
 
     Raises:
@@ -270,7 +272,6 @@ def parse_log(
 
 
 def _read_rows(lines: Iterable[str]) -> Tuple[List[_Row], Dict[str, str]]:
-    """The lines that say something, and what is wrong with the others."""
     numbered = [(number, text.strip()) for number, text in enumerate(lines, start=1) if text.strip()]
     rows = [_Row(number, place, parse_line(text)) for place, (number, text) in enumerate(numbered)]
     known = [row for row in rows if not row.line.is_empty]
@@ -290,7 +291,6 @@ def _read_rows(lines: Iterable[str]) -> Tuple[List[_Row], Dict[str, str]]:
 
 
 def _dated_times(rows: Sequence[_Row]) -> List[float]:
-    """Seconds since the first line; lines of one second are spread evenly over it."""
     undated = [row.number for row in rows if row.line.at is None]
     if undated:
         raise InvalidValueError(

@@ -103,7 +103,6 @@ def temperature_limits_c(root: str, most_c: Optional[float] = None) -> Dict[str,
 
 
 def _critical_c(zone: str) -> Optional[float]:
-    """The lowest critical trip point of a thermal zone; None where it has none, or does not tell."""
     found = []
     for kind in glob.glob(os.path.join(zone, "trip_point_*_type")):
         try:

@@ -58,7 +58,6 @@ class ThrottleSource:
         self.notes = notes
 
     def read(self, now_s: float) -> Reading:
-        """Every state and counter; the sum of the counters fails with any of them."""
         reading = read_each(self._readers)
         without = [channel for channel in self._summed if channel not in reading.values]
         if without:
@@ -119,7 +118,6 @@ def open_source(root: str) -> ThrottleSource:
 
 
 def _cooling_devices(root: str) -> List[Tuple[str, str]]:
-    """Type and state file of each cooling device that holds a clock down."""
     found = []
     for directory in sorted(glob.glob(os.path.join(root, "sys/class/thermal/cooling_device*")), key=_number):
         kind_file = os.path.join(directory, "type")
@@ -130,7 +128,6 @@ def _cooling_devices(root: str) -> List[Tuple[str, str]]:
 
 
 def _event_counters(root: str) -> List[Tuple[str, str]]:
-    """Name (`oc2`) and file of each event counter."""
     hwmon = os.path.join(root, "sys/class/hwmon/hwmon*")
     files = sorted(glob.glob(f"{hwmon}/oc*_event_cnt") + glob.glob(f"{hwmon}/oc*_irq_cnt"))
     if files:

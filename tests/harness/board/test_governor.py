@@ -45,7 +45,7 @@ def test_thor_has_governors_although_its_clocks_are_not_read(tree):
 def test_a_governor_that_does_not_take_is_an_error(board, monkeypatch):
     monkeypatch.setattr("harness.board.governor.write", lambda path, value: None)
     knob = Governor(board.root, CPU)
-    with pytest.raises(ControlError, match=r"CPU governors were set to .* and read back"):
+    with pytest.raises(ControlError, match=r"CPU governors was set to .* and reads back"):
         knob.set(dict.fromkeys(knob.read(), "performance"))
 
 
