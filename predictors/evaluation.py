@@ -26,21 +26,16 @@ from predictors.models.base import Prediction, Predictor
 from predictors.models.tables import Table
 from predictors.sampling import choose_by_profiling, profiling_seconds
 
-LEVELS = (80, 95)
-"""Predictive intervals whose coverage is checked, in %."""
+LEVELS = (80, 95)  # predictive intervals whose coverage is checked, in %
 
+# Share of the modes that is not fitted where all are to be: without it nothing would be left for the stricter test.
+# 001 sec. 3.1 holds back as much of its full corpus for validation.
 HELD_OUT_SHARE = 0.1
-"""Share of the modes that is not fitted where all are to be: without it nothing would be left for the stricter test.
 
-001 sec. 3.1 holds back as much of its full corpus for validation.
-"""
-
+# The odd part of a device's measured tables: all modes up to these values, in the order of `PowerMode`. In the public
+# tables behind 001, whole GPU-clock rows of two slow cores run 1.2 to 9 times faster than their neighbours: they were
+# measured in different sessions.
 ODD_PARTS = {"orin-agx": (2, 576_000, np.inf, np.inf)}
-"""The odd part of a device's measured tables: all modes up to these values, in the order of `PowerMode`.
-
-In the public tables behind 001, whole GPU-clock rows of two slow cores run 1.2 to 9 times faster than their neighbours:
-they were measured in different sessions.
-"""
 
 
 class Spread(NamedTuple):
@@ -52,14 +47,9 @@ class Spread(NamedTuple):
 
 
 def mape(observed: np.ndarray, predicted: np.ndarray) -> Optional[float]:
-    """Mean absolute percentage error (001 sec. 4), in %.
+    """Mean absolute percentage error (001 sec. 4), in %, of observed values above 0, shape (n,).
 
-    Args:
-        observed: what was measured, shape (n,), above 0.
-        predicted: what was predicted, shape (n,).
-
-    Returns:
-        None where there is nothing to compare, or where the predictor does not answer: a prediction is not finite.
+    None where there is nothing to compare, or where the predictor does not answer: a prediction is not finite.
     """
     observed, predicted = np.asarray(observed, dtype=float), np.asarray(predicted, dtype=float)
     if len(observed) == 0 or not np.isfinite(predicted).all():
@@ -129,11 +119,6 @@ def rows_to_fit(
         repeat: which repeat, from 0.
         seed: of all repeats.
         references: tables of other workloads, which some samplers learn from.
-
-    Raises:
-        InvalidValueError: the table has not as many rows, or rows of several batch sizes where a sampler chooses modes
-            one after the other.
-        UnknownNameError: there is no such sampling.
     """
     wanted = len(table) - max(1, round(HELD_OUT_SHARE * len(table))) if count is None else count
     if not 1 <= wanted <= len(table):
@@ -177,10 +162,6 @@ def judge(
         tested: places of the rows that it is tested on; all by default.
         profiled: the same rows as they were profiled for the fit, where that was another measurement than the one to
             test with: another instance of the board, fewer minibatches.
-
-    Raises:
-        InvalidValueError: the predictor cannot learn from these rows.
-        DependencyError: it needs a package that is not installed.
     """
     learned = (table if profiled is None else profiled).take(fitted)
     start_s = time.perf_counter()
@@ -207,12 +188,10 @@ def judge(
 
 
 def fit_to(predictor: Predictor, table: Table) -> None:
-    """Fit a predictor to all rows of a table."""
     predictor.fit(table.modes, table.time_ms, table.power_mw, batch_size=table.batch_size, task=table.task)
 
 
 def predict_rows(predictor: Predictor, table: Table) -> Prediction:
-    """What a predictor says of all rows of a table."""
     return predictor.predict(table.modes, batch_size=table.batch_size, task=table.task)
 
 
@@ -274,12 +253,7 @@ def _mean(values: Sequence[Optional[float]]) -> Optional[float]:
 
 
 def read_recorded(path: Path) -> List[Dict[str, Any]]:
-    """The entries of `baselines/recorded`: errors or penalties that gates hold later ones against; none without a file.
-
-    Raises:
-        StoreError: the file cannot be read.
-        InvalidValueError: it does not hold recorded entries.
-    """
+    """The entries of `baselines/recorded`, which gates hold later errors or penalties against; none without a file."""
     if not path.exists():
         return []
     try:

@@ -20,19 +20,10 @@ _COLOURS = ("#0b6e99", "#d1662e", "#5a8f3c", "#8a5aa8", "#b3a12c", "#7a7a7a", "#
 
 
 def write_plots(directory: Path, plan: TrialPlan, results: Sequence[Mapping[str, Any]]) -> List[Path]:
-    """The three plots of every target; predictors are fitted once more, on the modes of the first repeat.
+    """The three plots of every target, as paths in a directory that is made where it is missing.
 
-    Args:
-        directory: where to, made where it is missing.
-        plan: what was run; scatter and fronts are of its greatest number of modes.
-        results: what came out.
-
-    Returns:
-        The pictures' paths.
-
-    Raises:
-        DependencyError: matplotlib is not installed.
-        StoreError: a picture cannot be written.
+    Predictors are fitted once more, on the modes of the first repeat; scatter and fronts are of the greatest number of
+    modes of the plan.
     """
     written = []
     for target in plan.targets:
@@ -191,11 +182,7 @@ def colour(place: int) -> str:
 
 
 def pyplot() -> Any:
-    """`matplotlib.pyplot`, drawing into files.
-
-    Raises:
-        DependencyError: matplotlib is not installed.
-    """
+    """`matplotlib.pyplot`, drawing into files."""
     try:
         import matplotlib
     except ImportError as error:
@@ -209,11 +196,7 @@ def pyplot() -> Any:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure as a PNG, making its folder, and close it.
-
-    Raises:
-        StoreError: it cannot be written.
-    """
+    """Write a figure as a PNG, making its folder, and close it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=DPI)

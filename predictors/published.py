@@ -11,20 +11,17 @@ from harness.core.power_modes import PowerMode, parse_power_mode
 from predictors.models.base import ALL
 from predictors.scenarios import ProfileSource, ScenarioCase
 
+# The papers' errors; `fact` is the number that a figure has in this project's reading of the papers.
 FILE = Path(__file__).resolve().parents[1] / "baselines" / "published" / "predictors.csv"
-"""The papers' errors; `fact` is the number that a figure has in this project's reading of the papers."""
+TEN_MODES = "a..j"  # 004 Table 3: the ten modes of a Xavier that 004 tests its regressions on
 
-TEN_MODES = "a..j"
-"""004 Table 3: the ten modes of a Xavier that 004 tests its regressions on."""
-
+# How many modes the paper profiled of a workload on an Orin AGX where it was not the whole grid.
 SAMPLES = {
     "bert-squad": 100,  # 001 sec. 4.3.2: 50 to fit, 50 others to validate
     "lstm-wikitext": 100,
     "resnet18-gld23k": 150,  # 001 sec. 4.3.1: 100 to validate
     "mobilenetv3-imagenet": 150,
 }
-"""How many modes the paper profiled of a workload on an Orin AGX where it was not the whole grid."""
-
 DEVICE_SAMPLES = {"xavier-agx": 1000, "orin-nano": 180}  # 001 sec. 4.3.3, 4.3.4
 
 
@@ -63,11 +60,7 @@ class PublishedError(NamedTuple):
         return f"{'' if self.comparator == '=' else self.comparator}{self.value_pct:g}"
 
     def case(self, greatest: PowerMode) -> ScenarioCase:
-        """What has to be tested to get the same figure.
-
-        Args:
-            greatest: the greatest mode of the device, whose clocks stand where a tested mode leaves one out.
-        """
+        """What has to be tested to get the same figure; `greatest` fills in what a tested mode leaves out."""
         references = (ProfileSource(self.reference),) if self.reference else ()
         if self.tested == TEN_MODES:
             target = ProfileSource(self.workload, self.device, batch_size=self.batch_size, named=tuple("abcdefghij"))
@@ -79,12 +72,7 @@ class PublishedError(NamedTuple):
 
 
 def read_published(path: Path = FILE) -> List[PublishedError]:
-    """The papers' errors, in the order of the file.
-
-    Raises:
-        StoreError: the file cannot be read.
-        InvalidValueError: it does not have the columns, or a value is no number.
-    """
+    """The papers' errors, in the order of the file."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -113,10 +101,8 @@ def compare(
 ) -> List[Dict[str, Any]]:
     """For each error of a paper what was got here, as plain values.
 
-    Args:
-        rows: the papers' errors.
-        results: for each, the result of the same predictor and of the one that this suite adds; None where it could
-            not be run. Errors are those over all tested modes, as the papers have them (001 sec. 4).
+    Results are, for each, that of the same predictor and of the one that this suite adds; None where it could not be
+    run. Errors are those over all tested modes, as the papers have them (001 sec. 4).
     """
     return [
         {

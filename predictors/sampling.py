@@ -17,11 +17,8 @@ from harness.core.units import ms_to_s
 from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS, Inputs, Some, check_inputs, one_blas_thread
 from predictors.models.tables import Table
 
-MINIBATCHES = 40
-"""Minibatches that one profile times (001 sec. 2.5)."""
-
-SETTLING_S = 3.0
-"""How long power takes to settle after a change of mode: 001 sec. 2.5 says 2-3 s."""
+MINIBATCHES = 40  # that one profile times (001 sec. 2.5)
+SETTLING_S = 3.0  # how long power takes to settle after a change of mode: 001 sec. 2.5 says 2-3 s
 
 _POOL = 64  # of which designs choose; at least four times what they choose
 _PREDICTED = 300  # modes that stand for all to be predicted
@@ -30,11 +27,11 @@ _ROUNDS = 15  # in which the rest is chosen, at most
 
 
 class Profiled(NamedTuple):
-    """Modes that were profiled already."""
+    """Modes, shape (n, 4), that were profiled already, and their times and powers, (n,)."""
 
-    modes: np.ndarray  # shape (n, 4)
-    time_ms: np.ndarray  # shape (n,)
-    power_mw: np.ndarray  # shape (n,)
+    modes: np.ndarray
+    time_ms: np.ndarray
+    power_mw: np.ndarray
 
 
 class Request(NamedTuple):
@@ -77,11 +74,6 @@ def choose(
         batch_size: that the modes are profiled at.
         task: that the modes are profiled at.
         history: what was profiled already.
-
-    Raises:
-        UnknownNameError: there is no such sampler.
-        InvalidValueError: the modes are no modes, fewer are left than wanted, neither count nor seconds is given, or
-            seconds are given and there is nothing to tell the costs from.
     """
     if sampling not in SAMPLERS:
         raise UnknownNameError(f"sampling {sampling!r} is unknown", f"known: {', '.join(SAMPLERS)}")
@@ -122,12 +114,7 @@ def choose_by_profiling(
 ) -> np.ndarray:
     """Places of modes that were chosen in rounds, each from what those before it taught; for other samplers in one.
 
-    Args:
-        candidates: power modes, shape (n, 4).
-        count: how many in all.
-        profile: takes places of candidates, returns their times in ms and powers in mW.
-        sampling: a name of `SAMPLERS`.
-        options: further arguments of `choose`, without history and seconds.
+    `profile` takes places of candidates and returns their times in ms and powers in mW; the rest is as in `choose`.
     """
     if sampling != "sequential":
         return choose(candidates, count, sampling=sampling, **options)
@@ -158,7 +145,6 @@ def profiling_seconds(time_ms: np.ndarray) -> float:
 
 
 SAMPLERS: Dict[str, Callable[[Request], np.ndarray]] = {
-    # 001 sec. 4
     "random": lambda asked: np.random.default_rng(asked.seed).permutation(len(asked.rows.modes))[: asked.count],
     "space-filling": lambda asked: _nearest_to_sobol(asked.rows.modes, asked.count, asked.seed),
     "d-optimal": lambda asked: _design(asked._replace(history=None), "d"),

@@ -7,7 +7,7 @@ corpus with them is given, simulated ones otherwise; each result says which.
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -31,13 +31,7 @@ class ProfileSource:
     modes: Optional[int] = None  # how many, drawn at random from the paper's grid of the device; None for all of it
     named: Tuple[str, ...] = ()  # power modes that a paper names, instead
     instance: int = 0  # which copy of the board, 0 the one that references are of
-    # how many are timed in each profile
-    minibatches: int = 40  # 001 sec. 2.5
-
-    @property
-    def is_default_profile(self) -> bool:
-        """Whether a corpus says all that it takes to be this: corpora do not tell instance and minibatches."""
-        return self.instance == 0 and self.minibatches == 40
+    minibatches: int = 40  # that are timed in each profile (001 sec. 2.5)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,119 +59,97 @@ class Scenario:
     predictors: str = "all"  # who is asked where nobody is named
 
 
-_ON_ORIN = {name: ProfileSource(name) for name in (RESNET, MOBILENET, YOLO)}
-_PM1, _PM2 = PowerMode(12, 1_651_200, 624_750, 3_199_000), PowerMode(12, 2_201_600, 1_236_750, 3_199_000)
-"""001 Fig. 2a: 12 cores at 1.65 / 0.62 / 3.19 and 2.20 / 1.23 / 3.19 GHz; clocks as the board lists them."""
+_MAIN = (RESNET, MOBILENET, YOLO)
 
-_CROSSED = {  # 001 sec. 4.3.1: 150 modes each, 50 to fit and 100 to validate
-    "R* to RM": (RESNET, "resnet18-gld23k"),
-    "R* to MR": (RESNET, "mobilenetv3-imagenet"),
-    "M* to MR": (MOBILENET, "mobilenetv3-imagenet"),
-    "M* to RM": (MOBILENET, "resnet18-gld23k"),
-}
-_BATCH_SIZES = ((RESNET, 8), (RESNET, 32), (MOBILENET, 8), (MOBILENET, 16), (MOBILENET, 32))
+
+def _case(
+    workload: str,
+    reference: Union[str, ProfileSource, None] = RESNET,
+    label: str = "",
+    profiled: Optional[ProfileSource] = None,
+    fitted: Tuple[str, ...] = (),
+    tested: Tuple[PowerMode, ...] = (),
+    **asked: Any,
+) -> ScenarioCase:
+    """A case with a reference on the Orin AGX, by its workload's name, or none; `asked` are fields of the target."""
+    known = ProfileSource(reference) if isinstance(reference, str) else reference
+    return ScenarioCase(
+        ProfileSource(workload, **asked), () if known is None else (known,), label, profiled, fitted, tested
+    )
 
 
 def _on(device: str, modes: int) -> Tuple[ScenarioCase, ...]:
     """What 001 transfers to another board."""
-    return tuple(
-        ScenarioCase(ProfileSource(name, device, modes=modes), (_ON_ORIN[RESNET],), f"{name} on {device}")
-        for name in (RESNET, MOBILENET)
-    )
+    return tuple(_case(name, label=f"{name} on {device}", device=device, modes=modes) for name in (RESNET, MOBILENET))
 
 
+_G1 = (  # 150 modes each, 50 to fit and 100 to validate
+    _case("resnet18-gld23k", RESNET, "R* to RM", modes=150),
+    _case("mobilenetv3-imagenet", RESNET, "R* to MR", modes=150),
+    _case("mobilenetv3-imagenet", MOBILENET, "M* to MR", modes=150),
+    _case("resnet18-gld23k", MOBILENET, "M* to RM", modes=150),
+)
+_G2 = (_case(MOBILENET), _case(YOLO), _case("bert-squad", modes=220), _case("lstm-wikitext", modes=220))
+_G5 = tuple(
+    _case(name, label=f"{name} at {size}", batch_size=size, modes=150)
+    for name, size in ((RESNET, 8), (RESNET, 32), (MOBILENET, 8), (MOBILENET, 16), (MOBILENET, 32))
+)
+_G6 = tuple(
+    _case(RESNET, YOLO, f"instance 0 to {instance}", ProfileSource(RESNET, modes=500), modes=500, instance=instance)
+    for instance in (1, 2, 3, 4)
+)
+_G7 = tuple(
+    _case(name, None, device=XAVIER, named=tuple("abcdefghij"), fitted=tuple("efij"))
+    for name in ("lenet-mnist", MOBILENET, "resnet18-cifar10", "vgg11-cifar10")
+)
+_E17 = tuple(
+    _case(target, reference, f"{reference} to {target}")
+    for reference in _MAIN
+    for target in _MAIN
+    if target != reference  # the paper's diagonal is a network on all modes: `--modes all` of `nn`
+)
 _FEWER_MINIBATCHES = tuple(
-    ScenarioCase(
-        ProfileSource(YOLO, modes=1000),
-        (ProfileSource(RESNET, minibatches=count),),
+    _case(
+        YOLO,
+        ProfileSource(RESNET, minibatches=count),
         f"{count} minibatches",
         ProfileSource(YOLO, modes=1000, minibatches=count),
+        modes=1000,
     )
     for count in (10, 20, 30, 40)
 )
 _SMALLER_REFERENCES = tuple(
-    ScenarioCase(
-        ProfileSource(YOLO, modes=1000), (ProfileSource(RESNET, modes=count),), f"reference of {count or 4368} modes"
-    )
+    _case(YOLO, ProfileSource(RESNET, modes=count), f"reference of {count or 4368} modes", modes=1000)
     for count in (500, 1000, 2000, None)
 )
+# 001 Fig. 2a: 12 cores at 1.65 / 0.62 / 3.19 and 2.20 / 1.23 / 3.19 GHz; clocks as the board lists them.
+_TWO_MODES = (PowerMode(12, 1_651_200, 624_750, 3_199_000), PowerMode(12, 2_201_600, 1_236_750, 3_199_000))
+# ResNet-18 is no reference for itself: it starts from YOLOv8n.
+_E19 = tuple(_case(name, YOLO if name == RESNET else RESNET, tested=_TWO_MODES) for name in _MAIN)
 
 _ALL_SCENARIOS = (
-    Scenario(
-        "G1",
-        "the same network on other data, other data with the same network",
-        "001 sec. 4.3.1",
-        tuple(
-            ScenarioCase(ProfileSource(target, modes=150), (ProfileSource(reference),), label)
-            for label, (reference, target) in _CROSSED.items()
-        ),
-    ),
-    Scenario(
-        "G2",
-        "a network and data that were never seen",
-        "001 sec. 4.2, 4.3.2",
-        tuple(
-            ScenarioCase(target, (_ON_ORIN[RESNET],))
-            for target in (
-                *(_ON_ORIN[MOBILENET], _ON_ORIN[YOLO]),
-                *(ProfileSource("bert-squad", modes=220), ProfileSource("lstm-wikitext", modes=220)),
-            )
-        ),
-    ),
+    Scenario("G1", "the same network on other data, other data with the same network", "001 sec. 4.3.1", _G1),
+    Scenario("G2", "a network and data that were never seen", "001 sec. 4.2, 4.3.2", _G2),
     Scenario("G3", "a board of another generation", "001 sec. 4.3.3", _on(XAVIER, 1000)),
     Scenario("G4", "another board of the same generation", "001 sec. 4.3.4", _on(ORIN_NANO, 180)),
-    Scenario(
-        "G5",
-        "other minibatch sizes than the reference's",
-        "001 sec. 4.3.5",
-        tuple(
-            ScenarioCase(ProfileSource(name, batch_size=size, modes=150), (_ON_ORIN[RESNET],), f"{name} at {size}")
-            for name, size in _BATCH_SIZES
-        ),
-    ),
-    Scenario(
-        "G6",
-        "profiles of one board, predictions for others of its kind",
-        "004 sec. 5.4",
-        tuple(
-            ScenarioCase(
-                ProfileSource(RESNET, modes=500, instance=instance),
-                (_ON_ORIN[YOLO],),
-                f"instance 0 to {instance}",
-                ProfileSource(RESNET, modes=500),
-            )
-            for instance in (1, 2, 3, 4)
-        ),
-    ),
+    Scenario("G5", "other minibatch sizes than the reference's", "001 sec. 4.3.5", _G5),
+    Scenario("G6", "profiles of one board, predictions for others of its kind", "004 sec. 5.4", _G6),
     Scenario(
         "G7",
         "ten modes of a network never seen, from the four that 004 recommends",
         "004 sec. 5.7.2",
-        tuple(
-            ScenarioCase(ProfileSource(name, XAVIER, named=tuple("abcdefghij")), fitted=tuple("efij"))
-            for name in ("lenet-mnist", MOBILENET, "resnet18-cifar10", "vgg11-cifar10")
-        ),
+        _G7,
         predictors="linear,linear-energy,ridge",
     ),
     Scenario(
         "E16",
         "error against the number of profiled modes, with what profiling costs",
         "001 sec. 4.2, Figs 7 and 8",
-        tuple(ScenarioCase(_ON_ORIN[name], (_ON_ORIN[RESNET],)) for name in (MOBILENET, YOLO)),
+        (_case(MOBILENET), _case(YOLO)),
         counts=(*range(10, 101, 10), None),
         predictors="nn,powertrain",
     ),
-    Scenario(
-        "E17",
-        "which workload to take as the reference",
-        "001 sec. 4.1, Fig. 6",
-        tuple(
-            ScenarioCase(_ON_ORIN[target], (_ON_ORIN[reference],), f"{reference} to {target}")
-            for reference in _ON_ORIN
-            for target in _ON_ORIN
-            if target != reference  # the paper's diagonal is a network on all modes: `--modes all` of `nn`
-        ),
-    ),
+    Scenario("E17", "which workload to take as the reference", "001 sec. 4.1, Fig. 6", _E17),
     Scenario(
         "E18",
         "fewer minibatches in a profile, fewer modes of the reference",
@@ -189,24 +161,15 @@ _ALL_SCENARIOS = (
         "E19",
         "power of two modes, by the vendor's estimator and by PowerTrain",
         "001 sec. 1.4, Fig. 2a",
-        # ResNet-18 is no reference for itself: it starts from YOLOv8n.
-        tuple(
-            ScenarioCase(source, (_ON_ORIN[YOLO if name == RESNET else RESNET],), tested=(_PM1, _PM2))
-            for name, source in _ON_ORIN.items()
-        ),
+        _E19,
         predictors="npe,powertrain",
     ),
 )
 SCENARIOS: Dict[str, Scenario] = {scenario.name: scenario for scenario in _ALL_SCENARIOS}
-"""All of them, by name."""
 
 
 def find_scenario(name: str) -> Scenario:
-    """The scenario of a name, in upper or lower case.
-
-    Raises:
-        UnknownNameError: there is none; lists what there is.
-    """
+    """The scenario of a name, in upper or lower case."""
     if name.upper() not in SCENARIOS:
         raise UnknownNameError(f"scenario {name!r} is unknown", f"known: {', '.join(SCENARIOS)}")
     return SCENARIOS[name.upper()]
@@ -219,11 +182,11 @@ def make_plan(
     named_modes: Callable[[str], Dict[str, PowerMode]],
     limit: Optional[int] = None,
 ) -> TrialPlan:
-    """A scenario with its tables.
+    """A scenario with its tables: measured ones where they are what is needed, simulated ones otherwise.
 
     Args:
         scenario: what is asked.
-        measured: tables to use where they are what is needed.
+        measured: tables at hand.
         simulate: makes the others: all modes of the paper's grid, or the named ones.
         named_modes: a device's modes by the names that papers give them.
         limit: the greatest number of modes of any table, for a quick look; None for as many as the paper had.
@@ -268,7 +231,8 @@ def _resolve(
 
 def _measured(source: ProfileSource, tables: Sequence[Table]) -> Optional[Table]:
     """The table that holds what is needed, if there is one with enough rows."""
-    if not source.is_default_profile or source.named:
+    # Corpora do not tell instance and minibatches: they stand for the usual ones.
+    if source.instance != 0 or source.minibatches != ProfileSource.minibatches or source.named:
         return None
     for table in tables:
         if (table.device, table.workload, table.task) == (source.device, source.workload, source.task):

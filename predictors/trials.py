@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import itertools
 import json
 import multiprocessing
 from pathlib import Path
@@ -52,7 +53,6 @@ class Target:
         return self.label or self.table.workload
 
     def make(self, predictor: str, seed: int) -> Predictor:
-        """A predictor, not fitted, that may use the references."""
         return make_predictor(
             predictor_class(predictor),
             references=self.references,
@@ -62,12 +62,10 @@ class Target:
         )
 
     def rows(self, count: Optional[int], sampling: str, repeat: int, seed: int) -> np.ndarray:
-        """The places of the rows that a repeat fits on."""
         if self.fitted is not None:
             return self.fitted
-        return rows_to_fit(
-            self.table if self.profiled is None else self.profiled, count, sampling, repeat, seed, self.references
-        )
+        table = self.table if self.profiled is None else self.profiled
+        return rows_to_fit(table, count, sampling, repeat, seed, self.references)
 
 
 class Group(NamedTuple):
@@ -95,12 +93,7 @@ class TrialPlan:
         """The groups of trials, in the order of predictors, targets and counts."""
         if self.chosen is not None:
             return list(self.chosen)
-        return [
-            Group(name, place, count)
-            for name in self.predictors
-            for place in range(len(self.targets))
-            for count in self.counts
-        ]
+        return [Group(*one) for one in itertools.product(self.predictors, range(len(self.targets)), self.counts)]
 
 
 class Results(NamedTuple):
@@ -114,14 +107,10 @@ class Results(NamedTuple):
 def run_plan(
     plan: TrialPlan, jobs: int = 1, report: Callable[[int, int, str], None] = lambda done, total, what: None
 ) -> Results:
-    """Run all trials.
+    """Run all trials, on `jobs` processes of one thread each, or in this one.
 
-    A predictor that cannot learn from a target's modes, or lacks a package, is skipped there with the reason.
-
-    Args:
-        plan: what to run.
-        jobs: processes at once, each with one thread; 1 runs them in this process.
-        report: told how many trials are done, of how many, and which was the last.
+    A predictor that cannot learn from a target's modes, or lacks a package, is skipped there with the reason. `report`
+    is told how many trials are done, of how many, and which was the last.
     """
     groups = plan.groups()
     found: Dict[Group, Dict[int, Union[Score, str]]] = {group: {} for group in groups}
@@ -230,22 +219,9 @@ def format_skipped(skipped: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write_results(path: Path, found: Results, **further: Any) -> None:
-    """Write results as JSON, whole or not at all.
-
-    Args:
-        path: of the file.
-        found: what to write.
-        further: plain values that go with it: the corpora with their hashes, the options.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
-    content = {
-        **further,
-        "environment": describe_environment(),
-        "results": found.results,
-        "skipped": found.skipped,
-    }
+    """Write results as JSON, whole or not at all, with further plain values: corpora with their hashes, options."""
+    outcome = {"results": found.results, "skipped": found.skipped}
+    content = {**further, "environment": describe_environment(), **outcome}
     write_output(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode("utf-8"))
 
 

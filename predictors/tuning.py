@@ -36,8 +36,7 @@ from predictors.strategies.model_based import ClosedLoop, design_for
 from predictors.strategies.online import SILENCE_S, OnlineTuner, Power
 from predictors.strategies.registry import OURS
 
-LEAST_GAIN = 0.005
-"""The search ends where another mode promises less than this share of the time."""
+LEAST_GAIN = 0.005  # the search ends where another mode promises less than this share of the time
 
 
 @contextlib.contextmanager
@@ -127,11 +126,7 @@ def _held(device: Device) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _sensor(device: Device, interval_s: float, root: Path) -> Iterator[Power]:
-    """The device's own power sensors, sampled in a process of their own.
-
-    Raises:
-        CannotRunError: there are none that can be read.
-    """
+    """The device's own power sensors, sampled in a process of their own."""
     sources = getattr(device, "telemetry_sources", None)
     if sources is None:
         raise CannotRunError(f"{device.name} does not run your training loop", "tune on host or on a board")

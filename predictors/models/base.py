@@ -37,10 +37,8 @@ Some = TypeVar("Some", bound="Predictor")
 
 DEFAULT_BATCH_SIZE = 16  # 001 sec. 2.3
 TASKS = ("training", "inference")
-
-DEFAULT = "physical-gp"
-"""The predictor that commands take where none is named."""
-
+ALL = "all"
+DEFAULT = "physical-gp"  # where no predictor is named
 MODULES: Dict[str, str] = {
     DEFAULT: "predictors.models.physical_gp",
     "powertrain": "predictors.models.powertrain",
@@ -52,9 +50,6 @@ MODULES: Dict[str, str] = {
     "linear-energy": "predictors.models.linear",
     "npe": "predictors.models.vendor_estimate",
 }
-"""The module of each predictor."""
-
-ALL = "all"
 
 
 class Inputs(NamedTuple):
@@ -65,7 +60,6 @@ class Inputs(NamedTuple):
     inference: np.ndarray  # whether the row is inference, bool of shape (n,)
 
     def take(self, rows: Any) -> Inputs:
-        """The rows that an index array or a mask picks."""
         return Inputs(*(values[rows] for values in self))
 
 
@@ -81,11 +75,11 @@ class Prediction:
     freedom: float = float("inf")
 
     def time_interval_ms(self, level: float = 0.8) -> Tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end of the interval that holds a share `level` of the times to be measured."""
+        """Lower and upper ends of the interval that holds a share `level` of the times to be measured."""
         return self._interval(self.time_ms, self.time_log_sd, level)
 
     def power_interval_mw(self, level: float = 0.8) -> Tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end of the interval that holds a share `level` of the powers to be measured."""
+        """Lower and upper ends of the interval that holds a share `level` of the powers to be measured."""
         return self._interval(self.power_mw, self.power_log_sd, level)
 
     def _interval(self, middle: np.ndarray, log_sd: np.ndarray, level: float) -> Tuple[np.ndarray, np.ndarray]:
@@ -123,7 +117,7 @@ class Predictor(abc.ABC):
         batch_size: Union[int, Sequence[int]] = DEFAULT_BATCH_SIZE,
         task: Union[str, Sequence[str]] = "training",
     ) -> Some:
-        """Learn from profiled modes, on one BLAS thread.
+        """Learn from profiled modes, on one BLAS thread; returns itself.
 
         Args:
             modes: power modes, shape (n, 4), columns as in `PowerMode`, clocks in kHz.
@@ -132,22 +126,19 @@ class Predictor(abc.ABC):
             batch_size: of all rows, or one for each.
             task: `training` or `inference`, of all rows, or one for each.
 
-        Returns:
-            Itself.
-
         Raises:
             InvalidValueError: the shapes do not agree, a value is not a number above 0, a mode is outside the
                 predictor's space, or there are fewer different rows than `least_modes`.
         """
         rows = check_inputs(modes, batch_size, task)
         self._check_space(rows)
-        measured = {"time_ms": _positive(time_ms, "time_ms"), "power_mw": _positive(power_mw, "power_mw")}
-        for what, values in measured.items():
+        measured = [_positive(time_ms, "time_ms"), _positive(power_mw, "power_mw")]
+        for what, values in zip(("time_ms", "power_mw"), measured):
             if values.shape != (len(rows.modes),):
                 raise InvalidValueError(
                     f"{what} has shape {values.shape}, expected one for each of {len(rows.modes)} modes"
                 )
-        learned = TrainingRows(*merge_repeated(rows, measured["time_ms"], measured["power_mw"]))
+        learned = TrainingRows(*merge_repeated(rows, *measured))
         if len(learned.time_ms) < self.least_modes:
             raise InvalidValueError(
                 f"{self.name} cannot learn from {len(learned.time_ms)} different power modes",
@@ -181,7 +172,6 @@ class Predictor(abc.ABC):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether it can predict."""
         return hasattr(self, "training_rows_")
 
     def _check_space(self, rows: Inputs) -> None:
@@ -208,11 +198,6 @@ class Predictor(abc.ABC):
         return {name: getattr(self, name) for name in names}
 
     def set_params(self: Some, **params: Any) -> Some:
-        """Change parameters.
-
-        Raises:
-            InvalidValueError: there is no such parameter.
-        """
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
@@ -240,12 +225,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def check_inputs(modes: ModesLike, batch_size: Union[int, Sequence[int]], task: Union[str, Sequence[str]]) -> Inputs:
-    """Power modes, batch sizes and tasks in the form that predictors work with.
-
-    Raises:
-        InvalidValueError: the modes are not n rows of four numbers, cores or a clock are not above 0, or batch sizes or
-            tasks do not fit.
-    """
+    """Power modes, batch sizes and tasks in the form that predictors work with; refused where they make no sense."""
     table = _numbers(modes, "power modes")
     if table.ndim != 2 or table.shape[1] != len(PowerMode._fields):
         raise InvalidValueError(
@@ -279,7 +259,6 @@ def merge_repeated(rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> T
 
 
 def _one_each(values: np.ndarray, what: str, count: int) -> np.ndarray:
-    """A value for each row, of one for all or of as many as there are rows."""
     if values.shape not in ((), (count,)):
         raise InvalidValueError(
             f"{what} has shape {values.shape}, expected one for each of {count} modes", "or give one value for all"
@@ -304,21 +283,11 @@ def _positive(values: Any, what: str) -> np.ndarray:
 
 
 def predictor_names(text: str) -> List[str]:
-    """The predictors in a list with commas, as `names_in` reads it."""
     return names_in(text, MODULES, "predictor")
 
 
 def names_in(text: str, known: Iterable[str], what: str) -> List[str]:
-    """The names in a list with commas, each once; `all` stands for every one that is known.
-
-    Args:
-        text: the list.
-        known: every name, in the order in which `all` gives them.
-        what: what they are names of, for the message.
-
-    Raises:
-        UnknownNameError: one is unknown; lists the known ones.
-    """
+    """The names in a list with commas, each once; `all` stands for all known ones, in their order."""
     every, names = list(known), []
     for name in text.split(","):
         if name != ALL and name not in every:
@@ -328,11 +297,6 @@ def names_in(text: str, known: Iterable[str], what: str) -> List[str]:
 
 
 def predictor_class(name: str) -> Type[Predictor]:
-    """The class of a predictor.
-
-    Raises:
-        UnknownNameError: there is no such predictor; lists the known ones.
-    """
     if name not in MODULES:
         raise UnknownNameError(f"predictor {name!r} is unknown", f"known: {', '.join(MODULES)}")
     module = importlib.import_module(MODULES[name])

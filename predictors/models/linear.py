@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -23,18 +24,18 @@ from predictors.models.regression import (
 )
 from predictors.models.tables import Table
 
-PAPERS_SUBSET = ("e", "f", "i", "j")
-"""Modes of an AGX Xavier, as 004 Table 3 names them, from which the paper learns (004 sec. 5.7.1)."""
+PAPERS_SUBSET = ("e", "f", "i", "j")  # modes of an AGX Xavier (004 Table 3) from which the paper learns (sec. 5.7.1)
 
+# Directions that inputs vary in by less than this share of the greatest are rounding. LAPACK's usual tolerance is so
+# small that rounding may pass for a direction, and does with the paper's four modes.
 RANK_TOLERANCE = 1e-9
-"""Directions that inputs vary in by less than this share of the greatest are rounding, and say nothing."""
 
 # Standard deviation of log time and log power residuals after 50 random modes of the tables of an Orin AGX.
 USUAL_LOG_SD = (0.5, 0.1)
 USUAL_RIDGE_LOG_SD = (0.13, 0.05)
 
+# Tried by the ridge, relative to standardised columns and one row.
 PENALTIES = tuple(10.0**exponent for exponent in np.arange(-4.0, 2.01, 0.25))
-"""Tried by the ridge, relative to standardised columns and one row."""
 
 
 class Plane(NamedTuple):
@@ -50,15 +51,9 @@ class Plane(NamedTuple):
 
 
 def least_squares(inputs: np.ndarray, values: np.ndarray, weights: Optional[np.ndarray] = None) -> Plane:
-    """The plane of least squared error through values; of several, the one with the least slopes.
+    """The plane of least squared error, weighted by (n,), through inputs (n, d) and values (n, k).
 
-    LAPACK's usual tolerance is so small that rounding may pass for a direction, and does with the paper's four modes;
-    hence a tolerance of its own.
-
-    Args:
-        inputs: shape (n, d).
-        values: shape (n, k).
-        weights: of the squared errors, shape (n,); all the same by default.
+    Of several, it is the one with the least slopes.
     """
     centre, height = np.average(inputs, axis=0, weights=weights), np.average(values, axis=0, weights=weights)
     root = np.ones((len(inputs), 1)) if weights is None else np.sqrt(weights)[:, None]
@@ -77,9 +72,6 @@ def select_subset(inputs: np.ndarray, time_ms: np.ndarray, size: int = 4) -> Tup
     Returns:
         The places of the modes whose regressions have the least sum over workloads of the root mean square error on all
         modes; the first of several.
-
-    Raises:
-        InvalidValueError: there are not as many modes.
     """
     if not 1 <= size <= len(inputs):
         raise InvalidValueError(f"cannot take {size} of {len(inputs)} modes", "take fewer, or give more modes")
@@ -92,6 +84,7 @@ def select_subset(inputs: np.ndarray, time_ms: np.ndarray, size: int = 4) -> Tup
     return min(itertools.combinations(range(len(inputs)), size), key=error)
 
 
+@dataclass(eq=False)
 class LinearRegression(Predictor):
     """Time by least squares on cores and the three clocks: 004 sec. 5.7.1. A weak baseline.
 
@@ -102,16 +95,11 @@ class LinearRegression(Predictor):
     so depends on the unit: MHz and cores, as in the paper.
 
     The paper has no such model of power. Here power is learned in the same way, so that there is an answer.
-
-    Args:
-        space: the power modes that are allowed.
     """
 
     name = "linear"
     least_modes = 4
-
-    def __init__(self, space: Optional[PowerModeSpace] = None) -> None:
-        self.space = space
+    space: Optional[PowerModeSpace] = None
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         self.columns_ = columns_of(rows)
@@ -129,6 +117,7 @@ class LinearRegression(Predictor):
         return self.spread_.prediction(above_zero(self.plane_.at(self.columns_.matrix(rows)), self.least_))
 
 
+@dataclass(eq=False)
 class LinearEnergy(Predictor):
     """Energy by least squares on the settings and the time, one model for all workloads: 004 sec. 5.7.1.
 
@@ -140,18 +129,12 @@ class LinearEnergy(Predictor):
     The paper found large errors: 25 to 60 %, the largest for its smallest network, whose energies count for little in
     a sum of squares. So it is here: learned from 50 random modes of an Orin AGX and all of ResNet-18 as the reference,
     power is off by 11 % for YOLOv8n, and by 128 % for an LSTM, whose minibatch takes a seventh of the energy.
-
-    Args:
-        references: tables of other workloads.
-        space: the power modes that are allowed.
     """
 
     name = "linear-energy"
     least_modes = 4
-
-    def __init__(self, references: Tuple[Table, ...] = (), space: Optional[PowerModeSpace] = None) -> None:
-        self.references = references
-        self.space = space
+    references: Tuple[Table, ...] = ()
+    space: Optional[PowerModeSpace] = None
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         columns = columns_of(rows)
@@ -186,7 +169,6 @@ class _Planes(NamedTuple):
     least: np.ndarray
 
     def figures(self, inputs: np.ndarray) -> np.ndarray:
-        """Time in ms and power in mW, shape (n, 2)."""
         time_ms = above_zero(self.time.at(inputs), self.least[:1])[:, 0]
         energy = self.energy.at(np.column_stack([inputs, time_ms]))[:, 0]
         power_mw = above_zero((energy / ms_to_s(time_ms))[:, None], self.least[1:])[:, 0]
@@ -200,23 +182,18 @@ def _reference_rows(table: Table, columns: InputColumns) -> Tuple[np.ndarray, np
     return np.column_stack([inputs, known.time_ms]), minibatch_energy_mws(known.time_ms, known.power_mw)[:, None]
 
 
+@dataclass(eq=False)
 class Ridge(Predictor):
     """Logarithms of time and power as quadratic functions of the logarithms of the settings, with shrunk coefficients.
 
     A baseline that knows no reference and no physics. Penalties are chosen by leave-one-out cross-validation, which for
     a ridge has a closed form (Golub, Heath and Wahba 1979); the intervals come from the same residuals.
-
-    Args:
-        penalties: from which the one of time and the one of power are chosen.
-        space: the power modes that are allowed.
     """
 
     name = "ridge"
     least_modes = 2
-
-    def __init__(self, penalties: Tuple[float, ...] = PENALTIES, space: Optional[PowerModeSpace] = None) -> None:
-        self.penalties = penalties
-        self.space = space
+    penalties: Tuple[float, ...] = PENALTIES
+    space: Optional[PowerModeSpace] = None
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         if not self.penalties or min(self.penalties) <= 0:
@@ -253,12 +230,9 @@ def quadratic_terms(columns: np.ndarray) -> np.ndarray:
 
 
 def fit_ridge(terms: np.ndarray, values: np.ndarray, penalties: Tuple[float, ...]) -> RidgeFit:
-    """Fit values less their mean, which is not shrunk.
+    """Fit values (n,) less their mean, which is not shrunk, to terms (n, d) of mean 0; n is at least 2.
 
-    Args:
-        terms: of mean 0, shape (n, d), n at least 2.
-        values: shape (n,).
-        penalties: above 0; on the squared weights, beside the mean of the squared residuals.
+    Penalties are on the squared weights, beside the mean of the squared residuals.
     """
     left, singular, right = np.linalg.svd(terms, full_matrices=False)
     mean = values.mean()

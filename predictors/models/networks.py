@@ -37,8 +37,7 @@ from predictors.models.regression import (
 
 HIDDEN = (256, 128, 64)
 LOSSES = ("mse", "mape")
-USUAL_LOG_SD = (0.3, 0.05)
-"""Of time and power: the residuals of networks that learned 50 random modes of the tables of an Orin AGX."""
+USUAL_LOG_SD = (0.3, 0.05)  # of time and power: residuals after 50 random modes of the tables of an Orin AGX
 
 DECAYS = (0.9, 0.999)  # of Adam's two moments, and what keeps it from dividing by 0: as its authors and torch have them
 EPSILON = 1e-8
@@ -111,7 +110,8 @@ def train(
 ) -> Tuple[Networks, np.ndarray]:
     """Train networks side by side, each on its own output, and keep of each the epoch with the least validation loss.
 
-    A tenth of the rows, at least one, is held back to validate with (001 sec. 3.1: 90:10).
+    A tenth of the rows, at least one, is held back to validate with (001 sec. 3.1: 90:10); their places are returned
+    too. The loss is the mean of squared differences or, where shares are given, of shares times absolute differences.
 
     Args:
         start: what they begin with.
@@ -119,11 +119,7 @@ def train(
         outputs: scaled, shape (n, networks).
         schedule: how.
         random: divides the rows, shuffles, drops out.
-        shares: where given, shape (n, networks), the loss is the mean of shares times absolute differences; else it is
-            the mean of squared differences.
-
-    Returns:
-        The networks, and the places of the rows held back.
+        shares: shape (n, networks).
     """
     order = random.permutation(len(inputs))
     held_back = max(1, round(0.1 * len(inputs)))
@@ -254,12 +250,11 @@ class FittedNetworks(NamedTuple):
     spread: ResidualSpread  # of their residuals
 
     def figures(self, rows: Inputs) -> np.ndarray:
-        """Time in ms and power in mW, shape (n, 2)."""
+        """Times in ms and powers in mW, shape (n, 2)."""
         scaled = self.networks.outputs(self.input_scale.apply(self.columns.matrix(rows)))
         return above_zero(self.output_scale.undo(scaled), self.least)
 
     def prediction(self, rows: Inputs) -> Prediction:
-        """What is predicted of rows."""
         return self.spread.prediction(self.figures(rows))
 
 
@@ -274,21 +269,9 @@ def fit_networks(
     usual_log_sd: Tuple[float, float],
     random: np.random.Generator,
 ) -> FittedNetworks:
-    """Train networks of time and power from where they start.
+    """Train networks of time and power, (n, 2) in `measured`, from where they start.
 
-    Args:
-        start: networks with as many inputs as there are columns.
-        columns: their inputs.
-        input_scale: of the inputs.
-        rows: at least 2.
-        measured: times and powers, shape (n, 2).
-        schedule: how; steps are larger than it says where an epoch would otherwise have over 64.
-        loss: `mse`, of standardised outputs, or `mape`.
-        usual_log_sd: prior of the residuals of log time and log power, see `predictors.models.regression`.
-        random: of the training.
-
-    Raises:
-        UnknownNameError: there is no such loss.
+    The loss `mse` is of standardised outputs. `usual_log_sd` is the prior of the residuals of log time and log power.
     """
     if loss not in LOSSES:
         raise UnknownNameError(f"loss {loss!r} is unknown", f"known: {', '.join(LOSSES)}")
@@ -308,46 +291,24 @@ def minibatch_for(rows: int, least: int) -> int:
     return max(least, -(-rows // 64))
 
 
+@dataclasses.dataclass(eq=False)
 class NeuralNetwork(Predictor):
     """Networks of time and of power that start from random weights.
 
     Inputs are cores and clocks; rows of several batch sizes or tasks have these as further inputs. Intervals come from
     the residuals on the tenth of the modes held back, which chose the epoch too and are therefore somewhat small.
-
-    Args:
-        scaling: of the inputs: `standard`, scikit-learn's StandardScaler, which the paper names, or `min-max`, whose
-            range from 0 to 1 it describes.
-        loss: `mse` or `mape`.
-        epochs: passes over the entries.
-        learning_rate: of Adam.
-        dropout: dropout rate; the paper does not give it.
-        minibatch: entries in a step of training, where there are few rows; the paper does not give it.
-        space: the power modes that are allowed.
-        seed: of weights, division and order.
     """
 
     name = "nn"
     least_modes = 2
-
-    def __init__(
-        self,
-        scaling: str = "standard",
-        loss: str = "mse",
-        epochs: int = SCHEDULE.epochs,
-        learning_rate: float = SCHEDULE.learning_rate,
-        dropout: float = SCHEDULE.dropout,
-        minibatch: int = SCHEDULE.minibatch,
-        space: Optional[PowerModeSpace] = None,
-        seed: int = 0,
-    ) -> None:
-        self.scaling = scaling
-        self.loss = loss
-        self.epochs = epochs
-        self.learning_rate = learning_rate
-        self.dropout = dropout
-        self.minibatch = minibatch
-        self.space = space
-        self.seed = seed
+    scaling: str = "standard"  # StandardScaler, which the paper names; or `min-max`, whose range 0 to 1 it describes
+    loss: str = "mse"  # or `mape`
+    epochs: int = SCHEDULE.epochs  # passes over the entries
+    learning_rate: float = SCHEDULE.learning_rate
+    dropout: float = SCHEDULE.dropout  # the paper does not give it, nor `minibatch`
+    minibatch: int = SCHEDULE.minibatch  # entries in a step of training, where there are few rows
+    space: Optional[PowerModeSpace] = None
+    seed: int = 0  # of weights, division and order
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         if self.scaling not in SCALES:

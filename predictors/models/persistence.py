@@ -44,17 +44,7 @@ class Model:
 
 
 def describe_origin(corpus: Path, table: Table, fitted: Table, **further: Any) -> Dict[str, Any]:
-    """What a predictor learned from, as plain values.
-
-    Args:
-        corpus: the file that the table was read from; its SHA-256 is kept.
-        table: all profiles of the workload.
-        fitted: those that were learned from.
-        further: what else is to be kept.
-
-    Raises:
-        StoreError: the file cannot be read.
-    """
+    """What a predictor learned from, as plain values: the corpus file, the workload's table, the rows fitted."""
     return {
         **{name: getattr(table, name) for name in TABLE_KEY},
         "corpus": corpus.name,
@@ -66,11 +56,6 @@ def describe_origin(corpus: Path, table: Table, fitted: Table, **further: Any) -
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal.
-
-    Raises:
-        StoreError: it cannot be read.
-    """
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:

@@ -25,6 +25,7 @@ paper's count. With the modes of `python -m predictors evaluate --sampling rando
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Dict, Optional, Tuple
 
 import numpy as np
@@ -51,51 +52,26 @@ USUAL_LOG_SD = (0.15, 0.04)
 _LEARNED_REFERENCES: Dict[Tuple[str, InputColumns, int], FittedNetworks] = {}
 
 
+@dataclass(eq=False)
 class PowerTrain(Predictor):
     """Networks of time and of power that start from those of a reference workload.
 
     Inputs are scaled as the reference's. Where the rows to learn have several batch sizes, the reference has to have
     several, too: they are then a further input. Intervals are as in `NeuralNetwork`.
-
-    Args:
-        references: tables of other workloads. The paper has one reference; of several, the first is taken.
-        loss: `mse`, or `mape`, which the paper took for an Orin Nano (001 sec. 4.3.4).
-        epochs: of the training on the profiled modes.
-        learning_rate: of it.
-        dropout: dropout rate of it.
-        minibatch: of it.
-        frozen: how many layers, from the first, stay as the reference's.
-        space: the power modes that are allowed.
-        reference_seed: of the reference's training, which is done once in a process for a table.
-        seed: of the fresh layer and the training.
     """
 
     name = "powertrain"
     least_modes = 2
-
-    def __init__(
-        self,
-        references: Tuple[Table, ...] = (),
-        loss: str = "mse",
-        epochs: int = 100,
-        learning_rate: float = 1e-3,
-        dropout: float = 0.0,
-        minibatch: int = SCHEDULE.minibatch,
-        frozen: int = 1,
-        space: Optional[PowerModeSpace] = None,
-        reference_seed: int = 0,
-        seed: int = 0,
-    ) -> None:
-        self.references = references
-        self.loss = loss
-        self.epochs = epochs
-        self.learning_rate = learning_rate
-        self.dropout = dropout
-        self.minibatch = minibatch
-        self.frozen = frozen
-        self.space = space
-        self.reference_seed = reference_seed
-        self.seed = seed
+    references: Tuple[Table, ...] = ()  # the paper has one reference; of several, the first is taken
+    loss: str = "mse"  # or `mape`, which the paper took for an Orin Nano (001 sec. 4.3.4)
+    epochs: int = 100  # this and the next four: of the training on the profiled modes
+    learning_rate: float = 1e-3
+    dropout: float = 0.0
+    minibatch: int = SCHEDULE.minibatch
+    frozen: int = 1  # how many layers, from the first, stay as the reference's
+    space: Optional[PowerModeSpace] = None
+    reference_seed: int = 0  # of the reference's training, which is done once in a process for a table
+    seed: int = 0  # of the fresh layer and the training
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         if not self.references:
@@ -120,13 +96,7 @@ class PowerTrain(Predictor):
 def learn_reference(table: Table, columns: InputColumns, seed: int) -> FittedNetworks:
     """The networks of a reference workload, trained once in a process for a table, inputs and seed.
 
-    Args:
-        table: of the reference workload.
-        columns: the inputs; batch size and task are the reference's own where they are no inputs.
-        seed: of the training.
-
-    Raises:
-        InvalidValueError: the batch size or the task is an input, and the same in all of the table.
+    Batch size and task are the reference's own where they are no inputs; where they are, it has to have several.
     """
     complete = table.complete()
     rows = table_inputs(complete)

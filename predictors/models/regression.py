@@ -21,9 +21,7 @@ from harness.core.units import KHZ_PER_MHZ
 from predictors.models.base import Inputs, Prediction, check_inputs
 from predictors.models.tables import Table
 
-USUAL_WEIGHT = 4.0
-"""How many residuals the prior of the spread is worth."""
-
+USUAL_WEIGHT = 4.0  # how many residuals the prior of the spread is worth
 USUAL_MODES = 50
 FOLDS = 5
 
@@ -36,11 +34,7 @@ class InputColumns(NamedTuple):
     inference: Optional[float]
 
     def matrix(self, rows: Inputs) -> np.ndarray:
-        """Cores and clocks in MHz, then the logarithm of the batch size and the task where they are inputs.
-
-        Raises:
-            InvalidValueError: a row has another batch size or task than the one learned.
-        """
+        """Cores and clocks in MHz, then the logarithm of the batch size and the task where they are inputs."""
         if self.batch_size is not None:
             self._refuse(rows.batch_size != self.batch_size, "batch size", f"{self.batch_size:g}", rows.batch_size)
         if self.inference is not None:
@@ -93,14 +87,12 @@ class ColumnScale(NamedTuple):
     width: np.ndarray
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        """Values to scaled ones."""
         shifted = np.asarray(values, dtype=float) - self.shift
         return np.divide(
             shifted, self.width, out=np.zeros_like(shifted), where=np.broadcast_to(self.width > 0, shifted.shape)
         )
 
     def undo(self, scaled: np.ndarray) -> np.ndarray:
-        """Scaled values to values."""
         return scaled * self.width + self.shift
 
 
@@ -139,11 +131,11 @@ class ResidualSpread(NamedTuple):
 def residual_spread(
     observed: np.ndarray, predicted: np.ndarray, usual: Tuple[float, float], learned: int
 ) -> ResidualSpread:
-    """The spread of residuals.
+    """The spread of residuals of time and power, (n, 2), predicted by a regression that had not learned these modes.
 
     Args:
-        observed: time and power, shape (n, 2), above 0; n may be 0.
-        predicted: the same, by a regression that had not learned these modes.
+        observed: above 0; n may be 0.
+        predicted: the same modes.
         usual: standard deviation of log time and log power residuals that such a regression has after `USUAL_MODES`
             modes; it is taken to fall with the root of the number of modes.
         learned: how many modes the regression learned from.
@@ -159,11 +151,7 @@ def cross_validated(
 ) -> np.ndarray:
     """What is predicted for each row by a regression that learned the rows of the other folds, shape (count, 2).
 
-    Args:
-        count: how many rows, at least 2.
-        predict: learns the rows of the first index array, and predicts those of the second: shape (rows, 2).
-        folds: into how many parts the rows are divided; as many as rows where these are fewer.
-        seed: of the division.
+    `predict` learns the rows of its first index array, and predicts those of the second: shape (rows, 2).
     """
     order = np.random.default_rng(seed).permutation(count)
     found = np.empty((count, 2))

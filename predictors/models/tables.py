@@ -15,12 +15,8 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from predictors.models.base import Inputs, merge_repeated
 
-TABLE_KEY = ("device", "workload", "task", "provenance")
-"""Corpus columns that are the same in all rows of a table."""
-
-_COLUMNS = ("batch_size", "minibatch_time_ms", "power_mw")
+TABLE_KEY = ("device", "workload", "task", "provenance")  # corpus columns that are the same in all rows of a table
 ARRAYS = ("modes", "batch_size", "time_ms", "power_mw")
-"""What differs from row to row."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,7 +33,6 @@ class Table:
     power_mw: np.ndarray = dataclasses.field(repr=False)  # median power, shape (n,); NaN where it was not measured
 
     def __len__(self) -> int:
-        """How many profiles it holds."""
         return len(self.modes)
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> Table:
@@ -49,14 +44,10 @@ class Table:
         return dataclasses.replace(self, **{name: getattr(self, name)[rows] for name in ARRAYS})
 
     def power_modes(self) -> List[PowerMode]:
-        """The power mode of each row."""
         return [PowerMode(*row) for row in self.modes.tolist()]
 
     def complete(self) -> Table:
-        """The rows whose power was measured, each power mode and batch size once.
-
-        Repeated rows become one with the median of what was measured, as predictors take them.
-        """
+        """The rows whose power was measured; those of one mode and batch size become one with their median."""
         measured = self.take(~np.isnan(self.power_mw))
         rows = Inputs(measured.modes, measured.batch_size, np.zeros(len(measured), dtype=bool))
         kept, time_ms, power_mw = merge_repeated(rows, measured.time_ms, measured.power_mw)
@@ -85,11 +76,7 @@ class Table:
 
 
 def load_tables(path: Path) -> List[Table]:
-    """The tables of a corpus file, in the order in which each first appears.
-
-    Raises:
-        StoreError, InvalidValueError, DependencyError: as `harness.core.corpus.read_corpus`.
-    """
+    """The tables of a corpus file, in the order in which each first appears; errors as of `read_corpus`."""
     return tables_of(read_corpus(path))
 
 
@@ -97,7 +84,9 @@ def tables_of(rows: Iterable[Mapping[str, Any]]) -> List[Table]:
     """The tables that corpus rows make, in the order in which each first appears."""
     import pandas as pd
 
-    frame = pd.DataFrame(list(rows), columns=[*TABLE_KEY, *PowerMode._fields, *_COLUMNS])
+    frame = pd.DataFrame(
+        list(rows), columns=[*TABLE_KEY, *PowerMode._fields, "batch_size", "minibatch_time_ms", "power_mw"]
+    )
     return [
         Table(
             *key,
@@ -111,12 +100,7 @@ def tables_of(rows: Iterable[Mapping[str, Any]]) -> List[Table]:
 
 
 def find_table(tables: Sequence[Table], workload: str, task: str = "training") -> Table:
-    """The one table of a workload and task.
-
-    Raises:
-        UnknownNameError: there is none; lists the workloads that there are.
-        InvalidValueError: there are several (devices, provenances).
-    """
+    """The one table of a workload and task; refused where there is none or more than one."""
     found = [table for table in tables if (table.workload, table.task) == (workload, task)]
     if not found:
         there = sorted({table.workload for table in tables if table.task == task})

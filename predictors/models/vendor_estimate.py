@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from dataclasses import dataclass
 from typing import Tuple
 
 import numpy as np
@@ -35,23 +36,18 @@ GPU = 0.57
 LEAST_VOLTAGE = 0.6  # over the greatest; such chips run from some 0.6 to 1 V
 
 
+@dataclass(eq=False)
 class VendorPower(Predictor):
     """Power by `estimated_power_mw`; time and both uncertainties are unknown, NaN.
 
     It can be asked before it was fitted, and `fit` changes nothing. Batch size and task are not looked at.
-
-    Args:
-        board: as in the corpus: `orin-agx`.
     """
 
     name = "npe"
-
-    def __init__(self, board: str) -> None:
-        self.board = board
+    board: str  # as in the corpus: `orin-agx`
 
     @property
     def is_fitted(self) -> bool:
-        """True: there is nothing to learn."""
         return True
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
@@ -63,12 +59,7 @@ class VendorPower(Predictor):
 
 
 def estimated_power_mw(board: BoardSpec, modes: np.ndarray) -> np.ndarray:
-    """Power of modes with every unit loaded, by the formula above.
-
-    Args:
-        board: whose clocks are known.
-        modes: shape (n, 4), clocks in kHz.
-    """
+    """Power of modes, shape (n, 4), clocks in kHz, with every unit loaded, by the formula above."""
     greatest = np.asarray(board.power_mode_space().greatest)
     cores, cpu, gpu, memory = (np.asarray(modes, dtype=float) / greatest).T
     return board.peak_power_mw * (BASE + MEMORY * memory + CPU * cores * _dynamic(cpu) + GPU * _dynamic(gpu))
@@ -91,11 +82,7 @@ def estimated_boards() -> Tuple[str, ...]:
 
 
 def board_of(name: str) -> BoardSpec:
-    """What is known of a board.
-
-    Raises:
-        UnknownNameError: there is no such board, or its clocks are not known; lists those that can be estimated.
-    """
+    """What is known of a board; refused where that is too little for an estimate."""
     if name not in estimated_boards():
         raise UnknownNameError(
             f"the vendor's estimate knows no board {name!r}", f"known: {', '.join(estimated_boards())}"

@@ -61,15 +61,10 @@ def most_telling(
     criterion: str = "v",
     cost_s: Optional[np.ndarray] = None,
 ) -> np.ndarray:
-    """Places of the candidates to profile, the most telling first.
+    """Places of the `count` candidates to profile, the most telling first.
 
-    Args:
-        known: what is known.
-        candidates: modes that may be profiled, n.
-        predicted: modes that are to be predicted.
-        count: how many to take, at most n.
-        criterion: `v` for the least variance of predictions, `d` for the least determinant.
-        cost_s: what profiling each candidate costs, shape (n,): the gain is then counted per second.
+    The criterion is `v` for the least variance of what is predicted, `d` for the least determinant; with what
+    profiling each of the n candidates costs, shape (n,), the gain is counted per second.
     """
     measured = _jacobian(known, candidates, time_known=True)
     asked = _jacobian(known, predicted, time_known=False)
@@ -107,10 +102,7 @@ def _variance_gain(reach: np.ndarray, inverse: np.ndarray, covariance: np.ndarra
 def _jacobian(known: Linearisations, at: Features, time_known: bool) -> np.ndarray:
     """Derivatives of log time and log power, shape (s, n, 2, f + 1), by parameters of unit variance and the time unit.
 
-    Args:
-        known: where to take them.
-        at: n rows.
-        time_known: whether the power is derived at the measured time, as it is when a mode was profiled.
+    `time_known`: the power is derived at the measured time, as it is when a mode was profiled.
     """
     parts = []
     for theta, root in zip(known.theta, known.root):

@@ -86,15 +86,9 @@ class Moments(NamedTuple):
 def learn(
     at: Features, time_ms: np.ndarray, power: np.ndarray, priors: Sequence[Prior], starts: int, seed: int
 ) -> ParameterPosterior:
-    """The posterior of n rows.
+    """The posterior of n rows with time and power (W), shapes (n,).
 
-    Args:
-        at: the rows.
-        time_ms: what was measured, shape (n,).
-        power: in W, shape (n,).
-        priors: alternatives; the evidence weighs them.
-        starts: how many minima are looked for under each prior.
-        seed: of the starts after the first.
+    Under each of the priors, which the evidence weighs, `starts` minima are looked for; `seed` is of all but the first.
     """
     random = np.random.default_rng(seed)
     unit = np.log(time_ms).mean()
@@ -203,8 +197,7 @@ class _Problem:
     def reweigh(self, state: _State) -> _State:
         """Estimate scale and, from leave-one-out residuals, each row's noise."""
         _, curvature, jacobian = self._expand(state.theta, state.whitening)
-        covariance = np.linalg.inv(curvature)
-        residual = self._residual(state.theta)
+        covariance, residual = np.linalg.inv(curvature), self._residual(state.theta)
         white = state.whitening @ np.concatenate([residual[..., None], jacobian], axis=-1)
         # What the rows decide of the parameters takes as much of their freedom (MacKay 1992).
         decided = ((white[..., 1:] @ covariance[:, None]) * white[..., 1:]).sum((2, 3))
@@ -314,11 +307,7 @@ def leave_each_out(
 ) -> LeftOut:
     """Leave-one-out residuals without learning anew (Rasmussen and Williams 2006, 5.4.2), parameters taken as linear.
 
-    Args:
-        whitening: inverse of the Cholesky factor of the covariance of discrepancy and noise, shape (s, 2, n, n).
-        residual: what was measured, less the physical form, (s, 2, n).
-        jacobian: derivatives of the form by f parameters, (s, 2, n, f).
-        covariance: of the parameters after learning, (s, f, f).
+    Arguments are as in `ParameterPosterior`: shapes (s, 2, n, n), (s, 2, n), (s, 2, n, f) and (s, f, f).
     """
     back = np.swapaxes(whitening, -1, -2)
     reach = back @ (whitening @ jacobian)
@@ -327,15 +316,10 @@ def leave_each_out(
 
 
 def spread(squares: np.ndarray) -> np.ndarray:
-    """The factor on standard deviations with which residuals follow a Student t.
+    """The factor, shape (...), on standard deviations with which residuals follow a Student t.
 
-    Estimated by expectation-maximisation, under a scaled inverse chi-squared prior.
-
-    Args:
-        squares: of the residuals in standard deviations, shape (..., n).
-
-    Returns:
-        Shape (...).
+    Estimated from the squares of residuals in standard deviations, shape (..., n), by expectation-maximisation under a
+    scaled inverse chi-squared prior.
     """
     found = np.full(squares.shape[:-1], _PRIOR_SPREAD**2)
     for _ in range(_SPREAD_ROUNDS):

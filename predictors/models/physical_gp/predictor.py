@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Dict, Optional, Sequence, Tuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from harness.core.units import mw_to_w, w_to_mw
 from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.models.physical_gp.posterior import TAILS, Prior, infer, learn
 from predictors.models.physical_gp.response import PARAMETERS, features
+from predictors.models.regression import table_inputs
 from predictors.models.tables import Table
 
 _MOST_ROWS = 600  # that are learned from: a sample of more, since the cost grows with their cube
@@ -76,9 +78,6 @@ def same_board(references: Sequence[Prior]) -> Prior:
 
     A parameter of a workload is that of its board, N(mean, boards^2), plus N(0, workloads^2): the board's is learned
     from the references, the workload's own part stays open.
-
-    Args:
-        references: what was learned of each.
     """
     precision = 1 / np.maximum(_BOARDS, 1e-6) ** 2
     total = precision * _MEAN
@@ -89,6 +88,7 @@ def same_board(references: Sequence[Prior]) -> Prior:
     return Prior(total / precision, np.sqrt(_WORKLOADS**2 + 1 / precision))
 
 
+@dataclass(eq=False)
 class PhysicalGP(Predictor):
     """A physical model of minibatch time and power, and a Gaussian process for what it leaves over.
 
@@ -98,35 +98,18 @@ class PhysicalGP(Predictor):
     """
 
     name = "physical-gp"
-
-    def __init__(
-        self,
-        references: Tuple[Table, ...] = (),
-        space: Optional[PowerModeSpace] = None,
-        board: Optional[str] = None,
-        starts: int = 4,
-        seed: int = 0,
-    ) -> None:
-        """A predictor that has learned nothing.
-
-        Args:
-            references: tables of other workloads. Those of the same board tell about the board; which are is known
-                where `board` is given, and left to the evidence of the profiled modes where it is not.
-            space: power modes that may be asked for; any where it is None.
-            board: the device that is learned, as the corpus calls it.
-            starts: how many explanations of few modes are looked for.
-            seed: of those, and of the sample that is learned from where modes are very many.
-        """
-        self.references = references
-        self.space = space
-        self.board = board
-        self.starts = starts
-        self.seed = seed
+    # Tables of other workloads. Those of the same board tell about the board; which are is known where `board` is
+    # given, and left to the evidence of the profiled modes where it is not.
+    references: Tuple[Table, ...] = ()
+    space: Optional[PowerModeSpace] = None  # power modes that may be asked for; any where it is None
+    board: Optional[str] = None  # the device that is learned, as the corpus calls it
+    starts: int = 4  # how many explanations of few modes are looked for
+    seed: int = 0  # of those, and of the sample that is learned from where modes are very many
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         if len(rows.modes) > _MOST_ROWS:
             kept = np.sort(np.random.default_rng(self.seed).choice(len(rows.modes), _MOST_ROWS, replace=False))
-            rows, time_ms, power_mw = Inputs(*(part[kept] for part in rows)), time_ms[kept], power_mw[kept]
+            rows, time_ms, power_mw = rows.take(kept), time_ms[kept], power_mw[kept]
         starts = self.starts if len(rows.modes) <= _FEW_ROWS else 1
         priors = priors_for(self.references, self.board)
         self.posterior_ = learn(features(rows), time_ms, mw_to_w(power_mw), priors, starts, self.seed)
@@ -138,12 +121,7 @@ class PhysicalGP(Predictor):
 
 
 def priors_for(references: Sequence[Table], board: Optional[str] = None) -> Tuple[Prior, ...]:
-    """Priors of a workload that is not profiled yet: alternatives, for the evidence to weigh.
-
-    Args:
-        references: tables of other workloads.
-        board: what is to be profiled; unknown where it is None.
-    """
+    """Priors of a workload not profiled yet, on a board that may be unknown: alternatives for the evidence to weigh."""
     here = [table for table in references if board is None or table.device == board]
     if not here:
         return (any_board(),)
@@ -163,8 +141,7 @@ def _learn_reference(table: Table) -> Prior:
         if len(known) > _REFERENCE_ROWS:
             known = np.sort(np.random.default_rng(0).choice(known, _REFERENCE_ROWS, replace=False))
         part = table.take(known)
-        inference = np.full(len(part), part.task == "inference")
-        at = features(Inputs(part.modes.astype(float), part.batch_size.astype(float), inference))
+        at = features(table_inputs(part))
         posterior = learn(at, part.time_ms, mw_to_w(part.power_mw), (any_board(),), starts=3, seed=0)
         best = int(np.argmax(posterior.weight))
         sd = any_board().sd

@@ -99,14 +99,7 @@ def minibatch_times(values: Dict[str, np.ndarray], at: Features) -> ComponentTim
 def power_w(
     values: Dict[str, np.ndarray], at: Features, times: ComponentTimes, total: Optional[np.ndarray] = None
 ) -> np.ndarray:
-    """Power of the formulas above.
-
-    Args:
-        values: parameters by name.
-        at: the rows.
-        times: their times by the model.
-        total: what a minibatch takes, where it is known better than `times.total`; same unit.
-    """
+    """Power of the formulas above; `total` is what a minibatch takes where it is known better than `times.total`."""
     v = values
     total = times.total if total is None else total
     clock = np.exp(at.memory)
@@ -129,12 +122,9 @@ def by_name(theta: np.ndarray) -> Dict[str, np.ndarray]:
 
 
 def log_response(theta: np.ndarray, at: Features, log_time: Optional[np.ndarray] = None) -> np.ndarray:
-    """Logarithms of time and power side by side, shape (..., 2n).
+    """Logarithms of time and power side by side, shape (..., 2n), at parameters (..., d).
 
-    Args:
-        theta: parameters, shape (..., d).
-        at: n rows.
-        log_time: logarithm of the measured times in the unit of the parameters, for the utilisations in the power.
+    `log_time` are measured times in the unit of the parameters, for the utilisations in the power.
     """
     values = by_name(theta)
     times = minibatch_times(values, at)
