@@ -84,8 +84,8 @@ def test_takeaways(
     told = judge_searches(judged_device, outcomes.get(judged_device, []))
     if not told:
         pytest.skip(f"on {judged_device} no search was asked for, or none came to an end")
-    for one in told:
-        progress.line(f"    {one.line}")
-    wrong = [one.line for one in told if one.is_wrong]
+    for line, _ in told:
+        progress.line(f"    {line}")
+    wrong = [line for line, is_wrong in told if is_wrong]
     if wrong and pytestconfig.getoption("jetwatt_assert_takeaways"):
         pytest.fail("\n".join(wrong), pytrace=False)

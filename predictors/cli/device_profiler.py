@@ -87,28 +87,27 @@ class DeviceProfiler:
 
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
         """Measure a candidate, or take its profile from the results file; once in the life of this profiler."""
-        if index not in self.taken:
-            self.taken[index] = self._try(index)
-        return self.taken[index]
-
-    def _try(self, index: int) -> Union[MeasuredMode, FailedMode]:
+        if index in self.taken:
+            return self.taken[index]
         start_s = time.monotonic()
+        hotter: Tuple[int, ...] = ()
         try:
-            found = self._measure(index)
+            self.taken[index] = self._measure(index)
+            self._was_hot = False
+            return self.taken[index]
         except (CannotRunError, ControlError, OverheatedError) as error:
             if self._concerns_every_mode(error, index):
                 raise
+            reason = str(error)
             self._was_hot = isinstance(error, OverheatedError)
-            if not self._was_hot:
-                return FailedMode(str(error), time.monotonic() - start_s)
-            self._report(f"    {error.what}: nothing runs for {COOLING_S:g} s")
-            self._wait(COOLING_S)
-            at_least = (self._rows >= self._rows[index]).all(axis=1)  # no less of anything draws no less power
-            hotter = tuple(int(place) for place in np.flatnonzero(at_least) if place != index)
-            reason = f"{error.what}; the {len(hotter)} modes that are nowhere below it are left out too"
-            return FailedMode(reason, time.monotonic() - start_s, hotter)
-        self._was_hot = False
-        return found
+            if self._was_hot:
+                self._report(f"    {error.what}: nothing runs for {COOLING_S:g} s")
+                self._wait(COOLING_S)
+                at_least = (self._rows >= self._rows[index]).all(axis=1)  # no less of anything draws no less power
+                hotter = tuple(int(place) for place in np.flatnonzero(at_least) if place != index)
+                reason = f"{error.what}; the {len(hotter)} modes that are nowhere below it are left out too"
+        self.taken[index] = FailedMode(reason, time.monotonic() - start_s, hotter)
+        return self.taken[index]
 
     def _concerns_every_mode(self, error: HarnessError, index: int) -> bool:
         """Whether an error would come back with any other mode, or the device should not go on."""
@@ -128,13 +127,6 @@ class DeviceProfiler:
             return False
         return self._least_khz is None or bool((self._rows[index, 1:3] > self._least_khz).any())
 
-    def _was_set(self, index: int) -> None:
-        """A mode took: remember whether its clocks rose."""
-        khz = self._rows[index, 1:3]
-        least_khz = khz if self._least_khz is None else self._least_khz
-        self._has_risen |= bool((khz > least_khz).any())
-        self._least_khz = np.minimum(khz, least_khz)
-
     def _measure(self, index: int) -> MeasuredMode:
         case = self.case(index)
         check(case, self._device)
@@ -146,7 +138,10 @@ class DeviceProfiler:
             if takes:
                 self._report(f"    once more, for it was {'; '.join(takes[-1].flags)}")
             takes.append(run(case, self._device, self._report))
-            self._was_set(index)
+            khz = self._rows[index, 1:3]
+            least_khz = khz if self._least_khz is None else self._least_khz
+            self._has_risen |= bool((khz > least_khz).any())
+            self._least_khz = np.minimum(khz, least_khz)
             if self._store is not None:
                 self._store.add(takes[-1], self._environment, self._run_id)
         best = best_of(takes)

@@ -184,15 +184,8 @@ NOT_SO = {"halving finds the best mode (000 abstract)": "what one profile ruled 
 """What is not so on simulated boards, and why."""
 
 
-class Told(NamedTuple):
-    """One of `claims`, judged: in a line, and whether it is not so and was not known not to be."""
-
-    line: str
-    is_wrong: bool
-
-
-def judge_searches(device: str, outcomes: Sequence[SearchOutcome]) -> List[Told]:
-    """Every finding that there are outcomes for."""
+def judge_searches(device: str, outcomes: Sequence[SearchOutcome]) -> List[Tuple[str, bool]]:
+    """Those of `claims` that there are outcomes for: a line each, and whether it is wrong without being known to be."""
     told = []
     for name, claim in claims(outcomes).items():
         one = judge_cells(*claim)
@@ -202,10 +195,6 @@ def judge_searches(device: str, outcomes: Sequence[SearchOutcome]) -> List[Told]
             f"{one.verdict} ({outcomes[0].provenance}): {name}, {device}: {one.effect:.3g}"
             f" ({one.low:.3g} to {one.high:.3g}), n = {one.n}, {one.label}"
         )
-        if one.verdict == CONFIRMED:
-            told.append(Told(line, False))
-        elif name in NOT_SO:
-            told.append(Told(f"{line}; known: {NOT_SO[name]}", False))
-        else:
-            told.append(Told(line, True))
+        is_known = one.verdict != CONFIRMED and name in NOT_SO
+        told.append((f"{line}; known: {NOT_SO[name]}" if is_known else line, one.verdict != CONFIRMED and not is_known))
     return told

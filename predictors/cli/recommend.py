@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
 import os
 import signal
 import sys
 import uuid
 from pathlib import Path
-from typing import Callable, Iterator, Optional, Tuple
+from typing import Optional, Tuple
 
 from harness.cli.nvpmodel_conf import off_board_conf, on_board_conf
 from harness.cli.options import write_json
@@ -27,7 +26,7 @@ from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
 from harness.devices.registry import open_device
 from harness.store.results import ResultsStore
 from predictors.cli.device_profiler import DeviceProfiler
-from predictors.cli.recommendation_report import Course, format_recommendation, plain_recommendation
+from predictors.cli.recommendation_report import format_recommendation, plain_recommendation
 from predictors.cli.strategies import minibatches_of_training, presets_of
 from predictors.models.base import Predictor, make_predictor, predictor_class
 from predictors.models.tables import Table, find_table, load_tables
@@ -144,19 +143,23 @@ def run(arguments: argparse.Namespace) -> int:
                 predictor_class(OURS), references=references, board=board or None, seed=arguments.seed
             )
 
-        strategy = _strategy(arguments, make, references, board)
-        presets = presets_of(board) if board else ()
-        with _saying_what_is_kept(history, arguments.results, progress):
-            found = recommend(history, goal, strategy.choose, make(), presets, minibatches)
+        strategy: Strategy = ClosedLoop(
+            make, design_for(references, board or None, arguments.seed), least_gain=LEAST_GAIN, batch=arguments.batch
+        )
+        if arguments.risk is not None:
+            strategy = OneShot(make, risk=arguments.risk, seed=arguments.seed)
+        try:
+            found = recommend(history, goal, strategy.choose, make(), presets_of(board), minibatches)
+        except (KeyboardInterrupt, HarnessError):
+            if history.taken:
+                kept = f"{len(history.taken)} profiles are kept in {arguments.results}"
+                progress.line(f"{kept}: --resume goes on with them")
+            raise
     progress.clear()
-    course = Course(
-        profiler.resumed,
-        tuple((history.mode(index), reason) for index, reason in history.failed.items()),
-        tuple((history.mode(index), flags) for index, flags in profiler.flagged.items()),
-    )
-    print(format_recommendation(found, device, course, minibatches))
+    print(format_recommendation(found, device, history, profiler, minibatches))
     if arguments.json:
-        write_json(arguments.json, plain_recommendation(found, device, arguments.workload, course, minibatches))
+        plain = plain_recommendation(found, device, arguments.workload, history, profiler, minibatches)
+        write_json(arguments.json, plain)
     if arguments.plot:
         from predictors.strategies.plots import draw_recommendation
 
@@ -171,16 +174,6 @@ def run(arguments: argparse.Namespace) -> int:
             f"no mode is known for the {goal.describe()}", f"the nearest has {figures}: allow that, or more --profiles"
         )
     return 0
-
-
-@contextlib.contextmanager
-def _saying_what_is_kept(history: History, results: Path, progress: Progress) -> Iterator[None]:
-    try:
-        yield
-    except (KeyboardInterrupt, HarnessError):
-        if history.taken:
-            progress.line(f"{len(history.taken)} profiles are kept in {results}: --resume goes on with them")
-        raise
 
 
 def goal_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> Goal:
@@ -246,15 +239,6 @@ def _board_name(device: Device) -> str:
     name = getattr(device, "board", None) or device.name.rpartition(":")[2].partition("@")[0]
     name = name[len("emulated-") :] if name.startswith("emulated-") else name
     return name if name in BOARDS else ""
-
-
-def _strategy(
-    arguments: argparse.Namespace, make: Callable[[], Predictor], references: Tuple[Table, ...], board: str
-) -> Strategy:
-    if arguments.risk is not None:
-        return OneShot(make, risk=arguments.risk, seed=arguments.seed)
-    design = design_for(references, board or None, arguments.seed)
-    return ClosedLoop(make, design, least_gain=LEAST_GAIN, batch=arguments.batch)
 
 
 def _write_conf(arguments: argparse.Namespace, device: Device, board: str, mode: PowerMode) -> None:

@@ -2,55 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.device import Device
-from harness.core.power_modes import PowerMode
 from harness.core.terminal import format_duration, format_table
 from harness.core.units import mw_to_w
+from predictors.cli.device_profiler import DeviceProfiler
+from predictors.strategies.protocol import History
 from predictors.strategies.recommendation import FigureInterval, ModeFigures, Recommendation, thinned
 
 _FRONT_LINES = 12
 
 
-class Course(NamedTuple):
-    """How the search went."""
-
-    resumed: int  # profiles that came from the results file
-    failed: Tuple[Tuple[PowerMode, str], ...]  # modes that could not be profiled, and why
-    flagged: Tuple[Tuple[PowerMode, List[str]], ...]  # modes all of whose profiles were disturbed, the best one's flags
-
-
-def format_recommendation(found: Recommendation, device: Device, course: Course, minibatches: Optional[float]) -> str:
+def format_recommendation(
+    found: Recommendation, device: Device, history: History, profiler: DeviceProfiler, minibatches: Optional[float]
+) -> str:
     """What a person wants to read: the front, the mode, what it saves, what it cost.
 
     `minibatches` are those of the whole training; None where its length is not known.
     """
     choice, mode = found.choice, found.mode
-    front = format_table(
-        [">time ms", ">power W", "mode", ""],
-        [
-            [f"{one.time_ms.value:.1f}", f"{mw_to_w(one.power_mw.value):.1f}", one.power_mode.name, _mark(one, mode)]
-            for one in _shown_front(found)
-        ],
-    )
+    shown = thinned(found.front, _FRONT_LINES)
+    if all(one.power_mode != mode.power_mode for one in shown):
+        shown.append(mode)
+    rows = []
+    for one in sorted(shown, key=lambda one: one.power_mw.value):
+        marks = {"profiled": one.time_ms.measured, "<- recommended": one.power_mode == mode.power_mode}
+        mark = " ".join(mark for mark, holds in marks.items() if holds)
+        rows.append([f"{one.time_ms.value:.1f}", f"{mw_to_w(one.power_mw.value):.1f}", one.power_mode.name, mark])
     verdict = "recommended" if choice.feasible else "NOT WITHIN THE LIMITS, the nearest"
     lines = [
         _plot(found),
         "",
         f"front of time and power ({device.provenance}; without a mark: predicted)",
-        front,
+        format_table([">time ms", ">power W", "mode", ""], rows),
         "",
         f"goal:        {found.goal.describe()}",
         f"{verdict}: {choice.power_mode.name}, batch size {choice.batch_size} ({choice.reason})",
         f"minibatch:   {_figure(mode.time_ms, 1.0, 'ms')}, {device.provenance}",
         f"power:       {_figure(mode.power_mw, 1e3, 'W')}, {device.provenance}",
         f"spent:       {choice.spent.profiles} profiles, {format_duration(choice.spent.seconds)}"
-        + (f", {course.resumed} of them from the results file" if course.resumed else ""),
-        *(f"failed:      {failed.name}: {reason}" for failed, reason in course.failed),
-        *(f"doubtful:    {flagged.name} was profiled twice: {'; '.join(flags)}" for flagged, flags in course.flagged),
+        + (f", {profiler.resumed} of them from the results file" if profiler.resumed else ""),
+        *(f"failed:      {history.mode(index).name}: {reason}" for index, reason in history.failed.items()),
+        *(
+            f"doubtful:    {history.mode(index).name} was profiled twice: {'; '.join(flags)}"
+            for index, flags in profiler.flagged.items()
+        ),
     ]
     span = "the whole training" if minibatches is not None else "an hour's training in this mode"
     for saving in found.savings:
@@ -64,7 +63,12 @@ def format_recommendation(found: Recommendation, device: Device, course: Course,
 
 
 def plain_recommendation(
-    found: Recommendation, device: Device, workload: str, course: Course, minibatches: Optional[float]
+    found: Recommendation,
+    device: Device,
+    workload: str,
+    history: History,
+    profiler: DeviceProfiler,
+    minibatches: Optional[float],
 ) -> Dict[str, Any]:
     """The same as plain values, for JSON.
 
@@ -78,9 +82,9 @@ def plain_recommendation(
         "workload": workload,
         "goal": {"minimise": found.goal.minimise, "limits": dict(found.goal.limits), "text": found.goal.describe()},
         "choice": {**_plain_mode(found.mode), "feasible": choice.feasible, "reason": choice.reason},
-        "spent": {**choice.spent._asdict(), "resumed": course.resumed},
-        "failed": [{"mode": mode.name, "reason": reason} for mode, reason in course.failed],
-        "flagged": [{"mode": mode.name, "flags": flags} for mode, flags in course.flagged],
+        "spent": {**choice.spent._asdict(), "resumed": profiler.resumed},
+        "failed": [{"mode": history.mode(index).name, "reason": reason} for index, reason in history.failed.items()],
+        "flagged": [{"mode": history.mode(index).name, "flags": flags} for index, flags in profiler.flagged.items()],
         "front": [_plain_mode(one) for one in found.front],
         "minibatches": minibatches,
         "savings": [
@@ -101,22 +105,9 @@ def _plain_mode(one: ModeFigures) -> Dict[str, Any]:
     return {"mode": one.power_mode.name, "batch_size": one.batch_size, **figures}
 
 
-def _shown_front(found: Recommendation) -> List[ModeFigures]:
-    """Some modes of the front, the recommended one always among them."""
-    modes = thinned(found.front, _FRONT_LINES)
-    if all(one.power_mode != found.mode.power_mode for one in modes):
-        modes.append(found.mode)
-    return sorted(modes, key=lambda one: one.power_mw.value)
-
-
 def _figure(estimate: FigureInterval, unit: float, name: str) -> str:
     value, low, high = (part / unit for part in estimate[:3])
     return f"{value:.1f} {name} {'profiled' if estimate.measured else 'predicted'} (80 %: {low:.1f} to {high:.1f})"
-
-
-def _mark(one: ModeFigures, chosen: ModeFigures) -> str:
-    marks = {"profiled": one.time_ms.measured, "<- recommended": one.power_mode == chosen.power_mode}
-    return " ".join(mark for mark, holds in marks.items() if holds)
 
 
 def _plot(found: Recommendation) -> str:
@@ -130,11 +121,8 @@ def _plot(found: Recommendation) -> str:
         ("+", power_w[measured], np.log10(time_ms[measured])),
         ("X", power_w[[found.choice.index]], np.log10(time_ms[[found.choice.index]])),
     ]
-    return scatter(
-        layers,
-        "power in W   (. all modes, o front, + profiled, X recommended)",
-        "log10 of the minibatch time in ms",
-    )
+    x_label = "power in W   (. all modes, o front, + profiled, X recommended)"
+    return scatter(layers, x_label, "log10 of the minibatch time in ms")
 
 
 def scatter(

@@ -20,8 +20,14 @@ from harness.core.interleaving import Expected, expect
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from predictors.models.base import Predictor
-from predictors.strategies.model_based import UNLIKELY, Designer, expected_improvement, from_high_to_low
-from predictors.strategies.posterior import CandidatePosterior, learn
+from predictors.strategies.model_based import (
+    UNLIKELY,
+    CandidatePosterior,
+    Designer,
+    expected_improvement,
+    from_high_to_low,
+    learn,
+)
 from predictors.strategies.protocol import History, Profiler
 
 LEAST_GAIN = 0.002
@@ -160,6 +166,8 @@ def _weigh(
     training: CandidatePosterior, inference: CandidatePosterior, histories: Sequence[History], goal: ConcurrentGoal
 ) -> _Weighed:
     """Every plan that could be made, with what is expected of it."""
+    from scipy.special import ndtr
+
     first, second = _pairs(training, inference, histories, goal)
     train_ms, infer_ms = np.exp(training.log_time[first]), np.exp(inference.log_time[second])
     expected = expect(
@@ -171,17 +179,24 @@ def _weigh(
         goal.arrivals_per_s,
         goal.switching_ms or 0.0,
     )
+    train_sd, infer_sd = training.log_time_sd[first], inference.log_time_sd[second]
     # Training has what inference leaves of the time, 1 - load, so an error of inference counts by load / (1 - load).
     leverage = expected.load / np.maximum(1 - expected.load, 0.01)
-    time_sds = training.log_time_sd[first], inference.log_time_sd[second]
-    power_log_sd = np.maximum(training.log_power_sd[first], inference.log_power_sd[second])
+    # Errors of both kinds of work are taken as independent normal ones.
+    latency_sd = np.hypot(train_ms * train_sd, infer_ms * infer_sd)
+    chance = ndtr((goal.latency_ms - expected.latency_ms) / latency_sd) * (expected.load < 1)
+    worst = np.maximum(expected.latency_ms / goal.latency_ms, expected.load)
+    if goal.power_mw is not None:
+        power_sd = expected.power_mw * np.maximum(training.log_power_sd[first], inference.log_power_sd[second])
+        chance = np.minimum(chance, ndtr((goal.power_mw - expected.power_mw) / power_sd))
+        worst = np.maximum(worst, expected.power_mw / goal.power_mw)
     return _Weighed(
         first,
         second,
         expected,
-        np.hypot(time_sds[0], leverage * time_sds[1]),
-        _chance(expected, goal, np.hypot(train_ms * time_sds[0], infer_ms * time_sds[1]), power_log_sd),
-        _excess(expected, goal),
+        np.hypot(train_sd, leverage * infer_sd),
+        chance,
+        worst - 1,
         training.measured[first] & inference.measured[second],
     )
 
@@ -218,22 +233,3 @@ def _front(posterior: CandidatePosterior, places: np.ndarray) -> np.ndarray:
     """Those of some candidates that no other of them beats in time and in power, and those that were profiled."""
     front = places[pareto_front(np.exp(posterior.log_time[places]), np.exp(posterior.log_power[places]))]
     return np.union1d(front, places[posterior.measured[places]])
-
-
-def _chance(expected: Expected, goal: ConcurrentGoal, latency_sd: np.ndarray, power_log_sd: np.ndarray) -> np.ndarray:
-    """How likely latency and power are kept, errors of both kinds of work taken as independent normal ones."""
-    from scipy.special import ndtr
-
-    chance = ndtr((goal.latency_ms - expected.latency_ms) / latency_sd) * (expected.load < 1)
-    if goal.power_mw is not None:
-        power_sd = expected.power_mw * power_log_sd
-        chance = np.minimum(chance, ndtr((goal.power_mw - expected.power_mw) / power_sd))
-    return chance
-
-
-def _excess(expected: Expected, goal: ConcurrentGoal) -> np.ndarray:
-    """By which share the worst limit is broken; 0 and below where all are kept."""
-    worst = np.maximum(expected.latency_ms / goal.latency_ms, expected.load)
-    if goal.power_mw is not None:
-        worst = np.maximum(worst, expected.power_mw / goal.power_mw)
-    return worst - 1

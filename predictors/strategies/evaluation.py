@@ -16,8 +16,10 @@ all figures but `unmeetable`.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import functools
 import multiprocessing
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -194,23 +196,16 @@ def run_contest(
 ) -> Found:
     """The judged choices, all repeats together, by so many processes; `done` is told of each run that ended."""
     found: Found = {}
-    for run, outcomes in _in_order(runs, goals, setting, jobs):
-        found.setdefault((run.strategy, run.target.workload, run.profiles), []).extend(outcomes)
-        done(run)
+    run_one = functools.partial(_run_one, goals=goals, setting=setting)
+    with contextlib.ExitStack() as stack:
+        mapped: Callable[..., Iterable[List[JudgedChoice]]] = map
+        if jobs > 1:  # spawned, not forked: torch's threads do not survive a fork
+            context = multiprocessing.get_context("spawn")
+            mapped = stack.enter_context(concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context)).map
+        for run, outcomes in zip(runs, mapped(run_one, runs)):
+            found.setdefault((run.strategy, run.target.workload, run.profiles), []).extend(outcomes)
+            done(run)
     return found
-
-
-def _in_order(
-    runs: Sequence[ContestRun], goals: Sequence[Goal], setting: StrategySetting, jobs: int
-) -> Iterator[Tuple[ContestRun, List[JudgedChoice]]]:
-    if jobs <= 1:
-        yield from ((run, _run_one(run, goals, setting)) for run in runs)
-        return
-    # Spawned, not forked: torch's threads do not survive a fork.
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        futures = [pool.submit(_run_one, run, goals, setting) for run in runs]
-        yield from ((run, future.result()) for run, future in zip(runs, futures))
 
 
 def _run_one(run: ContestRun, goals: Sequence[Goal], setting: StrategySetting) -> List[JudgedChoice]:

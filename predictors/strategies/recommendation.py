@@ -13,7 +13,7 @@ from harness.core.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_
 from predictors.models.base import Predictor
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset
 from predictors.strategies.goals import Goal, value_of
-from predictors.strategies.posterior import CandidatePosterior, learn
+from predictors.strategies.model_based import CandidatePosterior, learn
 from predictors.strategies.protocol import Choice, History
 from predictors.strategies.search import Grid
 

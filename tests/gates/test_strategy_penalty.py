@@ -18,7 +18,7 @@ from predictors.scenarios import ProfileSource
 from predictors.strategies import model_based
 from predictors.strategies.evaluation import contest_runs, results, run_contest
 from predictors.strategies.goals import budget_goals
-from predictors.strategies.posterior import CandidatePosterior
+from predictors.strategies.model_based import CandidatePosterior
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.strategies.search import BinarySearch
 from tests.gates.conftest import Gate

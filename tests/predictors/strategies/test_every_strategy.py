@@ -11,8 +11,7 @@ from harness.core.errors import CannotRunError
 from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
 from predictors.strategies.fixed import VendorPreset
 from predictors.strategies.goals import power_budget
-from predictors.strategies.model_based import design_for
-from predictors.strategies.posterior import learn
+from predictors.strategies.model_based import design_for, learn
 from predictors.strategies.protocol import MOST_FAILURES, FailedMode, History, TableProfiler
 from predictors.strategies.recommendation import recommend
 from predictors.strategies.registry import STRATEGIES, StrategySetting
