@@ -11,19 +11,18 @@ import argparse
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.corpus import Row, read_corpus
-from harness.core.errors import DependencyError, InvalidValueError
+from harness.core.corpus import read_corpus
+from harness.core.errors import InvalidValueError
 from harness.core.files import read_toml, write_output
-from harness.core.power_modes import PowerMode
 from harness.core.terminal import format_table
 from harness.core.units import share_to_percent
 from harness.judge.published_figures import CLOSE, Figure, load_figures
-from harness.simulation.model import Load, cached_share, simulate
 from harness.simulation.parameters import BOARD_FILES, PHYSICS_FILE, WORKLOAD_FILES
+from tools.measured_tables import Table, simulated_like, split_tables
 from tools.published import Evaluator, Parameters
 
 PHYSICS, BOARD, WORKLOAD = "physics", "board", "workload"
@@ -167,18 +166,6 @@ COMPARISON_DEVIATION = 0.08
 MOST_STEPS = 40
 
 
-class MeasuredTable(NamedTuple):
-    """Rows of a corpus that were run alike."""
-
-    device: str  # as in the corpus
-    workload: str
-    load: Load  # how they were run
-    modes: np.ndarray  # shape (n, 4)
-    log_time: np.ndarray  # natural logarithms of ms and mW, shape (n,); NaN where there is no power
-    log_power: np.ndarray
-    weight: float  # of a row in the fit
-
-
 class Fitted(NamedTuple):
     """What a fit found."""
 
@@ -188,59 +175,21 @@ class Fitted(NamedTuple):
     steps: int  # evaluations of the model without those for derivatives
 
 
-def tables_of(rows: Sequence[Row]) -> List[MeasuredTable]:
-    """The measured rows of a corpus, grouped by how they were run; workers as the papers ran each workload."""
-    fitted = Parameters.fitted()
-    groups: Dict[Tuple[str, str, str], Dict[int, List[Row]]] = {}
-    for row in rows:
-        known = row["device"] in fitted.boards and row["workload"] in fitted.workloads
-        if known and row["provenance"] != "simulated":
-            key = (row["device"], row["workload"], row["task"])
-            groups.setdefault(key, {}).setdefault(row["batch_size"], []).append(row)
-    tables = []
-    for (device, workload_name, task), sizes in groups.items():
-        workload, board = fitted.workloads[workload_name], fitted.boards[device]
-        workers = workload.default_workers
-        count = sum(map(len, sizes.values()))
-        for batch_size, group in sizes.items():
-            power = [np.nan if row["power_mw"] is None else row["power_mw"] for row in group]
-            tables.append(
-                MeasuredTable(
-                    device,
-                    workload_name,
-                    Load(
-                        batch_size=batch_size,
-                        workers=workers,
-                        cached_share=cached_share(board, workload, workers=workers),
-                        task=task,
-                    ),
-                    np.array([[row[name] for name in PowerMode._fields] for row in group], dtype=float),
-                    np.log([row["minibatch_time_ms"] for row in group]),
-                    np.log(power),
-                    float(np.sqrt(TABLE_ROWS / max(count, TABLE_ROWS))),
-                )
-            )
-    return tables
-
-
-def table_residuals(table: MeasuredTable, parameters: Parameters) -> Tuple[np.ndarray, np.ndarray]:
-    """Logarithm of model over measurement, of time and of power, for each row."""
-    board, workload = parameters.boards[table.device], parameters.workloads[table.workload]
-    response = simulate(board, workload, table.modes, table.load, rough=False, physics=parameters.physics)
-    return np.log(response.minibatch_time_ms) - table.log_time, np.log(response.power_mw) - table.log_power
+def table_residuals(table: Table, parameters: Parameters) -> Tuple[np.ndarray, np.ndarray]:
+    """Logarithm of model over measurement, of time and of power, for each row; NaN where there is no power."""
+    simulated = simulated_like(table, parameters, rough=False)
+    return np.log(simulated.time_ms / table.time_ms), np.log(simulated.power_mw / table.power_mw)
 
 
 def figure_residuals(evaluator: Evaluator, parameters: Parameters) -> np.ndarray:
     """Deviation of each figure in units of what is worth one."""
-    answers = evaluator.answers(parameters, rough=False)
-    return np.array(
-        [figure.deviation(answered) / _worth(figure) for figure, answered in zip(evaluator.figures, answers)]
-    )
-
-
-def _worth(figure: Figure) -> float:
-    deviation = FIGURE_DEVIATIONS.get(figure.comparator, 0.1)
-    return max(deviation, COMPARISON_DEVIATION) if figure.versus is not None else deviation
+    found = []
+    for figure, answered in zip(evaluator.figures, evaluator.answers(parameters, rough=False)):
+        worth = FIGURE_DEVIATIONS.get(figure.comparator, 0.1)
+        if figure.versus is not None:
+            worth = max(worth, COMPARISON_DEVIATION)
+        found.append(figure.deviation(answered) / worth)
+    return np.array(found)
 
 
 def robust(residuals: np.ndarray) -> np.ndarray:
@@ -248,9 +197,10 @@ def robust(residuals: np.ndarray) -> np.ndarray:
     return np.sign(residuals) * np.sqrt(2.0 * (np.sqrt(1.0 + residuals**2) - 1.0))
 
 
-def fit(figures: Sequence[Figure], tables: Sequence[MeasuredTable], most_steps: int = MOST_STEPS) -> Fitted:
+def fit(figures: Sequence[Figure], tables: Sequence[Table], most_steps: int = MOST_STEPS) -> Fitted:
     """Fit all free parameters, from their priors."""
-    least_squares = _least_squares()
+    from scipy.optimize import least_squares
+
     free, ties = read_free_parameters()
     fixed = Parameters.fitted()
     evaluator = Evaluator(figures)
@@ -259,9 +209,10 @@ def fit(figures: Sequence[Figure], tables: Sequence[MeasuredTable], most_steps: 
         parameters = with_values(fixed, free, ties, distances)
         found = [distances, robust(figure_residuals(evaluator, parameters))]
         for table in tables:
+            weight = np.sqrt(min(TABLE_ROWS / len(table.modes), 1.0))
             for logarithms in table_residuals(table, parameters):
                 known = logarithms[~np.isnan(logarithms)]
-                found.append(table.weight * robust(known / TABLE_DEVIATION))
+                found.append(weight * robust(known / TABLE_DEVIATION))
         return np.concatenate(found)
 
     result = least_squares(residuals, np.zeros(len(free)), max_nfev=most_steps, ftol=1e-5, xtol=1e-5)
@@ -273,21 +224,17 @@ def fit(figures: Sequence[Figure], tables: Sequence[MeasuredTable], most_steps: 
     )
 
 
-def _least_squares() -> Callable[..., Any]:
-    try:
-        from scipy.optimize import least_squares
-    except ImportError as error:
-        raise DependencyError("fitting needs scipy, which is not installed", "pip install scipy") from error
-    return least_squares
-
-
 def run(arguments: argparse.Namespace) -> int:
-    tables = tables_of([row for path in arguments.corpus for row in read_corpus(path)])
+    tables, _ = split_tables([row for path in arguments.corpus for row in read_corpus(path)])
     figures = load_figures()
     found = fit(figures, tables, arguments.most_steps)
     print(_describe_parameters(found))
     print()
-    print("\n".join([*_describe_tables(tables, found.parameters), _describe_figures(Evaluator(figures), found)]))
+    for table in sorted(tables, key=lambda table: table[:3]):
+        errors = (np.abs(np.expm1(logarithms)) for logarithms in table_residuals(table, found.parameters))
+        time, power = (share_to_percent(float(np.nanmedian(each))) for each in errors)
+        print(f"{' '.join(table[:3])}: median error of the time {time:.1f} %, of the power {power:.1f} %")
+    print(_describe_figures(Evaluator(figures), found))
     if arguments.out is not None:
         root = PHYSICS_FILE.parent
         for path, text in file_texts(found.parameters).items():
@@ -306,24 +253,6 @@ def _describe_parameters(found: Fitted) -> str:
         value, prior = (f"{number:.4g}" for number in (parameter.value(at), parameter.prior))
         rows.append([parameter.owner[1], parameter.key, value, prior, f"{at:+.1f}"])
     return format_table(["of", "parameter", ">fitted", ">prior", ">spreads away"], rows)
-
-
-def _describe_tables(tables: Sequence[MeasuredTable], parameters: Parameters) -> List[str]:
-    kinds = sorted({(table.device, table.workload, table.load.task) for table in tables})
-    lines = []
-    for kind in kinds:
-        residuals = [
-            table_residuals(table, parameters)
-            for table in tables
-            if (table.device, table.workload, table.load.task) == kind
-        ]
-        time, power = (_median_percent(np.concatenate(parts)) for parts in zip(*residuals))
-        lines.append(f"{' '.join(kind)}: median error of the time {time:.1f} %, of the power {power:.1f} %")
-    return lines
-
-
-def _median_percent(logarithms: np.ndarray) -> float:
-    return share_to_percent(float(np.nanmedian(np.abs(np.expm1(logarithms)))))
 
 
 def _describe_figures(evaluator: Evaluator, found: Fitted) -> str:

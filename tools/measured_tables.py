@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, share_to_percent, w_to_mw
 from harness.simulation.model import Load, cached_share, simulate
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board, load_workload
+from tools.published import Parameters
 
 BUDGETS_W = tuple(range(17, 51))
 """The papers' power budgets (001 sec. 5.2)."""
@@ -81,20 +82,25 @@ def _table(name: Tuple[str, str, str], rows: Sequence[Row]) -> Table:
     )
 
 
-def simulated_like(table: Table, *, rough: bool = True) -> Table:
-    """The same rows as a simulated board has them: data set on an SSD and cached, workers as in the papers."""
-    board, workload = load_board(table.device), load_workload(table.workload)
+def simulated_like(table: Table, parameters: Optional[Parameters] = None, *, rough: bool = True) -> Table:
+    """The same rows as a simulated board has them: data set on an SSD and cached, workers as in the papers.
+
+    The parameters are the suite's own where None; how the board is loaded follows from those in any case.
+    """
+    own, workload = load_board(table.device), load_workload(table.workload)
+    used = (
+        (own, workload)
+        if parameters is None
+        else (parameters.boards[table.device], parameters.workloads[table.workload])
+    )
+    physics = None if parameters is None else parameters.physics
     workers = workload.default_workers
+    share = cached_share(own, workload, workers=workers)
     time_ms, power_mw = np.empty(len(table.modes)), np.empty(len(table.modes))
     for batch_size in np.unique(table.batch_sizes):
         which = table.batch_sizes == batch_size
-        load = Load(
-            batch_size=int(batch_size),
-            workers=workers,
-            cached_share=cached_share(board, workload, workers=workers),
-            task=table.task,
-        )
-        response = simulate(board, workload, table.modes[which], load, rough=rough)
+        load = Load(batch_size=int(batch_size), workers=workers, cached_share=share, task=table.task)
+        response = simulate(*used, table.modes[which], load, rough=rough, physics=physics)
         time_ms[which], power_mw[which] = response.minibatch_time_ms, response.power_mw
     return table._replace(time_ms=time_ms, power_mw=power_mw)
 
@@ -172,14 +178,11 @@ def validate_table(measured: Table) -> Dict[str, Any]:
     """
     simulated = simulated_like(measured)
     smooth = simulated_like(measured, rough=False)
-    found = {**_named(measured), **compare(measured, simulated), "smooth": compare(measured, smooth)}
+    named = {name: getattr(measured, name) for name in ("device", "workload", "task")}
+    found = {**named, **compare(measured, simulated), "smooth": compare(measured, smooth)}
     if not measured.sound.all() and measured.sound.any():
         found["sound"] = compare(measured.rows(measured.sound), simulated.rows(measured.sound))
     return found
-
-
-def _named(table: Table) -> Dict[str, str]:
-    return {"device": table.device, "workload": table.workload, "task": table.task}
 
 
 def keys_of(tables: Sequence[Table]) -> List[str]:

@@ -9,17 +9,8 @@ from harness.core.boards import load_board as load_spec
 from harness.judge.published_figures import load_figures
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.parameters import BOARD_FILES, load_board
-from tools.fit import (
-    BOARD,
-    WORKLOAD,
-    file_texts,
-    fit,
-    read_free_parameters,
-    robust,
-    table_residuals,
-    tables_of,
-    with_values,
-)
+from tools.fit import BOARD, WORKLOAD, file_texts, fit, read_free_parameters, robust, table_residuals, with_values
+from tools.measured_tables import split_tables
 from tools.published import Evaluator, Parameters
 
 
@@ -64,31 +55,15 @@ def test_the_files_are_those_of_the_values_in_use():
 
 
 def test_a_table_of_the_board_itself_leaves_its_roughness():
-    (table,) = tables_of(rows("lstm-wikitext", 200))
+    ((table,), _) = split_tables(rows("lstm-wikitext", 200))
     time, power = table_residuals(table, Parameters.fitted())
     board = load_board("orin-agx")
     assert np.std(time) == pytest.approx(board.time_roughness, rel=0.3)
     assert np.std(power) == pytest.approx(board.power_roughness, rel=0.3)
 
 
-def test_tables_are_told_apart_by_how_they_were_run():
-    mixed = [*rows("lstm-wikitext"), *rows("yolov8n-coco"), *rows("yolov8n-coco", batch_size=8, task="inference")]
-    loads = {(table.workload, table.load.batch_size, table.load.task, table.load.workers) for table in tables_of(mixed)}
-    assert loads == {
-        ("lstm-wikitext", 16, "training", 4),
-        ("yolov8n-coco", 16, "training", 0),
-        ("yolov8n-coco", 8, "inference", 0),
-    }
-
-
-def test_simulated_rows_and_strange_devices_are_not_fitted_to():
-    own = rows("lenet-mnist", 3)
-    assert tables_of([{**row, "provenance": "simulated"} for row in own]) == []
-    assert tables_of([{**row, "device": "host"} for row in own]) == []
-
-
 def test_power_that_was_not_measured_is_no_residual():
-    (table,) = tables_of([{**row, "power_mw": None} for row in rows("lenet-mnist", 3)])
+    ((table,), _) = split_tables([{**row, "power_mw": None} for row in rows("lenet-mnist", 3)])
     assert np.isnan(table_residuals(table, Parameters.fitted())[1]).all()
 
 
