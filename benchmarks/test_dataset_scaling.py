@@ -2,16 +2,16 @@
 
 from typing import Callable, List
 
+from harness.core.metrics import epoch_sums
 from harness.core.profiles import Profile
 from harness.judge.verdicts import Verdict
-from harness.stats.reading import reading_by_epoch
 
 
 def test_dataset_scaling(profile: Callable[[], Profile]) -> None:
     """Train with each size of the data set, and see what every epoch finds in the page cache and reads."""
     measured = profile()
     assert measured.aggregates["minibatch_time_ms"] > 0
-    assert reading_by_epoch(measured)
+    assert epoch_sums(measured.minibatches)
 
 
 def test_takeaways(takeaways: Callable[[], List[Verdict]]) -> None:

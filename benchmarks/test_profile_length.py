@@ -6,7 +6,7 @@ from harness.core.metrics import POWER_CHANNEL
 from harness.core.profiles import Profile, Series
 from harness.core.terminal import Progress
 from harness.judge.verdicts import Verdict
-from harness.stats.profile_length import LENGTHS, length_errors
+from harness.stats.experiments import LENGTHS, length_errors
 
 
 def test_profile_length(profile: Callable[[], Profile], progress: Progress) -> None:

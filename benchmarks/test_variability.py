@@ -10,7 +10,7 @@ import pytest
 from harness.core.metrics import epoch_sums
 from harness.core.profiles import Profile
 from harness.judge.verdicts import Verdict
-from harness.stats.variability import variability
+from harness.stats.experiments import variability
 
 LEAST = 3
 

@@ -20,7 +20,7 @@ from harness.judge.claims import ANY, BOARD, DEFAULT, ENOUGH_CORES, HELD_DOWN, C
 from harness.judge.evidence import COLD, MEASURED, SIMULATED, WARM, Evidence, View
 from harness.judge.published_figures import CHANGE, Condition, Figure, figures_by_fact
 from harness.stats.estimates import DRAWS, Drawn, Estimate, drawn, quotient
-from harness.stats.profile_length import LENGTHS
+from harness.stats.experiments import LENGTHS
 
 Views = Mapping[str, View]
 """Name of a device to what it says; of the device that is asked first."""

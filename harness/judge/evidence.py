@@ -15,8 +15,8 @@ from harness.core.metrics import POWER_CHANNEL, integral
 from harness.core.profiles import FIRST, Minibatch, Profile, Series
 from harness.core.units import ms_to_s
 from harness.stats.estimates import Estimate, product, quotient, series_mean
+from harness.stats.experiments import LENGTHS, LONG, Stretches, stretches_of
 from harness.stats.noise import RunNoise, noise_of, over_runs
-from harness.stats.profile_length import LENGTHS, LONG, Stretches, stretches_of
 from harness.store.conditions import comparable_conditions, is_disqualified, kinds
 from harness.store.frames import FOLLOWS
 

@@ -7,7 +7,7 @@ from typing import Callable, List, NamedTuple
 from harness.report.figure import Figure
 from harness.report.figures import data_sets, epochs, evaluations, mode_scatters, power, repetition, serving
 from harness.report.material import Material
-from harness.stats.profile_length import LONG
+from harness.stats.experiments import LONG
 
 
 class FigureKind(NamedTuple):

@@ -21,7 +21,7 @@ from harness.report.figures.epochs import HOW, LEGEND, EpochBar, parts_of, sizes
 from harness.report.layout import figure_text
 from harness.report.material import Family, Material, Row, by_device, file_name
 from harness.report.mode_tables import LETTER
-from harness.stats.baseload import split_load
+from harness.stats.experiments import split_load
 from harness.store.frames import FOLLOWS, telemetry
 
 CHANGES = (("time", "minibatch_time_ms"), ("power", "power_mw"), ("energy", "energy_per_sample_mws"))

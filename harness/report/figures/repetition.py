@@ -18,8 +18,7 @@ from harness.report.drawing import cells, panel_of, shift
 from harness.report.figure import CATEGORY, LINEAR, LOG, SYMLOG, Axis, Curve, Figure, LegendEntry, Panel, Rule, Violin
 from harness.report.layout import FEWEST, figure_text
 from harness.report.material import OF_WORKLOAD, Material, Row, by_defaults, file_name
-from harness.stats.profile_length import stretches_of
-from harness.stats.variability import variability
+from harness.stats.experiments import stretches_of, variability
 from harness.store.frames import minibatches, telemetry
 
 LEAST_VALUES, MOST_VALUES = 20, 2000

@@ -80,3 +80,7 @@ def test_fronts_of_time_with_power_and_with_energy():
     assert energy_mws.tolist() == [300.0, 400.0, 560.0]
     assert pareto_front(time_ms, power_mw).tolist() == [2, 1, 0]
     assert pareto_front(time_ms, energy_mws).tolist() == [0]
+
+
+def test_of_equal_points_the_first_is_on_the_front():
+    assert pareto_front(np.array([5.0, 2.0, 2.0]), np.array([1.0, 3.0, 3.0])).tolist() == [0, 1]

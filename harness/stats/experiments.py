@@ -1,13 +1,59 @@
-"""How many minibatches a profile needs: the error of shorter ones (E18; 001 sec. 2.5)."""
+"""What single experiments ask: baseload (M13), spread of repetitions (M14), error of short profiles (E18)."""
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from harness.core.errors import InvalidValueError
 from harness.core.profiles import Minibatch, Series
-from harness.core.units import ms_to_s
+from harness.core.units import ms_to_s, mws_to_mwh
+
+
+class LoadShares(NamedTuple):
+    """Energy of an epoch in two parts, in mWh, and the baseload's share of it, 0 to 1."""
+
+    baseload_mwh: float
+    incremental_mwh: float
+    baseload_share: float
+
+
+def split_load(energy_mwh: float, idle_mw: float, epoch_s: float) -> LoadShares:
+    """Baseload is power in the idle state x epoch time, incremental load what is left of the energy (004 sec. 5.6.2).
+
+    The idle state is (i): static clocks, telemetry on. Where training draws less than it did, the incremental load is
+    below 0: noise, or another state.
+
+    Raises:
+        InvalidValueError: the energy is not above 0.
+    """
+    if not energy_mwh > 0:
+        raise InvalidValueError(f"energy must be above 0 mWh, got {energy_mwh}")
+    baseload_mwh = mws_to_mwh(idle_mw * epoch_s)
+    return LoadShares(baseload_mwh, energy_mwh - baseload_mwh, baseload_mwh / energy_mwh)
+
+
+class Variability(NamedTuple):
+    """The spread of repeated figures."""
+
+    median: float
+    deviation: float  # the greatest distance from the median as a share of it (004 sec. 5.4.1)
+    interquartile: float  # third less first quartile, as a share of the median (the boxes of 004 Fig. 5)
+    coefficient: Optional[float]  # standard deviation over mean (002 sec. II.4); None of a single figure
+    count: int
+
+
+def variability(values: Sequence[float]) -> Optional[Variability]:
+    """The spread of repeated figures, such as the epoch times of a night; None where there are none."""
+    found = np.asarray(values, dtype=float)
+    if len(found) == 0:
+        return None
+    first, median, third = (float(quartile) for quartile in np.percentile(found, [25, 50, 75]))
+    deviation = float(np.max(np.abs(found - median)) / median)
+    coefficient = float(np.std(found, ddof=1) / np.mean(found)) if len(found) > 1 else None
+    return Variability(median, deviation, (third - first) / median, coefficient, len(found))
+
 
 LENGTHS = (10, 20, 30, 40)
 """Minibatches per profile that 001 sec. 2.5 tried."""
