@@ -58,7 +58,7 @@ def mape(observed: np.ndarray, predicted: np.ndarray) -> Optional[float]:
 
 
 def coverage(observed: np.ndarray, low: np.ndarray, high: np.ndarray) -> Optional[float]:
-    """How many of the observed values lie within their interval, in %; None as in `mape`."""
+    """The share of observed values within their interval, in %; None as in `mape`."""
     if len(observed) == 0 or np.isnan(low).any() or np.isnan(high).any():
         return None
     return float(share_to_percent(np.mean((low <= observed) & (observed <= high))))
@@ -248,8 +248,7 @@ def _spreads(errors: Sequence[Errors]) -> Dict[str, Optional[float]]:
 
 
 def _mean(values: Sequence[Optional[float]]) -> Optional[float]:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known and len(known) == len(values) else None
+    return None if None in values else float(np.mean([value for value in values if value is not None]))
 
 
 def read_recorded(path: Path) -> List[Dict[str, Any]]:

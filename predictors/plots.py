@@ -177,7 +177,6 @@ def _limit_outliers(axes: Any, values: Sequence[Optional[float]]) -> None:
 
 
 def colour(place: int) -> str:
-    """The colour of the first, second, ... thing in a plot."""
     return _COLOURS[place % len(_COLOURS)]
 
 

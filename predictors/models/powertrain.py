@@ -4,23 +4,21 @@
 `predictors.models.networks`. For a new workload (another network, data set, batch size or board) their last layer is
 replaced by a fresh one, and they are trained once more on k modes.
 
-The paper leaves open the dropout, the NN's batch size, which layers are frozen, and epochs and learning rate of the
-transfer. They were searched once, on the measured tables of an Orin AGX: from ResNet-18 to YOLOv8n and LSTM, 10 and 50
-random modes, 5 repeats each, median errors on the modes not used, judged by the geometric mean of all eight (time and
-power, two workloads, two counts). The grid: dropout of the reference 0, 0.1, 0.2; dropout of the transfer 0, 0.1;
-frozen layers 0, 2, 3, and 1 with dropout 0.1 of the reference; learning rate 0.0003, 0.001.
+The paper leaves open the dropout, the minibatch, the frozen layers, and epochs and learning rate of the transfer. They
+were searched once, on the measured tables of an Orin AGX: from ResNet-18 to YOLOv8n and LSTM, 10 and 50 random modes, 5
+repeats, by the geometric mean of all eight median errors; of other tables the choice may be less right:
 
 - Frozen layers decide. With all but the fresh one frozen, errors double (YOLOv8n at 50 modes, time: 18 to 22 %). With
   two frozen, 10 modes are used best (LSTM, time: 11 % against 18), with none or one 50 (YOLOv8n: 9 to 10 % against 12).
 - A reference without dropout is closer to its own workload (3.9 against 6.2 % time) and carries over worse.
-- The learning rate and the dropout of the transfer matter little, nor do 50 or 200 epochs instead of 100, 8 entries in
-  a step instead of 16, or more than 200 entries in an epoch.
+- Learning rate and dropout of the transfer matter little, nor do 50 or 200 epochs, 8 entries in a step, or more than
+  200 entries in an epoch.
 
 Taken: dropout 0.1 for the reference, none for the transfer; the first layer frozen; 100 epochs at 0.001; 16 entries in
-a step. By the mean it is 2 % behind the best, which has two layers frozen, and it is the better one at 50 modes, the
-paper's count. With the modes of `python -m predictors evaluate --sampling random --repeats 10` it gives time / power
-19.8 / 4.9 % at 10 modes and 10.4 / 2.8 % at 50 for YOLOv8n (the paper: 24.7 / 6.8 and 11.7 / 4.9), and 18.6 / 7.3 and
-7.0 / 2.9 % for LSTM (12.5 / 6.3 at 50). The tables are those of the search: of others it may be less right.
+a step: 2 % behind the best mean, which has two layers frozen, and better at 50 modes, the paper's count. With the modes
+of `python -m predictors evaluate --sampling random --repeats 10` it gives time / power 19.8 / 4.9 % at 10 modes and
+10.4 / 2.8 % at 50 for YOLOv8n (the paper: 24.7 / 6.8 and 11.7 / 4.9), and 18.6 / 7.3 and 7.0 / 2.9 % for LSTM (12.5 /
+6.3 at 50).
 """
 
 from __future__ import annotations

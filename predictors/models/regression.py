@@ -68,13 +68,11 @@ class InputColumns(NamedTuple):
 
 
 def columns_of(rows: Inputs) -> InputColumns:
-    """The inputs that rows to be learned ask for."""
     sizes, tasks = np.unique(rows.batch_size), np.unique(rows.inference)
     return InputColumns(float(sizes[0]) if len(sizes) == 1 else None, float(tasks[0]) if len(tasks) == 1 else None)
 
 
 def table_inputs(table: Table) -> Inputs:
-    """The rows of a table in the form that predictors work with."""
     return check_inputs(table.modes, table.batch_size, table.task)
 
 
@@ -161,9 +159,8 @@ def cross_validated(
 
 
 def above_zero(predicted: np.ndarray, learned: np.ndarray) -> np.ndarray:
-    """Predictions, shape (n, k), kept above a tenth of the least that was learned: a linear function may fall below 0.
+    """Predictions (n, k) kept above a tenth of the least learned (m, k): a linear function may fall below 0.
 
-    The floor is low enough to leave every sensible prediction as it is. `learned` has shape (m, k), or is the least of
-    each column, shape (k,).
+    `learned` may also be the least of each column, shape (k,).
     """
     return np.maximum(predicted, 0.1 * np.min(np.atleast_2d(learned), axis=0))

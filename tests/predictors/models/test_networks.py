@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.errors import UnknownNameError
 from predictors.models.networks import Networks, NeuralNetwork, Schedule, fresh_networks, minibatch_for, train
 from tests.predictors.plain_predictors import made_table
 
@@ -118,12 +118,7 @@ def fitted(**params):
 
 def test_the_layers_are_those_of_the_paper():
     weights = fitted(epochs=1).fitted_.networks.weights
-    assert [layer.shape for layer in weights] == [
-        (2, 4, 256),
-        (2, 256, 128),
-        (2, 128, 64),
-        (2, 64, 1),
-    ]
+    assert [layer.shape for layer in weights] == [(2, 4, 256), (2, 256, 128), (2, 128, 64), (2, 64, 1)]
 
 
 @pytest.mark.parametrize("params", [{}, {"scaling": "min-max"}, {"loss": "mape"}])
@@ -152,11 +147,6 @@ def test_a_time_is_never_below_0():
 def test_an_unknown_scaling_or_loss_is_refused_with_the_known_ones(params):
     with pytest.raises(UnknownNameError, match="known"):
         fitted(**params)
-
-
-def test_one_mode_is_too_few_to_learn_and_to_validate():
-    with pytest.raises(InvalidValueError, match="at least 2"):
-        NeuralNetwork().fit(TABLE.modes[:1], TABLE.time_ms[:1], TABLE.power_mw[:1])
 
 
 def test_batch_sizes_are_an_input_where_several_were_learned():

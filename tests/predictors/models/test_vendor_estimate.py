@@ -45,8 +45,8 @@ def test_it_answers_without_any_profile_and_knows_no_time():
 
 def test_profiles_change_nothing():
     modes = [PowerMode(4, 1_036_800, 624_750, 2_133_000), PowerMode(8, 1_651_200, 624_750, 3_199_000)]
-    fitted = VendorPower(board="orin-agx").fit(modes, [10.0, 8.0], [1.0, 2.0])
-    assert np.array_equal(fitted.predict(modes).power_mw, VendorPower(board="orin-agx").predict(modes).power_mw)
+    fitted, other = VendorPower(board="orin-agx").fit(modes, [10.0, 8.0], [1.0, 2.0]), VendorPower(board="orin-agx")
+    assert np.array_equal(fitted.predict(modes).power_mw, other.predict(modes).power_mw)
 
 
 def test_a_board_without_data_sheet_is_refused_with_the_known_ones():

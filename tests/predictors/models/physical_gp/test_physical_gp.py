@@ -122,13 +122,6 @@ def test_batch_sizes_are_learned_where_they_differ_and_guessed_where_not():
     assert (one.predict(single.modes, task="inference").time_ms < one.predict(single.modes).time_ms).all()
 
 
-def test_the_same_seed_learns_the_same():
-    table = make_table(12)
-    one, same = (_fit(table, 20, 3).predict(table.modes) for _ in range(2))
-    for name in ("time_ms", "power_mw", "time_log_sd", "power_log_sd"):
-        assert np.array_equal(getattr(one, name), getattr(same, name))
-
-
 def test_very_many_modes_are_learned_from_a_sample():
     tables = [make_table(13, batch_size=size) for size in (16, 32)]
     modes = np.concatenate([table.modes for table in tables])
