@@ -22,7 +22,7 @@ from harness.core.terminal import format_table
 from harness.core.units import share_to_percent
 from harness.judge.published_figures import CLOSE, Figure, load_figures
 from harness.simulation.parameters import BOARD_FILES, PHYSICS_FILE, WORKLOAD_FILES
-from tools.measured_tables import Table, simulated_like, split_tables
+from tools.measured_tables import MeasuredTable, simulated_like, split_tables
 from tools.published import Evaluator, Parameters
 
 PHYSICS, BOARD, WORKLOAD = "physics", "board", "workload"
@@ -175,7 +175,7 @@ class Fitted(NamedTuple):
     steps: int  # evaluations of the model without those for derivatives
 
 
-def table_residuals(table: Table, parameters: Parameters) -> Tuple[np.ndarray, np.ndarray]:
+def table_residuals(table: MeasuredTable, parameters: Parameters) -> Tuple[np.ndarray, np.ndarray]:
     """Logarithm of model over measurement, of time and of power, for each row; NaN where there is no power."""
     simulated = simulated_like(table, parameters, rough=False)
     return np.log(simulated.time_ms / table.time_ms), np.log(simulated.power_mw / table.power_mw)
@@ -197,7 +197,7 @@ def robust(residuals: np.ndarray) -> np.ndarray:
     return np.sign(residuals) * np.sqrt(2.0 * (np.sqrt(1.0 + residuals**2) - 1.0))
 
 
-def fit(figures: Sequence[Figure], tables: Sequence[Table], most_steps: int = MOST_STEPS) -> Fitted:
+def fit(figures: Sequence[Figure], tables: Sequence[MeasuredTable], most_steps: int = MOST_STEPS) -> Fitted:
     """Fit all free parameters, from their priors."""
     from scipy.optimize import least_squares
 

@@ -24,7 +24,7 @@ DEFECT = {"orin-agx": (2, 576_000)}
 """Core count and CPU clock in kHz up to which the public tables behind 001 have rows of other measuring sessions."""
 
 
-class Table(NamedTuple):
+class MeasuredTable(NamedTuple):
     """Measured rows of one device, workload and task; arrays have a value per row."""
 
     device: str  # as in the corpus
@@ -41,7 +41,7 @@ class Table(NamedTuple):
         cores, cpu_khz = DEFECT.get(self.device, (0, 0))
         return (self.modes[:, 0] > cores) | (self.modes[:, 1] > cpu_khz)
 
-    def rows(self, which: np.ndarray) -> Table:
+    def rows(self, which: np.ndarray) -> MeasuredTable:
         """Some of the rows."""
         return self._replace(**{name: getattr(self, name)[which] for name in _ARRAYS})
 
@@ -49,7 +49,7 @@ class Table(NamedTuple):
 _ARRAYS = ("modes", "batch_sizes", "time_ms", "power_mw")
 
 
-def split_tables(rows: Sequence[Row]) -> Tuple[List[Table], List[str]]:
+def split_tables(rows: Sequence[Row]) -> Tuple[List[MeasuredTable], List[str]]:
     """The tables of a corpus that simulated boards can be compared with.
 
     Returns:
@@ -72,8 +72,8 @@ def split_tables(rows: Sequence[Row]) -> Tuple[List[Table], List[str]]:
     ]
 
 
-def _table(name: Tuple[str, str, str], rows: Sequence[Row]) -> Table:
-    return Table(
+def _table(name: Tuple[str, str, str], rows: Sequence[Row]) -> MeasuredTable:
+    return MeasuredTable(
         *name,
         np.array([[row[field] for field in PowerMode._fields] for row in rows], dtype=float),
         np.array([row["batch_size"] for row in rows]),
@@ -82,7 +82,9 @@ def _table(name: Tuple[str, str, str], rows: Sequence[Row]) -> Table:
     )
 
 
-def simulated_like(table: Table, parameters: Optional[Parameters] = None, *, rough: bool = True) -> Table:
+def simulated_like(
+    table: MeasuredTable, parameters: Optional[Parameters] = None, *, rough: bool = True
+) -> MeasuredTable:
     """The same rows as a simulated board has them: data set on an SSD and cached, workers as in the papers.
 
     The parameters are the suite's own where None; how the board is loaded follows from those in any case.
@@ -114,7 +116,7 @@ class Choices(NamedTuple):
     excess_w: np.ndarray  # power of the chosen mode over the budget, 0 where it is met, per budget
 
 
-def choose(believed: Table, true: Table) -> Choices:
+def choose(believed: MeasuredTable, true: MeasuredTable) -> Choices:
     """For each budget, choose the fastest mode that is believed to meet it, and look at what it truly does.
 
     The budgets are the papers' 17 to 50 W that some mode meets truly and believedly and not all do; on a small board,
@@ -131,11 +133,11 @@ def choose(believed: Table, true: Table) -> Choices:
     return Choices(budgets, share_to_percent(penalty), np.maximum(powers_w[chosen] - budgets, 0.0))
 
 
-def _fastest(table: Table, budget_w: float) -> int:
+def _fastest(table: MeasuredTable, budget_w: float) -> int:
     return int(np.where(table.power_mw <= w_to_mw(budget_w), table.time_ms, np.inf).argmin())
 
 
-def compare(measured: Table, simulated: Table) -> Dict[str, Any]:
+def compare(measured: MeasuredTable, simulated: MeasuredTable) -> Dict[str, Any]:
     """How far a simulated table is from a measured one with the same rows.
 
     Returns:
@@ -170,7 +172,7 @@ def compare(measured: Table, simulated: Table) -> Dict[str, Any]:
     return found
 
 
-def validate_table(measured: Table) -> Dict[str, Any]:
+def validate_table(measured: MeasuredTable) -> Dict[str, Any]:
     """`compare` with the simulated board.
 
     `sound` holds the same without the slice that is known to be odd, `smooth` the same of the smooth model: the
@@ -185,7 +187,7 @@ def validate_table(measured: Table) -> Dict[str, Any]:
     return found
 
 
-def keys_of(tables: Sequence[Table]) -> List[str]:
+def keys_of(tables: Sequence[MeasuredTable]) -> List[str]:
     """A key for each table: its workload, with device and task only where a workload comes more than once."""
     names = [table.workload for table in tables]
     return [
@@ -301,13 +303,13 @@ class Point(NamedTuple):
         return 1.0 / FACTOR <= self.ratio <= FACTOR
 
 
-def is_large(table: Table) -> bool:
+def is_large(table: MeasuredTable) -> bool:
     """Whether a table has power modes enough for a learning curve, all with power and of one batch size."""
     one_size = len(np.unique(table.batch_sizes)) == 1
     return bool(one_size and len(table.modes) >= FEWEST_MODES and not np.isnan(table.power_mw).any())
 
 
-def learning_curves(measured: Table, counts: Sequence[int] = COUNTS, repeats: int = REPEATS) -> List[Point]:
+def learning_curves(measured: MeasuredTable, counts: Sequence[int] = COUNTS, repeats: int = REPEATS) -> List[Point]:
     """Train both models on the same random power modes of a measured table and of the simulated board.
 
     Rows that are known to be odd are left out on both sides: a simulated board has no other measuring sessions. Its
@@ -327,7 +329,7 @@ def learning_curves(measured: Table, counts: Sequence[int] = COUNTS, repeats: in
     return points
 
 
-def _noisy(table: Table) -> Table:
+def _noisy(table: MeasuredTable) -> MeasuredTable:
     board = load_board(table.device)
     random = np.random.Generator(np.random.PCG64(SEED))
     return table._replace(
@@ -336,7 +338,7 @@ def _noisy(table: Table) -> Table:
     )
 
 
-def _mape(table: Table, column: str, learner: Learner, count: int, seed: int) -> float:
+def _mape(table: MeasuredTable, column: str, learner: Learner, count: int, seed: int) -> float:
     order = np.random.Generator(np.random.PCG64(seed)).permutation(len(table.modes))
     train, test = order[:count], order[count:]
     values = getattr(table, column)

@@ -17,7 +17,16 @@ from harness.judge.claims import load_claims
 from harness.judge.evidence import evidence_of
 from harness.judge.published_figures import CLOSE, Condition, Figure, load_figures
 from harness.judge.verdicts import CONFIRMED, Verdict, judge
-from tools.measured_tables import FACTOR, Point, Table, is_large, keys_of, learning_curves, split_tables, validate_table
+from tools.measured_tables import (
+    FACTOR,
+    MeasuredTable,
+    Point,
+    is_large,
+    keys_of,
+    learning_curves,
+    split_tables,
+    validate_table,
+)
 from tools.model_checks import ClaimResult, check_model
 from tools.published import Evaluator
 from tools.simulated_campaign import SimulatedCampaign
@@ -65,7 +74,7 @@ class Report(NamedTuple):
     curves: List[Point]  # points of learning curves on the larger tables
 
 
-def validate(tables: Sequence[Table] = (), device: Optional[str] = None) -> Report:
+def validate(tables: Sequence[MeasuredTable] = (), device: Optional[str] = None) -> Report:
     """Compare the suite's simulated boards with all there is.
 
     With a device only its figures and tables, and no claims: these compare boards.

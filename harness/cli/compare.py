@@ -8,8 +8,7 @@ from typing import Tuple
 
 from harness.cli.options import add_include_flagged
 from harness.core.units import percent_to_share, share_to_percent
-from harness.judge.compare import DEFAULT_THRESHOLD, TEST, exit_code, judge
-from harness.judge.compare_report import ComparedSides, format_result, to_json
+from harness.judge.compare import DEFAULT_THRESHOLD, TEST, ComparedSides, exit_code, format_result, judge, to_json
 from harness.judge.sides import pair, read_side
 from harness.stats.changes import FEWEST_RUNS
 

@@ -122,7 +122,10 @@ def cases_of(
         kept = every if include_flagged else every[every["usable"]]
         if kept.empty:
             continue
-        telling = [_telling(environment) for environment in kept["environment"]]
+        telling = [
+            {name: value for name, value in environment.items() if name not in SAYS_NOTHING}
+            for environment in kept["environment"]
+        ]
         chosen = kept[[one == telling[-1] for one in telling]]
         groups.append((every, kept, chosen if last is None else chosen.tail(last)))
     times = minibatches(store, [number for _, _, chosen in groups for number in chosen.index])
@@ -130,20 +133,11 @@ def cases_of(
     times_ms = {number: tuple(round(time, _DECIMALS) for time in series) for number, series in counted}
     cases = []
     for every, kept, chosen in groups:
-        newest = kept.iloc[-1]
-        case = CaseRuns(
-            case_id=newest["case_id"],
-            conditions=newest["comparable"],
-            environment=newest["environment"],
-            runs=tuple(
-                Run(row.run_id, row.created_at, row.flag_list, times_ms.get(row.Index, ()))
-                for row in chosen.itertuples()
-            ),
-            older=len(kept) - len(chosen),
-            flagged=len(every) - len(kept),
-            powers_mw=tuple(sure_power(row.flag_list, row.power_mw) for row in chosen.itertuples()),
-        )
-        cases.append(case)
+        rows = list(chosen.itertuples())
+        runs = tuple(Run(row.run_id, row.created_at, row.flag_list, times_ms.get(row.Index, ())) for row in rows)
+        powers_mw = tuple(sure_power(row.flag_list, row.power_mw) for row in rows)
+        counts = len(kept) - len(chosen), len(every) - len(kept)
+        cases.append(CaseRuns(*kept.iloc[-1][["case_id", "comparable", "environment"]], runs, *counts, powers_mw))
     return cases
 
 
@@ -151,10 +145,6 @@ def sure_power(flags: Sequence[str], power_mw: Optional[float]) -> Optional[floa
     """The power of a run; None where there is none (or NaN), or its flags say that it is unsure."""
     is_there = power_mw is not None and power_mw > 0 and not set(kinds(flags)) & set(POWER_IS_UNSURE)
     return power_mw if is_there else None
-
-
-def _telling(environment: Mapping[str, Any]) -> Dict[str, Any]:
-    return {name: value for name, value in environment.items() if name not in SAYS_NOTHING}
 
 
 def _timed(store: ResultsStore) -> pd.DataFrame:

@@ -81,7 +81,6 @@ class LengthError(NamedTuple):
 
     minibatches: int  # its length
     time_error: float  # median over all stretches of that length of |median time / that of all - 1|
-    time_error_q3: float  # the third quartile of the same
     without_power: float  # share of the stretches that hold no power sample (C15)
     seconds: float  # median time that such a stretch took
 
@@ -124,7 +123,6 @@ def length_errors(
             LengthError(
                 length,
                 float(np.median(stretches.time_errors)),
-                float(np.percentile(stretches.time_errors, 75)),
                 stretches.without_power,
                 float(np.median(stretches.seconds)),
             )

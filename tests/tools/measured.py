@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from harness.core.corpus import read_corpus
-from tools.measured_tables import Table, split_tables
+from tools.measured_tables import MeasuredTable, split_tables
 
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def measured_table(workload: str) -> Table:
+def measured_table(workload: str) -> MeasuredTable:
     """The measured training table of a workload on Orin AGX; skips the test where it is absent."""
     folder = Path(os.environ.get("JETWATT_DATA") or PROJECT.parent / "shared" / "data")
     path = folder / "powertrain" / "orin-agx-training.csv"

@@ -5,7 +5,7 @@ import pytest
 
 from harness.core.boards import load_board as load_spec
 from tests.tools.measured import measured_table
-from tools.measured_tables import LEARNERS, Point, Table, gaussian_process, is_large, learning_curves, ridge
+from tools.measured_tables import LEARNERS, MeasuredTable, Point, gaussian_process, is_large, learning_curves, ridge
 
 SPACE = load_spec("orin-agx").power_mode_space()
 
@@ -57,7 +57,7 @@ def test_alike_is_within_a_factor_of_one_and_a_half(measured, simulated, alike):
 
 def as_table(count, sizes=16, power=20_000.0):
     at = modes(count)
-    return Table(
+    return MeasuredTable(
         "orin-agx",
         "resnet18-imagenet",
         "training",

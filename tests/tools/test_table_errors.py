@@ -7,7 +7,7 @@ from harness.core.boards import load_board as load_spec
 from harness.core.power_modes import PowerMode
 from harness.simulation.corpus import simulate_corpus
 from tests.tools.measured import measured_table
-from tools.measured_tables import Table, choose, compare, keys_of, simulated_like, split_tables, validate_table
+from tools.measured_tables import MeasuredTable, choose, compare, keys_of, simulated_like, split_tables, validate_table
 
 MODES = load_spec("orin-agx").power_mode_space().sample(200, 1)
 
@@ -22,7 +22,7 @@ def table(times, powers, cores=8):
     count = len(times)
     modes = np.tile([cores, 2_201_600, 1_300_500, 3_199_000], (count, 1)).astype(float)
     sizes = np.full(count, 16)
-    return Table("orin-agx", "resnet18-imagenet", "training", modes, sizes, np.array(times), np.array(powers))
+    return MeasuredTable("orin-agx", "resnet18-imagenet", "training", modes, sizes, np.array(times), np.array(powers))
 
 
 def test_rows_are_split_by_device_workload_and_task():
