@@ -12,7 +12,7 @@ from typing import ContextManager, Dict, List, NamedTuple, Optional, Tuple
 from harness.board.cpu import CpuOnline, kept_online
 from harness.board.kernel_file import read_int, read_int_setting, read_setting, read_text, why_closed, write
 from harness.board.knob import Knob, KnobSpec
-from harness.board.source import Reading, read_each
+from harness.board.source import FileSource
 from harness.core.capability import Capability
 from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
 
@@ -201,27 +201,11 @@ class ClusterLimits(CpuFrequency):
             self._online.set(online)
 
 
-class CpuFrequencySource:
-    """The clock that each policy runs at, named for its first CPU: `cpu4_khz`."""
+def open_source(root: str) -> FileSource:
+    """The clock of each policy below `root`, named for its first CPU: `cpu4_khz`; one that goes to sleep fails.
 
-    def __init__(self, policies: Dict[str, str]) -> None:
-        self._readers = {
-            channel: functools.partial(read_int, os.path.join(directory, "scaling_cur_freq"))
-            for channel, directory in policies.items()
-        }
-        self.notes = {
-            channel: f"scaling_cur_freq of CPUs {read_text(os.path.join(directory, 'related_cpus'))}"
-            for channel, directory in policies.items()
-        }
-
-    def read(self, now_s: float) -> Reading:
-        return read_each(self._readers)
-
-
-def open_source(root: str) -> CpuFrequencySource:
-    """The policies below `root` with a CPU online now: what others show is left from when they had one.
-
-    Raises SourceUnavailableError where there is none, as in most virtual machines.
+    Only those with a CPU online now: what others show is left from when they had one. Raises SourceUnavailableError
+    where there is no policy, as in most virtual machines.
     """
     pattern = os.path.join(root, "sys/devices/system/cpu/cpufreq/policy*")
     directories = sorted(glob.glob(pattern), key=lambda path: int(path.rpartition("policy")[2]))
@@ -231,7 +215,10 @@ def open_source(root: str) -> CpuFrequencySource:
             "none is to be had in most virtual machines; elsewhere load the CPU's cpufreq driver",
         )
     running = {f"cpu{path.rpartition('policy')[2]}_khz": path for path in directories if _is_running(path)}
-    return CpuFrequencySource(running)
+    return FileSource(
+        {channel: functools.partial(read_int, f"{path}/scaling_cur_freq") for channel, path in running.items()},
+        {channel: f"scaling_cur_freq of CPUs {read_text(f'{path}/related_cpus')}" for channel, path in running.items()},
+    )
 
 
 def _is_running(directory: str) -> bool:

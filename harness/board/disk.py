@@ -204,15 +204,18 @@ def _medium(mount: Optional[Mount], mounts: List[Mount], space: os.statvfs_resul
     below = _below_overlay(mount, mounts, root)
     disk = _physical_disk(_whole_disk(_block_device(below, root)))
     if disk is None:
-        transport, rotational = _transport_without_disk(below.filesystem), None
+        names = {**dict.fromkeys(_IN_MEMORY, "memory"), **dict.fromkeys(_NETWORK, "network"), "overlay": "overlay"}
+        transport, rotational = names.get(below.filesystem), None
     else:
         transport, rotational = _transport(disk), _rotational(disk)
+    known = {"sd": "sd", "emmc": "emmc", "memory": "ram"}
+    by_motion = {True: "hdd", False: "ssd", None: None}[rotational]
     return Medium(
         mount_point=printable(mount.mount_point),
         device=None if disk is None else os.path.basename(disk),
         transport=transport,
         rotational=rotational,
-        kind=_kind(transport, rotational),
+        kind=known.get(transport, by_motion),
         filesystem=mount.filesystem,
         size_bytes=size_bytes,
         free_bytes=free_bytes,
@@ -258,24 +261,6 @@ def _rotational(disk: str) -> Optional[bool]:
     turns = read_text(path) == "1"
     # Most USB bridges and sticks do not say that nothing turns in them.
     return None if transport == "usb" and turns else turns
-
-
-def _transport_without_disk(filesystem: str) -> Optional[str]:
-    if filesystem in _IN_MEMORY:
-        return "memory"
-    if filesystem in _NETWORK:
-        return "network"
-    return "overlay" if filesystem == "overlay" else None
-
-
-def _kind(transport: Optional[str], rotational: Optional[bool]) -> Optional[str]:
-    if transport in ("sd", "emmc"):
-        return transport
-    if transport == "memory":
-        return "ram"
-    if rotational is None:
-        return None
-    return "hdd" if rotational else "ssd"
 
 
 # -- block I/O -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from harness.board.cpu_clocks import Limits, write_order
 from harness.board.kernel_file import KeptFile, read_int_setting, read_setting, why_closed, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import hides_clocks, is_gpu
-from harness.board.source import Reading, read_each
+from harness.board.source import FileSource
 from harness.core.capability import Capability
 from harness.core.errors import InvalidValueError, SourceUnavailableError
 from harness.core.units import HZ_PER_KHZ, hz_to_khz, permille_to_share
@@ -118,30 +118,7 @@ class GpuFrequency(Knob):
         return os.path.join(self._root, DIRECTORY, gpu, limit)
 
 
-class DevfreqSource:
-    """Clocks and load, each by itself, from files that stay open.
-
-    Args:
-        sensors: channel to its file and the conversion of the number that it holds.
-        missing: channel to why there is nothing to read for it; it fails at every reading.
-    """
-
-    def __init__(self, sensors: Dict[str, Tuple[str, Callable[[float], float]]], missing: Dict[str, str]) -> None:
-
-        def reader(path: str, convert: Callable[[float], float]) -> Callable[[], float]:
-            file = KeptFile(path)
-            return lambda: convert(file.read_int())
-
-        self._readers = {channel: reader(*sensor) for channel, sensor in sensors.items()}
-        self._missing = missing
-        self.notes = {channel: path for channel, (path, _) in sensors.items()}
-
-    def read(self, now_s: float) -> Reading:
-        values, failed = read_each(self._readers)
-        return Reading(values, {**self._missing, **failed})
-
-
-def open_source(root: str) -> DevfreqSource:
+def open_source(root: str) -> FileSource:
     """The clocks of the board below `root`.
 
     Raises SourceUnavailableError where neither the GPU nor the memory tells anything; says why for each.
@@ -175,4 +152,10 @@ def open_source(root: str) -> DevfreqSource:
         missing["emc_khz"] = why_not
     if not sensors:
         raise SourceUnavailableError("; ".join(f"{channel}: {why}" for channel, why in missing.items()))
-    return DevfreqSource(sensors, missing)
+
+    def reader(path: str, convert: Callable[[float], float]) -> Callable[[], float]:
+        file = KeptFile(path)
+        return lambda: convert(file.read_int())
+
+    readers = {channel: reader(*sensor) for channel, sensor in sensors.items()}
+    return FileSource(readers, {channel: path for channel, (path, _) in sensors.items()}, missing)

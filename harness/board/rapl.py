@@ -113,7 +113,7 @@ def find_domains(root: str) -> List[Domain]:
     zones = glob.glob(os.path.join(powercap, "intel-rapl:*")) or glob.glob(os.path.join(powercap, "intel-rapl-mmio:*"))
     names: Dict[str, str] = {}
     domains = []
-    for directory in sorted(zones, key=_zone_numbers):
+    for directory in sorted(zones, key=lambda path: [int(number) for number in os.path.basename(path).split(":")[1:]]):
         zone = os.path.basename(directory)
         parent = zone.rpartition(":")[0]
         above = [names[parent]] if parent in names else []
@@ -121,10 +121,6 @@ def find_domains(root: str) -> List[Domain]:
         range_file = os.path.join(directory, "max_energy_range_uj")
         domains.append(Domain(names[zone], directory, read_int(range_file) if os.path.exists(range_file) else None))
     return domains
-
-
-def _zone_numbers(path: str) -> List[int]:
-    return [int(number) for number in os.path.basename(path).split(":")[1:]]
 
 
 def open_source(root: str) -> RaplSource:

@@ -87,6 +87,22 @@ def read_each(readers: Mapping[str, Callable[[], float]]) -> Reading:
     return Reading(values, failed)
 
 
+class FileSource:
+    """Channels that are read each by itself; `missing` is channel to why there is nothing to read for it."""
+
+    def __init__(
+        self,
+        readers: Mapping[str, Callable[[], float]],
+        notes: Dict[str, str],
+        missing: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        self._readers, self.notes, self._missing = readers, notes, missing or {}
+
+    def read(self, now_s: float) -> Reading:
+        values, failed = read_each(self._readers)
+        return Reading(values, {**self._missing, **failed})
+
+
 def plain_name(name: str) -> str:
     """A sensor's own name as part of a channel's: `CPU-therm` gives `cpu_therm`."""
     return re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")

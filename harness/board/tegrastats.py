@@ -49,12 +49,7 @@ class TegrastatsLine:
 
     at: Optional[datetime.datetime] = None  # the board's local time, in whole seconds
     ram_used_bytes: Optional[int] = None  # memory that CPU and GPU share
-    ram_total_bytes: Optional[int] = None
     swap_used_bytes: Optional[int] = None
-    swap_total_bytes: Optional[int] = None
-    swap_cached_bytes: Optional[int] = None
-    iram_used_bytes: Optional[int] = None  # memory on the chip (Nano)
-    iram_total_bytes: Optional[int] = None
     cpu: Tuple[Optional[UnitLoad], ...] = ()  # every core, None for one that is offline
     emc: Optional[UnitLoad] = None  # memory controller; without root `0%` and no clock is printed, which says nothing
     gpu: Optional[UnitLoad] = None
@@ -95,16 +90,12 @@ def _take_date(line: TegrastatsLine, match: Match[str]) -> None:
 
 
 def _take_memory(line: TegrastatsLine, match: Match[str]) -> None:
-    name = match.group("name").lower()
-    setattr(line, f"{name}_used_bytes", _bytes(match.group("used"), match.group("unit")))
-    setattr(line, f"{name}_total_bytes", _bytes(match.group("total"), match.group("unit")))
-    if match.group("cached") and name == "swap":
-        line.swap_cached_bytes = _bytes(match.group("cached"), match.group("cached_unit"))
-
-
-def _bytes(amount: str, unit: str) -> int:
-    """`kB`, `MB` and `GB` are powers of 1024 here."""
-    return kib_to_bytes(int(amount)) * 1024 ** "kMG".index(unit[0])
+    # `kB`, `MB` and `GB` are powers of 1024 here.
+    used_bytes = kib_to_bytes(int(match.group("used"))) * 1024 ** "kMG".index(match.group("unit"))
+    if match.group("name") == "RAM":
+        line.ram_used_bytes = used_bytes
+    else:
+        line.swap_used_bytes = used_bytes
 
 
 def _take_cpu(line: TegrastatsLine, match: Match[str]) -> None:
@@ -149,6 +140,7 @@ def _take_unknown(line: TegrastatsLine, match: Match[str]) -> None:
 
 
 _END = r"(?=\s|$)"
+_MEMORY_NOTE = r"(?: ?\((?:lfb [^)]*|cached \d+[kMG]B)\))?"
 _CORE = r"(?:off|\d+%(?:@\d+)?)"
 _LOAD = r"(?:off|(?:\d+%)?@(?:\[[\d.,\s]*\]|[\d.]+)|\d+%)"
 
@@ -157,11 +149,8 @@ _FIELDS: List[Tuple[Pattern[str], Callable[[TegrastatsLine, Match[str]], None]]]
     for pattern, take in [
         (r"\s+", _skip),
         (rf"(?P<date>\d\d-\d\d-\d{{4}} \d\d:\d\d:\d\d){_END}", _take_date),
-        (
-            r"(?P<name>RAM|SWAP|IRAM) (?P<used>\d+)/(?P<total>\d+)(?P<unit>[kMG]B)"
-            r"(?: ?\((?:lfb [^)]*|cached (?P<cached>\d+)(?P<cached_unit>[kMG]B))\))?" + _END,
-            _take_memory,
-        ),
+        (rf"(?P<name>RAM|SWAP) (?P<used>\d+)/\d+(?P<unit>[kMG])B{_MEMORY_NOTE}{_END}", _take_memory),
+        (rf"IRAM \d+/\d+[kMG]B{_MEMORY_NOTE}{_END}", _skip),  # memory on the chip (Nano)
         (rf"CPU \[(?P<cores>{_CORE}(?:,\s*{_CORE})*)\](?:@(?P<clock>\d+))?{_END}", _take_cpu),
         (rf"MTS fg \d+% bg \d+%{_END}", _skip),  # TX2: the Denver cores' translation, which is no clock and no unit
         (rf"(?P<name>[A-Z]\w*?)(?:_FREQ)? (?P<load>{_LOAD}){_END}", _take_unit),

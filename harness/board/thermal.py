@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Tuple
 
 from harness.board.kernel_file import read_int, read_text
-from harness.board.source import Reading, free_channel, read_each
+from harness.board.source import FileSource, free_channel
 from harness.core.errors import OverheatedError, SourceUnavailableError
 from harness.core.units import millidegree_to_celsius
 
@@ -33,27 +33,18 @@ CONSTANT = re.compile(r"temperature_pmic(_die)?(_\d+)?_c")
 """Sensors that do not follow the heat: Jetson's PMIC-Die always says 50 or 100."""
 
 
-class TemperatureSource:
-    """Degrees Celsius of each sensor, from files in thousandths of a degree; one that is asleep or gone fails alone."""
-
-    def __init__(self, files: Dict[str, str]) -> None:
-        self._readers = {channel: functools.partial(_read_celsius, path) for channel, path in files.items()}
-        self.notes = dict(files)
-
-    def read(self, now_s: float) -> Reading:
-        return read_each(self._readers)
-
-
 def _read_celsius(path: str) -> float:
     return millidegree_to_celsius(read_int(path))
 
 
-def open_source(root: str) -> TemperatureSource:
-    """The sensors below `root` now.
+def open_source(root: str) -> FileSource:
+    """Degrees Celsius of each sensor below `root` now; one that is asleep or gone fails alone.
 
     Raises SourceUnavailableError where there is neither a thermal zone nor a hwmon temperature.
     """
-    sensors = _thermal_zones(root) or _hwmon_temperatures(root)
+    zones = sorted(glob.glob(os.path.join(root, "sys/class/thermal/thermal_zone*")), key=_numbers)
+    sensors = [(read_text(os.path.join(zone, "type")), os.path.join(zone, "temp")) for zone in zones]
+    sensors = sensors or _hwmon_temperatures(root)
     if not sensors:
         raise SourceUnavailableError(
             f"there is no thermal zone in {os.path.join(root, 'sys/class/thermal')} "
@@ -63,12 +54,7 @@ def open_source(root: str) -> TemperatureSource:
     files: Dict[str, str] = {}
     for name, path in sensors:
         files[free_channel("temperature_{}_c", name, files)] = path
-    return TemperatureSource(files)
-
-
-def _thermal_zones(root: str) -> List[Tuple[str, str]]:
-    zones = sorted(glob.glob(os.path.join(root, "sys/class/thermal/thermal_zone*")), key=_numbers)
-    return [(read_text(os.path.join(zone, "type")), os.path.join(zone, "temp")) for zone in zones]
+    return FileSource({channel: functools.partial(_read_celsius, path) for channel, path in files.items()}, files)
 
 
 def _hwmon_temperatures(root: str) -> List[Tuple[str, str]]:

@@ -132,7 +132,9 @@ def _event_counters(root: str) -> List[Tuple[str, str]]:
     files = sorted(glob.glob(f"{hwmon}/oc*_event_cnt") + glob.glob(f"{hwmon}/oc*_irq_cnt"))
     if files:
         named = [(os.path.basename(path).partition("_")[0], path) for path in files]
-        return [(name, path) for name, path in named if _throttles(name, path)]
+        # What one counts need not slow the board down: each can be switched off, and counts on.
+        switches = [os.path.join(os.path.dirname(path), f"{name}_throt_en") for name, path in named]
+        return [one for one, switch in zip(named, switches) if not os.path.isfile(switch) or read_text(switch) != "0"]
     debug = sorted(glob.glob(os.path.join(root, "sys/kernel/debug/bpmp/debug/soctherm/oc*/event_cnt")))
     # The firmware numbers from 0 what hwmon numbers from 1.
     return [
@@ -140,12 +142,6 @@ def _event_counters(root: str) -> List[Tuple[str, str]]:
         for path in debug
         if os.access(path, os.R_OK, effective_ids=True)
     ]
-
-
-def _throttles(name: str, counter: str) -> bool:
-    """Whether what a counter counts slows the board down: each can be switched off, and counts on."""
-    switch = os.path.join(os.path.dirname(counter), f"{name}_throt_en")
-    return not os.path.isfile(switch) or read_text(switch) != "0"
 
 
 def _number(path: str) -> int:

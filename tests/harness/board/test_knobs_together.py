@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +19,7 @@ from harness.board.jetson_clocks import JetsonClocks
 from harness.board.lock import locked
 from harness.board.saved_state import left_behind, preserved, restore
 from tests.harness.board.kernel_trees import CPU, EMC, LEVELS_KHZ, cpus, emc, gpu, kernel, policy
+from tests.harness.board.killed import die_before_change, in_a_child
 
 DEVICE = "orin-agx"
 
@@ -146,34 +145,6 @@ def test_a_memory_clock_that_was_free_is_free_again(tree, places, monkeypatch):
     after = contents(tree)
     assert before.pop(f"{EMC}/rate") != after.pop(f"{EMC}/rate")  # nothing moves it in a tree
     assert after == before
-
-
-def in_a_child(work):
-    """The exit status of a copy of this process that does `work`."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException as error:
-            print(f"the killed run failed before: {error!r}", file=sys.stderr, flush=True)
-            os._exit(1)
-    return os.waitpid(child, 0)[1]
-
-
-def die_before_change(number):
-    """Kill this process before it changes anything, or starts a program, for the `number`th time."""
-    changes = 0
-
-    def watch(event, arguments):
-        nonlocal changes
-        writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        if writes or event in ("os.rename", "os.remove", "os.mkdir", "subprocess.Popen"):
-            changes += 1
-            if changes == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(watch)
 
 
 @pytest.mark.exhaustive

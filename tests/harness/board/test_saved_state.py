@@ -18,6 +18,7 @@ from harness.board.lock import locked
 from harness.board.saved_state import default_state_dir, left_behind, preserved, restore
 from harness.core.device import Capability
 from harness.core.errors import ControlError
+from tests.harness.board.killed import die_before_change, in_a_child
 
 DEVICE = "host"
 
@@ -244,20 +245,6 @@ def kill_in(knob, places):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def in_a_child(work):
-    """Run `work` in a forked process, which goes no further than that; returns its wait status."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        except KeyboardInterrupt:
-            os._exit(130)
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(child, 0)[1]
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_puts_everything_back_and_ends_the_run(dial, places, number):
     knob = dial("a", 1)
@@ -417,21 +404,6 @@ def sweep(board, places):
     with locked(DEVICE, lock_dir=places["lock_dir"]), saved:
         for khz in (2201600, 115200, 1113600):
             knob.set(knob.pinned(khz))
-
-
-def die_before_change(number):
-    """Kill this process before it changes anything on disk for the `number`th time."""
-    changes = 0
-
-    def watch(event, arguments):
-        nonlocal changes
-        writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-        if writes or event in ("os.rename", "os.remove", "os.mkdir"):
-            changes += 1
-            if changes == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(watch)
 
 
 def test_restore_survives_a_kill_between_any_two_changes(board, places):
