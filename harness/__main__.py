@@ -9,7 +9,6 @@ from harness.cli.command_line import run_as_program, run_command
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    """Run a command and return its exit code."""
     description = "Measure DNN training on this machine and keep the records. Cases are run by `pytest benchmarks`."
     return run_command("python -m harness", description, COMMANDS, argv)
 

@@ -58,7 +58,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture
 def progress(request: pytest.FixtureRequest) -> Progress:
-    """Writes to the terminal while a test runs."""
     return request.config.stash[STATE].progress
 
 
@@ -97,7 +96,6 @@ def case(
     batch_size: int,
     settings: str,
 ) -> Case:
-    """The case that this test was parametrized with."""
     return pytestconfig.stash[STATE].case_at(device, workload, power_mode, workers, storage, batch_size, settings)
 
 

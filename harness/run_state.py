@@ -142,7 +142,6 @@ class RunState:
         return idle_cases(at_once, idle_s, {}, IDLE_STATES[:1])
 
     def is_named(self, file: Path) -> bool:
-        """Whether somebody asked for this very file."""
         return file.resolve() in self._named_files
 
     def takes_part(self, experiment: str, file: Path) -> bool:
@@ -216,7 +215,6 @@ class RunState:
         return sum(one.is_left_out for one in self.evidence if one.case.device == device)
 
     def case_of(self, item: pytest.Item) -> Optional[Case]:
-        """The case of a test that measures; None for all others."""
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if not {*AXES, "settings"} <= set(parameters):
             return None
@@ -232,7 +230,6 @@ class RunState:
         return self._modes[case.device, case.power_mode]
 
     def clocks_only_fall(self, device: str) -> bool:
-        """Whether cases of this device have to be put into a safe order."""
         return self.device(device).clocks_only_fall
 
     @functools.cached_property

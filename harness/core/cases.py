@@ -62,7 +62,6 @@ class Mix(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Mix:
-        """The mix of that name."""
         found = _FORM.fullmatch(text)
         if found is None or int(found["batch_size"]) < 1 or not float(found["arrivals_per_s"]) > 0:
             raise InvalidValueError(
@@ -130,7 +129,6 @@ class Settings:
     limit_s: Optional[float] = None
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot be measured."""
         if [self.minibatches, self.epochs, self.idle_s, self.duration_s].count(None) != 3:
             raise InvalidValueError("a case is measured for a number of minibatches or of epochs, one of the two")
         for name in ("minibatches", "epochs", "idle_s", "duration_s"):
@@ -167,7 +165,6 @@ class Case:
     task: str = TRAINING  # `training`, `inference`, `concurrent` or `idle`
 
     def __post_init__(self) -> None:
-        """Refuse counts that make no minibatch."""
         if self.workers is not None and self.workers < 0:
             raise InvalidValueError(f"workers must be 0 or more, got {self.workers}")
         if self.batch_size < 1:

@@ -63,7 +63,6 @@ def cpu_model(root: Path = Path("/")) -> Optional[str]:
 
 
 def memory_bytes(root: Path = Path("/")) -> Optional[int]:
-    """Main memory as the kernel counts it."""
     kib = _first_match(root / "proc/meminfo", r"^MemTotal:\s*(\d+) kB")
     return int(kib) * 1024 if kib else None
 
@@ -76,7 +75,6 @@ def l4t_release(root: Path = Path("/")) -> Optional[str]:
 
 
 def _first_match(path: Path, pattern: str) -> Optional[str]:
-    """The first group of the first match in a file; None where the file or the match is missing."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -26,7 +26,6 @@ _WORDS = {
 
 
 def read_toml(path: Path) -> Dict[str, Any]:
-    """Read a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
@@ -75,7 +74,6 @@ def _value_at(table: Any, place: str) -> Any:
 
 
 def _keys(kind: Any, place: str) -> Sequence[str]:
-    """The keys that the table at a place may have."""
     for step in _steps(place):
         if isinstance(step, int):
             kind = get_args(kind)[0]

@@ -31,7 +31,6 @@ class Interleaved:
     switching_ms: Tuple[float, ...]  # the changes between training and inference, where they cost something
 
     def training_per_s(self, batch_size: int) -> float:
-        """Training throughput in samples per second."""
         return len(self.training_ms) * batch_size / self.duration_s
 
     def latency_quantile_ms(self, share: float) -> float:

@@ -76,7 +76,6 @@ def epoch_sums(minibatches: Sequence[Minibatch]) -> List[EpochSums]:
 
 
 def end_s(minibatch: Minibatch) -> float:
-    """When a minibatch ended, on the clock of its `start_s`."""
     return minibatch.start_s + ms_to_s(minibatch.e2e_ms)
 
 
@@ -390,6 +389,5 @@ def _epochs(minibatches: Sequence[Minibatch], telemetry: Telemetry) -> Dict[str,
 
 
 def _mean(values: Sequence[Optional[float]]) -> Optional[float]:
-    """The mean; None without values, or where one of them is missing."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None

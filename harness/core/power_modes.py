@@ -86,7 +86,6 @@ class PowerModeSpace:
 
     @property
     def dimensions(self) -> Tuple[Tuple[int, ...], ...]:
-        """The four dimensions in the order of `PowerMode`."""
         return (self.cpu_cores, self.cpu_khz, self.gpu_khz, self.mem_khz)
 
     @property
@@ -95,7 +94,6 @@ class PowerModeSpace:
         return PowerMode(*(values[-1] for values in self.dimensions))
 
     def __len__(self) -> int:
-        """How many modes the space holds."""
         size = 1
         for values in self.dimensions:
             size *= len(values)
@@ -106,7 +104,6 @@ class PowerModeSpace:
         return (PowerMode(*values) for values in itertools.product(*self.dimensions))
 
     def __contains__(self, mode: object) -> bool:
-        """Whether each value of a mode is allowed."""
         return isinstance(mode, tuple) and all(value in values for value, values in zip(mode, self.dimensions))
 
     def at(self, index: int) -> PowerMode:
@@ -163,7 +160,6 @@ class PowerModeSpace:
         return PowerMode(min(self.cpu_cores, key=lambda cores: abs(cores - mode.cpu_cores)), *clocks)
 
     def check(self, mode: PowerMode) -> None:
-        """Refuse a mode that is not in the space."""
         for field, value, values in zip(PowerMode._fields, mode, self.dimensions):
             if value not in values:
                 allowed = ", ".join(map(str, values)) if len(values) <= 16 else f"{values[0]} ... {values[-1]}"
@@ -206,7 +202,6 @@ class RecordedSpace(PowerModeSpace):
 
     @classmethod
     def of(cls, modes: Iterable[PowerMode]) -> RecordedSpace:
-        """The space of some modes."""
         kept = tuple(sorted(set(modes)))
         if not kept:
             raise InvalidValueError("no such power mode is recorded", "choose others")
@@ -243,7 +238,6 @@ class RecordedSpace(PowerModeSpace):
         return RecordedSpace.of([mode for mode in self.modes if mode in grid])
 
     def nearest(self, mode: PowerMode) -> PowerMode:
-        """The recorded mode nearest to any mode."""
         return self.nearest_ones(mode, 1)[0]
 
     def nearest_ones(self, mode: PowerMode, count: int = NEAREST) -> List[PowerMode]:
@@ -251,7 +245,6 @@ class RecordedSpace(PowerModeSpace):
         return sorted(self.modes, key=lambda other: (_distance(other, mode), other))[:count]
 
     def check(self, mode: PowerMode) -> None:
-        """Refuse a mode that is not recorded."""
         if mode not in self:
             near = ", ".join(other.name for other in self.nearest_ones(mode))
             raise InvalidValueError(

@@ -68,7 +68,6 @@ class Profile:
 
     @property
     def counted(self) -> List[Minibatch]:
-        """The minibatches that the figures are made of."""
         return counted_minibatches(self.minibatches, self.case.settings.epochs is not None)
 
 

@@ -57,14 +57,12 @@ class Progress:
         self._stream.flush()
 
     def line(self, text: str) -> None:
-        """Write a line that stays."""
         self.clear()
         self._stream.write(text + "\n")
         self._stream.flush()
         self._last_s = self._clock()
 
     def clear(self) -> None:
-        """Take back the rewritten line."""
         if self._width:
             self._stream.write("\r" + " " * self._width + "\r")
             self._stream.flush()
@@ -94,7 +92,6 @@ class Countdown:
         return f"[{label}]"
 
     def finish_one(self) -> None:
-        """A piece that was begun is done."""
         self.finished += 1
 
 

@@ -44,7 +44,6 @@ def w_to_mw(watt: float) -> float:
 
 
 def mws_to_mwh(mws: float) -> float:
-    """Milliwatt-seconds (millijoule) to milliwatt-hours."""
     return mws / S_PER_HOUR
 
 
@@ -53,7 +52,6 @@ def mwh_to_wh(mwh: float) -> float:
 
 
 def mws_to_j(mws: float) -> float:
-    """Milliwatt-seconds (millijoule) to joule."""
     return mws / MW_PER_W
 
 
@@ -63,7 +61,6 @@ def uj_per_s_to_mw(microjoule: float, seconds: float) -> float:
 
 
 def millidegree_to_celsius(millidegree: float) -> float:
-    """The kernel's thermal unit to degrees Celsius."""
     return millidegree / 1_000.0
 
 

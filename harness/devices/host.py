@@ -42,7 +42,6 @@ class HostDevice:
     power_source = "rapl"
 
     def __init__(self, configuration: Configuration, root: Path = Path("/")) -> None:
-        """Look at the machine under `root`; nothing is changed."""
         self.configuration = configuration
         self.root = root
         self.remarks: List[str] = []

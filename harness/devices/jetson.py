@@ -49,7 +49,6 @@ class JetsonDevice:
     power_source = "ina"
 
     def __init__(self, board: Board, configuration: Configuration, root: Path = THIS_MACHINE) -> None:
-        """Touches nothing yet."""
         self._board_root = Path(os.path.abspath(root))
         self.is_emulated = self._board_root != THIS_MACHINE
         self.name = f"{EMULATED}{board.name}" if self.is_emulated else board.name

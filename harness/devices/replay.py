@@ -69,7 +69,6 @@ class ReplayDevice:
         return Sweep(axes, Settings())
 
     def _held(self, axis: str) -> Tuple[Any, ...]:
-        """The values of an axis that occur in the corpus."""
         return tuple(dict.fromkeys(row[axis] for row in self._rows))
 
     def power_mode_space(self) -> RecordedSpace:
@@ -104,7 +103,6 @@ class ReplayDevice:
         self._row(case)
 
     def _row(self, case: Case) -> Row:
-        """The row of a case."""
         mode = self._mode_of(case)
         rows = self._by_mode.get((case.task, case.workload, case.batch_size, mode)) or self._refuse(case, mode)
         for axis in SELECTING:
@@ -153,11 +151,9 @@ class ReplayDevice:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        """Nothing to hold: any number of runs may read one file."""
         yield
 
     def apply(self, mode: PowerMode) -> PowerMode:
-        """The mode itself, where it is recorded."""
         self.power_mode_space().check(mode)
         return mode
 

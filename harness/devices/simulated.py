@@ -139,7 +139,6 @@ class SimulatedDevice:
         yield
 
     def apply(self, mode: PowerMode) -> PowerMode:
-        """The mode itself, where the board has it."""
         self._spec.any_release_space().check(mode)
         return mode
 

@@ -94,7 +94,6 @@ class Trainer:
     """A workload ready to train: model, optimiser, data and loader on one accelerator."""
 
     def __init__(self, workload: Workload, samples: Any, batch_size: int, workers: int, seed: int) -> None:
-        """Build model and optimiser from random weights."""
         torch.manual_seed(seed)
         self.workload = workload
         self.samples = samples

@@ -139,19 +139,16 @@ class WorkloadParameters:
 
     @property
     def bytes_per_sample(self) -> float:
-        """Bytes of one sample on the medium."""
         return self.dataset_bytes / self.samples
 
 
 @functools.lru_cache(maxsize=None)
 def load_physics() -> PhysicsParameters:
-    """What is the same on all boards."""
     return _parse(PhysicsParameters, PHYSICS_FILE, {})
 
 
 @functools.lru_cache(maxsize=None)
 def load_board(name: str) -> BoardParameters:
-    """The parameters of a board."""
     path = _find(name, BOARD_FILES, "board")
     spec = load_spec(name, str(_values(path, read_toml(path)).get("variant", "")))
     clocks = spec.clocks
@@ -175,7 +172,6 @@ def load_board(name: str) -> BoardParameters:
 
 @functools.lru_cache(maxsize=None)
 def load_workload(name: str) -> WorkloadParameters:
-    """The parameters of a workload."""
     return _parse(WorkloadParameters, _find(name, WORKLOAD_FILES, "workload"), {"name": name})
 
 

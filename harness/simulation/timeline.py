@@ -52,7 +52,6 @@ class Steady(NamedTuple):
 
     @property
     def e2e_ms(self) -> float:
-        """End-to-end time of a minibatch."""
         return self.stall_ms + self.compute_ms + self.overhead_ms
 
 
@@ -83,11 +82,9 @@ class Timeline:
 
     @property
     def end_s(self) -> np.ndarray:
-        """When each ended."""
         return self.start_s + ms_to_s(self.e2e_ms)
 
     def up_to(self, count: int) -> Timeline:
-        """The first `count` minibatches."""
         return Timeline(*(getattr(self, field.name)[:count] for field in dataclasses.fields(self)))
 
     def minibatches(self, clean_from: int = 1) -> List[Minibatch]:

@@ -46,15 +46,12 @@ class VirtualClock:
     """Virtual time since a board was switched on."""
 
     def __init__(self) -> None:
-        """It is switched on now."""
         self.now_s = 0.0
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
         self.now_s += seconds
 
     def date(self) -> str:
-        """Now, as ISO 8601 with offset."""
         return (BEGINNING + datetime.timedelta(seconds=self.now_s)).isoformat(timespec="milliseconds")
 
 
@@ -117,7 +114,6 @@ class SimulatedBoard(NamedTuple):
     peak_mw: float  # the module's greatest power
 
     def respond(self, workload: WorkloadParameters, load: Load) -> Response:
-        """The steady state under a load."""
         return simulate(
             self.parameters, workload, np.array([self.mode]), load, tpc_share=self.tpc_share, instance=self.instance
         )

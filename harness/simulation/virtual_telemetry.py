@@ -86,14 +86,12 @@ def rails(at: Ticks, steady_mw: Mapping[str, np.ndarray], idle_mw: float, power_
 def power_series(
     at: Ticks, timeline: Timeline, states: Sequence[Steady], idle_mw: float, power_factor: float
 ) -> Dict[str, np.ndarray]:
-    """Rails while minibatches run."""
     now = _state_at(at.times_s, timeline)
     steady = {name: np.array([one.rails_mw[name] for one in states])[now] for name in states[0].rails_mw}
     return rails(at, steady, idle_mw, power_factor)
 
 
 def total_mw(rails_mw: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Module power: all rails."""
     return np.sum(list(rails_mw.values()), axis=0)
 
 
@@ -135,7 +133,6 @@ def observe(
 
 
 def power_channels(rails_mw: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-    """The total, and each rail."""
     return {POWER_CHANNEL: total_mw(rails_mw), **{rail_channel(name): power for name, power in rails_mw.items()}}
 
 
@@ -166,6 +163,5 @@ def temperature_c(times_s: np.ndarray, power_mw: np.ndarray, idle_mw: float, pea
 
 
 def as_series(at: Ticks, channels: Mapping[str, np.ndarray]) -> Dict[str, Series]:
-    """Channels as telemetry keeps them."""
     times = tuple(at.times_s.tolist())
     return {name: Series(times, tuple(np.asarray(values, dtype=float).tolist())) for name, values in channels.items()}

@@ -29,7 +29,6 @@ WORKLOADS: Dict[str, Workload] = {
 
 
 def get_workload(name: str) -> Workload:
-    """The workload of that name."""
     try:
         return WORKLOADS[name]
     except KeyError:

@@ -64,12 +64,10 @@ def _build_lenet() -> Any:
 
 
 def _build_from_torchvision(name: str) -> Any:
-    """A model with random weights; nothing is downloaded."""
     return getattr(require("torchvision.models"), name)()
 
 
 def torchvision_model(name: str) -> Callable[[], Any]:
-    """What builds a model of torchvision with random weights."""
     return functools.partial(_build_from_torchvision, name)
 
 

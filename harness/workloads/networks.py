@@ -13,7 +13,6 @@ class LeNet5(nn.Module):
     """
 
     def __init__(self) -> None:
-        """Make the layers with random weights."""
         super().__init__()
         self.features = nn.Sequential(
             nn.Conv2d(1, 6, kernel_size=5, padding=2),
@@ -28,7 +27,6 @@ class LeNet5(nn.Module):
         )
 
     def forward(self, pictures: torch.Tensor) -> torch.Tensor:
-        """Class scores."""
         return self.classifier(self.features(pictures).flatten(1))
 
 
@@ -39,7 +37,6 @@ class LanguageModel(nn.Module):
     """
 
     def __init__(self, vocabulary: int, width: int, layers: int, dropout: float) -> None:
-        """Make the layers with random weights."""
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.embedding = nn.Embedding(vocabulary, width)

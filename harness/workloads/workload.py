@@ -20,7 +20,6 @@ class TrainingData:
     """A map-style torch data set: fetches and decodes a raw sample, then applies the training transforms."""
 
     def __init__(self, raw: RawSamples, indices: Sequence[int], transform: Callable[[Any], Any]) -> None:
-        """Bind a transform to samples."""
         self._raw, self._indices, self._transform = raw, indices, transform
 
     def __len__(self) -> int:
@@ -57,12 +56,10 @@ class Workload:
     smallest_batch: int = 1  # samples that a batch needs: batch normalisation over a 1 x 1 map takes two
 
     def build_data_set(self, prepared: PreparedData, seed: int) -> TrainingData:
-        """The training samples with their transforms."""
         raw = open_samples(self.data_set, prepared.directory)
         return TrainingData(raw, choose(len(raw), prepared.samples, seed), self.build_transform())
 
     def build_optimiser(self, model: Any) -> Any:
-        """SGD over all parameters of the model."""
         return require("torch").optim.SGD(model.parameters(), lr=self.learning_rate, momentum=self.momentum)
 
 

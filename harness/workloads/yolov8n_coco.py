@@ -39,7 +39,6 @@ class FitAndFlip:
     """From a `DetectionSample` to what ultralytics' loss takes."""
 
     def __init__(self, side: int) -> None:
-        """Make pictures `side` pixels wide and high."""
         self._side = side
 
     def __call__(self, sample: DetectionSample) -> Dict[str, Any]:

@@ -22,7 +22,6 @@ class Cifar10Samples:
     """Pictures (32 x 32 x 3, uint8) and their labels, from all training batches of a directory."""
 
     def __init__(self, directory: Path) -> None:
-        """Open the batches."""
         self._paths = _batch_paths(directory)
         self._batches = [_open_batch(path) for path in self._paths]
         self._ends = np.cumsum([len(batch) for batch in self._batches])
@@ -41,7 +40,6 @@ class Cifar10Samples:
         return np.ascontiguousarray(record[1:].reshape(CHANNELS, SIDE, SIDE).transpose(1, 2, 0)), label
 
     def files(self, indices: Sequence[int]) -> List[Path]:
-        """All batches, whatever the samples."""
         return list(self._paths)
 
 
@@ -179,7 +177,6 @@ def read_plain_pickle(path: Path) -> Any:
 
 
 def _to_values(value: Any) -> Any:
-    """The value with the stand-ins for arrays replaced."""
     if isinstance(value, _Array):
         return _to_array(value)
     if isinstance(value, dict):

@@ -36,7 +36,6 @@ class CocoSamples:
     in_memory = False
 
     def __init__(self, directory: Path) -> None:
-        """Read the list."""
         self._list = next((directory / name for name in _LISTS if (directory / name).is_file()), None)
         self._folder = next((directory / name for name in _FOLDERS if (directory / name).is_dir()), None)
         if self._list is None or self._folder is None:
@@ -69,7 +68,6 @@ class CocoSamples:
         return DetectionSample(picture, self._classes[objects], self._boxes[objects])
 
     def files(self, indices: Sequence[int]) -> List[Path]:
-        """The list and the pictures."""
         return [self._list, *(self._folder / name for name in dict.fromkeys(self._names[i] for i in indices))]
 
 

@@ -53,7 +53,6 @@ class DataSet:
 
     @property
     def bytes_per_sample(self) -> float:
-        """Mean size of a sample of the real data set."""
         return self.real_bytes / self.real_samples
 
 
@@ -136,7 +135,6 @@ def _size(path: Path) -> int:
 
 
 def open_samples(data_set: DataSet, directory: Path) -> RawSamples:
-    """The samples in a directory, at least one."""
     raw = data_set.open(directory)
     if len(raw) == 0:
         raise DataSetError(f"{directory} holds no sample of {data_set.name}", "fetch the data set again")
@@ -159,7 +157,6 @@ class MappedRows:
     """
 
     def __init__(self, path: Path, offset: int, shape: Tuple[int, ...]) -> None:
-        """Say what the file holds."""
         self.path, self._offset, self.shape = path, offset, shape
         expected, size = offset + int(np.prod(shape)), path.stat().st_size
         if size != expected:
@@ -170,7 +167,6 @@ class MappedRows:
         return self.shape[0]
 
     def __getitem__(self, index: int) -> np.ndarray:
-        """A copy of one row (uint8)."""
         if self._rows is None:
             try:
                 self._rows = np.memmap(self.path, dtype=np.uint8, mode="r", offset=self._offset, shape=self.shape)

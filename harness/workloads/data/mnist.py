@@ -27,7 +27,6 @@ class MnistSamples:
     """Pictures (28 x 28, uint8) and their labels."""
 
     def __init__(self, directory: Path) -> None:
-        """Open the two files of a directory."""
         self._files = [_find(directory, IMAGES), _find(directory, LABELS)]
         self._images, labels = (read_idx(path) for path in self._files)
         if len(labels) != len(self._images):
@@ -44,7 +43,6 @@ class MnistSamples:
         return np.array(self._images[index]), self._labels[index]
 
     def files(self, indices: Sequence[int]) -> List[Path]:
-        """Both files, whatever the samples."""
         return list(self._files)
 
 
@@ -107,7 +105,6 @@ _UNSIGNED_BYTE = 8  # third byte of the magic number; MNIST has no other type
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
-    """Write an array of bytes as an idx file."""
     if array.dtype != np.uint8:
         raise ValueError(f"idx files here hold uint8, got {array.dtype}")
     header = struct.pack(">BBBB", 0, 0, _UNSIGNED_BYTE, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
@@ -132,7 +129,6 @@ def read_idx(path: Path) -> Union[MappedRows, np.ndarray]:
 
 
 def _parse_header(path: Path, start: bytes) -> Tuple[int, Tuple[int, ...]]:
-    """Offset of the data and shape of the array."""
     dimensions = start[3] if len(start) >= 4 else 0
     offset = 4 + 4 * dimensions
     if start[:3] != bytes((0, 0, _UNSIGNED_BYTE)) or not 1 <= dimensions <= 4 or len(start) < offset:

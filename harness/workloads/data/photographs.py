@@ -143,7 +143,6 @@ class LabelledPictures:
     def __init__(
         self, folder: Path, names: Sequence[str], labels: Sequence[int], index_files: Sequence[Path] = ()
     ) -> None:
-        """List the pictures."""
         self._folder, self._names, self._labels, self._index_files = folder, list(names), list(labels), index_files
 
     def __len__(self) -> int:
@@ -153,7 +152,6 @@ class LabelledPictures:
         return read_picture(self._folder / self._names[index]), self._labels[index]
 
     def files(self, indices: Sequence[int]) -> List[Path]:
-        """The index files and the pictures."""
         names = dict.fromkeys(self._names[index] for index in indices)
         return [*self._index_files, *(self._folder / name for name in names)]
 
@@ -204,7 +202,6 @@ def open_gld23k(directory: Path) -> LabelledPictures:
 
 
 def write_gld23k(directory: Path, samples: int, seed: int, report: Report) -> str:
-    """Write made-up photographs and their list."""
     (directory / "images").mkdir()
     (directory / _LISTS[0]).parent.mkdir()
     files = []

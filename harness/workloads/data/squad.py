@@ -36,7 +36,6 @@ class SquadSamples:
     in_memory = True
 
     def __init__(self, directory: Path) -> None:
-        """Read the file."""
         path = next((directory / name for name in _FILES if (directory / name).is_file()), None)
         if path is None:
             raise DataSetError(f"{directory} has none of {', '.join(_FILES)}")
@@ -59,7 +58,6 @@ class SquadSamples:
         return self._questions[index]
 
     def files(self, indices: Sequence[int]) -> List[Path]:
-        """The one file, whatever the samples."""
         return [self._path]
 
 

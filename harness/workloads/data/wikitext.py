@@ -35,7 +35,6 @@ class WikiTextSamples:
     in_memory = True
 
     def __init__(self, directory: Path) -> None:
-        """Read the file."""
         self._path = directory / _FILE
         try:
             with open(self._path, encoding="utf-8", newline="\n") as file:
@@ -59,7 +58,6 @@ class WikiTextSamples:
         return self._tokens[start : start + TOKENS_PER_SAMPLE + 1].astype(np.int64)
 
     def files(self, indices: Sequence[int]) -> List[Path]:
-        """The one file, whatever the samples."""
         return [self._path]
 
 
@@ -155,7 +153,6 @@ def shuffled(sections: List[Section], seed: int, turn: int) -> List[Section]:
 
 
 def split_words(text: str) -> List[str]:
-    """Words and punctuation marks, one by one."""
     return _TOKEN.findall(text)
 
 

@@ -144,13 +144,11 @@ class WriteProgress:
     def __init__(
         self, what: str, total: int, unit: str, report: Report, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Begin to count."""
         self._what, self._total, self._unit, self._report, self._clock = what, total, unit, report, clock
         self._done = 0
         self._started_s = self._reported_s = clock()
 
     def advance(self) -> None:
-        """Count one more part as written."""
         self._done += 1
         now_s = self._clock()
         if now_s - self._reported_s >= _REPORT_INTERVAL_S and self._done < self._total:
