@@ -5,22 +5,39 @@ Needs a container engine and an image in which the suite is installed: `--contai
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Optional, Sequence
 
 import pytest
 
 from harness.core.profiles import Profile
 from harness.core.terminal import Progress
 from harness.judge.evidence import WARM, evidence_of
-from harness.measure.containers import container_command, find_engine
 from harness.stats.estimates import quotient
 from harness.stats.noise import TIME, over_runs, prior
 from harness.store.results import ResultsStore
 
 PROJECT = Path(__file__).resolve().parents[1]
+ENGINES = ("docker", "podman", "nerdctl")
+"""In the order in which they are looked for; all three take the same options here."""
+
+
+def find_engine(path: Optional[str] = None) -> Optional[str]:
+    """The first container engine on the `PATH`, as it is called there; None where there is none."""
+    return next((found for engine in ENGINES for found in [shutil.which(engine, path=path)] if found), None)
+
+
+def container_command(
+    engine: str, image: str, folders: Sequence[Path], directory: Path, command: Sequence[str], gpus: bool = False
+) -> List[str]:
+    """The command that runs another one in a container that sees some folders where they are."""
+    mounts = [word for folder in dict.fromkeys(map(str, folders)) for word in ("--volume", f"{folder}:{folder}")]
+    accelerator = ["--gpus", "all"] if gpus else []
+    before = [engine, "run", "--rm", "--network", "none", *accelerator, *mounts, "--workdir", str(directory)]
+    return [*before, image, *command]
 
 
 @pytest.fixture

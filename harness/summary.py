@@ -25,9 +25,13 @@ def format_summary(profiles: Sequence[Profile]) -> str:
     Simulated and replayed figures carry their provenance in the case column.
     """
     table = format_table(_HEADER, [_row(profile) for profile in profiles])
+    labels = ("" if profile.aggregates["power_mw"] is None else "power: " for profile in profiles)
+    definitions = dict.fromkeys(
+        label + profile.conditions["power_definition"] for label, profile in zip(labels, profiles)
+    )
     legend = [
         "minibatch, stall, compute: medians over the clean minibatches; IQR: first to third quartile; E2E: their sum.",
-        *_power_definitions(profiles),
+        *definitions,
         *_explain_flags(profiles),
     ]
     return "\n".join([table, "", *legend])
@@ -71,7 +75,8 @@ def left_out_of_verdicts(count: int) -> str:
 
 def extra_info(profile: Profile) -> Dict[str, Any]:
     """The suite's own figures as plain values, for pytest-benchmark's JSON; what there is no sensor for is left out."""
-    figures = {name: _rounded(value) for name, value in profile.aggregates.items() if value is not None}
+    # Six significant digits: enough for any figure here, and a JSON file people can read.
+    figures = {name: float(f"{value:.6g}") for name, value in profile.aggregates.items() if value is not None}
     mode = profile.conditions["power_mode"]
     named = ("data_source", "data_samples", "accelerator", "torch")
     return {
@@ -105,14 +110,6 @@ def _row(profile: Profile) -> List[str]:
     ]
 
 
-def _power_definitions(profiles: Sequence[Profile]) -> List[str]:
-    lines = {}
-    for profile in profiles:
-        label = "" if profile.aggregates["power_mw"] is None else "power: "
-        lines[label + profile.conditions["power_definition"]] = None
-    return list(lines)
-
-
 def _explain_flags(profiles: Sequence[Profile]) -> List[str]:
     """A line for each kind of flag, with what the first of them says; the others stand in the results."""
     kinds: Dict[str, List[str]] = {}
@@ -135,11 +132,6 @@ def _number(value: Optional[float]) -> str:
     if value is None:
         return "-"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _rounded(value: float) -> float:
-    """Six significant digits: enough for any figure here, and a JSON file people can read."""
-    return float(f"{value:.6g}")
 
 
 def describe_concurrent(profile: Profile) -> str:

@@ -137,18 +137,14 @@ class Settings:
                 raise InvalidValueError(f"{name} must be at least 1, got {value}")
         if self.cache not in CACHE_STATES:
             raise InvalidValueError(f"cache state {self.cache!r} is unknown", f"known: {', '.join(CACHE_STATES)}")
-        if self.data_scale is not None and not self.data_scale > 0:
-            raise InvalidValueError(f"data_scale must be above 0, got {self.data_scale}")
+        for name in ("data_scale", "interval_s", "limit_s", "max_temperature_c"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InvalidValueError(f"{name} must be above 0, got {value}")
         if self.cache == "drop-each-epoch" and self.epochs is None:
             raise InvalidValueError("cache state drop-each-epoch needs epochs", "give epochs, or the cache state cold")
-        if not self.interval_s > 0:
-            raise InvalidValueError(f"interval_s must be above 0, got {self.interval_s}")
-        if self.limit_s is not None and not self.limit_s > 0:
-            raise InvalidValueError(f"limit_s must be above 0, got {self.limit_s}")
         if self.clocks not in CLOCKS:
             raise InvalidValueError(f"clocks {self.clocks!r} are unknown", f"known: {', '.join(CLOCKS)}")
-        if self.max_temperature_c is not None and not self.max_temperature_c > 0:
-            raise InvalidValueError(f"max_temperature_c must be above 0, got {self.max_temperature_c}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,57 +19,45 @@ Row = Dict[str, Any]
 """A row of a corpus: values by column, None where a cell is empty."""
 
 
-class Column(NamedTuple):
-    """A column of a corpus: its name, `str`, `int` or `float`, and what it holds."""
-
-    name: str
-    kind: type
-    meaning: str
-
-
-CORPUS: Tuple[Column, ...] = (
-    Column("device", str, "what training ran on: orin-agx, host, ..."),
-    Column("workload", str, "resnet18-imagenet, lenet-mnist, ..."),
-    Column("task", str, "training or inference"),
-    Column("cpu_cores", int, "power mode: active CPU cores"),
-    Column("cpu_khz", int, "power mode: CPU clock; 0 where the device has or tells none"),
-    Column("gpu_khz", int, "power mode: GPU clock; 0 where the device has or tells none"),
-    Column("mem_khz", int, "power mode: memory clock; 0 where the device has or tells none"),
-    Column("batch_size", int, "samples per minibatch"),
-    Column("minibatch_time_ms", float, "median over the clean minibatches"),
-    Column("power_mw", float, "median over the stable samples; empty where there is no power sensor"),
-    Column("provenance", str, "measured, simulated or replayed"),
-)
-"""The columns that every corpus begins with, in this order. Further columns may follow."""
-
-CORPUS_COLUMNS: Tuple[str, ...] = tuple(column.name for column in CORPUS)
-
-
-def _one_of(*allowed: str) -> Callable[[Any], bool]:
-    return lambda value: value in allowed
-
-
 def _positive(value: Any) -> bool:
     return value is not None and math.isfinite(value) and value > 0
 
 
-_RULES: Dict[str, Tuple[Callable[[Any], bool], str]] = {
-    "device": (bool, "a name"),
-    "workload": (bool, "a name"),
-    "task": (_one_of(*TASKS), " or ".join(TASKS)),
-    "cpu_cores": (_positive, "a whole number above 0"),
-    **{
-        name: (lambda value: value is not None and value >= 0, "a whole number, 0 or more")
-        for name in ("cpu_khz", "gpu_khz", "mem_khz")
-    },
-    "batch_size": (_positive, "a whole number above 0"),
-    "minibatch_time_ms": (_positive, "a number above 0"),
-    "power_mw": (
+class Column(NamedTuple):
+    """A column of a corpus."""
+
+    name: str
+    kind: type  # `str`, `int` or `float`
+    meaning: str
+    holds: Callable[[Any], bool] = bool  # whether a value may stand there
+    expected: str = "a name"  # such a value in words
+
+
+_COUNT = (_positive, "a whole number above 0")
+_CLOCK = (lambda value: value is not None and value >= 0, "a whole number, 0 or more")
+
+CORPUS: Tuple[Column, ...] = (
+    Column("device", str, "what training ran on: orin-agx, host, ..."),
+    Column("workload", str, "resnet18-imagenet, lenet-mnist, ..."),
+    Column("task", str, "training or inference", TASKS.__contains__, " or ".join(TASKS)),
+    Column("cpu_cores", int, "power mode: active CPU cores", *_COUNT),
+    Column("cpu_khz", int, "power mode: CPU clock; 0 where the device has or tells none", *_CLOCK),
+    Column("gpu_khz", int, "power mode: GPU clock; 0 where the device has or tells none", *_CLOCK),
+    Column("mem_khz", int, "power mode: memory clock; 0 where the device has or tells none", *_CLOCK),
+    Column("batch_size", int, "samples per minibatch", *_COUNT),
+    Column("minibatch_time_ms", float, "median over the clean minibatches", _positive, "a number above 0"),
+    Column(
+        "power_mw",
+        float,
+        "median over the stable samples; empty where there is no power sensor",
         lambda value: value is None or _positive(value),
         "a number above 0, or empty where there is no power sensor",
     ),
-    "provenance": (_one_of(*PROVENANCES), ", ".join(PROVENANCES)),
-}
+    Column("provenance", str, "measured, simulated or replayed", PROVENANCES.__contains__, ", ".join(PROVENANCES)),
+)
+"""The columns that every corpus begins with, in this order. Further columns may follow."""
+
+CORPUS_COLUMNS: Tuple[str, ...] = tuple(column.name for column in CORPUS)
 
 
 class Scanned(NamedTuple):
@@ -152,14 +140,12 @@ def _check_header(header: Sequence[str], path: Path) -> None:
 
 def fault_of(row: Row) -> str:
     """How a row breaks the schema; empty where it does not."""
-    for name, (holds, expected) in _RULES.items():
-        if not holds(row[name]):
-            return f"{name} is {_shown(row[name])}, expected {expected}"
+    for column in CORPUS:
+        value = row[column.name]
+        if not column.holds(value):
+            shown = "empty" if value in (None, "") else repr(value)
+            return f"{column.name} is {shown}, expected {column.expected}"
     return ""
-
-
-def _shown(value: Any) -> str:
-    return "empty" if value in (None, "") else repr(value)
 
 
 def _scan_csv(path: Path) -> Iterator[Scanned]:
@@ -188,7 +174,7 @@ def _csv_row(header: Sequence[str], cells: Sequence[str], place: str) -> Scanned
         try:
             row[column.name] = column.kind(text) if text.strip() else None
         except ValueError:
-            return Scanned(place, None, f"{column.name} is {text!r}, expected {_RULES[column.name][1]}")
+            return Scanned(place, None, f"{column.name} is {text!r}, expected {column.expected}")
     return Scanned(place, row, fault_of(row))
 
 
@@ -211,19 +197,17 @@ def _scan_parquet(path: Path) -> Iterator[Scanned]:
     _check_header(table.column_names, path)
     for column in CORPUS:
         found = table.schema.field(column.name).type
-        if not _is_of_kind(found, column.kind, arrow):
+        types = arrow.types
+        number = types.is_integer(found)
+        fits = {
+            str: types.is_string(found) or types.is_large_string(found),
+            int: number,
+            float: number or types.is_floating(found) or types.is_null(found),
+        }
+        if not fits[column.kind]:
             raise InvalidValueError(f"{path}: column {column.name} is of type {found}, expected {column.kind.__name__}")
     for number, row in enumerate(table.to_pylist(), start=1):
         yield Scanned(f"row {number}", row, fault_of(row))
-
-
-def _is_of_kind(found: Any, kind: type, arrow: Any) -> bool:
-    types = arrow.types
-    if kind is str:
-        return types.is_string(found) or types.is_large_string(found)
-    if kind is int:
-        return types.is_integer(found)
-    return types.is_floating(found) or types.is_integer(found) or types.is_null(found)
 
 
 def _to_parquet(table: Sequence[Row], columns: Sequence[Column]) -> bytes:

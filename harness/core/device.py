@@ -78,7 +78,7 @@ class Device(Protocol):
         """
 
 
-class Machine(Device, Protocol):
+class RealDevice(Device, Protocol):
     """A device on which workloads really run: `harness/measure` has the loops, this its sensors and its power mode."""
 
     root: Path  # where `/sys` and `/proc` are of the machine that the loops run on

@@ -146,11 +146,6 @@ def stable_from(
     return None
 
 
-def samples_per_s(minibatches: int, batch_size: int, seconds: float) -> Optional[float]:
-    """Training throughput; None where no time has passed."""
-    return minibatches * batch_size / seconds if seconds > 0 else None
-
-
 def quartiles(values: Sequence[float]) -> Tuple[float, float, float]:
     """First quartile, median and third quartile of one value or more, linearly interpolated."""
     first, median, third = np.percentile(np.asarray(values, dtype=float), [25, 50, 75])
@@ -317,7 +312,7 @@ def _times(clean: Sequence[Minibatch], batch_size: int) -> Dict[str, Optional[fl
         "compute_ms": float(np.median([minibatch.compute_ms for minibatch in clean])),
         "overhead_ms": float(np.median([overhead_ms(minibatch) for minibatch in clean])),
         "e2e_s": e2e_s,
-        "samples_per_s": samples_per_s(len(clean), batch_size, e2e_s),
+        "samples_per_s": len(clean) * batch_size / e2e_s if e2e_s > 0 else None,
     }
 
 
@@ -384,10 +379,6 @@ def _epochs(minibatches: Sequence[Minibatch], telemetry: Telemetry) -> Dict[str,
         for place, epoch in enumerate(sums):
             if epoch.epoch == 0:
                 figures[f"epoch0_{name}"] = values[place]
-        figures[f"epoch_{name}"] = _mean([values[place] for place in later])
+        known = [values[place] for place in later if values[place] is not None]
+        figures[f"epoch_{name}"] = sum(known) / len(known) if known and len(known) == len(later) else None
     return figures
-
-
-def _mean(values: Sequence[Optional[float]]) -> Optional[float]:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None

@@ -55,7 +55,12 @@ def order_passes(
     if order == SAFE:
         return _safe_passes(items, mode_of)
     if order == DESCENDING:
-        return _cut_at_rises(sorted(items, key=lambda item: _from_high_to_low(mode_of(item))), mode_of)
+
+        def low_ones_last(item: Item) -> Tuple[int, ...]:
+            mode = mode_of(item)
+            return (-mode.cpu_khz, -mode.gpu_khz, -mode.mem_khz, -mode.cpu_cores)
+
+        return _cut_at_rises(sorted(items, key=low_ones_last), mode_of)
     if order == AS_GIVEN:
         return _cut_at_rises(items, mode_of)
     raise UnknownNameError(f"order {order!r} is unknown", f"known: {', '.join(ORDERS)}")
@@ -63,10 +68,6 @@ def order_passes(
 
 def _changes(before: Sequence[int], after: Sequence[int]) -> int:
     return sum(one != other for one, other in zip(before, after))
-
-
-def _from_high_to_low(mode: PowerMode) -> Tuple[int, ...]:
-    return (-mode.cpu_khz, -mode.gpu_khz, -mode.mem_khz, -mode.cpu_cores)
 
 
 def _cut_at_rises(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) -> List[List[Item]]:
@@ -82,7 +83,10 @@ def _safe_passes(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) ->
     groups: Dict[Clocks, List[Item]] = {}
     for item in items:
         groups.setdefault(_clocks(mode_of(item)), []).append(item)
-    walks = {clocks: _walks(group, lambda item: _free_settings(mode_of(item))) for clocks, group in groups.items()}
+    walks = {
+        clocks: _walks([((mode_of(item).cpu_cores, mode_of(item).mem_khz), item) for item in group])
+        for clocks, group in groups.items()
+    }
 
     def passes_along(chains: List[List[Clocks]]) -> List[List[Item]]:
         return [_join_groups([walks[clocks] for clocks in chain]) for chain in chains]
@@ -105,10 +109,6 @@ def _clocks(mode: PowerMode) -> Clocks:
     return Clocks(mode.cpu_khz, mode.gpu_khz)
 
 
-def _free_settings(mode: PowerMode) -> Tuple[int, int]:
-    return (mode.cpu_cores, mode.mem_khz)
-
-
 class Walk(NamedTuple):
     """A way through the modes of one pair of clocks: items in order, first and last settings, changes on the way."""
 
@@ -118,14 +118,13 @@ class Walk(NamedTuple):
     switches: int
 
 
-def _walks(items: Sequence[Item], settings_of: Callable[[Item], Tuple[int, int]]) -> List[Walk]:
-    """Ways through items that differ in core count and memory clock only.
+def _walks(settled: Sequence[Tuple[Tuple[int, int], Any]]) -> List[Walk]:
+    """Ways through items that differ in core count and memory clock only, each with these two.
 
     Back and forth, one setting in the inner loop and the other in the outer, from each of the four corners; of a full
     grid each changes one setting a step, the least there is. And plainly from high to low, so that whatever is chosen
     is no worse than nested loops.
     """
-    settled = [(settings_of(item), item) for item in items]
     walks: Dict[Hashable, Walk] = {}
     for outer in (0, 1):
         for outer_sign in (-1, 1):

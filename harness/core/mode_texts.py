@@ -46,16 +46,13 @@ def _read(reader: Iterator[List[str]], path: Path) -> Iterator[Tuple[int, PowerM
         where = f"{path} line {reader.line_num}"
         if len(cells) != len(header):
             raise InvalidValueError(f"{where}: {len(cells)} cells, expected {len(header)} as in the header")
-        numbers = [_number(cells[place], name, where) for name, place in zip(COLUMNS, places)]
-        if numbers[0] == 0:
+        for name, place in zip(COLUMNS, places):
+            if not cells[place].strip().isdecimal():
+                raise InvalidValueError(f"{where}: {name} is {cells[place]!r}, expected a whole number, 0 or more")
+        mode = PowerMode(*(int(cells[place]) for place in places))
+        if mode.cpu_cores == 0:
             raise InvalidValueError(f"{where}: cpu_cores is 0, expected 1 or more")
-        yield reader.line_num, PowerMode(*numbers)
-
-
-def _number(text: str, name: str, where: str) -> int:
-    if not text.strip().isdecimal():
-        raise InvalidValueError(f"{where}: {name} is {text!r}, expected a whole number, 0 or more")
-    return int(text)
+        yield reader.line_num, mode
 
 
 def format_power_modes(rows: Iterable[Tuple[PowerMode, Mapping[str, object]]], further: Sequence[str] = ()) -> str:
@@ -116,7 +113,9 @@ def parse_power_modes(
     """
     kind, _, rest = text.partition(":")
     if kind == "sample":
-        return _by_values(space.sample(_count(rest, text), seed))
+        if not rest.isdecimal():
+            raise InvalidValueError(f"power mode {text!r}: a sample needs a count", "write it like sample:50")
+        return _by_values(space.sample(int(rest), seed))
     if kind == "grid":
         if rest not in GRIDS:
             raise UnknownNameError(f"grid {rest!r} is unknown", f"known: {', '.join(GRIDS)}")
@@ -124,10 +123,18 @@ def parse_power_modes(
     if text == ALL:
         return _by_values(list(space))
     if text.lower().endswith(".csv"):
-        return _from_file(Path(text), allowed or space)
+        modes, allowed = read_power_modes(Path(text)), allowed or space
+        for line, mode in modes:
+            if mode not in allowed:
+                wrong = f"{text} line {line}: power mode {mode.name} is not allowed here"
+                raise InvalidValueError(wrong, _nearest(mode, allowed))
+        return _by_values([mode for _, mode in modes])
     if _BEGINS_AS_A_MODE.match(text):
-        mode = parse_power_mode(text, space.greatest)
-        _check(mode, allowed or space)
+        mode, allowed = parse_power_mode(text, space.greatest), allowed or space
+        try:
+            allowed.check(mode)
+        except InvalidValueError as error:
+            raise InvalidValueError(error.what, f"{error.hint}; {_nearest(mode, allowed)}") from error
         return [(text, mode)]
     # nvpmodel's own MAXN is the same mode: one name, so that a case has one id.
     others = {name: mode for name, mode in named.items() if name.lower() != MAXN}
@@ -136,12 +143,6 @@ def parse_power_modes(
 
 def _by_values(modes: List[PowerMode]) -> NamedModes:
     return [(mode.name, mode) for mode in modes]
-
-
-def _count(text: str, whole: str) -> int:
-    if not text.isdecimal():
-        raise InvalidValueError(f"power mode {whole!r}: a sample needs a count", "write it like sample:50")
-    return int(text)
 
 
 def _by_name(text: str, named: Mapping[str, PowerMode]) -> NamedModes:
@@ -160,23 +161,6 @@ def _by_name(text: str, named: Mapping[str, PowerMode]) -> NamedModes:
             f"or CORESc-CPU-GPU-MEM in MHz, sample:COUNT, grid:{'|'.join(GRIDS)}, {ALL}, FILE.csv",
         )
     return [(name, named[name]) for name in names]
-
-
-def _from_file(path: Path, allowed: PowerModeSpace) -> NamedModes:
-    modes = read_power_modes(path)
-    for line, mode in modes:
-        if mode not in allowed:
-            raise InvalidValueError(
-                f"{path} line {line}: power mode {mode.name} is not allowed here", _nearest(mode, allowed)
-            )
-    return _by_values([mode for _, mode in modes])
-
-
-def _check(mode: PowerMode, allowed: PowerModeSpace) -> None:
-    try:
-        allowed.check(mode)
-    except InvalidValueError as error:
-        raise InvalidValueError(error.what, f"{error.hint}; {_nearest(mode, allowed)}") from error
 
 
 def _nearest(mode: PowerMode, allowed: PowerModeSpace) -> str:

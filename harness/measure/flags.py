@@ -31,6 +31,11 @@ WARM_SHARE = 0.95
 """Residency that still counts as cold and as warm."""
 
 
+_QUOTA = "the container had used up its CPU time in {} periods, and had to wait for the next"
+_NO_HEAT = "the run was to end above {:g} C, and no sensor tells"
+_NOT_CLEAN = "not-clean: this process had loaded torch, and may have kept the GPU awake: run test_baseload.py by itself"
+
+
 def find_flags(profile: Profile) -> List[str]:
     """Every flag of a profile that was measured or simulated, each `kind: text`; of a replayed one nothing is known."""
     if profile.provenance == "replayed":
@@ -44,17 +49,22 @@ def find_flags(profile: Profile) -> List[str]:
             *_throttling(start, end, telemetry),
             *_clocks(case, conditions),
             *_telemetry_gaps(telemetry),
-            *([] if conditions["clean_process"] else [f"not-clean: {_NOT_CLEAN}"]),
+            *([] if conditions["clean_process"] else [_NOT_CLEAN]),
         ]
+    periods, watched = conditions.get("cpu_quota_throttled_periods"), conditions.get("temperature_limits_c")
+    most_c = case.settings.max_temperature_c
     common = [
         *_disturbance(start, end, telemetry),
         *_throttling(start, end, telemetry),
-        *_quota(conditions),
+        *([f"cpu-quota: {_QUOTA.format(periods)}"] if periods else []),
         *_clocks(case, conditions),
-        *_temperature(case, conditions),
+        *([f"temperature-unwatched: {_NO_HEAT.format(most_c)}"] if most_c is not None and not watched else []),
     ]
     if case.task == CONCURRENT:
-        return [*common, *_telemetry_gaps(telemetry), *_overload(case, aggregates)]
+        waiting = aggregates["waiting"] or 0.0
+        too_many = waiting > BATCHES_WAITING * Mix.parse(case.workload).batch_size
+        overload = [f"overloaded: {waiting:.0f} requests were waiting at the end"] if too_many else []
+        return [*common, *_telemetry_gaps(telemetry), *overload]
     return [
         *common,
         *_noise(aggregates),
@@ -64,7 +74,8 @@ def find_flags(profile: Profile) -> List[str]:
         *_cache(case.settings.cache, conditions),
         *_data(case, conditions, minibatches),
         *_storage(case.storage, conditions),
-        *_loss(conditions),
+        # inference and simulated boards have no loss
+        *(["diverged: the loss is no finite number any more"] if conditions.get("last_loss", 0.0) is None else []),
     ]
 
 
@@ -76,16 +87,6 @@ def _stretch(profile: Profile) -> Tuple[float, float]:
         start = profile.minibatches[0].start_s
         return start, start + profile.aggregates["e2e_s"]
     return profile.counted[0].start_s, end_s(profile.counted[-1])
-
-
-def _overload(case: Case, aggregates: Mapping[str, Optional[float]]) -> List[str]:
-    waiting = aggregates["waiting"] or 0.0
-    if waiting <= BATCHES_WAITING * Mix.parse(case.workload).batch_size:
-        return []
-    return [f"overloaded: {waiting:.0f} requests were waiting at the end"]
-
-
-_NOT_CLEAN = "this process had loaded torch, and may have kept the GPU awake: run test_baseload.py by itself"
 
 
 def _disturbance(start: float, end: float, telemetry: Telemetry) -> List[str]:
@@ -107,13 +108,6 @@ def _throttling(start: float, end: float, telemetry: Telemetry) -> List[str]:
     return [f"throttled: {'; '.join(time.text(start) for time in times)}"] if times else []
 
 
-def _quota(conditions: Mapping[str, Any]) -> List[str]:
-    periods = conditions.get("cpu_quota_throttled_periods")
-    if not periods:
-        return []
-    return [f"cpu-quota: the container had used up its CPU time in {periods} periods, and had to wait for the next"]
-
-
 def _clocks(case: Case, conditions: Mapping[str, Any]) -> List[str]:
     """Static clocks that were none: DVFS that stayed on, or readings that are not what was set (C3)."""
     if case.settings.clocks != STATIC or "dvfs" not in conditions:
@@ -123,13 +117,6 @@ def _clocks(case: Case, conditions: Mapping[str, Any]) -> List[str]:
         if use["off"]:
             reasons.append(f"{channel} was not {use['set_khz']} in {use['off']} of {use['samples']} samples")
     return [f"not-static: {'; '.join(reasons)}"] if reasons else []
-
-
-def _temperature(case: Case, conditions: Mapping[str, Any]) -> List[str]:
-    most_c = case.settings.max_temperature_c
-    if most_c is None or conditions.get("temperature_limits_c"):
-        return []
-    return [f"temperature-unwatched: the run was to end above {most_c:g} C, and no sensor tells"]
 
 
 def _noise(aggregates: Mapping[str, Optional[float]]) -> List[str]:
@@ -207,11 +194,3 @@ def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:
         told = medium.get("transport") or "transport not told"
         flags.append(f"storage-unverified: {where} ({told}), and nothing tells whether that is {name!r}")
     return flags
-
-
-def _loss(conditions: Mapping[str, Any]) -> List[str]:
-    if (
-        "last_loss" not in conditions or conditions["last_loss"] is not None
-    ):  # inference and simulated boards have no loss
-        return []
-    return ["diverged: the loss is no finite number any more"]

@@ -74,14 +74,14 @@ def idle_cases(
     for name, log in logs.items():
         times_s = log.telemetry.series[POWER_CHANNEL].times_s
         wanted.append((name, STATIC, times_s[-1] - times_s[0]))
-    return [_idle_case(case, *state) for case in first.values() for state in wanted]
 
+    def idle(case: Case, name: str, clocks: str, idle_s: float) -> Case:
+        settings = dataclasses.replace(
+            case.settings, minibatches=None, epochs=None, cache="as-is", data_scale=None, clocks=clocks, idle_s=idle_s
+        )
+        return dataclasses.replace(case, workload=name, workers=0, batch_size=1, settings=settings, task=IDLE)
 
-def _idle_case(case: Case, name: str, clocks: str, idle_s: float) -> Case:
-    settings = dataclasses.replace(
-        case.settings, minibatches=None, epochs=None, cache="as-is", data_scale=None, clocks=clocks, idle_s=idle_s
-    )
-    return dataclasses.replace(case, workload=name, workers=0, batch_size=1, settings=settings, task=IDLE)
+    return [idle(case, *state) for case in first.values() for state in wanted]
 
 
 def measure_idle(case: Case, conditions: Mapping[str, Any], instruments: Any, report: Report) -> Profile:

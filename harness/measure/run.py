@@ -37,7 +37,7 @@ from harness.core.cases import (
     parts_of,
 )  # fmt: skip
 from harness.core.configuration import Configuration
-from harness.core.device import Device, Machine, Report, SelfProfiling
+from harness.core.device import Device, RealDevice, Report, SelfProfiling
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 from harness.core.frequency_residency import clock_use
 from harness.core.metrics import (
@@ -50,12 +50,12 @@ from harness.core.metrics import (
     summarise,
 )  # fmt: skip
 from harness.core.power_modes import PowerMode
-from harness.core.profiles import Minibatch, Profile, Series, Telemetry
+from harness.core.profiles import Minibatch, Profile, Series
 from harness.measure.concurrent import measure_concurrent
 from harness.measure.flags import find_flags
 from harness.measure.idle import measure_idle
 from harness.workloads import get_workload
-from harness.workloads.data.data_set import DataSet, PreparedData, prepare
+from harness.workloads.data.data_set import PreparedData, prepare
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload
 
@@ -112,7 +112,7 @@ def check(case: Case, device: Device) -> None:
     if device.provenance != "replayed":
         _refuse_small_batches(case)
     if not is_self_profiling(device):
-        machine = cast(Machine, device)
+        machine = cast(RealDevice, device)
         _check_trainable(case, machine.configuration, machine.root)
 
 
@@ -122,7 +122,7 @@ def conditions(case: Case, device: Device, report: Report) -> Dict[str, Any]:
     `--resume` compares these with what is stored, and `run` puts them into the record.
     """
     own = device.conditions(case)
-    return own if is_self_profiling(device) else {**_bench(case, cast(Machine, device), report).conditions, **own}
+    return own if is_self_profiling(device) else {**_bench(case, cast(RealDevice, device), report).conditions, **own}
 
 
 def run(case: Case, device: Device, report: Report = lambda line: None) -> Profile:
@@ -133,7 +133,7 @@ def run(case: Case, device: Device, report: Report = lambda line: None) -> Profi
     if is_self_profiling(device):
         profile = cast(SelfProfiling, device).profile(case)
         return dataclasses.replace(profile, flags=profile.flags or find_flags(profile))
-    machine = cast(Machine, device)
+    machine = cast(RealDevice, device)
     bench = _bench(case, machine, report)
     report(f"    power mode: {case.power_mode}")
     found = machine.set_case(case)
@@ -210,7 +210,7 @@ def _check_trainable(case: Case, configuration: Configuration, root: Path) -> No
     require("harness.measure.profiling")
 
 
-def _bench(case: Case, machine: Machine, report: Report) -> Bench:
+def _bench(case: Case, machine: RealDevice, report: Report) -> Bench:
     known = _benches.get(machine)
     if known is None or known.case != case:
         known = _benches[machine] = make_ready(case, machine.configuration, machine.root, report)
@@ -228,11 +228,12 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
     profiling = require("harness.measure.profiling")
     workload = get_workload(case.workload)
     directory = configuration.data_directory(case.storage)
-    settings = case.settings
+    settings, place = case.settings, configuration.place(case.storage)
+    is_there = place is not None and workload.data_set.find_real(place) is not None  # on the storage under test
     data = prepare(
         workload.data_set,
         directory,
-        _data_root(configuration, case.storage, workload.data_set),
+        place if is_there else configuration.data_root,
         settings.data_scale,
         settings.seed,
         report,
@@ -250,15 +251,14 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         "storage_medium": describe(str(data.directory), str(root))._asdict(),
         "storage_is_default_place": configuration.is_default_place(case.storage),
     }
-    _refuse_data_elsewhere(data, configuration.place(case.storage), case.storage, root)
-    _refuse_too_few(data, case)
+    _refuse_data_elsewhere(data, place, case.storage, root)
+    per_epoch = data.samples // case.batch_size
+    if per_epoch == 0 or per_epoch * (settings.epochs or 2) < 2:  # the first minibatch never counts
+        raise CannotRunError(
+            f"{data.samples} samples of {case.workload} make too few batches of {case.batch_size}",
+            "a larger --data-scale, more --epochs, or a smaller --batch-size",
+        )
     return Bench(case, workload, data, conditions)
-
-
-def _data_root(configuration: Configuration, storage: str, data_set: DataSet) -> Optional[Path]:
-    """Where a real data set is looked for: on the storage under test, then in the data root."""
-    place = configuration.place(storage)
-    return place if place is not None and data_set.find_real(place) is not None else configuration.data_root
 
 
 def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: str, root: Path) -> None:
@@ -270,16 +270,6 @@ def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: s
         raise CannotRunError(
             f"the real data set lies in {data.directory}, not on storage {storage!r} ({place})",
             "copy it to that storage, or leave out --data-root to have one written there",
-        )
-
-
-def _refuse_too_few(data: PreparedData, case: Case) -> None:
-    """The first minibatch never counts: there must be another."""
-    per_epoch = data.samples // case.batch_size
-    if per_epoch == 0 or per_epoch * (case.settings.epochs or 2) < 2:
-        raise CannotRunError(
-            f"{data.samples} samples of {case.workload} make too few batches of {case.batch_size}",
-            "a larger --data-scale, more --epochs, or a smaller --batch-size",
         )
 
 
@@ -336,8 +326,12 @@ def _measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
     conditions["cache_residency_after"] = residency(files, str(root)).share
     if residency_by_epoch:
         conditions["cache_residency_by_epoch"] = residency_by_epoch
-    conditions["power_source"] = instruments.power_source if POWER_CHANNEL in telemetry.series else None
-    conditions["power_definition"] = _power_definition(telemetry, instruments.power_source)
+    source, missing = instruments.power_source, telemetry.missing
+    if POWER_CHANNEL in telemetry.series:
+        conditions.update(power_source=source, power_definition=telemetry.notes[POWER_CHANNEL])
+    else:
+        why = "; ".join(missing[name] for name in (source, POWER_CHANNEL, SAMPLER) if name in missing)
+        conditions.update(power_source=None, power_definition=f"no power sensor: {why or f'{source} gave no total'}")
     start, end = minibatches[0].start_s, end_s(minibatches[-1])
     uses = clock_use(telemetry.series, PowerMode(**conditions["power_mode"]), start, end)
     conditions["clock_use"] = {channel: use._asdict() for channel, use in uses.items()}
@@ -361,14 +355,6 @@ def _set_cache(cache: PageCache, state: str, files: Sequence[Path], trainer: Any
     return "one pass of the DataLoader"
 
 
-def _power_definition(telemetry: Telemetry, power_source: str) -> str:
-    """What the total power is made of, or why there is none."""
-    if POWER_CHANNEL in telemetry.series:
-        return telemetry.notes[POWER_CHANNEL]
-    reasons = [telemetry.missing[name] for name in (power_source, POWER_CHANNEL, SAMPLER) if name in telemetry.missing]
-    return f"no power sensor: {'; '.join(reasons) or f'{power_source} gave no total'}"
-
-
 def _quota_periods(root: Path) -> Optional[int]:
     """`throttled_periods`; None where the kernel does not say in which group this process is."""
     try:
@@ -389,7 +375,7 @@ class PowerWatch:
     def has_settled(self, now_s: float) -> bool:
         """Whether power was stable by `now_s`; always where there is no sensor, and after `MAX_SETTLING_S`."""
         if self._settled_s is None and (
-            not self._senses() or self._is_stable() or now_s > self._start_s + MAX_SETTLING_S
+            not self._senses() or stable_from(*self._power()) is not None or now_s > self._start_s + MAX_SETTLING_S
         ):
             self._settled_s = now_s
         return self._settled_s is not None
@@ -411,7 +397,3 @@ class PowerWatch:
     def _power(self) -> Series:
         power = self._sampler.series(POWER_CHANNEL) or Series((), ())
         return between(power, self._start_s, math.inf)
-
-    def _is_stable(self) -> bool:
-        power = self._power()
-        return stable_from(power.times_s, power.values) is not None

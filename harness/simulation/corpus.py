@@ -59,7 +59,9 @@ def simulate_corpus(
     response = simulate(board, workload, table, load)
     time_ms, power_mw = response.minibatch_time_ms, response.power_mw
     if noise:
-        random = np.random.Generator(np.random.PCG64(_stream(board_name, workload_name, load, seed)))
+        what = repr((board_name, workload_name, tuple(load), seed))  # another noise for every one of these
+        stream = int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "big")
+        random = np.random.Generator(np.random.PCG64(stream))
         time_ms = time_ms * np.exp(board.time_noise * random.standard_normal(len(table)))
         power_mw = power_mw * np.exp(board.power_noise * random.standard_normal(len(table)))
     same = {"device": board_name, "workload": workload_name, "task": task}
@@ -76,9 +78,3 @@ def simulate_corpus(
         }
         for mode, time, power in zip(table.tolist(), np.round(time_ms, 4).tolist(), np.round(power_mw).tolist())
     ]
-
-
-def _stream(board_name: str, workload_name: str, load: Load, seed: int) -> int:
-    """The seed of the noise: another one for every board, workload, load and seed."""
-    what = repr((board_name, workload_name, tuple(load), seed))
-    return int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "big")

@@ -9,7 +9,7 @@ The parameters are those of BERT with the head for answers, and without the pool
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict
+from typing import Any, Dict
 
 from harness.workloads.data.squad import SQUAD, Question, encode
 from harness.workloads.optional_packages import require
@@ -43,20 +43,11 @@ def _encode(sample: Question) -> Dict[str, Any]:
     }
 
 
-def _build_transform() -> Callable[[Question], Dict[str, Any]]:
-    return _encode
-
-
 def _forward(model: Any, batch: Any) -> Any:
     """Scores of every token as the answer's beginning and as its end."""
     inputs = {name: value for name, value in batch.items() if not name.endswith("_positions")}
     output = model(**inputs)
     return output.start_logits, output.end_logits
-
-
-def _compute_loss(model: Any, batch: Any) -> Any:
-    """The model's own loss: mean cross-entropy of the answer's beginning and its end."""
-    return model(**batch).loss
 
 
 BERT_SQUAD = Workload(
@@ -74,7 +65,7 @@ BERT_SQUAD = Workload(
         "bytes": Published(40e6, "F303"),
     },
     build_model=_build_model,
-    build_transform=_build_transform,
+    build_transform=lambda: _encode,
     forward=_forward,
-    compute_loss=_compute_loss,
+    compute_loss=lambda model, batch: model(**batch).loss,  # mean cross-entropy of the answer's beginning and its end
 )

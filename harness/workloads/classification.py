@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any, Callable, List, Tuple
 
 from harness.workloads.data.cifar10 import CIFAR10
@@ -59,16 +58,9 @@ def build_mnist_transform() -> OnPicture:
     return OnPicture([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])
 
 
-def _build_lenet() -> Any:
-    return require("harness.workloads.networks").LeNet5()
-
-
-def _build_from_torchvision(name: str) -> Any:
-    return getattr(require("torchvision.models"), name)()
-
-
 def torchvision_model(name: str) -> Callable[[], Any]:
-    return functools.partial(_build_from_torchvision, name)
+    """What makes a model with random weights; nothing is downloaded."""
+    return lambda: getattr(require("torchvision.models"), name)()
 
 
 def forward(model: Any, batch: Any) -> Any:
@@ -100,7 +92,7 @@ LENET_MNIST = Workload(
         "samples": Published(60_000, "F832"),
         "bytes": Published(46e6, "F833"),
     },
-    build_model=_build_lenet,
+    build_model=lambda: require("harness.workloads.networks").LeNet5(),
     build_transform=build_mnist_transform,
     forward=forward,
     compute_loss=compute_loss,

@@ -8,27 +8,17 @@ a device of 5.3: the counted 1.0 GFLOP stands.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Tuple
+from typing import Any, Tuple
 
 from harness.workloads.data.wikitext import TOKENS_PER_SAMPLE, VOCABULARY, WIKITEXT
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Published, Workload
-
-_WIDTH, _LAYERS, _DROPOUT = 232, 2, 0.2
-
-
-def _build_model() -> Any:
-    return require("harness.workloads.networks").LanguageModel(VOCABULARY, _WIDTH, _LAYERS, _DROPOUT)
 
 
 def _split(window: Any) -> Tuple[Any, Any]:
     """A window of token numbers to what is read and what is to be predicted, one step ahead."""
     tokens = require("torch").from_numpy(window)
     return tokens[:-1], tokens[1:]
-
-
-def _build_transform() -> Callable[[Any], Any]:
-    return _split
 
 
 def _forward(model: Any, batch: Any) -> Any:
@@ -57,8 +47,10 @@ LSTM_WIKITEXT = Workload(
         "samples": Published(36_000, "F308"),
         "bytes": Published(17.8e6, "F309"),
     },
-    build_model=_build_model,
-    build_transform=_build_transform,
+    build_model=lambda: require("harness.workloads.networks").LanguageModel(
+        VOCABULARY, width=232, layers=2, dropout=0.2
+    ),
+    build_transform=lambda: _split,
     forward=_forward,
     compute_loss=_compute_loss,
 )

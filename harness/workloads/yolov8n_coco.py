@@ -10,7 +10,7 @@ import atexit
 import os
 import shutil
 import tempfile
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 import numpy as np
 
@@ -65,10 +65,6 @@ class FitAndFlip:
         }
 
 
-def _build_transform() -> Callable[[DetectionSample], Dict[str, Any]]:
-    return FitAndFlip(SIDE)
-
-
 def collate(samples: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Stack the pictures, join the objects, and say of each object which picture it is in (`batch_idx`)."""
     torch = require("torch")
@@ -107,7 +103,7 @@ YOLOV8N_COCO = Workload(
         "bytes": Published(3.9e9, "F297"),
     },
     build_model=_build_model,
-    build_transform=_build_transform,
+    build_transform=lambda: FitAndFlip(SIDE),
     forward=_forward,
     compute_loss=_compute_loss,
     collate=collate,

@@ -9,7 +9,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet, MappedRows
+from harness.workloads.data.data_set import DataSet, MappedRows, first_with
 from harness.workloads.data.written_folder import Report, WriteProgress
 
 SIDE, CHANNELS, CLASSES = 32, 3, 10
@@ -76,10 +76,7 @@ def _open_batch(path: Path) -> Sequence[np.ndarray]:
 
 def find_real(data_root: Path) -> Optional[Path]:
     """The directory with the batches: as the two archives unpack, or `cifar10`."""
-    for name in ("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py"):
-        if any((data_root / name).glob("data_batch_1*")):
-            return data_root / name
-    return None
+    return first_with(data_root, ("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py"), ["data_batch_1*"])
 
 
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:

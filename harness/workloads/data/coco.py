@@ -10,7 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet
+from harness.workloads.data.data_set import DataSet, first_with
 from harness.workloads.data.photographs import draw_size, fit_size, make_jpeg, read_picture, write_files
 from harness.workloads.data.written_folder import Report, WriteProgress
 
@@ -73,10 +73,7 @@ class CocoSamples:
 
 def find_real(data_root: Path) -> Optional[Path]:
     """The directory that holds `annotations` and the pictures: `coco-minitrain`, `coco_minitrain` or `coco`."""
-    for name in ("coco-minitrain", "coco_minitrain", "coco"):
-        if any((data_root / name / path).is_file() for path in _LISTS):
-            return data_root / name
-    return None
+    return first_with(data_root, ("coco-minitrain", "coco_minitrain", "coco"), _LISTS)
 
 
 class _Plan(NamedTuple):

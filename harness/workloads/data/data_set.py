@@ -105,11 +105,16 @@ def prepare(
         )
         raw = open_samples(data_set, directory)
     files = raw.files(choose(len(raw), samples, seed))
+    try:
+        total_bytes = sum(path.stat().st_size for path in files)
+    except FileNotFoundError as error:
+        missing = f"{error.filename} is missing, though its data set lists it"
+        raise DataSetError(missing, "fetch the data set again") from None
     return PreparedData(
         directory=directory,
         source=source,
         samples=samples,
-        bytes=sum(_size(path) for path in files),
+        bytes=total_bytes,
         files=files,
         scale=samples / data_set.real_samples,
         in_memory=raw.in_memory,
@@ -127,18 +132,17 @@ def _find_real(data_set: DataSet, data_root: Optional[Path], report: Report) -> 
     return directory
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        raise DataSetError(f"{path} is missing, though its data set lists it", "fetch the data set again") from None
-
-
 def open_samples(data_set: DataSet, directory: Path) -> RawSamples:
     raw = data_set.open(directory)
     if len(raw) == 0:
         raise DataSetError(f"{directory} holds no sample of {data_set.name}", "fetch the data set again")
     return raw
+
+
+def first_with(data_root: Path, directories: Sequence[str], files: Sequence[str]) -> Optional[Path]:
+    """The first of some directories of a data root that holds one of some files (or patterns); None where none does."""
+    places = (data_root / name for name in directories)
+    return next((place for place in places if any(found for file in files for found in place.glob(file))), None)
 
 
 def choose(held: int, wanted: int, seed: int) -> Sequence[int]:

@@ -12,7 +12,7 @@ from typing import List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet, MappedRows
+from harness.workloads.data.data_set import DataSet, MappedRows, first_with
 from harness.workloads.data.written_folder import Report, WriteProgress
 from harness.workloads.optional_packages import require
 
@@ -55,10 +55,7 @@ def _find(directory: Path, name: str) -> Path:
 
 def find_real(data_root: Path) -> Optional[Path]:
     """The directory with the idx files: `mnist`, `MNIST`, or `MNIST/raw` as torchvision lays them out."""
-    for directory in (data_root / "mnist", data_root / "MNIST", data_root / "MNIST" / "raw"):
-        if any((directory / name).is_file() for name in (IMAGES, f"{IMAGES}.gz")):
-            return directory
-    return None
+    return first_with(data_root, ("mnist", "MNIST", "MNIST/raw"), (IMAGES, f"{IMAGES}.gz"))
 
 
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:

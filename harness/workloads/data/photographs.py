@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet
+from harness.workloads.data.data_set import DataSet, first_with
 from harness.workloads.data.written_folder import Report, WriteProgress
 from harness.workloads.optional_packages import require
 
@@ -178,18 +178,14 @@ _USERS = 233
 _GLD23K_SHAPE = (800, 600), 90  # students' paper on AGX and NX storage, sec. II.C: 800 x 600
 
 
-def _find_list(directory: Path) -> Optional[Path]:
-    return next((directory / name for name in _LISTS if (directory / name).is_file()), None)
-
-
 def find_gld23k(data_root: Path) -> Optional[Path]:
     """The directory with the list of training pictures: `gld23k` or `landmarks`."""
-    return next((data_root / name for name in ("gld23k", "landmarks") if _find_list(data_root / name)), None)
+    return first_with(data_root, ("gld23k", "landmarks"), _LISTS)
 
 
 def open_gld23k(directory: Path) -> LabelledPictures:
     """The training pictures, `images/IMAGE_ID.jpg` each."""
-    path = _find_list(directory)
+    path = next((directory / name for name in _LISTS if (directory / name).is_file()), None)
     if path is None:
         raise DataSetError(f"{directory} has none of {', '.join(_LISTS)}")
     try:
@@ -235,10 +231,8 @@ _IMAGENET_SHAPE = (500, 375), 96  # the most frequent size of ImageNet's picture
 
 def find_imagenet(data_root: Path) -> Optional[Path]:
     """The directory with the class folders: `imagenet-val`, `imagenet/val`, or `ILSVRC2012/val`."""
-    for directory in (data_root / "imagenet-val", data_root / "imagenet" / "val", data_root / "ILSVRC2012" / "val"):
-        if directory.is_dir() and any(path.is_dir() for path in directory.iterdir()):
-            return directory
-    return None
+    places = (data_root / name for name in ("imagenet-val", "imagenet/val", "ILSVRC2012/val"))
+    return next((place for place in places if place.is_dir() and any(path.is_dir() for path in place.iterdir())), None)
 
 
 def open_image_folder(directory: Path) -> LabelledPictures:

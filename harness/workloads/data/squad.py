@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet
+from harness.workloads.data.data_set import DataSet, first_with
 from harness.workloads.data.wikitext import describe_source, read_sections
 from harness.workloads.data.written_folder import Report
 
@@ -72,10 +72,7 @@ def _to_question(context: str, item: Dict[str, Any]) -> Question:
 
 def find_real(data_root: Path) -> Optional[Path]:
     """The directory with the training questions: `squad`, `squad-v2` or `squad2`."""
-    for name in ("squad", "squad-v2", "squad2"):
-        if any((data_root / name / file).is_file() for file in _FILES):
-            return data_root / name
-    return None
+    return first_with(data_root, ("squad", "squad-v2", "squad2"), _FILES)
 
 
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:
@@ -158,13 +155,10 @@ def tokenise(text: str) -> List[Token]:
         step = _PIECE if len(match.group()) > _WHOLE else _WHOLE
         for start in range(match.start(), match.end(), step):
             end = min(start + step, match.end())
-            mark = "##" if start > match.start() else ""
-            tokens.append(Token(_hash(mark + text[start:end].lower()), start, end))
+            piece = ("##" if start > match.start() else "") + text[start:end].lower()
+            number = _FIRST_PIECE + zlib.crc32(piece.encode("utf-8")) % (VOCABULARY - _FIRST_PIECE)
+            tokens.append(Token(number, start, end))
     return tokens
-
-
-def _hash(piece: str) -> int:
-    return _FIRST_PIECE + zlib.crc32(piece.encode("utf-8")) % (VOCABULARY - _FIRST_PIECE)
 
 
 def encode(question: str, context: str, answer: str, answer_start: int, length: int) -> Encoding:
@@ -175,8 +169,9 @@ def encode(question: str, context: str, answer: str, answer_start: int, length: 
     asked = tokenise(question)[: length // 2 - 2]
     read = tokenise(context)
     room = length - len(asked) - 3
-    span = _find(read, answer_start, answer_start + len(answer))
-    first, last = span or (0, 0)
+    span = range(answer_start, answer_start + len(answer))
+    touched = [number for number, one in enumerate(read) if one.start < span.stop and one.end > span.start]
+    first, last = (touched[0], touched[-1]) if touched else (0, 0)
     offset = max(0, min((first + last - room) // 2, len(read) - room))
     offset = min(max(offset, last - room + 1), first)  # an answer longer than the window keeps its beginning
     window = read[offset : offset + room]
@@ -187,12 +182,6 @@ def encode(question: str, context: str, answer: str, answer_start: int, length: 
         [0] * (len(asked) + 2) + [1] * (len(window) + 1) + [0] * padding,
         [1] * (length - padding) + [0] * padding,
         [(0, 0)] * (len(asked) + 2) + [(token.start, token.end) for token in window] + [(0, 0)] * (padding + 1),
-        first + shift if span else 0,
-        min(last, offset + room - 1) + shift if span else 0,
+        first + shift if touched else 0,
+        min(last, offset + room - 1) + shift if touched else 0,
     )
-
-
-def _find(tokens: List[Token], start: int, end: int) -> Optional[Tuple[int, int]]:
-    """First and last token that share a character with the span; None where none does."""
-    touched = [number for number, token in enumerate(tokens) if token.start < end and token.end > start]
-    return (touched[0], touched[-1]) if touched else None

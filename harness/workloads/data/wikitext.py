@@ -12,7 +12,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet
+from harness.workloads.data.data_set import DataSet, first_with
 from harness.workloads.data.written_folder import Report
 from harness.workloads.optional_packages import require
 
@@ -73,7 +73,7 @@ def _number(tokens: List[str]) -> Dict[str, int]:
 
 def find_real(data_root: Path) -> Optional[Path]:
     """The directory with the training tokens: `wikitext-2` or `wikitext`."""
-    return next((data_root / name for name in ("wikitext-2", "wikitext") if (data_root / name / _FILE).is_file()), None)
+    return first_with(data_root, ("wikitext-2", "wikitext"), [_FILE])
 
 
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:
@@ -87,8 +87,8 @@ def write(directory: Path, samples: int, seed: int, report: Report) -> str:
         for turn in itertools.count():
             turns = turn + 1
             for section in shuffled(sections, seed, turn):
-                yield from ([], ["=", *split_words(section.title), "="], [])
-                yield from (split_words(paragraph) for paragraph in section.paragraphs)
+                yield from ([], ["=", *_TOKEN.findall(section.title), "="], [])
+                yield from (_TOKEN.findall(paragraph) for paragraph in section.paragraphs)
 
     with open(directory / _FILE, "w", encoding="utf-8") as file:
         for words in all_lines():
@@ -128,17 +128,16 @@ class Section(NamedTuple):
 def read_sections() -> List[Section]:
     """The topics of `pydoc_data.topics` that hold prose; code, grammar and tables are left out."""
     topics = require("pydoc_data.topics").topics
-    sections = [Section(title, _find_paragraphs(text)) for title, text in sorted(topics.items())]
-    sections = [section for section in sections if section.paragraphs]
+    sections = []
+    for title, text in sorted(topics.items()):
+        blocks = (" ".join(block.split()) for block in re.split(r"\n\s*\n", text))
+        lines = (block[2:] if block.startswith("* ") else block for block in blocks)
+        paragraphs = [line for line in lines if _is_prose(line)]
+        if paragraphs:
+            sections.append(Section(title, paragraphs))
     if not sections:
         raise DataSetError("pydoc_data.topics of this Python holds no text", "give the real text under --data-root")
     return sections
-
-
-def _find_paragraphs(text: str) -> List[str]:
-    lines = (" ".join(block.split()) for block in re.split(r"\n\s*\n", text))
-    lines = (line[2:] if line.startswith("* ") else line for line in lines)
-    return [line for line in lines if _is_prose(line)]
 
 
 def _is_prose(line: str) -> bool:
@@ -150,10 +149,6 @@ def shuffled(sections: List[Section], seed: int, turn: int) -> List[Section]:
     """The sections in an order that depends on the seed and on how often they were used before."""
     order = np.random.default_rng([seed, turn]).permutation(len(sections))
     return [sections[index] for index in order]
-
-
-def split_words(text: str) -> List[str]:
-    return _TOKEN.findall(text)
 
 
 def describe_source() -> str:

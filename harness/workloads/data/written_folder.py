@@ -107,11 +107,19 @@ def _write_unless_there(
     partial = folder.with_name(f".{folder.name}.partial")
     if partial.exists():
         shutil.rmtree(partial)  # left by a writer that died: who writes holds the lock, and that is this process now
-    _check_free_space(folder, expected_bytes)
+    needed, free = round(expected_bytes * _SPARE), shutil.disk_usage(folder.parent).free
+    if needed > free:
+        raise DataSetError(
+            f"{folder} needs {needed / BYTES_PER_MIB:,.0f} MiB, "
+            f"but {folder.parent} has {free / BYTES_PER_MIB:,.0f} MiB free",
+            "free some space, choose another storage, or ask for less with --data-scale",
+        )
     partial.mkdir()
     try:
         source = write(partial)
-        manifest = {"source": source, "conditions": conditions, "files": _sizes(partial)}
+        files = (path for path in sorted(partial.rglob("*")) if path.is_file())
+        sizes = {str(path.relative_to(partial)): path.stat().st_size for path in files}
+        manifest = {"source": source, "conditions": conditions, "files": sizes}
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=0, sort_keys=True), encoding="utf-8")
         os.sync()  # the rename must not reach the disk before the data does
         os.rename(partial, folder)
@@ -119,23 +127,6 @@ def _write_unless_there(
         shutil.rmtree(partial, ignore_errors=True)
         raise
     return manifest
-
-
-def _check_free_space(folder: Path, expected_bytes: int) -> None:
-    needed, free = round(expected_bytes * _SPARE), shutil.disk_usage(folder.parent).free
-    if needed > free:
-        raise DataSetError(
-            f"{folder} needs {_mib(needed)}, but {folder.parent} has {_mib(free)} free",
-            "free some space, choose another storage, or ask for less with --data-scale",
-        )
-
-
-def _mib(size: int) -> str:
-    return f"{size / BYTES_PER_MIB:,.0f} MiB"
-
-
-def _sizes(folder: Path) -> Dict[str, int]:
-    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 class WriteProgress:

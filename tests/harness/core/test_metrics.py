@@ -20,7 +20,6 @@ from harness.core.metrics import (
     integral,
     overhead_ms,
     quartiles,
-    samples_per_s,
     stable_from,
     summarise,
 )
@@ -144,11 +143,6 @@ def test_rare_samples_make_a_window_of_two() -> None:
 def test_quartiles_are_interpolated() -> None:
     assert quartiles([1, 2, 3, 4]) == (1.75, 2.5, 3.25)
     assert quartiles([7.0]) == (7.0, 7.0, 7.0)
-
-
-def test_throughput_of_no_time_is_missing() -> None:
-    assert samples_per_s(10, 16, 2.0) == 80
-    assert samples_per_s(0, 16, 0.0) is None
 
 
 def test_between_keeps_both_ends() -> None:

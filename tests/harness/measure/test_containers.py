@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.measure.containers import container_command, find_engine
+from benchmarks.test_containers import container_command, find_engine
 
 
 def test_the_first_engine_on_the_path_is_taken(tmp_path):
