@@ -157,17 +157,9 @@ def campaign_from(config: pytest.Config) -> Campaign:
         board = local_board(Configuration(), device_root_from(config))
         if board is not None:
             axes["device"] = (board.name,)
-    given_settings = {
-        "minibatches": config.getoption("jetwatt_minibatches"),
-        "epochs": config.getoption("jetwatt_epochs"),
-        "cache": config.getoption("jetwatt_cache"),
-        "data_scale": config.getoption("jetwatt_data_scale"),
-        "interval_s": config.getoption("jetwatt_interval"),
-        "seed": config.getoption("jetwatt_seed"),
-        "clocks": config.getoption("jetwatt_clocks"),
-        "limit_s": config.getoption("jetwatt_case_limit"),
-        "max_temperature_c": config.getoption("jetwatt_max_temperature"),
-    }
+    options = {"interval_s": "interval", "limit_s": "case_limit", "max_temperature_c": "max_temperature"}
+    options.update({name: name for name in ("minibatches", "epochs", "cache", "data_scale", "seed", "clocks")})
+    given_settings = {name: config.getoption(f"jetwatt_{option}") for name, option in options.items()}
     settings = {name: value for name, value in given_settings.items() if value is not None}
     if "minibatches" in settings and "epochs" in settings:
         raise InvalidValueError("--minibatches and --epochs were both given", "give one of the two")

@@ -86,7 +86,6 @@ class RunState:
         self._devices: Dict[str, Device] = {}
         self._modes: Dict[Tuple[str, str], PowerMode] = {}
         self.meter_logs = read_meter_logs(config.getoption("jetwatt_socket_meter"))
-        self._chooses_workloads = chooses_workloads(config)
         self.campaign = campaign_from(config)
         self._replaces_axes = replaces_axes(config)
         self._deadline = deadline_from(config)
@@ -99,7 +98,12 @@ class RunState:
         self._resumed: Set[Tuple[str, str]] = set()
         self.evidence: List[Evidence] = []
         self._judged: Tuple[int, List[Verdict]] = (0, [])
-        cases = self._expand(self.campaign.per_device(self._narrow))
+
+        def narrow(name: str, sweep: Sweep) -> Sweep:
+            device = self.device(name)
+            return device.narrow(sweep, chooses_workloads(config)) if isinstance(device, ReplayDevice) else sweep
+
+        cases = self._expand(self.campaign.per_device(narrow))
         self.points = _points(cases)
         idle_s = config.getoption("jetwatt_idle_seconds")
         self.idle_points = _points([*idle_cases(cases, idle_s, self.meter_logs), *self._baseload_cases(idle_s)])
@@ -114,10 +118,6 @@ class RunState:
                 f"the campaign has an experiment {unknown[0]!r}, and there is no benchmarks/test_{unknown[0]}.py",
                 f"known: {', '.join(known)}",
             )
-
-    def _narrow(self, name: str, sweep: Sweep) -> Sweep:
-        device = self.device(name)
-        return device.narrow(sweep, self._chooses_workloads) if isinstance(device, ReplayDevice) else sweep
 
     def _expand(self, campaign: Campaign) -> List[Case]:
         for workload in campaign.workloads:
@@ -256,12 +256,11 @@ pytest-benchmark can store them."""
 
 
 def _points(cases: Iterable[Case]) -> Points:
-    return {(*(getattr(case, axis) for axis in AXES), _in_words(case)): case for case in cases}
+    def in_words(case: Case) -> str:
+        words = describe_settings(case.settings)
+        return words if case.task == TRAINING else f"{case.task}, {words}"
 
-
-def _in_words(case: Case) -> str:
-    words = describe_settings(case.settings)
-    return words if case.task == TRAINING else f"{case.task}, {words}"
+    return {(*(getattr(case, axis) for axis in AXES), in_words(case)): case for case in cases}
 
 
 def experiment_of(file: Path) -> str:

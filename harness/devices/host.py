@@ -17,20 +17,45 @@ from harness.board.lock import locked
 from harness.board.page_cache import PageCache
 from harness.board.read_limit import ReadLimit
 from harness.board.saved_state import preserved
-from harness.board.source import SourceSpec
+from harness.board.source import SourceSpec, open_source
 from harness.board.thermal import temperature_limits_c
 from harness.core.cases import DVFS, STATIC, Case
 from harness.core.configuration import Configuration
 from harness.core.device import Capability, Identity
 from harness.core.environment import cpu_model, memory_bytes
-from harness.core.errors import CannotRunError
+from harness.core.errors import CannotRunError, HarnessError
+from harness.core.metrics import POWER_CHANNEL
 from harness.core.mode_texts import MAXN, parse_power_modes
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import BYTES_PER_GIB
-from harness.devices.source_capability import source_capability
 
 CLOCK_STEP_KHZ = 100_000
 """Steps offered between a CPU's lowest and highest clock where the driver takes any value."""
+
+_TOPICS = {
+    "cpu": "measure CPU use, own and others'",
+    "memory": "measure memory",
+    "thermal": "measure temperatures",
+    "cpufreq": "measure CPU clocks",
+    "rapl": "measure power",
+    "ina": "measure power",
+    "devfreq": "measure GPU and memory clocks",
+    "throttle": "notice throttling",
+    "diskstats": "measure block I/O",
+    "jtop": "read jtop beside it",
+}
+
+
+def source_capability(spec: SourceSpec, root: str) -> Capability:
+    """Open a source and say what it gives, or why it gives nothing and what it would take."""
+    topic = _TOPICS[spec.name]
+    try:
+        source = open_source(spec, root)
+    except HarnessError as error:
+        return Capability(topic, False, error.what, error.hint)
+    except (OSError, ImportError) as error:
+        return Capability(topic, False, str(error))
+    return Capability(topic, True, source.notes.get(POWER_CHANNEL, f"{spec.name}: {', '.join(source.notes)}"))
 
 
 class HostDevice:

@@ -15,7 +15,7 @@ import functools
 import hashlib
 import os
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from harness.board.affinity import Affinity
 from harness.board.jetson_clocks import OFF, ON
@@ -35,9 +35,9 @@ from harness.core.errors import CannotRunError, ControlError
 from harness.core.mode_texts import parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.units import BYTES_PER_GIB
+from harness.devices.host import source_capability
 from harness.devices.jetson_board import EMULATED, Board, LiveSpace, named_modes, read_space
 from harness.devices.jetson_control import JetsonControl
-from harness.devices.source_capability import source_capability
 
 JTOP_SOCKET = "run/jtop.sock"
 THIS_MACHINE = Path("/")
@@ -68,8 +68,6 @@ class JetsonDevice:
         if not self.is_emulated:
             return self.name
         return f"{self.name}-{hashlib.sha256(str(self._board_root).encode()).hexdigest()[:8]}"
-
-    # -- who it is -----------------------------------------------------------------------------------------------
 
     def identity(self) -> Identity:
         """Product, part number, cores and memory (whole GiB, so that a reserved megabyte makes no other board)."""
@@ -112,8 +110,6 @@ class JetsonDevice:
         """
         return self._conf is not None and any(model.name == name for model in self._conf.models)
 
-    # -- what it can do ------------------------------------------------------------------------------------------
-
     def capabilities(self) -> List[Capability]:
         """Board, differences to its spec file, GPU clusters that are off, sensors, knobs, page cache, reads."""
         board = self._board
@@ -121,7 +117,13 @@ class JetsonDevice:
         words.append(f"JetPack {board.jetpack or 'not known for this L4T'}")
         found = [Capability("know the board", board.spec is not None, ", ".join(words))]
         found += [Capability("agree with its spec file", False, difference) for difference in self._differences()]
-        found += self._masked_clusters()
+        mask, whole = self._control.tpc_mask(), "use the whole GPU"
+        if mask == 0:
+            found.append(Capability(whole, True, "TPC mask 0: no cluster is off"))
+        elif mask is not None:
+            off = f"{bin(mask).count('1')} clusters of the GPU are off since the boot, in every power mode"
+            hint = "boot into another mode: `sudo nvpmodel -m ID`, answer YES"
+            found.append(Capability(whole, False, f"TPC mask {mask}: {off}", hint))
         found += [source_capability(spec, str(THIS_MACHINE)) for spec in self.telemetry_sources(Path.cwd())]
         beside = [PageCache().available(), ReadLimit().available()]
         return [*found, self._heat_limit(), *self._control.capabilities(), *beside]
@@ -147,19 +149,6 @@ class JetsonDevice:
             differences.append(f"nvpmodel modes are {', '.join(names)}, not {', '.join(presets)}")
         return differences
 
-    def _masked_clusters(self) -> List[Capability]:
-        mask = self._control.tpc_mask()
-        if mask is None:
-            return []
-        if mask == 0:
-            return [Capability("use the whole GPU", True, "TPC mask 0: no cluster is off")]
-        detail = (
-            f"TPC mask {mask}: {bin(mask).count('1')} clusters of the GPU are off since the boot, in every power mode"
-        )
-        return [
-            Capability("use the whole GPU", False, detail, "boot into another mode: `sudo nvpmodel -m ID`, answer YES")
-        ]
-
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         """What is sampled during a profile: what training does on the machine it runs on, and the board's sensors."""
         board = str(self._board_root)
@@ -183,8 +172,6 @@ class JetsonDevice:
         if spec is None or not spec.rails.total or (labels and not set(spec.rails.total) <= labels):
             return {}
         return {"total": list(spec.rails.total), "remark": spec.rails.note}
-
-    # -- running -------------------------------------------------------------------------------------------------
 
     def check(self, case: Case) -> None:
         self._control.check(self._live.space)
@@ -219,50 +206,40 @@ class JetsonDevice:
         else:
             applied = self._control.apply(mode, self._booted, clocks)
         if not self.is_emulated:
-            self._use_cores(self._control.online.read())
+            online = list(self._control.online.read())
+            self._affinity.apply(online)  # this process may have lost cores that were off for a while
+            if self._affinity.read() != sorted(online):
+                raise ControlError(
+                    f"CPUs {online} are online, but this process may only run on {self._affinity.read()}",
+                    "run outside of containers and cpusets, `systemd-run --scope` among them",
+                )
         return applied
-
-    def _use_cores(self, online: Sequence[int]) -> None:
-        """Let this process run on every core that is online: it may have lost those that were off for a while."""
-        self._affinity.apply(list(online))
-        if self._affinity.read() != sorted(online):
-            raise ControlError(
-                f"CPUs {list(online)} are online, but this process may only run on {self._affinity.read()}",
-                "run outside of containers and cpusets, `systemd-run --scope` among them",
-            )
 
     def conditions(self, case: Case) -> Dict[str, Any]:
         identity, board = self.identity(), self._board
         [(_, mode)] = self.power_modes(case.power_mode)
         in_effect = self._booted or getattr(self._control.in_effect(), "name", None)
+        try:  # boards whose modes are defined alike have the same
+            conf_hash = hashlib.sha256((self._board_root / "etc/nvpmodel.conf").read_bytes()).hexdigest()[:16]
+        except OSError:
+            conf_hash = None
         return {
             "device_model": identity.model,
             "device_specification": identity.specification,
             "power_mode": mode._asdict(),
             "power_mode_name": case.power_mode,
-            "threads": self._threads(mode),
+            # this machine may have fewer cores than the board that it stands for
+            "threads": min(mode.cpu_cores, len(self._affinity.read())) if self.is_emulated else mode.cpu_cores,
             "part_number": board.part_number,
             "l4t": board.l4t,
             "jetpack": board.jetpack,
-            "nvpmodel_conf": self._conf_hash(),
+            "nvpmodel_conf": conf_hash,
             "booted_mode": in_effect,
             "tpc_mask": self._control.tpc_mask(),
             "dvfs": OFF if case.settings.clocks == STATIC and self._control.holds_clocks() else ON,
             "differs_from_spec": self._differences(),
             **({"emulated": True} if self.is_emulated else {}),
         }
-
-    def _threads(self, mode: PowerMode) -> int:
-        """One for each core; this machine may have fewer than the board that it stands for."""
-        return min(mode.cpu_cores, len(self._affinity.read())) if self.is_emulated else mode.cpu_cores
-
-    def _conf_hash(self) -> Optional[str]:
-        """Boards whose modes are defined alike have the same."""
-        try:
-            text = (self._board_root / "etc/nvpmodel.conf").read_bytes()
-        except OSError:
-            return None
-        return hashlib.sha256(text).hexdigest()[:16]
 
     def set_case(self, case: Case) -> Dict[str, Any]:
         [(name, wanted)] = self.power_modes(case.power_mode)

@@ -102,10 +102,14 @@ def read_space(root: str, spec: Optional[BoardSpec]) -> LiveSpace:
     Only the memory's table may come from the spec file, where the board keeps it to itself.
     """
     cores = tuple(range(1, len(CpuOnline(root).cpus()) + 1)) or (1,)
-    cpu_khz = _cpu_khz(root)
+    policies = CpuFrequency(root).policies()
+    cpu_khz = tuple(sorted({khz for policy in policies for khz in policy.levels_khz or (policy.highest_khz,)}))
     gpus = GpuFrequency(root).gpus()
     gpu_khz = tuple(sorted({hz_to_khz(level) for gpu in gpus for level in gpu.levels_hz}))
-    mem_khz, why_not = _mem_khz(root)
+    try:
+        mem_khz, why_not = tuple(Emc(root).levels_khz()), "the board has no table of them"
+    except ControlError as error:
+        mem_khz, why_not = (), error.what
     differences: List[str] = []
     if spec is not None:
         clocks = spec.clocks
@@ -119,19 +123,6 @@ def read_space(root: str, spec: Optional[BoardSpec]) -> LiveSpace:
             differences.append(f"memory clocks are taken from the spec file: {why_not}")
     unknown = (UNKNOWN_KHZ,)
     return LiveSpace(PowerModeSpace(cores, cpu_khz or unknown, gpu_khz or unknown, mem_khz or unknown), differences)
-
-
-def _cpu_khz(root: str) -> Tuple[int, ...]:
-    policies = CpuFrequency(root).policies()
-    return tuple(sorted({khz for policy in policies for khz in policy.levels_khz or (policy.highest_khz,)}))
-
-
-def _mem_khz(root: str) -> Tuple[Tuple[int, ...], str]:
-    """The memory's table, or why there is none."""
-    try:
-        return tuple(Emc(root).levels_khz()), "the board has no table of them"
-    except ControlError as error:
-        return (), error.what
 
 
 def _compare(what: str, live: Sequence[int], known: Sequence[Sequence[int]]) -> List[str]:

@@ -9,6 +9,7 @@ With DVFS, CPU and GPU may fall to their lowest clock; the memory is held where 
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
@@ -55,30 +56,20 @@ class JetsonControl:
         self.fan = Fan(self._root)
         # They are put back from the last to the first. nvpmodel comes first, as it moves most of the others; then what
         # jetson_clocks stored; then, one by one, what still differs.
-        self.knobs: List[Knob] = [
-            self.fan,
-            Governor(self._root, DEVFREQ),
-            Governor(self._root, CPU),
-            self.memory,
-            self.gpu,
-            self.cpu,
-            self.online,
-            self.clocks,
-            self.nvpmodel,
-        ]
-        self._available: Optional[Dict[str, Capability]] = None
+        governors = [Governor(self._root, DEVFREQ), Governor(self._root, CPU)]
+        clocks: List[Knob] = [self.memory, self.gpu, self.cpu, self.online, self.clocks]
+        self.knobs: List[Knob] = [self.fan, *governors, *clocks, self.nvpmodel]
 
-    def capabilities(self) -> List[Capability]:
-        return list(self._capabilities().values())
-
+    @functools.cached_property
     def _capabilities(self) -> Dict[str, Capability]:
         """By the knob's name; found out once, as some take a second to ask."""
-        if self._available is None:
-            self._available = {knob.name: knob.available() for knob in reversed(self.knobs)}
-        return self._available
+        return {knob.name: knob.available() for knob in reversed(self.knobs)}
+
+    def capabilities(self) -> List[Capability]:
+        return list(self._capabilities.values())
 
     def works(self, knob: Knob) -> bool:
-        return self._capabilities()[knob.name].available
+        return self._capabilities[knob.name].available
 
     def usable(self) -> List[Knob]:
         """The knobs that can be set, in the order in which they are handed to `preserved`."""
@@ -98,18 +89,14 @@ class JetsonControl:
         knobs = (self.online, self.cpu, self.gpu, self.memory)
         for values, knob in zip(space.dimensions, knobs):
             if len(values) > 1 and not self.works(knob):
-                capability = self._capabilities()[knob.name]
+                by_name, single = self._capabilities[self.nvpmodel.name], self._capabilities[knob.name]
                 raise CannotRunError(
-                    f"no power mode can be set here: {self._capabilities()[self.nvpmodel.name].detail}; "
-                    f"{capability.detail}",
-                    self._capabilities()[self.nvpmodel.name].hint or capability.hint,
+                    f"no power mode can be set here: {by_name.detail}; {single.detail}", by_name.hint or single.hint
                 )
 
     def holds_clocks(self) -> bool:
         """Whether DVFS is off while a mode is set: by jetson_clocks, or by limits that are the same at both ends."""
         return self.works(self.clocks) or (self.works(self.cpu) and self.works(self.gpu))
-
-    # -- what is in effect ---------------------------------------------------------------------------------------
 
     def in_effect(self) -> Optional[PowerModel]:
         """The nvpmodel mode in effect, with its masks; None where that cannot be told."""
@@ -183,8 +170,6 @@ class JetsonControl:
                 continue  # not there under this release
         return None
 
-    # -- setting -------------------------------------------------------------------------------------------------
-
     def begin(self) -> None:
         """What holds for a whole run: the fan at its maximum (004 sec. 4.4), and DVFS off.
 
@@ -218,7 +203,12 @@ class JetsonControl:
             if name not in untold and UNKNOWN_KHZ not in (wanted, is_now) and wanted != is_now
         ]
         if wrong:
-            raise ControlError(f"power mode {mode.name} did not take: {', '.join(wrong)}", _hint(mode, found))
+            hint = "see `dmesg`, and what else sets clocks on this board"
+            if found.cpu_khz < mode.cpu_khz or found.gpu_khz < mode.gpu_khz:
+                hint = (
+                    "on some releases clocks can only be lowered until the next boot: reboot, and run from high to low"
+                )
+            raise ControlError(f"power mode {mode.name} did not take: {', '.join(wrong)}", hint)
         return _completed(found, mode), untold
 
     def apply_own(
@@ -248,18 +238,17 @@ class JetsonControl:
     def _finish(self, mode: PowerMode, clocks: str) -> None:
         """After the cores: hold every clock at the mode's, or let CPU and GPU move below it."""
         if clocks == STATIC:
-            self._hold(mode)
+            if self.works(self.clocks):
+                self.clocks.set(self.clocks.off())
+            else:
+                self._hold_through_sysfs(mode)
+            self._hold_memory(mode)
             return
         if not self.works(self.nvpmodel):
             self._hold_through_sysfs(mode)
             self._hold_memory(mode)
-        self._widen()
-
-    def _widen(self) -> None:
-        """Let each CPU cluster and GPU that can have one clock only fall to its lowest.
-
-        The least clock of nvpmodel's modes, where it is below the mode's, is the board's own way of DVFS and stays.
-        """
+        # What can have one clock only may fall to its lowest. The least clock of nvpmodel's modes, where it is below
+        # the mode's, is the board's own way of DVFS and stays.
         lowest = {policy.name: policy.lowest_khz for policy in self.cpu.policies()}
         held = {name: [lowest[name], high] for name, (low, high) in self._running().items() if low == high}
         if held:
@@ -269,14 +258,6 @@ class JetsonControl:
         held = {name: [levels[name][0], limits[name][1]] for name in levels if limits[name][0] == limits[name][1]}
         if held:
             self.gpu.set({**limits, **held})
-
-    def _hold(self, mode: PowerMode) -> None:
-        """Switch DVFS off at the maxima of the mode in effect, and hold the memory at the mode's clock."""
-        if self.works(self.clocks):
-            self.clocks.set(self.clocks.off())
-        else:
-            self._hold_through_sysfs(mode)
-        self._hold_memory(mode)
 
     def _hold_memory(self, mode: PowerMode) -> None:
         if mode.mem_khz != UNKNOWN_KHZ and self.works(self.memory):
@@ -309,9 +290,3 @@ def _completed(found: PowerMode, wanted: PowerMode) -> PowerMode:
     """A mode as read back; what the kernel does not tell, or the space does not have, stands as it was asked for."""
     pairs = zip(found, wanted)
     return PowerMode(*(asked if UNKNOWN_KHZ in (is_now, asked) else is_now for is_now, asked in pairs))
-
-
-def _hint(mode: PowerMode, found: PowerMode) -> str:
-    if found.cpu_khz < mode.cpu_khz or found.gpu_khz < mode.gpu_khz:
-        return "on some releases clocks can only be lowered until the next boot: reboot, and run from high to low"
-    return "see `dmesg`, and what else sets clocks on this board"

@@ -41,7 +41,10 @@ class ReplayDevice:
 
         `text` is `FILE.csv` or `FILE.parquet`, with `@DEVICE` behind it where it holds several devices.
         """
-        self.path, chosen = _split(text)
+        file, mark, chosen = text.rpartition(DEVICE_MARK)
+        if not mark or Path(text).expanduser().exists():  # a file whose own name holds the mark
+            file, chosen = text, ""
+        self.path = Path(file).expanduser()
         self._rows, self.board = _of_one_device(read_corpus(self.path), chosen, self.path)
         self.name = PREFIX + self.path.name + (DEVICE_MARK + chosen if chosen else "")
         self._sha256 = hashlib.sha256(self.path.read_bytes()).hexdigest()
@@ -190,14 +193,6 @@ class ReplayDevice:
             flags=[flag for flag in _NEXT_FLAG.split(row.get("flags") or "") if flag],
             started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds"),
         )
-
-
-def _split(text: str) -> Tuple[Path, str]:
-    """File and device of `FILE@DEVICE`; a file whose own name holds the mark is meant where it is there."""
-    file, mark, device = text.rpartition(DEVICE_MARK)
-    if mark and not Path(text).expanduser().exists():
-        return Path(file).expanduser(), device
-    return Path(text).expanduser(), ""
 
 
 def _of_one_device(rows: Sequence[Row], chosen: str, path: Path) -> Tuple[List[Row], str]:

@@ -73,7 +73,13 @@ def simulate(
         seed = f"{board.name} {workload.name} {load.task}"
         time_factor = time_factor * deviations(board.time_roughness, f"{seed} time", modes)
         power_factor = power_factor * deviations(board.power_roughness, f"{seed} power", modes)
-    return _scaled(response, time_factor, power_factor)
+    times = ("fetch_ms", "preprocess_ms", "stall_ms", "compute_ms", "overhead_ms", "minibatch_time_ms")
+    return dataclasses.replace(
+        response,
+        **{name: getattr(response, name) * time_factor for name in times},
+        power_mw=response.power_mw * power_factor,
+        rails_mw={rail: power * power_factor for rail, power in response.rails_mw.items()},
+    )
 
 
 def instance_factors(board: BoardParameters, instance: int) -> Tuple[float, float]:
@@ -83,17 +89,6 @@ def instance_factors(board: BoardParameters, instance: int) -> Tuple[float, floa
     random = np.random.Generator(np.random.PCG64([instance, *board.name.encode()]))
     time, power = random.standard_normal(2)
     return float(np.exp(board.time_spread * time)), float(np.exp(board.power_spread * power))
-
-
-def _scaled(response: Response, time_factor: Any, power_factor: Any) -> Response:
-    """A response with all times and all powers longer or greater by factors."""
-    times = ("fetch_ms", "preprocess_ms", "stall_ms", "compute_ms", "overhead_ms", "minibatch_time_ms")
-    return dataclasses.replace(
-        response,
-        **{name: getattr(response, name) * time_factor for name in times},
-        power_mw=response.power_mw * power_factor,
-        rails_mw={rail: power * power_factor for rail, power in response.rails_mw.items()},
-    )
 
 
 def _check(board: BoardParameters, modes: np.ndarray, load: Load, tpc_share: float) -> None:
@@ -154,12 +149,7 @@ def main_cycles(workload: WorkloadParameters, load: Load, physics: PhysicsParame
 
 def fetch_ms(board: BoardParameters, workload: WorkloadParameters, load: Load, physics: PhysicsParameters) -> float:
     """Time of reading what of one minibatch is not in the page cache, by all workers together."""
-    ms_per_mb = {
-        "ssd": board.ssd_ms_per_mb,
-        "sd": board.sd_ms_per_mb,
-        "hdd": board.hdd_ms_per_mb,
-        "emmc": board.emmc_ms_per_mb,
-    }[load.storage]
+    ms_per_mb = getattr(board, f"{load.storage}_ms_per_mb")
     read_bytes = (1.0 - load.cached_share) * load.batch_size * workload.bytes_per_sample * workload.small_file_share
     return read_bytes / BYTES_PER_MB * ms_per_mb / max(load.workers, 1) ** physics.read_ahead
 

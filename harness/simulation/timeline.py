@@ -6,7 +6,7 @@ Times are those of a clock that is 0 when telemetry begins.
 from __future__ import annotations
 
 import dataclasses
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -133,20 +133,14 @@ def run_minibatches(
     return Timeline(epoch, state, start, stall, compute, e2e)
 
 
-class Chosen(NamedTuple):
-    """Which minibatches of a timeline count: from number `clean_from` on, up to `count` in all."""
-
-    clean_from: int
-    count: int
-
-
 def choose_clean(
     timeline: Timeline, times_s: np.ndarray, power_mw: np.ndarray, wanted: int, least_samples: int, longest_s: float
-) -> Chosen:
-    """Find the clean minibatches as the measured loop does, which learns of power as it goes.
+) -> Tuple[int, int]:
+    """Which minibatches count: from what number on, up to how many in all.
 
-    The timeline has more minibatches than will be needed; the clean ones must see `least_samples` power samples;
-    `longest_s` is waited for power to settle, and then for samples.
+    As the measured loop finds them, which learns of power as it goes. The timeline has more minibatches than will be
+    needed; the clean ones must see `least_samples` power samples; `longest_s` is waited for power to settle, and then
+    for samples.
     """
     since = times_s >= timeline.start_s[0]
     times, power = times_s[since], power_mw[since]
@@ -159,4 +153,4 @@ def choose_clean(
     heard = times[times >= settled_s][:least_samples]
     enough_s = heard[-1] if len(heard) == least_samples else settled_s + longest_s
     enough = int(np.searchsorted(timeline.end_s, min(enough_s, settled_s + longest_s))) + 1
-    return Chosen(clean_from, min(max(clean_from + wanted, enough), len(timeline.epoch)))
+    return clean_from, min(max(clean_from + wanted, enough), len(timeline.epoch))
