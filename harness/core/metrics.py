@@ -256,11 +256,14 @@ def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[s
     figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
     power = between(telemetry.series.get(POWER_CHANNEL, Series((), ())), start_s, end_s)
     if power.values:
-        figures["power_mw"] = float(np.median(power.values))
-        figures["power_mean_mw"] = float(np.mean(power.values))  # 004 sec. 5.6: the average of the samples
-        figures["power_samples"] = float(len(power.values))
-        figures["energy_mwh"] = energy_mwh(power.times_s, power.values)
+        figures.update(_sampled_power(power), energy_mwh=energy_mwh(power.times_s, power.values))
     return figures
+
+
+def _sampled_power(power: Series) -> Dict[str, float]:
+    values = power.values  # 004 sec. 5.6: the mean is the average of the samples
+    figures = {"power_mw": np.median(values), "power_mean_mw": np.mean(values), "power_samples": len(values)}
+    return {name: float(figure) for name, figure in figures.items()}
 
 
 def summarise_concurrent(
@@ -292,10 +295,8 @@ def summarise_concurrent(
         figures["inference_time_ms"] = float(np.median(found.inference_ms))
     sampled = between(power or Series((), ()), start_s, end_s)
     if sampled.values:
-        figures["power_mw"] = float(np.median(sampled.values))
-        figures["power_mean_mw"] = float(np.mean(sampled.values))
-        figures["power_samples"] = float(len(sampled.values))
-        figures["energy_mwh"] = energy_mwh(power.times_s, power.values, start_s, end_s)
+        energy = energy_mwh(power.times_s, power.values, start_s, end_s)
+        figures.update(_sampled_power(sampled), energy_mwh=energy)
     return figures
 
 

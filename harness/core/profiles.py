@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.cases import Case
 
 FIRST, SETTLING, CLEAN = "first", "settling", "clean"
 """Phases of a minibatch: the first of a profile (C12), those before power settled (C13), and those that count."""
+
+
+def wall_clock() -> str:
+    """Now, as ISO 8601 with offset."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
 
 
 class Minibatch(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import hashlib
 import re
 from pathlib import Path
@@ -18,7 +17,7 @@ from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameEr
 from harness.core.metrics import AGGREGATES
 from harness.core.mode_texts import MAXN, NamedModes, parse_power_modes
 from harness.core.power_modes import PowerMode, RecordedSpace
-from harness.core.profiles import Profile, Telemetry
+from harness.core.profiles import Profile, Telemetry, wall_clock
 
 PREFIX = "replay:"
 DEVICE_MARK = "@"
@@ -191,7 +190,7 @@ class ReplayDevice:
             telemetry=Telemetry(case.settings.interval_s, missing={"replay": "a corpus holds no telemetry"}),
             aggregates={name: _figure(row, name, self.path) for name in AGGREGATES},
             flags=[flag for flag in _NEXT_FLAG.split(row.get("flags") or "") if flag],
-            started_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds"),
+            started_at=wall_clock(),
         )
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from typing import Any, List
 
@@ -16,7 +15,7 @@ from harness.core.frequency_residency import clock_use
 from harness.core.interleaving import interleave
 from harness.core.metrics import POWER_CHANNEL, summarise_concurrent
 from harness.core.power_modes import PowerMode
-from harness.core.profiles import CLEAN, Minibatch, Profile
+from harness.core.profiles import CLEAN, Minibatch, Profile, wall_clock
 from harness.workloads.optional_packages import require
 
 
@@ -50,7 +49,7 @@ def measure_concurrent(bench: Any, instruments: Any, report: Report) -> Profile:
             report(f"    trained {len(trained)} minibatches")
 
         next(train), next(serve)  # the first of each chooses kernels (C12)
-        started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+        started_at = wall_clock()
         with instruments.sampler(case.settings.interval_s) as sampler:
             refuse_heat(sampler, instruments.limits_c)
             start_s = time.monotonic()

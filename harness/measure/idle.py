@@ -12,7 +12,6 @@ module only, and somebody has to read them: so seldom that what it costs vanishe
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import re
 import sys
 import time
@@ -26,7 +25,7 @@ from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise_idle
 from harness.core.power_modes import PowerMode
-from harness.core.profiles import Profile, Telemetry
+from harness.core.profiles import Profile, Telemetry, wall_clock
 
 DEFAULT_IDLE_S = 60.0
 """The paper watches for 30 minutes; a board's own sensors give in a minute what a meter gives in twenty."""
@@ -96,7 +95,7 @@ def measure_idle(case: Case, conditions: Mapping[str, Any], instruments: Any, re
     interval_s = case.settings.interval_s if is_logged else idle_s / QUIET_READINGS
     report(f"    idle for {idle_s:g} s")
     time.sleep(SETTLING_S)
-    started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+    started_at = wall_clock()
     with instruments.sampler(interval_s) as sampler:
         start_s = time.monotonic()  # the sampler's own start, and its first sample, lie before
         if power_source in sampler.missing:
@@ -128,5 +127,5 @@ def metered_profile(case: Case, conditions: Mapping[str, Any], provenance: str, 
         "power_definition": log.telemetry.notes[POWER_CHANNEL],
     }
     aggregates = summarise_idle(log.telemetry, times_s[0], times_s[-1])
-    imported_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+    imported_at = wall_clock()
     return Profile(case, provenance, own, [], log.telemetry, aggregates, [], imported_at)

@@ -10,7 +10,6 @@ A case of the task `idle` has neither workload nor data, one of the task `concur
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import math
 import platform
 import time
@@ -50,7 +49,7 @@ from harness.core.metrics import (
     summarise,
 )  # fmt: skip
 from harness.core.power_modes import PowerMode
-from harness.core.profiles import Minibatch, Profile, Series
+from harness.core.profiles import Minibatch, Profile, Series, wall_clock
 from harness.measure.concurrent import measure_concurrent
 from harness.measure.flags import find_flags
 from harness.measure.idle import measure_idle
@@ -304,7 +303,7 @@ def _measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
         conditions["cache_method"] = _set_cache(cache, settings.cache, files, trainer, root)
         conditions["cache_residency_before"] = residency(files, str(root)).share
         profiling.seed_generators(settings.seed)  # warming the cache drew from them
-        started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+        started_at = wall_clock()
         periods = _quota_periods(root)
         limit = reads_held(limit_bytes_per_s, bench.directory, case.device, str(root))
         # The sampler starts first: it is not to wait for the disk. Workers start in the loop, and inherit the limit.

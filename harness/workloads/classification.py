@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, Callable, List, Tuple
 
 from harness.workloads.data.cifar10 import CIFAR10
@@ -75,9 +76,11 @@ def compute_loss(model: Any, batch: Any) -> Any:
     return require("torch.nn.functional").cross_entropy(model(pictures), labels)
 
 
+classifier = functools.partial(Workload, forward=forward, compute_loss=compute_loss)
+
 # SIGMETRICS 2023 table 2. Its 4.4 MFLOP are ten times the 0.42 M multiply-adds of this network, and fit no LeNet-5 of
 # 60 k parameters on 28 x 28 pictures: the counted figure stands.
-LENET_MNIST = Workload(
+LENET_MNIST = classifier(
     name="lenet-mnist",
     model_name="LeNet-5",
     data_set=MNIST,
@@ -94,13 +97,11 @@ LENET_MNIST = Workload(
     },
     build_model=lambda: require("harness.workloads.networks").LeNet5(),
     build_transform=build_mnist_transform,
-    forward=forward,
-    compute_loss=compute_loss,
 )
 
 # SIGMETRICS 2023 table 2, PowerTrain table 3. 5.48 M parameters are the network with its 1,000 outputs, though GLD-23k
 # has 203 classes.
-MOBILENETV3_GLD23K = Workload(
+MOBILENETV3_GLD23K = classifier(
     name="mobilenetv3-gld23k",
     model_name="MobileNetV3-Large",
     data_set=GLD23K,
@@ -117,15 +118,13 @@ MOBILENETV3_GLD23K = Workload(
     },
     build_model=torchvision_model("mobilenet_v3_large"),
     build_transform=build_imagenet_transform,
-    forward=forward,
-    compute_loss=compute_loss,
 )
 
 # SIGMETRICS 2023 table 2. Its 1.82 G are the multiply-adds of this network on 224 x 224 pictures, and its epoch time
 # fits that size too, but no paper says that CIFAR-10 was enlarged. Here it keeps its own 32 x 32, where the same
 # network (1,000 outputs, as the paper's 11.68 M parameters tell) needs a forty-eighth of that: its
 # times are not the paper's.
-RESNET18_CIFAR10 = Workload(
+RESNET18_CIFAR10 = classifier(
     name="resnet18-cifar10",
     model_name="ResNet-18",
     data_set=CIFAR10,
@@ -142,14 +141,12 @@ RESNET18_CIFAR10 = Workload(
     },
     build_model=torchvision_model("resnet18"),
     build_transform=build_cifar10_transform,
-    forward=forward,
-    compute_loss=compute_loss,
     smallest_batch=2,  # the last stage is one pixel wide
 )
 
 # SIGMETRICS 2023 table 2. The paper uses it once, to test its time model. Its 7.63 G are the multiply-adds on 224 x 224
 # pictures, more than its hours of training allow at the peak of its device. Here CIFAR-10 keeps its 32 x 32, as above.
-VGG11_CIFAR10 = Workload(
+VGG11_CIFAR10 = classifier(
     name="vgg11-cifar10",
     model_name="VGG-11",
     data_set=CIFAR10,
@@ -166,12 +163,10 @@ VGG11_CIFAR10 = Workload(
     },
     build_model=torchvision_model("vgg11"),
     build_transform=build_cifar10_transform,
-    forward=forward,
-    compute_loss=compute_loss,
 )
 
 # PowerTrain's reference workload (table 3).
-RESNET18_IMAGENET = Workload(
+RESNET18_IMAGENET = classifier(
     name="resnet18-imagenet",
     model_name="ResNet-18",
     data_set=IMAGENET_VAL,
@@ -187,8 +182,6 @@ RESNET18_IMAGENET = Workload(
     },
     build_model=torchvision_model("resnet18"),
     build_transform=build_imagenet_transform,
-    forward=forward,
-    compute_loss=compute_loss,
 )
 
 
