@@ -122,12 +122,13 @@ class RunState:
     def _expand(self, campaign: Campaign) -> List[Case]:
         for workload in campaign.workloads:
             get_workload(workload)  # an unknown one ends the run here
-        return expand(campaign, self._mode_names)
 
-    def _mode_names(self, name: str, workload: str, text: str) -> List[str]:
-        found = self.device(name).power_modes(text, workload)
-        self._modes.update({(name, mode_name): mode for mode_name, mode in found})
-        return [mode_name for mode_name, _ in found]
+        def mode_names(name: str, workload: str, text: str) -> List[str]:
+            found = self.device(name).power_modes(text, workload)
+            self._modes.update({(name, mode_name): mode for mode_name, mode in found})
+            return [mode_name for mode_name, _ in found]
+
+        return expand(campaign, mode_names)
 
     def _baseload_cases(self, idle_s: float) -> List[Case]:
         """Idle state (i) in the modes of the experiment `baseload`, of simulated boards, where it takes no time.
@@ -179,8 +180,7 @@ class RunState:
         return str(self.device(name).identity().specification.get("board") or name)
 
     def devices(self) -> List[str]:
-        names = [name for sweep in self.campaign.sweeps for name in sweep.axes["device"]]
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys(name for sweep in self.campaign.sweeps for name in sweep.axes["device"]))
 
     @property
     def is_too_late(self) -> bool:

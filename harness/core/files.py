@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Type, TypeVar, Union, get_args, get_type_hints
+from typing import Any, Dict, List, Mapping, Match, Sequence, Type, TypeVar, Union, get_args, get_type_hints
 
 import msgspec
 
@@ -49,28 +50,22 @@ def typed(table: Mapping[str, Any], kind: Type[Made], what: str = "the file") ->
             raise UnknownNameError(f"key {key[2]!r} of {where} is unknown", known) from error
         if key:
             raise InvalidValueError(f"key {key[2]!r} of {where} is missing") from error
-        expected = re.sub("`([^`]+)`", lambda found: _in_words(found[1]), problem.partition(", got")[0])
-        value = _value_at(table, place)
+
+        def in_words(found: Match[str]) -> str:
+            names = [name for name in found[1].split(" | ") if name != "null"]
+            return " or ".join(_WORDS.get(name, name) for name in names if name != "int" or "float" not in names)
+
+        expected = re.sub("`([^`]+)`", in_words, problem.partition(", got")[0])
+        value: Any = table
+        for step in itertools.takewhile(lambda step: step != "...", _steps(place)):
+            value = value[step]
         raise InvalidValueError(f"{where} is {value!r}, {expected[0].lower()}{expected[1:]}") from error
-
-
-def _in_words(types: str) -> str:
-    names = [name for name in types.split(" | ") if name != "null"]
-    return " or ".join(_WORDS.get(name, name) for name in names if name != "int" or "float" not in names)
 
 
 def _steps(place: str) -> List[Union[str, int]]:
     """`cpu.clusters[1]` as `cpu`, `clusters`, 1; a key of a table of any keys is not told, and stands as `...`."""
     found = re.findall(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]", place)
     return [name or (number if number == "..." else int(number)) for name, number in found]
-
-
-def _value_at(table: Any, place: str) -> Any:
-    for step in _steps(place):
-        if step == "...":
-            break
-        table = table[step]
-    return table
 
 
 def _keys(kind: Any, place: str) -> Sequence[str]:

@@ -242,7 +242,11 @@ class RecordedSpace(PowerModeSpace):
 
     def nearest_ones(self, mode: PowerMode, count: int = NEAREST) -> List[PowerMode]:
         """The recorded modes nearest to any mode, by the sum of the ratios' logarithms over the four dimensions."""
-        return sorted(self.modes, key=lambda other: (_distance(other, mode), other))[:count]
+
+        def distance(other: PowerMode) -> float:
+            return sum(abs(math.log(max(here, 1) / max(there, 1))) for here, there in zip(other, mode))
+
+        return sorted(self.modes, key=lambda other: (distance(other), other))[:count]
 
     def check(self, mode: PowerMode) -> None:
         if mode not in self:
@@ -250,7 +254,3 @@ class RecordedSpace(PowerModeSpace):
             raise InvalidValueError(
                 f"power mode {mode.name} is not among the {len(self)} recorded ones", f"the nearest are {near}"
             )
-
-
-def _distance(one: PowerMode, other: PowerMode) -> float:
-    return sum(abs(math.log(max(here, 1) / max(there, 1))) for here, there in zip(one, other))

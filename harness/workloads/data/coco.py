@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -76,17 +75,10 @@ def find_real(data_root: Path) -> Optional[Path]:
     return first_with(data_root, ("coco-minitrain", "coco_minitrain", "coco"), _LISTS)
 
 
-class _Plan(NamedTuple):
-    """A picture to be written: what it is drawn from, its sizes, and its objects as in `DetectionSample`."""
-
-    random: np.random.Generator
-    file_bytes: float
-    size: Tuple[int, int]
-    classes: np.ndarray
-    boxes: np.ndarray
-
-
-def _plan(seed: int, index: int) -> _Plan:
+def _draw(
+    seed: int, index: int, palette: np.ndarray
+) -> Tuple[Tuple[int, int], np.ndarray, np.ndarray, Callable[[], bytes]]:
+    """Size, classes and boxes of a made-up picture, and what makes its JPEG file."""
     random = np.random.default_rng([seed, index])
     file_bytes = draw_size(random, COCO.bytes_per_sample)
     size = fit_size(_SIZE, file_bytes, _QUALITY)
@@ -94,15 +86,16 @@ def _plan(seed: int, index: int) -> _Plan:
     extent = np.exp(random.uniform(np.log(0.04), np.log(0.8), (count, 2)))  # small objects are as many as large ones
     corner = random.uniform(0, 1 - extent)
     boxes = np.round(np.hstack([corner, extent]) * np.tile(size, 2), 2)
-    return _Plan(random, file_bytes, size, random.integers(CLASSES, size=count), boxes)
+    classes = random.integers(CLASSES, size=count)
 
+    def make() -> bytes:
+        hue = np.zeros((2, *_HUE_GRID))
+        scale = np.array(_HUE_GRID[::-1]) / size
+        for number, (left, top, width, height) in zip(classes, boxes * np.tile(scale, 2)):
+            hue[:, int(top) : int(top + height) + 1, int(left) : int(left + width) + 1] = palette[number][:, None, None]
+        return make_jpeg(random, size, file_bytes, _QUALITY, hue)
 
-def _make(plan: _Plan, palette: np.ndarray) -> bytes:
-    hue = np.zeros((2, *_HUE_GRID))
-    scale = np.array(_HUE_GRID[::-1]) / plan.size
-    for number, (left, top, width, height) in zip(plan.classes, plan.boxes * np.tile(scale, 2)):
-        hue[:, int(top) : int(top + height) + 1, int(left) : int(left + width) + 1] = palette[number][:, None, None]
-    return make_jpeg(plan.random, plan.size, plan.file_bytes, _QUALITY, hue)
+    return size, classes, boxes, make
 
 
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:
@@ -114,20 +107,13 @@ def write(directory: Path, samples: int, seed: int, report: Report) -> str:
     annotations: List[Dict[str, Any]] = []
     files = []
     for index in range(samples):
-        plan, name = _plan(seed, index), f"{index + 1:012d}.jpg"
-        images.append({"id": index + 1, "file_name": name, "width": plan.size[0], "height": plan.size[1]})
-        for number, box in zip(plan.classes.tolist(), plan.boxes.tolist()):
-            annotations.append(
-                {
-                    "id": len(annotations) + 1,
-                    "image_id": index + 1,
-                    "category_id": number + 1,
-                    "bbox": box,
-                    "area": box[2] * box[3],
-                    "iscrowd": 0,
-                }
-            )
-        files.append((directory / "images" / name, functools.partial(_make, plan, palette)))
+        size, classes, boxes, make = _draw(seed, index, palette)
+        name = f"{index + 1:012d}.jpg"
+        images.append({"id": index + 1, "file_name": name, "width": size[0], "height": size[1]})
+        for number, box in zip(classes.tolist(), boxes.tolist()):
+            item = {"id": len(annotations) + 1, "image_id": index + 1, "category_id": number + 1, "bbox": box}
+            annotations.append({**item, "area": box[2] * box[3], "iscrowd": 0})
+        files.append((directory / "images" / name, make))
     categories = [{"id": number + 1, "name": f"category {number + 1}"} for number in range(CLASSES)]
     content = {"images": images, "annotations": annotations, "categories": categories}
     (directory / _LISTS[-1]).write_text(json.dumps(content), encoding="utf-8")
