@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import signal
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ from harness.devices.registry import open_device
 from harness.measure.run import run_concurrent
 from harness.workloads import get_workload
 from predictors.cli.device_profiler import DeviceProfiler
-from predictors.models.base import Predictor, make_predictor, predictor_class
+from predictors.models.base import make_predictor, predictor_class
 from predictors.strategies.concurrent import ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.model_based import design_for
 from predictors.strategies.registry import OURS
@@ -100,9 +101,7 @@ def attempt(arguments: argparse.Namespace, device: Device, goal: ConcurrentGoal,
         device, answering, modes, batch_sizes=sizes, needs_power=needs_power, report=progress.update
     )
 
-    def make() -> Predictor:
-        return make_predictor(predictor_class(OURS), seed=arguments.seed)
-
+    make = functools.partial(make_predictor, predictor_class(OURS), seed=arguments.seed)
     first = design_for((), None, arguments.seed)
     found: List[Attempt] = []
     wanted = goal

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError
 from predictors.cli.evaluate import add_reference_arguments, load_references, make_target, parse_counts
-from predictors.evaluation import Score, judge
+from predictors.evaluation import judge
 from predictors.models.base import ALL, DEFAULT, MODULES, make_predictor, predictor_class
 from predictors.models.persistence import describe_origin, file_sha256, save_model
 from predictors.models.tables import find_table, load_tables
@@ -55,17 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
         f"{predictor.name} learned {table.workload} on {table.device} ({table.provenance}) "
         f"from {len(rows)} of {len(table)} profiles in {score.fit_seconds:.2f} s"
     )
-    print(_describe_errors(score))
+    errors = {"time": score.held_out.time_mape, "power": score.held_out.power_mape}
+    said = ", ".join(f"{what} {value:.2f} %" for what, value in errors.items() if value is not None)
+    print(f"MAPE on the profiles that it did not learn from: {said}" if said else "no profile is left to test it on")
     print(f"wrote {arguments.out}")
     return 0
-
-
-def _describe_errors(score: Score) -> str:
-    said = [
-        f"{what} {value:.2f} %"
-        for what, value in (("time", score.held_out.time_mape), ("power", score.held_out.power_mape))
-        if value is not None
-    ]
-    if not said:
-        return "no profile is left to test it on"
-    return f"MAPE on the profiles that it did not learn from: {', '.join(said)}"

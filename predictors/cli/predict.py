@@ -7,7 +7,7 @@ import csv
 import io
 import sys
 from pathlib import Path
-from typing import List, Optional
+from typing import List
 
 import numpy as np
 
@@ -73,12 +73,9 @@ def format_predictions(modes: List[PowerMode], batch_size: int, prediction: Pred
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*names, "on_front", "provenance"])
     for mode, figures, front in zip(modes, np.column_stack(columns).tolist(), on_front.tolist()):
-        writer.writerow([*mode, batch_size, *map(_cell, figures), front, provenance])
+        cells = ("" if np.isnan(value) else f"{value:.6g}" for value in figures)
+        writer.writerow([*mode, batch_size, *cells, front, provenance])
     return text.getvalue()
-
-
-def _cell(value: float) -> Optional[str]:
-    return None if np.isnan(value) else f"{value:.6g}"
 
 
 def _describe(prediction: Prediction, modes: List[PowerMode]) -> str:

@@ -62,14 +62,13 @@ def run(arguments: argparse.Namespace) -> int:
 def format_compared(compared: Sequence[Dict[str, Any]]) -> str:
     """A line for each published error."""
     titles = ("fact", "predictor", "target", "reference", ">modes", "error", ">published %", ">here %")
-    return format_table([*titles, f">{DEFAULT} %", "on"], [_line(one) for one in compared])
-
-
-def _line(one: Dict[str, Any]) -> List[str]:
-    target = one["workload"] if one["batch_size"] == 16 else f"{one['workload']}/{one['batch_size']}"
-    reached = ["-" if one[name] is None else f"{one[name]:.1f}" for name in ("same_predictor_pct", "best_pct")]
-    about = [one["fact"], one["predictor"], f"{target} {one['device']}", one["reference"] or "-", one["modes"]]
-    return [*about, one["metric"].partition("_")[0], one["published"], *reached, one["provenance"] or "-"]
+    rows = []
+    for one in compared:
+        target = one["workload"] if one["batch_size"] == 16 else f"{one['workload']}/{one['batch_size']}"
+        reached = ["-" if one[name] is None else f"{one[name]:.1f}" for name in ("same_predictor_pct", "best_pct")]
+        about = [one["fact"], one["predictor"], f"{target} {one['device']}", one["reference"] or "-", one["modes"]]
+        rows.append([*about, one["metric"].partition("_")[0], one["published"], *reached, one["provenance"] or "-"])
+    return format_table([*titles, f">{DEFAULT} %", "on"], rows)
 
 
 def _plan(rows: Sequence[PublishedError], arguments: argparse.Namespace) -> Tuple[TrialPlan, List[Tuple[Group, Group]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import os
 import signal
@@ -28,7 +29,7 @@ from harness.store.results import ResultsStore
 from predictors.cli.device_profiler import DeviceProfiler
 from predictors.cli.recommendation_report import format_recommendation, plain_recommendation
 from predictors.cli.strategies import minibatches_of_training, presets_of
-from predictors.models.base import Predictor, make_predictor, predictor_class
+from predictors.models.base import make_predictor, predictor_class
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.strategies.goals import Goal
 from predictors.strategies.model_based import ClosedLoop, OneShot, design_for
@@ -138,10 +139,9 @@ def run(arguments: argparse.Namespace) -> int:
 
         history = History(profiler, arguments.profiles, show)
 
-        def make() -> Predictor:
-            return make_predictor(
-                predictor_class(OURS), references=references, board=board or None, seed=arguments.seed
-            )
+        make = functools.partial(
+            make_predictor, predictor_class(OURS), references=references, board=board or None, seed=arguments.seed
+        )
 
         strategy: Strategy = ClosedLoop(
             make, design_for(references, board or None, arguments.seed), least_gain=LEAST_GAIN, batch=arguments.batch

@@ -139,31 +139,22 @@ def presets_of(device: str) -> Tuple[VendorPreset, ...]:
     masks = [preset.tpc_pg_mask or 0 for preset in spec.presets]
     lacking = functools.reduce(operator.and_, masks, ~0)  # what is off in every preset the module does not have
     return tuple(
-        VendorPreset(
-            preset.name,
-            spec.preset_mode(preset),
-            claimed_from_name(preset.name),
-            has_less_gpu=bool(mask & ~lacking),
-        )
-        for preset, mask in zip(spec.presets, masks)
+        VendorPreset(one.name, spec.preset_mode(one), claimed_from_name(one.name), bool(mask & ~lacking))
+        for one, mask in zip(spec.presets, masks)
     )
 
 
 def notes_on(presets: Sequence[VendorPreset]) -> List[str]:
     """What a reader must know of figures that presets enter into; nothing where all have the whole GPU."""
     smaller = [preset.name for preset in presets if preset.has_less_gpu]
-    if not smaller:
-        return []
-    return [
-        f"{', '.join(smaller)} switch a part of the GPU off at boot; here their clocks stand for them with all of it, "
-        "which is faster and draws more"
-    ]
+    note = "switch a part of the GPU off at boot; here their clocks stand for them with all of it"
+    return [f"{', '.join(smaller)} {note}, which is faster and draws more"] if smaller else []
 
 
 def format_results(rows: Sequence[Dict[str, Any]]) -> str:
     """The contest as a table: penalties in %, shares in %, area in W, what was spent."""
-    titles = (f">{title}" for _, title in _COLUMNS)
-    header = ["strategy", "target", ">profiles", *titles, ">infeasible", ">time spent", ">hours saved"]
+    figures = (f">{title}" for _, title in _COLUMNS)
+    header = ["strategy", "target", ">profiles", *figures, ">infeasible", ">time spent", ">hours saved"]
     body = [
         [
             row["strategy"],

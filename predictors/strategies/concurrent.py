@@ -61,14 +61,14 @@ class ConcurrentPlan(NamedTuple):
 
 
 class ConcurrentChoice(NamedTuple):
-    """A plan as a device understands it."""
+    """A plan as a device understands it, and what it took."""
 
     plan: ConcurrentPlan  # by candidates
-    training_mode: PowerMode  # what training runs in
-    inference_mode: PowerMode  # what inference runs in; the same where they share one
+    training_mode: PowerMode
+    inference_mode: PowerMode  # the same where they share one
     inference_batch: int  # requests in a batch
-    profiles: int  # how many profiles it took, of both kinds together
-    seconds: float  # how long those took
+    profiles: int  # of both kinds together
+    seconds: float  # that those took
     settled: bool  # whether the plan rests on profiles of its own modes
     failed: Tuple[Tuple[PowerMode, str], ...] = ()  # the modes that could not be profiled, and why, of both kinds
 

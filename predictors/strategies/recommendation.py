@@ -89,15 +89,16 @@ def recommend(
         best = Presets(presets).choose(history, goal)
         if best.index != others[0][1]:
             others.append((best.reason, best.index))
-    savings = tuple(
-        _saving(describe(posterior, history, index, label), chosen, total, posterior.excess(goal)[index] <= 0)
-        for label, index in others
-        if index != choice.index
-    )
+    savings = []
+    for label, index in others:
+        if index != choice.index:
+            other = describe(posterior, history, index, label)
+            hours = ms_to_s((other.time_ms.value - chosen.time_ms.value) * total) / S_PER_HOUR
+            saved_wh = energy_wh(other, total) - energy_wh(chosen, total)
+            savings.append(Saving(other, hours, saved_wh, bool(posterior.excess(goal)[index] <= 0)))
     places = pareto_front(np.exp(posterior.log_time), np.where(history.usable, np.exp(posterior.log_power), np.nan))
-    return Recommendation(
-        goal, choice, chosen, tuple(describe(posterior, history, int(i), "") for i in places), savings, posterior
-    )
+    front = tuple(describe(posterior, history, int(place), "") for place in places)
+    return Recommendation(goal, choice, chosen, front, tuple(savings), posterior)
 
 
 def describe(posterior: CandidatePosterior, history: History, index: int, label: str) -> ModeFigures:
@@ -129,8 +130,3 @@ def _interval(log_median: float, log_sd: float, measured: bool) -> FigureInterva
     factor = float(np.exp(ndtri((1 + LEVEL) / 2) * log_sd))
     value = float(np.exp(log_median))
     return FigureInterval(value, value / factor, value * factor, measured)
-
-
-def _saving(other: ModeFigures, chosen: ModeFigures, minibatches: float, keeps_limits: bool) -> Saving:
-    hours = ms_to_s((other.time_ms.value - chosen.time_ms.value) * minibatches) / S_PER_HOUR
-    return Saving(other, hours, energy_wh(other, minibatches) - energy_wh(chosen, minibatches), bool(keeps_limits))
