@@ -4,7 +4,7 @@ from typing import Callable, List
 
 from harness.core.metrics import epoch_sums
 from harness.core.profiles import Profile
-from harness.judge.verdicts import Verdict
+from harness.judge.claims import Verdict
 
 
 def test_dataset_scaling(profile: Callable[[], Profile]) -> None:

@@ -40,7 +40,7 @@ def test_instruments_cost_little(
     device = HostDevice(configuration_from(pytestconfig))
     hold_device(device)
     bench = make_ready(CASE, configuration_from(pytestconfig), Path("/"), progress.update)
-    profiling = require("harness.measure.profiling")
+    profiling = require("harness.measure.training_loop")
     profiling.use_threads(device.apply(device.power_mode_space().greatest).cpu_cores)
     samples = bench.workload.build_data_set(bench.data, CASE.settings.seed)
     trainer = profiling.Trainer(bench.workload, samples, CASE.batch_size, CASE.workers, CASE.settings.seed)

@@ -3,7 +3,7 @@
 from typing import Callable, List
 
 from harness.core.profiles import Profile
-from harness.judge.verdicts import Verdict
+from harness.judge.claims import Verdict
 
 
 def test_page_cache(profile: Callable[[], Profile]) -> None:

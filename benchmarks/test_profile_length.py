@@ -5,7 +5,7 @@ from typing import Callable, List
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.profiles import Profile, Series
 from harness.core.terminal import Progress
-from harness.judge.verdicts import Verdict
+from harness.judge.claims import Verdict
 from harness.stats.experiments import LENGTHS, length_errors
 
 

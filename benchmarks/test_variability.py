@@ -9,7 +9,7 @@ import pytest
 
 from harness.core.metrics import epoch_sums
 from harness.core.profiles import Profile
-from harness.judge.verdicts import Verdict
+from harness.judge.claims import Verdict
 from harness.stats.experiments import variability
 
 LEAST = 3

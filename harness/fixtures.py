@@ -16,7 +16,7 @@ from harness.core.errors import CannotRunError, ControlError, DependencyError, H
 from harness.core.profiles import Profile
 from harness.core.terminal import Progress
 from harness.core.units import ms_to_s
-from harness.judge.verdicts import Verdict
+from harness.judge.claims import Verdict
 from harness.measure.idle import metered_profile
 from harness.measure.run import check, conditions, run
 from harness.run_state import STATE, experiment_of

@@ -25,8 +25,8 @@ from harness.core.terminal import Countdown, Progress
 from harness.devices.registry import open_device
 from harness.devices.replay import ReplayDevice
 from harness.devices.simulated import INSTANCE_MARK, SimulatedDevice
+from harness.judge.claims import Verdict, judge
 from harness.judge.evidence import Evidence, evidence_of
-from harness.judge.verdicts import Verdict, judge
 from harness.measure.idle import idle_cases, read_meter_logs
 from harness.options import (
     campaign_from,

@@ -8,7 +8,7 @@ from harness.core.cases import IDLE
 from harness.core.profiles import Profile
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, mwh_to_wh
-from harness.judge.verdicts import Verdict, counts_of_claims
+from harness.judge.claims import Verdict, counts_of_claims
 from harness.store.conditions import DISQUALIFYING, canonical_json, comparable_conditions
 
 NO_POWER_SENSOR = "no power sensor"

@@ -31,8 +31,8 @@ from harness.core.units import w_to_mw
 from harness.devices.registry import open_device
 from predictors.models.base import Predictor, make_predictor, predictor_class
 from predictors.models.tables import Table
+from predictors.strategies.closed_loop import ClosedLoop, design_for
 from predictors.strategies.goals import Goal, power_budget
-from predictors.strategies.model_based import ClosedLoop, design_for
 from predictors.strategies.online import SILENCE_S, OnlineTuner, Power
 from predictors.strategies.registry import OURS
 

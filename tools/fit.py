@@ -20,7 +20,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.files import read_toml, write_output
 from harness.core.terminal import format_table
 from harness.core.units import share_to_percent
-from harness.judge.published_figures import CLOSE, Figure, load_figures
+from harness.judge.published_figures import CLOSE, PublishedFigure, load_figures
 from harness.simulation.parameters import BOARD_FILES, PHYSICS_FILE, WORKLOAD_FILES
 from tools.measured_tables import MeasuredTable, simulated_like, split_tables
 from tools.published import Evaluator, Parameters
@@ -197,7 +197,7 @@ def robust(residuals: np.ndarray) -> np.ndarray:
     return np.sign(residuals) * np.sqrt(2.0 * (np.sqrt(1.0 + residuals**2) - 1.0))
 
 
-def fit(figures: Sequence[Figure], tables: Sequence[MeasuredTable], most_steps: int = MOST_STEPS) -> Fitted:
+def fit(figures: Sequence[PublishedFigure], tables: Sequence[MeasuredTable], most_steps: int = MOST_STEPS) -> Fitted:
     """Fit all free parameters, from their priors."""
     from scipy.optimize import least_squares
 

@@ -12,7 +12,7 @@ import numpy as np
 from harness.core.errors import StoreError
 from harness.core.power_modes import PowerMode
 from harness.core.units import MS_PER_S, S_PER_HOUR, S_PER_MINUTE, mw_to_w
-from harness.judge.claims import CLAIMS_FILE
+from harness.judge.claim_list import CLAIMS_FILE
 from harness.judge.published_figures import Condition
 from harness.simulation.model import idle_power_mw
 from tools.published import Boards, find_modes

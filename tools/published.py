@@ -11,7 +11,7 @@ from harness.core.boards import load_board as load_spec
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
 from harness.core.units import MS_PER_S, MW_PER_W, MWH_PER_WH, S_PER_HOUR, S_PER_MINUTE, ms_to_s, mws_to_mwh, w_to_mw
-from harness.judge.published_figures import CHANGE, Condition, Figure
+from harness.judge.published_figures import CHANGE, Condition, PublishedFigure
 from harness.simulation.model import Load, Response, cached_share, idle_power_mw, simulate
 from harness.simulation.parameters import (
     SIMULATED_BOARDS,
@@ -297,7 +297,7 @@ INTERNAL = {
 class Evaluator:
     """Answers figures, many times over: which power modes go into one simulation is planned once."""
 
-    def __init__(self, figures: Sequence[Figure]) -> None:
+    def __init__(self, figures: Sequence[PublishedFigure]) -> None:
         """Collect the power modes that each load is asked for."""
         self.figures = list(figures)
         self._plan = Plan()
@@ -312,7 +312,7 @@ class Evaluator:
         return [_answer(figure, boards) for figure in self.figures]
 
 
-def answer(figure: Figure, parameters: Optional[Parameters] = None, *, rough: bool = True) -> float:
+def answer(figure: PublishedFigure, parameters: Optional[Parameters] = None, *, rough: bool = True) -> float:
     """What simulated boards answer to one figure; arguments and errors as of `Evaluator.answers`."""
     return Evaluator([figure]).answers(parameters, rough=rough)[0]
 
@@ -321,12 +321,12 @@ def _devices(condition: Condition) -> List[Condition]:
     return [condition._replace(device=device) for device in condition.device.split(",")]
 
 
-def _answer(figure: Figure, boards: Boards) -> float:
+def _answer(figure: PublishedFigure, boards: Boards) -> float:
     answers = [_answer_of(figure, one, boards) for one in _devices(figure.condition)]
     return float(np.mean(answers)) / INTERNAL[figure.unit]
 
 
-def _answer_of(figure: Figure, condition: Condition, boards: Boards) -> float:
+def _answer_of(figure: PublishedFigure, condition: Condition, boards: Boards) -> float:
     """A figure of one device, in ms, mW, mWh or a share."""
     values = boards.values(condition, figure.metric)
     if figure.relation == "least":

@@ -12,7 +12,7 @@ from harness.core.device import Device
 from harness.core.errors import CannotRunError
 from harness.core.profiles import Profile
 from harness.devices.registry import open_device
-from harness.judge.claims import load_claims
+from harness.judge.claim_list import load_claims
 from harness.measure.idle import idle_cases
 from harness.measure.run import check, run
 

@@ -13,10 +13,10 @@ from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.core.terminal import format_table
 from harness.core.units import share_to_percent
-from harness.judge.claims import load_claims
+from harness.judge.claim_list import load_claims
+from harness.judge.claims import CONFIRMED, Verdict, judge
 from harness.judge.evidence import evidence_of
-from harness.judge.published_figures import CLOSE, Condition, Figure, load_figures
-from harness.judge.verdicts import CONFIRMED, Verdict, judge
+from harness.judge.published_figures import CLOSE, Condition, PublishedFigure, load_figures
 from tools.measured_tables import (
     FACTOR,
     MeasuredTable,
@@ -35,12 +35,12 @@ from tools.simulated_campaign import SimulatedCampaign
 class Answer(NamedTuple):
     """A figure of a paper and what simulated boards answer, in the figure's unit."""
 
-    figure: Figure
+    figure: PublishedFigure
     simulated: float
 
     @property
     def deviation(self) -> float:
-        """Relative deviation of the answer, as `Figure.deviation` has it."""
+        """Relative deviation of the answer, as `PublishedFigure.deviation` has it."""
         return self.figure.deviation(self.simulated)
 
     @property
@@ -244,7 +244,7 @@ def _figure_row(answer: Answer) -> List[str]:
     ]
 
 
-def _told(figure: Figure) -> str:
+def _told(figure: PublishedFigure) -> str:
     """A condition in short: mode, and what is not as the papers have it by default."""
     told = [_mode(figure.condition.power_mode), *_differences(figure.condition)]
     if figure.versus is not None:

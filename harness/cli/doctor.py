@@ -71,7 +71,7 @@ def _as_json(capability: Capability) -> Dict[str, Any]:
 def training_capabilities() -> List[Capability]:
     """Whether networks can be trained here, and on what."""
     try:
-        accelerator = require("harness.measure.profiling").accelerator_name()
+        accelerator = require("harness.measure.training_loop").accelerator_name()
         torch = Capability("training", True, f"torch {package_version('torch')} on {accelerator}")
     except DependencyError as error:
         torch = Capability("training", False, error.what, error.hint)

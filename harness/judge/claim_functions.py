@@ -16,9 +16,9 @@ from harness.core.boards import load_board
 from harness.core.cases import TRAINING
 from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
-from harness.judge.claims import ANY, BOARD, DEFAULT, ENOUGH_CORES, HELD_DOWN, Claim, Conditions
+from harness.judge.claim_list import ANY, BOARD, DEFAULT, ENOUGH_CORES, HELD_DOWN, Claim, Conditions
 from harness.judge.evidence import COLD, MEASURED, SIMULATED, WARM, Evidence, View
-from harness.judge.published_figures import CHANGE, Condition, Figure, figures_by_fact
+from harness.judge.published_figures import CHANGE, Condition, PublishedFigure, figures_by_fact
 from harness.stats.estimates import DRAWS, Drawn, Estimate, drawn, quotient
 from harness.stats.experiments import LENGTHS
 
@@ -225,7 +225,7 @@ def comparisons(fact: str) -> List[PrintedRatio]:
     ]
 
 
-def _ends(figure: Figure) -> Tuple[float, float]:
+def _ends(figure: PublishedFigure) -> Tuple[float, float]:
     """The least and the greatest ratio that the figure stands for."""
     ends = (figure.least, figure.greatest)
     low, high = (1.0 + end / 100.0 for end in ends) if figure.relation == CHANGE else ends

@@ -1,166 +1,219 @@
-"""The papers' claims as rows of `baselines/published/claims.csv`, whose columns the README.md beside it explains."""
+"""The judge of the papers' claims: what the profiles of each device say to each, measured and simulated alike."""
 
 from __future__ import annotations
 
-import csv
-import functools
-import math
-from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple, Tuple
+from collections import Counter
+from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from harness.core.errors import InvalidValueError, StoreError
-from harness.judge.evidence import COLD, FIELDS, WARM
-from harness.judge.published_figures import FIGURES_FILE
+from harness.judge.claim_functions import FUNCTIONS, Cell
+from harness.judge.claim_list import Bounds, Claim, load_claims
+from harness.judge.evidence import MEASURED, SIMULATED, Evidence, View, pooled, read_evidence
+from harness.stats.noise import told
 
-CLAIMS_FILE = FIGURES_FILE.with_name("claims.csv")
+if TYPE_CHECKING:
+    from harness.store.results import ResultsStore
 
-ANY, DEFAULT, HELD_DOWN = "*", "default", "held-down"
-"""Values that depend on the device: any other one, its default power mode, storage whose reads are held down."""
-
-BOARD, ENOUGH_CORES = "board", "cores>=workers"
-"""Conditions that are no field of a case: on which board the first case ran; there is a core for each worker."""
-
-Conditions = Mapping[str, Tuple[Any, ...]]
-"""Field of a case to the values that it may have."""
+CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
+CONFIDENCE = 0.95
 
 
-class Bounds(NamedTuple):
-    """What each figure of a claim has to be above and below of; infinite where there is no such bound."""
+class Judged(NamedTuple):
+    """What follows from some cells, with the one that decides it: nearest to a bound, or farthest beyond."""
 
-    above: float = -math.inf
-    below: float = math.inf
+    verdict: str
+    label: str
+    effect: float
+    low: float
+    high: float
+    n: int
 
 
-class Claim(NamedTuple):
-    """A sentence of a paper and how it is judged.
+class Verdict(NamedTuple):
+    """What the profiles of one device say to one claim.
 
     Attributes:
-        name: of the claim.
-        experiment: the benchmark file that measures what it needs: `benchmarks/test_EXPERIMENT.py`.
+        experiment: `benchmarks/test_EXPERIMENT.py` measures what it needs.
+        takeaway: the claim's name.
         section: paper and section, such as `004 5.1.7`.
-        facts: ids of the papers' statements and figures; `F919/F918` is one figure over another.
-        says: what is claimed and how it is judged, in a sentence or two.
-        boards: where the paper saw it; a simulated board that is none of them is not asked. Empty for any.
-        only_there: whether it is said of these boards alone, so that another machine is not asked either.
-        is_fitted: whether the simulation was fitted to a figure that it stands on.
-        function: of `harness.judge.claim_functions`.
-        quantities: of `Evidence.figure`.
-        per_sample: whether times are compared per sample.
-        phases: of the first and of the second case, `warm` or `cold`.
-        pairs: of each comparison, what the first case has and what the second one has instead.
-        where: what both cases have; alternatives.
+        says: what is claimed and how it is judged.
+        device: whose profiles were judged.
+        verdict: `confirmed`, `contradicted` or `undecided`.
+        effect: the figure that decides, that is the one of all cases that is nearest to a bound, or farthest beyond.
+        low, high: its interval, together 95 % over all cases.
+        above, below: the bounds; infinite where there is none.
         meaning: what the figure is, in words.
-        bounds: by board; those of any other under an empty name.
-        shortfall: why simulated boards are known not to behave so; empty where they do.
-        known: what they are known to do instead, as `bounds`.
+        case: which case it is of.
+        n: cases, or pairs of cases, that were looked at.
+        provenance: of the profiles.
+        shortfall: why a simulated board is known not to behave so, where it does what is known of it; None where it
+            should, where it does something else, and of all that is measured.
+        left_out: how many profiles of the device were not looked at, because they were disturbed or throttled.
+        between_runs: how much runs of a case differ on the device, as the interval counts it, and whether that was
+            learned from its repeated cases or assumed.
+        apart: in what a measured device is not as those of the paper; empty where it is one of them.
+        fitted: whether the profiles are of a simulation that was fitted to a figure that the claim stands on.
     """
 
-    name: str
     experiment: str
+    takeaway: str
     section: str
-    facts: Tuple[str, ...]
     says: str
-    boards: Tuple[str, ...]
-    only_there: bool
-    is_fitted: bool
-    function: str
-    quantities: Tuple[str, ...]
-    per_sample: bool
-    phases: Tuple[str, str]
-    pairs: Tuple[Tuple[Conditions, Conditions], ...]
-    where: Tuple[Conditions, ...]
+    device: str
+    verdict: str
+    effect: float
+    low: float
+    high: float
+    above: float
+    below: float
     meaning: str
-    bounds: Mapping[str, Bounds]
-    shortfall: str
-    known: Mapping[str, Bounds]
+    case: str
+    n: int
+    provenance: str
+    shortfall: Optional[str]
+    left_out: int = 0
+    between_runs: str = ""
+    apart: str = ""
+    fitted: bool = False
 
-    def bounds_on(self, board: str) -> Bounds:
-        """The bounds on a board."""
-        return self.bounds.get(board, self.bounds[""])
+    @property
+    def must_hold(self) -> bool:
+        """Whether anything else than confirmation is an error of the suite: on a simulated board, unless known."""
+        return self.provenance == SIMULATED and self.shortfall is None
 
-    def known_on(self, board: str) -> Bounds:
-        """What the simulation of a board is known to do."""
-        return self.known.get(board, self.known[""])
+    @property
+    def is_violated(self) -> bool:
+        """Whether it is not as it should be: contradicted by a measurement, or not confirmed where it must hold."""
+        if self.provenance == MEASURED:
+            return self.verdict == CONTRADICTED
+        return self.must_hold and self.verdict != CONFIRMED
+
+    @property
+    def text(self) -> str:
+        """The verdict in a line."""
+        limits = [f"above {self.above:g}"] if self.above != float("-inf") else []
+        limits += [f"below {self.below:g}"] if self.below != float("inf") else []
+        expected = f"; expected {' and '.join(limits)}" if limits else ""
+        notes = [f"the simulation was fitted to {self.section}"] if self.fitted else []
+        if self.provenance == MEASURED:
+            notes += [f"runs differ in {self.between_runs}"] * bool(self.between_runs) + [self.apart] * bool(self.apart)
+        return (
+            f"{self.verdict}: {self.takeaway} (paper {self.section}) on {self.device}: "
+            f"{self.meaning} {self.effect:.3g} ({self.low:.3g} to {self.high:.3g}{expected}), "
+            f"n = {self.n}, for {'; '.join([self.case, *notes])}"
+        )
 
 
-@functools.lru_cache(maxsize=None)
-def load_claims(path: Path = CLAIMS_FILE) -> Tuple[Claim, ...]:
-    """The claims of a file.
+def verdicts(store: ResultsStore) -> List[Verdict]:
+    """The verdicts of a results file; raw series are read one profile at a time."""
+    return judge(read_evidence(store))
 
-    Raises:
-        StoreError: the file cannot be read.
-        InvalidValueError: a line is no claim; names the line and what is wrong.
+
+def judge(evidence: Iterable[Evidence], claims: Optional[Sequence[Claim]] = None) -> List[Verdict]:
+    """The verdicts of evidence, in the order of the claims.
+
+    A claim that a device has no profiles for, or no sensor, is left out.
+
+    Args:
+        evidence: of each profile, oldest first.
+        claims: which; all of `claims.csv` where None.
     """
-    found = []
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            for row in reader:
-                try:
-                    found.append(_claim(row))
-                except (KeyError, ValueError) as error:
-                    raise InvalidValueError(f"{path} line {reader.line_num} is no claim: {error}") from error
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}", "it is part of a clone and of an installation") from error
-    return tuple(found)
+    found = list(evidence)
+    known = pooled(found)
+    left_out = Counter(one.case.device for one in found if one.is_left_out)
+    views = {device: View(device, known) for device in dict.fromkeys(one.case.device for one in known)}
+    judged = [
+        _verdict(claim, view, views)
+        for claim in (load_claims() if claims is None else claims)
+        for view in views.values()
+    ]
+    return [one._replace(left_out=left_out[one.device]) for one in judged if one is not None]
 
 
-def _claim(row: Mapping[str, str]) -> Claim:
-    first, _, second = row["phase"].partition(">")
-    if not {first, second} <= {"", WARM, COLD}:
-        raise ValueError(f"phase {row['phase']!r}")
-    before, after = ([_conditions(text) for text in row[name].split(";")] for name in ("before", "after"))
-    if len(before) != len(after) and 1 not in (len(before), len(after)):
-        raise ValueError(f"{len(before)} conditions before and {len(after)} after")
-    count = max(len(before), len(after)) if row["before"] or row["after"] or second else 0
-    return Claim(
-        name=row["claim"],
-        experiment=row["experiment"],
-        section=row["section"],
-        facts=tuple(row["facts"].split()),
-        says=row["says"],
-        boards=tuple(row["boards"].split()),
-        only_there=_flag(row["only_there"]),
-        is_fitted=_flag(row["fitted"]),
-        function=row["function"] or ("ratio" if count else "value"),
-        quantities=tuple(row["quantity"].split()),
-        per_sample=_flag(row["per_sample"]),
-        phases=(first or WARM, second or first or WARM),
-        pairs=tuple(zip((before * count)[:count], (after * count)[:count])),
-        where=tuple(_conditions(text) for text in row["where"].split(";")),
-        meaning=row["meaning"],
-        bounds=_bounds(row["above"], row["below"]),
-        shortfall=row["shortfall"],
-        known=_bounds(row["known_above"], row["known_below"]),
+def _verdict(claim: Claim, view: View, views: Dict[str, View]) -> Optional[Verdict]:
+    """The verdict on one device; None where the paper did not speak of such, or profiles are missing."""
+    is_simulated = view.provenance == SIMULATED
+    if claim.boards and view.board not in claim.boards and (is_simulated or claim.only_there):
+        return None
+    cells = FUNCTIONS[claim.function](claim, view, views)
+    bounds = claim.bounds_on(view.board)
+    judged = judge_cells(cells, bounds)
+    if judged is None:
+        return None
+    shortfall = None
+    if is_simulated and claim.shortfall and judged.verdict != CONFIRMED:
+        as_known = judge_cells(cells, claim.known_on(view.board))
+        shortfall = claim.shortfall if as_known is not None and as_known.verdict == CONFIRMED else None
+    return Verdict(
+        experiment=claim.experiment,
+        takeaway=claim.name,
+        section=claim.section,
+        says=claim.says,
+        device=view.device,
+        verdict=judged.verdict,
+        effect=judged.effect,
+        low=judged.low,
+        high=judged.high,
+        above=bounds.above,
+        below=bounds.below,
+        meaning=claim.meaning,
+        case=judged.label,
+        n=judged.n,
+        provenance=view.provenance,
+        shortfall=shortfall,
+        between_runs=told(view.run_noise),
+        apart=_apart(claim, view) if view.provenance == MEASURED else "",
+        fitted=is_simulated and claim.is_fitted,
     )
 
 
-def _flag(text: str) -> bool:
-    if text not in ("", "yes"):
-        raise ValueError(f"{text!r} is neither yes nor empty")
-    return bool(text)
+def judge_cells(cells: Sequence[Cell], bounds: Bounds, confidence: float = CONFIDENCE) -> Optional[Judged]:
+    """Confirmed where all intervals lie within the bounds, contradicted where one lies beyond, undecided otherwise.
+
+    That all cells have to hold needs no correction for their number; that one contradicts does. The intervals are
+    corrected by Bonferroni for both, so a claim of many cells is confirmed with more than the confidence said.
+
+    Returns:
+        None where there is nothing to judge.
+    """
+    if not cells:
+        return None
+    share = 1 - (1 - confidence) / len(cells)
+    found = [(cell.label, cell.figure.interval(share)) for cell in cells]
+    beyond = [one for one in found if one[1].high <= bounds.above or one[1].low >= bounds.below]
+    label, worst = min(beyond or found, key=lambda one: min(one[1].low - bounds.above, bounds.below - one[1].high))
+    holds = all(bounds.above < one.low and one.high < bounds.below for _, one in found)
+    verdict = CONFIRMED if holds else CONTRADICTED if beyond else UNDECIDED
+    return Judged(verdict, label, worst.value, worst.low, worst.high, len(found))
 
 
-def _conditions(text: str) -> Conditions:
-    """`workers=1|4 storage=hdd` as values by field."""
-    found: Dict[str, Tuple[Any, ...]] = {}
-    for part in text.split():
-        name, _, values = part.partition("=") if part != ENOUGH_CORES else (part, "", "")
-        if name not in (*FIELDS, BOARD, ENOUGH_CORES):
-            raise ValueError(f"there is no condition {name!r}")
-        kind = {"workers": int, "batch_size": int, "data_scale": float}.get(name, str)
-        found[name] = tuple(kind(value) for value in values.split("|"))
-    return found
+def _apart(claim: Claim, view: View) -> str:
+    """In what a device is not as those that the paper spoke of."""
+    told_apart = []
+    if claim.boards and view.board not in claim.boards:
+        told_apart.append(f"the paper saw it on {', '.join(claim.boards)}")
+    if any(one.conditions.get("accelerator") == "cpu" for one in view.evidence):
+        told_apart.append("here the CPU trains, and shares its cores with workers")
+    return "; ".join(told_apart)
 
 
-def _bounds(above: str, below: str) -> Dict[str, Bounds]:
-    """`0.97 xavier-nx=0.92` as bounds by board."""
-    ends: Tuple[Dict[str, float], ...] = ({}, {})
-    for text, by_board in zip((above, below), ends):
-        for part in text.split():
-            board, _, value = part.rpartition("=")
-            by_board[board] = float(value)
-    return {
-        board: Bounds(ends[0].get(board, ends[0].get("", -math.inf)), ends[1].get(board, ends[1].get("", math.inf)))
-        for board in {"", *ends[0], *ends[1]}
-    }
+def worst_of_claims(found: Iterable[Verdict]) -> Dict[Tuple[str, bool, str], str]:
+    """The least favourable verdict on each claim over all devices, by provenance, whether it is fitted to, and name."""
+    order = (CONFIRMED, UNDECIDED, CONTRADICTED)
+    worst: Dict[Tuple[str, bool, str], str] = {}
+    for one in found:
+        place = (one.provenance, one.fitted, one.takeaway)
+        worst[place] = max(worst.get(place, CONFIRMED), one.verdict, key=order.index)
+    return worst
+
+
+def counts_of_claims(found: Iterable[Verdict]) -> Dict[str, int]:
+    """How many claims came to which verdict: claims, not devices.
+
+    Measured and simulated verdicts stand apart, and of the simulated ones those on figures that the simulation was
+    fitted to: they say that the model can say it, and no more.
+    """
+    counts = Counter(
+        f"{verdict} ({provenance}{', fitted to it' if fitted else ''})"
+        for (provenance, fitted, _), verdict in worst_of_claims(found).items()
+    )
+    return dict(sorted(counts.items()))

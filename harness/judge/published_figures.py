@@ -50,7 +50,7 @@ class Condition(NamedTuple):
     task: str = "training"
 
 
-class Figure(NamedTuple):
+class PublishedFigure(NamedTuple):
     """A figure of a paper.
 
     Attributes:
@@ -108,7 +108,7 @@ class Figure(NamedTuple):
         return self.least, self.greatest
 
 
-def load_figures(path: Path = FIGURES_FILE) -> List[Figure]:
+def load_figures(path: Path = FIGURES_FILE) -> List[PublishedFigure]:
     """The figures of a file.
 
     Raises:
@@ -124,20 +124,20 @@ def load_figures(path: Path = FIGURES_FILE) -> List[Figure]:
 
 
 @functools.lru_cache(maxsize=1)
-def figures_by_fact() -> Dict[str, List[Figure]]:
+def figures_by_fact() -> Dict[str, List[PublishedFigure]]:
     """The suite's own figures by their ids; one id may be said of several workloads."""
-    found: Dict[str, List[Figure]] = {}
+    found: Dict[str, List[PublishedFigure]] = {}
     for figure in load_figures():
         found.setdefault(figure.fact, []).append(figure)
     return found
 
 
-def _figure(row: Mapping[str, str], place: str) -> Figure:
+def _figure(row: Mapping[str, str], place: str) -> PublishedFigure:
     try:
         own = {name: row[name] for name in Condition._fields}
         other = {name: row.get(f"{VERSUS}{name}") or "" for name in Condition._fields}
         least, _, greatest = row["value"].partition("..")
-        figure = Figure(
+        figure = PublishedFigure(
             fact=row["fact"],
             paper=row["paper"],
             section=row["section"],

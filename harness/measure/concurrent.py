@@ -21,16 +21,16 @@ from harness.workloads.optional_packages import require
 
 def measure_concurrent(bench: Any, instruments: Any, report: Report) -> Profile:
     """Measure a concurrent case under the power mode that is set now."""
-    profiling = require("harness.measure.profiling")
+    training = require("harness.measure.training_loop")
     case, seed = bench.case, bench.case.settings.seed
     mix = Mix.parse(case.workload)
-    profiling.use_threads(bench.conditions["threads"])
+    training.use_threads(bench.conditions["threads"])
     trained: List[Minibatch] = []
-    with profiling.memory_explained(f"{mix.name} with batches of {case.batch_size}"):
-        trainer = profiling.Trainer(
+    with training.memory_explained(f"{mix.name} with batches of {case.batch_size}"):
+        trainer = training.Trainer(
             bench.workload, bench.workload.build_data_set(bench.data, seed), case.batch_size, case.workers, seed
         )
-        inferrer = profiling.Inferrer(
+        inferrer = training.Inferrer(
             bench.beside.workload,
             bench.beside.workload.build_data_set(bench.beside.data, seed),
             mix.batch_size,
@@ -41,7 +41,7 @@ def measure_concurrent(bench: Any, instruments: Any, report: Report) -> Profile:
             report("    page cache: warm")
             trainer.read_once()
             inferrer.read_once()
-        train, serve = profiling.one_by_one(trainer), profiling.one_by_one(inferrer)
+        train, serve = training.one_by_one(trainer), training.one_by_one(inferrer)
 
         def train_one() -> None:
             trained.append(Minibatch(0, len(trained), CLEAN, *next(train)))

@@ -206,7 +206,7 @@ def _check_trainable(case: Case, configuration: Configuration, root: Path) -> No
         dropping = PageCache(str(root)).available()
         if not dropping.available:
             raise ControlError(dropping.detail, dropping.hint)
-    require("harness.measure.profiling")
+    require("harness.measure.training_loop")
 
 
 def _bench(case: Case, machine: RealDevice, report: Report) -> Bench:
@@ -224,7 +224,7 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         training, inference = (make_ready(part, configuration, root, report) for part in parts_of(case))
         conditions = concurrent_conditions(training.conditions, inference.conditions)
         return dataclasses.replace(training, case=case, conditions=conditions, beside=inference)
-    profiling = require("harness.measure.profiling")
+    training = require("harness.measure.training_loop")
     workload = get_workload(case.workload)
     directory = configuration.data_directory(case.storage)
     settings, place = case.settings, configuration.place(case.storage)
@@ -238,9 +238,9 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         report,
     )
     conditions = {
-        "accelerator": profiling.accelerator_name(),
-        "torch": profiling.torch_version(),
-        "cuda": profiling.cuda_version(),
+        "accelerator": training.accelerator_name(),
+        "torch": training.torch_version(),
+        "cuda": training.cuda_version(),
         "python": platform.python_version(),
         "data_source": data.source,
         "data_samples": data.samples,
@@ -274,9 +274,9 @@ def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: s
 
 def _measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
     """Train or infer under the power mode that is set now."""
-    profiling = require("harness.measure.profiling")
+    training = require("harness.measure.training_loop")
     case, settings, files, root = bench.case, bench.case.settings, bench.data.files, instruments.root
-    profiling.use_threads(bench.conditions["threads"])
+    training.use_threads(bench.conditions["threads"])
     samples = bench.workload.build_data_set(bench.data, settings.seed)
     conditions = {**bench.conditions, "temperature_limits_c": dict(instruments.limits_c)}
     residency_by_epoch: List[Optional[float]] = []
@@ -292,17 +292,17 @@ def _measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
         place = f"epoch {minibatch.epoch} of {settings.epochs}, " if settings.epochs else ""
         report(f"    {place}minibatch {minibatch.index} ({minibatch.phase}), {minibatch.e2e_ms:.0f} ms")
 
-    with profiling.memory_explained(f"{case.workload} with batches of {case.batch_size}"):
+    with training.memory_explained(f"{case.workload} with batches of {case.batch_size}"):
         what = (bench.workload, samples, case.batch_size, case.workers, settings.seed)
         limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
         if limit_bytes_per_s is not None:  # libraries load some 90 MB at their first step, and that is not the data
             report("    rehearsing")
-            profiling.LOOPS[case.task](*what).rehearse()
-        trainer = profiling.LOOPS[case.task](*what)
+            training.LOOPS[case.task](*what).rehearse()
+        trainer = training.LOOPS[case.task](*what)
         report(f"    page cache: {settings.cache}")
         conditions["cache_method"] = _set_cache(cache, settings.cache, files, trainer, root)
         conditions["cache_residency_before"] = residency(files, str(root)).share
-        profiling.seed_generators(settings.seed)  # warming the cache drew from them
+        training.seed_generators(settings.seed)  # warming the cache drew from them
         started_at = wall_clock()
         periods = _quota_periods(root)
         limit = reads_held(limit_bytes_per_s, bench.directory, case.device, str(root))
@@ -311,10 +311,10 @@ def _measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
             conditions["storage_limit_bytes_per_s"] = held_bytes_per_s
             refuse_heat(sampler, instruments.limits_c)
             if settings.epochs is not None:
-                minibatches = profiling.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch)
+                minibatches = training.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch)
             else:
                 watch = PowerWatch(sampler, instruments.power_source)
-                minibatches = profiling.profile_minibatches(
+                minibatches = training.profile_minibatches(
                     trainer, settings.minibatches, watch.has_settled, watch.is_enough, on_minibatch, settings.limit_s
                 )
             telemetry = sampler.stop()

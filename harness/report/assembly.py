@@ -9,7 +9,7 @@ from typing import List, NamedTuple, Sequence, Tuple
 from harness.core.corpus import TASKS, write_corpus
 from harness.core.errors import StoreError
 from harness.core.files import write_output
-from harness.judge.verdicts import Verdict, verdicts
+from harness.judge.claims import Verdict, verdicts
 from harness.report.figure import csv_text
 from harness.report.figures import KINDS
 from harness.report.material import Material, file_name

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Container, List, Sequence, Tuple
 
 import harness
-from harness.judge.verdicts import Verdict, counts_of_claims
+from harness.judge.claims import Verdict, counts_of_claims
 from harness.report.colours import RAMP, css_variables
 from harness.report.figure import Figure, cell_text
 from harness.report.material import Material

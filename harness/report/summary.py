@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from harness.core.corpus import TASKS
-from harness.judge.verdicts import CONFIRMED, CONTRADICTED, UNDECIDED, Verdict, counts_of_claims, worst_of_claims
+from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED, Verdict, counts_of_claims, worst_of_claims
 from harness.report.layout import figure_text
 from harness.report.material import Material, Row, bare
 

@@ -6,7 +6,6 @@ from typing import Dict, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from harness.board.power_rails import rail_channel
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Series
@@ -133,7 +132,7 @@ def observe(
 
 
 def power_channels(rails_mw: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-    return {POWER_CHANNEL: total_mw(rails_mw), **{rail_channel(name): power for name, power in rails_mw.items()}}
+    return {POWER_CHANNEL: total_mw(rails_mw), **{f"power_{name}_mw": power for name, power in rails_mw.items()}}
 
 
 def still_channels(count: int, mode: PowerMode, memory_bytes: float) -> Dict[str, np.ndarray]:

@@ -25,8 +25,8 @@ from harness.measure.run import run_concurrent
 from harness.workloads import get_workload
 from predictors.cli.device_profiler import DeviceProfiler
 from predictors.models.base import make_predictor, predictor_class
+from predictors.strategies.closed_loop import design_for
 from predictors.strategies.concurrent import ConcurrentChoice, ConcurrentGoal, choose_concurrent
-from predictors.strategies.model_based import design_for
 from predictors.strategies.registry import OURS
 
 _TRIES = 3

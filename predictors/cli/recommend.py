@@ -31,8 +31,8 @@ from predictors.cli.recommendation_report import format_recommendation, plain_re
 from predictors.cli.strategies import minibatches_of_training, presets_of
 from predictors.models.base import make_predictor, predictor_class
 from predictors.models.tables import Table, find_table, load_tables
+from predictors.strategies.closed_loop import ClosedLoop, OneShot, design_for
 from predictors.strategies.goals import Goal
-from predictors.strategies.model_based import ClosedLoop, OneShot, design_for
 from predictors.strategies.protocol import History, Strategy
 from predictors.strategies.recommendation import recommend
 from predictors.strategies.registry import OURS

@@ -20,7 +20,7 @@ from harness.core.interleaving import Expected, expect
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from predictors.models.base import Predictor
-from predictors.strategies.model_based import (
+from predictors.strategies.closed_loop import (
     UNLIKELY,
     CandidatePosterior,
     Designer,

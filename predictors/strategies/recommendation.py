@@ -11,9 +11,9 @@ from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_ms
 from predictors.models.base import Predictor
+from predictors.strategies.closed_loop import CandidatePosterior, learn
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset
 from predictors.strategies.goals import Goal, value_of
-from predictors.strategies.model_based import CandidatePosterior, learn
 from predictors.strategies.protocol import Choice, History
 from predictors.strategies.search import Grid
 

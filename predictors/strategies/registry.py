@@ -6,8 +6,8 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from predictors.models.base import Predictor, make_predictor, names_in, predictor_class
 from predictors.models.tables import Table
+from predictors.strategies.closed_loop import ClosedLoop, OneShot, design_for
 from predictors.strategies.fixed import GreatestEstimatedPower, Maxn, Presets, VendorPreset
-from predictors.strategies.model_based import ClosedLoop, OneShot, design_for
 from predictors.strategies.protocol import Strategy
 from predictors.strategies.search import BinarySearch, BruteForce, CoordinateSearch, RandomSearch
 

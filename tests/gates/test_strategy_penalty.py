@@ -15,10 +15,10 @@ from predictors.cli.scenario import simulated
 from predictors.cli.strategies import presets_of
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.scenarios import ProfileSource
-from predictors.strategies import model_based
+from predictors.strategies import closed_loop
+from predictors.strategies.closed_loop import CandidatePosterior
 from predictors.strategies.evaluation import contest_runs, results, run_contest
 from predictors.strategies.goals import budget_goals
-from predictors.strategies.model_based import CandidatePosterior
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.strategies.search import BinarySearch
 from tests.gates.conftest import Gate
@@ -116,8 +116,8 @@ def search_the_wrong_half(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def gain_at_random(monkeypatch: pytest.MonkeyPatch) -> str:
     """The front is searched where nothing is to be expected."""
-    gains = model_based.expected_gains
-    monkeypatch.setattr(model_based, "expected_gains", lambda *known: 1 / (1e-9 + gains(*known)) * (gains(*known) > 0))
+    gains = closed_loop.expected_gains
+    monkeypatch.setattr(closed_loop, "expected_gains", lambda *known: 1 / (1e-9 + gains(*known)) * (gains(*known) > 0))
     return "front"
 
 

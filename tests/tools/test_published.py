@@ -7,7 +7,7 @@ import pytest
 
 from harness.core.boards import load_board as load_spec
 from harness.core.errors import InvalidValueError, UnknownNameError
-from harness.judge.published_figures import Condition, Figure, load_figures
+from harness.judge.published_figures import Condition, PublishedFigure, load_figures
 from harness.simulation.model import Load, cached_share, idle_power_mw, simulate
 from harness.simulation.parameters import load_board, load_workload
 from tools.published import Boards, Evaluator, Parameters, answer, find_modes
@@ -17,7 +17,7 @@ LENET = Condition("xavier-agx", "lenet-mnist", "g")
 
 
 def figure(condition, metric, unit, relation="value", versus=None):
-    return Figure("F1", "001", "1", condition, versus, metric, relation, "=", 1.0, 1.0, unit, "")
+    return PublishedFigure("F1", "001", "1", condition, versus, metric, relation, "=", 1.0, 1.0, unit, "")
 
 
 def by_hand(device, workload, modes, **load):

@@ -12,9 +12,9 @@ from harness.core import campaigns
 from harness.core.cases import Case, Settings
 from harness.core.profiles import Series
 from harness.judge.claim_functions import FUNCTIONS, PER_EPOCH, PER_MINIBATCH, comparisons
-from harness.judge.claims import BOARD, load_claims
+from harness.judge.claim_list import BOARD, load_claims
+from harness.judge.claims import judge
 from harness.judge.evidence import COLD, GPU_LOAD, POWER, READS, WARM, View, evidence, evidence_of, frames_of, pooled
-from harness.judge.verdicts import judge
 from tools.simulated_campaign import SimulatedCampaign
 
 pytest.importorskip("scipy")

@@ -1,114 +1,408 @@
-"""The list of claims: what each row names, and that no statement of the papers is dropped silently."""
+"""Claims against profiles: what speaks to them, and what follows."""
 
 from __future__ import annotations
 
-import csv
-import re
-from pathlib import Path
+import dataclasses
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from harness.core.errors import InvalidValueError, StoreError
-from harness.judge.claim_functions import FUNCTIONS
-from harness.judge.claims import CLAIMS_FILE, load_claims
-from harness.judge.published_figures import FIGURES_FILE, load_figures
-from tools.model_checks import CHECKS, load_statements
+from harness.core.cases import Case, Settings
+from harness.core.configuration import Configuration
+from harness.core.profiles import Series
+from harness.devices.registry import open_device
+from harness.judge.claim_functions import Cell, comparisons, default_mode, exactly
+from harness.judge.claim_list import Bounds, load_claims
+from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED, counts_of_claims, judge, judge_cells, verdicts
+from harness.judge.evidence import COLD, WARM, View, evidence_of, pooled
+from harness.judge.software_versions import version_effects
+from harness.measure.run import run
+from harness.stats.estimates import Drawn, Estimate, drawn
+from harness.stats.noise import RunNoise, over_runs
+from harness.store.results import ResultsStore
+from harness.summary import format_verdicts
 
-CLAIMS = load_claims()
-PROJECT = Path(__file__).resolve().parents[3]
+pytest.importorskip("scipy")
 
-
-def facts_of(claim):
-    return {fact for facts in claim.facts for fact in facts.split("/")}
-
-
-def test_claims_have_names_of_their_own_and_are_judged_by_functions_that_exist():
-    assert len({claim.name for claim in CLAIMS}) == len(CLAIMS) > 140
-    assert {claim.function for claim in CLAIMS} == set(FUNCTIONS)
-    assert all(claim.says.endswith((".", ").")) and len(claim.says.split()) > 9 for claim in CLAIMS)
-    assert all(claim.facts and claim.meaning for claim in CLAIMS)
-    for claim in CLAIMS:
-        assert (PROJECT / "benchmarks" / f"test_{claim.experiment}.py").exists()
-        for bounds in claim.bounds.values():
-            assert bounds.above < bounds.below
-            assert bounds != (float("-inf"), float("inf"))
+MOBILENET = "mobilenetv3-gld23k"
 
 
-def test_every_numbered_finding_of_the_papers_is_asked_but_those_that_cannot_be():
-    numbered = {
-        f"004 5.{part}.{place}" for part, last in enumerate((7, 2, 2, 4, 2, 7), 1) for place in range(1, last + 1)
-    }
-    numbered |= {f"003 III.{letter}" for letter in ("A", "B.1", "B.2", "C", "D", "E", "F")}
-    numbered |= {f"002 II.{place}" for place in range(1, 6)} | {"004 5.6", "004 A"}
-    assert numbered - {claim.section for claim in CLAIMS} == {"004 5.4.4", "002 II.3", "002 II.5"}
+def simulated(device, **fields):
+    settings = fields.pop("settings", Settings(minibatches=60))
+    usual = {"workload": MOBILENET, "power_mode": "maxn", "workers": 4, "storage": "ssd", "batch_size": 16}
+    case = Case(device, settings=settings, **{**usual, **fields})
+    return run(case, open_device(device, Configuration()))
 
 
-def test_every_comparison_that_003_and_004_print_of_a_board_is_asked():
-    printed = {one.fact for one in load_figures() if one.versus is not None and one.paper in ("003", "004")}
-    bounded = {"F724"}  # by caching_shows_on_an_hdd, from below
-    assert printed - {fact for claim in CLAIMS for fact in facts_of(claim)} == bounded
+def slowed(profile, factor, **conditions):
+    """The same profile of a machine that takes so many times as long."""
+    minibatches = [
+        one._replace(stall_ms=one.stall_ms * factor, compute_ms=one.compute_ms * factor, e2e_ms=one.e2e_ms * factor)
+        for one in profile.minibatches
+    ]
+    return dataclasses.replace(profile, minibatches=minibatches, conditions={**profile.conditions, **conditions})
 
 
-def fitted_facts():
-    """Figures that a fit reads, and statements that a parameter of the simulation was taken from."""
-    with FIGURES_FILE.open(encoding="utf-8", newline="") as file:
-        facts = {row["fact"] for row in csv.DictReader(file)}
-    for path in (PROJECT / "harness" / "simulation").rglob("*.toml"):
-        for origin in re.findall(r'origin = "([^"]*)"', path.read_text(encoding="utf-8")):
-            facts.update(re.findall(r"F\d+", origin))
-            for first, last in re.findall(r"F(\d+) to F(\d+)", origin):
-                facts.update(f"F{number:0{len(first)}d}" for number in range(int(first), int(last) + 1))
-    return facts
+def watched(profile):
+    """The same profile of a machine that has a sensor of throttling."""
+    series = {**profile.telemetry.series, "throttle_oc3_events": Series((0.0, 1.0), (0.0, 0.0))}
+    return dataclasses.replace(profile, telemetry=dataclasses.replace(profile.telemetry, series=series))
 
 
-def test_a_claim_is_marked_where_the_simulation_was_fitted_to_what_it_stands_on():
-    facts = fitted_facts()
-    assert [claim.name for claim in CLAIMS if claim.is_fitted != bool(facts_of(claim) & facts)] == []
+def by_name(found):
+    return {one.takeaway: one for one in found}
 
 
-def test_a_shortfall_of_the_simulation_has_bounds_of_its_own_that_are_not_the_papers():
-    for claim in CLAIMS:
-        assert bool(claim.shortfall) == (claim.known[""] != (float("-inf"), float("inf")))
-        if claim.shortfall:
-            assert float("-inf") < claim.known[""].above < claim.known[""].below < float("inf")
-            assert claim.known != claim.bounds
+def test_profiles_that_hold_to_a_take_away_confirm_it_and_others_contradict_it():
+    none, four = simulated("sim:xavier-agx", workers=0), simulated("sim:xavier-agx", workers=4)
+    found = by_name(judge(map(evidence_of, (none, four))))["workers_shorten_epochs"]
+    assert (found.verdict, found.must_hold, found.is_violated) == ("confirmed", True, False)
+    assert found.low < found.effect < found.high < 1.0
+    turned = by_name(judge(map(evidence_of, (none, slowed(four, 4.0)))))["workers_shorten_epochs"]
+    assert (turned.verdict, turned.is_violated) == ("contradicted", True)
+    assert "xavier-agx" in turned.text
+    assert "004 5.1.4" in turned.text
 
 
-def test_what_no_claim_is_about_has_a_check_of_the_model_or_a_reason():
-    statements = load_statements()
-    assert [one.fact for one in statements if bool(one.check) == bool(one.unchecked)] == []
-    assert {one.check for one in statements} - {""} == {check.__name__ for check in CHECKS}
-    judged = {fact for claim in CLAIMS for fact in facts_of(claim)}
-    assert {one.fact for one in statements} & judged == {"F1029"}  # of the model there is no profile of Wake on LAN
-    assert len(judged | {one.fact for one in statements}) > 240
+def measured(profile, **fields):
+    """The same profile as of a machine that is no board."""
+    case = dataclasses.replace(profile.case, device="host", **fields)
+    conditions = {**profile.conditions, "board": None, "accelerator": "cpu"}
+    return dataclasses.replace(profile, case=case, provenance="measured", conditions=conditions)
+
+
+def test_a_measured_machine_may_leave_a_take_away_undecided():
+    profile = measured(simulated("sim:xavier-agx", workers=0))
+    other = slowed(measured(profile, workers=4), 1.03)
+    found = by_name(judge(map(evidence_of, (profile, other))))["workers_shorten_epochs"]
+    assert (found.verdict, found.is_violated) == ("undecided", False)
+
+
+def test_a_repeated_case_of_a_machine_widens_the_intervals_of_all_and_the_verdict_says_so():
+    none = measured(simulated("sim:xavier-agx", workers=0))
+    four = slowed(measured(none, workers=4), 0.7)
+    repeated = [slowed(measured(none, batch_size=8), factor) for factor in (0.6, 1.0, 1.6)]
+    once = by_name(judge(map(evidence_of, (none, four))))["workers_shorten_epochs"]
+    often = by_name(judge(map(evidence_of, (none, four, *repeated))))["workers_shorten_epochs"]
+    assert (once.verdict, often.verdict) == ("confirmed", "undecided")
+    assert "time 5.0% (assumed)" in once.text
+    assert "learned from 2 repetitions" in often.text
+    assert often.low < once.low < once.high < often.high
+
+
+def test_a_verdict_of_a_machine_that_is_none_of_the_papers_says_so():
+    profiles = [measured(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4)]
+    found = by_name(judge(map(evidence_of, profiles)))["workers_shorten_epochs"]
+    assert "the paper saw it on xavier-agx, xavier-nx, nano" in found.text
+    assert "the CPU trains" in found.text
+    there = by_name(judge(evidence_of(simulated("sim:xavier-agx", workers=count)) for count in (0, 4)))
+    assert there["workers_shorten_epochs"].apart == ""
+
+
+def test_more_workers_than_cores_say_nothing_of_what_workers_are_worth():
+    none, four = (measured(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4))
+    mode = {**four.conditions["power_mode"], "cpu_cores": 2}
+    few = dataclasses.replace(four, conditions={**four.conditions, "power_mode": mode})
+    assert "workers_shorten_epochs" not in by_name(judge(map(evidence_of, (none, few))))
+
+
+def test_what_is_said_of_one_board_is_not_asked_of_another_machine():
+    one, two = (simulated("sim:xavier-agx", workers=workers) for workers in (1, 2))
+    assert "mobilenet_on_agx_needs_one_worker" in by_name(judge(map(evidence_of, (one, two))))
+    found = by_name(judge(evidence_of(measured(profile)) for profile in (one, two)))
+    assert "mobilenet_on_agx_needs_one_worker" not in found
+
+
+def test_figures_of_a_section_are_compared_with_what_the_paper_prints():
+    b, c = (simulated("sim:xavier-agx", workload="resnet18-cifar10", power_mode=letter) for letter in "bc")
+    found = by_name(judge(map(evidence_of, (b, c))))["what_the_gpu_clock_does_to_compute"]
+    assert (found.verdict, found.above, found.below) == ("confirmed", 0.85, 1.15)
+    compute = [evidence_of(one).figures["compute", WARM].value for one in (b, c)]
+    assert found.effect == pytest.approx(compute[1] / compute[0] / (1 - 0.223))
+    slow = by_name(judge(map(evidence_of, (b, slowed(c, 1.3)))))["what_the_gpu_clock_does_to_compute"]
+    assert slow.verdict == "contradicted"
+
+
+def test_two_values_make_a_ratio_and_a_range_stays_one():
+    (pair,) = comparisons("F919/F918")
+    assert (pair.least, pair.greatest) == (pytest.approx(12.1 / 22), pytest.approx(12.1 / 22))
+    assert (pair.before.workers, pair.after.workers) == (0, 1)
+    ranges = [(one.least, one.greatest) for one in comparisons("F1132")]
+    assert ranges == [pytest.approx((1 - 0.387, 1 - 0.31))] * 3
+
+
+def test_what_dropping_the_cache_costs_is_asked_of_epochs_that_it_was_dropped_before():
+    cold, each = (
+        evidence_of(simulated("sim:xavier-agx", storage="hdd", settings=settings))
+        for settings in (
+            Settings(minibatches=None, epochs=2, cache=cache, data_scale=1.0) for cache in ("cold", "drop-each-epoch")
+        )
+    )
+    assert "what_dropping_the_cache_costs" not in by_name(judge([cold]))
+    found = by_name(judge([cold, each]))["what_dropping_the_cache_costs"]
+    assert found.effect == pytest.approx(each.figures["stall", WARM].value / cold.figures["stall", WARM].value)
+    assert found.verdict == "confirmed"
+
+
+def test_boards_are_compared_in_their_default_modes_and_in_no_other():
+    asked = [("xavier-agx", "maxn"), ("xavier-nx", default_mode("xavier-nx")), ("xavier-nx", "maxn")]
+    found = [evidence_of(simulated(f"sim:{board}", workload="lenet-mnist", power_mode=mode)) for board, mode in asked]
+    verdict = by_name(judge(found))["compute_is_slower_on_nx_than_on_agx"]
+    compute = [one.figures["compute", WARM].value for one in found]
+    assert verdict.effect == pytest.approx(compute[1] / compute[0])
+    assert "compute_is_slower_on_nx_than_on_agx" not in by_name(judge(found[::2]))
+
+
+def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tmp_path):
+    none, four = (
+        watched(dataclasses.replace(simulated("sim:xavier-agx", workers=workers), provenance="measured"))
+        for workers in (0, 4)
+    )
+    wrong = [
+        dataclasses.replace(slowed(four, 4.0), flags=[flag])
+        for flag in ("disturbed: other processes used 2.00 cores meanwhile", "throttled: from 1 s to 3 s")
+    ]
+    found = by_name(judge(map(evidence_of, (none, four, *wrong))))
+    assert (found["workers_shorten_epochs"].verdict, found["workers_shorten_epochs"].left_out) == ("confirmed", 2)
+    assert found["nothing_throttles"].verdict == "contradicted"
+    assert found["nothing_throttles"].effect == 0.5
+    alone = by_name(judge(map(evidence_of, wrong[1:])))
+    assert set(alone) == {"nothing_throttles"}
+    assert "2 profiles flagged disturbed or throttled" in format_verdicts(list(found.values()))
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for profile in (none, four, *wrong):
+            store.add(profile, {}, "run")
+        assert by_name(verdicts(store)) == found
+    as_simulated = [dataclasses.replace(one, provenance="simulated") for one in (none, *wrong)]
+    assert by_name(judge(map(evidence_of, as_simulated)))["workers_shorten_epochs"].verdict == "contradicted"
+
+
+def test_ten_minibatches_are_held_against_a_long_profile():
+    long = simulated("sim:orin-agx", workload="resnet18-imagenet", settings=Settings(minibatches=200))
+    short = simulated("sim:orin-agx", workload="resnet18-imagenet", settings=Settings(minibatches=40))
+    names = {claim.name for claim in load_claims() if claim.experiment == "profile_length"}
+    found = by_name(judge(map(evidence_of, (long, short))))
+    assert {name: found[name].verdict for name in names} == dict.fromkeys(names, "confirmed")
+    assert not names & set(by_name(judge([evidence_of(short)])))
+    half = len(long.minibatches) // 2
+    drifting = dataclasses.replace(
+        long, minibatches=[*long.minibatches[:half], *slowed(long, 1.5).minibatches[half:]], telemetry=long.telemetry
+    )
+    assert by_name(judge([evidence_of(drifting)]))["ten_minibatches_tell_the_time"].verdict == "contradicted"
+
+
+def test_baseload_is_the_idle_power_of_the_same_mode_and_asked_of_no_other():
+    idle = Settings(minibatches=None, idle_s=60.0, cache="as-is")
+    profiles = [
+        simulated(
+            "sim:xavier-agx", workload="idle", power_mode=mode, workers=0, batch_size=1, settings=idle, task="idle"
+        )
+        for mode in "gl"
+    ]
+    profiles += [simulated("sim:xavier-agx", power_mode=mode) for mode in "ag"]
+    found = by_name(judge(map(evidence_of, profiles)))["baseload_is_less_than_half_of_the_energy_of_large_networks"]
+    assert (found.n, found.case) == (1, "idle-g")
+    assert 0.2 < found.effect < 0.3
+
+
+def test_of_a_machine_without_the_papers_modes_maxn_is_held_against_those_it_has():
+    def measured(mode, factor):
+        profile = dataclasses.replace(simulated("sim:orin-agx", power_mode="maxn"), provenance="measured")
+        case = dataclasses.replace(profile.case, power_mode=mode, device="host")
+        return dataclasses.replace(slowed(profile, factor, board=None), case=case)
+
+    profiles = [measured(mode, factor) for mode, factor in (("maxn", 1.0), ("1c", 3.0))]
+    found = by_name(judge(map(evidence_of, profiles)))["maxn_is_fastest"]
+    assert (found.device, found.n, found.verdict) == ("host", 1, "confirmed")
+
+
+def test_a_statistic_is_drawn_as_widely_as_its_figures_are_unsure():
+    known, unsure = (
+        drawn("one", [[Estimate(2.0, 0.05, freedom)]], lambda values: float(values[0])) for freedom in (1000, 4)
+    )
+    assert known.interval(0.95).high == pytest.approx(Estimate(2.0, 0.05, 1000).interval().high, rel=0.02)
+    assert unsure.interval(0.95).high == pytest.approx(Estimate(2.0, 0.05, 4).interval().high, rel=0.02)
+
+
+def test_a_simulated_board_that_the_paper_did_not_speak_of_is_not_asked():
+    found = by_name(judge(evidence_of(simulated("sim:orin-nano", workers=workers)) for workers in (0, 4)))
+    assert "workers_cost_no_energy" not in found
+    assert "workers_hide_stalls" not in found  # needs one worker
+
+
+def test_cold_and_warm_epochs_are_told_apart():
+    settings = Settings(minibatches=None, epochs=2, cache="cold", data_scale=0.05)
+    evidence = evidence_of(simulated("sim:xavier-agx", workers=0, storage="hdd", settings=settings))
+    assert evidence.figures["stall", COLD].value > evidence.figures["stall", WARM].value
+    assert len(evidence.epochs_s) == 1
+
+
+def test_a_disk_whose_reads_were_held_down_counts_as_a_slow_one():
+    def measured(storage, limit_bytes_per_s):
+        settings = Settings(minibatches=None, epochs=2, cache="cold", data_scale=0.05)
+        profile = simulated("sim:xavier-agx", workers=0, storage=storage, settings=settings)
+        name = storage if limit_bytes_per_s is None else "ssd@20"
+        case = dataclasses.replace(profile.case, device="host", storage=name)
+        conditions = {**profile.conditions, "storage_limit_bytes_per_s": limit_bytes_per_s, "board": None}
+        return dataclasses.replace(profile, case=case, provenance="measured", conditions=conditions)
+
+    profiles = [measured("ssd", None), measured("hdd", 20_000_000)]
+    assert View("host", map(evidence_of, profiles)).held_down == ("ssd@20",)
+    found = by_name(judge(map(evidence_of, profiles)))
+    assert found["cold_stalls_follow_the_speed_of_the_medium"].verdict == "confirmed"
+    assert found["caching_shows_on_an_hdd"].case.endswith("ssd@20-bs16-cold-x0.05")
+    assert "a_cached_data_set_makes_up_for_a_slow_disk" in found
+    alone = by_name(judge(map(evidence_of, profiles[:1])))
+    assert "cold_stalls_follow_the_speed_of_the_medium" not in alone
+
+
+def test_runs_of_a_case_speak_together_and_only_with_the_latest_software():
+    first = simulated("sim:xavier-agx")
+    second = simulated("sim:xavier-agx", settings=Settings(minibatches=60, seed=1))
+    (together,) = pooled(map(evidence_of, (first, second)))
+    between = sorted(evidence_of(one).figures["time", WARM].value for one in (first, second))
+    assert between[0] < together.figures["time", WARM].value < between[1]
+    newer = slowed(second, 2.0, torch="9.0")
+    (latest,) = pooled(map(evidence_of, (first, newer)))
+    assert latest.figures["time", WARM].value > 1.5 * between[1]
+
+
+def test_small_default_data_give_way_to_data_of_a_size_that_was_asked_for():
+    cold = Settings(minibatches=None, epochs=2, cache="cold")
+    profiles = [
+        simulated("sim:xavier-agx", settings=dataclasses.replace(cold, data_scale=scale)) for scale in (None, 0.1)
+    ]
+    view = View("sim:xavier-agx", pooled(map(evidence_of, profiles)))
+    assert [one.case.settings.data_scale for one in view.evidence] == [0.1]
+
+
+def test_verdicts_come_from_a_results_file(tmp_path):
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for workers in (0, 4):
+            store.add(simulated("sim:xavier-agx", workers=workers), {}, "run")
+        found = verdicts(store)
+    assert found
+    assert {one.provenance for one in found} == {"simulated"}
+    assert "workers_cost_no_energy" in by_name(found)
+
+
+def test_versions_of_software_are_compared_case_by_case(tmp_path):
+    profile = simulated("sim:xavier-agx")
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(slowed(profile, 1.0, torch="1.12"), {}, "old")
+        assert version_effects(store) == []
+        store.add(slowed(profile, 1.4, torch="2.0"), {}, "new")
+        (effect,) = version_effects(store)
+    assert (effect.before, effect.after) == ({"torch": "1.12"}, {"torch": "2.0"})
+    assert effect.ratio.low < 1.4 < effect.ratio.high
+    assert "torch 1.12 to 2.0" in effect.text
+
+
+def cell(value, error=0.01, label="one"):
+    return Cell(label, Estimate(value, error, 20))
 
 
 @pytest.mark.parametrize(
-    ("cells", "named"),
+    ("cells", "bounds", "verdict"),
     [
-        ({"phase": "lukewarm"}, "lukewarm"),
-        ({"where": "colour=red"}, "colour"),
-        ({"where": "workers=few"}, "few"),
-        ({"above": "high"}, "high"),
-        ({"only_there": "maybe"}, "maybe"),
-        (
-            {"before": "workers=0 ; workers=1 ; workers=2", "after": "workers=1 ; workers=2"},
-            "3 conditions before",
-        ),
+        ([cell(0.8)], Bounds(below=0.9), CONFIRMED),
+        ([cell(0.8), cell(1.2)], Bounds(below=0.9), CONTRADICTED),
+        ([cell(0.8), cell(0.9)], Bounds(below=0.9), UNDECIDED),
+        ([cell(1.0)], Bounds(0.95, 1.05), CONFIRMED),
+        ([cell(1.0, error=0.1)], Bounds(0.95, 1.05), UNDECIDED),
+        ([cell(0.5)], Bounds(0.95, 1.05), CONTRADICTED),
+        ([exactly("front", 3.0)], Bounds(below=4.5), CONFIRMED),
+        ([Cell("front", Drawn(-0.5, tuple([-0.9, -0.1] * 50)))], Bounds(below=-0.3), UNDECIDED),
     ],
 )
-def test_a_line_that_is_no_claim_is_named(tmp_path, cells, named):
-    with CLAIMS_FILE.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    path = tmp_path / "claims.csv"
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerow({**rows[0], **cells})
-    with pytest.raises(InvalidValueError, match=rf"claims.csv line 2 is no claim.*{named}"):
-        load_claims(path)
+def test_an_interval_decides_not_the_figure_alone(cells, bounds, verdict):
+    assert judge_cells(cells, bounds).verdict == verdict
 
 
-def test_a_file_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(StoreError, match=r"no\.csv"):
-        load_claims(tmp_path / "no.csv")
+def test_nothing_to_look_at_is_no_verdict():
+    assert judge_cells([], Bounds(below=1.0)) is None
+
+
+def test_the_case_that_decides_is_named():
+    found = judge_cells([cell(0.5, label="fine"), cell(1.5, label="wrong")], Bounds(below=1.0))
+    assert (found.label, found.effect, found.n) == ("wrong", 1.5, 2)
+    assert found.low < 1.5 < found.high
+
+
+def test_more_cases_make_it_harder_to_contradict_by_chance():
+    alone = judge_cells([cell(1.023)], Bounds(below=1.0))
+    among = judge_cells([cell(1.023), *[cell(0.9)] * 30], Bounds(below=1.0))
+    assert (alone.verdict, among.verdict) == (CONTRADICTED, UNDECIDED)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.5, 2.0), st.floats(0.0, 0.3)), min_size=1, max_size=6),
+    st.floats(0.0, 0.3),
+    st.floats(1.0, 10.0),
+    st.integers(2, 40),
+)
+def test_more_noise_between_runs_never_decides_what_less_left_open(runs, share, times, dof):
+    def verdict(noise):
+        cells = [Cell(str(place), over_runs([Estimate(*run, 20)], noise)) for place, run in enumerate(runs)]
+        return judge_cells(cells, Bounds(0.9, 1.1)).verdict
+
+    less, more = verdict(RunNoise(share, dof)), verdict(RunNoise(share * times, dof))
+    assert more in (less, UNDECIDED)
+
+
+def test_nothing_throttles_is_not_confirmed_without_a_sensor_of_it():
+    profile = measured(simulated("sim:xavier-agx"))
+    assert "nothing_throttles" not in by_name(judge([evidence_of(profile)]))
+    assert by_name(judge([evidence_of(watched(profile))]))["nothing_throttles"].verdict == "confirmed"
+
+
+def test_without_a_sensor_of_power_nothing_is_said_of_power_and_energy():
+    def blind(profile):
+        series = {name: one for name, one in profile.telemetry.series.items() if "power" not in name}
+        return dataclasses.replace(profile, telemetry=dataclasses.replace(profile.telemetry, series=series))
+
+    profiles = [blind(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4)]
+    found = by_name(judge(map(evidence_of, profiles)))
+    assert "workers_shorten_epochs" in found
+    about = {claim.name for claim in load_claims() if {"power", "energy"} & set(claim.quantities)}
+    assert not about & set(found)
+
+
+def test_epochs_of_data_sets_of_different_sizes_are_not_compared():
+    settings = [Settings(minibatches=None, epochs=2, cache="cold", data_scale=scale) for scale in (0.05, 0.1)]
+    profiles = [
+        simulated("sim:xavier-agx", workers=workers, storage="hdd", settings=one)
+        for workers, one in zip((0, 4), settings)
+    ]
+    assert "workers_shorten_epochs" not in by_name(judge(map(evidence_of, profiles)))
+    unsaid = dataclasses.replace(profiles[1].case, settings=settings[0])  # the same words, another data set
+    assert "workers_shorten_epochs" not in by_name(
+        judge(map(evidence_of, (profiles[0], dataclasses.replace(profiles[1], case=unsaid))))
+    )
+
+
+def test_a_verdict_says_whether_the_simulation_was_fitted_to_it_and_claims_are_counted_once():
+    devices = ("sim:xavier-agx", "sim:xavier-agx@1")
+    profiles = [
+        simulated(device, workload="resnet18-cifar10", power_mode=letter) for device in devices for letter in "bc"
+    ]
+    found = judge(map(evidence_of, profiles))
+    fitted = [one for one in found if one.takeaway == "what_the_gpu_clock_does_to_compute"]
+    assert [one.device for one in fitted] == list(devices)
+    assert all("the simulation was fitted to" in one.text for one in fitted)
+    counts = counts_of_claims(found)
+    assert sum(counts.values()) == len({one.takeaway for one in found}) < len(found)
+    assert counts["confirmed (simulated, fitted to it)"] >= 1
+    assert "confirming it says that it can say it" in format_verdicts(found)
+    as_measured = judge(evidence_of(dataclasses.replace(one, provenance="measured")) for one in profiles)
+    assert not any(one.fitted for one in as_measured)
+
+
+def test_a_shortfall_excuses_what_is_known_and_nothing_else():
+    profiles = [simulated("sim:xavier-agx", power_mode=letter) for letter in "ef"]
+    found = by_name(judge(map(evidence_of, profiles)))["what_two_cores_do_to_mobilenets_stall"]
+    assert (found.verdict, found.is_violated) == ("contradicted", False)
+    assert found.shortfall
+    worse = by_name(judge(map(evidence_of, (profiles[0], slowed(profiles[1], 20.0)))))[found.takeaway]
+    assert (worse.verdict, worse.is_violated, worse.shortfall) == ("contradicted", True, None)

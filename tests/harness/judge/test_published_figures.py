@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError, StoreError
-from harness.judge.published_figures import FIGURES_FILE, Condition, Figure, load_figures
+from harness.judge.published_figures import FIGURES_FILE, Condition, PublishedFigure, load_figures
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
 from tools.published import IDLE_METRICS, INTERNAL, METRICS, find_modes
 
 
 def figure(value="10", comparator="=", relation="value"):
     least, _, greatest = value.partition("..")
-    return Figure(
+    return PublishedFigure(
         "F1",
         "001",
         "1",

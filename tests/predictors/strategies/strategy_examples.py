@@ -9,7 +9,7 @@ import numpy as np
 
 from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.models.tables import Table
-from predictors.strategies.model_based import ClosedLoop
+from predictors.strategies.closed_loop import ClosedLoop
 
 CORES = (2, 4, 8, 12)
 CPU_KHZ = (400_000, 800_000, 1_200_000, 1_600_000, 2_200_000)

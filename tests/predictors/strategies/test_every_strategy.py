@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from harness.core.errors import CannotRunError
+from predictors.strategies.closed_loop import design_for, learn
 from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
 from predictors.strategies.fixed import VendorPreset
 from predictors.strategies.goals import power_budget
-from predictors.strategies.model_based import design_for, learn
 from predictors.strategies.protocol import MOST_FAILURES, FailedMode, History, TableProfiler
 from predictors.strategies.recommendation import recommend
 from predictors.strategies.registry import STRATEGIES, StrategySetting

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from harness.core.errors import CannotRunError, ControlError, InvalidValueError
+from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.evaluation import judge
 from predictors.strategies.goals import power_budget
-from predictors.strategies.model_based import ClosedLoop
 from predictors.strategies.online import OnlineTuner
 from tests.predictors.strategies.strategy_examples import NearlyRight, example_table, middle_modes
 

@@ -6,9 +6,9 @@ import pytest
 
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
+from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.fixed import Maxn, VendorPreset
 from predictors.strategies.goals import power_budget
-from predictors.strategies.model_based import ClosedLoop
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.recommendation import energy_wh, recommend, thinned
 from tests.predictors.strategies.strategy_examples import NearlyRight, example_table, middle_modes

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from harness.core.profiles import CLEAN, FIRST, SETTLING  # noqa: E402
-from harness.measure.profiling import (  # noqa: E402
+from harness.measure.training_loop import (  # noqa: E402
     EndlessShuffle,
     StepTimer,
     Trainer,

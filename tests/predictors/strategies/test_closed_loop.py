@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
+from predictors.strategies.closed_loop import ClosedLoop, OneShot, expected_gains, expected_improvement, learn
 from predictors.strategies.evaluation import judge, optimum, summarise, sweep
 from predictors.strategies.goals import Goal, budget_goals, power_budget
-from predictors.strategies.model_based import ClosedLoop, OneShot, expected_gains, expected_improvement, learn
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.search import RandomSearch
 from tests.predictors.strategies.strategy_examples import ROUGH_TABLE, NearlyRight, closed_loop, middle_modes

@@ -1,0 +1,114 @@
+"""The list of claims: what each row names, and that no statement of the papers is dropped silently."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import InvalidValueError, StoreError
+from harness.judge.claim_functions import FUNCTIONS
+from harness.judge.claim_list import CLAIMS_FILE, load_claims
+from harness.judge.published_figures import FIGURES_FILE, load_figures
+from tools.model_checks import CHECKS, load_statements
+
+CLAIMS = load_claims()
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+def facts_of(claim):
+    return {fact for facts in claim.facts for fact in facts.split("/")}
+
+
+def test_claims_have_names_of_their_own_and_are_judged_by_functions_that_exist():
+    assert len({claim.name for claim in CLAIMS}) == len(CLAIMS) > 140
+    assert {claim.function for claim in CLAIMS} == set(FUNCTIONS)
+    assert all(claim.says.endswith((".", ").")) and len(claim.says.split()) > 9 for claim in CLAIMS)
+    assert all(claim.facts and claim.meaning for claim in CLAIMS)
+    for claim in CLAIMS:
+        assert (PROJECT / "benchmarks" / f"test_{claim.experiment}.py").exists()
+        for bounds in claim.bounds.values():
+            assert bounds.above < bounds.below
+            assert bounds != (float("-inf"), float("inf"))
+
+
+def test_every_numbered_finding_of_the_papers_is_asked_but_those_that_cannot_be():
+    numbered = {
+        f"004 5.{part}.{place}" for part, last in enumerate((7, 2, 2, 4, 2, 7), 1) for place in range(1, last + 1)
+    }
+    numbered |= {f"003 III.{letter}" for letter in ("A", "B.1", "B.2", "C", "D", "E", "F")}
+    numbered |= {f"002 II.{place}" for place in range(1, 6)} | {"004 5.6", "004 A"}
+    assert numbered - {claim.section for claim in CLAIMS} == {"004 5.4.4", "002 II.3", "002 II.5"}
+
+
+def test_every_comparison_that_003_and_004_print_of_a_board_is_asked():
+    printed = {one.fact for one in load_figures() if one.versus is not None and one.paper in ("003", "004")}
+    bounded = {"F724"}  # by caching_shows_on_an_hdd, from below
+    assert printed - {fact for claim in CLAIMS for fact in facts_of(claim)} == bounded
+
+
+def fitted_facts():
+    """Figures that a fit reads, and statements that a parameter of the simulation was taken from."""
+    with FIGURES_FILE.open(encoding="utf-8", newline="") as file:
+        facts = {row["fact"] for row in csv.DictReader(file)}
+    for path in (PROJECT / "harness" / "simulation").rglob("*.toml"):
+        for origin in re.findall(r'origin = "([^"]*)"', path.read_text(encoding="utf-8")):
+            facts.update(re.findall(r"F\d+", origin))
+            for first, last in re.findall(r"F(\d+) to F(\d+)", origin):
+                facts.update(f"F{number:0{len(first)}d}" for number in range(int(first), int(last) + 1))
+    return facts
+
+
+def test_a_claim_is_marked_where_the_simulation_was_fitted_to_what_it_stands_on():
+    facts = fitted_facts()
+    assert [claim.name for claim in CLAIMS if claim.is_fitted != bool(facts_of(claim) & facts)] == []
+
+
+def test_a_shortfall_of_the_simulation_has_bounds_of_its_own_that_are_not_the_papers():
+    for claim in CLAIMS:
+        assert bool(claim.shortfall) == (claim.known[""] != (float("-inf"), float("inf")))
+        if claim.shortfall:
+            assert float("-inf") < claim.known[""].above < claim.known[""].below < float("inf")
+            assert claim.known != claim.bounds
+
+
+def test_what_no_claim_is_about_has_a_check_of_the_model_or_a_reason():
+    statements = load_statements()
+    assert [one.fact for one in statements if bool(one.check) == bool(one.unchecked)] == []
+    assert {one.check for one in statements} - {""} == {check.__name__ for check in CHECKS}
+    judged = {fact for claim in CLAIMS for fact in facts_of(claim)}
+    assert {one.fact for one in statements} & judged == {"F1029"}  # of the model there is no profile of Wake on LAN
+    assert len(judged | {one.fact for one in statements}) > 240
+
+
+@pytest.mark.parametrize(
+    ("cells", "named"),
+    [
+        ({"phase": "lukewarm"}, "lukewarm"),
+        ({"where": "colour=red"}, "colour"),
+        ({"where": "workers=few"}, "few"),
+        ({"above": "high"}, "high"),
+        ({"only_there": "maybe"}, "maybe"),
+        (
+            {"before": "workers=0 ; workers=1 ; workers=2", "after": "workers=1 ; workers=2"},
+            "3 conditions before",
+        ),
+    ],
+)
+def test_a_line_that_is_no_claim_is_named(tmp_path, cells, named):
+    with CLAIMS_FILE.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    path = tmp_path / "claims.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerow({**rows[0], **cells})
+    with pytest.raises(InvalidValueError, match=rf"claims.csv line 2 is no claim.*{named}"):
+        load_claims(path)
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(StoreError, match=r"no\.csv"):
+        load_claims(tmp_path / "no.csv")
