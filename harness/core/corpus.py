@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
 from harness.core.files import write_output
@@ -68,12 +68,13 @@ class Scanned(NamedTuple):
     fault: str  # how it breaks the schema; empty where it does not
 
 
-def scan_corpus(path: Path) -> Iterator[Scanned]:
+def scan_corpus(path: Union[str, Path]) -> Iterator[Scanned]:
     """Every line of a corpus, also those that `read_corpus` would refuse."""
+    path = Path(path)
     return _scan_csv(path) if _suffix(path) == ".csv" else _scan_parquet(path)
 
 
-def read_corpus(path: Path) -> List[Row]:
+def read_corpus(path: Union[str, Path]) -> List[Row]:
     """Read a corpus and check it.
 
     Args:
@@ -97,7 +98,7 @@ def read_corpus(path: Path) -> List[Row]:
     return rows
 
 
-def write_corpus(path: Path, rows: Sequence[Mapping[str, Any]], further: Sequence[Column] = ()) -> None:
+def write_corpus(path: Union[str, Path], rows: Sequence[Mapping[str, Any]], further: Sequence[Column] = ()) -> None:
     """Write a corpus, whole or not at all.
 
     Args:
@@ -110,6 +111,7 @@ def write_corpus(path: Path, rows: Sequence[Mapping[str, Any]], further: Sequenc
         InvalidValueError: the suffix is another one, or a row breaks the schema.
         DependencyError: Parquet was asked for and pyarrow is not installed.
     """
+    path = Path(path)
     suffix = _suffix(path)
     columns = [*CORPUS, *further]
     table = [{column.name: row.get(column.name) for column in columns} for row in rows]
