@@ -17,6 +17,8 @@ from harness.judge.claims import judge
 from harness.judge.evidence import COLD, GPU_LOAD, POWER, READS, WARM, View, evidence, evidence_of, frames_of, pooled
 from tools.simulated_campaign import SimulatedCampaign
 
+pytestmark = pytest.mark.exhaustive
+
 pytest.importorskip("scipy")
 
 ELSEWHERE = {"nothing_throttles", "wake_on_lan_draws_least"}

@@ -109,6 +109,7 @@ def test_a_pick_at_a_risk_is_not_measured_again(capsys):
     assert "at most 5% likely to break a limit by more than the tolerance" in out
 
 
+@pytest.mark.exhaustive
 def test_concurrent_finds_a_plan_and_says_what_came_of_it(capsys, tmp_path):
     options = ["--latency-limit", 800, "--power-budget", 35, "--duration", 20, "--json", tmp_path / "o.json"]
     code, out, _ = run(capsys, *CONCURRENT, *options)
@@ -121,6 +122,7 @@ def test_concurrent_finds_a_plan_and_says_what_came_of_it(capsys, tmp_path):
     assert found["choice"]["training_mode"] in out
 
 
+@pytest.mark.exhaustive
 def test_a_latency_that_cannot_be_kept_is_refused_and_shown(capsys):
     code, out, err = run(capsys, *CONCURRENT, "--latency-limit", 5, "--duration", 5, "--profiles", 10)
     assert code == 2
@@ -172,6 +174,7 @@ def test_a_replayed_corpus_offers_the_modes_of_the_workload_that_is_asked_for(ca
     assert "0 s" not in next(line for line in out.splitlines() if line.startswith("spent")).split(", ")[1]
 
 
+@pytest.mark.exhaustive
 def test_a_plan_that_falls_short_is_made_again_without_profiling_twice(capsys, tmp_path):
     options = ["--latency-limit", 260, "--power-budget", 20, "--duration", 5, "--profiles", 12]
     _, _, _ = run(capsys, *CONCURRENT, *options, "--json", tmp_path / "o.json")
@@ -256,6 +259,7 @@ def test_presets_with_less_gpu_than_the_board_has_are_known_as_such(board, small
     assert all(name in " ".join(notes_on(presets)) for name in smaller)
 
 
+@pytest.mark.exhaustive
 def test_a_concurrent_plan_names_what_failed(capsys, tmp_path, monkeypatch):
     Breaking(monkeypatch, lambda number: did_not_take() if number == 2 else None)
     options = ["--latency-limit", 800, "--duration", 5, "--profiles", 12, "--json", tmp_path / "o.json"]

@@ -91,6 +91,7 @@ def test_several_batch_sizes_need_a_reference_with_several():
         PowerTrain((REFERENCE,)).fit(TABLE.modes[SOME], TABLE.time_ms[SOME], TABLE.power_mw[SOME], batch_size=sizes)
 
 
+@pytest.mark.exhaustive
 def test_on_measured_tables_it_is_within_2_points_of_the_paper():
     path = (
         Path(os.environ.get("JETWATT_DATA") or PROJECT.parent / "shared" / "data") / "powertrain/orin-agx-training.csv"
