@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 import io
 import math
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.cases import INFERENCE, Case, Mix, parts_of
+from harness.core.cases import CONCURRENT, INFERENCE, Case, Mix, parts_of
 from harness.core.device import Device
 from harness.core.errors import CannotRunError, SourceUnavailableError
 from harness.core.interleaving import expect
@@ -28,6 +28,7 @@ from harness.judge.claims import CONFIRMED, judge_cells
 from harness.measure.run import run
 from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Drawn
+from harness.store.results import ResultsStore
 from predictors.cli import concurrent
 from predictors.cli.device_profiler import DeviceProfiler
 from predictors.strategies.concurrent import ConcurrentGoal
@@ -61,6 +62,64 @@ class SearchOutcome(NamedTuple):
         found = f"{self.spent} of {self.candidates} modes profiled, {self.over:.3f} of the limit"
         known = "" if self.slower is None else f", {self.slower:.3f} times as long as the best mode"
         return f"    {self.goal}: {self.strategy}: {found}{known} ({self.provenance})"
+
+
+class ModeSearches:
+    """The searches of a run, by device: one for each case, judged together at the end."""
+
+    def __init__(self) -> None:
+        self._outcomes: Dict[str, List[SearchOutcome]] = {}
+
+    def search(
+        self,
+        device: Device,
+        case: Case,
+        progress: Progress,
+        *,
+        store: Optional[ResultsStore] = None,
+        environment: Optional[Mapping[str, Any]] = None,
+        run_id: str = "",
+        resume: bool = False,
+        may_lower_clocks: bool = False,
+    ) -> List[SearchOutcome]:
+        """Search for a case's mode on a device that is held, and keep what came of it; a line each is told.
+
+        Raises:
+            CannotRunError: no mode is known to keep the limits; or a search raises clocks, which this board may refuse
+                until a reboot, and `may_lower_clocks` does not say that nothing else is to run after it.
+            SourceUnavailableError: the device measures no power.
+        """
+        if device.clocks_only_fall and device.provenance == "measured" and not may_lower_clocks:
+            raise CannotRunError(
+                "a search raises clocks, which this board may refuse", "name this file to run it alone"
+            )
+        if case.task == CONCURRENT:
+            found = plan(device, case, progress.update)
+        else:
+            sizes = BATCHES if case.task == INFERENCE else (case.batch_size,)
+            profiler = DeviceProfiler(
+                device,
+                case,
+                device.power_modes("all", case.workload),
+                batch_sizes=sizes,
+                store=store,
+                environment=environment,
+                run_id=run_id,
+                resume=resume,
+                report=progress.update,
+            )
+            found = search(device, case, profiler, sizes)
+        for one in found:
+            progress.line(one.text)
+        self._outcomes.setdefault(case.device, []).extend(found)
+        missed = [one.goal for one in found if one.over > 1.0 and one.slower is None]
+        if missed or not found:
+            raise CannotRunError(f"no mode is known to keep the limits: {'; '.join(missed) or case.workload}")
+        return found
+
+    def judge(self, device: str) -> List[Tuple[str, bool]]:
+        """`judge_searches` of what was searched for on a device, by its name; empty where nothing was."""
+        return judge_searches(device, self._outcomes.get(device, []))
 
 
 def truth(device: Device, case: Case, sizes: Sequence[int]) -> Optional[Tuple[np.ndarray, np.ndarray]]:
