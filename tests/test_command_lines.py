@@ -61,6 +61,13 @@ def test_a_program_lists_all_its_commands(program, capsys):
         assert f" {command.name} " in text.replace("\n", " ")
 
 
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_tells_its_version(program, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        PROGRAMS[program][0](["--version"])
+    assert capsys.readouterr().out == f"jetwatt {jetwatt.__version__}\n"
+
+
 def test_jetwatt_has_the_commands_of_both_programs_each_once_and_in_a_group(capsys):
     assert {command.name for command in ALL} == {command.name for command in (*HARNESS, *PREDICTORS)}
     assert len({command.name for command in ALL}) == len(ALL)

@@ -14,6 +14,7 @@ import sys
 import textwrap
 from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
+import harness
 from harness.core.errors import HarnessError
 
 REFUSED = 2
@@ -69,6 +70,7 @@ def make_parser(
 ) -> argparse.ArgumentParser:
     """The parser of a program; `grouped` lists its commands by group."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser.add_argument("--version", action="version", version=f"jetwatt {harness.__version__}")
     subparsers = parser.add_subparsers(
         dest="command",
         metavar="COMMAND",

@@ -84,7 +84,9 @@ def _first_match(path: Path, pattern: str) -> Optional[str]:
 
 
 def _suite_commit() -> Optional[str]:
-    """The commit of this suite, with `+` where the tree differs from it; None outside a git checkout."""
+    """The commit of this suite, with `+` where the tree differs from it; None without a checkout of its own."""
+    if not (Path(__file__).resolve().parents[2] / ".git").exists():
+        return None  # installed, maybe below somebody else's checkout
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"],
