@@ -1,10 +1,12 @@
 """Baselines and the gate: what cases took when it was recorded, and whether one has become slower since.
 
 A baseline is a JSON file that can be committed. It holds, per comparable conditions, the raw series of clean
-minibatches of each run, so that a later check can resample them; the median and its interval are for the reader.
+minibatches of each run, so that a later check can resample them, and its power; the median and its interval are for the
+reader.
 
 History (`version`):
-    1  cases: case, conditions, median_ms, interval_ms, environment, runs with minibatch_times_ms.
+    1  cases: case, conditions, median_ms, interval_ms, environment, runs with minibatch_times_ms. Since 0.2.0 a run
+       whose power is sure has its power_mw too.
 
 A case is slower where its median grew by more than a threshold and by more than noise, which `harness.stats.changes`
 tells. A baseline of three runs or more is worth its time: one run shows nothing of the noise between runs.
@@ -15,16 +17,26 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import write_output
+from harness.core.profiles import Profile
 from harness.core.terminal import format_table
 from harness.stats.changes import compare_runs, holm, learn_noise, median_of_runs, pooled_median
-from harness.stats.estimates import CONFIDENCE, Estimate, Interval
-from harness.stats.noise import RunNoise, prior
-from harness.store.conditions import LEFT_OUT, POWER_IS_UNSURE, differences, key, kinds
+from harness.stats.estimates import CONFIDENCE, Estimate, Interval, student_quantile
+from harness.stats.noise import POWER, TIME, RunNoise, learn, prior
+from harness.store.conditions import (
+    LEFT_OUT,
+    POWER_IS_UNSURE,
+    comparable_conditions,
+    differences,
+    is_disqualified,
+    key,
+    kinds,
+)
 from harness.store.frames import minibatches, profiles
 from harness.store.results import ResultsStore
 
@@ -48,7 +60,7 @@ MIN_MINIBATCHES = 10
 """With fewer clean minibatches on a side its noise cannot be told from a change."""
 
 SLOWER, FASTER, SAME, INCONCLUSIVE = "slower", "faster", "same", "inconclusive"
-REFUSED, TOO_FEW, NOT_RUN, NEW = "refused", "too few", "not run", "not in baseline"
+REFUSED, TOO_FEW, NOT_RUN, NEW, MISSING = "refused", "too few", "not run", "not in baseline", "missing"
 OK_CODE, SLOWER_CODE, REFUSED_CODE = 0, 1, 2
 
 NOT_RUN_NOTE = "not run since the baseline was recorded; to compare, measure again: pytest benchmarks"
@@ -58,19 +70,20 @@ TEST = (
     "slower: the ratio of median minibatch times is beyond the threshold, and a one-sided test finds it beyond noise"
     f" (p < {SIGNIFICANCE:g} after Holm's correction over all compared cases). The noise within runs is the standard"
     " error from a bootstrap of blocks of minibatches; that between runs is learned from repeated runs, from what is"
-    " known of such devices on; Student's t. inconclusive: neither, and the interval reaches beyond the threshold both"
-    " ways."
+    " known of such devices on; Student's t. inconclusive: no test finds a change, but the ratio is beyond the"
+    " threshold, or the interval reaches beyond it both ways."
 )
 """The test, for help texts and below every table."""
 
 
 class Run(NamedTuple):
-    """One run of a case: who it is, what its flags were, and the end-to-end times of its clean minibatches."""
+    """One run of a case: who it is, its flags, the end-to-end times of its clean minibatches, and its power."""
 
     run_id: str
     created_at: str
     flags: Tuple[str, ...]
     times_ms: Tuple[float, ...]
+    power_mw: Optional[float] = None  # None where it has none that is sure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,8 +97,6 @@ class CaseRuns:
     older: int = 0  # profiles of the same conditions that were not taken
     # profiles of the same conditions that were left out because of their flags
     flagged: int = dataclasses.field(default=0, compare=False)
-    # the power of each run; None where it has none that is sure. A baseline holds none.
-    powers_mw: Tuple[Optional[float], ...] = dataclasses.field(default=(), compare=False)
 
     @property
     def key(self) -> str:
@@ -134,10 +145,18 @@ def cases_of(
     cases = []
     for every, kept, chosen in groups:
         rows = list(chosen.itertuples())
-        runs = tuple(Run(row.run_id, row.created_at, row.flag_list, times_ms.get(row.Index, ())) for row in rows)
-        powers_mw = tuple(sure_power(row.flag_list, row.power_mw) for row in rows)
+        runs = tuple(
+            Run(
+                row.run_id,
+                row.created_at,
+                row.flag_list,
+                times_ms.get(row.Index, ()),
+                sure_power(row.flag_list, row.power_mw),
+            )
+            for row in rows
+        )
         counts = len(kept) - len(chosen), len(every) - len(kept)
-        cases.append(CaseRuns(*kept.iloc[-1][["case_id", "comparable", "environment"]], runs, *counts, powers_mw))
+        cases.append(CaseRuns(*kept.iloc[-1][["case_id", "comparable", "environment"]], runs, *counts))
     return cases
 
 
@@ -192,7 +211,13 @@ def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_
 def _to_json(case: CaseRuns) -> Dict[str, Any]:
     median, low, high = (round(value, _DECIMALS) for value in case.interval())
     runs = [
-        {"run_id": run.run_id, "created_at": run.created_at, "flags": run.flags, "minibatch_times_ms": run.times_ms}
+        {
+            "run_id": run.run_id,
+            "created_at": run.created_at,
+            "flags": run.flags,
+            "minibatch_times_ms": run.times_ms,
+            **({"power_mw": run.power_mw} if run.power_mw else {}),
+        }
         for run in case.runs
     ]
     return {
@@ -228,7 +253,13 @@ def read_baseline(path: Path) -> List[CaseRuns]:
 
 def _from_json(case: Mapping[str, Any]) -> CaseRuns:
     runs = tuple(
-        Run(run["run_id"], run["created_at"], tuple(run["flags"]), tuple(map(float, run["minibatch_times_ms"])))
+        Run(
+            run["run_id"],
+            run["created_at"],
+            tuple(run["flags"]),
+            tuple(map(float, run["minibatch_times_ms"])),
+            float(run["power_mw"]) if run.get("power_mw") else None,
+        )
         for run in case["runs"]
     )
     if not runs or not all(run.times_ms and min(run.times_ms) > 0 for run in runs):
@@ -326,12 +357,155 @@ def _ratios(pairs: Sequence[Tuple[CaseRuns, CaseRuns]]) -> Dict[str, Estimate]:
     return {before.key: found[before.key] for before, _ in enough}
 
 
+class RecordedLimit(NamedTuple):
+    """What a baseline holds of one figure under the conditions of a profile, and how much more is too much."""
+
+    recorded: Optional[float]  # the median over the recorded runs, in ms or mW; None where nothing is recorded
+    limit: Optional[float]  # above it the profile is slower, or takes more power; None likewise
+    missing: str = ""  # why nothing is recorded; empty where something is
+
+
+def recorded_time_limit(
+    baseline: Sequence[CaseRuns], profile: Profile, threshold: float = DEFAULT_THRESHOLD
+) -> RecordedLimit:
+    """The recorded minibatch time under exactly the conditions of a profile, and the time above which it is slower.
+
+    The limit is where the gate begins to say `slower`: beyond the threshold, and beyond noise at `SIGNIFICANCE`. So it
+    depends on how much the profile's own minibatches scatter too, and on how much recorded runs differ.
+
+    Args:
+        baseline: what `read_baseline` read.
+        profile: what was measured.
+        threshold: a share, 0.05 is 5 %.
+
+    Returns:
+        Both figures in ms; neither, and why, where the baseline has nothing under these conditions.
+
+    Raises:
+        InvalidValueError: the threshold is below 0.
+    """
+    return _recorded_limit(baseline, profile, TIME, threshold)
+
+
+def recorded_power_limit(
+    baseline: Sequence[CaseRuns], profile: Profile, threshold: float = DEFAULT_THRESHOLD
+) -> RecordedLimit:
+    """The same of power, in mW: what was recorded, and the power above which it takes more.
+
+    A baseline recorded before 0.2.0 holds no power.
+    """
+    return _recorded_limit(baseline, profile, POWER, threshold)
+
+
+def check_profile(
+    baseline: Sequence[CaseRuns],
+    profile: Profile,
+    threshold: float = DEFAULT_THRESHOLD,
+    include_flagged: bool = False,
+) -> Checked:
+    """Compare one profile's minibatch time with a baseline, as `check` does with those of a results file.
+
+    The status is `SLOWER`, `FASTER`, `SAME` or `INCONCLUSIVE`, or `MISSING` where the baseline has nothing under
+    exactly these conditions; the notes say why. A profile that was disturbed or throttled is inconclusive unless
+    `include_flagged`, and so is one with fewer than `MIN_MINIBATCHES` clean minibatches.
+
+    Arguments and errors are those of `recorded_time_limit`.
+    """
+    now = case_of(profile)
+    recorded, missing = _recorded_case(baseline, now)
+    if recorded is None:
+        return Checked(now.case_id, MISSING, None, now, None, [missing])
+    ratio = _to_recorded(baseline, recorded, now, TIME)
+    if ratio is None:
+        return Checked(now.case_id, MISSING, recorded, now, None, ["the profile has no clean minibatch"])
+    notes = _notes(recorded, now)
+    status = _status(ratio, threshold, ratio.p_above(), 1 - ratio.p_above())
+    if min(sum(map(len, case.series)) for case in (recorded, now)) < MIN_MINIBATCHES:
+        status = INCONCLUSIVE
+        notes.insert(0, f"at least {MIN_MINIBATCHES} clean minibatches are needed on each side")
+    elif is_disqualified(profile.flags) and not include_flagged:
+        status = INCONCLUSIVE
+        notes.insert(0, f"the profile is flagged {' and '.join(now.runs[0].flags)}")
+    return Checked(now.case_id, status, recorded, now, ratio, notes)
+
+
+def case_of(profile: Profile) -> CaseRuns:
+    """A profile as the one run of its case; its environment is unknown."""
+    return CaseRuns(
+        profile.case.id,
+        comparable_conditions(profile.conditions, profile.case, profile.provenance),
+        {},
+        (
+            Run(
+                "",
+                profile.started_at,
+                tuple(profile.flags),
+                tuple(round(minibatch.e2e_ms, _DECIMALS) for minibatch in profile.counted),
+                sure_power(profile.flags, profile.aggregates.get("power_mw")),
+            ),
+        ),
+    )
+
+
+def _recorded_limit(baseline: Sequence[CaseRuns], profile: Profile, quantity: str, threshold: float) -> RecordedLimit:
+    if not threshold >= 0:
+        raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
+    now = case_of(profile)
+    recorded, missing = _recorded_case(baseline, now)
+    if recorded is None:
+        return RecordedLimit(None, None, missing)
+    ratio = _to_recorded(baseline, recorded, now, quantity)
+    if ratio is None:
+        lacking = "the baseline" if not _figures(recorded, quantity) else "the profile"
+        return RecordedLimit(None, None, f"{lacking} has no {quantity} of {recorded.case_id}")
+    median = pooled_median(_figures(recorded, quantity))
+    noise = math.exp(student_quantile(ratio.dof, 1 - SIGNIFICANCE) * ratio.error)
+    return RecordedLimit(median, median * max(1 + threshold, noise))
+
+
+def _recorded_case(baseline: Sequence[CaseRuns], now: CaseRuns) -> Tuple[Optional[CaseRuns], str]:
+    """The case of a baseline under exactly these conditions; else why there is none."""
+    for case in baseline:
+        if case.key == now.key:
+            return case, ""
+    other = nearest(now, baseline)
+    if other is None:
+        return None, f"the baseline has nothing of {now.conditions['workload']}"
+    return (
+        None,
+        f"not recorded; not compared with {other.case_id}: {'; '.join(differences(other.conditions, now.conditions))}",
+    )
+
+
+def _figures(case: CaseRuns, quantity: str) -> List[Tuple[float, ...]]:
+    """The values of a quantity of each run that has some."""
+    if quantity == POWER:
+        return [(run.power_mw,) for run in case.runs if run.power_mw]
+    return [run.times_ms for run in case.runs if run.times_ms]
+
+
+def _to_recorded(baseline: Sequence[CaseRuns], recorded: CaseRuns, now: CaseRuns, quantity: str) -> Optional[Estimate]:
+    """The profile's figure / the recorded one; all recorded cases of like devices tell the noise between runs."""
+    before, after = _figures(recorded, quantity), _figures(now, quantity)
+    if not before or not after:
+        return None
+    known = prior(str(recorded.conditions.get("device", "")), quantity)
+    alike = [_figures(case, quantity) for case in baseline if case.prior == recorded.prior]
+    medians = [[Estimate(pooled_median([run]), 0.0, 1) for run in runs] for runs in alike if runs]
+    return compare_runs(before, after, learn(medians, known), known).estimate
+
+
 def _status(ratio: Estimate, threshold: float, p_slower: float, p_faster: float) -> str:
     if ratio.value > 1 + threshold and p_slower < SIGNIFICANCE:
         return SLOWER
     if ratio.value < 1 / (1 + threshold) and p_faster < SIGNIFICANCE:
         return FASTER
-    return INCONCLUSIVE if is_wider(ratio.interval(), threshold) else SAME
+    return INCONCLUSIVE if is_unsure(ratio.interval(), threshold) else SAME
+
+
+def is_unsure(interval: Interval, threshold: float) -> bool:
+    """Whether a ratio that no test tells from 1 may be a change all the same: beyond the threshold, or too vague."""
+    return not 1 / (1 + threshold) <= interval.value <= 1 + threshold or is_wider(interval, threshold)
 
 
 def is_wider(interval: Interval, threshold: float) -> bool:
@@ -348,7 +522,7 @@ def _notes(before: CaseRuns, after: CaseRuns) -> List[str]:
     if len(before.runs) == len(after.runs) == 1:
         known = f"{before.prior.share:.1%}"
         notes.append(f"one run on each side: the noise between runs is not seen, and taken to be {known} at least")
-    changed = differences(before.environment, after.environment)
+    changed = differences(before.environment, after.environment) if after.environment else []
     if changed:
         notes.append(f"environment changed: {'; '.join(changed)}")
     old, new = ({kind for run in case.runs for kind in kinds(run.flags)} for case in (before, after))

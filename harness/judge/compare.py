@@ -174,7 +174,7 @@ def _values(case: CaseRuns, figure: str) -> Values:
     ids = [run.run_id for run in case.runs]
     names = [(run_id, ids[:place].count(run_id)) for place, run_id in enumerate(ids)]
     if figure == POWER:
-        return {name: (power,) for name, power in zip(names, case.powers_mw) if power}
+        return {name: (run.power_mw,) for name, run in zip(names, case.runs) if run.power_mw}
     return {name: run.times_ms for name, run in zip(names, case.runs) if run.times_ms}
 
 

@@ -96,8 +96,7 @@ def _from_benchmark(path: Path, benchmark: Mapping[str, Any], environment: Dict[
         case_id=info.get("case", benchmark["fullname"]),
         conditions=conditions,
         environment=environment,
-        runs=(Run(taken_at, taken_at, flags, times_ms),),
-        powers_mw=(sure_power(flags, info.get("power_mw")),),
+        runs=(Run(taken_at, taken_at, flags, times_ms, sure_power(flags, info.get("power_mw"))),),
     )
 
 

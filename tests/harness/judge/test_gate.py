@@ -122,6 +122,16 @@ def test_a_slowdown_within_the_noise_passes_however_large(gate: Any) -> None:
     assert exit_code(verdicts) == 0
 
 
+def test_half_the_time_is_not_the_same_where_noise_explains_it() -> None:
+    """Of ten cases one may be as far off by chance, so no test is convinced."""
+    wild = [case_runs([[ms] * 40 for ms in times], 0) for times in ((72.0, 100.0, 135.0), (40.0, 52.1, 64.0))]
+    calm = [case_runs([[ms] * 40 for ms in (99.0, 100.0, 101.0)], workers) for workers in range(1, 10)]
+    found = judge([wild[0], *calm], [wild[1], *calm])
+    assert found[0].ratio.value == pytest.approx(0.521)
+    assert found[0].ratio.interval().high < 0.952
+    assert found[0].status == "inconclusive"
+
+
 def test_one_slow_run_after_many_is_measured_by_the_noise_between_those(gate: Any) -> None:
     calm = [[99.0] * 40, [100.0] * 40, [101.0] * 40, [100.0] * 40]
     verdicts = gate([(calm, {})], [([[110.0] * 40], {})])
