@@ -11,7 +11,7 @@ import argparse
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -22,18 +22,15 @@ from harness.core.terminal import format_table
 from harness.core.units import share_to_percent
 from harness.judge.published_figures import CLOSE, PublishedFigure, load_figures
 from harness.simulation.parameters import BOARD_FILES, PHYSICS_FILE, WORKLOAD_FILES
-from tools.measured_tables import MeasuredTable, simulated_like, split_tables
-from tools.published import Evaluator, Parameters
+from predictors.models.tables import Table
+from tools.measured_tables import simulated_like, split_tables
+from tools.published import BOARD, PHYSICS, WORKLOAD, Owner, Parameters, answers, fitted_parameters
 
-PHYSICS, BOARD, WORKLOAD = "physics", "board", "workload"
 DIGITS = 4
 """Significant digits of a fitted value; more would say nothing."""
 
 _REACH = 8.0
 """Greatest distance from the prior, in spreads."""
-
-Owner = Tuple[str, str]
-"""What a parameter belongs to: its kind and name."""
 
 
 class FreeParameter(NamedTuple):
@@ -54,14 +51,14 @@ class Tie(NamedTuple):
 
     owner: Owner
     key: str
-    source: str
+    source: Owner
     times: float
 
 
 def parameter_files() -> Dict[Owner, Path]:
     """The file of each owner."""
     return {
-        (PHYSICS, PHYSICS): PHYSICS_FILE,
+        PHYSICS: PHYSICS_FILE,
         **{(BOARD, name): path for name, path in BOARD_FILES.items()},
         **{(WORKLOAD, name): path for name, path in WORKLOAD_FILES.items()},
     }
@@ -69,30 +66,30 @@ def parameter_files() -> Dict[Owner, Path]:
 
 def read_free_parameters() -> Tuple[List[FreeParameter], List[Tie]]:
     """The entries of all files with a prior, and those that follow from others."""
-    free, ties = [], []
+    free, ties = [], {}
     files = parameter_files()
     for owner, path in files.items():
         for key, entry in read_toml(path).items():
             if "prior" in entry:
                 free.append(FreeParameter(owner, key, float(entry["prior"]), float(entry["spread"])))
             elif "same_as" in entry:
-                if (owner[0], entry["same_as"]) not in files:
-                    raise InvalidValueError(f"{path}: {key} is the same as that of {entry['same_as']!r}, which is none")
-                ties.append(Tie(owner, key, entry["same_as"], float(entry.get("times", 1.0))))
-    return free, [_to_its_root(tie, ties) for tie in ties]
+                source = (owner[0], entry["same_as"])
+                if source not in files:
+                    raise InvalidValueError(f"{path}: {key} is the same as that of {source[1]!r}, which is none")
+                ties[owner, key] = Tie(owner, key, source, float(entry.get("times", 1.0)))
 
+    def to_its_root(tie: Tie) -> Tie:
+        """A tie to what its source, itself tied, follows from."""
+        seen = {tie.owner}
+        while (tie.source, tie.key) in ties:
+            if tie.source in seen:
+                raise InvalidValueError(f"{tie.key} of {tie.owner[1]} follows from itself", "give one of them a value")
+            seen.add(tie.source)
+            further = ties[tie.source, tie.key]
+            tie = tie._replace(source=further.source, times=tie.times * further.times)
+        return tie
 
-def _to_its_root(tie: Tie, ties: Sequence[Tie]) -> Tie:
-    """A tie to what its source, itself tied, follows from."""
-    by_place = {(one.owner, one.key): one for one in ties}
-    seen = {tie.owner[1]}
-    while ((tie.owner[0], tie.source), tie.key) in by_place:
-        if tie.source in seen:
-            raise InvalidValueError(f"{tie.key} of {tie.owner[1]} follows from itself", "give one of them a value")
-        seen.add(tie.source)
-        further = by_place[(tie.owner[0], tie.source), tie.key]
-        tie = tie._replace(source=further.source, times=tie.times * further.times)
-    return tie
+    return free, [to_its_root(tie) for tie in ties.values()]
 
 
 def with_values(
@@ -102,52 +99,27 @@ def with_values(
 
     Distances are in spreads, shape (n,).
     """
+    moved = _replaced(fixed, [(one.owner, one.key, one.value(distance)) for one, distance in zip(free, distances)])
+    return _replaced(moved, [(tie.owner, tie.key, getattr(moved[tie.source], tie.key) * tie.times) for tie in ties])
+
+
+def _replaced(parameters: Parameters, values: Iterable[Tuple[Owner, str, float]]) -> Dict[Owner, Any]:
     changes: Dict[Owner, Dict[str, float]] = {}
-    for parameter, distance in zip(free, distances):
-        changes.setdefault(parameter.owner, {})[parameter.key] = parameter.value(distance)
-    moved = _replaced(fixed, changes)
-    followers: Dict[Owner, Dict[str, float]] = {}
-    for tie in ties:
-        source = _owners(moved)[tie.owner[0], tie.source]
-        followers.setdefault(tie.owner, {})[tie.key] = getattr(source, tie.key) * tie.times
-    return _replaced(moved, followers)
-
-
-def _owners(parameters: Parameters) -> Dict[Owner, Any]:
-    return {
-        (PHYSICS, PHYSICS): parameters.physics,
-        **{(BOARD, name): board for name, board in parameters.boards.items()},
-        **{(WORKLOAD, name): workload for name, workload in parameters.workloads.items()},
-    }
-
-
-def _replaced(parameters: Parameters, changes: Mapping[Owner, Mapping[str, float]]) -> Parameters:
-    def all_of(kind: str, owned: Mapping[str, Any]) -> Dict[str, Any]:
-        return {name: dataclasses.replace(one, **changes.get((kind, name), {})) for name, one in owned.items()}
-
-    return Parameters(
-        dataclasses.replace(parameters.physics, **changes.get((PHYSICS, PHYSICS), {})),
-        all_of(BOARD, parameters.boards),
-        all_of(WORKLOAD, parameters.workloads),
-    )
+    for owner, key, value in values:
+        changes.setdefault(owner, {})[key] = value
+    return {**parameters, **{owner: dataclasses.replace(parameters[owner], **own) for owner, own in changes.items()}}
 
 
 def file_texts(parameters: Parameters) -> Dict[Path, str]:
     """The parameter files as text, with the values of a set in those entries that are free or follow."""
-    owners = _owners(parameters)
     free, ties = read_free_parameters()
-    moving: Dict[Owner, List[str]] = {}
-    for one in [*free, *ties]:
-        moving.setdefault(one.owner, []).append(one.key)
-    texts = {}
-    for owner, path in parameter_files().items():
-        text = path.read_text(encoding="utf-8")
-        for key in moving.get(owner, []):
-            value = repr(float(f"{getattr(owners[owner], key):.{DIGITS}g}"))
-            text, count = re.subn(rf"(?m)^({key} = {{ value = )[^,]+", rf"\g<1>{value}", text)
-            if count != 1:
-                raise InvalidValueError(f"{path}: {key} does not begin its line as `{key} = {{ value = `")
-        texts[path] = text
+    files = parameter_files()
+    texts = {path: path.read_text(encoding="utf-8") for path in files.values()}
+    for owner, key, *_ in (*free, *ties):
+        path, value = files[owner], repr(float(f"{getattr(parameters[owner], key):.{DIGITS}g}"))
+        texts[path], count = re.subn(rf"(?m)^({key} = {{ value = )[^,]+", rf"\g<1>{value}", texts[path])
+        if count != 1:
+            raise InvalidValueError(f"{path}: {key} does not begin its line as `{key} = {{ value = `")
     return texts
 
 
@@ -170,26 +142,21 @@ class Fitted(NamedTuple):
     """What a fit found."""
 
     parameters: Parameters  # the set
-    distances: Dict[Tuple[str, str], float]  # of each free parameter from its prior, in spreads, by owner and key
+    distances: Dict[FreeParameter, float]  # of each free parameter from its prior, in spreads
     cost: float  # half the sum of squares at the end
     steps: int  # evaluations of the model without those for derivatives
 
 
-def table_residuals(table: MeasuredTable, parameters: Parameters) -> Tuple[np.ndarray, np.ndarray]:
+def table_residuals(table: Table, parameters: Parameters) -> Tuple[np.ndarray, np.ndarray]:
     """Logarithm of model over measurement, of time and of power, for each row; NaN where there is no power."""
     simulated = simulated_like(table, parameters, rough=False)
     return np.log(simulated.time_ms / table.time_ms), np.log(simulated.power_mw / table.power_mw)
 
 
-def figure_residuals(evaluator: Evaluator, parameters: Parameters) -> np.ndarray:
-    """Deviation of each figure in units of what is worth one."""
-    found = []
-    for figure, answered in zip(evaluator.figures, evaluator.answers(parameters, rough=False)):
-        worth = FIGURE_DEVIATIONS.get(figure.comparator, 0.1)
-        if figure.versus is not None:
-            worth = max(worth, COMPARISON_DEVIATION)
-        found.append(figure.deviation(answered) / worth)
-    return np.array(found)
+def figure_deviations(figures: Sequence[PublishedFigure], parameters: Parameters) -> np.ndarray:
+    """Relative deviation of the smooth model's answer from each figure."""
+    said = answers(figures, parameters, rough=False)
+    return np.array([figure.deviation(answer) for figure, answer in zip(figures, said)])
 
 
 def robust(residuals: np.ndarray) -> np.ndarray:
@@ -197,44 +164,52 @@ def robust(residuals: np.ndarray) -> np.ndarray:
     return np.sign(residuals) * np.sqrt(2.0 * (np.sqrt(1.0 + residuals**2) - 1.0))
 
 
-def fit(figures: Sequence[PublishedFigure], tables: Sequence[MeasuredTable], most_steps: int = MOST_STEPS) -> Fitted:
+def fit(figures: Sequence[PublishedFigure], tables: Sequence[Table], most_steps: int = MOST_STEPS) -> Fitted:
     """Fit all free parameters, from their priors."""
     from scipy.optimize import least_squares
 
     free, ties = read_free_parameters()
-    fixed = Parameters.fitted()
-    evaluator = Evaluator(figures)
+    fixed = fitted_parameters()
+    worth = np.array([FIGURE_DEVIATIONS.get(figure.comparator, 0.1) for figure in figures])
+    compares = [figure.versus is not None for figure in figures]
+    worth[compares] = np.maximum(worth[compares], COMPARISON_DEVIATION)
 
     def residuals(distances: np.ndarray) -> np.ndarray:
         parameters = with_values(fixed, free, ties, distances)
-        found = [distances, robust(figure_residuals(evaluator, parameters))]
+        found = [distances, robust(figure_deviations(figures, parameters) / worth)]
         for table in tables:
-            weight = np.sqrt(min(TABLE_ROWS / len(table.modes), 1.0))
+            weight = np.sqrt(min(TABLE_ROWS / len(table), 1.0))
             for logarithms in table_residuals(table, parameters):
                 known = logarithms[~np.isnan(logarithms)]
                 found.append(weight * robust(known / TABLE_DEVIATION))
         return np.concatenate(found)
 
     result = least_squares(residuals, np.zeros(len(free)), max_nfev=most_steps, ftol=1e-5, xtol=1e-5)
-    return Fitted(
-        with_values(fixed, free, ties, result.x),
-        {(parameter.owner[1], parameter.key): float(at) for parameter, at in zip(free, result.x)},
-        float(result.cost),
-        int(result.nfev),
-    )
+    parameters = with_values(fixed, free, ties, result.x)
+    return Fitted(parameters, dict(zip(free, result.x.tolist())), float(result.cost), int(result.nfev))
 
 
 def run(arguments: argparse.Namespace) -> int:
     tables, _ = split_tables([row for path in arguments.corpus for row in read_corpus(path)])
     figures = load_figures()
     found = fit(figures, tables, arguments.most_steps)
-    print(_describe_parameters(found))
+    rows = [
+        [free.owner[1], free.key, f"{free.value(at):.4g}", f"{free.prior:.4g}", f"{at:+.1f}"]
+        for free, at in found.distances.items()
+    ]
+    print(format_table(["of", "parameter", ">fitted", ">prior", ">spreads away"], rows))
     print()
-    for table in sorted(tables, key=lambda table: table[:3]):
+    for table in sorted(tables, key=lambda table: (table.device, table.workload, table.task)):
         errors = (np.abs(np.expm1(logarithms)) for logarithms in table_residuals(table, found.parameters))
         time, power = (share_to_percent(float(np.nanmedian(each))) for each in errors)
-        print(f"{' '.join(table[:3])}: median error of the time {time:.1f} %, of the power {power:.1f} %")
-    print(_describe_figures(Evaluator(figures), found))
+        name = f"{table.device} {table.workload} {table.task}"
+        print(f"{name}: median error of the time {time:.1f} %, of the power {power:.1f} %")
+    deviations = np.abs(figure_deviations(figures, found.parameters))
+    print(
+        f"{np.sum(deviations <= CLOSE)} of {len(deviations)} figures of the papers within "
+        f"{share_to_percent(CLOSE):g} %, median {share_to_percent(np.median(deviations)):.1f} %; "
+        f"cost {found.cost:.1f} after {found.steps} steps"
+    )
     if arguments.out is not None:
         root = PHYSICS_FILE.parent
         for path, text in file_texts(found.parameters).items():
@@ -243,24 +218,3 @@ def run(arguments: argparse.Namespace) -> int:
             write_output(target, text.encode("utf-8"))
         print(f"wrote {arguments.out}")
     return 0
-
-
-def _describe_parameters(found: Fitted) -> str:
-    free, _ = read_free_parameters()
-    rows = []
-    for parameter in free:
-        at = found.distances[parameter.owner[1], parameter.key]
-        value, prior = (f"{number:.4g}" for number in (parameter.value(at), parameter.prior))
-        rows.append([parameter.owner[1], parameter.key, value, prior, f"{at:+.1f}"])
-    return format_table(["of", "parameter", ">fitted", ">prior", ">spreads away"], rows)
-
-
-def _describe_figures(evaluator: Evaluator, found: Fitted) -> str:
-    answers = evaluator.answers(found.parameters, rough=False)
-    deviations = [abs(figure.deviation(said)) for figure, said in zip(evaluator.figures, answers)]
-    close = sum(deviation <= CLOSE for deviation in deviations)
-    median = share_to_percent(float(np.median(deviations)))
-    return (
-        f"{close} of {len(deviations)} figures of the papers within {share_to_percent(CLOSE):g} %, "
-        f"median {median:.1f} %; cost {found.cost:.1f} after {found.steps} steps"
-    )

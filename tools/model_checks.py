@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from harness.core.errors import StoreError
 from harness.core.power_modes import PowerMode
 from harness.core.units import MS_PER_S, S_PER_HOUR, S_PER_MINUTE, mw_to_w
 from harness.judge.claim_list import CLAIMS_FILE
 from harness.judge.published_figures import Condition
 from harness.simulation.model import idle_power_mw
-from tools.published import Boards, find_modes
+from tools.published import BOARD, WORKLOAD, Boards, find_modes
 
 UNJUDGED_FILE = CLAIMS_FILE.with_name("unjudged.csv")
 
@@ -33,18 +30,6 @@ BUDGETS_W = range(17, 51)
 """001 sec. 5.2."""
 
 
-class Statement(NamedTuple):
-    """A statement of a paper that no profile is asked for."""
-
-    fact: str  # its id
-    paper: str  # where it stands
-    section: str
-    claim: str  # what it says, in short
-    check: str  # a function of this module; empty where the model cannot tell either
-    unchecked: str  # why there is no check; empty where there is one
-    shortfall: str  # why the model is known not to behave so; empty where it does
-
-
 class ClaimResult(NamedTuple):
     """A claim, what simulated boards say to it, and why it is known not to hold; None where it should."""
 
@@ -57,36 +42,28 @@ class ClaimResult(NamedTuple):
     is_as_known: bool  # whether it holds, or does not hold as is on record
 
 
-def load_statements(path: Path = UNJUDGED_FILE) -> List[Statement]:
-    """The statements that no profile is asked for.
+def load_statements() -> List[Any]:
+    """The statements of papers that no profile is asked for, with the file's columns as attributes.
 
-    Raises:
-        StoreError: the file cannot be read.
+    `check` names a function of this module, and is empty where the model cannot tell either.
     """
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return [Statement(**row) for row in csv.DictReader(file)]
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}", "it is part of a clone and of an installation") from error
+    import pandas as pd
+
+    return list(pd.read_csv(UNJUDGED_FILE, dtype=str, keep_default_na=False).itertuples(index=False))
 
 
 def check_model(boards: Optional[Boards] = None) -> List[ClaimResult]:
     """Put every check to simulated boards; the suite's own where None."""
     boards = Boards() if boards is None else boards
-    by_check: Dict[str, List[Statement]] = {}
-    for statement in load_statements():
-        if statement.check:
-            by_check.setdefault(statement.check, []).append(statement)
-    results = []
+    known, results = load_statements(), []
     for check in CHECKS:
-        statements = by_check[check.__name__]
+        statements = [one for one in known if one.check == check.__name__]
         holds, found = check(boards)
         shortfall = next((one.shortfall for one in statements if one.shortfall), None)
         says = " ".join((check.__doc__ or "").split())
         facts = tuple(one.fact for one in statements)
-        results.append(
-            ClaimResult(check.__name__, facts, says, bool(holds), found, shortfall, bool(holds) == (shortfall is None))
-        )
+        as_known = bool(holds) == (shortfall is None)
+        results.append(ClaimResult(check.__name__, facts, says, bool(holds), found, shortfall, as_known))
     return results
 
 
@@ -110,7 +87,7 @@ def wake_on_lan_of_the_model_draws_least(boards: Boards) -> Outcome:
     """At the socket, every board that has Wake on LAN draws less than half of what it draws in any other idle state."""
     ratios = []
     for name in (XAVIER, NX, NANO):
-        board, mode = boards.parameters.boards[name], _default(name)
+        board, mode = boards.of(BOARD, name), _default(name)
         others = [idle_power_mw(board, mode, state, socket=True) for state in ("logging", "clean", "dvfs")]
         ratios.append(idle_power_mw(board, mode, "wol", socket=True) / min(others))
     return max(ratios) < 0.5, f"Wake on LAN over the next on AGX, NX, Nano: {_listed(ratios)}"
@@ -120,7 +97,7 @@ def waking_for_a_job_saves_energy(boards: Boards) -> Outcome:
     """One LeNet epoch an hour on Nano, suspended between them, takes less than half of the energy of staying up."""
     condition = Condition(NANO, LENET, "default", storage="sd")
     hours = _value(boards, "epoch_time", condition) / MS_PER_S / S_PER_HOUR
-    board, mode = boards.parameters.boards[NANO], _default(NANO)
+    board, mode = boards.of(BOARD, NANO), _default(NANO)
     training = _value(boards, "power", condition) * hours
     up, asleep = (
         training + (1.0 - hours) * idle_power_mw(board, mode, state, socket=True) for state in ("dvfs", "wol")
@@ -130,10 +107,9 @@ def waking_for_a_job_saves_energy(boards: Boards) -> Outcome:
 
 def a_larger_model_leaves_less_cache_and_stalls_more(boards: Boards) -> Outcome:
     """With 1 GB more RAM held by the model, NX caches less of a quarter of GLD and stalls longer on an HDD."""
-    workloads = boards.parameters.workloads
-    large = dataclasses.replace(workloads[MOBILENET], model_bytes=workloads[MOBILENET].model_bytes + 1e9)
-    with_large = Boards(boards.parameters._replace(workloads={**workloads, MOBILENET: large}), rough=False)
-    both = (Boards(boards.parameters, rough=False), with_large)
+    small = boards.of(WORKLOAD, MOBILENET)
+    large = dataclasses.replace(small, model_bytes=small.model_bytes + 1e9)
+    both = [Boards({**boards.parameters, (WORKLOAD, MOBILENET): workload}, rough=False) for workload in (small, large)]
     condition = Condition(NX, MOBILENET, "default", workers=0, data_scale=0.25)
     shares = [_value(one, "cached_share", condition) for one in both]
     stalls = [_value(one, "stall_time", condition._replace(storage="hdd")) for one in both]

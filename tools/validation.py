@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
-import numpy as np
-
-from harness.core.corpus import Row, read_corpus
+from harness.core.corpus import read_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.core.terminal import format_table
@@ -17,75 +15,48 @@ from harness.judge.claim_list import load_claims
 from harness.judge.claims import CONFIRMED, Verdict, judge
 from harness.judge.evidence import evidence_of
 from harness.judge.published_figures import CLOSE, Condition, PublishedFigure, load_figures
-from tools.measured_tables import (
-    FACTOR,
-    MeasuredTable,
-    Point,
-    is_large,
-    keys_of,
-    learning_curves,
-    split_tables,
-    validate_table,
-)
+from predictors.models.tables import Table
+from tools.measured_tables import FACTOR, is_large, keys_of, learning_curves, split_tables, validate_table
 from tools.model_checks import ClaimResult, check_model
-from tools.published import Evaluator
+from tools.published import answers
 from tools.simulated_campaign import SimulatedCampaign
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-class Answer(NamedTuple):
-    """A figure of a paper and what simulated boards answer, in the figure's unit."""
-
-    figure: PublishedFigure
-    simulated: float
-
-    @property
-    def deviation(self) -> float:
-        """Relative deviation of the answer, as `PublishedFigure.deviation` has it."""
-        return self.figure.deviation(self.simulated)
-
-    @property
-    def is_close(self) -> bool:
-        """Whether it lies within 15 %."""
-        return abs(self.deviation) <= CLOSE
-
-    @property
-    def kind(self) -> str:
-        """The metric, and what is made of it where that is not its plain value."""
-        own = self.figure.relation == "value"
-        return self.figure.metric if own else f"{self.figure.metric} {self.figure.relation}"
-
-
-class Summary(NamedTuple):
-    """Deviations of some answers: how many, the share within 15 %, and median and greatest, in %."""
-
-    count: int
-    close_pct: float
-    median_pct: float
-    greatest_pct: float
+OK_CODE, CLAIMS_CODE = 0, 1
 
 
 class Report(NamedTuple):
     """All that was found."""
 
-    answers: List[Answer]  # to the papers' figures
+    # a row for each figure of a paper: `figure`, `kind` (its metric, and what is made of it), what simulated boards
+    # answer (`simulated`, in the figure's unit), `deviation` as `PublishedFigure.deviation` has it, and `is_close`
+    figures: pd.DataFrame
     # what simulated profiles say to the papers' claims, and the model to those that no profile tells
     claims: List[ClaimResult]
     corpora: Dict[str, Dict[str, Any]]  # errors against each measured table, by `keys_of`
-    curves: List[Point]  # points of learning curves on the larger tables
+    curves: pd.DataFrame  # `learning_curves` of the larger tables
 
 
-def validate(tables: Sequence[MeasuredTable] = (), device: Optional[str] = None) -> Report:
+def validate(tables: Sequence[Table] = (), device: Optional[str] = None) -> Report:
     """Compare the suite's simulated boards with all there is.
 
     With a device only its figures and tables, and no claims: these compare boards.
     """
+    import pandas as pd
+
     figures = [figure for figure in load_figures() if device in (None, *figure.condition.device.split(","))]
     tables = [table for table in tables if device in (None, table.device)]
+    found = pd.DataFrame({"figure": pd.Series(figures, dtype=object), "simulated": answers(figures)})
+    found["kind"] = [f"{one.metric} {one.relation}".replace(" value", "") for one in figures]
+    found["deviation"] = [one.deviation(said) for one, said in zip(figures, found["simulated"])]
+    found["is_close"] = found["deviation"].abs() <= CLOSE
     return Report(
-        [Answer(*pair) for pair in zip(figures, Evaluator(figures).answers())],
+        found,
         [*judge_simulation(), *check_model()] if device is None else [],
         {key: validate_table(table) for key, table in zip(keys_of(tables), tables)},
-        [point for table in tables if is_large(table) for point in learning_curves(table)],
+        pd.concat([pd.DataFrame(), *(learning_curves(table) for table in tables if is_large(table))]),
     )
 
 
@@ -111,69 +82,61 @@ def judge_simulation() -> List[ClaimResult]:
     return results
 
 
-def summarise(answers: Sequence[Answer]) -> Summary:
-    """The deviations of some answers; at least one."""
-    deviations = np.abs([answer.deviation for answer in answers])
-    return Summary(
-        len(answers),
-        share_to_percent(float(np.mean(deviations <= CLOSE))),
-        share_to_percent(float(np.median(deviations))),
-        share_to_percent(float(deviations.max())),
-    )
+def summaries(figures: pd.DataFrame) -> pd.DataFrame:
+    """How many figures there are of each kind, the share within 15 %, and median and greatest deviation, in %.
 
+    After the kinds stand `all`, and `all but ranges and bounds`, which are easier to meet.
+    """
+    import pandas as pd
 
-def exact(answers: Sequence[Answer]) -> List[Answer]:
-    """Those to figures of one value: neither a range nor a bound, which are easier to meet."""
-    return [answer for answer in answers if answer.figure.comparator in ("=", "~")]
-
-
-def by_kind(answers: Sequence[Answer]) -> Dict[str, Summary]:
-    """A summary for each kind of figure, in the order in which kinds come first."""
-    kinds = list(dict.fromkeys(answer.kind for answer in answers))
-    return {kind: summarise([answer for answer in answers if answer.kind == kind]) for kind in kinds}
+    exact = figures[[figure.comparator in ("=", "~") for figure in figures["figure"]]]
+    groups = [*figures.groupby("kind", sort=False), ("all", figures), ("all but ranges and bounds", exact)]
+    rows = {}
+    for kind, part in groups:
+        off = part["deviation"].abs()
+        shares = (part["is_close"].mean(), off.median(), off.max())
+        rows[kind] = [len(part), *map(share_to_percent, shares)]
+    columns = ["count", "close_pct", "median_pct", "greatest_pct"]
+    found = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+    return found[found["count"] > 0]
 
 
 def as_json(report: Report) -> Dict[str, Any]:
     """The report as values for JSON."""
     found: Dict[str, Any] = {
         "provenance": "simulated",
-        "figures": [_answer_as_json(answer) for answer in report.answers],
+        "figures": [
+            {
+                "fact": row.figure.fact,
+                "paper": row.figure.paper,
+                "section": row.figure.section,
+                "condition": row.figure.condition._asdict(),
+                "versus": None if row.figure.versus is None else row.figure.versus._asdict(),
+                "metric": row.figure.metric,
+                "relation": row.figure.relation,
+                "published": row.figure.value,
+                "unit": row.figure.unit,
+                "simulated": row.simulated,
+                "deviation_pct": share_to_percent(row.deviation),
+                "is_close": row.is_close,
+            }
+            for row in report.figures.itertuples()
+        ],
         "claims": [
             {name: value for name, value in claim._asdict().items() if name != "is_as_known"} for claim in report.claims
         ],
         "corpora": report.corpora,
-        "learning_curves": [
-            {**point._asdict(), "ratio": point.ratio, "is_alike": point.is_alike} for point in report.curves
-        ],
+        "learning_curves": report.curves.to_dict("records"),
     }
-    if report.answers:
+    if len(report.figures):
+        by_kind = summaries(report.figures).to_dict("index")
         found["summary"] = {
-            **summarise(report.answers)._asdict(),
-            "of_exact_figures": summarise(exact(report.answers))._asdict() if exact(report.answers) else None,
-            "by_kind": {kind: summary._asdict() for kind, summary in by_kind(report.answers).items()},
+            **by_kind.pop("all"),
+            "of_exact_figures": by_kind.pop("all but ranges and bounds", None),
+            "by_kind": by_kind,
         }
     return found
 
-
-def _answer_as_json(answer: Answer) -> Dict[str, Any]:
-    figure = answer.figure
-    return {
-        "fact": figure.fact,
-        "paper": figure.paper,
-        "section": figure.section,
-        "condition": figure.condition._asdict(),
-        "versus": None if figure.versus is None else figure.versus._asdict(),
-        "metric": figure.metric,
-        "relation": figure.relation,
-        "published": figure.value,
-        "unit": figure.unit,
-        "simulated": answer.simulated,
-        "deviation_pct": share_to_percent(answer.deviation),
-        "is_close": answer.is_close,
-    }
-
-
-OK_CODE, CLAIMS_CODE = 0, 1
 
 CORPUS_COLUMNS = (
     ("time_median_ape", "time med %"),
@@ -189,12 +152,12 @@ CORPUS_COLUMNS = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    rows: List[Row] = [row for path in arguments.corpus for row in read_corpus(path)]
+    rows = [row for path in arguments.corpus for row in read_corpus(path)]
     tables, left_out = split_tables(rows)
     if rows and not tables:
         raise InvalidValueError("no row of the corpora can be compared with a simulated board", "; ".join(left_out))
     report = validate(tables, arguments.device)
-    if not report.answers and not report.corpora:
+    if not len(report.figures) and not report.corpora:
         raise InvalidValueError(
             f"there is nothing to compare {arguments.device} with: the papers have no figure of it",
             "give a measured table of it with --corpus",
@@ -209,67 +172,68 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _sections(report: Report) -> List[str]:
     sections = []
-    if report.answers:
-        sections += ["Published figures, and what simulated boards answer\n", _figures(report.answers)]
-        sections += ["\nDeviations by kind of figure\n", _kinds(report.answers)]
+    if len(report.figures):
+        sections += ["Published figures, and what simulated boards answer\n", _figures(report.figures)]
+        kinds = [
+            [kind, str(count), f"{close:.0f}", f"{median:.1f}", f"{greatest:.1f}"]
+            for kind, count, close, median, greatest in summaries(report.figures).itertuples()
+        ]
+        header = ("quantity", ">figures", ">within 15 %", ">median %", ">greatest %")
+        sections += ["\nDeviations by kind of figure\n", format_table(header, kinds)]
     if report.claims:
         sections += ["\nClaims of the papers on simulated boards\n", _claims(report.claims)]
     if report.corpora:
         sections += ["\nSimulated boards against measured tables\n", _corpora(report.corpora)]
-    if report.curves:
+    if len(report.curves):
+        header = ("workload", "target", "model", ">modes", ">measured", ">simulated", ">ratio", "alike")
+        curves = [
+            [*names, str(count), f"{measured:.1f}", f"{simulated:.1f}", f"{ratio:.2f}", "yes" if is_alike else "no"]
+            for *names, count, measured, simulated, ratio, is_alike in report.curves.itertuples(index=False)
+        ]
         title = f"\nLearning curves, mean absolute error in %; alike: within a factor of {FACTOR:g}\n"
-        sections += [title, _curves(report.curves)]
+        sections += [title, format_table(header, curves)]
     return sections
 
 
-def _figures(answers: List[Answer]) -> str:
-    ordered = sorted(answers, key=lambda a: (a.figure.condition.device, a.figure.condition.workload, a.kind))
-    header = ("device", "workload", "quantity", "condition", ">published", ">simulated", "unit", ">off", "fact")
-    return format_table(header, [_figure_row(answer) for answer in ordered])
-
-
-def _figure_row(answer: Answer) -> List[str]:
-    figure = answer.figure
-    off = f"{100.0 * answer.deviation:+.1f} %"
-    return [
-        figure.condition.device,
-        figure.condition.workload or "idle",
-        answer.kind,
-        _told(figure),
-        figure.value,
-        f"{answer.simulated:.4g}",
-        figure.unit,
-        off if answer.is_close else f"{off} !",
-        f"{figure.fact} ({figure.paper} {figure.section})",
+def _figures(figures: pd.DataFrame) -> str:
+    ordered = sorted(
+        figures.itertuples(),
+        key=lambda row: (row.figure.condition.device, row.figure.condition.workload, row.kind),
+    )
+    rows = [
+        [
+            row.figure.condition.device,
+            row.figure.condition.workload or "idle",
+            row.kind,
+            _told(row.figure),
+            row.figure.value,
+            f"{row.simulated:.4g}",
+            row.figure.unit,
+            f"{100.0 * row.deviation:+.1f} %" + ("" if row.is_close else " !"),
+            f"{row.figure.fact} ({row.figure.paper} {row.figure.section})",
+        ]
+        for row in ordered
     ]
+    header = ("device", "workload", "quantity", "condition", ">published", ">simulated", "unit", ">off", "fact")
+    return format_table(header, rows)
 
 
 def _told(figure: PublishedFigure) -> str:
-    """A condition in short: mode, and what is not as the papers have it by default."""
-    told = [_mode(figure.condition.power_mode), *_differences(figure.condition)]
-    if figure.versus is not None:
-        changed = [
-            _mode(other) if name == "power_mode" else _tell(name, other)
-            for name, own, other in zip(Condition._fields, figure.condition, figure.versus)
-            if own != other
-        ]
-        told.append(f"against {' '.join(changed)}")
-    return " ".join(told)
-
-
-def _differences(condition: Condition) -> List[str]:
-    plain = Condition("", "", "")
-    skipped = ("device", "workload", "power_mode")
-    return [
-        _tell(name, value)
-        for name, value, usual in zip(Condition._fields, condition, plain)
-        if name not in skipped and value != usual
-    ]
-
-
-def _tell(name: str, value: Any) -> str:
+    """A condition in short: mode, what is not as the papers have it by default, and what it is compared with."""
     short = {"workers": "w={}", "batch_size": "bs={}", "data_scale": "data x{:g}", "clocks": "clocks {}"}
-    return short.get(name, "{}").format(value)
+
+    def differences(condition: Condition, other: Condition, skipped: Sequence[str] = ()) -> List[str]:
+        return [
+            _mode(value) if name == "power_mode" else short.get(name, "{}").format(value)
+            for name, value, usual in zip(Condition._fields, condition, other)
+            if name not in skipped and value != usual
+        ]
+
+    own = figure.condition
+    told = [_mode(own.power_mode), *differences(own, Condition("", "", ""), ("device", "workload", "power_mode"))]
+    if figure.versus is not None:
+        told.append(f"against {' '.join(differences(figure.versus, own))}")
+    return " ".join(told)
 
 
 def _mode(text: str) -> str:
@@ -278,60 +242,27 @@ def _mode(text: str) -> str:
     return text if len(names) < 4 else f"{names[0]}..{names[-1]} ({len(names)})"
 
 
-def _kinds(answers: List[Answer]) -> str:
-    summaries = [*by_kind(answers).items(), ("all", summarise(answers))]
-    if exact(answers):
-        summaries.append(("all but ranges and bounds", summarise(exact(answers))))
-    rows = [
-        [kind, str(found.count), f"{found.close_pct:.0f}", f"{found.median_pct:.1f}", f"{found.greatest_pct:.1f}"]
-        for kind, found in summaries
-    ]
-    return format_table(("quantity", ">figures", ">within 15 %", ">median %", ">greatest %"), rows)
-
-
 def _claims(claims: List[ClaimResult]) -> str:
-    rows = [[_verdict(claim), claim.name, " ".join(claim.facts), claim.found] for claim in claims]
+    def verdict(claim: ClaimResult) -> str:
+        if claim.is_as_known:
+            return "holds" if claim.holds else "known not to"
+        return "holds now" if claim.holds else "FAILS"
+
+    rows = [[verdict(claim), claim.name, " ".join(claim.facts), claim.found] for claim in claims]
     reasons = [f"{claim.name}: {claim.shortfall}" for claim in claims if claim.shortfall]
     end = f"\n{sum(claim.holds for claim in claims)} of {len(claims)} hold."
     return "\n".join([format_table(("verdict", "claim", "facts", "found"), rows), end, *reasons])
 
 
-def _verdict(claim: ClaimResult) -> str:
-    if claim.is_as_known:
-        return "holds" if claim.holds else "known not to"
-    return "holds now" if claim.holds else "FAILS"
-
-
 def _corpora(corpora: Dict[str, Dict[str, Any]]) -> str:
+    def cells(found: Dict[str, Any]) -> List[str]:
+        figures = [found.get(name) for name, _ in CORPUS_COLUMNS]
+        return [str(found["rows"]), *("-" if figure is None else f"{figure:.3g}" for figure in figures)]
+
     rows = []
     for key, found in corpora.items():
-        rows.append([key, found["device"], found["task"], *_corpus_cells(found)])
+        rows.append([key, found["device"], found["task"], *cells(found)])
         for part, title in (("sound", "without the odd slice"), ("smooth", "smooth model")):
             if part in found:
-                rows.append([f"  {title}", "", "", *_corpus_cells(found[part])])
+                rows.append([f"  {title}", "", "", *cells(found[part])])
     return format_table(("workload", "device", "task", ">rows", *(f">{title}" for _, title in CORPUS_COLUMNS)), rows)
-
-
-def _corpus_cells(found: Dict[str, Any]) -> List[str]:
-    return [str(found["rows"]), *(_cell(found.get(name)) for name, _ in CORPUS_COLUMNS)]
-
-
-def _cell(value: Optional[float]) -> str:
-    return "-" if value is None else f"{value:.3g}"
-
-
-def _curves(points: List[Point]) -> str:
-    rows = [
-        [
-            point.workload,
-            point.target,
-            point.learner,
-            str(point.count),
-            f"{point.measured_mape_pct:.1f}",
-            f"{point.simulated_mape_pct:.1f}",
-            f"{point.ratio:.2f}",
-            "yes" if point.is_alike else "no",
-        ]
-        for point in points
-    ]
-    return format_table(("workload", "target", "model", ">modes", ">measured", ">simulated", ">ratio", "alike"), rows)

@@ -9,9 +9,9 @@ from harness.core.boards import load_board as load_spec
 from harness.judge.published_figures import load_figures
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.parameters import BOARD_FILES, load_board
-from tools.fit import BOARD, WORKLOAD, file_texts, fit, read_free_parameters, robust, table_residuals, with_values
+from tools.fit import figure_deviations, file_texts, fit, read_free_parameters, robust, table_residuals, with_values
 from tools.measured_tables import split_tables
-from tools.published import Evaluator, Parameters
+from tools.published import BOARD, WORKLOAD, fitted_parameters
 
 
 def rows(workload, count=30, **options):
@@ -24,10 +24,9 @@ def rows(workload, count=30, **options):
 
 def test_at_no_distance_every_parameter_is_its_prior():
     free, ties = read_free_parameters()
-    prior = with_values(Parameters.fitted(), free, ties, np.zeros(len(free)))
+    prior = with_values(fitted_parameters(), free, ties, np.zeros(len(free)))
     for parameter in free:
-        if parameter.owner[0] == BOARD:
-            assert getattr(prior.boards[parameter.owner[1]], parameter.key) == pytest.approx(parameter.prior)
+        assert getattr(prior[parameter.owner], parameter.key) == pytest.approx(parameter.prior)
 
 
 def test_a_tied_parameter_follows():
@@ -35,14 +34,15 @@ def test_a_tied_parameter_follows():
     names = [(parameter.owner, parameter.key) for parameter in free]
     distances = np.zeros(len(free))
     distances[names.index(((WORKLOAD, "mobilenetv3-gld23k"), "gpu_work"))] = 1.0
-    moved = with_values(Parameters.fitted(), free, ties, distances).workloads
-    assert moved["mobilenetv3-imagenet"].gpu_work == moved["mobilenetv3-gld23k"].gpu_work
+    moved = with_values(fitted_parameters(), free, ties, distances)
+    one, other = (moved[WORKLOAD, f"mobilenetv3-{data}"].gpu_work for data in ("imagenet", "gld23k"))
+    assert one == other
 
 
 def test_the_files_hold_what_was_fitted_and_keep_their_words():
-    fitted = Parameters.fitted()
-    slower = dataclasses.replace(fitted.boards["nano"], cpu_speed=0.123456)
-    texts = file_texts(fitted._replace(boards={**fitted.boards, "nano": slower}))
+    fitted = fitted_parameters()
+    slower = dataclasses.replace(fitted[BOARD, "nano"], cpu_speed=0.123456)
+    texts = file_texts({**fitted, (BOARD, "nano"): slower})
     before = BOARD_FILES["nano"].read_text()
     after = texts[BOARD_FILES["nano"]]
     changed = [line for line, was in zip(after.splitlines(), before.splitlines()) if line != was]
@@ -51,12 +51,12 @@ def test_the_files_hold_what_was_fitted_and_keep_their_words():
 
 
 def test_the_files_are_those_of_the_values_in_use():
-    assert all(path.read_text() == text for path, text in file_texts(Parameters.fitted()).items())
+    assert all(path.read_text() == text for path, text in file_texts(fitted_parameters()).items())
 
 
 def test_a_table_of_the_board_itself_leaves_its_roughness():
     ((table,), _) = split_tables(rows("lstm-wikitext", 200))
-    time, power = table_residuals(table, Parameters.fitted())
+    time, power = table_residuals(table, fitted_parameters())
     board = load_board("orin-agx")
     assert np.std(time) == pytest.approx(board.time_roughness, rel=0.3)
     assert np.std(power) == pytest.approx(board.power_roughness, rel=0.3)
@@ -64,7 +64,7 @@ def test_a_table_of_the_board_itself_leaves_its_roughness():
 
 def test_power_that_was_not_measured_is_no_residual():
     ((table,), _) = split_tables([{**row, "power_mw": None} for row in rows("lenet-mnist", 3)])
-    assert np.isnan(table_residuals(table, Parameters.fitted())[1]).all()
+    assert np.isnan(table_residuals(table, fitted_parameters())[1]).all()
 
 
 def test_a_robust_residual_grows_slowly_where_it_is_large():
@@ -77,11 +77,10 @@ def test_a_fit_comes_nearer_to_what_it_is_fitted_to():
     pytest.importorskip("scipy")
     figures = [figure for figure in load_figures() if figure.fact in ("F163", "F164", "F1004")]
     free, ties = read_free_parameters()
-    prior = with_values(Parameters.fitted(), free, ties, np.zeros(len(free)))
+    prior = with_values(fitted_parameters(), free, ties, np.zeros(len(free)))
 
     def off(parameters):
-        answers = Evaluator(figures).answers(parameters, rough=False)
-        return sum(abs(figure.deviation(said)) for figure, said in zip(figures, answers))
+        return np.abs(figure_deviations(figures, parameters)).sum()
 
     found = fit(figures, [], most_steps=4)
     assert off(found.parameters) < 0.3 * off(prior)

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tools.model_checks import CHECKS, check_model, load_statements
-from tools.published import Boards, Parameters
+from tools.published import BOARD, Boards, fitted_parameters
 
 SHORTFALLS = {one.check: one.shortfall for one in load_statements() if one.check and one.shortfall}
 
@@ -25,9 +25,12 @@ def test_the_model_behaves_as_the_papers_say_or_as_is_known(results, name):
 
 
 def wrong_boards(**changes):
-    fitted = Parameters.fitted()
-    boards = {name: dataclasses.replace(board, **changes) for name, board in fitted.boards.items()}
-    return Boards(fitted._replace(boards=boards))
+    return Boards(
+        {
+            owner: dataclasses.replace(one, **changes) if owner[0] == BOARD else one
+            for owner, one in fitted_parameters().items()
+        }
+    )
 
 
 @pytest.mark.parametrize(

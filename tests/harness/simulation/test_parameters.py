@@ -32,7 +32,7 @@ def test_what_follows_from_another_entry_has_its_value():
 
     _, ties = read_free_parameters()
     for tie in ties:
-        expected = values(tie.owner[0], tie.source)[tie.key]["value"] * tie.times
+        expected = values(*tie.source)[tie.key]["value"] * tie.times
         assert values(*tie.owner)[tie.key]["value"] == pytest.approx(expected, rel=1e-3), tie
 
 
