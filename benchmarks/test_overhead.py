@@ -27,7 +27,7 @@ from harness.workloads.optional_packages import require
 GOAL = 1.01
 SAMPLER_GOAL = 0.02
 PAIRS, MINIBATCHES = 60, 10
-CASE = Case("host", "resnet18-cifar10", "maxn", 0, "ssd", 16)
+CASE = Case("host", "resnet18-cifar10-32", "maxn", 0, "ssd", 16)
 
 
 @pytest.mark.on_request

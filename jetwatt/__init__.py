@@ -1,6 +1,6 @@
 """The public names of the suite, each imported when it is first used.
 
-    from jetwatt import PowerMode, Goal, tuning
+    from jetwatt import PowerMode, Goal, Workload, tuning
 
 The command line is `jetwatt COMMAND`.
 """
@@ -15,6 +15,7 @@ _MODULES = {
     "PowerMode": "harness.core.power_modes",
     "PowerModeSpace": "harness.core.power_modes",
     "ResultsStore": "harness.store.results",
+    "Workload": "harness.workloads.workload",
     "load_board": "harness.core.boards",
     "make_predictor": "predictors.models.base",
     "power_budget": "predictors.strategies.goals",

@@ -45,6 +45,10 @@ class DataSetError(HarnessError):
     """A data set that is incomplete, damaged, or does not fit on its medium."""
 
 
+class WorkloadError(HarnessError):
+    """A user's own workload whose code fails; names the file, the line and what it said."""
+
+
 class StoreError(HarnessError):
     """A results file that cannot be opened, read or written."""
 

@@ -26,7 +26,8 @@ def measure_concurrent(bench: Any, instruments: Any, report: Report) -> Profile:
     mix = Mix.parse(case.workload)
     training.use_threads(bench.conditions["threads"])
     trained: List[Minibatch] = []
-    with training.memory_explained(f"{mix.name} with batches of {case.batch_size}"):
+    is_own = bench.workload.is_own or bench.beside.workload.is_own
+    with training.failures_explained(f"{mix.name} with batches of {case.batch_size}", is_own):
         trainer = training.Trainer(
             bench.workload, bench.workload.build_data_set(bench.data, seed), case.batch_size, case.workers, seed
         )

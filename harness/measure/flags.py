@@ -157,7 +157,7 @@ def _power(conditions: Mapping[str, Any], telemetry: Telemetry, aggregates: Mapp
 
 def _cache(state: str, conditions: Mapping[str, Any]) -> List[str]:
     share = conditions.get("cache_residency_before")
-    if state == "as-is":
+    if state == "as-is" or conditions.get("cache_method") == "in-memory":
         return []
     if share is None:
         return ["cache-unknown: the data set's residency in the page cache could not be measured"]
@@ -170,7 +170,7 @@ def _cache(state: str, conditions: Mapping[str, Any]) -> List[str]:
 
 def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minibatch]) -> List[str]:
     if conditions["data_in_memory"]:
-        return ["in-memory: the data set was read as a whole at the start, so storage and page cache play no part"]
+        return ["in-memory: the data set is not read from files while training, so storage and page cache play no part"]
     samples = conditions["data_samples"]
     passes = len(minibatches) * case.batch_size / samples
     share = conditions.get("cache_residency_before")
@@ -182,6 +182,8 @@ def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minib
 def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:
     medium: Dict[str, Any] = conditions["storage_medium"]
     kind, name = medium.get("kind"), parse_storage(storage).medium
+    if kind == "in-memory":
+        return []
     where = f"the data set lies on {medium.get('mount_point') or 'an unknown medium'}"
     limit_bytes_per_s = conditions.get("storage_limit_bytes_per_s")
     flags = []

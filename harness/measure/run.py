@@ -54,12 +54,16 @@ from harness.measure.concurrent import measure_concurrent
 from harness.measure.flags import find_flags
 from harness.measure.idle import measure_idle
 from harness.workloads import get_workload
-from harness.workloads.data.data_set import PreparedData, prepare
+from harness.workloads.counting import describe as describe_workload
+from harness.workloads.data.data_set import PreparedData
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload
 
 RESIDENT_SHARE = 0.999
 """A data set of which this share is in the page cache need not be read to warm it."""
+
+IN_MEMORY = "in-memory"
+"""Condition of storage and page cache where the data set has no files."""
 
 MAX_SILENCE_INTERVALS = 3
 """A power sensor that gave nothing for so many intervals is not waited for."""
@@ -81,7 +85,7 @@ class Bench:
     @property
     def directory(self) -> Path:
         """On whose medium block I/O is watched: the data set's folder, else the working directory."""
-        return Path.cwd() if self.data is None else self.data.directory
+        return Path.cwd() if self.data is None or self.data.directory is None else self.data.directory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,16 +232,19 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
     workload = get_workload(case.workload)
     directory = configuration.data_directory(case.storage)
     settings, place = case.settings, configuration.place(case.storage)
-    is_there = place is not None and workload.data_set.find_real(place) is not None  # on the storage under test
-    data = prepare(
-        workload.data_set,
-        directory,
-        place if is_there else configuration.data_root,
-        settings.data_scale,
-        settings.seed,
-        report,
-    )
+    is_there = place is not None and workload.has_real_data(place)  # on the storage under test
+    with training.failures_explained(workload.name, workload.is_own):
+        data = workload.prepare(
+            directory,
+            place if is_there else configuration.data_root,
+            settings.data_scale,
+            settings.seed,
+            report,
+        )
+        samples = workload.build_data_set(data, settings.seed)
+        made_of = describe_workload(workload, samples, training.accelerator().type)
     conditions = {
+        **made_of,
         "accelerator": training.accelerator_name(),
         "torch": training.torch_version(),
         "cuda": training.cuda_version(),
@@ -247,7 +254,7 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         "data_scale": data.scale,
         "data_bytes": data.bytes,
         "data_in_memory": data.in_memory,
-        "storage_medium": describe(str(data.directory), str(root))._asdict(),
+        "storage_medium": _medium(data, root),
         "storage_is_default_place": configuration.is_default_place(case.storage),
     }
     _refuse_data_elsewhere(data, place, case.storage, root)
@@ -260,15 +267,19 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
     return Bench(case, workload, data, conditions)
 
 
+def _medium(data: PreparedData, root: Path) -> Dict[str, Any]:
+    return {"kind": IN_MEMORY} if data.directory is None else describe(str(data.directory), str(root))._asdict()
+
+
 def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: str, root: Path) -> None:
     """A case must not carry the name of a storage that its data set does not lie on."""
-    if place is None or data.directory.stat().st_dev == place.stat().st_dev:
+    if place is None or data.directory is None or data.directory.stat().st_dev == place.stat().st_dev:
         return
     here, there = (describe(str(path), str(root)).device for path in (data.directory, place))
     if here is None or here != there:
         raise CannotRunError(
-            f"the real data set lies in {data.directory}, not on storage {storage!r} ({place})",
-            "copy it to that storage, or leave out --data-root to have one written there",
+            f"the data set lies in {data.directory}, not on storage {storage!r} ({place})",
+            "copy it to that storage, or leave out --data-root to have one written there; of your own, give the folder",
         )
 
 
@@ -292,7 +303,7 @@ def _measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
         place = f"epoch {minibatch.epoch} of {settings.epochs}, " if settings.epochs else ""
         report(f"    {place}minibatch {minibatch.index} ({minibatch.phase}), {minibatch.e2e_ms:.0f} ms")
 
-    with training.memory_explained(f"{case.workload} with batches of {case.batch_size}"):
+    with training.failures_explained(f"{case.workload} with batches of {case.batch_size}", bench.workload.is_own):
         what = (bench.workload, samples, case.batch_size, case.workers, settings.seed)
         limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
         if limit_bytes_per_s is not None:  # libraries load some 90 MB at their first step, and that is not the data
@@ -340,6 +351,8 @@ def _measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
 
 def _set_cache(cache: PageCache, state: str, files: Sequence[Path], trainer: Any, root: Path) -> str:
     """Bring the page cache into the state asked for; returns how, in words."""
+    if not files:
+        return IN_MEMORY
     if state in DROPPED:
         return cache.drop()
     if state == "evicted":

@@ -14,16 +14,17 @@ import contextlib
 import math
 import time
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sized, Tuple, Type
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, NamedTuple, Optional, Sized, Tuple, Type
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Sampler
 
 from harness.core.cases import CUT_MINIBATCHES, INFERENCE, TRAINING
-from harness.core.errors import CannotRunError
+from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
 from harness.core.units import s_to_ms
+from harness.workloads.failures import is_out_of_memory, last_line, own_code_failed
 from harness.workloads.workload import Workload, move
 
 PREFETCH_FACTOR = 2  # 004 sec. 4.2
@@ -75,33 +76,46 @@ def seed_generators(seed: int) -> None:
 
 
 @contextlib.contextmanager
-def memory_explained(what: str) -> Iterator[None]:
-    """Says of a network that does not fit into the accelerator's memory that it cannot run here; frees memory after."""
+def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
+    """Says of a network that does not fit into memory that it cannot run here; frees the accelerator's memory after.
+
+    `what` is the workload, `is_own` whether it is a user's: then what else fails is said to be in the user's code.
+    """
     try:
         yield
-    except RuntimeError as error:  # torch 1.12 has no class of its own for it
-        if "out of memory" not in str(error):
+    except HarnessError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise CannotRunError(
+                f"{what} does not fit into the memory of {accelerator_name()} ({last_line(error)})", "a smaller batch"
+            ) from error
+        if not is_own:
             raise
-        raise CannotRunError(
-            f"{what} does not fit into the memory of {accelerator_name()}", "a smaller batch"
-        ) from error
+        raise own_code_failed(f"workload {what}", error) from error
     finally:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
 
 class Trainer:
-    """A workload ready to train: model, optimiser, data and loader on one accelerator."""
+    """A workload ready to train: model, optimizer, data and loader on one accelerator."""
 
     def __init__(self, workload: Workload, samples: Any, batch_size: int, workers: int, seed: int) -> None:
         torch.manual_seed(seed)
         self.workload = workload
         self.samples = samples
         self.device = accelerator()
-        self.model = workload.build_model().to(self.device).train()
-        self.optimiser = workload.build_optimiser(self.model)
+        self.model = workload.model().to(self.device).train()
+        if workload.channels_last:
+            self.model = self.model.to(memory_format=torch.channels_last)
+        self.optimizer = workload.optimizer(self.model.parameters())
         self.first_loss: Optional[torch.Tensor] = None
         self.last_loss: Optional[torch.Tensor] = None
+        self._run = _compiled(self.model) if workload.compile else self.model
+        self._scaler = _loss_scaler() if workload.precision == "fp16" and self.device.type == "cuda" else None
+        self._refuse_precision()
+        self._added_up = 0  # minibatches whose gradients wait for a step
         self._batch_size = batch_size
         self._workers = workers
         self._seed = seed
@@ -124,17 +138,58 @@ class Trainer:
         )
 
     def to_accelerator(self, batch: Any) -> Any:
-        return move(batch, self.device)
+        return move(batch, self._to)
+
+    def _to(self, tensor: Any) -> Any:
+        if self.workload.channels_last and getattr(tensor, "ndim", 0) == 4:
+            return tensor.to(self.device, non_blocking=True, memory_format=torch.channels_last)
+        return tensor.to(self.device, non_blocking=True)
 
     def step(self, batch: Any) -> None:
-        """Forward, backward and optimiser step of a minibatch that is on the accelerator; keeps the loss."""
-        self.optimiser.zero_grad()
-        loss = self.workload.compute_loss(self.model, batch)
-        loss.backward()
-        self.optimiser.step()
+        """Forward, backward and optimizer step of a minibatch that is on the accelerator; keeps the loss.
+
+        Where gradients are added up, the optimizer steps after so many minibatches.
+        """
+        if not self._added_up:
+            self.optimizer.zero_grad()
+        with self.autocast():
+            loss = self.workload.loss(self._run, batch)
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            raise InvalidValueError(
+                f"the loss of workload {self.workload.name} is {_described(loss)}", "expected a tensor of one value"
+            )
+        part = loss / self.workload.gradient_accumulation if self.workload.gradient_accumulation > 1 else loss
+        (part if self._scaler is None else self._scaler.scale(part)).backward()
+        self._added_up += 1
+        if self._added_up == self.workload.gradient_accumulation:
+            self._added_up = 0
+            if self._scaler is None:
+                self.optimizer.step()
+            else:
+                self._scaler.step(self.optimizer)
+                self._scaler.update()
         self.last_loss = loss.detach()
         if self.first_loss is None:
             self.first_loss = self.last_loss
+
+    def autocast(self) -> ContextManager[Any]:
+        """The precision of forward pass and loss."""
+        if self.workload.precision == "fp32":
+            return contextlib.nullcontext()
+        kind = torch.float16 if self.workload.precision == "fp16" else torch.bfloat16
+        return torch.autocast(self.device.type, dtype=kind)
+
+    def _refuse_precision(self) -> None:
+        """Refuse a precision that this accelerator or this torch has not: torch would warn, and go on with fp32."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", UserWarning)
+                self.autocast()
+        except (UserWarning, RuntimeError) as error:
+            precision = self.workload.precision
+            raise CannotRunError(
+                f"{accelerator_name()} does not train in {precision}: {error}", "another precision"
+            ) from error
 
     def rehearse(self) -> None:
         """Fetch and run a minibatch, so that what libraries read from the disk at their first step has been read."""
@@ -154,7 +209,8 @@ class Trainer:
 class Inferrer(Trainer):
     """The same for inference: the network in evaluation mode, its step a forward pass without gradients.
 
-    There is no loss. Random weights do: the time of a forward pass does not depend on their values.
+    There is no loss, but for a workload without a forward of its own, whose loss is run. Random weights do: the time of
+    a forward pass does not depend on their values.
     """
 
     def __init__(self, workload: Workload, samples: Any, batch_size: int, workers: int, seed: int) -> None:
@@ -163,8 +219,24 @@ class Inferrer(Trainer):
 
     def step(self, batch: Any) -> None:
         """The network's output for a minibatch that is on the accelerator."""
-        with torch.no_grad():
-            self.workload.forward(self.model, batch)
+        with torch.no_grad(), self.autocast():
+            (self.workload.forward or self.workload.loss)(self._run, batch)
+
+
+def _described(value: Any) -> str:
+    shape = f" of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else ""
+    return f"a {type(value).__name__}{shape}"
+
+
+def _loss_scaler() -> Any:
+    """What keeps the gradients of half precision from vanishing."""
+    return torch.amp.GradScaler("cuda") if hasattr(torch.amp, "GradScaler") else torch.cuda.amp.GradScaler()
+
+
+def _compiled(model: Any) -> Any:
+    if not hasattr(torch, "compile"):
+        raise CannotRunError(f"torch {torch.__version__} has no torch.compile", "torch 2.0 or newer")
+    return torch.compile(model)
 
 
 LOOPS: Dict[str, Type[Trainer]] = {TRAINING: Trainer, INFERENCE: Inferrer}

@@ -29,6 +29,17 @@ NAMED_IN_CONDITIONS = (
 The power mode counts by the numbers that were read back, not by its name: `maxn` is another mode on another board.
 """
 
+OF_AN_OWN_WORKLOAD = (
+    "precision",
+    "compile",
+    "channels_last",
+    "gradient_accumulation",
+    "optimizer",
+    "parameters",
+    "flops_forward",
+)
+"""What a user may have changed in a workload of the same name; of the papers' the name says it."""
+
 OF_THE_MEDIUM = ("kind", "transport", "rotational", "filesystem")
 """What makes a storage medium; not where it is mounted, and not how full it is."""
 
@@ -55,6 +66,8 @@ def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance:
         "seed": case.settings.seed,
     }
     comparable.update({name: conditions[name] for name in NAMED_IN_CONDITIONS if conditions.get(name) is not None})
+    if conditions.get("own_workload"):
+        comparable.update({name: conditions[name] for name in OF_AN_OWN_WORKLOAD if conditions.get(name) is not None})
     if case.settings.clocks != STATIC:  # what was measured before there was a choice had static ones
         comparable["clocks"] = case.settings.clocks
     for name in ("idle_s", "duration_s"):

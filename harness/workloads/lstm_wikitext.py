@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Tuple
 
-from harness.workloads.data.wikitext import TOKENS_PER_SAMPLE, VOCABULARY, WIKITEXT
+from harness.workloads.data.wikitext import VOCABULARY, WIKITEXT
 from harness.workloads.optional_packages import require
-from harness.workloads.workload import Published, Workload
+from harness.workloads.workload import Published, Workload, transformed
 
 
 def _split(window: Any) -> Tuple[Any, Any]:
@@ -26,7 +26,7 @@ def _forward(model: Any, batch: Any) -> Any:
     return model(tokens)
 
 
-def _compute_loss(model: Any, batch: Any) -> Any:
+def _loss(model: Any, batch: Any) -> Any:
     """Mean cross-entropy of the next token over all steps."""
     _, following = batch
     scores = _forward(model, batch)
@@ -35,22 +35,14 @@ def _compute_loss(model: Any, batch: Any) -> Any:
 
 LSTM_WIKITEXT = Workload(
     name="lstm-wikitext",
-    model_name="LSTM",
-    data_set=WIKITEXT,
-    input_shape=(TOKENS_PER_SAMPLE,),
-    parameters=8_618_670,
-    flops_forward=995_474_880,
+    model=lambda: require("harness.workloads.networks").LanguageModel(VOCABULARY, width=232, layers=2, dropout=0.2),
+    folder=WIKITEXT,
+    data=transformed(WIKITEXT, lambda: _split),
+    loss=_loss,
+    forward=_forward,
     published={
         "layers": Published(2, "F305"),
         "parameters": Published(8.6e6, "F306"),
         "flops_forward": Published(3.9e9, "F307"),
-        "samples": Published(36_000, "F308"),
-        "bytes": Published(17.8e6, "F309"),
     },
-    build_model=lambda: require("harness.workloads.networks").LanguageModel(
-        VOCABULARY, width=232, layers=2, dropout=0.2
-    ),
-    build_transform=lambda: _split,
-    forward=_forward,
-    compute_loss=_compute_loss,
 )

@@ -1,12 +1,26 @@
-"""A workload: a model, a data set, a loss, an optimiser and what the papers say about them."""
+"""A workload: a model, its data, a loss, an optimizer and how they train; the papers' networks and a user's alike."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+import re
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
-from harness.workloads.data.data_set import DataSet, PreparedData, RawSamples, choose, open_samples
+from harness.core.errors import InvalidValueError
+from harness.workloads.data.data_set import (
+    DataSet,
+    PreparedData,
+    RawSamples,
+    choose,
+    open_samples,
+    prepare,
+    prepare_own,
+)
 from harness.workloads.optional_packages import require
+
+PRECISIONS = ("fp32", "fp16", "bf16")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Published(NamedTuple):
@@ -17,58 +31,193 @@ class Published(NamedTuple):
 
 
 class TrainingData:
-    """A map-style torch data set: fetches and decodes a raw sample, then applies the training transforms."""
+    """A map-style torch data set: some samples of another one, in some order."""
 
-    def __init__(self, raw: RawSamples, indices: Sequence[int], transform: Callable[[Any], Any]) -> None:
-        self._raw, self._indices, self._transform = raw, indices, transform
+    def __init__(self, samples: Any, indices: Sequence[int]) -> None:
+        self._samples, self._indices = samples, indices
 
     def __len__(self) -> int:
         return len(self._indices)
 
     def __getitem__(self, index: int) -> Any:
-        return self._transform(self._raw[self._indices[index]])
+        return self._samples[self._indices[index]]
 
 
-@dataclasses.dataclass(frozen=True)
+class Transformed:
+    """Samples as the network takes them: fetched and decoded, then through the training transforms."""
+
+    def __init__(self, raw: RawSamples, transform: Callable[[Any], Any]) -> None:
+        self._raw, self._transform = raw, transform
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._transform(self._raw[index])
+
+
+def transformed(
+    data_set: DataSet, build_transform: Callable[[], Callable[[Any], Any]]
+) -> Callable[[Path], Transformed]:
+    """What reads one of the papers' data sets from its folder; the transform is built with it, and can be pickled."""
+    return lambda folder: Transformed(open_samples(data_set, folder), build_transform())
+
+
+def sgd(parameters: Any) -> Any:
+    """SGD as the papers use it for all workloads (SIGMETRICS 2023 sec. 4.4)."""
+    return require("torch").optim.SGD(parameters, lr=0.01, momentum=0.9)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Workload:
-    """One training workload. Nothing imports torch before `build_model` or `build_data_set` is called."""
+    """What is trained: the papers' networks, or one of your own.
 
-    name: str  # as given to `--workload`: `resnet18-cifar10`, ..
-    model_name: str  # the model in words
-    data_set: DataSet  # what it trains on
-    input_shape: Tuple[int, ...]  # shape of one input: channels, height and width of a picture, or tokens of a text
-    parameters: int  # parameters of the model, counted
-    # floating-point operations of a forward pass of one sample, counted: 2 per multiply-add of convolutions and matrix
-    # products, nothing for the rest. The papers' figures for ResNet, MobileNet and VGG are multiply-adds, so half of
-    # these.
-    flops_forward: int
-    # the papers' figures by name: `parameters`, `flops_forward`, `layers`, `model_bytes`, `samples`, `bytes`. Where
-    # they differ from the counted ones, the module's docstring says why.
-    published: Mapping[str, Published]
-    build_model: Callable[[], Any]  # makes the model with random weights drawn from torch's generator
-    # makes the function from a raw sample to tensors; what it returns can be pickled
-    build_transform: Callable[[], Callable[[Any], Any]]
-    forward: Callable[[Any, Any], Any]  # the model's output for a batch, without a loss
-    compute_loss: Callable[[Any, Any], Any]  # the model's loss for a batch: a scalar tensor
-    collate: Optional[Callable[[List[Any]], Any]] = None  # makes a batch of samples; None for torch's default
-    learning_rate: float = 0.01  # of SGD, for all workloads (SIGMETRICS 2023 sec. 4.4).
-    momentum: float = 0.9
-    smallest_batch: int = 1  # samples that a batch needs: batch normalisation over a 1 x 1 map takes two
+        WORKLOAD = Workload(
+            name="my-net",
+            model=lambda: torchvision.models.squeezenet1_1(),
+            data=lambda: torchvision.datasets.FakeData(256, (3, 224, 224), 1000, torchvision.transforms.ToTensor()),
+            loss=lambda model, batch: torch.nn.functional.cross_entropy(model(batch[0]), batch[1]),
+        )
+
+    Nothing imports torch before one of its functions is called.
+
+    Args:
+        name: letters, digits and `.`, `_`, `-`: it stands in the ids of cases, in results and in reports.
+        model: makes the model, an `nn.Module`, with weights drawn from torch's generator.
+        data: makes the map-style torch data set. With `folder` it is given the folder where it lies; or a folder of
+            pictures in a folder per class, which are cropped to 224 x 224.
+        loss: from the model and a batch on the accelerator to a scalar tensor.
+        folder: files that are put on the storage under test: your folder, or one of the papers' data sets.
+        forward: the model's output for a batch, which inference times; None for the loss without gradients.
+        optimizer: from the model's parameters to an optimizer.
+        collate: makes a batch of a list of samples; None for torch's default.
+        smallest_batch: samples that a training batch needs: batch normalisation over a map of 1 x 1 takes two.
+        precision: `fp32`, or `fp16` or `bf16` by autocast; on CUDA, `fp16` scales the loss.
+        compile: whether `torch.compile` compiles the model.
+        channels_last: whether model and pictures lie in memory as channels-last.
+        gradient_accumulation: minibatches whose gradients are added up before each optimizer step.
+        published: the papers' figures by name: `parameters`, `flops_forward`, `layers`, `model_bytes`. Where they
+            differ from what is counted, the module says why.
+    """
+
+    name: str
+    model: Callable[[], Any]
+    data: Union[Callable[..., Any], str, Path]
+    loss: Callable[[Any, Any], Any]
+    folder: Union[DataSet, str, Path, None] = None
+    forward: Optional[Callable[[Any, Any], Any]] = None
+    optimizer: Callable[[Any], Any] = sgd
+    collate: Optional[Callable[[List[Any]], Any]] = None
+    smallest_batch: int = 1
+    precision: str = "fp32"
+    compile: bool = False
+    channels_last: bool = False
+    gradient_accumulation: int = 1
+    published: Mapping[str, Published] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise InvalidValueError(
+                f"a workload's name is {self.name!r}, expected letters, digits, '.', '_' and '-'",
+                "it stands in the ids of cases, in file names and in reports: my-net",
+            )
+        if isinstance(self.data, (str, Path)):
+            if self.folder is not None:
+                raise InvalidValueError(
+                    f"workload {self.name}: data and folder are both folders", "data=lambda folder: ..., folder=..."
+                )
+            object.__setattr__(self, "folder", self.data)
+            object.__setattr__(self, "data", read_pictures)
+        for field in ("model", "data", "loss", "optimizer", "forward", "collate"):
+            value = getattr(self, field)
+            if not callable(value) and not (value is None and field in ("forward", "collate")):
+                raise InvalidValueError(
+                    f"workload {self.name}: {field} is {value!r}, expected a function", f"{field}=lambda ...: ..."
+                )
+        for field in ("smallest_batch", "gradient_accumulation"):
+            value = getattr(self, field)
+            if not isinstance(value, int) or value < 1:
+                raise InvalidValueError(f"workload {self.name}: {field} is {value!r}, expected a number from 1")
+        if self.precision not in PRECISIONS:
+            raise InvalidValueError(
+                f"workload {self.name}: precision is {self.precision!r}", f"known: {', '.join(PRECISIONS)}"
+            )
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a user's, not one of the papers'."""
+        return not isinstance(self.folder, DataSet)
+
+    @property
+    def data_set(self) -> DataSet:
+        """The data set of one of the papers' workloads."""
+        if not isinstance(self.folder, DataSet):
+            raise InvalidValueError(f"workload {self.name} has data of its own, not a data set of the papers")
+        return self.folder
+
+    @property
+    def real_samples(self) -> int:
+        """Samples of an epoch over the whole data set: as the papers count them, or as many as a user's has."""
+        return self.folder.real_samples if isinstance(self.folder, DataSet) else len(self.open(self.folder))
+
+    @property
+    def options(self) -> Dict[str, Any]:
+        """How it trains, as conditions of a profile."""
+        return {
+            "own_workload": self.is_own,
+            "precision": self.precision,
+            "compile": self.compile,
+            "channels_last": self.channels_last,
+            "gradient_accumulation": self.gradient_accumulation,
+        }
+
+    def has_real_data(self, place: Path) -> bool:
+        """Whether one of the papers' data sets, the real one, lies below a folder."""
+        return isinstance(self.folder, DataSet) and self.folder.find_real(place) is not None
+
+    def open(self, folder: Union[str, Path, None]) -> Any:
+        """The torch data set, read from the folder where it has one."""
+        built = self.data() if folder is None else self.data(Path(folder))
+        if not hasattr(built, "__len__") or not hasattr(built, "__getitem__"):
+            raise InvalidValueError(
+                f"workload {self.name}: data made a {type(built).__name__}, expected a map-style data set",
+                "it needs __len__ and __getitem__, as torch.utils.data.Dataset has them",
+            )
+        return built
+
+    def prepare(
+        self,
+        storage_dir: Path,
+        data_root: Optional[Path],
+        data_scale: Optional[float],
+        seed: int,
+        report: Callable[[str], None],
+    ) -> PreparedData:
+        """Make the data ready: written, copied to the storage under test, or in memory."""
+        if isinstance(self.folder, DataSet):
+            return prepare(self.folder, storage_dir, data_root, data_scale, seed, report)
+        return prepare_own(self.name, self.open, self.folder, storage_dir, data_scale, seed, report)
 
     def build_data_set(self, prepared: PreparedData, seed: int) -> TrainingData:
-        raw = open_samples(self.data_set, prepared.directory)
-        return TrainingData(raw, choose(len(raw), prepared.samples, seed), self.build_transform())
-
-    def build_optimiser(self, model: Any) -> Any:
-        return require("torch").optim.SGD(model.parameters(), lr=self.learning_rate, momentum=self.momentum)
+        samples = prepared.own if self.is_own else self.open(prepared.directory)
+        return TrainingData(samples, choose(len(samples), prepared.samples, seed))
 
 
-def move(batch: Any, device: Any) -> Any:
-    """The batch with every tensor in it on `device`; tuples, lists and dicts are followed, other values kept."""
+def read_pictures(folder: Path) -> Transformed:
+    """Pictures in a folder per class, cropped to 224 x 224 as those of ImageNet are."""
+    classification = require("harness.workloads.classification")
+    pictures = require("harness.workloads.data.photographs").open_image_folder(folder)
+    return Transformed(pictures, classification.build_imagenet_transform())
+
+
+def move(batch: Any, to: Any) -> Any:
+    """The batch with `to` done to every tensor in it; tuples, lists and dicts are followed, other values kept."""
     if hasattr(batch, "to"):
-        return batch.to(device, non_blocking=True)
+        return to(batch)
     if isinstance(batch, Mapping):
-        return {key: move(value, device) for key, value in batch.items()}
+        return {key: move(value, to) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(move(value, to) for value in batch))
     if isinstance(batch, (list, tuple)):
-        return type(batch)(move(value, device) for value in batch)
+        return type(batch)(move(value, to) for value in batch)
     return batch

@@ -16,7 +16,7 @@ import numpy as np
 
 from harness.workloads.data.coco import CLASSES, COCO, DetectionSample
 from harness.workloads.optional_packages import require
-from harness.workloads.workload import Published, Workload
+from harness.workloads.workload import Published, Workload, transformed
 
 SIDE = 640
 _GREY = 114  # what ultralytics fills the border with
@@ -82,7 +82,7 @@ def _forward(model: Any, batch: Any) -> Any:
     return model(batch["img"].float() / 255)
 
 
-def _compute_loss(model: Any, batch: Any) -> Any:
+def _loss(model: Any, batch: Any) -> Any:
     """Sum of ultralytics' losses for boxes, categories and distributions, over the batch."""
     losses, _ = model.loss({**batch, "img": batch["img"].float() / 255})
     return losses.sum()
@@ -90,21 +90,15 @@ def _compute_loss(model: Any, batch: Any) -> Any:
 
 YOLOV8N_COCO = Workload(
     name="yolov8n-coco",
-    model_name="YOLOv8n",
-    data_set=COCO,
-    input_shape=(3, SIDE, SIDE),
-    parameters=3_157_200,
-    flops_forward=8_743_987_200,
+    model=_build_model,
+    folder=COCO,
+    data=transformed(COCO, lambda: FitAndFlip(SIDE)),
+    loss=_loss,
+    forward=_forward,
+    collate=collate,
     published={
         "layers": Published(53, "F293"),
         "parameters": Published(3.2e6, "F294"),
         "flops_forward": Published(8.7e9, "F295"),
-        "samples": Published(25_000, "F296"),
-        "bytes": Published(3.9e9, "F297"),
     },
-    build_model=_build_model,
-    build_transform=lambda: FitAndFlip(SIDE),
-    forward=_forward,
-    compute_loss=_compute_loss,
-    collate=collate,
 )

@@ -115,7 +115,7 @@ def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[flo
     None where nobody says how many epochs there are.
     """
     epochs = epochs if epochs is not None else EPOCHS.get(workload)
-    return None if epochs is None else epochs * (get_workload(workload).data_set.real_samples // batch_size)
+    return None if epochs is None else epochs * (get_workload(workload).real_samples // batch_size)
 
 
 def _left_out(setting: StrategySetting, targets: Sequence[Table]) -> Dict[str, str]:

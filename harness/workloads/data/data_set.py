@@ -1,17 +1,21 @@
-"""A data set: the real one where the user holds it, else one of the same format that is written once to the storage."""
+"""A data set: the real one where it is held, else one of the same format, written to the storage; or a user's own."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import os
+import shutil
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import DataSetError, InvalidValueError
-from harness.workloads.data.written_folder import Report, find_or_write
+from harness.workloads.data.written_folder import Report, WriteProgress, find_or_write
 
 REAL = "real"
+_COPIED = "files"  # where a user's files lie in their copy, beside its manifest
 
 
 class RawSamples(Protocol):
@@ -60,13 +64,15 @@ class DataSet:
 class PreparedData:
     """A data set that lies ready on a medium."""
 
-    directory: Path  # where its files are
-    source: str  # `real`, `real, repeated`, `written`, or `packaged: ...` with what was packaged
+    directory: Optional[Path]  # where its files are; None where it has none
+    # `real`, `real, repeated`, `written`, `packaged: ...` with what was packaged, or `own` and whether it was copied
+    source: str
     samples: int  # how many samples an epoch has
     bytes: int  # size of all files that hold them
     files: List[Path]  # those files
     scale: float  # `samples` as a share of the real sample count
     in_memory: bool  # whether training reads it from memory, not from the medium
+    own: Any = None  # a user's torch data set, read from `directory` where there is one
 
 
 def prepare(
@@ -83,10 +89,7 @@ def prepare(
     written one. Of a real data set a share below its size is a seeded choice of samples, more is the whole set
     repeated. `DataSetError` where it is damaged, cannot be written, or does not fit on the medium.
     """
-    if data_scale is not None and not data_scale > 0:
-        raise InvalidValueError(f"data scale must be above 0, got {data_scale}")
-    if seed < 0:
-        raise InvalidValueError(f"seed must be 0 or more, got {seed}")
+    _check_choice(data_scale, seed)
     wanted = None if data_scale is None else max(1, round(data_set.real_samples * data_scale))
     directory = _find_real(data_set, data_root, report)
     if directory is not None:
@@ -119,6 +122,90 @@ def prepare(
         scale=samples / data_set.real_samples,
         in_memory=raw.in_memory,
     )
+
+
+def prepare_own(
+    name: str,
+    read: Callable[[Optional[Path]], Any],
+    folder: Optional[Path],
+    storage_dir: Path,
+    data_scale: Optional[float],
+    seed: int,
+    report: Report,
+) -> PreparedData:
+    """Open a user's own data set with `read`, once its folder, if it has one, lies on the medium of `storage_dir`.
+
+    A data set without a folder that lists its files, as torchvision's image folders do, is where those are; any other
+    is taken to be in memory. `data_scale` is a share of its samples.
+    """
+    _check_choice(data_scale, seed)
+    directory, source = (None, "own") if folder is None else _on_medium(name, Path(folder), Path(storage_dir), report)
+    own = read(directory)
+    held = len(own)
+    if held == 0:
+        raise DataSetError(f"the data set of {name} holds no sample")
+    if directory is None:
+        files = _listed_files(own)
+        directory = Path(os.path.commonpath([path.parent for path in files])) if files else None
+    else:
+        files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+    samples = held if data_scale is None else max(1, round(held * data_scale))
+    return PreparedData(
+        directory=directory,
+        source=source,
+        samples=samples,
+        bytes=sum(path.stat().st_size for path in files),
+        files=files,
+        scale=samples / held,
+        in_memory=not files,
+        own=own,
+    )
+
+
+def _check_choice(data_scale: Optional[float], seed: int) -> None:
+    if data_scale is not None and not data_scale > 0:
+        raise InvalidValueError(f"data scale must be above 0, got {data_scale}")
+    if seed < 0:
+        raise InvalidValueError(f"seed must be 0 or more, got {seed}")
+
+
+def _listed_files(data_set: Any) -> List[Path]:
+    """The files of a torchvision `DatasetFolder`, the only kind that tells them; none of other data sets."""
+    listed = getattr(data_set, "samples", None)
+    is_folder = isinstance(listed, list) and all(
+        isinstance(one, tuple) and one and isinstance(one[0], str) for one in listed
+    )
+    return [Path(one[0]).absolute() for one in listed] if is_folder else []
+
+
+def _on_medium(name: str, folder: Path, storage_dir: Path, report: Report) -> Tuple[Path, str]:
+    """The folder itself where it lies on the medium of `storage_dir`, else its copy there."""
+    if not folder.is_dir():
+        raise DataSetError(f"the data of workload {name} is {folder.absolute()}, which is no folder")
+    storage_dir.mkdir(parents=True, exist_ok=True)
+    if folder.stat().st_dev == storage_dir.stat().st_dev:
+        return folder.absolute(), "own"
+    sizes = {path.relative_to(folder): path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}
+    content = "\n".join(f"{path} {status.st_size} {status.st_mtime_ns}" for path, status in sizes.items())
+
+    def copy(directory: Path) -> str:
+        progress = WriteProgress(name, len(sizes), "files", report)
+        for path in sizes:
+            target = directory / _COPIED / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(str(folder / path), str(target))
+            progress.advance()
+        return "own, copied"
+
+    copied, source = find_or_write(
+        storage_dir,
+        name=name,
+        conditions={"content": hashlib.sha256(content.encode()).hexdigest()[:12]},
+        expected_bytes=sum(status.st_size for status in sizes.values()),
+        write=copy,
+        report=report,
+    )
+    return copied / _COPIED, source
 
 
 def _find_real(data_set: DataSet, data_root: Optional[Path], report: Report) -> Optional[Path]:

@@ -19,6 +19,7 @@ from harness.measure.training_loop import (  # noqa: E402
     run_bare,
     time_minibatches,
 )
+from harness.workloads import Workload  # noqa: E402
 
 pytestmark = pytest.mark.training
 
@@ -39,28 +40,19 @@ class SlowSamples:
         return torch.tensor([float(index)]), torch.tensor(0)
 
 
-class OneWeight:
+def one_weight(step_s=STEP_S, **options):
     """A workload whose step takes a known time."""
 
-    collate = None
-
-    def __init__(self, step_s=STEP_S):
-        self._step_s = step_s
-
-    def build_model(self):
-        return torch.nn.Linear(1, 2)
-
-    def build_optimiser(self, model):
-        return torch.optim.SGD(model.parameters(), lr=0.01)
-
-    def compute_loss(self, model, batch):
-        time.sleep(self._step_s)
+    def loss(model, batch):
+        time.sleep(step_s)
         inputs, labels = batch
         return torch.nn.functional.cross_entropy(model(inputs), labels)
 
+    return Workload("one-weight", lambda: torch.nn.Linear(1, 2), SlowSamples, loss, **options)
 
-def trainer(samples=12, batch_size=2, workers=0, fetch_s=FETCH_S, step_s=STEP_S):
-    return Trainer(OneWeight(step_s), SlowSamples(samples, fetch_s), batch_size, workers, seed=0)
+
+def trainer(samples=12, batch_size=2, workers=0, fetch_s=FETCH_S, step_s=STEP_S, **options):
+    return Trainer(one_weight(step_s, **options), SlowSamples(samples, fetch_s), batch_size, workers, seed=0)
 
 
 def nothing(_):

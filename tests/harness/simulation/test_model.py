@@ -26,8 +26,8 @@ def greatest(board):
     return load_spec(board).power_mode_space().greatest
 
 
-def test_every_workload_of_the_suite_is_simulated():
-    assert set(SIMULATED_WORKLOADS) == set(WORKLOADS)
+def test_every_workload_of_the_papers_is_simulated():
+    assert set(SIMULATED_WORKLOADS) == {name for name, workload in WORKLOADS.items() if workload.published}
 
 
 @pytest.mark.parametrize("workload", SIMULATED_WORKLOADS)

@@ -1,0 +1,69 @@
+"""What went wrong while a workload trained: too little memory, or somebody's own code, and whose."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Tuple
+
+from harness.core.errors import WorkloadError
+
+_NO_MEMORY = re.compile(
+    r"out of (shared )?memory|CUDACachingAllocator|CU\w+_STATUS_ALLOC_FAILED|NvMap|NvRmMem|Cannot allocate memory|"
+    r"can't allocate memory|Unable to allocate|worker .*killed by signal: (Killed|9\b|SIGKILL)",
+    re.IGNORECASE,
+)
+"""What allocators say: torch on desktops and on Jetson boards, cuDNN, cuBLAS, the kernel of a board, numpy, and a
+DataLoader whose worker the kernel ended."""
+
+_FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
+_HARNESS = str(Path(__file__).resolve().parents[1])
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_FROM_A_WORKER = re.compile(r"^Caught \w+ in DataLoader worker process")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on the accelerator or in the machine."""
+    return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
+
+
+def last_line(error: BaseException) -> str:
+    """An error in a line, `TypeError: ...`; the original one where it came from a DataLoader's worker."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines and _FROM_A_WORKER.match(lines[0]):
+        return lines[-1]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def own_code_failed(what: str, error: BaseException, hint: str = "") -> WorkloadError:
+    """The error of a user's own code: where in it, and what it said.
+
+    The place is the innermost line that is neither of this suite nor of a library; a DataLoader's worker sends it as
+    text.
+    """
+    method = multiprocessing.get_start_method()
+    if method != "fork" and re.search(r"pickle|local object", str(error)):
+        return WorkloadError(
+            f"{what} cannot be sent to the DataLoader's workers, which are started by {method}: {last_line(error)}",
+            "in data, transforms and collate use functions that a module defines with def, no lambdas; or 0 workers; "
+            "or, on Linux, multiprocessing.set_start_method('fork') in your module",
+        )
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    frames = [found.group("file", "line", "function") for found in _FRAME.finditer(text)]
+    own = [frame for frame in frames if _is_own(frame[0])]
+    return WorkloadError(f"{what} failed{_place(own[-1]) if own else ''}: {last_line(error)}", hint)
+
+
+def _is_own(file: str) -> bool:
+    is_library = "site-packages" in file or "dist-packages" in file or file.startswith((*_LIBRARIES, "<"))
+    return not is_library and not str(Path(file).resolve()).startswith(_HARNESS)
+
+
+def _place(frame: Tuple[str, str, str]) -> str:
+    file, line, function = frame
+    path = Path(file)
+    shown = path.relative_to(Path.cwd()) if Path.cwd() in path.parents else path
+    return f" in {shown}, line {line} ({function})"

@@ -1,0 +1,144 @@
+"""The workloads by name: the papers', and a user's own from a module or an installed package."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.metadata
+import sys
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional
+
+from harness.core.cases import LOGGING, QUIET
+from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
+from harness.workloads import classification
+from harness.workloads.bert_squad import BERT_SQUAD, BERT_SQUAD_128
+from harness.workloads.failures import own_code_failed
+from harness.workloads.lstm_wikitext import LSTM_WIKITEXT
+from harness.workloads.workload import Workload
+from harness.workloads.yolov8n_coco import YOLOV8N_COCO
+
+WORKLOADS: Dict[str, Workload] = {
+    workload.name: workload
+    for workload in (
+        classification.LENET_MNIST,
+        classification.MOBILENETV3_GLD23K,
+        classification.RESNET18_CIFAR10,
+        classification.VGG11_CIFAR10,
+        classification.RESNET18_IMAGENET,
+        YOLOV8N_COCO,
+        BERT_SQUAD,
+        LSTM_WIKITEXT,
+        classification.RESNET18_GLD23K,
+        classification.MOBILENETV3_IMAGENET,
+        classification.RESNET18_CIFAR10_32,
+        BERT_SQUAD_128,
+    )
+}
+
+ENTRY_POINTS = "jetwatt.workloads"
+"""The group of entry points by which a package brings workloads."""
+
+_RESERVED = (LOGGING, QUIET, "all")
+_own: Dict[str, Workload] = {}
+"""Users' workloads that were loaded in this process, by their names."""
+
+
+def get_workload(text: str) -> Workload:
+    """A workload by its name; a user's by `module:NAME`, by its entry point, or by its own name once it was loaded.
+
+    Raises:
+        UnknownNameError: there is no such workload, module, or name in it.
+        InvalidValueError: what has that name is no `Workload`, or its name is that of another one.
+        WorkloadError: the module fails when it is imported.
+    """
+    known = WORKLOADS.get(text) or _own.get(text)
+    if known is not None:
+        return known
+    found = _from_module(text) if ":" in text else _from_entry_point(text)
+    if found is None:
+        raise UnknownNameError(
+            f"workload {text!r} is unknown",
+            f"known: {', '.join(dict.fromkeys([*WORKLOADS, *_own, *(point.name for point in _entry_points())]))}; "
+            "your own is module:NAME, such as my_model:WORKLOAD",
+        )
+    if not isinstance(found, Workload):
+        raise InvalidValueError(
+            f"{text} is a {type(found).__name__}, expected a Workload", "NAME = Workload(...), from jetwatt"
+        )
+    other = WORKLOADS.get(found.name) or _own.get(found.name)
+    if found.name in _RESERVED or (other is not None and other is not found):
+        whose = "reserved" if other is None else "that of another workload"
+        raise InvalidValueError(f"the name {found.name!r} of {text} is {whose}", "give it another name")
+    _own[found.name] = found
+    return found
+
+
+def _from_module(text: str) -> Any:
+    module_name, _, attribute = text.partition(":")
+    module = _imported(module_name, text)
+    found = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            names = [name for name, value in vars(module).items() if isinstance(value, Workload)]
+            raise UnknownNameError(f"{module_name} has no {attribute!r}", f"workloads there: {', '.join(names) or '-'}")
+        found = getattr(found, part)
+    return found
+
+
+def _imported(name: str, text: str) -> Any:
+    """The module, from the current folder or from what is installed."""
+    try:
+        with _current_folder_first():
+            return importlib.import_module(name)
+    except HarnessError as error:
+        raise type(error)(f"{text}: {error.what}", error.hint) from error
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and (name == missing or name.startswith(f"{missing}.")):
+            raise UnknownNameError(
+                f"workload {text}: there is no module {missing!r} in {Path.cwd()}, and none is installed",
+                f"--workload takes module:NAME; start in the folder that holds {missing.partition('.')[0]}.py",
+            ) from error
+        hint = f"install {missing}" if missing else ""
+        raise own_code_failed(f"workload {text}: importing {name}", error, hint) from error
+
+
+@contextlib.contextmanager
+def _current_folder_first() -> Iterator[None]:
+    """Imports look into the current folder before all others.
+
+    Afterwards it is the last place they look into: a DataLoader's worker that is not forked, and functions that import
+    when they are called, find the module again. Where the import failed the path is as it was.
+    """
+    folder, path = str(Path.cwd()), list(sys.path)
+    sys.path.insert(0, folder)
+    importlib.invalidate_caches()  # the file may be younger than what was read of the folder
+    try:
+        yield
+        path += [] if folder in path else [folder]
+    finally:
+        sys.path[:] = path
+
+
+def _from_entry_point(name: str) -> Optional[Any]:
+    """What an installed package declares by this name; None where none does."""
+    found = [point for point in _entry_points() if point.name == name]
+    if not found:
+        return None
+    if len({point.value for point in found}) > 1:
+        places = " and ".join(sorted(point.value for point in found))
+        raise InvalidValueError(f"workload {name!r} is declared twice: {places}", "name one of them: module:NAME")
+    try:
+        return found[0].load()
+    except HarnessError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise own_code_failed(f"workload {name}: importing {found[0].value}", error) from error
+
+
+def _entry_points() -> List[Any]:
+    points = importlib.metadata.entry_points()
+    if hasattr(points, "select"):
+        return list(points.select(group=ENTRY_POINTS))
+    return list(points.get(ENTRY_POINTS, ()))  # Python 3.8 and 3.9
