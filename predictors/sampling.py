@@ -1,4 +1,4 @@
-"""Which power modes to profile: samplers by name, within a number of modes or of seconds.
+"""Which power modes to profile: samplers by name.
 
 `random` is what the papers do. `space-filling` spreads modes evenly over the ranks of the settings. `d-optimal` and
 `v-optimal` ask the physical model which modes teach it most, about its parameters and about what it is to predict; they
@@ -8,14 +8,16 @@ does the same from what the modes profiled so far have taught.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.units import ms_to_s
-from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS, Inputs, Some, check_inputs, one_blas_thread
+from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS, check_inputs, one_blas_thread
 from predictors.models.tables import Table
+
+SAMPLERS = ("random", "space-filling", "d-optimal", "v-optimal", "sequential")
 
 MINIBATCHES = 40  # that one profile times (001 sec. 2.5)
 SETTLING_S = 3.0  # how long power takes to settle after a change of mode: 001 sec. 2.5 says 2-3 s
@@ -34,25 +36,11 @@ class Profiled(NamedTuple):
     power_mw: np.ndarray
 
 
-class Request(NamedTuple):
-    """What a sampler is asked."""
-
-    rows: Inputs  # the candidates with the batch size and task they would be profiled at
-    count: int  # how many to choose, at most as many as there are
-    seed: int  # the same seed gives the same modes
-    references: Tuple[Table, ...]  # tables of other workloads
-    board: Optional[str]  # the device, as the corpus calls it; None where it is not known
-    history: Optional[Profiled]  # what was profiled already
-    cost_s: Optional[np.ndarray]  # what profiling each candidate costs, for samplers that weigh it
-
-
 def choose(
     candidates: Any,
-    count: Optional[int] = None,
+    count: int,
     *,
     sampling: str = "random",
-    seconds: Optional[float] = None,
-    cost_s: Optional[Sequence[float]] = None,
     seed: int = 0,
     references: Sequence[Table] = (),
     board: Optional[str] = None,
@@ -64,13 +52,11 @@ def choose(
 
     Args:
         candidates: power modes, shape (n, 4).
-        count: how many; as many as the seconds allow where it is None.
+        count: how many.
         sampling: a name of `SAMPLERS`.
-        seconds: what profiling them may take in all; modes that would exceed it are left out.
-        cost_s: what profiling each candidate takes, shape (n,); estimated from `history` where it is None.
         seed: the same seed chooses the same modes.
         references: tables of other workloads, for the designs.
-        board: the device, as the corpus calls it.
+        board: the device, as the corpus calls it; None where it is not known.
         batch_size: that the modes are profiled at.
         task: that the modes are profiled at.
         history: what was profiled already.
@@ -79,29 +65,48 @@ def choose(
         raise UnknownNameError(f"sampling {sampling!r} is unknown", f"known: {', '.join(SAMPLERS)}")
     rows = check_inputs(candidates, batch_size, task)
     known = set() if history is None else set(map(tuple, np.asarray(history.modes, dtype=float).tolist()))
-    open_places = np.flatnonzero([tuple(row) not in known for row in rows.modes.tolist()])
-    left = rows.take(open_places)
-    if count is None and seconds is None:
-        raise InvalidValueError("neither a number of modes nor of seconds to profile is given", "give one, or both")
-    if count is not None and not 1 <= count <= len(open_places):
-        raise InvalidValueError(f"cannot choose {count} power modes", f"there are {len(open_places)} not profiled yet")
-    costs = None
-    if seconds is not None:
-        costs = _costs(left, cost_s, open_places, history, seed)
-        affordable = int(np.searchsorted(np.cumsum(np.sort(costs)), seconds, side="right"))
-        count = min(affordable, len(open_places) if count is None else count)
-        if count == 0:
-            return np.array([], dtype=int)
-    request = Request(left, int(count), seed, tuple(references), board, history, costs)
-    places = SAMPLERS[sampling](request)
-    if seconds is not None:
-        kept, spent = [], 0.0
-        for place in places:
-            if spent + costs[place] <= seconds:
-                kept.append(int(place))
-                spent += costs[place]
-        places = np.array(kept, dtype=int)
-    return open_places[places]
+    places = np.flatnonzero([tuple(row) not in known for row in rows.modes.tolist()])
+    if not 1 <= count <= len(places):
+        raise InvalidValueError(f"cannot choose {count} power modes", f"there are {len(places)} not profiled yet")
+    rows = rows.take(places)
+    if sampling == "random":
+        return places[np.random.default_rng(seed).permutation(len(places))[:count]]
+    if sampling == "space-filling":
+        return places[_nearest_to_sobol(rows.modes, count, seed)]
+
+    from predictors.models.physical_gp import PhysicalGP
+    from predictors.models.physical_gp.design import after_profiling, before_profiling, most_telling
+    from predictors.models.physical_gp.prior import priors_for
+    from predictors.models.physical_gp.response import features
+
+    profiled = history if sampling == "sequential" and known else None
+    draw = seed + (len(profiled.modes) if profiled else 0)  # a pool of its own in each round
+    pool = _nearest_to_sobol(rows.modes, min(len(places), max(_POOL, 4 * count)), draw)
+    predicted = features(rows.take(np.random.default_rng(draw).permutation(len(places))[:_PREDICTED]))
+    with one_blas_thread():
+        if profiled is None:
+            taught = before_profiling(priors_for(references, board), predicted, seed)
+        else:
+            predictor = PhysicalGP(references=tuple(references), board=board, seed=seed)
+            asked = {"batch_size": rows.batch_size[0], "task": TASKS[int(rows.inference[0])]}
+            taught = after_profiling(predictor.fit(*profiled, **asked).posterior_)
+        criterion = "d" if sampling == "d-optimal" else "v"
+        return places[pool[most_telling(taught, features(rows.take(pool)), predicted, count, criterion)]]
+
+
+def _nearest_to_sobol(modes: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Places of modes nearest to a Sobol sequence, in the ranks of each setting among the different ones, 0 to 1."""
+    from scipy.stats import qmc
+
+    points = qmc.Sobol(modes.shape[1], seed=seed).random_base2(int(np.ceil(np.log2(count))))[:count]
+    distinct = [np.unique(column, return_inverse=True) for column in modes.T]
+    ranks = np.column_stack([(place.reshape(-1) + 0.5) / len(values) for values, place in distinct])
+    taken: List[int] = []
+    for point in points:
+        distance = ((ranks - point) ** 2).sum(1)
+        distance[taken] = np.inf
+        taken.append(int(np.argmin(distance)))
+    return np.array(taken, dtype=int)
 
 
 def choose_by_profiling(
@@ -142,77 +147,3 @@ def profiling_seconds(time_ms: np.ndarray) -> float:
     """
     times = np.asarray(time_ms, dtype=float)
     return float(SETTLING_S * times.size + (1 + MINIBATCHES) * ms_to_s(times.sum()))
-
-
-SAMPLERS: Dict[str, Callable[[Request], np.ndarray]] = {
-    "random": lambda asked: np.random.default_rng(asked.seed).permutation(len(asked.rows.modes))[: asked.count],
-    "space-filling": lambda asked: _nearest_to_sobol(asked.rows.modes, asked.count, asked.seed),
-    "d-optimal": lambda asked: _design(asked._replace(history=None), "d"),
-    "v-optimal": lambda asked: _design(asked._replace(history=None), "v"),
-    "sequential": lambda asked: _design(asked, "v"),  # as `v-optimal` while nothing was profiled
-}
-"""The samplers by name. Each takes a request and returns places among its rows, as many as asked for."""
-
-
-def _design(request: Request, criterion: str) -> np.ndarray:
-    from predictors.models.physical_gp.design import after_profiling, before_profiling, most_telling
-    from predictors.models.physical_gp.predictor import PhysicalGP, priors_for
-    from predictors.models.physical_gp.response import features
-
-    rows, history = request.rows, request.history
-    count = len(rows.modes)
-    profiled = 0 if history is None else len(history.modes)
-    seed = request.seed + profiled  # a pool of its own in each round
-    pool = _nearest_to_sobol(rows.modes, min(count, max(_POOL, 4 * request.count)), seed)
-    few = np.random.default_rng(seed).permutation(count)[:_PREDICTED]
-    predicted, candidates = features(rows.take(few)), features(rows.take(pool))
-    cost_s = None if request.cost_s is None else request.cost_s[pool]
-    with one_blas_thread():
-        if not profiled:
-            known = before_profiling(priors_for(request.references, request.board), predicted, request.seed)
-        else:
-            predictor = PhysicalGP(references=request.references, board=request.board, seed=request.seed)
-            known = after_profiling(_fit(predictor, rows, history).posterior_)
-        return pool[most_telling(known, candidates, predicted, request.count, criterion=criterion, cost_s=cost_s)]
-
-
-def _nearest_to_sobol(modes: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Places of modes nearest to a Sobol sequence, in the ranks of each setting among the different ones, 0 to 1."""
-    from scipy.stats import qmc
-
-    points = qmc.Sobol(modes.shape[1], seed=seed).random_base2(int(np.ceil(np.log2(count))))[:count]
-    distinct = [np.unique(column, return_inverse=True) for column in modes.T]
-    ranks = np.column_stack([(place.reshape(-1) + 0.5) / len(values) for values, place in distinct])
-    taken: List[int] = []
-    for point in points:
-        distance = ((ranks - point) ** 2).sum(1)
-        distance[taken] = np.inf
-        taken.append(int(np.argmin(distance)))
-    return np.array(taken, dtype=int)
-
-
-def _fit(predictor: Some, rows: Inputs, history: Profiled) -> Some:
-    """Fit to what was profiled, at the batch size and task of the candidates."""
-    task = TASKS[int(rows.inference[0])]
-    return predictor.fit(history.modes, history.time_ms, history.power_mw, batch_size=rows.batch_size[0], task=task)
-
-
-def _costs(
-    rows: Inputs, cost_s: Optional[Sequence[float]], places: np.ndarray, history: Optional[Profiled], seed: int
-) -> np.ndarray:
-    """What profiling each row takes, in s: as given, or as predicted from the history."""
-    if cost_s is not None:
-        costs = np.asarray(cost_s, dtype=float)[places]
-        if not (np.isfinite(costs) & (costs > 0)).all():
-            raise InvalidValueError("a profile would cost no positive number of seconds", "give what each mode takes")
-        return costs
-    if history is None or len(history.modes) == 0:
-        raise InvalidValueError(
-            "a budget in seconds needs to know what a profile costs", "give cost_s, or profile one mode first"
-        )
-    from predictors.models.physical_gp import PhysicalGP
-
-    task = TASKS[int(rows.inference[0])]
-    predictor = _fit(PhysicalGP(seed=seed), rows, history)
-    time_ms = predictor.predict(rows.modes, batch_size=rows.batch_size[0], task=task).time_ms
-    return np.array([profiling_seconds(one) for one in time_ms])

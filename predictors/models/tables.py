@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Sequence
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ ARRAYS = ("modes", "batch_size", "time_ms", "power_mw")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Table:
-    """Profiles of one workload on one device; never changed once made."""
+    """Profiles of one workload on one device; never changed once made, and equal where they say the same."""
 
     device: str  # as in the corpus
     workload: str  # as in the corpus
@@ -34,6 +34,12 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.modes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and self.fingerprint == other.fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> Table:
         """Itself: predictors that hold tables as parameters are cloned without copying them."""
@@ -80,17 +86,16 @@ def load_tables(path: Path) -> List[Table]:
     return tables_of(read_corpus(path))
 
 
-def tables_of(rows: Iterable[Mapping[str, Any]]) -> List[Table]:
-    """The tables that corpus rows make, in the order in which each first appears."""
+def tables_of(rows: Any) -> List[Table]:
+    """The tables of corpus rows (a frame, or mappings by column), in the order in which each first appears."""
     import pandas as pd
 
-    frame = pd.DataFrame(
-        list(rows), columns=[*TABLE_KEY, *PowerMode._fields, "batch_size", "minibatch_time_ms", "power_mw"]
-    )
+    settings = list(PowerMode._fields)
+    frame = pd.DataFrame(rows, columns=[*TABLE_KEY, *settings, "batch_size", "minibatch_time_ms", "power_mw"])
     return [
         Table(
             *key,
-            modes=part[list(PowerMode._fields)].to_numpy(dtype=np.int64),
+            modes=part[settings].to_numpy(dtype=np.int64),
             batch_size=part["batch_size"].to_numpy(dtype=np.int64),
             time_ms=part["minibatch_time_ms"].to_numpy(dtype=float),
             power_mw=part["power_mw"].to_numpy(dtype=float),

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from harness.core.errors import InvalidValueError, UnknownNameError
 from predictors.evaluation import mape
 from predictors.models.physical_gp import PhysicalGP
-from predictors.sampling import SAMPLERS, Profiled, choose, choose_by_profiling, profiling_seconds
+from predictors.sampling import SAMPLERS, Profiled, choose, choose_by_profiling
 from tests.predictors.models.physical_gp.made_tables import make_table
 
 TABLE = make_table(20)
-COST_S = np.array([profiling_seconds(time_ms) for time_ms in TABLE.time_ms])
 
 
 def _profile(places):
@@ -52,42 +51,10 @@ def test_what_was_profiled_is_not_chosen_again(sampling):
     assert not set(places.tolist()) & set(known.tolist())
 
 
-@pytest.mark.parametrize("sampling", SAMPLERS)
-def test_a_budget_in_seconds_is_kept_and_used(sampling):
-    seconds = 15 * float(np.median(COST_S))
-    places = choose(TABLE.modes, sampling=sampling, seconds=seconds, cost_s=COST_S)
-    assert 0.5 * seconds < COST_S[places].sum() <= seconds
-
-
-def test_a_design_that_pays_per_second_takes_cheaper_modes():
-    by_count, by_seconds = (
-        choose(TABLE.modes, 10, sampling="v-optimal", **budget)
-        for budget in ({}, {"seconds": float(COST_S.sum()), "cost_s": COST_S})
-    )
-    assert COST_S[by_seconds].sum() < COST_S[by_count].sum()
-
-
-def test_costs_are_estimated_from_what_was_profiled():
-    history = _profiled(np.random.default_rng(0).permutation(400)[:20])
-    seconds = 10 * float(np.median(COST_S))
-    places = choose(TABLE.modes, seconds=seconds, history=history)
-    assert COST_S[places].sum() == pytest.approx(seconds, rel=0.5)
-
-
-def test_too_few_seconds_choose_nothing():
-    assert len(choose(TABLE.modes, seconds=0.5 * COST_S.min(), cost_s=COST_S)) == 0
-
-
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({}, "neither a number of modes nor of seconds"),
-    ({"count": 0}, "cannot choose 0"),
-    ({"count": 401}, "there are 400"),
-    ({"seconds": 60.0}, "needs to know what a profile costs"),
-    ({"seconds": 60.0, "cost_s": np.zeros(400)}, "no positive number"),
-])  # fmt: skip
-def test_what_cannot_be_chosen_is_refused(arguments, message):
+@pytest.mark.parametrize(("count", "message"), [(0, "cannot choose 0"), (401, "there are 400")])
+def test_what_cannot_be_chosen_is_refused(count, message):
     with pytest.raises(InvalidValueError, match=message):
-        choose(TABLE.modes, **arguments)
+        choose(TABLE.modes, count)
 
 
 def test_an_unknown_sampler_is_refused_with_the_known_ones():

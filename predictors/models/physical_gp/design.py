@@ -9,11 +9,12 @@ takes the determinant of S instead. What the physical form does not explain coun
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from predictors.models.physical_gp.posterior import AMPLITUDE, NOISE, ParameterPosterior, Prior, centre
+from predictors.models.physical_gp.posterior import AMPLITUDE, NOISE, ParameterPosterior
+from predictors.models.physical_gp.prior import Prior
 from predictors.models.physical_gp.response import Features, by_name, linearised, minibatch_times
 
 _DRAWS = 12
@@ -34,7 +35,7 @@ class Linearisations(NamedTuple):
 def before_profiling(priors: Sequence[Prior], at: Features, seed: int) -> Linearisations:
     """At draws from the priors of a workload that was not profiled yet; `at` are modes to be predicted."""
     random = np.random.default_rng(seed)
-    centred = [centre(priors[draw % len(priors)], at) for draw in range(_DRAWS)]
+    centred = [priors[draw % len(priors)].centred(at) for draw in range(_DRAWS)]
     mean, sd = np.array([prior.mean for prior in centred]), np.array([prior.sd for prior in centred])
     theta = mean + sd * random.normal(size=mean.shape)
     theta[: len(priors)] = mean[: len(priors)]
@@ -53,18 +54,11 @@ def after_profiling(posterior: ParameterPosterior) -> Linearisations:
 
 
 def most_telling(
-    known: Linearisations,
-    candidates: Features,
-    predicted: Features,
-    count: int,
-    *,
-    criterion: str = "v",
-    cost_s: Optional[np.ndarray] = None,
+    known: Linearisations, candidates: Features, predicted: Features, count: int, criterion: str = "v"
 ) -> np.ndarray:
     """Places of the `count` candidates to profile, the most telling first.
 
-    The criterion is `v` for the least variance of what is predicted, `d` for the least determinant; with what
-    profiling each of the n candidates costs, shape (n,), the gain is counted per second.
+    The criterion is `v` for the least variance of what is predicted, `d` for the least determinant.
     """
     measured = _jacobian(known, candidates, time_known=True)
     asked = _jacobian(known, predicted, time_known=False)
@@ -79,8 +73,6 @@ def most_telling(
             gain = known.weight @ -np.linalg.slogdet(inverse)[1]
         else:
             gain = known.weight @ _variance_gain(reach, inverse, covariance, spread)
-        if cost_s is not None:
-            gain = gain / cost_s
         gain[chosen] = -np.inf
         best = int(np.argmax(gain))
         chosen.append(best)

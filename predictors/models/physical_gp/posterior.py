@@ -13,19 +13,14 @@ minimum m is taken as linear, which makes the posterior normal and gives the evi
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from predictors.models.physical_gp.response import (
-    TIME_SCALES,
-    Features,
-    by_name,
-    linearised,
-    log_response,
-    minibatch_times,
-    power_w,
-)
+from predictors.models.physical_gp.response import Features, by_name, linearised, log_response, minibatch_times, power_w
+
+if TYPE_CHECKING:
+    from predictors.models.physical_gp.prior import Prior
 
 # Set by hand on the measured tables of an Orin AGX; lengths of 0.6 or 1.6 times that, or amplitudes of 0.05, change
 # errors by less than 0.3 points.
@@ -52,13 +47,6 @@ _FURTHEST_STEP = 1.5  # of a parameter, in standard deviations of its prior
 _LEAST_EVIDENCE = 5.0  # approximations whose log evidence is that much below the best are left out
 
 
-class Prior(NamedTuple):
-    """An independent normal prior of each parameter; arrays of shape (d,)."""
-
-    mean: np.ndarray
-    sd: np.ndarray
-
-
 class ParameterPosterior(NamedTuple):
     """What was learned from n rows: k normal approximations."""
 
@@ -76,13 +64,6 @@ class ParameterPosterior(NamedTuple):
     unit: np.ndarray  # what is added to log time in units of the parameters to get log milliseconds
 
 
-class Moments(NamedTuple):
-    """Mean and variance of the logarithm of a quantity, each of shape (m,)."""
-
-    mean: np.ndarray
-    variance: np.ndarray
-
-
 def learn(
     at: Features, time_ms: np.ndarray, power: np.ndarray, priors: Sequence[Prior], starts: int, seed: int
 ) -> ParameterPosterior:
@@ -93,7 +74,7 @@ def learn(
     random = np.random.default_rng(seed)
     unit = np.log(time_ms).mean()
     data = np.stack([np.log(time_ms) - unit, np.log(power)])
-    centred = [centre(prior, at) for prior in priors]
+    centred = [prior.centred(at) for prior in priors]
     mean = np.repeat([prior.mean for prior in centred], starts, axis=0)
     sd = np.repeat([prior.sd for prior in centred], starts, axis=0)
     problem = _Problem(at, data, mean, sd)
@@ -107,8 +88,8 @@ def learn(
     return problem.finish(problem.descend(state, _STEPS), unit)
 
 
-def infer(posterior: ParameterPosterior, at: Features) -> Tuple[Moments, Moments]:
-    """What the posterior says of log time (ms) and log power (W) of m rows, noise included."""
+def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of log time (ms) and log power (W) of m rows, noise included: each of shape (2, m)."""
     learned = Features(*posterior.rows.T)
     near = correlation(at, learned)
     count = len(at.cores)
@@ -142,15 +123,7 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[Moments, Moments
         variances.append(variance)
     weight = posterior.weight[:, None, None]
     mean = (weight * means).sum(0)
-    variance = (weight * (np.array(variances) + (np.array(means) - mean) ** 2)).sum(0)
-    return Moments(mean[0], variance[0]), Moments(mean[1], variance[1])
-
-
-def centre(prior: Prior, at: Features) -> Prior:
-    """The prior moved to the unit in which the mean log time of the rows is 0."""
-    mean = prior.mean.copy()
-    mean[: len(TIME_SCALES)] -= log_response(mean, at)[: len(at.cores)].mean()
-    return Prior(mean, prior.sd)
+    return mean, (weight * (np.array(variances) + (np.array(means) - mean) ** 2)).sum(0)
 
 
 class _State(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 
 from harness.core.power_modes import PowerModeSpace
 from predictors.models.base import Inputs
-from predictors.models.physical_gp.predictor import any_board
+from predictors.models.physical_gp.prior import any_board
 from predictors.models.physical_gp.response import PARAMETERS, features, log_response
 from predictors.models.tables import Table
 

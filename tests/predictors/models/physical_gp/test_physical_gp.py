@@ -8,7 +8,7 @@ import pytest
 from harness.core.errors import InvalidValueError
 from predictors.evaluation import coverage, mape
 from predictors.models.physical_gp import PhysicalGP
-from predictors.models.physical_gp.predictor import any_board, priors_for
+from predictors.models.physical_gp.prior import any_board, priors_for
 from predictors.models.tables import Table
 from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors.models.base import check_inputs
-from predictors.models.physical_gp.predictor import any_board
+from predictors.models.physical_gp.prior import any_board
 from predictors.models.physical_gp.response import (
     PARAMETERS,
     TIME_SCALES,
