@@ -6,37 +6,24 @@ What a predictor has learned is in attributes that end in `_`. Its module is imp
 from __future__ import annotations
 
 import abc
-import contextlib
 import copy
 import dataclasses
 import importlib
 import inspect
-from typing import (
-    Any,
-    ClassVar,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-    Type,
-    TypeVar,
-    Union,
-)
+from typing import Any, ClassVar, Dict, Iterable, List, NamedTuple, Sequence, Tuple, Type, TypeVar, Union
 
 import numpy as np
 
+from harness.core.corpus import TASKS
 from harness.core.errors import InvalidValueError, NotFittedError, UnknownNameError
-from harness.core.power_modes import PowerMode, PowerModeSpace
+from harness.core.power_modes import PowerMode
 
 ModesLike = Union[np.ndarray, Sequence[Sequence[int]]]
+BatchSizes = Union[int, Sequence[int]]
+Tasks = Union[str, Sequence[str]]
 Some = TypeVar("Some", bound="Predictor")
 
 DEFAULT_BATCH_SIZE = 16  # 001 sec. 2.3
-TASKS = ("training", "inference")
 ALL = "all"
 DEFAULT = "physical-gp"  # where no predictor is named
 MODULES: Dict[str, str] = {
@@ -114,8 +101,8 @@ class Predictor(abc.ABC):
         time_ms: Sequence[float],
         power_mw: Sequence[float],
         *,
-        batch_size: Union[int, Sequence[int]] = DEFAULT_BATCH_SIZE,
-        task: Union[str, Sequence[str]] = "training",
+        batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
+        task: Tasks = "training",
     ) -> Some:
         """Learn from profiled modes, on one BLAS thread; returns itself.
 
@@ -132,13 +119,13 @@ class Predictor(abc.ABC):
         """
         rows = check_inputs(modes, batch_size, task)
         self._check_space(rows)
-        measured = [_positive(time_ms, "time_ms"), _positive(power_mw, "power_mw")]
-        for what, values in zip(("time_ms", "power_mw"), measured):
+        measured = {"time_ms": _positive(time_ms, "time_ms"), "power_mw": _positive(power_mw, "power_mw")}
+        for what, values in measured.items():
             if values.shape != (len(rows.modes),):
                 raise InvalidValueError(
                     f"{what} has shape {values.shape}, expected one for each of {len(rows.modes)} modes"
                 )
-        learned = TrainingRows(*merge_repeated(rows, *measured))
+        learned = TrainingRows(*merge_repeated(rows, **measured))
         if len(learned.time_ms) < self.least_modes:
             raise InvalidValueError(
                 f"{self.name} cannot learn from {len(learned.time_ms)} different power modes",
@@ -150,11 +137,7 @@ class Predictor(abc.ABC):
         return self
 
     def predict(
-        self,
-        modes: ModesLike,
-        *,
-        batch_size: Union[int, Sequence[int]] = DEFAULT_BATCH_SIZE,
-        task: Union[str, Sequence[str]] = "training",
+        self, modes: ModesLike, *, batch_size: BatchSizes = DEFAULT_BATCH_SIZE, task: Tasks = "training"
     ) -> Prediction:
         """Time and power of power modes, given as in `fit`.
 
@@ -176,13 +159,11 @@ class Predictor(abc.ABC):
 
     def _check_space(self, rows: Inputs) -> None:
         """Refuse modes outside the space, for predictors that have the parameter `space` and were given one."""
-        space: Optional[PowerModeSpace] = getattr(self, "space", None)
-        if space is None:
-            return
-        allowed = [np.isin(column, values) for column, values in zip(rows.modes.T, space.dimensions)]
-        outside = np.flatnonzero(~np.all(allowed, axis=0))
-        if len(outside):
-            space.check(PowerMode(*rows.modes[outside[0]].astype(np.int64).tolist()))
+        space = getattr(self, "space", None)
+        if space is not None:
+            allowed = [np.isin(column, values) for column, values in zip(rows.modes.T, space.dimensions)]
+            for outside in np.flatnonzero(~np.all(allowed, axis=0))[:1]:
+                space.check(PowerMode(*rows.modes[outside].astype(np.int64).tolist()))
 
     @abc.abstractmethod
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
@@ -212,19 +193,17 @@ class Predictor(abc.ABC):
         return type(self)(**copy.deepcopy(self.get_params()))
 
 
-@contextlib.contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Let BLAS compute on one thread meanwhile: its threads cost matrices this small more than they save.
+def one_blas_thread() -> Any:
+    """A context in which BLAS computes on one thread: its threads cost matrices this small more than they save.
 
     On two busy cores a fit on 10 modes took 2 s on one thread and 20 s on two.
     """
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1, user_api="blas"):
-        yield
+    return threadpool_limits(1, user_api="blas")
 
 
-def check_inputs(modes: ModesLike, batch_size: Union[int, Sequence[int]], task: Union[str, Sequence[str]]) -> Inputs:
+def check_inputs(modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Inputs:
     """Power modes, batch sizes and tasks in the form that predictors work with; refused where they make no sense."""
     table = _numbers(modes, "power modes")
     if table.ndim != 2 or table.shape[1] != len(PowerMode._fields):
@@ -252,10 +231,10 @@ def merge_repeated(rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> T
     _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     if len(first) == len(keys):
         return rows, time_ms, power_mw
-    group = group.reshape(-1)
     order = np.argsort(first)
-    middle = [np.array([np.median(values[group == place]) for place in order]) for values in (time_ms, power_mw)]
-    return rows.take(first[order]), middle[0], middle[1]
+    places = [group.reshape(-1) == place for place in order]
+    time_ms, power_mw = (np.array([np.median(values[one]) for one in places]) for values in (time_ms, power_mw))
+    return rows.take(first[order]), time_ms, power_mw
 
 
 def _one_each(values: np.ndarray, what: str, count: int) -> np.ndarray:

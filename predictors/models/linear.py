@@ -12,16 +12,8 @@ from harness.core.errors import InvalidValueError
 from harness.core.metrics import minibatch_energy_mws
 from harness.core.power_modes import PowerModeSpace
 from harness.core.units import ms_to_s
-from predictors.models.base import Inputs, Prediction, Predictor
-from predictors.models.regression import (
-    InputColumns,
-    above_zero,
-    columns_of,
-    cross_validated,
-    residual_spread,
-    standard_scale,
-    table_inputs,
-)
+from predictors.models.base import Inputs
+from predictors.models.regression import Figures, Regression, above_zero, standard_scale, table_inputs
 from predictors.models.tables import Table
 
 PAPERS_SUBSET = ("e", "f", "i", "j")  # modes of an AGX Xavier (004 Table 3) from which the paper learns (sec. 5.7.1)
@@ -32,7 +24,6 @@ RANK_TOLERANCE = 1e-9
 
 # Standard deviation of log time and log power residuals after 50 random modes of the tables of an Orin AGX.
 USUAL_LOG_SD = (0.5, 0.1)
-USUAL_RIDGE_LOG_SD = (0.13, 0.05)
 
 # Tried by the ridge, relative to standardised columns and one row.
 PENALTIES = tuple(10.0**exponent for exponent in np.arange(-4.0, 2.01, 0.25))
@@ -85,40 +76,30 @@ def select_subset(inputs: np.ndarray, time_ms: np.ndarray, size: int = 4) -> Tup
 
 
 @dataclass(eq=False)
-class LinearRegression(Predictor):
+class LinearRegression(Regression):
     """Time by least squares on cores and the three clocks: 004 sec. 5.7.1. A weak baseline.
 
     The paper learns from the modes e, f, i and j of an AGX Xavier, which it chose as `select_subset` does. Each setting
     takes only two values in them (of the memory clock too, where the paper says three), and CPU and GPU clock change
     together. So its eight samples are four points measured twice: a system of rank 4 for five coefficients. How much of
-    an effect is the CPU's and how much the GPU's is not in the data but in the solver's choice of the least slopes, and
-    so depends on the unit: MHz and cores, as in the paper.
+    an effect is the CPU's and how much the GPU's is not in the data but in the solver's choice of the least gradient,
+    and so depends on the unit: MHz and cores, as in the paper.
 
     The paper has no such model of power. Here power is learned in the same way, so that there is an answer.
     """
 
     name = "linear"
     least_modes = 4
+    usual_log_sd = USUAL_LOG_SD
     space: Optional[PowerModeSpace] = None
 
-    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
-        self.columns_ = columns_of(rows)
-        inputs, values = self.columns_.matrix(rows), np.column_stack([time_ms, power_mw])
-
-        def predict_others(learned: np.ndarray, asked: np.ndarray) -> np.ndarray:
-            plane = least_squares(inputs[learned], values[learned])
-            return above_zero(plane.at(inputs[asked]), values[learned])
-
-        self.plane_ = least_squares(inputs, values)
-        self.least_ = values.min(axis=0)
-        self.spread_ = residual_spread(values, cross_validated(len(values), predict_others), USUAL_LOG_SD, len(inputs))
-
-    def _infer(self, rows: Inputs) -> Prediction:
-        return self.spread_.prediction(above_zero(self.plane_.at(self.columns_.matrix(rows)), self.least_))
+    def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
+        plane = least_squares(inputs, figures)
+        return lambda asked: above_zero(plane.at(asked), figures)
 
 
 @dataclass(eq=False)
-class LinearEnergy(Predictor):
+class LinearEnergy(Regression):
     """Energy by least squares on the settings and the time, one model for all workloads: 004 sec. 5.7.1.
 
     The time is that of `LinearRegression`, learned from the workload's own modes. The energy model learns from the
@@ -133,57 +114,32 @@ class LinearEnergy(Predictor):
 
     name = "linear-energy"
     least_modes = 4
+    usual_log_sd = USUAL_LOG_SD
     references: Tuple[Table, ...] = ()
     space: Optional[PowerModeSpace] = None
 
-    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
-        columns = columns_of(rows)
-        inputs, measured = columns.matrix(rows), np.column_stack([time_ms, power_mw])
-        energies = minibatch_energy_mws(time_ms, power_mw)
-        known = [_reference_rows(table, columns) for table in self.references]
+    def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
+        workloads = [np.column_stack([inputs, figures])]
+        for table in self.references:
+            known = table.complete()
+            settings = self.columns_.matrix_of_others(table_inputs(known))
+            workloads.append(np.column_stack([settings, known.time_ms, known.power_mw]))
+        rows = np.concatenate(workloads)
+        energies = minibatch_energy_mws(rows[:, -2], rows[:, -1])
+        weights = np.concatenate([np.full(len(one), 1 / len(one)) for one in workloads])
+        time = least_squares(inputs, figures[:, :1])
+        energy = least_squares(rows[:, :-1], energies[:, None], weights)
 
-        def learn(learned: np.ndarray) -> _Planes:
-            time = least_squares(inputs[learned], time_ms[learned, None])
-            own = (np.column_stack([inputs, time_ms])[learned], energies[learned, None])
-            with_time, energy = (np.concatenate(parts) for parts in zip(own, *known))
-            weights = np.concatenate([np.full(len(rows), 1 / len(rows)) for rows, _ in (own, *known)])
-            return _Planes(time, least_squares(with_time, energy, weights), measured[learned].min(axis=0))
+        def predict(asked: np.ndarray) -> np.ndarray:
+            time_ms = above_zero(time.at(asked), figures[:, :1])
+            energy_mws = energy.at(np.column_stack([asked, time_ms]))
+            return np.column_stack([time_ms, above_zero(energy_mws / ms_to_s(time_ms), figures[:, 1:])])
 
-        def predict_others(learned: np.ndarray, asked: np.ndarray) -> np.ndarray:
-            return learn(learned).figures(inputs[asked])
-
-        self.columns_ = columns
-        self.planes_ = learn(np.arange(len(inputs)))
-        others = cross_validated(len(measured), predict_others)
-        self.spread_ = residual_spread(measured, others, USUAL_LOG_SD, len(inputs))
-
-    def _infer(self, rows: Inputs) -> Prediction:
-        return self.spread_.prediction(self.planes_.figures(self.columns_.matrix(rows)))
-
-
-class _Planes(NamedTuple):
-    """Time from the settings, energy from settings and time, and the least time and power learned."""
-
-    time: Plane
-    energy: Plane
-    least: np.ndarray
-
-    def figures(self, inputs: np.ndarray) -> np.ndarray:
-        time_ms = above_zero(self.time.at(inputs), self.least[:1])[:, 0]
-        energy = self.energy.at(np.column_stack([inputs, time_ms]))[:, 0]
-        power_mw = above_zero((energy / ms_to_s(time_ms))[:, None], self.least[1:])[:, 0]
-        return np.column_stack([time_ms, power_mw])
-
-
-def _reference_rows(table: Table, columns: InputColumns) -> Tuple[np.ndarray, np.ndarray]:
-    """Settings and time of a reference's modes, and their energy."""
-    known = table.complete()
-    inputs = columns.matrix_of_others(table_inputs(known))
-    return np.column_stack([inputs, known.time_ms]), minibatch_energy_mws(known.time_ms, known.power_mw)[:, None]
+        return predict
 
 
 @dataclass(eq=False)
-class Ridge(Predictor):
+class Ridge(Regression):
     """Logarithms of time and power as quadratic functions of the logarithms of the settings, with shrunk coefficients.
 
     A baseline that knows no reference and no physics. Penalties are chosen by leave-one-out cross-validation, which for
@@ -192,27 +148,31 @@ class Ridge(Predictor):
 
     name = "ridge"
     least_modes = 2
+    usual_log_sd = (0.13, 0.05)
     penalties: Tuple[float, ...] = PENALTIES
     space: Optional[PowerModeSpace] = None
 
-    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+    def _inputs(self, rows: Inputs) -> np.ndarray:
+        return self.columns_.log_matrix(rows)
+
+    def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         if not self.penalties or min(self.penalties) <= 0:
             raise InvalidValueError(f"{self.name} has penalties {self.penalties}", "give some, all above 0")
-        self.columns_ = columns_of(rows)
-        inputs = self.columns_.log_matrix(rows)
-        self.input_scale_ = standard_scale(inputs)
-        terms = quadratic_terms(self.input_scale_.apply(inputs))
-        self.term_scale_ = standard_scale(terms)
-        logs = np.log(np.column_stack([time_ms, power_mw]))
-        fits = [fit_ridge(self.term_scale_.apply(terms), values, self.penalties) for values in logs.T]
-        self.weights_ = np.column_stack([fit.weights for fit in fits])
-        self.height_ = logs.mean(axis=0)
-        others = np.column_stack([fit.others for fit in fits])
-        self.spread_ = residual_spread(np.exp(logs), np.exp(others), USUAL_RIDGE_LOG_SD, len(inputs))
+        input_scale = standard_scale(inputs)
+        terms = quadratic_terms(input_scale.apply(inputs))
+        term_scale = standard_scale(terms)
+        logs = np.log(figures)
+        self.fits_ = [fit_ridge(term_scale.apply(terms), values, self.penalties) for values in logs.T]
+        weights, height = np.column_stack([fit.weights for fit in self.fits_]), logs.mean(axis=0)
 
-    def _infer(self, rows: Inputs) -> Prediction:
-        terms = quadratic_terms(self.input_scale_.apply(self.columns_.log_matrix(rows)))
-        return self.spread_.prediction(np.exp(self.term_scale_.apply(terms) @ self.weights_ + self.height_))
+        def predict(asked: np.ndarray) -> np.ndarray:
+            asked_terms = quadratic_terms(input_scale.apply(asked))
+            return np.exp(term_scale.apply(asked_terms) @ weights + height)
+
+        return predict
+
+    def _left_out(self, inputs: np.ndarray, figures: np.ndarray) -> np.ndarray:
+        return np.exp(np.column_stack([fit.others for fit in self.fits_]))
 
 
 class RidgeFit(NamedTuple):

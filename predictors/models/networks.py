@@ -43,61 +43,65 @@ DECAYS = (0.9, 0.999)  # of Adam's two moments, and what keeps it from dividing 
 EPSILON = 1e-8
 DROPOUT_LAYERS = 2  # 001 sec. 3.1: after the first and second
 
+Layer = Tuple[np.ndarray, np.ndarray]
+"""Weights of the networks, shape (networks, inputs, outputs), and biases, shape (networks, 1, outputs)."""
+
 
 class Networks(NamedTuple):
     """Networks of one shape side by side: ReLU after each layer but the last, which is linear."""
 
-    weights: Tuple[np.ndarray, ...]  # of each layer, shape (networks, inputs, outputs)
-    biases: Tuple[np.ndarray, ...]  # of each layer, shape (networks, 1, outputs)
+    parameters: np.ndarray  # of each network, of each layer in turn the weights and the biases, shape (networks, p)
+    sizes: Tuple[int, ...]  # of the input, of each layer, of the output
+
+    @property
+    def layers(self) -> List[Layer]:
+        """Views of the parameters of each layer."""
+        found, first = [], 0
+        for inputs, outputs in zip(self.sizes, self.sizes[1:]):
+            middle, last = first + inputs * outputs, first + (inputs + 1) * outputs
+            weights = self.parameters[:, first:middle].reshape(-1, inputs, outputs)
+            found.append((weights, self.parameters[:, None, middle:last]))
+            first = last
+        return found
 
     def outputs(self, inputs: np.ndarray) -> np.ndarray:
         """The forward pass of networks with one output each: scaled inputs (n, d) to shape (n, networks)."""
         columns: List[np.ndarray] = []
-        for network in range(len(self.weights[0])):
+        for network in range(len(self.parameters)):
             values = inputs
-            for layer, (weights, biases) in enumerate(zip(self.weights, self.biases)):
+            for place, (weights, biases) in enumerate(self.layers):
                 values = values @ weights[network] + biases[network]
-                if layer < len(self.weights) - 1:
+                if place < len(self.sizes) - 2:
                     values = np.maximum(values, 0)
             columns.append(values[:, 0])
         return np.column_stack(columns)
 
 
-def fresh_layer(networks: int, inputs: int, outputs: int, random: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
-    """Weights and biases of an untrained layer, uniform up to 1 / sqrt(inputs), as torch starts a linear layer."""
-    reach = inputs**-0.5
-    weights = random.uniform(-reach, reach, (networks, inputs, outputs))
-    return weights, random.uniform(-reach, reach, (networks, 1, outputs))
-
-
 def fresh_networks(networks: int, sizes: Sequence[int], random: np.random.Generator) -> Networks:
-    """Untrained networks; `sizes` of the input, of each layer, of the output."""
-    layers = [fresh_layer(networks, inputs, outputs, random) for inputs, outputs in zip(sizes, sizes[1:])]
-    return Networks(tuple(weights for weights, _ in layers), tuple(biases for _, biases in layers))
+    """Untrained networks, uniform up to 1 / sqrt(inputs) of each layer, as torch starts a linear layer."""
+    parts = [
+        random.uniform(-(inputs**-0.5), inputs**-0.5, (networks, count))
+        for inputs, outputs in zip(sizes, sizes[1:])
+        for count in (inputs * outputs, outputs)
+    ]
+    return Networks(np.concatenate(parts, axis=1), tuple(sizes))
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
     """How networks are trained."""
 
+    loss: str = "mse"  # of standardised outputs; or `mape`, the relative error of the outputs themselves
     epochs: int = 100  # passes over the entries
     learning_rate: float = 1e-3  # of Adam
     dropout: float = 0.1  # dropout rate after the first two layers
-    minibatch: int = 16  # entries in a step
+    minibatch: int = 16  # entries in a step; more where there are so many rows that an epoch would have over 64 steps
     entries: int = 40  # how often a row is entered in an epoch, at most
     most_entries: int = 200  # in an epoch, unless there are more rows than that
     frozen: int = 0  # how many layers, from the first, keep their weights
 
 
 SCHEDULE = Schedule()
-
-
-class _Flat(NamedTuple):
-    """Arrays of one shape list as views of one vector, so that Adam takes all of them at once."""
-
-    vector: np.ndarray
-    weights: List[np.ndarray]
-    biases: List[np.ndarray]
 
 
 def train(
@@ -127,33 +131,30 @@ def train(
     entries = np.tile(learned, max(1, min(schedule.entries, schedule.most_entries // len(learned))))
     x, y = inputs.astype(np.float32), outputs.T[:, :, None].astype(np.float32)
     share = None if shares is None else shares.T[:, :, None].astype(np.float32)
-    values, gradient = _flatten(start), _flatten(start)
-    changed = sum(weights.size + biases.size for weights, biases in list(zip(*start))[: schedule.frozen])
-    adam = _Adam(values.vector[changed:], gradient.vector[changed:], schedule.learning_rate)
-    best, least = values.vector.copy(), np.full(y.shape[0], np.inf)
-    kept = _views(best, start)
-
+    values = start._replace(parameters=start.parameters.astype(np.float32))
+    gradient = start._replace(parameters=np.zeros_like(values.parameters))
+    layers, by_layer = values.layers, gradient.layers
+    kept = sum(weights[0].size + biases[0].size for weights, biases in layers[: schedule.frozen])
+    adam = _Adam(values.parameters[:, kept:], gradient.parameters[:, kept:], schedule.learning_rate)
+    best, least = values.parameters.copy(), np.full(len(y), np.inf)
     for _ in range(schedule.epochs):
         shuffled = random.permutation(entries)
         for first in range(0, len(shuffled), schedule.minibatch):
             rows = shuffled[first : first + schedule.minibatch]
-            layers, alive = _forward(values, x[rows], schedule.dropout, random)
-            _, by_output = _loss(layers[-1] - y[:, rows], None if share is None else share[:, rows])
-            _backward(values, gradient, layers, alive, by_output, schedule.frozen)
+            passed, alive = _forward(layers, x[rows], schedule.dropout, random)
+            _, by_output = _loss(passed[-1] - y[:, rows], None if share is None else share[:, rows])
+            _backward(layers, by_layer, passed, alive, by_output, schedule.frozen)
             adam.step()
-        predicted = _forward(values, x[validation], 0.0, random)[0][-1]
+        predicted = _forward(layers, x[validation], 0.0, random)[0][-1]
         losses, _ = _loss(predicted - y[:, validation], None if share is None else share[:, validation])
         better = losses < least
         least[better] = losses[better]
-        for old, new in zip((*kept.weights, *kept.biases), (*values.weights, *values.biases)):
-            old[better] = new[better]
-    return Networks(
-        tuple(w.astype(float) for w in kept.weights), tuple(b.astype(float) for b in kept.biases)
-    ), validation
+        best[better] = values.parameters[better]
+    return start._replace(parameters=best.astype(float)), validation
 
 
 class _Adam:
-    """Adam (Kingma and Ba 2015) on a vector, in place."""
+    """Adam (Kingma and Ba 2015), in place."""
 
     def __init__(self, values: np.ndarray, gradient: np.ndarray, learning_rate: float) -> None:
         self._values, self._gradient, self._rate = values, gradient, learning_rate
@@ -177,40 +178,24 @@ class _Adam:
         self._values -= work
 
 
-def _flatten(networks: Networks) -> _Flat:
-    parts = [part.reshape(-1) for layer in zip(networks.weights, networks.biases) for part in layer]
-    return _views(np.concatenate(parts).astype(np.float32), networks)
-
-
-def _views(vector: np.ndarray, like: Networks) -> _Flat:
-    flat, first = _Flat(vector, [], []), 0
-    for layer in zip(like.weights, like.biases):
-        for part, views in zip(layer, (flat.weights, flat.biases)):
-            views.append(vector[first : first + part.size].reshape(part.shape))
-            first += part.size
-    return flat
-
-
 def _forward(
-    networks: _Flat, rows: np.ndarray, dropout: float, random: np.random.Generator
+    layers: List[Layer], rows: np.ndarray, dropout: float, random: np.random.Generator
 ) -> Tuple[List[np.ndarray], List[np.ndarray]]:
     """What goes into each layer and comes out of the last, and by how much each neuron of a hidden layer passes on."""
-    layers, alive = [np.broadcast_to(rows, (len(networks.weights[0]), *rows.shape))], []
-    last = len(networks.weights) - 1
-    for place, (weights, biases) in enumerate(zip(networks.weights, networks.biases)):
-        values = layers[-1] @ weights
+    passed, alive = [np.broadcast_to(rows, (len(layers[0][0]), *rows.shape))], []
+    for place, (weights, biases) in enumerate(layers):
+        values = passed[-1] @ weights
         values += biases
-        if place < last:
+        if place < len(layers) - 1:
             passes = values > 0
+            factor = np.float32(1)
             if dropout > 0 and place < DROPOUT_LAYERS:
                 passes &= random.random(values.shape, dtype=np.float32) >= dropout
-                factor = passes * np.float32(1 / (1 - dropout))
-            else:
-                factor = passes.astype(np.float32)
-            values *= factor
-            alive.append(factor)
-        layers.append(values)
-    return layers, alive
+                factor = np.float32(1 / (1 - dropout))
+            alive.append(passes * factor)
+            values *= alive[-1]
+        passed.append(values)
+    return passed, alive
 
 
 def _loss(difference: np.ndarray, share: Optional[np.ndarray]) -> Tuple[np.ndarray, np.ndarray]:
@@ -222,20 +207,21 @@ def _loss(difference: np.ndarray, share: Optional[np.ndarray]) -> Tuple[np.ndarr
 
 
 def _backward(
-    networks: _Flat,
-    gradient: _Flat,
-    layers: List[np.ndarray],
+    layers: List[Layer],
+    gradient: List[Layer],
+    passed: List[np.ndarray],
     alive: List[np.ndarray],
     by_output: np.ndarray,
     frozen: int,
 ) -> None:
     """Write the derivatives of the loss by weights and biases, back to the first layer not frozen."""
     above = by_output
-    for place in range(len(networks.weights) - 1, frozen - 1, -1):
-        np.matmul(layers[place].transpose(0, 2, 1), above, out=gradient.weights[place])
-        gradient.biases[place][:] = above.sum(axis=1, keepdims=True)
+    for place in range(len(layers) - 1, frozen - 1, -1):
+        by_weights, by_biases = gradient[place]
+        np.matmul(passed[place].transpose(0, 2, 1), above, out=by_weights)
+        by_biases[:] = above.sum(axis=1, keepdims=True)
         if place > frozen:
-            above = above @ networks.weights[place].transpose(0, 2, 1)
+            above = above @ layers[place][0].transpose(0, 2, 1)
             above *= alive[place - 1]
 
 
@@ -244,15 +230,15 @@ class FittedNetworks(NamedTuple):
 
     networks: Networks  # the first of time, the second of power
     columns: InputColumns  # their inputs
-    input_scale: ColumnScale  # of the inputs
+    input_scale: ColumnScale
     output_scale: ColumnScale  # of ms and mW
-    least: np.ndarray  # the least time and power learned
-    spread: ResidualSpread  # of their residuals
+    learned: np.ndarray  # times and powers, shape (n, 2)
+    spread: ResidualSpread = ResidualSpread(0.0, 0.0, 1.0)  # of their residuals
 
     def figures(self, rows: Inputs) -> np.ndarray:
         """Times in ms and powers in mW, shape (n, 2)."""
         scaled = self.networks.outputs(self.input_scale.apply(self.columns.matrix(rows)))
-        return above_zero(self.output_scale.undo(scaled), self.least)
+        return above_zero(self.output_scale.undo(scaled), self.learned)
 
     def prediction(self, rows: Inputs) -> Prediction:
         return self.spread.prediction(self.figures(rows))
@@ -263,32 +249,25 @@ def fit_networks(
     columns: InputColumns,
     input_scale: ColumnScale,
     rows: Inputs,
-    measured: np.ndarray,
+    figures: np.ndarray,
     schedule: Schedule,
-    loss: str,
     usual_log_sd: Tuple[float, float],
     random: np.random.Generator,
 ) -> FittedNetworks:
-    """Train networks of time and power, (n, 2) in `measured`, from where they start.
+    """Train networks of time and power, (n, 2) in `figures`, from where they start.
 
-    The loss `mse` is of standardised outputs. `usual_log_sd` is the prior of the residuals of log time and log power.
+    `usual_log_sd` is the prior of the residuals of log time and log power.
     """
-    if loss not in LOSSES:
-        raise UnknownNameError(f"loss {loss!r} is unknown", f"known: {', '.join(LOSSES)}")
-    schedule = dataclasses.replace(schedule, minibatch=minibatch_for(len(measured), schedule.minibatch))
-    output_scale = standard_scale(measured)
-    shares = output_scale.width / measured if loss == "mape" else None
+    if schedule.loss not in LOSSES:
+        raise UnknownNameError(f"loss {schedule.loss!r} is unknown", f"known: {', '.join(LOSSES)}")
+    schedule = dataclasses.replace(schedule, minibatch=max(schedule.minibatch, -(-len(figures) // 64)))
+    output_scale = standard_scale(figures)
+    shares = output_scale.width / figures if schedule.loss == "mape" else None
     inputs = input_scale.apply(columns.matrix(rows))
-    networks, held_back = train(start, inputs, output_scale.apply(measured), schedule, random, shares)
-    unknown = ResidualSpread(0.0, 0.0, 1.0)
-    fitted = FittedNetworks(networks, columns, input_scale, output_scale, measured.min(axis=0), unknown)
+    networks, held_back = train(start, inputs, output_scale.apply(figures), schedule, random, shares)
+    fitted = FittedNetworks(networks, columns, input_scale, output_scale, figures)
     predicted = fitted.figures(rows.take(held_back))
-    return fitted._replace(spread=residual_spread(measured[held_back], predicted, usual_log_sd, len(inputs)))
-
-
-def minibatch_for(rows: int, least: int) -> int:
-    """Entries in a step: `least`, or more where there are so many rows that an epoch would have over 64 steps."""
-    return max(least, -(-rows // 64))
+    return fitted._replace(spread=residual_spread(figures[held_back], predicted, usual_log_sd, len(figures)))
 
 
 @dataclasses.dataclass(eq=False)
@@ -302,11 +281,11 @@ class NeuralNetwork(Predictor):
     name = "nn"
     least_modes = 2
     scaling: str = "standard"  # StandardScaler, which the paper names; or `min-max`, whose range 0 to 1 it describes
-    loss: str = "mse"  # or `mape`
-    epochs: int = SCHEDULE.epochs  # passes over the entries
+    loss: str = SCHEDULE.loss  # this and the next four: as in `Schedule`; the paper gives no dropout and no minibatch
+    epochs: int = SCHEDULE.epochs
     learning_rate: float = SCHEDULE.learning_rate
-    dropout: float = SCHEDULE.dropout  # the paper does not give it, nor `minibatch`
-    minibatch: int = SCHEDULE.minibatch  # entries in a step of training, where there are few rows
+    dropout: float = SCHEDULE.dropout
+    minibatch: int = SCHEDULE.minibatch
     space: Optional[PowerModeSpace] = None
     seed: int = 0  # of weights, division and order
 
@@ -317,10 +296,9 @@ class NeuralNetwork(Predictor):
         columns = columns_of(rows)
         inputs = columns.matrix(rows)
         start = fresh_networks(2, (inputs.shape[1], *HIDDEN, 1), random)
-        schedule = Schedule(self.epochs, self.learning_rate, self.dropout, self.minibatch)
-        measured = np.column_stack([time_ms, power_mw])
-        scale = SCALES[self.scaling](inputs)
-        self.fitted_ = fit_networks(start, columns, scale, rows, measured, schedule, self.loss, USUAL_LOG_SD, random)
+        schedule = Schedule(self.loss, self.epochs, self.learning_rate, self.dropout, self.minibatch)
+        scale, figures = SCALES[self.scaling](inputs), np.column_stack([time_ms, power_mw])
+        self.fitted_ = fit_networks(start, columns, scale, rows, figures, schedule, USUAL_LOG_SD, random)
 
     def _infer(self, rows: Inputs) -> Prediction:
         return self.fitted_.prediction(rows)

@@ -25,10 +25,9 @@ from predictors.models.base import TASKS, Predictor, predictor_class
 from predictors.models.tables import ARRAYS, TABLE_KEY, Table
 
 VERSION = 2
-_MAGIC = b"jetwatt-model"
-_CONTENT = "model.json"
-_ARRAYS = "arrays/"
-_ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # the least that zip can say: the same model gives the same file
+MAGIC = b"jetwatt-model"
+CONTENT = "model.json"
+ARRAY = "arrays/{}".format  # numpy adds the ending
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,22 +80,18 @@ def save_model(path: Path, predictor: Predictor, origin: Mapping[str, Any]) -> N
         "environment": describe_environment(),
     }
     try:
-        members = {_CONTENT: json.dumps(content, indent=1).encode("utf-8")}
+        text = json.dumps(content, indent=1)
     except TypeError as error:
         raise InvalidValueError(
             f"the predictor {predictor.name} cannot be saved: {error}",
             "its parameters have to be numbers, texts, tuples, tables or power-mode spaces",
         ) from error
-    for name, values in arrays.items():
-        member = io.BytesIO()
-        np.save(member, values, allow_pickle=False)
-        members[f"{_ARRAYS}{name}.npy"] = member.getvalue()
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
-            archive.writestr(zipfile.ZipInfo(name, _ZIP_DATE), data, zipfile.ZIP_DEFLATED)
+    np.savez_compressed(packed, **{ARRAY(name): values for name, values in arrays.items()})
+    with zipfile.ZipFile(packed, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo(CONTENT), text, zipfile.ZIP_DEFLATED)  # dated 1980, as numpy's members are
     payload = packed.getvalue()
-    write_output(path, b"%s %d %s\n" % (_MAGIC, VERSION, hashlib.sha256(payload).hexdigest().encode()) + payload)
+    write_output(path, b"%s %d %s\n" % (MAGIC, VERSION, hashlib.sha256(payload).hexdigest().encode()) + payload)
 
 
 def load_model(path: Path) -> Model:
@@ -114,23 +109,14 @@ def load_model(path: Path) -> Model:
         raise StoreError(f"cannot read model {path}: {error}", "name a file that `fit --out` wrote") from error
     payload = _check_head(path, whole)
     try:
-        with zipfile.ZipFile(io.BytesIO(payload)) as archive:
-            content = json.loads(archive.read(_CONTENT).decode("utf-8"))
-            arrays = {
-                name[len(_ARRAYS) : -len(".npy")]: np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
-                for name in archive.namelist()
-                if name.startswith(_ARRAYS)
-            }
+        arrays = np.load(io.BytesIO(payload), allow_pickle=False)
+        content = json.loads(arrays[CONTENT].decode("utf-8"))
         kind = predictor_class(content["predictor"])
         predictor = kind(**{name: _decode(value, arrays) for name, value in content["params"].items()})
-        predictor.fit(
-            arrays["modes"],
-            arrays["time_ms"],
-            arrays["power_mw"],
-            batch_size=arrays["batch_size"],
-            task=np.where(arrays["inference"], *reversed(TASKS)),
-        )
-        off = np.abs(_predicted(predictor) / arrays["predicted"] - 1)
+        columns = {name: arrays[ARRAY(name)] for name in ("time_ms", "power_mw", "batch_size")}
+        task = np.where(arrays[ARRAY("inference")], *reversed(TASKS))
+        predictor.fit(arrays[ARRAY("modes")], **columns, task=task)
+        off = np.abs(_predicted(predictor) / arrays[ARRAY("predicted")] - 1)
         deviation = float(np.nanmax(off, initial=0.0))
         return Model(predictor, content["origin"], content["environment"], deviation)
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
@@ -147,7 +133,7 @@ def _check_head(path: Path, whole: bytes) -> bytes:
     """The archive in a model file."""
     head, _, payload = whole.partition(b"\n")
     words = head.split(b" ")
-    if words[0] != _MAGIC or len(words) != 3 or not words[1].isdigit():
+    if words[0] != MAGIC or len(words) != 3 or not words[1].isdigit():
         raise InvalidValueError(f"{path} is no model file of this suite", "name a file that `fit --out` wrote")
     version = int(words[1])
     if version != VERSION:
@@ -165,7 +151,7 @@ def _encode(name: str, value: Any, arrays: Dict[str, np.ndarray]) -> Any:
         arrays.update({f"{place}/{column}": getattr(value, column) for column in ARRAYS})
         return {"table": {key: getattr(value, key) for key in TABLE_KEY}, "arrays": place}
     if isinstance(value, PowerModeSpace):
-        return {"space": [list(values) for values in value.dimensions]}
+        return {"space": value.dimensions}
     if isinstance(value, tuple):
         return {"tuple": [_encode(f"{name}/{place}", item, arrays) for place, item in enumerate(value)]}
     return {"value": value}
@@ -173,9 +159,10 @@ def _encode(name: str, value: Any, arrays: Dict[str, np.ndarray]) -> Any:
 
 def _decode(value: Dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
     if "table" in value:
-        return Table(**value["table"], **{column: arrays[f"{value['arrays']}/{column}"] for column in ARRAYS})
+        columns = {column: arrays[ARRAY(f"{value['arrays']}/{column}")] for column in ARRAYS}
+        return Table(**value["table"], **columns)
     if "space" in value:
-        return PowerModeSpace(*(tuple(values) for values in value["space"]))
+        return PowerModeSpace(*map(tuple, value["space"]))
     if "tuple" in value:
         return tuple(_decode(item, arrays) for item in value["tuple"])
     return value["value"]

@@ -23,31 +23,21 @@ of `python -m predictors evaluate --sampling random --repeats 10` it gives time 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple
+from typing import Optional, Tuple
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerModeSpace
 from predictors.models.base import Inputs, Prediction, Predictor
-from predictors.models.networks import (
-    HIDDEN,
-    SCHEDULE,
-    FittedNetworks,
-    Networks,
-    Schedule,
-    fit_networks,
-    fresh_layer,
-    fresh_networks,
-)
+from predictors.models.networks import HIDDEN, SCHEDULE, FittedNetworks, Schedule, fit_networks, fresh_networks
 from predictors.models.regression import InputColumns, columns_of, standard_scale, table_inputs
 from predictors.models.tables import Table
 
+# Of time and power: the residuals of networks carried over with 50 random modes of the tables of an Orin AGX.
 USUAL_LOG_SD = (0.15, 0.04)
-"""Of time and power: the residuals of networks carried over with 50 random modes of the tables of an Orin AGX."""
-
-_LEARNED_REFERENCES: Dict[Tuple[str, InputColumns, int], FittedNetworks] = {}
 
 
 @dataclass(eq=False)
@@ -77,42 +67,47 @@ class PowerTrain(Predictor):
                 f"{self.name} has no reference to start from", "give it the table of another workload in `references`"
             )
         columns = columns_of(rows)
-        reference = learn_reference(self.references[0], columns, self.reference_seed)
+        reference = learn_reference(
+            self.references[0], reference_columns(self.references[0], columns), self.reference_seed
+        )
         random = np.random.default_rng(self.seed)
-        weights, biases = fresh_layer(2, HIDDEN[-1], 1, random)
-        start = Networks((*reference.networks.weights[:-1], weights), (*reference.networks.biases[:-1], biases))
-        schedule = Schedule(self.epochs, self.learning_rate, self.dropout, self.minibatch, frozen=self.frozen)
-        measured = np.column_stack([time_ms, power_mw])
+        fresh = fresh_networks(2, (HIDDEN[-1], 1), random).parameters
+        carried = reference.networks.parameters[:, : -fresh.shape[1]]
+        start = reference.networks._replace(parameters=np.concatenate([carried, fresh], axis=1))
+        schedule = Schedule(
+            self.loss, self.epochs, self.learning_rate, self.dropout, self.minibatch, frozen=self.frozen
+        )
+        figures = np.column_stack([time_ms, power_mw])
         self.fitted_ = fit_networks(
-            start, columns, reference.input_scale, rows, measured, schedule, self.loss, USUAL_LOG_SD, random
+            start, columns, reference.input_scale, rows, figures, schedule, USUAL_LOG_SD, random
         )
 
     def _infer(self, rows: Inputs) -> Prediction:
         return self.fitted_.prediction(rows)
 
 
-def learn_reference(table: Table, columns: InputColumns, seed: int) -> FittedNetworks:
-    """The networks of a reference workload, trained once in a process for a table, inputs and seed.
+def reference_columns(table: Table, columns: InputColumns) -> InputColumns:
+    """The columns to learn a reference with: its own batch size and task where these are no inputs.
 
-    Batch size and task are the reference's own where they are no inputs; where they are, it has to have several.
+    Where they are, it has to have several.
     """
-    complete = table.complete()
-    rows = table_inputs(complete)
-    own = columns_of(rows)
+    own = columns_of(table_inputs(table.complete()))
     for what, asked, known in zip(InputColumns._fields, columns, own):
         if asked is None and known is not None:
             raise InvalidValueError(
                 f"rows of several values of {what} are to be learned, and the reference {table.workload} has one",
                 "take a reference with several, or learn one value at a time",
             )
-    columns = InputColumns(*(None if asked is None else known for asked, known in zip(columns, own)))
-    key = (table.fingerprint, columns, seed)
-    if key not in _LEARNED_REFERENCES:
-        inputs = columns.matrix(rows)
-        random = np.random.default_rng(seed)
-        start = fresh_networks(2, (inputs.shape[1], *HIDDEN, 1), random)
-        measured = np.column_stack([complete.time_ms, complete.power_mw])
-        _LEARNED_REFERENCES[key] = fit_networks(
-            start, columns, standard_scale(inputs), rows, measured, SCHEDULE, "mse", USUAL_LOG_SD, random
-        )
-    return _LEARNED_REFERENCES[key]
+    return InputColumns(*(None if asked is None else known for asked, known in zip(columns, own)))
+
+
+@functools.lru_cache(maxsize=None)
+def learn_reference(table: Table, columns: InputColumns, seed: int) -> FittedNetworks:
+    """The networks of a reference workload, trained once in a process for a table, inputs and seed."""
+    complete = table.complete()
+    rows = table_inputs(complete)
+    inputs = columns.matrix(rows)
+    random = np.random.default_rng(seed)
+    start = fresh_networks(2, (inputs.shape[1], *HIDDEN, 1), random)
+    figures = np.column_stack([complete.time_ms, complete.power_mw])
+    return fit_networks(start, columns, standard_scale(inputs), rows, figures, SCHEDULE, USUAL_LOG_SD, random)

@@ -12,13 +12,14 @@ Bayesian Data Analysis, sec. 2.6).
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Optional, Tuple
+import abc
+from typing import Callable, ClassVar, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
 from harness.core.units import KHZ_PER_MHZ
-from predictors.models.base import Inputs, Prediction, check_inputs
+from predictors.models.base import TASKS, Inputs, Prediction, Predictor, check_inputs
 from predictors.models.tables import Table
 
 USUAL_WEIGHT = 4.0  # how many residuals the prior of the spread is worth
@@ -27,20 +28,23 @@ FOLDS = 5
 
 
 class InputColumns(NamedTuple):
-    """What goes into a regression beside the four settings."""
+    """What goes into a regression beside the four settings: batch size and task, where no single one was learned."""
 
-    batch_size: Optional[float]  # the one batch size that was learned; None where it is an input
-    # the one task that was learned, 1 for inference, 0 for training; None where it is an input
-    inference: Optional[float]
+    batch_size: Optional[float]  # the one that was learned; None where it is an input
+    task: Optional[str]  # likewise
 
     def matrix(self, rows: Inputs) -> np.ndarray:
         """Cores and clocks in MHz, then the logarithm of the batch size and the task where they are inputs."""
-        if self.batch_size is not None:
-            self._refuse(rows.batch_size != self.batch_size, "batch size", f"{self.batch_size:g}", rows.batch_size)
-        if self.inference is not None:
-            tasks = np.where(rows.inference, "inference", "training")
-            learned = "inference" if self.inference else "training"
-            self._refuse(tasks != learned, "task", learned, tasks)
+        for what, form, learned, asked in (
+            ("batch size", "g", self.batch_size, rows.batch_size),
+            ("task", "", self.task, np.where(rows.inference, *reversed(TASKS))),
+        ):
+            other = [] if learned is None else asked[asked != learned]
+            if len(other):
+                raise InvalidValueError(
+                    f"only {what} {learned:{form}} was learned, asked for {other[0]:{form}}",
+                    f"learn from profiles of several, or from those of that {what}",
+                )
         return self.matrix_of_others(rows)
 
     def matrix_of_others(self, rows: Inputs) -> np.ndarray:
@@ -48,7 +52,7 @@ class InputColumns(NamedTuple):
         columns = [rows.modes[:, 0], *(rows.modes[:, 1:] / KHZ_PER_MHZ).T]
         if self.batch_size is None:
             columns.append(np.log(rows.batch_size))
-        if self.inference is None:
+        if self.task is None:
             columns.append(rows.inference.astype(float))
         return np.column_stack(columns)
 
@@ -58,18 +62,10 @@ class InputColumns(NamedTuple):
         columns[:, :4] = np.log(columns[:, :4])
         return columns
 
-    @staticmethod
-    def _refuse(other: np.ndarray, what: str, learned: str, asked: np.ndarray) -> None:
-        if other.any():
-            raise InvalidValueError(
-                f"only {what} {learned} was learned, asked for {asked[other][0]}",
-                f"learn from profiles of several, or from those of that {what}",
-            )
-
 
 def columns_of(rows: Inputs) -> InputColumns:
     sizes, tasks = np.unique(rows.batch_size), np.unique(rows.inference)
-    return InputColumns(float(sizes[0]) if len(sizes) == 1 else None, float(tasks[0]) if len(tasks) == 1 else None)
+    return InputColumns(sizes[0] if len(sizes) == 1 else None, TASKS[int(tasks[0])] if len(tasks) == 1 else None)
 
 
 def table_inputs(table: Table) -> Inputs:
@@ -77,18 +73,17 @@ def table_inputs(table: Table) -> Inputs:
 
 
 class ColumnScale(NamedTuple):
-    """A shift and a width for each column, so that (value - shift) / width is of order 1."""
+    """A shift and a width for each column, so that (value - shift) / width is of order 1; both of shape (columns,).
 
-    shift: np.ndarray  # shape (columns,)
-    # shape (columns,); 0 where a column is constant. Whatever such a column is asked for becomes 0: nothing is known of
-    # the effect of other values.
+    The width is 0 where a column is constant. Whatever such a column is asked for becomes 0: nothing is known of the
+    effect of other values.
+    """
+
+    shift: np.ndarray
     width: np.ndarray
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        shifted = np.asarray(values, dtype=float) - self.shift
-        return np.divide(
-            shifted, self.width, out=np.zeros_like(shifted), where=np.broadcast_to(self.width > 0, shifted.shape)
-        )
+        return np.where(self.width > 0, (values - self.shift) / np.where(self.width > 0, self.width, 1.0), 0.0)
 
     def undo(self, scaled: np.ndarray) -> np.ndarray:
         return scaled * self.width + self.shift
@@ -96,17 +91,17 @@ class ColumnScale(NamedTuple):
 
 def standard_scale(values: np.ndarray) -> ColumnScale:
     """To mean 0 and variance 1, as scikit-learn's StandardScaler."""
-    return ColumnScale(values.mean(axis=0), _width(values, values.std(axis=0)))
+    return ColumnScale(values.mean(axis=0), np.where(_varies(values), values.std(axis=0), 0.0))
 
 
 def min_max_scale(values: np.ndarray) -> ColumnScale:
     """To the range from 0 to 1, as scikit-learn's MinMaxScaler."""
-    return ColumnScale(values.min(axis=0), _width(values, np.ptp(values, axis=0)))
+    return ColumnScale(values.min(axis=0), np.where(_varies(values), np.ptp(values, axis=0), 0.0))
 
 
-def _width(values: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    rounding = 1e-9 * np.abs(values).max(axis=0)
-    return np.where(np.ptp(values, axis=0) > rounding, widths, 0.0)
+def _varies(values: np.ndarray) -> np.ndarray:
+    """Which columns change by more than rounding."""
+    return np.ptp(values, axis=0) > 1e-9 * np.abs(values).max(axis=0)
 
 
 SCALES = {"standard": standard_scale, "min-max": min_max_scale}
@@ -121,9 +116,8 @@ class ResidualSpread(NamedTuple):
 
     def prediction(self, figures: np.ndarray) -> Prediction:
         """The prediction with these times in ms and powers in mW, shape (n, 2)."""
-        time_ms, power_mw = figures.T
         log_sds = [np.full(len(figures), log_sd) for log_sd in (self.time_log_sd, self.power_log_sd)]
-        return Prediction(time_ms, power_mw, *log_sds, freedom=self.freedom)
+        return Prediction(*figures.T, *log_sds, freedom=self.freedom)
 
 
 def residual_spread(
@@ -144,23 +138,44 @@ def residual_spread(
     return ResidualSpread(*np.sqrt((prior + squares.sum(axis=0)) / freedom).tolist(), freedom)
 
 
-def cross_validated(
-    count: int, predict: Callable[[np.ndarray, np.ndarray], np.ndarray], folds: int = FOLDS, seed: int = 0
-) -> np.ndarray:
-    """What is predicted for each row by a regression that learned the rows of the other folds, shape (count, 2).
-
-    `predict` learns the rows of its first index array, and predicts those of the second: shape (rows, 2).
-    """
-    order = np.random.default_rng(seed).permutation(count)
-    found = np.empty((count, 2))
-    for part in np.array_split(order, min(folds, count)):
-        found[part] = predict(np.setdiff1d(order, part), part)
-    return found
-
-
 def above_zero(predicted: np.ndarray, learned: np.ndarray) -> np.ndarray:
-    """Predictions (n, k) kept above a tenth of the least learned (m, k): a linear function may fall below 0.
+    """Predictions (n, k) kept above a tenth of the least learned (m, k): a linear function may fall below 0."""
+    return np.maximum(predicted, 0.1 * learned.min(axis=0))
 
-    `learned` may also be the least of each column, shape (k,).
+
+Figures = Callable[[np.ndarray], np.ndarray]
+"""From inputs (n, d) to time in ms and power in mW, shape (n, 2)."""
+
+
+class Regression(Predictor):
+    """A regression of time and power on the settings, with intervals from cross-validation.
+
+    Rows of several batch sizes or tasks have these as further inputs.
     """
-    return np.maximum(predicted, 0.1 * np.min(np.atleast_2d(learned), axis=0))
+
+    usual_log_sd: ClassVar[Tuple[float, float]]  # of its residuals after 50 random modes of the tables of an Orin AGX
+
+    @abc.abstractmethod
+    def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
+        """Learn figures (n, 2) from inputs (n, d)."""
+
+    def _inputs(self, rows: Inputs) -> np.ndarray:
+        return self.columns_.matrix(rows)
+
+    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+        self.columns_ = columns_of(rows)
+        inputs, figures = self._inputs(rows), np.column_stack([time_ms, power_mw])
+        self.figures_ = self._fit(inputs, figures)
+        self.spread_ = residual_spread(figures, self._left_out(inputs, figures), self.usual_log_sd, len(inputs))
+
+    def _left_out(self, inputs: np.ndarray, figures: np.ndarray) -> np.ndarray:
+        """The figures of each row by a regression that learned the rows of the other folds."""
+        order = np.random.default_rng(0).permutation(len(inputs))
+        found = np.empty_like(figures)
+        for part in np.array_split(order, min(FOLDS, len(order))):
+            others = np.setdiff1d(order, part)
+            found[part] = self._fit(inputs[others], figures[others])(inputs[part])
+        return found
+
+    def _infer(self, rows: Inputs) -> Prediction:
+        return self.spread_.prediction(self.figures_(self._inputs(rows)))

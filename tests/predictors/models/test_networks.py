@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from harness.core.errors import UnknownNameError
-from predictors.models.networks import Networks, NeuralNetwork, Schedule, fresh_networks, minibatch_for, train
+from predictors.models import networks as module
+from predictors.models.networks import Networks, NeuralNetwork, Schedule, fresh_networks, train
 from tests.predictors.plain_predictors import made_table
 
 SCHEDULE = Schedule(epochs=20, learning_rate=1e-3, dropout=0.0, minibatch=8, entries=4, most_entries=1000)
@@ -44,13 +45,13 @@ def test_more_epochs_never_keep_a_worse_one():
 
 def test_frozen_layers_stay_and_the_others_learn():
     start, networks, _ = learn(frozen=2)
-    for layer, (before, after) in enumerate(zip(start.weights, networks.weights)):
-        assert np.allclose(before, after, rtol=1e-6) == (layer < 2)
+    for place, (before, after) in enumerate(zip(start.layers, networks.layers)):
+        assert np.allclose(before[0], after[0], rtol=1e-6) == (place < 2)
 
 
 def test_dropout_changes_what_is_learned_and_not_how_answers_are_made():
     with_dropout = learn(dropout=0.5)[1]
-    assert not np.allclose(with_dropout.weights[0], learn()[1].weights[0])
+    assert not np.allclose(with_dropout.parameters, learn()[1].parameters)
     assert with_dropout.outputs(INPUTS).tobytes() == with_dropout.outputs(INPUTS).tobytes()
 
 
@@ -59,11 +60,11 @@ def test_absolute_differences_are_weighed_by_shares():
     shares[:, 1] = 0
     start, networks, _ = learn(shares=shares)
     assert error(networks, slice(None))[0] < error(start, slice(None))[0]
-    assert np.allclose(networks.weights[0][1], start.weights[0][1], rtol=1e-6)
+    assert np.allclose(networks.parameters[1], start.parameters[1], rtol=1e-6)
 
 
 def test_the_same_seed_gives_the_same_networks():
-    assert learn(3, dropout=0.1)[1].weights[0].tobytes() == learn(3, dropout=0.1)[1].weights[0].tobytes()
+    assert learn(3, dropout=0.1)[1].parameters.tobytes() == learn(3, dropout=0.1)[1].parameters.tobytes()
 
 
 @pytest.mark.training
@@ -78,7 +79,7 @@ def test_training_is_that_of_torch(absolute):
     orders = [random.permutation(np.tile(learned, SCHEDULE.entries)) for _ in range(4)]
     for network in range(2):
         layers = []
-        for weights, biases in zip(start.weights, start.biases):
+        for weights, biases in start.layers:
             linear = torch.nn.Linear(*weights.shape[1:]).double()
             linear.weight.data = torch.tensor(weights[network].T)
             linear.bias.data = torch.tensor(biases[network, 0])
@@ -102,13 +103,13 @@ def test_training_is_that_of_torch(absolute):
 
 
 def test_a_network_answers_as_its_formula_says():
-    weights = (np.array([[[1.0, -1.0]], [[2.0, 0.0]]]), np.array([[[3.0], [5.0]], [[1.0], [1.0]]]))
-    biases = (np.array([[[0.0, 0.0]], [[1.0, 0.0]]]), np.array([[[0.5]], [[0.0]]]))
-    answered = Networks(weights, biases).outputs(np.array([[2.0], [-2.0]]))
+    parameters = np.array([[1.0, -1.0, 0.0, 0.0, 3.0, 5.0, 0.5], [2.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0]])
+    answered = Networks(parameters, (1, 2, 1)).outputs(np.array([[2.0], [-2.0]]))
     assert answered.tolist() == [[6.5, 5.0], [10.5, 0.0]]
 
 
 TABLE = made_table()
+TABLE_COLUMNS = (TABLE.modes, TABLE.time_ms, TABLE.power_mw)
 SOME = np.sort(np.random.default_rng(0).choice(54, 43, replace=False))
 
 
@@ -117,8 +118,8 @@ def fitted(**params):
 
 
 def test_the_layers_are_those_of_the_paper():
-    weights = fitted(epochs=1).fitted_.networks.weights
-    assert [layer.shape for layer in weights] == [(2, 4, 256), (2, 256, 128), (2, 128, 64), (2, 64, 1)]
+    layers = fitted(epochs=1).fitted_.networks.layers
+    assert [weights.shape for weights, _ in layers] == [(2, 4, 256), (2, 256, 128), (2, 128, 64), (2, 64, 1)]
 
 
 @pytest.mark.parametrize("params", [{}, {"scaling": "min-max"}, {"loss": "mape"}])
@@ -164,6 +165,16 @@ def test_the_state_of_numpy_s_own_generator_is_left_alone():
     assert np.random.random() == expected
 
 
-@pytest.mark.parametrize(("rows", "entries"), [(10, 16), (1024, 16), (4368, 69)])
-def test_steps_grow_with_the_rows_so_that_an_epoch_has_no_more_than_64(rows, entries):
-    assert minibatch_for(rows, 16) == entries
+@pytest.mark.parametrize(("rows", "entries"), [(10, 16), (54, 16), (54 * 81, 69)])
+def test_steps_grow_with_the_rows_so_that_an_epoch_has_no_more_than_64(rows, entries, monkeypatch):
+    used = []
+
+    def remembered(start, inputs, outputs, schedule, random, shares=None, train=train):
+        used.append(schedule.minibatch)
+        return train(start, inputs, outputs, dataclasses.replace(schedule, epochs=0), random, shares)
+
+    monkeypatch.setattr(module, "train", remembered)
+    sizes = 1 + np.arange(rows) // 54
+    modes, time_ms, power_mw = (np.resize(values, (rows, *values.shape[1:])) for values in TABLE_COLUMNS)
+    NeuralNetwork().fit(modes, time_ms, power_mw, batch_size=sizes)
+    assert used == [entries]

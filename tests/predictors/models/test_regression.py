@@ -14,9 +14,9 @@ from predictors.models.regression import (
     SCALES,
     USUAL_MODES,
     USUAL_WEIGHT,
+    Regression,
     above_zero,
     columns_of,
-    cross_validated,
     min_max_scale,
     residual_spread,
     standard_scale,
@@ -98,17 +98,27 @@ def test_intervals_hold_their_share_of_what_is_measured(share):
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 23])
-def test_each_row_is_predicted_once_from_rows_without_it(count):
-    asked_for = []
+def test_residuals_are_of_rows_that_were_not_learned(count):
+    class Recording(Regression):
+        name, usual_log_sd = "recording", (0.1, 0.1)
 
-    def predict(learned, asked):
-        assert not set(learned) & set(asked)
-        assert len(learned) + len(asked) == count
-        asked_for.extend(asked)
-        return np.column_stack([asked, asked])
+        def __init__(self):
+            self.asked = []
 
-    assert cross_validated(count, predict).tolist() == [[row, row] for row in range(count)]
-    assert sorted(asked_for) == list(range(count))
+        def _fit(self, inputs, figures):
+            def predict(asked):
+                assert not {*map(tuple, inputs)} & {*map(tuple, asked)}
+                assert len(inputs) + len(asked) == count
+                self.asked.extend(asked[:, 1])
+                return np.ones((len(asked), 2))
+
+            return predict
+
+    cpu_khz = 1000 * np.arange(1, count + 1)
+    modes = np.column_stack([np.ones(count), cpu_khz, np.full((count, 2), 1e6)])
+    predictor = Recording().fit(modes, np.full(count, np.e), np.ones(count))
+    assert sorted(predictor.asked) == (cpu_khz / 1000).tolist()
+    assert predictor.spread_.time_log_sd > predictor.spread_.power_log_sd
 
 
 def test_predictions_do_not_fall_below_a_tenth_of_the_least_learned():
