@@ -36,32 +36,19 @@ SENSOR_OFF_C = -256.0
 """What a temperature sensor shows while its part of the chip is off."""
 
 
-class UnitLoad(NamedTuple):
-    """How busy a unit of the chip is that is not off."""
-
-    share: Optional[float] = None  # of 1; None where the line does not tell
-    khz: Tuple[int, ...] = ()  # a clock for each of its parts; empty where the line does not tell
-
-
 @dataclasses.dataclass
 class TegrastatsLine:
-    """What one line says; what it does not say is None, or left out of a dictionary."""
+    """What one line says, by the channels of telemetry; of clocks of several GPU parts the highest.
+
+    What it does not say, a core that is offline, a unit that is off: these have no channel in it.
+    """
 
     at: Optional[datetime.datetime] = None  # the board's local time, in whole seconds
-    ram_used_bytes: Optional[int] = None  # memory that CPU and GPU share
-    swap_used_bytes: Optional[int] = None
-    cpu: Tuple[Optional[UnitLoad], ...] = ()  # every core, None for one that is offline
-    emc: Optional[UnitLoad] = None  # memory controller; without root `0%` and no clock is printed, which says nothing
-    gpu: Optional[UnitLoad] = None
-    engines: Dict[str, Optional[UnitLoad]] = dataclasses.field(default_factory=dict)  # `NVENC`; None for off
-    temperatures_c: Dict[str, Optional[float]] = dataclasses.field(default_factory=dict)  # None for off
-    rails_mw: Dict[str, float] = dataclasses.field(default_factory=dict)  # now; without those that are not connected
+    values: Dict[str, float] = dataclasses.field(default_factory=dict)  # all but the total
+    rails_mw: Dict[str, float] = dataclasses.field(default_factory=dict)  # by label, without those not connected
+    off: List[str] = dataclasses.field(default_factory=list)  # channels of temperature sensors that are off
     unknown: List[str] = dataclasses.field(default_factory=list)  # words that were not understood
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing in it was understood but, perhaps, a date."""
-        return dataclasses.replace(self, at=None, unknown=[]) == TegrastatsLine()
+    is_empty: bool = True  # whether nothing in it was understood but, perhaps, a date
 
 
 def parse_line(text: str) -> TegrastatsLine:
@@ -72,6 +59,7 @@ def parse_line(text: str) -> TegrastatsLine:
         for pattern, take in _FIELDS:
             match = pattern.match(text, position)
             if match:
+                line.is_empty &= take in (_skip, _take_date, _take_unknown)
                 take(line, match)
                 position = match.end()
                 break
@@ -84,55 +72,53 @@ def _skip(line: TegrastatsLine, match: Match[str]) -> None:
 
 def _take_date(line: TegrastatsLine, match: Match[str]) -> None:
     try:
-        line.at = datetime.datetime.strptime(match.group("date"), "%m-%d-%Y %H:%M:%S")
+        line.at = datetime.datetime.strptime(match["date"], "%m-%d-%Y %H:%M:%S")
     except ValueError:
-        line.unknown.append(match.group("date"))
+        line.unknown.append(match["date"])
 
 
 def _take_memory(line: TegrastatsLine, match: Match[str]) -> None:
     # `kB`, `MB` and `GB` are powers of 1024 here.
-    used_bytes = kib_to_bytes(int(match.group("used"))) * 1024 ** "kMG".index(match.group("unit"))
-    if match.group("name") == "RAM":
-        line.ram_used_bytes = used_bytes
-    else:
-        line.swap_used_bytes = used_bytes
+    channel = {"RAM": "memory_used_bytes", "SWAP": "swap_used_bytes"}[match["name"]]
+    line.values[channel] = kib_to_bytes(int(match["used"])) * 1024 ** "kMG".index(match["unit"])
 
 
 def _take_cpu(line: TegrastatsLine, match: Match[str]) -> None:
-    shared = match.group("clock")
-    cores = (core.strip() for core in match.group("cores").split(","))
-    line.cpu = tuple(_load(core if "@" in core or not shared else f"{core}@{shared}") for core in cores)
-
-
-def _load(text: str) -> Optional[UnitLoad]:
-    """`35%`, `0%@76`, `14%@[407,407]`, `@[314,314]`, `@314`, `729`; None for `off`."""
-    if text.startswith("off"):
-        return None
-    percent, at, clocks = text.partition("@")
-    if not at and not percent.endswith("%"):
-        percent, clocks = "", percent
-    share = percent_to_share(float(percent.rstrip("%"))) if percent else None
-    return UnitLoad(share, tuple(mhz_to_khz(float(clock)) for clock in re.findall(r"[\d.]+", clocks)))
+    shared = match["clock"]
+    for number, core in enumerate(core.strip() for core in match["cores"].split(",")):
+        line.values.update(_load(f"cpu{number}", core if "@" in core or not shared else f"{core}@{shared}"))
 
 
 def _take_unit(line: TegrastatsLine, match: Match[str]) -> None:
-    name, load = match.group("name"), _load(match.group("load"))
-    if name == "EMC":
-        line.emc = None if load == UnitLoad(0.0) else load
-    elif name == "GR3D":
-        line.gpu = load
-    else:
-        line.engines[name] = load
+    name = "gpu" if match["name"] == "GR3D" else plain_name(match["name"])
+    load = _load(name, match["load"])
+    if load != {"emc_load_share": 0.0}:  # without root `0%` and no clock is printed, which says nothing
+        line.values.update(load)
+
+
+def _load(name: str, text: str) -> Dict[str, float]:
+    """Share and clock of a unit by `35%`, `0%@76`, `14%@[407,407]`, `@[314,314]`, `@314`, `729`; none by `off`."""
+    if text.startswith("off"):
+        return {}
+    percent, at, clocks = text.partition("@")
+    if not at and not percent.endswith("%"):
+        percent, clocks = "", percent
+    load = {f"{name}_load_share": percent_to_share(float(percent.rstrip("%")))} if percent else {}
+    khz = [mhz_to_khz(float(clock)) for clock in re.findall(r"[\d.]+", clocks)]
+    return {**load, f"{name}_khz": max(khz)} if khz else load
 
 
 def _take_temperature(line: TegrastatsLine, match: Match[str]) -> None:
-    celsius = float(match.group("celsius"))
-    line.temperatures_c[match.group("name")] = None if celsius == SENSOR_OFF_C else celsius
+    channel, celsius = f"temperature_{plain_name(match['name'])}_c", float(match["celsius"])
+    if celsius == SENSOR_OFF_C:
+        line.off.append(channel)
+    else:
+        line.values[channel] = celsius
 
 
 def _take_rail(line: TegrastatsLine, match: Match[str]) -> None:
-    if match.group("name") != NOT_CONNECTED:
-        line.rails_mw[match.group("name")] = float(match.group("now"))
+    if match["name"] != NOT_CONNECTED:
+        line.rails_mw[match["name"]] = line.values[rail_channel(match["name"])] = float(match["now"])
 
 
 def _take_unknown(line: TegrastatsLine, match: Match[str]) -> None:
@@ -163,35 +149,7 @@ _FIELDS: List[Tuple[Pattern[str], Callable[[TegrastatsLine, Match[str]], None]]]
 ]
 
 
-def channel_values(line: TegrastatsLine) -> Dict[str, float]:
-    """The channels of one line, all but the total; of clocks of several GPU parts the highest.
-
-    What the line does not say, a core that is offline, a unit or a sensor that is off: these have no channel in it.
-    """
-    values: Dict[str, Optional[float]] = {
-        "memory_used_bytes": line.ram_used_bytes,
-        "swap_used_bytes": line.swap_used_bytes,
-        **{rail_channel(label): power_mw for label, power_mw in line.rails_mw.items()},
-        **{_temperature_channel(name): celsius for name, celsius in line.temperatures_c.items()},
-    }
-    units: Dict[str, Optional[UnitLoad]] = {
-        "gpu": line.gpu,
-        "emc": line.emc,
-        **{f"cpu{number}": core for number, core in enumerate(line.cpu)},
-        **{plain_name(name): load for name, load in line.engines.items()},
-    }
-    for name, load in units.items():
-        if load is not None:
-            values[f"{name}_load_share"] = load.share
-            values[f"{name}_khz"] = max(load.khz, default=None)
-    return {channel: value for channel, value in values.items() if value is not None}
-
-
-def _temperature_channel(name: str) -> str:
-    return f"temperature_{plain_name(name)}_c"
-
-
-# -- a log ---------------------------------------------------------------------------------------------------------
+# -- a log -------------------------------------------------------------------------------------------------------------
 
 
 class _Row(NamedTuple):
@@ -227,32 +185,34 @@ def parse_log(
     if interval_s is not None and not interval_s > 0:
         raise InvalidValueError(f"the interval of a tegrastats log must be above 0 s, got {interval_s}")
     rows, missing = _read_rows(lines)
-    if interval_s is None:
-        times_s = _dated_times(rows)
-        interval_s, lost = _interval_and_lost(times_s)
-    else:
-        times_s, lost = [(row.place - rows[0].place) * interval_s for row in rows], 0
+    is_dated = interval_s is None
+    times_s = _dated_times(rows) if is_dated else [(row.place - rows[0].place) * interval_s for row in rows]
     gaps_s = [later - earlier for earlier, later in zip(times_s, times_s[1:])]
+    median_s = statistics.median(gaps_s) if gaps_s else None
+    lost = 0
+    if is_dated:
+        interval_s = median_s or DEFAULT_INTERVAL_S
+        # A date is up to a second off: only a gap longer than that is counted as missing lines.
+        lost = sum(round(gap / interval_s) - 1 for gap in gaps_s if gap >= interval_s + DATE_STEP_S)
 
     series: DefaultDict[str, List[Tuple[float, float]]] = collections.defaultdict(list)
     troubles: DefaultDict[str, List[str]] = collections.defaultdict(list)
     labels = dict.fromkeys(label for row in rows for label in row.line.rails_mw)
     definition = choose_total(list(labels), total, remark)
     for time_s, row in zip(times_s, rows):
-        for channel, value in channel_values(row.line).items():
+        for channel, value in row.line.values.items():
             series[channel].append((time_s, value))
         try:
             series[TOTAL].append((time_s, definition.of(row.line.rails_mw)))
         except ValueError as error:
             troubles[TOTAL].append(str(error))
-        for name, celsius in row.line.temperatures_c.items():
-            if celsius is None:
-                troubles[_temperature_channel(name)].append("its sensor is off")
+        for channel in row.line.off:
+            troubles[channel].append("its sensor is off")
     for channel, whys in troubles.items():
         missing[channel] = f"{whys[0]} ({len(whys)} of {len(rows)} lines)"
     return Telemetry(
         interval_s=interval_s,
-        real_interval_s=statistics.median(gaps_s) if gaps_s else None,
+        real_interval_s=median_s,
         lost_samples=lost,
         series={channel: Series(*map(tuple, zip(*samples))) for channel, samples in series.items() if samples},
         missing=missing,
@@ -261,30 +221,31 @@ def parse_log(
 
 
 def _read_rows(lines: Iterable[str]) -> Tuple[List[_Row], Dict[str, str]]:
+    """The lines of tegrastats, and what is missing for the others."""
     numbered = [(number, text.strip()) for number, text in enumerate(lines, start=1) if text.strip()]
     rows = [_Row(number, place, parse_line(text)) for place, (number, text) in enumerate(numbered)]
-    known = [row for row in rows if not row.line.is_empty]
-    if not known:
+    other = [row.number for row in rows if row.line.is_empty]
+    if len(other) == len(rows):
         raise InvalidValueError(
             f"none of {len(rows)} lines is one of tegrastats",
             "they look like `RAM 1655/3956MB (lfb 311x4MB) ... CPU [12%@102,...] ... GR3D_FREQ 0%@76 ...`",
         )
-    other = [row for row in rows if row.line.is_empty]
-    if not other:
-        return known, {}
-    first = dict(numbered)[other[0].number]
-    return known, {
-        "tegrastats": f"{len(other)} of {len(rows)} lines say nothing that is known, line {other[0].number} the first: "
-        f"{first[:60]!r}"
-    }
+    missing = {}
+    if other:
+        missing["tegrastats"] = (
+            f"{len(other)} of {len(rows)} lines say nothing that is known, line {other[0]} the first: "
+            f"{dict(numbered)[other[0]][:60]!r}"
+        )
+    return [row for row in rows if not row.line.is_empty], missing
 
 
 def _dated_times(rows: Sequence[_Row]) -> List[float]:
-    undated = [row.number for row in rows if row.line.at is None]
-    if undated:
-        raise InvalidValueError(
-            f"line {undated[0]} of the log has no date", "say the interval that tegrastats was given (in seconds)"
-        )
+    """Seconds since the first line; lines of one second are spread evenly over it."""
+    for row in rows:
+        if row.line.at is None:
+            raise InvalidValueError(
+                f"line {row.number} of the log has no date", "say the interval that tegrastats was given (in seconds)"
+            )
     times_s: List[float] = []
     start = rows[0].line.at
     for at, group in itertools.groupby(rows, key=lambda row: row.line.at):
@@ -297,14 +258,3 @@ def _dated_times(rows: Sequence[_Row]) -> List[float]:
             )
         times_s.extend(second + DATE_STEP_S * place / len(members) for place in range(len(members)))
     return times_s
-
-
-def _interval_and_lost(times_s: Sequence[float]) -> Tuple[float, int]:
-    """The interval that dated lines were printed at, and how many are missing between them.
-
-    A date is up to a second off: only a gap longer than that is counted as missing.
-    """
-    gaps_s = [later - earlier for earlier, later in zip(times_s, times_s[1:])]
-    interval_s = statistics.median(gaps_s) if gaps_s else DEFAULT_INTERVAL_S
-    late = [gap for gap in gaps_s if gap >= interval_s + DATE_STEP_S]
-    return interval_s, sum(round(gap / interval_s) - 1 for gap in late)

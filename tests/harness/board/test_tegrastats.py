@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.board.power_rails import TOTAL
-from harness.board.tegrastats import TegrastatsLine, UnitLoad, channel_values, parse_line, parse_log
+from harness.board.tegrastats import parse_line, parse_log
 from harness.core.errors import InvalidValueError
 from harness.core.profiles import Series
 
@@ -50,62 +50,81 @@ THOR_R39 = (
 EVERY_LINE = [NANO_R32, XAVIER_R32, ORIN_R35, ORIN_R36, THOR_R38, THOR_R39]
 
 
+CORES = {"cpu0_load_share": 0.07, "cpu0_khz": 1479000, "cpu2_load_share": 0.2, "cpu2_khz": 1479000}
+
+
+def only(values, *prefixes):
+    return {channel: value for channel, value in values.items() if channel.startswith(prefixes)}
+
+
 def test_nano_on_r32():
     line = parse_line(NANO_R32)
-    assert line == TegrastatsLine(
-        ram_used_bytes=1200 * MIB,
-        swap_used_bytes=12 * MIB,
-        cpu=(UnitLoad(0.07, (1479000,)), None, UnitLoad(0.2, (1479000,)), None),
-        emc=UnitLoad(0.04, (1600000,)),
-        gpu=UnitLoad(0.6, (921000,)),
-        engines={"APE": UnitLoad(None, (25000,))},
-        temperatures_c={"PLL": 31.5, "CPU": 33, "PMIC": 100, "GPU": 30, "AO": 38.5, "thermal": 31.75},
-        rails_mw={"POM_5V_IN": 4310, "POM_5V_GPU": 1200, "POM_5V_CPU": 810},
-    )
+    assert line.values == {
+        "memory_used_bytes": 1200 * MIB,
+        "swap_used_bytes": 12 * MIB,
+        **CORES,  # two cores are off
+        "emc_load_share": 0.04,
+        "emc_khz": 1600000,
+        "gpu_load_share": 0.6,
+        "gpu_khz": 921000,
+        "ape_khz": 25000,
+        "temperature_pll_c": 31.5,
+        "temperature_cpu_c": 33,
+        "temperature_pmic_c": 100,
+        "temperature_gpu_c": 30,
+        "temperature_ao_c": 38.5,
+        "temperature_thermal_c": 31.75,
+        "power_pom_5v_in_mw": 4310,
+        "power_pom_5v_gpu_mw": 1200,
+        "power_pom_5v_cpu_mw": 810,
+    }
+    assert line.rails_mw == {"POM_5V_IN": 4310, "POM_5V_GPU": 1200, "POM_5V_CPU": 810}
 
 
 def test_rails_and_sensors_may_have_the_same_names():
     line = parse_line(XAVIER_R32)
     assert line.rails_mw == {"GPU": 1545, "CPU": 772, "SOC": 1854, "CV": 0, "VDDRQ": 463, "SYS5V": 2680}
-    assert line.temperatures_c["GPU"] == 31
-    assert len(line.cpu) == 8
-    assert line.engines == {"VIC": UnitLoad(None, (115000,)), "APE": UnitLoad(None, (150000,))}
-    assert line.swap_used_bytes is None
+    assert line.values["temperature_gpu_c"] == 31
+    assert only(line.values, "vic", "ape", "swap") == {"vic_khz": 115000, "ape_khz": 150000}
 
 
 def test_orin_on_r35_has_a_date_and_sensors_that_are_off():
     line = parse_line(ORIN_R35)
     assert line.at == datetime.datetime(2025, 11, 30, 23, 59, 58)
-    assert line.temperatures_c == {"CV0": None, "CPU": 44.562, "Tboard": 32, "tj": 44.343}
-    assert line.rails_mw == {"VDD_GPU_SOC": 2340, "VDD_CPU_CV": 390, "VIN_SYS_5V0": 4025, "VDDQ_VDD2_1V8AO": 301}
-    assert line.gpu == UnitLoad(0.0, (0, 0))
-
-
-def test_orin_on_r36_tells_engines_that_are_off():
-    line = parse_line(ORIN_R36)
-    off = dict.fromkeys(["NVDEC", "NVJPG1", "OFA", "NVDLA0", "PVA0"])
-    assert line.engines == {
-        **off,
-        "NVENC": UnitLoad(0.79, (166000,)),
-        "VIC": UnitLoad(0.36, (115000,)),
-        "APE": UnitLoad(None, (200000,)),
+    assert line.off == ["temperature_cv0_c"]
+    assert only(line.values, "temperature") == {
+        "temperature_cpu_c": 44.562,
+        "temperature_tboard_c": 32,
+        "temperature_tj_c": 44.343,
     }
-    assert line.gpu == UnitLoad(0.99, (1015000,))
+    assert line.rails_mw == {"VDD_GPU_SOC": 2340, "VDD_CPU_CV": 390, "VIN_SYS_5V0": 4025, "VDDQ_VDD2_1V8AO": 301}
+    assert only(line.values, "gpu") == {"gpu_load_share": 0.0, "gpu_khz": 0}
+
+
+def test_orin_on_r36_leaves_out_engines_that_are_off():
+    values = parse_line(ORIN_R36).values
+    assert only(values, "nv", "vic", "ape", "ofa", "pva") == {
+        "nvenc_load_share": 0.79,
+        "nvenc_khz": 166000,
+        "vic_load_share": 0.36,
+        "vic_khz": 115000,
+        "ape_khz": 200000,
+    }
+    assert only(values, "gpu") == {"gpu_load_share": 0.99, "gpu_khz": 1015000}
 
 
 def test_thor_tells_clocks_without_a_load():
     line = parse_line(THOR_R38)
-    assert line.gpu == UnitLoad(None, (314000, 314000, 314000))
-    assert line.engines["NVENC0"] == UnitLoad(None, (314000,))
-    assert line.engines["VIC"] is None
+    assert only(line.values, "gpu", "nvenc0", "vic") == {"gpu_khz": 314000, "nvenc0_khz": 314000}
     assert line.rails_mw["VIN"] == 19780
 
 
 def test_thor_on_r39_shares_one_clock_and_adds_peaks():
     line = parse_line(THOR_R39)
-    assert line.cpu == (UnitLoad(0.9, (2601000,)), UnitLoad(0.75, (2601000,)), None)
-    assert line.emc == UnitLoad(None, (4266000,))
-    assert line.temperatures_c == {"cpu": 58.25}
+    assert only(line.values, "cpu") == {
+        "cpu0_load_share": 0.9, "cpu0_khz": 2601000, "cpu1_load_share": 0.75, "cpu1_khz": 2601000,
+    }  # fmt: skip
+    assert only(line.values, "emc", "temperature") == {"emc_khz": 4266000, "temperature_cpu_c": 58.25}
     assert line.rails_mw == {"VDD_GPU": 37939, "VIN": 124486}
 
 
@@ -115,38 +134,43 @@ def test_nothing_of_a_known_line_is_left_over(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "load"),
+    ("text", "share", "khz"),
     [
-        ("GR3D_FREQ 35%", UnitLoad(0.35)),
-        ("GR3D_FREQ 0%@76", UnitLoad(0.0, (76000,))),
-        ("GR3D_FREQ 14%@[407,407]", UnitLoad(0.14, (407000, 407000))),
-        ("GR3D_FREQ 14%@[407, 407]", UnitLoad(0.14, (407000, 407000))),
-        ("GR3D_FREQ @[314,314,314]", UnitLoad(None, (314000,) * 3)),
-        ("GR3D 5%@114", UnitLoad(0.05, (114000,))),
-        ("GR3D_FREQ off", None),
-        ("EMC_FREQ 3%@1600", None),
+        ("GR3D_FREQ 35%", 0.35, None),
+        ("GR3D_FREQ 0%@76", 0.0, 76000),
+        ("GR3D_FREQ 14%@[407,408]", 0.14, 408000),
+        ("GR3D_FREQ 14%@[407, 407]", 0.14, 407000),
+        ("GR3D_FREQ @[314,314,314]", None, 314000),
+        ("GR3D 5%@114", 0.05, 114000),
+        ("GR3D_FREQ off", None, None),
+        ("EMC_FREQ 3%@1600", None, None),
     ],
 )
-def test_every_way_to_write_the_gpu(text, load):
-    assert parse_line(text).gpu == load
+def test_every_way_to_write_the_gpu(text, share, khz):
+    values = parse_line(text).values
+    assert (values.get("gpu_load_share"), values.get("gpu_khz")) == (share, khz)
 
 
 @pytest.mark.parametrize(
-    ("text", "load"),
-    [("EMC_FREQ 0%", None), ("EMC_FREQ 8%", UnitLoad(0.08)), ("EMC_FREQ 0%@204", UnitLoad(0.0, (204000,)))],
+    ("text", "values"),
+    [
+        ("EMC_FREQ 0%", {}),
+        ("EMC_FREQ 8%", {"emc_load_share": 0.08}),
+        ("EMC_FREQ 0%@204", {"emc_load_share": 0.0, "emc_khz": 204000}),
+    ],
 )
-def test_the_memory_controller_that_only_root_may_see_is_not_idle(text, load):
-    assert parse_line(text).emc == load
+def test_the_memory_controller_that_only_root_may_see_is_not_idle(text, values):
+    assert parse_line(text).values == values
 
 
 def test_temperatures_without_an_at_sign():
-    assert parse_line("thermal 38.5C CPU -1C").temperatures_c == {"thermal": 38.5, "CPU": -1}
+    assert parse_line("thermal 38.5C CPU -1C").values == {"temperature_thermal_c": 38.5, "temperature_cpu_c": -1}
 
 
 def test_what_is_not_known_is_kept_aside_and_costs_nothing_else():
     line = parse_line(f"FUTURE_THING {{7}} {ORIN_R36} trailer")
     assert line.unknown == ["FUTURE_THING", "{7}", "trailer"]
-    assert line.rails_mw == parse_line(ORIN_R36).rails_mw
+    assert line.values == parse_line(ORIN_R36).values
 
 
 @pytest.mark.parametrize(
@@ -164,52 +188,34 @@ def test_no_text_is_an_error(text):
 
 @given(st.sampled_from(EVERY_LINE), st.data())
 def test_a_line_cut_off_anywhere_gives_only_values_that_the_whole_one_has(text, data):
-    """But for a number that was cut in two: it is read as the number that is left."""
     cut = data.draw(st.sampled_from([place for place, letter in enumerate(text) if letter == " "]))
     whole, part = parse_line(text), parse_line(text[:cut])
+    assert part.values.items() <= whole.values.items()
     assert part.rails_mw.items() <= whole.rails_mw.items()
-    assert part.engines.items() <= whole.engines.items()
-    assert part.temperatures_c.items() <= whole.temperatures_c.items()
-    for field in ("at", "ram_used_bytes", "swap_used_bytes", "gpu", "emc"):
-        assert getattr(part, field) in (None, getattr(whole, field))
-
-
-LOADS = st.one_of(
-    st.none(),
-    st.builds(
-        UnitLoad,
-        st.one_of(st.none(), st.integers(0, 100).map(lambda percent: percent / 100)),
-        st.lists(st.integers(0, 3000).map(lambda mhz: mhz * 1000), min_size=1, max_size=3).map(tuple),
-    ),
-)
-
-
-def written(load):
-    if load is None:
-        return "off"
-    clocks = ",".join(str(khz // 1000) for khz in load.khz)
-    share = "" if load.share is None else f"{round(load.share * 100)}%"
-    return f"{share}@[{clocks}]" if len(load.khz) != 1 else f"{share}@{clocks}"
+    assert part.at in (None, whole.at)
 
 
 @given(
-    gpu=LOADS,
-    engines=st.dictionaries(st.from_regex(r"NV(ENC|DEC|JPG)[0-9]?", fullmatch=True), LOADS),
     rails=st.dictionaries(st.from_regex(r"V(DD|IN)_[A-Z0-9]{1,8}", fullmatch=True), st.integers(0, 200_000)),
-    sensors=st.dictionaries(st.from_regex(r"[a-zA-Z]{2,6}[0-9]?", fullmatch=True), st.integers(-255_000, 200_000)),
+    sensors=st.dictionaries(st.from_regex(r"[a-z]{2,6}[0-9]?", fullmatch=True), st.integers(-255_000, 200_000)),
+    engines=st.dictionaries(st.from_regex(r"NV(ENC|DEC|JPG)[0-9]?", fullmatch=True), st.integers(0, 3000)),
     unit=st.sampled_from(["mW", ""]),
 )
-def test_what_was_written_is_read_back(gpu, engines, rails, sensors, unit):
-    words = [f"GR3D_FREQ {written(gpu)}"]
-    words += [f"{name}_FREQ {written(load)}" for name, load in engines.items()]
+def test_what_was_written_is_read_back(rails, sensors, engines, unit):
+    words = [f"{name}_FREQ @{mhz}" for name, mhz in engines.items()]
     words += [f"{name}@{millidegree / 1000:g}C" for name, millidegree in sensors.items()]
     words += [f"{name} {power}{unit}/{power + 7}{unit}" for name, power in rails.items()]
     line = parse_line(" ".join(words))
     assert line.unknown == []
-    assert line.gpu == gpu
-    assert line.engines == engines
     assert line.rails_mw == rails
-    assert line.temperatures_c == pytest.approx({name: value / 1000 for name, value in sensors.items()}, rel=1e-5)
+    assert line.values == pytest.approx(
+        {
+            **{f"{name.lower()}_khz": mhz * 1000 for name, mhz in engines.items()},
+            **{f"temperature_{name}_c": value / 1000 for name, value in sensors.items()},
+            **{f"power_{name.lower()}_mw": power for name, power in rails.items()},
+        },
+        rel=1e-5,
+    )
 
 
 # -- a log -----------------------------------------------------------------------------------------------------------
@@ -221,27 +227,6 @@ def undated(power_mw):
 
 def dated(time, power_mw, day=21):
     return f"04-{day}-2026 {time} RAM 100/7620MB GR3D_FREQ 99%@[1015] cv0@-256C VDD_IN {power_mw}mW/4000mW"
-
-
-def test_channels_are_named_like_those_of_the_boards_own_sensors():
-    line = parse_line(
-        "RAM 100/7620MB SWAP 3/3810MB (cached 0MB) CPU [38%@1497,off] EMC_FREQ 61%@2133 GR3D_FREQ 99%@[1015,1020] "
-        "NVENC 79%@166 NVDEC off cpu@48.5C cv0@-256C VDD_IN 5251mW/8535mW"
-    )
-    assert channel_values(line) == {
-        "memory_used_bytes": 100 * MIB,
-        "swap_used_bytes": 3 * MIB,
-        "cpu0_load_share": 0.38,
-        "cpu0_khz": 1497000,
-        "emc_load_share": 0.61,
-        "emc_khz": 2133000,
-        "gpu_load_share": 0.99,
-        "gpu_khz": 1020000,
-        "nvenc_load_share": 0.79,
-        "nvenc_khz": 166000,
-        "temperature_cpu_c": 48.5,
-        "power_vdd_in_mw": 5251,
-    }
 
 
 def test_a_log_without_dates_goes_by_the_given_interval():
