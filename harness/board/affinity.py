@@ -11,7 +11,6 @@ import os
 from typing import Iterator, List
 
 from harness.board.knob import Knob
-from harness.core.capability import Capability
 from harness.core.errors import ControlError
 
 _THREADS = "/proc/self/task"  # of this process, wherever the device's files are looked for
@@ -21,10 +20,11 @@ class Affinity(Knob):
     """A list of CPU numbers, ascending."""
 
     name = "CPU affinity"
+    topic = "set the core count"
     outlives_process = False
 
-    def available(self) -> Capability:
-        return Capability("set the core count", True, f"CPU affinity of this process: CPUs {self.read()}")
+    def usable(self) -> str:
+        return f"CPU affinity of this process: CPUs {self.read()}"
 
     def read(self) -> List[int]:
         return sorted(set().union(*(_affinity_of(thread) for thread in _threads())))

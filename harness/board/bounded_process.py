@@ -51,6 +51,15 @@ def run_bounded(command: Sequence[str], *, timeout_s: float, answer: str = "") -
     return Finished(process.returncode, output.decode(errors="replace"))
 
 
+def run_checked(command: Sequence[str], *, timeout_s: float, hint: str) -> str:
+    """Run a command as `run_bounded` and return what it printed; ControlError where it ended with a status."""
+    done = run_bounded(command, timeout_s=timeout_s)
+    if done.status:
+        said = done.output.strip() or f"status {done.status}"
+        raise ControlError(f"`{' '.join(command)}` failed: {said}", hint)
+    return done.output
+
+
 def _kill(process: subprocess.Popen) -> bool:
     """Kill a process with its children; whether it is gone."""
     try:

@@ -8,17 +8,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, Optional
 
 from harness.board.disk import Mount, read_mounts
-from harness.board.kernel_file import read_int, read_paths, read_text
-
-
-class Membership(NamedTuple):
-    """One line of `/proc/self/cgroup`: where this process is in one hierarchy."""
-
-    controllers: Tuple[str, ...]  # of the hierarchy; none for the one of cgroup v2
-    path: str  # the group, from the hierarchy's top as this process sees it
+from harness.board.kernel_file import may_read, read_int, read_paths, read_text
 
 
 def own_groups(root: str, controller: str) -> Iterator[List[str]]:
@@ -32,31 +25,27 @@ def own_groups(root: str, controller: str) -> Iterator[List[str]]:
         SourceUnavailableError: there is no `/proc/self/mountinfo`.
     """
     path = os.path.join(root, "proc/self/cgroup")
-    if not os.access(path, os.R_OK):
+    if not may_read(path):
         return
     mounts = read_mounts(root)
-    for membership in parse_memberships(read_paths(path)):
-        if not membership.controllers or controller in membership.controllers:
-            directories = group_directories(membership, mounts, controller)
+    # cgroups(7): hierarchy number, comma list of controllers (none for version 2), path; the path may hold anything
+    for line in filter(None, read_paths(path).split("\n")):
+        _, controllers, group = line.split(":", 2)
+        if not controllers or controller in controllers.split(","):
+            directories = group_directories(group, mounts, controller if controllers else None)
             yield [os.path.join(root, directory.lstrip("/")) for directory in directories]
 
 
-def parse_memberships(text: str) -> List[Membership]:
-    """The text of a `/proc/<pid>/cgroup`."""
-    # cgroups(7): hierarchy number, comma list of controllers, path; the path may hold anything
-    fields = [line.split(":", 2) for line in text.split("\n") if line]
-    return [Membership(tuple(filter(None, controllers.split(","))), path) for _, controllers, path in fields]
+def group_directories(group: str, mounts: List[Mount], controller: Optional[str]) -> List[str]:
+    """Where a group is mounted, and those above it, the group itself first; empty where it is not seen.
 
-
-def group_directories(membership: Membership, mounts: List[Mount], controller: str) -> List[str]:
-    """Where a group is mounted, and those above it, the group itself first; empty where it is not seen."""
+    `controller` is one of the hierarchy in version 1, None in version 2.
+    """
     for mount in mounts:
-        if membership.controllers:
-            is_shown = mount.filesystem == "cgroup" and controller in mount.options
-        else:
-            is_shown = mount.filesystem == "cgroup2"
-        if is_shown and os.path.commonpath([membership.path, mount.origin]) == mount.origin:
-            below = os.path.relpath(membership.path, mount.origin)
+        is_shown = mount.filesystem == "cgroup2" if controller is None else mount.filesystem == "cgroup"
+        has_it = controller is None or controller in mount.options
+        if is_shown and has_it and os.path.commonpath([group, mount.origin]) == mount.origin:
+            below = os.path.relpath(group, mount.origin)
             names = [] if below == os.curdir else below.split(os.sep)
             return [os.path.join(mount.mount_point, *names[:depth]) for depth in range(len(names), -1, -1)]
     return []
@@ -75,25 +64,18 @@ def cpu_quota(root: str = "/") -> Optional[float]:
     return min(filter(None, map(_quota_of, groups)), default=None)
 
 
-def throttled_periods(root: str = "/") -> Optional[int]:
-    """In how many periods so far this process's control group, or one above, had used up its quota and had to wait.
-
-    What grows during a profile slowed that profile down, even where others of the same group used the time. Counted
-    since the groups were made; None where no group that is seen counts them. Raises SourceUnavailableError where there
-    is no `/proc/self/mountinfo`.
-    """
-    stats = filter(
-        _is_shown, (os.path.join(group, "cpu.stat") for group in itertools.chain.from_iterable(own_groups(root, "cpu")))
-    )
-    known = [count for count in map(parse_throttled, map(read_text, stats)) if count is not None]
-    return sum(known) if known else None
+def _quota_of(group: str) -> Optional[float]:
+    limit, quota, period = (os.path.join(group, name) for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"))
+    if may_read(limit):
+        return parse_cpu_max(read_text(limit))
+    if not (may_read(quota) and may_read(period)):
+        return None
+    quota_us = read_int(quota)
+    return None if quota_us < 0 else quota_us / read_int(period)  # -1: no quota
 
 
 def parse_cpu_max(text: str) -> Optional[float]:
-    """Cores by the text of a `cpu.max`, quota and period in microseconds; None for `max`, no quota.
-
-    Raises ValueError where it is not of that form.
-    """
+    """Cores by the text of a `cpu.max`, quota and period in microseconds; None for `max`, no quota."""
     try:
         quota, period = text.split()
         return None if quota == "max" else int(quota) / int(period)
@@ -101,21 +83,14 @@ def parse_cpu_max(text: str) -> Optional[float]:
         raise ValueError(f"a cpu.max holds {text!r}, not a quota and a period in microseconds") from None
 
 
-def parse_throttled(text: str) -> Optional[int]:
-    """`nr_throttled` of the text of a `cpu.stat`; None where it is not in it, as in that of the topmost group."""
-    counts = dict(line.split() for line in text.splitlines())
-    return int(counts["nr_throttled"]) if "nr_throttled" in counts else None
+def throttled_periods(root: str = "/") -> Optional[int]:
+    """In how many periods so far this process's control group, or one above, had used up its quota and had to wait.
 
-
-def _quota_of(group: str) -> Optional[float]:
-    limit, quota, period = (os.path.join(group, name) for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"))
-    if _is_shown(limit):
-        return parse_cpu_max(read_text(limit))
-    if not (_is_shown(quota) and _is_shown(period)):
-        return None
-    quota_us = read_int(quota)
-    return None if quota_us < 0 else quota_us / read_int(period)  # -1: no quota
-
-
-def _is_shown(path: str) -> bool:
-    return os.access(path, os.R_OK)
+    What grows during a profile slowed that profile down, even where others of the same group used the time. Counted
+    since the groups were made; None where no group that is seen counts them (the topmost does not). Raises
+    SourceUnavailableError where there is no `/proc/self/mountinfo`.
+    """
+    stats = (os.path.join(group, "cpu.stat") for group in itertools.chain.from_iterable(own_groups(root, "cpu")))
+    counts = [dict(line.split() for line in read_text(path).splitlines()) for path in stats if may_read(path)]
+    known = [int(count["nr_throttled"]) for count in counts if "nr_throttled" in count]
+    return sum(known) if known else None

@@ -7,20 +7,16 @@ import glob
 import os
 import re
 import time
-from typing import Collection, Dict, Iterator, List, Mapping, NamedTuple, Sequence
+from typing import Collection, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from harness.board.kernel_file import read_int_setting, read_setting, read_text, why_closed, write
+from harness.board.kernel_file import check_writable, read_int_setting, read_setting, read_text, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.source import Counters, Reading
-from harness.core.capability import Capability
 from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
 
 
 def parse_cpu_list(text: str) -> List[int]:
-    """The kernel's list format: `0-3,8,10-11`; an empty text is no CPU.
-
-    Raises ValueError where the text is not of that form.
-    """
+    """The kernel's list format: `0-3,8,10-11`; an empty text is no CPU."""
     cpus: List[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -47,9 +43,8 @@ def choose_cpus(count: int, siblings: Mapping[int, Sequence[int]]) -> List[int]:
     InvalidValueError where `count` is below 1 or above the number of CPUs.
     """
     if not 1 <= count <= len(siblings):
-        raise InvalidValueError(
-            f"a core count of {count} is not possible here", f"1 to {len(siblings)} CPUs may be used"
-        )
+        what = f"a core count of {count} is not possible here"
+        raise InvalidValueError(what, f"1 to {len(siblings)} CPUs may be used")
     usable_before = {cpu: sum(other < cpu and other in siblings for other in siblings[cpu]) for cpu in siblings}
     return sorted(sorted(siblings, key=lambda cpu: (usable_before[cpu], cpu))[:count])
 
@@ -59,6 +54,7 @@ class CpuOnline(Knob):
 
     spec = KnobSpec("cpu_online")
     name = "online CPUs"
+    topic = "take CPUs offline"
 
     def __init__(self, root: str) -> None:
         self._directory = os.path.join(root, "sys/devices/system/cpu")
@@ -68,26 +64,26 @@ class CpuOnline(Knob):
         directories = map(os.path.basename, glob.glob(os.path.join(self._directory, "cpu[0-9]*")))
         return sorted(int(name[len("cpu") :]) for name in directories if re.fullmatch(r"cpu\d+", name))
 
-    def available(self) -> Capability:
-        topic = "take CPUs offline"
-        switches = [self._switch(cpu) for cpu in self._switchable()]
+    def is_online(self, cpu: int) -> bool:
+        """Whether a CPU is online now; one without a switch always is."""
+        return not self._is_switchable(cpu) or read_int_setting(self._switch(cpu)) != 0
+
+    def usable(self) -> str:
+        switches = [self._switch(cpu) for cpu in self.cpus() if self._is_switchable(cpu)]
         if not switches:
-            return Capability(topic, False, f"no CPU in {self._directory} can be switched")
-        closed = why_closed(switches)
-        if closed:
-            return Capability(topic, False, *closed)
-        return Capability(topic, True, f"{len(self.read())} of {len(self.cpus())} CPUs are online")
+            raise ControlError(f"no CPU in {self._directory} can be switched")
+        check_writable(switches)
+        return f"{len(self.read())} of {len(self.cpus())} CPUs are online"
 
     def read(self) -> List[int]:
-        """Those that are online now; a CPU without a switch always is."""
-        switchable = self._switchable()
-        return [cpu for cpu in self.cpus() if cpu not in switchable or read_int_setting(self._switch(cpu))]
+        return [cpu for cpu in self.cpus() if self.is_online(cpu)]
 
     def apply(self, value: List[int]) -> None:
         """Bring CPUs up, then take others down: at no time are there fewer than before or after."""
-        online, switchable = self.read(), self._switchable()
-        fixed = sorted(set(self.cpus()) - set(switchable))
-        if not set(fixed) <= set(value) <= set(self.cpus()):
+        online, cpus = self.read(), self.cpus()
+        switchable = [cpu for cpu in cpus if self._is_switchable(cpu)]
+        fixed = sorted(set(cpus) - set(switchable))
+        if not set(fixed) <= set(value) <= set(cpus):
             raise ControlError(
                 f"CPUs {value} cannot be the ones online",
                 f"CPUs {fixed} always are, CPUs {switchable} may be",
@@ -106,50 +102,66 @@ class CpuOnline(Knob):
                 "see `dmesg` for why; a reboot brings it back",
             )
 
-    def _switchable(self) -> List[int]:
+    def _is_switchable(self, cpu: int) -> bool:
         # A kernel may show a switch for CPU 0 too; the boards' boot CPU must stay.
-        return [cpu for cpu in self.cpus() if cpu != 0 and os.path.exists(self._switch(cpu))]
+        return cpu != 0 and os.path.exists(self._switch(cpu))
 
     def _switch(self, cpu: int) -> str:
         return os.path.join(self._directory, f"cpu{cpu}", "online")
 
 
 @contextlib.contextmanager
-def kept_online(root: str, cpu: int) -> Iterator[None]:
-    """Have a CPU online during the block: what belongs to CPUs that are all offline takes no write.
+def kept_online(root: str, cpus: Collection[int]) -> Iterator[None]:
+    """Have CPUs online during the block: what belongs to CPUs that are all offline takes no write.
 
-    Raises ControlError where it does not come up, or does not go again.
+    Raises ControlError where one does not come up, or does not go again.
     """
+    if not cpus:
+        yield
+        return
     knob = CpuOnline(root)
     before = knob.read()
-    knob.set(sorted({*before, cpu}))
+    knob.set(sorted({*before, *cpus}))
     try:
         yield
     finally:
         knob.set(before)
 
 
+# -- time in use -------------------------------------------------------------------------------------------------------
+
+NOTES = {
+    "cpu_own_cores": "the run's process and all its descendants, without the sampler; 2.0 is two cores fully busy",
+    "cpu_sampler_cores": "the telemetry sampler itself",
+    "cpu_other_cores": "user, nice and system time of the whole machine, less the run's and the sampler's",
+    "cpu_interrupt_cores": "hard and soft interrupts, whoever they served",
+    "cpu_steal_cores": "time that the hypervisor gave to other virtual machines",
+}
+
 _ATTEMPTS = 5
 
 
-class ProcessTimes(NamedTuple):
-    """One process as `/proc/<pid>/stat` shows it."""
+def parse_process_stat(text: str) -> Tuple[int, int]:
+    """The parent, and the clock ticks in use, of the text of a `/proc/<pid>/stat`, whatever the command is called.
 
-    parent: int
-    ticks: int  # user and system, of its threads, living and ended, and of the children that it has waited for
-
-
-def parse_process_stat(text: str) -> ProcessTimes:
-    """Read the text of a `/proc/<pid>/stat`, whatever the command is called.
-
-    Raises ValueError where it is not of that form.
+    The ticks are user and system time of its threads, living and ended, and of the children that it has waited for.
     """
     _, bracket, rest = text.rpartition(")")
     fields = rest.split()
     if not bracket or len(fields) < 15:
         raise ValueError(f"not the text of a /proc/<pid>/stat: {text!r}")
     # proc(5) counts from 1 and two fields stand before these: 4 ppid, 14 utime, 15 stime, 16 cutime, 17 cstime
-    return ProcessTimes(parent=int(fields[1]), ticks=sum(int(field) for field in fields[11:15]))
+    return int(fields[1]), sum(int(field) for field in fields[11:15])
+
+
+def parse_cpu_ticks(text: str) -> Dict[str, int]:
+    """Clock ticks of all CPUs together from the text of `/proc/stat`: `processes`, `interrupt` and `steal`."""
+    fields = text.partition("\n")[0].split()
+    if len(fields) < 9 or fields[0] != "cpu":
+        raise ValueError(f"/proc/stat begins with {text[:80]!r}, not with the line of all CPUs")
+    # proc(5): guest time is part of user time already
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(field) for field in fields[1:9])
+    return {"processes": user + nice + system, "interrupt": irq + softirq, "steal": steal}
 
 
 class ProcessTree:
@@ -187,9 +199,9 @@ class ProcessTree:
         found = [self._pid]
         for pid in found:
             found.extend(children.pop(pid, []))
-        return sum(self._read(pid).ticks for pid in found)
+        return sum(self._read(pid)[1] for pid in found)
 
-    def _read(self, pid: int) -> ProcessTimes:
+    def _read(self, pid: int) -> Tuple[int, int]:
         return parse_process_stat(read_text(os.path.join(self._proc, str(pid), "stat")))
 
     def _learn_parents(self) -> None:
@@ -204,29 +216,7 @@ class ProcessTree:
         for pid in alive - self._parents.keys():
             # It ended since it was listed; or (proc(5), hidepid) it is another user's, so none of this run's.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-                self._parents[pid] = self._read(pid).parent
-
-
-NOTES = {
-    "cpu_own_cores": "the run's process and all its descendants, without the sampler; 2.0 is two cores fully busy",
-    "cpu_sampler_cores": "the telemetry sampler itself",
-    "cpu_other_cores": "user, nice and system time of the whole machine, less the run's and the sampler's",
-    "cpu_interrupt_cores": "hard and soft interrupts, whoever they served",
-    "cpu_steal_cores": "time that the hypervisor gave to other virtual machines",
-}
-
-
-def parse_cpu_ticks(text: str) -> Dict[str, int]:
-    """Clock ticks of all CPUs together from the text of `/proc/stat`: `processes`, `interrupt` and `steal`.
-
-    Raises ValueError where the text does not begin with the line of all CPUs.
-    """
-    fields = text.partition("\n")[0].split()
-    if len(fields) < 9 or fields[0] != "cpu":
-        raise ValueError(f"/proc/stat begins with {text[:80]!r}, not with the line of all CPUs")
-    # proc(5): guest time is part of user time already
-    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(field) for field in fields[1:9])
-    return {"processes": user + nice + system, "interrupt": irq + softirq, "steal": steal}
+                self._parents[pid] = self._read(pid)[0]
 
 
 class CpuSource:

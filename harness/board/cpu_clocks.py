@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import functools
 import glob
 import os
-from typing import ContextManager, Dict, List, NamedTuple, Optional, Tuple
+from typing import ContextManager, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from harness.board.cpu import CpuOnline, kept_online
-from harness.board.kernel_file import read_int, read_int_setting, read_setting, read_text, why_closed, write
+from harness.board.kernel_file import (
+    LimitFiles,
+    Limits,
+    check_writable,
+    read_int_setting,
+    read_setting,
+    read_text,
+)
 from harness.board.knob import Knob, KnobSpec
 from harness.board.source import FileSource
-from harness.core.capability import Capability
 from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
 
 MINIMUM, MAXIMUM = "scaling_min_freq", "scaling_max_freq"
 
-Limits = List[int]
-"""Lowest and highest clock in kHz."""
+_DIRECTORY = "sys/devices/system/cpu/cpufreq"
 
 
 class Policy(NamedTuple):
@@ -32,60 +35,45 @@ class Policy(NamedTuple):
     # the clocks it can have, ascending; empty where it may have any in between (intel_pstate)
     levels_khz: Tuple[int, ...]
 
-
-def write_order(
-    now: Limits, target: Limits, minimum_file: str = MINIMUM, maximum_file: str = MAXIMUM
-) -> List[Tuple[str, int]]:
-    """The two writes from one pair of limits to another, such that minimum <= maximum holds after each.
-
-    The kernel refuses a write that breaks it: the maximum goes first when raising, the minimum when lowering. What a
-    program that writes past these rules may have left, the minimum above the maximum, is mended too.
-    """
-    lowest, highest = target
-    maximum, minimum = (maximum_file, highest), (minimum_file, lowest)
-    return [maximum, minimum] if highest >= max(now) else [minimum, maximum]
+    def nearest_khz(self, khz: int) -> int:
+        if self.levels_khz:
+            return min(self.levels_khz, key=lambda level: abs(level - khz))
+        return min(max(khz, self.lowest_khz), self.highest_khz)
 
 
 class CpuFrequency(Knob):
-    """Policy name to [lowest, highest] clock in kHz."""
+    """Policy name to [lowest, highest] clock in kHz.
+
+    A run that had all cores online leaves its limits on clusters that slept before: to put those back, a core of each
+    is woken for as long as the writes take. Where a kernel does not tell the limits of a sleeping cluster (Linux 5.19
+    on) they are not saved: nvpmodel sets them whenever it wakes one.
+    """
 
     spec = KnobSpec("cpufreq")
     name = "CPU frequency limits"
+    topic = "set CPU clocks"
     has_parts = True
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._directory = os.path.join(root, "sys/devices/system/cpu/cpufreq")
+        self._directory = os.path.join(root, _DIRECTORY)
+        self._online = CpuOnline(root)
 
     def policies(self) -> List[Policy]:
-        """Those that are there now, by their first CPU.
-
-        One whose CPUs are all offline is left out where the kernel does not show it then (Linux 5.19 on).
-        """
-        directories = glob.glob(os.path.join(self._directory, "policy*"))
-        found = filter(None, map(_read_policy, directories))
+        """Those that are there now, by their first CPU; without those whose sleep the kernel hides."""
+        found = filter(None, map(_read_policy, glob.glob(os.path.join(self._directory, "policy*"))))
         return sorted(found, key=lambda policy: policy.cpus)
 
     def online_policies(self) -> List[Policy]:
         """Those with a CPU that is online; the others take no write."""
-        cpus = os.path.dirname(self._directory)
+        return [policy for policy in self.policies() if any(map(self._online.is_online, policy.cpus))]
 
-        def is_online(cpu: int) -> bool:
-            switch = os.path.join(cpus, f"cpu{cpu}", "online")
-            return not os.path.exists(switch) or read_int_setting(switch) == 1
-
-        return [policy for policy in self.policies() if any(map(is_online, policy.cpus))]
-
-    def available(self) -> Capability:
-        topic = "set CPU clocks"
+    def usable(self) -> str:
         policies = self.policies()
         if not policies:
-            return Capability(topic, False, f"there is no cpufreq policy in {self._directory}")
-        files = [self._file(policy.name, limit) for policy in policies for limit in (MINIMUM, MAXIMUM)]
-        closed = why_closed(files)
-        if closed:
-            return Capability(topic, False, *closed)
-        return Capability(topic, True, f"cpufreq limits of {', '.join(policy.name for policy in policies)}")
+            raise ControlError(f"there is no cpufreq policy in {self._directory}")
+        check_writable([file for policy in policies for file in self._files(policy.name)])
+        return f"cpufreq limits of {', '.join(policy.name for policy in policies)}"
 
     def pinned(self, khz: int) -> Dict[str, Limits]:
         """The setting that holds every online CPU at one clock; a policy that cannot have it gets its own nearest.
@@ -93,7 +81,7 @@ class CpuFrequency(Knob):
         Raises InvalidValueError where no policy can have `khz`; says what they can have.
         """
         policies = self.online_policies()
-        nearest = {policy.name: _nearest_khz(policy, khz) for policy in policies}
+        nearest = {policy.name: policy.nearest_khz(khz) for policy in policies}
         if khz not in nearest.values():
             able = "; ".join(
                 f"{name}: {', '.join(map(str, levels_khz)) or f'{lowest_khz} to {highest_khz}'}"
@@ -103,42 +91,37 @@ class CpuFrequency(Knob):
         return {name: [clock, clock] for name, clock in nearest.items()}
 
     def read(self) -> Dict[str, Limits]:
-        """The limits of every policy that tells them: one whose CPUs are all offline may not (Linux 5.19 on)."""
+        """The limits of every policy that tells them."""
         limits = {policy.name: self._limits(policy.name) for policy in self.policies()}
         return {name: pair for name, pair in limits.items() if pair is not None}
 
     def apply(self, value: Dict[str, Limits]) -> None:
-        """Set the policies that `value` names; one that stands right is not written, one that sleeps is woken."""
-        for name, target in value.items():
-            if self._limits(name) == target:
-                continue
-            with self.writable(name):
-                now = [read_int_setting(self._file(name, limit)) for limit in (MINIMUM, MAXIMUM)]
-                for limit, khz in write_order(now, target):
-                    write(self._file(name, limit), khz)
+        """Set the policies that `value` names and that are there (some kernels remove those that sleep).
+
+        One that stands right is not written.
+        """
+        there = [name for name in value if os.path.isdir(os.path.join(self._directory, name))]
+        wrong = [name for name in there if self._limits(name) != value[name]]
+        with self.awake(wrong):
+            for name in wrong:
+                self._files(name).write(value[name])
+
+    def awake(self, names: Iterable[str]) -> ContextManager[None]:
+        """Have policies take writes during the block: where all CPUs of one are offline, its first comes up for it."""
+        taking = {policy.name for policy in self.online_policies()}
+        return kept_online(self._root, [int(name[len("policy") :]) for name in names if name not in taking])
 
     def _limits(self, name: str) -> Optional[Limits]:
         """The limits of a policy; None where the kernel does not tell them because its CPUs are offline."""
         try:
-            return [read_int_setting(self._file(name, limit)) for limit in (MINIMUM, MAXIMUM)]
+            return self._files(name).read()
         except ControlError as error:
             if _is_asleep(error):
                 return None
             raise
 
-    def writable(self, name: str) -> ContextManager[None]:
-        """Have a policy take writes during the block: where its CPUs are all offline, its first comes up for it."""
-        if name in [policy.name for policy in self.online_policies()]:
-            return contextlib.nullcontext()
-        return kept_online(self._root, self.first_cpu(name))
-
-    @staticmethod
-    def first_cpu(name: str) -> int:
-        """The CPU that the kernel names a policy for; told also while the policy sleeps."""
-        return int(name[len("policy") :])
-
-    def _file(self, policy: str, limit: str) -> str:
-        return os.path.join(self._directory, policy, limit)
+    def _files(self, name: str) -> LimitFiles:
+        return LimitFiles(*(os.path.join(self._directory, name, limit) for limit in (MINIMUM, MAXIMUM)))
 
 
 def _read_policy(directory: str) -> Optional[Policy]:
@@ -163,60 +146,23 @@ def _is_asleep(error: ControlError) -> bool:
     return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EBUSY
 
 
-def _nearest_khz(policy: Policy, khz: int) -> int:
-    if policy.levels_khz:
-        return min(policy.levels_khz, key=lambda level: abs(level - khz))
-    return min(max(khz, policy.lowest_khz), policy.highest_khz)
-
-
-class ClusterLimits(CpuFrequency):
-    """Policy name to [lowest, highest] clock in kHz.
-
-    A run that had all cores online leaves its limits on clusters that slept before: to put those back, a core of each
-    is woken for as long as the write takes. Where a kernel does not tell the limits of a sleeping cluster they are not
-    saved: nvpmodel sets them whenever it wakes one.
-    """
-
-    spec = KnobSpec("cluster_limits")
-
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
-        self._online = CpuOnline(root)
-
-    def apply(self, value: Dict[str, Limits]) -> None:
-        """Set the policies that `value` names and that are there: some kernels remove those that sleep."""
-        told = self.read()
-        value = {name: limits for name, limits in value.items() if os.path.isdir(os.path.join(self._directory, name))}
-        online = self._online.read()
-        cpus = {policy.name: policy.cpus for policy in self.policies()}
-        wrong = [cpus.get(name, (self.first_cpu(name),)) for name, limits in value.items() if told.get(name) != limits]
-        woken = [some[0] for some in wrong if not set(some) & set(online)]
-        if not woken:
-            super().apply(value)
-            return
-        self._online.set(sorted([*online, *woken]))
-        try:
-            super().apply(value)
-        finally:
-            self._online.set(online)
-
-
 def open_source(root: str) -> FileSource:
     """The clock of each policy below `root`, named for its first CPU: `cpu4_khz`; one that goes to sleep fails.
 
     Only those with a CPU online now: what others show is left from when they had one. Raises SourceUnavailableError
     where there is no policy, as in most virtual machines.
     """
-    pattern = os.path.join(root, "sys/devices/system/cpu/cpufreq/policy*")
-    directories = sorted(glob.glob(pattern), key=lambda path: int(path.rpartition("policy")[2]))
-    if not directories:
+    directory = os.path.join(root, _DIRECTORY)
+    cpus = sorted(int(path.rpartition("policy")[2]) for path in glob.glob(os.path.join(directory, "policy*")))
+    if not cpus:
         raise SourceUnavailableError(
-            f"there is no cpufreq policy in {os.path.dirname(pattern)}",
+            f"there is no cpufreq policy in {directory}",
             "none is to be had in most virtual machines; elsewhere load the CPU's cpufreq driver",
         )
-    running = {f"cpu{path.rpartition('policy')[2]}_khz": path for path in directories if _is_running(path)}
+    paths = {f"cpu{cpu}_khz": os.path.join(directory, f"policy{cpu}") for cpu in cpus}
+    running = {channel: path for channel, path in paths.items() if _is_running(path)}
     return FileSource(
-        {channel: functools.partial(read_int, f"{path}/scaling_cur_freq") for channel, path in running.items()},
+        {channel: (f"{path}/scaling_cur_freq", int) for channel, path in running.items()},
         {channel: f"scaling_cur_freq of CPUs {read_text(f'{path}/related_cpus')}" for channel, path in running.items()},
     )
 

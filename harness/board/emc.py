@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from harness.board.kernel_file import entries, exists, read_int_setting, why_closed, write
+from harness.board.kernel_file import check_writable, entries, exists, read_int_setting, write
 from harness.board.knob import Knob, KnobSpec
-from harness.core.capability import Capability
 from harness.core.errors import ControlError, InvalidValueError
 from harness.core.units import HZ_PER_KHZ
 
@@ -69,23 +68,16 @@ class Emc(Knob):
 
     spec = KnobSpec("emc")
     name = "memory clock"
+    topic = "set the memory clock"
 
     def __init__(self, root: str) -> None:
         self._root = root
 
-    def available(self) -> Capability:
-        topic = "set the memory clock"
-        try:
-            clock = self._clock()
-            if clock is None:
-                return Capability(topic, False, *self._none_found())
-            closed = why_closed([self._path(file) for file in (clock.lock, clock.target, self._cap_file()) if file])
-            if closed:
-                return Capability(topic, False, *closed)
-            levels = ", ".join(map(str, self.levels_khz())) or "not told"
-        except ControlError as error:
-            return Capability(topic, False, error.what, error.hint)
-        return Capability(topic, True, f"{self._path(clock.target)}; clocks in kHz: {levels}")
+    def usable(self) -> str:
+        clock = self._need_clock()
+        check_writable([self._path(file) for file in (clock.lock, clock.target, self._cap_file()) if file])
+        levels = ", ".join(map(str, self.levels_khz())) or "not told"
+        return f"{self._path(clock.target)}; clocks in kHz: {levels}"
 
     def levels_khz(self) -> List[int]:
         """The clocks that it can have, ascending; empty where there is no table of them.
@@ -102,7 +94,7 @@ class Emc(Knob):
         clock, levels, hz = self._need_clock(), self.levels_khz(), khz * HZ_PER_KHZ
         if levels and khz not in levels:
             raise InvalidValueError(f"the memory does not run at {khz} kHz", f"allowed: {', '.join(map(str, levels))}")
-        lowest, highest = (read_int_setting(self._path(bound)) for bound in (clock.lowest, clock.highest))
+        lowest, highest = self._value(clock.lowest), self._value(clock.highest)
         if not lowest <= hz <= highest:
             raise InvalidValueError(f"the memory does not run at {hz} Hz", f"allowed: {lowest} to {highest} Hz")
         return {**self._cap(), "locked": 1, "rate_hz": hz}
@@ -112,13 +104,11 @@ class Emc(Knob):
         return {**self._cap(), "locked": 0}
 
     def read(self) -> Setting:
-        clock = self._clock()
-        if clock is None:
-            return self._cap()
-        locked = read_int_setting(self._path(clock.lock))
-        if locked:
-            return {**self._cap(), "locked": locked, "rate_hz": read_int_setting(self._path(clock.rate))}
-        return {**self._cap(), "locked": locked, **self._next(clock)}
+        found, clock = self._cap(), self._clock()
+        if clock is not None:
+            found["locked"] = self._value(clock.lock)
+            found.update({"rate_hz": self._value(clock.rate)} if found["locked"] else self._next(clock))
+        return found
 
     def apply(self, value: Setting) -> None:
         """Hold it or let it go; a cap that rises goes first, one that falls last."""
@@ -153,13 +143,13 @@ class Emc(Knob):
         if clock.target == clock.rate:
             return {}
         try:
-            return {"next_hz": read_int_setting(self._path(clock.target))}
+            return {"next_hz": self._value(clock.target)}
         except ControlError:
             return {}  # it may be for writing only; nobody misses it while it is off
 
     def _cap(self) -> Setting:
         cap = self._cap_file()
-        return {"cap_hz": read_int_setting(self._path(cap))} if cap else {}
+        return {"cap_hz": self._value(cap)} if cap else {}
 
     def _cap_file(self) -> str:
         return next((name for name in _CAPS if exists(self._path(name))), "")
@@ -169,17 +159,17 @@ class Emc(Knob):
 
     def _need_clock(self) -> Clock:
         clock = self._clock()
-        if clock is None:
-            raise ControlError(*self._none_found())
-        return clock
-
-    def _none_found(self) -> Tuple[str, str]:
+        if clock is not None:
+            return clock
         if os.path.exists(self._path("sys/class/devfreq/bwmgr")):
-            return "the memory clock of this board has a governor only", "set the governor of bwmgr"
-        return (
+            raise ControlError("the memory clock of this board has a governor only", "set the governor of bwmgr")
+        raise ControlError(
             f"no memory clock that can be set is in {self._path(_DEBUG)}",
             "on a Jetson: `sudo mount -t debugfs none /sys/kernel/debug`",
         )
+
+    def _value(self, name: str) -> int:
+        return read_int_setting(self._path(name))
 
     def _path(self, name: str) -> str:
         return os.path.join(self._root, name)

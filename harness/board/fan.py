@@ -6,11 +6,10 @@ import os
 from typing import Any, Dict, List, Optional
 
 from harness.board import privileges
-from harness.board.bounded_process import run_bounded
-from harness.board.kernel_file import read_int_setting, why_closed, write
+from harness.board.bounded_process import run_bounded, run_checked
+from harness.board.kernel_file import check_writable, read_int_setting, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import FAN_SERVICE, KINDS, ONLY, SYSTEMCTL, SYSTEMCTL_TIMEOUT_S, nodes
-from harness.core.capability import Capability
 from harness.core.errors import ControlError
 
 FULL_PWM = 255
@@ -26,31 +25,25 @@ class Fan(Knob):
     """Who sets the fan's speed, and the speed where nobody does."""
 
     name = "fan"
+    topic = "set the fan"
 
     def __init__(self, root: str, *, systemctl: Optional[str] = None) -> None:
         self._root = root
         self._systemctl = systemctl or os.path.join(root, SYSTEMCTL)
         self.spec = KnobSpec("fan", {"systemctl": systemctl})
 
-    def available(self) -> Capability:
-        topic = "set the fan"
-        speeds, automatic = self._speeds(), self._automatic()
+    def usable(self) -> str:
+        speeds = self._speeds()
         if not speeds:
-            return Capability(topic, False, f"no fan is in {os.path.join(self._root, 'sys/class/hwmon')}")
-        closed = why_closed([*speeds, *automatic])
-        if closed:
-            return Capability(topic, False, *closed)
-        try:
-            found = self.read()
-        except ControlError as error:
-            return Capability(topic, False, error.what, error.hint)
-        if "service" not in found:
-            return Capability(topic, True, ", ".join(speeds))
+            raise ControlError(f"no fan is in {os.path.join(self._root, 'sys/class/hwmon')}")
+        check_writable([*speeds, *self._automatic()])
+        if "service" not in self.read():
+            return ", ".join(speeds)
         why_not = privileges.closed() if privileges.needed(self._root) else None
         if why_not is not None:
             needs = f"{FAN_SERVICE} sets the speed, and only root may stop it: {why_not}"
-            return Capability(topic, False, needs, privileges.ASK_FOR_RULE)
-        return Capability(topic, True, f"{', '.join(speeds)}; {FAN_SERVICE} is stopped for as long")
+            raise ControlError(needs, privileges.ASK_FOR_RULE)
+        return f"{', '.join(speeds)}; {FAN_SERVICE} is stopped for as long"
 
     def maximum(self) -> Setting:
         """The setting with every fan at full speed and nobody who changes it (SIGMETRICS sec. 4.4)."""
@@ -69,12 +62,12 @@ class Fan(Knob):
 
     def apply(self, value: Setting) -> None:
         """Take the fan from who sets it, set the speed, or give it back."""
+        speeds = self._speeds()
         if value.get("service") is False and self._service_runs():
             self._turn_service("stop")
         if value.get("automatic") == 0:
             for path in self._automatic():
                 write(path, 0)
-        speeds = self._speeds()
         if len(value.get("pwm", speeds)) != len(speeds):
             raise ControlError(f"{len(value['pwm'])} fan speeds were given", f"there are {len(speeds)} fans")
         for path, pwm in zip(speeds, value.get("pwm", [])):
@@ -106,7 +99,5 @@ class Fan(Knob):
         if privileges.needed(self._root):
             privileges.call("fan-service", act)
             return
-        done = run_bounded([self._systemctl, act, FAN_SERVICE], timeout_s=SYSTEMCTL_TIMEOUT_S)
-        if done.status:
-            said = done.output.strip() or f"status {done.status}"
-            raise ControlError(f"`systemctl {act} {FAN_SERVICE}` failed: {said}", f"see `journalctl -u {FAN_SERVICE}`")
+        command = [self._systemctl, act, FAN_SERVICE]
+        run_checked(command, timeout_s=SYSTEMCTL_TIMEOUT_S, hint=f"see `journalctl -u {FAN_SERVICE}`")

@@ -8,10 +8,9 @@ from typing import Dict
 
 from harness.board.cpu_clocks import CpuFrequency
 from harness.board.gpu import none_found
-from harness.board.kernel_file import read_setting, why_closed, write
+from harness.board.kernel_file import check_writable, read_setting, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import KINDS, nodes
-from harness.core.capability import Capability
 from harness.core.errors import ControlError, InvalidValueError
 
 CPU, DEVFREQ = "cpu", "devfreq"
@@ -31,18 +30,17 @@ class Governor(Knob):
         self._cpus = CpuFrequency(root)
         self.spec = KnobSpec("governor", {"of": of})
         self.name = "CPU governors" if of == CPU else "GPU and memory governors"
+        self.topic = f"set {self.name}"
 
-    def available(self) -> Capability:
-        topic = f"set {self.name}"
+    def usable(self) -> str:
         files = list(self._files().values())
-        if not files:
+        if not files and self._of == CPU:
             folder = os.path.join(self._root, "sys/devices/system/cpu/cpufreq")
-            missing = (f"there is no cpufreq policy in {folder}", "") if self._of == CPU else none_found(self._root)
-            return Capability(topic, False, *missing)
-        closed = why_closed(files)
-        if closed:
-            return Capability(topic, False, *closed)
-        return Capability(topic, True, ", ".join(f"{name}: {governor}" for name, governor in self.read().items()))
+            raise ControlError(f"there is no cpufreq policy in {folder}")
+        if not files:
+            raise none_found(self._root)
+        check_writable(files)
+        return ", ".join(f"{name}: {governor}" for name, governor in self.read().items())
 
     def read(self) -> Dict[str, str]:
         return {name: read_setting(file) for name, file in self._files().items()}
@@ -53,7 +51,7 @@ class Governor(Knob):
             if name not in files:
                 raise ControlError(f"there is no {name} with a governor", f"found: {', '.join(files) or 'none'}")
             if read_setting(files[name]) != governor:
-                with self._cpus.writable(name) if self._of == CPU else contextlib.nullcontext():
+                with self._cpus.awake([name]) if self._of == CPU else contextlib.nullcontext():
                     write(files[name], governor)
 
     def _files(self) -> Dict[str, str]:

@@ -14,13 +14,11 @@ import os
 from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from harness.board import emc
-from harness.board.cpu_clocks import Limits, write_order
-from harness.board.kernel_file import KeptFile, read_int_setting, read_setting, why_closed, write
+from harness.board.kernel_file import LimitFiles, Limits, check_writable, read_setting
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import hides_clocks, is_gpu
 from harness.board.source import FileSource
-from harness.core.capability import Capability
-from harness.core.errors import InvalidValueError, SourceUnavailableError
+from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
 from harness.core.units import HZ_PER_KHZ, hz_to_khz, permille_to_share
 
 DIRECTORY = "sys/class/devfreq"
@@ -55,9 +53,9 @@ def find_gpus(root: str) -> List[GpuNode]:
     return [GpuNode(os.path.dirname(clock), not hides_clocks(clock)) for clock in clocks if is_gpu(clock)]
 
 
-def none_found(root: str) -> Tuple[str, str]:
+def none_found(root: str) -> ControlError:
     """What is said where there is no GPU, and what to do."""
-    return (
+    return ControlError(
         f"{os.path.join(root, DIRECTORY)} shows no GPU",
         "some releases show it only once it is powered: run something on the GPU first (`sudo jetson_clocks` does too)",
     )
@@ -68,26 +66,25 @@ class GpuFrequency(Knob):
 
     spec = KnobSpec("devfreq")
     name = "GPU frequency limits"
+    topic = "set GPU clocks"
 
     def __init__(self, root: str) -> None:
         self._root = root
 
     def gpus(self) -> List[GpuNode]:
+        """Those whose clocks may be read."""
         return [gpu for gpu in find_gpus(self._root) if gpu.shows_clocks]
 
-    def available(self) -> Capability:
-        topic = "set GPU clocks"
+    def usable(self) -> str:
         names = [gpu.name for gpu in self.gpus()]
         hidden = [gpu.name for gpu in find_gpus(self._root) if not gpu.shows_clocks]
         if not names and hidden:
             why_not = f"reading the clock limits of {', '.join(hidden)} may hang the kernel"
-            return Capability(topic, False, why_not, "set its governor")
+            raise ControlError(why_not, "set its governor")
         if not names:
-            return Capability(topic, False, *none_found(self._root))
-        closed = why_closed([self._file(name, limit) for name in names for limit in (MINIMUM, MAXIMUM)])
-        if closed:
-            return Capability(topic, False, *closed)
-        return Capability(topic, True, f"devfreq limits of {', '.join(names)}")
+            raise none_found(self._root)
+        check_writable([file for name in names for file in self._files(name)])
+        return f"devfreq limits of {', '.join(names)}"
 
     def pinned(self, khz: int) -> Dict[str, Limits]:
         """The setting that holds every GPU at one clock; where the clocks are not told, reading back decides.
@@ -102,20 +99,16 @@ class GpuFrequency(Knob):
         return {gpu.name: [hz, hz] for gpu in self.gpus()}
 
     def read(self) -> Dict[str, Limits]:
-        return {gpu.name: self._limits(gpu.name) for gpu in self.gpus()}
+        return {gpu.name: self._files(gpu.name).read() for gpu in self.gpus()}
 
     def apply(self, value: Dict[str, Limits]) -> None:
         for name, target in value.items():
-            now = self._limits(name)
-            if now != target:
-                for limit, hz in write_order(now, target, MINIMUM, MAXIMUM):
-                    write(self._file(name, limit), hz)
+            files = self._files(name)
+            if files.read() != target:
+                files.write(target)
 
-    def _limits(self, gpu: str) -> Limits:
-        return [read_int_setting(self._file(gpu, limit)) for limit in (MINIMUM, MAXIMUM)]
-
-    def _file(self, gpu: str, limit: str) -> str:
-        return os.path.join(self._root, DIRECTORY, gpu, limit)
+    def _files(self, gpu: str) -> LimitFiles:
+        return LimitFiles(*(os.path.join(self._root, DIRECTORY, gpu, limit) for limit in (MINIMUM, MAXIMUM)))
 
 
 def open_source(root: str) -> FileSource:
@@ -128,7 +121,7 @@ def open_source(root: str) -> FileSource:
     gpus = find_gpus(root)
     readable = [gpu.directory for gpu in gpus if gpu.shows_clocks]
     for number, directory in enumerate(readable):
-        name = "gpu" if number == 0 else f"gpu{number}"
+        name = f"gpu{number or ''}"
         sensors[f"{name}_khz"] = (os.path.join(directory, CLOCK), hz_to_khz)
         load = os.path.join(directory, "device/load")
         if os.path.isfile(load):
@@ -152,10 +145,4 @@ def open_source(root: str) -> FileSource:
         missing["emc_khz"] = why_not
     if not sensors:
         raise SourceUnavailableError("; ".join(f"{channel}: {why}" for channel, why in missing.items()))
-
-    def reader(path: str, convert: Callable[[float], float]) -> Callable[[], float]:
-        file = KeptFile(path)
-        return lambda: convert(file.read_int())
-
-    readers = {channel: reader(*sensor) for channel, sensor in sensors.items()}
-    return FileSource(readers, {channel: path for channel, (path, _) in sensors.items()}, missing)
+    return FileSource(sensors, missing=missing)

@@ -12,14 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from harness.board import privileges
-from harness.board.bounded_process import run_bounded
+from harness.board.bounded_process import run_checked
 from harness.board.gpu import find_gpus
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import CLOCKS_FILE, DRAFT, JETSON_CLOCKS, JETSON_CLOCKS_TIMEOUT_S, STATE
-from harness.core.capability import Capability
 from harness.core.errors import ControlError
 
 DVFS, ON, OFF = "dvfs", "on", "off"
@@ -35,6 +34,7 @@ class JetsonClocks(Knob):
     """
 
     name = "jetson_clocks"
+    topic = "switch DVFS off"
     sets_in_steps = True
 
     def __init__(self, root: str, *, timeout_s: float = JETSON_CLOCKS_TIMEOUT_S) -> None:
@@ -47,15 +47,10 @@ class JetsonClocks(Knob):
         self._has_stored = False
         self.spec = KnobSpec("jetson_clocks", {"timeout_s": timeout_s})
 
-    def available(self) -> Capability:
-        topic = "switch DVFS off"
+    def usable(self) -> str:
         if not os.path.exists(self._executable):
-            return Capability(topic, False, f"there is no {self._executable}", "it comes with JetPack")
-        try:
-            found = self.read()
-        except ControlError as error:
-            return Capability(topic, False, error.what, error.hint)
-        return Capability(topic, True, f"{self._executable}; DVFS is {found[DVFS]}")
+            raise ControlError(f"there is no {self._executable}", "it comes with JetPack")
+        return f"{self._executable}; DVFS is {self.read()[DVFS]}"
 
     def off(self) -> Dict[str, Any]:
         """The setting that holds all clocks at the maximum of the mode in effect.
@@ -118,6 +113,9 @@ class JetsonClocks(Knob):
     def _stored_in_this_run(self, saved: Dict[str, Any]) -> bool:
         return self._stored_at_ns() not in (None, saved["leftover"])
 
+    def _stored_at_ns(self) -> Optional[int]:
+        return os.stat(self._file).st_mtime_ns if os.path.exists(self._file) else None
+
     def _check_told(self) -> None:
         """Refuse where `--show` would read what must not be read: without it nothing tells if the clocks are held."""
         hidden = [gpu.name for gpu in find_gpus(self._root) if not gpu.shows_clocks]
@@ -127,9 +125,6 @@ class JetsonClocks(Knob):
                 "the kernel",
                 "set the governors, and the limits of the CPUs",
             )
-
-    def _stored_at_ns(self) -> Optional[int]:
-        return os.stat(self._file).st_mtime_ns if os.path.exists(self._file) else None
 
     def _do(self, act: str) -> str:
         """One act of the helper's `jetson-clocks`, by it or by ourselves."""
@@ -145,17 +140,16 @@ class JetsonClocks(Knob):
                 _unlink(self._draft)  # it appends to a file that is there
         except OSError as error:
             raise ControlError(f"{error.filename} is in the way: {error.strerror}", "make it writable") from error
-        words = _WORDS[act] + {"store": [self._draft], "restore": [self._file]}.get(act, [])
-        done = run_bounded([self._executable, *words], timeout_s=self._timeout_s)
-        if done.status:
-            said = done.output.strip() or f"status {done.status}"
-            raise ControlError(f"`{' '.join([self._executable, *words])}` failed: {said}", "run it by hand and look")
+        words = {
+            "show": ["--show"],
+            "store": ["--store", self._draft],
+            "pin": [],
+            "restore": ["--restore", self._file],
+        }[act]
+        output = run_checked([self._executable, *words], timeout_s=self._timeout_s, hint="run it by hand and look")
         if act == "store":
             os.replace(self._draft, self._file)
-        return done.output
-
-
-_WORDS: Dict[str, List[str]] = {"show": ["--show"], "store": ["--store"], "pin": [], "restore": ["--restore"]}
+        return output
 
 
 def _unlink(path: str) -> None:
@@ -172,9 +166,8 @@ def parse_show(text: str) -> Shown:
     for line in text.splitlines():
         match = re.match(r"(cpu\d+|GPU|EMC)\b:?\s", line)
         if match:
-            pairs = dict(re.findall(r"([\w-]+)=(\S*)", line))
-            pairs.pop("CurrentFreq", None)
-            shown[match[1]] = pairs
+            pairs = re.findall(r"([\w-]+)=(\S*)", line)
+            shown[match[1]] = {name: value for name, value in pairs if name != "CurrentFreq"}
     return shown
 
 

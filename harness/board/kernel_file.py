@@ -7,9 +7,11 @@ from where they reach it.
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import shlex
-from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence
 
 from harness.core.errors import ControlError
 
@@ -23,10 +25,14 @@ def read_text(path: str) -> str:
     """The file's text, without the white space around it.
 
     What is not UTF-8 is replaced: the kernel cuts a process's name after 15 bytes, in the middle of a letter too.
-    Raises OSError where it is not there or may not be read; the message names it.
     """
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read().strip()
+
+
+def text_of(path: str) -> str:
+    """As `read_text`; empty where there is no such file."""
+    return read_text(path) if os.path.isfile(path) else ""
 
 
 def read_paths(path: str) -> str:
@@ -36,12 +42,7 @@ def read_paths(path: str) -> str:
 
 
 def read_int(path: str) -> int:
-    """The whole number that the file holds.
-
-    Raises:
-        OSError: it is not there or may not be read.
-        ValueError: it holds something else; the message names the file and its text.
-    """
+    """The whole number that the file holds; ValueError, which names the file and its text, where it holds none."""
     return _whole_number(path, read_text(path))
 
 
@@ -57,10 +58,7 @@ class KeptFile:
         self._fd: Optional[int] = None
 
     def read_text(self) -> str:
-        """The file's text, without white space or the device tree's NUL around it.
-
-        Raises OSError where it is not there, may not be read, or its driver gives no value; the message names it.
-        """
+        """The file's text, without white space or the device tree's NUL around it."""
         try:
             if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
                 self.close()
@@ -73,12 +71,7 @@ class KeptFile:
         return data.decode(errors="replace").strip("\0 \t\n")
 
     def read_int(self) -> int:
-        """The whole number that the file holds.
-
-        Raises:
-            OSError: as `read_text`.
-            ValueError: it holds something else; the message names the file and its text.
-        """
+        """The whole number that the file holds; ValueError as `read_int`."""
         return _whole_number(self.path, self.read_text())
 
     def close(self) -> None:
@@ -89,6 +82,16 @@ class KeptFile:
 
     def __del__(self) -> None:
         self.close()
+
+
+def numbered(pattern: str) -> List[str]:
+    """The paths that match, in the order of the numbers in them: `zone2` before `zone10`."""
+    return sorted(glob.glob(pattern), key=lambda path: [int(number) for number in re.findall(r"\d+", path)])
+
+
+def may_read(path: str) -> bool:
+    """Whether this user may read the file, without the helper."""
+    return os.access(path, os.R_OK, effective_ids=True)
 
 
 def exists(path: str) -> bool:
@@ -107,10 +110,7 @@ def exists(path: str) -> bool:
 
 
 def entries(folder: str) -> List[str]:
-    """What a folder holds, sorted, also where only root sees it; empty where there is none.
-
-    Raises ControlError where only root can tell, and this user may not use the helper.
-    """
+    """What a folder holds, sorted, also where only root sees it; empty where there is none. Raises as `exists`."""
     try:
         return sorted(os.listdir(folder))
     except PermissionError:
@@ -121,10 +121,7 @@ def entries(folder: str) -> List[str]:
 
 
 def read_setting(path: str) -> str:
-    """As `read_text`, through the helper where only root may read.
-
-    Raises ControlError where it cannot be read; caused by the OSError.
-    """
+    """As `read_text`, through the helper where only root may read; a ControlError is caused by the OSError."""
     try:
         return read_text(path)
     except OSError as error:
@@ -135,20 +132,18 @@ def read_setting(path: str) -> str:
 
 
 def read_int_setting(path: str) -> int:
-    """The whole number that the file holds, read as by `read_setting`.
-
-    Raises ControlError where it cannot be read, or holds something else.
-    """
+    """The whole number that the file holds, read as by `read_setting`."""
     try:
         return _whole_number(path, read_setting(path))
     except ValueError as error:
         raise ControlError(str(error)) from None
 
 
-def why_closed(paths: Sequence[str]) -> Tuple[str, ...]:
-    """Why this user may not write some of the files, and what to grant; empty where all can be written."""
+def check_writable(paths: Sequence[str]) -> None:
+    """Raise a ControlError, with what to grant, where `write` cannot reach some of the files."""
     closed = [path for path in paths if not may_write(path)]
-    return (f"{closed[0]} may not be written by this user", grant(closed)) if closed else ()
+    if closed:
+        raise ControlError(f"{closed[0]} may not be written by this user", grant(closed))
 
 
 def may_write(path: str) -> bool:
@@ -186,6 +181,33 @@ def write(path: str, value: object, hint: Optional[str] = None) -> None:
     except OSError as error:
         refused = f"writing {value} to {path} was refused: {error.strerror}"
         raise ControlError(refused, grant([path]) if hint is None else hint) from error
+
+
+Limits = List[int]
+"""Lowest and highest clock, in the unit of the kernel's files."""
+
+
+class LimitFiles(NamedTuple):
+    """The two files that hold a clock between limits."""
+
+    minimum: str
+    maximum: str
+
+    def read(self) -> Limits:
+        return [read_int_setting(self.minimum), read_int_setting(self.maximum)]
+
+    def write(self, target: Limits) -> None:
+        """Write both such that minimum <= maximum holds after each: the kernel refuses a write that breaks it.
+
+        The maximum goes first when raising, the minimum when lowering. What a program that writes past these rules may
+        have left, the minimum above the maximum, is mended too.
+        """
+        lowest, highest = target
+        writes = [(self.minimum, lowest), (self.maximum, highest)]
+        if highest >= max(self.read()):
+            writes.reverse()
+        for path, value in writes:
+            write(path, value)
 
 
 def _whole_number(path: str, text: str) -> int:

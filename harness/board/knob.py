@@ -11,14 +11,13 @@ import importlib
 from typing import Any, Dict, NamedTuple
 
 from harness.core.capability import Capability
-from harness.core.errors import ControlError
+from harness.core.errors import ControlError, HarnessError
 
 Value = Any
 """A knob's setting as JSON knows it (lists, not tuples; text as keys): the same after it was saved and loaded."""
 
-
 KNOBS = {
-    "cluster_limits": "cpu_clocks:ClusterLimits",
+    "cluster_limits": "cpu_clocks:CpuFrequency",
     "cpu_online": "cpu:CpuOnline",
     "cpufreq": "cpu_clocks:CpuFrequency",
     "devfreq": "gpu:GpuFrequency",
@@ -46,6 +45,7 @@ class Knob(abc.ABC):
 
     spec: KnobSpec  # how another process opens the same knob, where its setting outlives this one
     name: str  # what messages call it
+    topic: str  # what it can do, as `harness doctor` lists it
     # whether a setting stays when this process ends, so that what was before must be on disk
     outlives_process: bool = True
     # whether a program sets more files than `read` tells of, one by one: of a run that was killed a part may be left,
@@ -53,9 +53,16 @@ class Knob(abc.ABC):
     sets_in_steps: bool = False
     has_parts: bool = False  # whether a setting names parts, of which others may come and go meanwhile (CPU policies)
 
-    @abc.abstractmethod
     def available(self) -> Capability:
         """Whether it can be set here by this user; if not, why, and what to grant."""
+        try:
+            return Capability(self.topic, True, self.usable())
+        except HarnessError as error:
+            return Capability(self.topic, False, error.what, error.hint)
+
+    @abc.abstractmethod
+    def usable(self) -> str:
+        """What it sets here, in words; ControlError where this user can set nothing: says why, and what to grant."""
 
     @abc.abstractmethod
     def read(self) -> Value:

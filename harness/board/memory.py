@@ -10,13 +10,6 @@ from harness.board.source import Reading
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import kib_to_bytes
 
-NOTES = {
-    "memory_used_bytes": "MemTotal - MemAvailable",
-    "memory_available_bytes": "MemAvailable: what can be had without swapping",
-    "page_cache_bytes": "Cached + Buffers - Shmem: file pages, without tmpfs and shared memory",
-    "swap_used_bytes": "SwapTotal - SwapFree",
-}
-
 _SUMS = {
     "memory_used_bytes": {"MemTotal": 1, "MemAvailable": -1},
     "memory_available_bytes": {"MemAvailable": 1},
@@ -39,10 +32,14 @@ def parse_meminfo(text: str) -> Dict[str, int]:
 class MemorySource:
     """Used and available memory, page cache and swap, in bytes, as far as the kernel shows the fields."""
 
-    notes = NOTES
-
     def __init__(self, path: str) -> None:
         self._path = path
+        self.notes = {
+            "memory_used_bytes": "MemTotal - MemAvailable",
+            "memory_available_bytes": "MemAvailable: what can be had without swapping",
+            "page_cache_bytes": "Cached + Buffers - Shmem: file pages, without tmpfs and shared memory",
+            "swap_used_bytes": "SwapTotal - SwapFree",
+        }
 
     def read(self, now_s: float) -> Reading:
         fields = parse_meminfo(read_text(self._path))

@@ -23,7 +23,6 @@ from harness.board.knob import Knob, KnobSpec
 from harness.board.nvpmodel_conf import Conf, PowerModel, read_conf, write
 from harness.board.nvpmodel_modes import custom_conf, masks
 from harness.board.privileged import CUSTOM_CONFS, DRAFT, NVPMODEL, NVPMODEL_TIMEOUT_S, OWN_CONF, STATE, TIMED_OUT
-from harness.core.capability import Capability
 from harness.core.errors import ControlError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import write_durably
 from harness.core.power_modes import PowerMode
@@ -44,6 +43,7 @@ class Nvpmodel(Knob):
     """The mode in effect, as `{"conf": FILE, "mode": NAME}`."""
 
     name = "nvpmodel mode"
+    topic = "set nvpmodel modes"
     sets_in_steps = True
 
     def __init__(self, root: str = "/", *, timeout_s: float = NVPMODEL_TIMEOUT_S) -> None:
@@ -56,21 +56,16 @@ class Nvpmodel(Knob):
         self._half_set = ""
         self.spec = KnobSpec("nvpmodel", {"timeout_s": timeout_s})
 
-    def available(self) -> Capability:
-        topic = "set nvpmodel modes"
+    def usable(self) -> str:
         if not os.path.exists(self._executable):
             hint = "on a Jetson: `sudo apt install nvidia-l4t-nvpmodel`"
-            return Capability(topic, False, f"there is no {self._executable}", hint)
-        try:
-            names = ", ".join(model.name for model in self.own_conf().models)
-            in_effect = self.read()["mode"]
-        except ControlError as error:
-            return Capability(topic, False, error.what, error.hint)
+            raise ControlError(f"there is no {self._executable}", hint)
+        names = ", ".join(model.name for model in self.own_conf().models)
+        modes = f"{self.read()['mode']} of {names}"
         why_not = self._no_right()
         if why_not:
-            detail = f"{in_effect} of {names}, which only root may change: {why_not}"
-            return Capability(topic, False, detail, privileges.ASK_FOR_RULE)
-        return Capability(topic, True, f"{in_effect} of {names}")
+            raise ControlError(f"{modes}, which only root may change: {why_not}", privileges.ASK_FOR_RULE)
+        return modes
 
     def own_conf(self) -> Conf:
         return _read(self._conf)

@@ -10,13 +10,12 @@ connected (`NC`) and in7, the sum of the shunts of the others, are left out.
 
 from __future__ import annotations
 
-import functools
 import glob
 import os
 import re
-from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
-from harness.board.kernel_file import KeptFile, read_int, read_text
+from harness.board.kernel_file import KeptFile, read_int, text_of
 from harness.board.source import Reading, plain_name, read_each
 from harness.core.errors import InvalidValueError, SourceUnavailableError
 from harness.core.units import mv_ma_to_mw, uw_to_mw
@@ -98,24 +97,33 @@ class Rail(NamedTuple):
     """One rail of one sensor."""
 
     label: str  # as the board's device tree calls it: `VDD_IN`
-    files: Tuple[str, ...]
+    directory: str
+    files: Tuple[str, ...]  # their names there
     to_mw: Callable[..., float]  # from what the files hold
+
+    def reader(self) -> Callable[[], float]:
+        """What reads its power in mW; the files stay open."""
+        kept = [KeptFile(os.path.join(self.directory, name)) for name in self.files]
+        return lambda: self.to_mw(*(file.read_int() for file in kept))
+
+    @property
+    def note(self) -> str:
+        """Where its values come from, and, where the kernel tells, how often: sampling faster only repeats them."""
+        where = f"{self.label}: {' x '.join(self.files)} in {self.directory}"
+        try:
+            return f"{where}; renewed every {read_int(os.path.join(self.directory, 'update_interval'))} ms"
+        except (OSError, ValueError):
+            return where
 
 
 class InaSource:
-    """Power of each rail at the moment of the reading, and their total; the files stay open."""
+    """Power of each rail at the moment of the reading, and their total."""
 
     def __init__(self, rails: Sequence[Rail], total: RailTotal) -> None:
-        self._readers = {
-            rail.label: functools.partial(_power_mw, rail.to_mw, [KeptFile(path) for path in rail.files])
-            for rail in rails
-        }
+        self._readers = {rail.label: rail.reader() for rail in rails}
         self._total = total
         self.notes = {"ina": "power of each rail at the moment of the sample"}
-        for rail in rails:
-            directory = os.path.dirname(rail.files[0])
-            files = " x ".join(os.path.basename(path) for path in rail.files)
-            self.notes[rail_channel(rail.label)] = f"{rail.label}: {files} in {directory}{_renewal(directory)}"
+        self.notes.update((rail_channel(rail.label), rail.note) for rail in rails)
         if total.text:
             self.notes[TOTAL] = total.text
 
@@ -130,101 +138,69 @@ class InaSource:
         return Reading(values, failed)
 
 
-def _power_mw(to_mw: Callable[..., float], files: Sequence[KeptFile]) -> float:
-    return to_mw(*(file.read_int() for file in files))
-
-
-def _renewal(directory: str) -> str:
-    """How often the chip has a new value, where the kernel tells: sampling faster only repeats it."""
-    try:
-        return f"; renewed every {read_int(os.path.join(directory, 'update_interval'))} ms"
-    except (OSError, ValueError):
-        return ""  # not every kernel tells, and the note is complete without it
-
-
 def find_rails(root: str) -> List[Rail]:
     """Every rail below `root` that is connected, in the order of the sensors' addresses.
 
     A label that comes again gets the next free number: `VDD_IN 2`.
     """
     rails: Dict[str, Rail] = {}  # by channel
-    for directory, driver in _sensor_directories(root):
-        for rail in _ina238_rails(directory) if driver.startswith("ina238") else _ina3221_rails(directory):
-            if rail.label in ("", NOT_CONNECTED):
-                continue
-            label, number = rail.label, 1
-            while rail_channel(label) in (TOTAL, *rails):
-                number += 1
-                label = f"{rail.label} {number}"
-            rails[rail_channel(label)] = rail._replace(label=label)
+    for rail in _labelled_rails(root):
+        if rail.label in ("", NOT_CONNECTED):
+            continue
+        label, number = rail.label, 1
+        while rail_channel(label) in (TOTAL, *rails):
+            number += 1
+            label = f"{rail.label} {number}"
+        rails[rail_channel(label)] = rail._replace(label=label)
     return list(rails.values())
 
 
-def _sensor_directories(root: str) -> Iterator[Tuple[str, str]]:
+def _labelled_rails(root: str) -> Iterator[Rail]:
+    for chip, driver in _chips(root):
+        for directory, folders, files in os.walk(chip):
+            depth = directory.count(os.sep) - chip.count(os.sep)
+            folders[:] = sorted(folders) if depth < _DEPTH else []
+            yield from _rails_in(directory, set(files), driver)
+
+
+def _chips(root: str) -> List[Tuple[str, str]]:
+    """Folder and driver of each sensor chip."""
     # A container may have been given the classes without the buses.
     for patterns in (["sys/bus/i2c/devices/*"], ["sys/bus/iio/devices/iio:device*", "sys/class/hwmon/hwmon*"]):
-        chips = []
-        for directory in (path for one in patterns for path in sorted(glob.glob(os.path.join(root, one)))):
-            name = os.path.join(directory, "name")
-            driver = read_text(name).lower() if os.path.isfile(name) else ""
-            if driver.startswith(("ina3221", "ina238")):
-                chips.append((directory, driver))
+        folders = [folder for pattern in patterns for folder in sorted(glob.glob(os.path.join(root, pattern)))]
+        drivers = [(folder, text_of(os.path.join(folder, "name")).lower()) for folder in folders]
+        chips = [(folder, driver) for folder, driver in drivers if driver.startswith(("ina3221", "ina238"))]
         if chips:
-            break
-    for directory, driver in chips:
-        for below in _walk(directory, _DEPTH):
-            yield below, driver
+            return chips
+    return []
 
 
-def _walk(directory: str, depth: int) -> Iterator[str]:
-    yield directory
-    if depth:
-        for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk(entry.path, depth - 1)
-
-
-def _ina3221_rails(directory: str) -> Iterator[Rail]:
-    for name in sorted(os.listdir(directory)):
-        iio = re.fullmatch(r"rail_name_(\d+)", name)
-        hwmon = re.fullmatch(r"in([123])_label", name)
-        if iio:
-            number = iio.group(1)
-            power = _rail(directory, name, [f"in_power{number}_input"], float)
-            product = [f"in_voltage{number}_input", f"in_current{number}_input"]
+def _rails_in(directory: str, files: Set[str], driver: str) -> Iterator[Rail]:
+    if driver.startswith("ina238"):
+        # The one of a Jetson board measures its input, whether or not it has a label.
+        labels = [text_of(os.path.join(directory, name)) for name in ("in1_label", "label") if name in files]
+        ways = [(("power1_input",), uw_to_mw), (("in1_input", "curr1_input"), mv_ma_to_mw)]
+        for names, to_mw in [way for way in ways if files.issuperset(way[0])][:1]:
+            yield Rail((labels or ["VIN"])[0], directory, names, to_mw)
+        return
+    for name in sorted(files):
+        found = re.fullmatch(r"rail_name_(\d+)|in([123])_label", name)
+        if found is None:
+            continue
+        number, to_mw = found[1] or found[2], mv_ma_to_mw
+        names = (f"in{number}_input", f"curr{number}_input")
+        if found[1]:
             # Without its files the rail still stands in the record: as one that fails.
-            yield power if _is_there(power) else _rail(directory, name, product, mv_ma_to_mw)
-        elif hwmon:
-            number = hwmon.group(1)
-            yield _rail(directory, name, [f"in{number}_input", f"curr{number}_input"], mv_ma_to_mw)
-
-
-def _ina238_rails(directory: str) -> List[Rail]:
-    """The one INA238 of a Jetson board measures its input, whether or not it has a label."""
-    labels = [name for name in ("in1_label", "label") if os.path.isfile(os.path.join(directory, name))]
-    label = labels[0] if labels else ""
-    ways = [
-        _rail(directory, label, ["power1_input"], uw_to_mw),
-        _rail(directory, label, ["in1_input", "curr1_input"], mv_ma_to_mw),
-    ]
-    return list(filter(_is_there, ways))[:1]
-
-
-def _rail(directory: str, label_file: str, names: Sequence[str], to_mw: Callable[..., float]) -> Rail:
-    label = read_text(os.path.join(directory, label_file)) if label_file else "VIN"
-    return Rail(label, tuple(os.path.join(directory, name) for name in names), to_mw)
-
-
-def _is_there(rail: Rail) -> bool:
-    return all(map(os.path.isfile, rail.files))
+            names = (f"in_voltage{number}_input", f"in_current{number}_input")
+            if f"in_power{number}_input" in files:
+                names, to_mw = (f"in_power{number}_input",), float
+        yield Rail(text_of(os.path.join(directory, name)), directory, names, to_mw)
 
 
 def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = "") -> InaSource:
     """The rails of the board below `root`; `total` and `remark` as in `choose_total`.
 
-    Raises:
-        SourceUnavailableError: there is no sensor with a rail.
-        InvalidValueError: `total` is empty or names a rail twice.
+    Raises SourceUnavailableError where there is no sensor with a rail.
     """
     rails = find_rails(root)
     if not rails:

@@ -12,13 +12,11 @@ AMD's packages appear under the same names.
 
 from __future__ import annotations
 
-import functools
-import glob
 import os
 import shlex
 from typing import Dict, List, NamedTuple, Optional
 
-from harness.board.kernel_file import read_int, read_text
+from harness.board.kernel_file import KeptFile, may_read, numbered, read_int, read_text
 from harness.board.power_rails import TOTAL
 from harness.board.source import Counters, Reading, plain_name, read_each
 from harness.core.errors import SourceUnavailableError
@@ -31,7 +29,7 @@ class Domain(NamedTuple):
     """One RAPL zone."""
 
     name: str  # as the kernel calls it, below its parents: `package-0 core`
-    directory: str
+    counter: str  # its file, in microjoule
     range_uj: Optional[int]  # the counter's greatest value, after which it restarts at 0; None if the kernel has none
 
     @property
@@ -65,7 +63,8 @@ class RaplSource:
     """Mean power of each RAPL domain since the previous reading, and their total."""
 
     def __init__(self, domains: List[Domain]) -> None:
-        self._domains = domains
+        self._domains = {domain.channel: domain for domain in domains}
+        self._readers = {domain.channel: KeptFile(domain.counter).read_int for domain in domains}
         self._counters = Counters()
         counted = [domain.name for domain in domains if domain.in_total]
         apart = [domain.name for domain in domains if not domain.in_total]
@@ -76,29 +75,21 @@ class RaplSource:
         }
 
     def read(self, now_s: float) -> Reading:
-        energies = read_each(
-            {
-                domain.channel: functools.partial(read_int, os.path.join(domain.directory, "energy_uj"))
-                for domain in self._domains
-            }
-        )
-        failed = energies.failed
-        growth = self._counters.growth(now_s, energies.values)
+        energies, failed = read_each(self._readers)
+        growth = self._counters.growth(now_s, energies)
         if growth is None:
             return Reading({}, failed)
         window_s, growth_uj = growth
         values: Dict[str, float] = {}
-        for domain in self._domains:
-            if domain.channel not in growth_uj:
-                continue
+        for channel, grown_uj in growth_uj.items():
+            domain = self._domains[channel]
             try:
-                if growth_uj[domain.channel] == 0 and domain.kind in _ALWAYS_DRAW:
+                if grown_uj == 0 and domain.kind in _ALWAYS_DRAW:
                     raise ValueError(f"the energy counter of {domain.name} stands still")
-                energy_uj = energy_growth_uj(growth_uj[domain.channel], domain.range_uj)
-                values[domain.channel] = uj_per_s_to_mw(energy_uj, window_s)
+                values[channel] = uj_per_s_to_mw(energy_growth_uj(grown_uj, domain.range_uj), window_s)
             except ValueError as error:
-                failed[domain.channel] = str(error)
-        parts = [domain.channel for domain in self._domains if domain.in_total]
+                failed[channel] = str(error)
+        parts = [channel for channel, domain in self._domains.items() if domain.in_total]
         without = [channel for channel in parts if channel not in values]
         if without:
             failed[TOTAL] = f"its part {', '.join(without)} gave no value"
@@ -110,16 +101,16 @@ class RaplSource:
 def find_domains(root: str) -> List[Domain]:
     """Every RAPL zone below `root`, each counter once, parents first."""
     powercap = os.path.join(root, "sys/class/powercap")
-    zones = glob.glob(os.path.join(powercap, "intel-rapl:*")) or glob.glob(os.path.join(powercap, "intel-rapl-mmio:*"))
+    zones = numbered(os.path.join(powercap, "intel-rapl:*")) or numbered(os.path.join(powercap, "intel-rapl-mmio:*"))
     names: Dict[str, str] = {}
     domains = []
-    for directory in sorted(zones, key=lambda path: [int(number) for number in os.path.basename(path).split(":")[1:]]):
+    for directory in zones:
         zone = os.path.basename(directory)
-        parent = zone.rpartition(":")[0]
-        above = [names[parent]] if parent in names else []
-        names[zone] = " ".join([*above, read_text(os.path.join(directory, "name"))])
+        above = names.get(zone.rpartition(":")[0])
+        names[zone] = " ".join(filter(None, [above, read_text(os.path.join(directory, "name"))]))
         range_file = os.path.join(directory, "max_energy_range_uj")
-        domains.append(Domain(names[zone], directory, read_int(range_file) if os.path.exists(range_file) else None))
+        range_uj = read_int(range_file) if os.path.exists(range_file) else None
+        domains.append(Domain(names[zone], os.path.join(directory, "energy_uj"), range_uj))
     return domains
 
 
@@ -135,8 +126,7 @@ def open_source(root: str) -> RaplSource:
             f"there is no RAPL package in {os.path.join(root, 'sys/class/powercap')}",
             "with a CPU of Intel or AMD try `sudo modprobe intel_rapl_msr`; most virtual machines have none",
         )
-    counters = [os.path.join(domain.directory, "energy_uj") for domain in domains]
-    forbidden = [counter for counter in counters if not os.access(counter, os.R_OK, effective_ids=True)]
+    forbidden = [domain.counter for domain in domains if not may_read(domain.counter)]
     if forbidden:
         raise SourceUnavailableError(
             f"the energy counter {forbidden[0]} may not be read by this user",

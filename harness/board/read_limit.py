@@ -18,12 +18,11 @@ from typing import Dict, Iterator, List, NamedTuple, Optional
 
 from harness.board.control_groups import own_groups
 from harness.board.disk import disk_under, printable
-from harness.board.kernel_file import read_setting, write
+from harness.board.kernel_file import read_setting, text_of, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.lock import locked
 from harness.board.saved_state import preserved
-from harness.core.capability import Capability
-from harness.core.errors import CannotRunError, ControlError, HarnessError
+from harness.core.errors import CannotRunError, ControlError
 
 ReadLimits = Dict[str, int]
 """Bytes per second by the number of a disk: `{"254:0": 20000000}`."""
@@ -48,6 +47,7 @@ class ReadLimit(Knob):
     """Bytes per second by disk number; None where there is no group with a limit."""
 
     name = "read limit"
+    topic = "hold reads to a limit"
 
     def __init__(self, root: str = "/", group: Optional[ReadGroup] = None) -> None:
         self._root = root
@@ -62,15 +62,9 @@ class ReadLimit(Knob):
     def _group(self) -> ReadGroup:
         return self._given or find_group(self._root)
 
-    def available(self) -> Capability:
-        topic = "hold reads to a limit"
-        try:
-            place = os.path.dirname(self._group.path)
-            return Capability(
-                topic, True, f"--storage NAME@MB_PER_S, by {self._group.file} of a control group in {place}"
-            )
-        except HarnessError as error:
-            return Capability(topic, False, error.what, error.hint)
+    def usable(self) -> str:
+        place = os.path.dirname(self._group.path)
+        return f"--storage NAME@MB_PER_S, by {self._group.file} of a control group in {place}"
 
     def on_disk_under(self, path: str, limit_bytes_per_s: int) -> ReadLimits:
         """The setting that holds the disk under a path to a limit; the path need not be there yet.
@@ -88,7 +82,9 @@ class ReadLimit(Knob):
                 "choose a storage on a disk of this machine",
             )
         number = read_setting(os.path.join(disk, "dev"))
-        limits = [one[number] for one in _limits_above(self._root, self._group.file) if number in one]
+        groups = itertools.chain.from_iterable(own_groups(self._root, _CONTROLLER))  # its own and those above
+        files = (os.path.join(group, self._group.file) for group in groups)
+        limits = [one[number] for one in (parse_limits(text_of(file)) for file in files) if number in one]
         if limits and min(limits) < limit_bytes_per_s:
             raise CannotRunError(
                 f"reads from disk {number} are held to {min(limits)} bytes/s already, by the control group of this "
@@ -174,10 +170,18 @@ def find_group(root: str) -> ReadGroup:
         ControlError: nowhere; says why.
     """
     for own, *above in filter(None, own_groups(root, _CONTROLLER)):
+        file, parent = "", ""
         if os.path.exists(os.path.join(own, LIMITS_V1)):
-            return _group_in(own, own, LIMITS_V1)
-        if os.path.exists(os.path.join(own, "cgroup.subtree_control")):
-            return _group_in(_parent_v2(own, above), own, LIMITS_V2)
+            file, parent = LIMITS_V1, own
+        elif os.path.exists(os.path.join(own, "cgroup.subtree_control")):
+            file, parent = LIMITS_V2, _parent_v2(own, above)
+        if file:
+            needed = (parent, os.path.join(parent, MEMBERS), os.path.join(own, MEMBERS))
+            closed = [path for path in needed if not os.access(path, os.W_OK, effective_ids=True)]
+            if closed:
+                raise ControlError(f"{closed[0]} may not be written by this user", "run as root, outside of containers")
+            path = os.path.abspath(os.path.join(parent, f"jetwatt-reads-{os.getpid()}"))
+            return ReadGroup(path, os.path.abspath(own), file)
     raise ControlError(
         "no control group of this process is seen that can limit reads",
         "mount the control groups; the kernel needs CONFIG_BLK_DEV_THROTTLING",
@@ -193,7 +197,8 @@ def _parent_v2(own: str, above: List[str]) -> str:
     if not is_topmost:
         if not above:
             raise ControlError("the control group above this process's own is not seen", "run outside of the container")
-        lost = [name for name in _NOT_HELD_BESIDE if _is_limited(os.path.join(own, name))]
+        limits = {name: text_of(os.path.join(own, name)) for name in _NOT_HELD_BESIDE}
+        lost = [name for name, text in limits.items() if text and not text.startswith("max")]
         if lost:
             raise ControlError(
                 f"{', '.join(lost)} of the control group {own} would not hold beside it", "run outside of that group"
@@ -211,29 +216,6 @@ def _parent_v2(own: str, above: List[str]) -> str:
             f"if that machine is yours: `echo +io | sudo tee {handed_down}`",
         )
     return parent
-
-
-def _is_limited(path: str) -> bool:
-    text = read_setting(path) if os.path.exists(path) else ""
-    return bool(text) and not text.startswith("max")
-
-
-def _group_in(parent: str, origin: str, file: str) -> ReadGroup:
-    needed = (parent, *(os.path.join(group, MEMBERS) for group in (parent, origin)))
-    closed = [path for path in needed if not os.access(path, os.W_OK, effective_ids=True)]
-    if closed:
-        raise ControlError(f"{closed[0]} may not be written by this user", "run as root, outside of containers")
-    return ReadGroup(
-        os.path.abspath(os.path.join(parent, f"jetwatt-reads-{os.getpid()}")), os.path.abspath(origin), file
-    )
-
-
-def _limits_above(root: str, file: str) -> Iterator[ReadLimits]:
-    """The limits of this process's own group and of those above it, which stand in `file` of each."""
-    for directory in itertools.chain.from_iterable(own_groups(root, _CONTROLLER)):
-        path = os.path.join(directory, file)
-        if os.path.exists(path):
-            yield parse_limits(read_setting(path))
 
 
 def parse_limits(text: str) -> ReadLimits:

@@ -10,6 +10,7 @@ import importlib
 import re
 from typing import Any, Callable, Collection, Dict, Mapping, NamedTuple, Optional, Protocol, Tuple
 
+from harness.board.kernel_file import KeptFile
 from harness.core.errors import SourceUnavailableError
 
 SOURCES = {
@@ -88,19 +89,30 @@ def read_each(readers: Mapping[str, Callable[[], float]]) -> Reading:
 
 
 class FileSource:
-    """Channels that are read each by itself; `missing` is channel to why there is nothing to read for it."""
+    """Channels of a file each, which stays open: channel to path and to what converts the whole number that it holds.
+
+    `notes` are the paths unless something else is given; `missing` is channel to why there is nothing to read for it.
+    """
 
     def __init__(
         self,
-        readers: Mapping[str, Callable[[], float]],
-        notes: Dict[str, str],
+        sensors: Mapping[str, Tuple[str, Callable[[int], float]]],
+        notes: Optional[Dict[str, str]] = None,
         missing: Optional[Mapping[str, str]] = None,
     ) -> None:
-        self._readers, self.notes, self._missing = readers, notes, missing or {}
+        self._readers = {channel: number_reader(*sensor) for channel, sensor in sensors.items()}
+        self.notes = {channel: path for channel, (path, _) in sensors.items()} if notes is None else notes
+        self._missing = missing or {}
 
     def read(self, now_s: float) -> Reading:
         values, failed = read_each(self._readers)
         return Reading(values, {**self._missing, **failed})
+
+
+def number_reader(path: str, convert: Callable[[int], float]) -> Callable[[], float]:
+    """What reads a file of one whole number, which stays open, and converts it."""
+    file = KeptFile(path)
+    return lambda: convert(file.read_int())
 
 
 def plain_name(name: str) -> str:

@@ -9,13 +9,12 @@ sys/class/hwmon/hwmon2/temp1_label, temp1_input       read where there are no zo
 
 from __future__ import annotations
 
-import functools
 import glob
 import os
 import re
-from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Mapping, Optional
 
-from harness.board.kernel_file import read_int, read_text
+from harness.board.kernel_file import numbered, read_int, read_text, text_of
 from harness.board.source import FileSource, free_channel
 from harness.core.errors import OverheatedError, SourceUnavailableError
 from harness.core.units import millidegree_to_celsius
@@ -33,18 +32,18 @@ CONSTANT = re.compile(r"temperature_pmic(_die)?(_\d+)?_c")
 """Sensors that do not follow the heat: Jetson's PMIC-Die always says 50 or 100."""
 
 
-def _read_celsius(path: str) -> float:
-    return millidegree_to_celsius(read_int(path))
-
-
 def open_source(root: str) -> FileSource:
     """Degrees Celsius of each sensor below `root` now; one that is asleep or gone fails alone.
 
     Raises SourceUnavailableError where there is neither a thermal zone nor a hwmon temperature.
     """
-    zones = sorted(glob.glob(os.path.join(root, "sys/class/thermal/thermal_zone*")), key=_numbers)
+    zones = numbered(os.path.join(root, "sys/class/thermal/thermal_zone*"))
     sensors = [(read_text(os.path.join(zone, "type")), os.path.join(zone, "temp")) for zone in zones]
-    sensors = sensors or _hwmon_temperatures(root)
+    if not zones:
+        for path in numbered(os.path.join(root, "sys/class/hwmon/hwmon*/temp*_input")):
+            chip = read_text(os.path.join(os.path.dirname(path), "name"))
+            label = text_of(path.replace("_input", "_label")) or os.path.basename(path)[: -len("_input")]
+            sensors.append((f"{chip} {label}", path))
     if not sensors:
         raise SourceUnavailableError(
             f"there is no thermal zone in {os.path.join(root, 'sys/class/thermal')} "
@@ -54,21 +53,7 @@ def open_source(root: str) -> FileSource:
     files: Dict[str, str] = {}
     for name, path in sensors:
         files[free_channel("temperature_{}_c", name, files)] = path
-    return FileSource({channel: functools.partial(_read_celsius, path) for channel, path in files.items()}, files)
-
-
-def _hwmon_temperatures(root: str) -> List[Tuple[str, str]]:
-    sensors = []
-    for path in sorted(glob.glob(os.path.join(root, "sys/class/hwmon/hwmon*/temp*_input")), key=_numbers):
-        chip = read_text(os.path.join(os.path.dirname(path), "name"))
-        label_file = path.replace("_input", "_label")
-        label = read_text(label_file) if os.path.exists(label_file) else os.path.basename(path)[: -len("_input")]
-        sensors.append((f"{chip} {label}", path))
-    return sensors
-
-
-def _numbers(path: str) -> List[int]:
-    return [int(number) for number in re.findall(r"\d+", path)]
+    return FileSource({channel: (path, millidegree_to_celsius) for channel, path in files.items()})
 
 
 def temperature_limits_c(root: str, most_c: Optional[float] = None) -> Dict[str, float]:
@@ -93,18 +78,14 @@ def _critical_c(zone: str) -> Optional[float]:
     for kind in glob.glob(os.path.join(zone, "trip_point_*_type")):
         try:
             if read_text(kind) == "critical":
-                found.append(_read_celsius(kind[: -len("type")] + "temp"))
+                found.append(millidegree_to_celsius(read_int(kind[: -len("type")] + "temp")))
         except (OSError, ValueError):
             continue  # a trip point that cannot be read gives no limit
     return min((celsius for celsius in found if celsius > 0), default=None)
 
 
 def refuse_heat(sampler: Sampler, limits_c: Mapping[str, float]) -> None:
-    """End the run where a sensor's newest sample is above its limit.
-
-    Raises:
-        OverheatedError: names the sensor, its temperature and the limit.
-    """
+    """End the run where a sensor's newest sample is above its limit: the OverheatedError names all three."""
     sampler.poll()
     for channel, limit_c in limits_c.items():
         celsius = sampler.newest(channel)

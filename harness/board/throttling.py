@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import functools
 import glob
+import itertools
 import os
 import re
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from harness.board.kernel_file import KeptFile, read_text
+from harness.board.kernel_file import KeptFile, may_read, numbered, read_text, text_of
 from harness.board.source import Reading, free_channel, read_each
 from harness.core.errors import SourceUnavailableError
 
@@ -36,24 +37,19 @@ OC_MEANING = {"oc1": "under-voltage", "oc2": "average over-current", "oc3": "ins
 """What the counters of Orin count (L4T Developer Guide, Jetson Orin, over-current throttling)."""
 
 
+Counter = Callable[[], int]
+
+
 class ThrottleSource:
-    """States of the cooling devices now, and events since the first reading.
+    """States of the cooling devices now, and events since the first reading."""
 
-    `states` and `counters` are channel to file; `interrupts` is `/proc/interrupts` where it counts over-current events,
-    or empty.
-    """
-
-    def __init__(
-        self, states: Dict[str, str], counters: Dict[str, str], interrupts: str, notes: Dict[str, str]
-    ) -> None:
-        counts: Dict[str, Callable[[], int]] = {channel: KeptFile(path).read_int for channel, path in counters.items()}
-        if interrupts:
-            counts[OVERCURRENT] = lambda: count_edp_interrupts(read_text(interrupts))
+    def __init__(self, states: Mapping[str, str], counters: Mapping[str, Counter], notes: Dict[str, str]) -> None:
+        """`states` is channel to file; of several counters the sum is a channel of its own."""
         self._readers: Dict[str, Callable[[], float]] = {
             **{channel: KeptFile(path).read_int for channel, path in states.items()},
-            **{channel: functools.partial(self._since_first, channel, count) for channel, count in counts.items()},
+            **{channel: functools.partial(self._since_first, channel, count) for channel, count in counters.items()},
         }
-        self._summed = list(counters)
+        self._summed = [channel for channel in counters if channel != OVERCURRENT]
         self._first: Dict[str, int] = {}
         self.notes = notes
 
@@ -66,7 +62,7 @@ class ThrottleSource:
             reading.values[OVERCURRENT] = sum(reading.values[channel] for channel in self._summed)
         return reading
 
-    def _since_first(self, channel: str, read: Callable[[], int]) -> int:
+    def _since_first(self, channel: str, read: Counter) -> int:
         count = read()
         grown = count - self._first.setdefault(channel, count)
         if grown < 0:
@@ -76,13 +72,9 @@ class ThrottleSource:
 
 def count_edp_interrupts(text: str) -> int:
     """Over-current interrupts of all CPUs since the boot, from the text of `/proc/interrupts`."""
-    counts: List[int] = []
-    for line in text.splitlines():  # `44:  0  2  GICv2 80 Level  soctherm_edp`, a column of counts for each CPU
-        if "soctherm_edp" in line:
-            for field in line.split()[1:]:
-                if not field.isdigit():
-                    break
-                counts.append(int(field))
+    # `44:  0  2  GICv2 80 Level  soctherm_edp`: a column of counts for each CPU
+    rows = [line.split()[1:] for line in text.splitlines() if "soctherm_edp" in line]
+    counts = [int(count) for row in rows for count in itertools.takewhile(str.isdigit, row)]
     if not counts:
         raise ValueError("/proc/interrupts has no line for soctherm_edp")
     return sum(counts)
@@ -91,62 +83,45 @@ def count_edp_interrupts(text: str) -> int:
 def open_source(root: str) -> ThrottleSource:
     """What the board below `root` tells of throttling; SourceUnavailableError where it tells nothing."""
     states: Dict[str, str] = {}
-    counters: Dict[str, str] = {}
+    counters: Dict[str, Counter] = {}
     notes: Dict[str, str] = {"throttle": "a state above 0, or an event more, is throttling"}
-    for kind, path in _cooling_devices(root):
-        channel = free_channel("throttle_{}_state", kind, states)
-        states[channel] = path
-        notes[channel] = f"cur_state of the cooling device {kind}"
+    for directory in numbered(os.path.join(root, "sys/class/thermal/cooling_device*")):
+        kind = text_of(os.path.join(directory, "type"))
+        if HOLDS_CLOCKS.fullmatch(kind.lower()):
+            channel = free_channel("throttle_{}_state", kind, states)
+            states[channel] = os.path.join(directory, "cur_state")
+            notes[channel] = f"cur_state of the cooling device {kind}"
     for name, path in _event_counters(root):
         channel = free_channel("throttle_{}_events", name, counters)
-        counters[channel] = path
+        counters[channel] = KeptFile(path).read_int
         meaning = OC_MEANING.get(name) if path.endswith("event_cnt") else None
         notes[channel] = f"{meaning or 'over-current'} events since the first sample, from {path}"
     interrupts = os.path.join(root, "proc/interrupts")
-    if counters or not os.path.isfile(interrupts) or "soctherm_edp" not in read_text(interrupts):
-        interrupts = ""
-    if interrupts or counters:
-        what = "lines soctherm_edp of /proc/interrupts" if interrupts else f"sum of {', '.join(counters)}"
-        notes[OVERCURRENT] = f"{what} since the first sample"
-    if not (states or counters or interrupts):
+    if counters:
+        notes[OVERCURRENT] = f"sum of {', '.join(counters)} since the first sample"
+    elif "soctherm_edp" in text_of(interrupts):
+        counters[OVERCURRENT] = lambda: count_edp_interrupts(read_text(interrupts))
+        notes[OVERCURRENT] = "lines soctherm_edp of /proc/interrupts since the first sample"
+    if not (states or counters):
         raise SourceUnavailableError(
             f"no cooling device in {os.path.join(root, 'sys/class/thermal')} holds a clock down and nothing counts "
             "over-current events",
             "only Jetson boards tell; some count for root only",
         )
-    return ThrottleSource(states, counters, interrupts, notes)
-
-
-def _cooling_devices(root: str) -> List[Tuple[str, str]]:
-    found = []
-    for directory in sorted(glob.glob(os.path.join(root, "sys/class/thermal/cooling_device*")), key=_number):
-        kind_file = os.path.join(directory, "type")
-        kind = read_text(kind_file) if os.path.isfile(kind_file) else ""
-        if HOLDS_CLOCKS.fullmatch(kind.lower()):
-            found.append((kind, os.path.join(directory, "cur_state")))
-    return found
+    return ThrottleSource(states, counters, notes)
 
 
 def _event_counters(root: str) -> List[Tuple[str, str]]:
+    """Name and file of each counter of over-current events: `oc2`."""
     hwmon = os.path.join(root, "sys/class/hwmon/hwmon*")
     files = sorted(glob.glob(f"{hwmon}/oc*_event_cnt") + glob.glob(f"{hwmon}/oc*_irq_cnt"))
     if files:
         named = [(os.path.basename(path).partition("_")[0], path) for path in files]
         # What one counts need not slow the board down: each can be switched off, and counts on.
-        switches = [os.path.join(os.path.dirname(path), f"{name}_throt_en") for name, path in named]
-        return [one for one, switch in zip(named, switches) if not os.path.isfile(switch) or read_text(switch) != "0"]
-    debug = sorted(glob.glob(os.path.join(root, "sys/kernel/debug/bpmp/debug/soctherm/oc*/event_cnt")))
+        return [(name, path) for name, path in named if text_of(f"{os.path.dirname(path)}/{name}_throt_en") != "0"]
+    files = sorted(glob.glob(os.path.join(root, "sys/kernel/debug/bpmp/debug/soctherm/oc*/event_cnt")))
     # The firmware numbers from 0 what hwmon numbers from 1.
-    return [
-        (f"oc{_number(os.path.dirname(path)) + 1}", path)
-        for path in debug
-        if os.access(path, os.R_OK, effective_ids=True)
-    ]
-
-
-def _number(path: str) -> int:
-    digits = re.search(r"\d+$", path)
-    return int(digits.group()) if digits else -1
+    return [(f"oc{int(path.split(os.sep)[-2][len('oc') :]) + 1}", path) for path in files if may_read(path)]
 
 
 class Throttling(NamedTuple):
@@ -163,9 +138,6 @@ class Throttling(NamedTuple):
         return words if self.events is None else f"{words} ({self.events} event{'s' if self.events != 1 else ''})"
 
 
-_CHANNEL = re.compile(r"throttle_(?P<by>\w+)_(?P<unit>state|events)")
-
-
 def throttled_times(series: Mapping[str, Series]) -> List[Throttling]:
     """Every time of throttling, by its start.
 
@@ -174,13 +146,12 @@ def throttled_times(series: Mapping[str, Series]) -> List[Throttling]:
     touch are one. The sum of all counters is used only where its parts are not there.
     """
     found: List[Throttling] = []
-    channels = {channel: match for channel, match in ((c, _CHANNEL.fullmatch(c)) for c in series) if match}
-    has_parts = any(re.fullmatch(r"oc\d+", match.group("by")) for match in channels.values())
-    for channel, match in channels.items():
-        if match.group("by") == "overcurrent" and has_parts:
-            continue
-        times = _event_times if match.group("unit") == "events" else _state_times
-        found.extend(times(series[channel], match.group("by")))
+    channels = [match for match in map(re.compile(r"throttle_(\w+)_(state|events)").fullmatch, series) if match]
+    has_parts = any(re.fullmatch(r"oc\d+", match[1]) for match in channels)
+    for match in channels:
+        if match[0] != OVERCURRENT or not has_parts:
+            times = _event_times if match[2] == "events" else _state_times
+            found.extend(times(series[match[0]], match[1]))
     return sorted(found, key=lambda throttling: throttling[:3])
 
 

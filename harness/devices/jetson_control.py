@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 from harness.board.cpu import CpuOnline
-from harness.board.cpu_clocks import ClusterLimits, Limits
+from harness.board.cpu_clocks import CpuFrequency, Limits
 from harness.board.emc import Emc
 from harness.board.fan import Fan
 from harness.board.governor import CPU, DEVFREQ, Governor
@@ -49,7 +49,7 @@ class JetsonControl:
         self._root = str(root)
         self.nvpmodel = Nvpmodel(self._root)
         self.online = CpuOnline(self._root)
-        self.cpu = ClusterLimits(self._root)
+        self.cpu = CpuFrequency(self._root)
         self.gpu = GpuFrequency(self._root)
         self.memory = Emc(self._root)
         self.clocks = JetsonClocks(self._root)

@@ -19,14 +19,15 @@ def cpus(count, offline=()):
     return {f"{CPU}/cpu{cpu}/online": int(cpu not in offline) for cpu in range(count)}
 
 
-def policy(number, cpus, limits=(115200, 2201600), governor="schedutil"):
+def policy(number, cpus, limits=None, governor="schedutil", levels=LEVELS_KHZ):
+    lowest, highest = limits or (levels[0], levels[-1])
     files = {
         "related_cpus": cpus,
-        "cpuinfo_min_freq": LEVELS_KHZ[0],
-        "cpuinfo_max_freq": LEVELS_KHZ[-1],
-        "scaling_available_frequencies": " ".join(map(str, LEVELS_KHZ)),
-        "scaling_min_freq": limits[0],
-        "scaling_max_freq": limits[1],
+        "cpuinfo_min_freq": levels[0],
+        "cpuinfo_max_freq": levels[-1],
+        "scaling_available_frequencies": " ".join(map(str, levels)),
+        "scaling_min_freq": lowest,
+        "scaling_max_freq": highest,
         "scaling_governor": governor,
         "scaling_available_governors": "performance schedutil userspace",
     }
@@ -86,7 +87,7 @@ def kernel(monkeypatch):
 
     It holds minimum <= maximum, keeps CPU 0, and takes nothing for policies whose CPUs are all offline.
     """
-    from harness.board import cpu, cpu_clocks, emc, fan, governor, gpu, kernel_file
+    from harness.board import cpu, emc, fan, governor, kernel_file
 
     written = []
     plain_write = kernel_file.write
@@ -105,6 +106,6 @@ def kernel(monkeypatch):
         written.append((path, value))
 
     with monkeypatch.context() as patch:
-        for module in (cpu, cpu_clocks, gpu, emc, fan, governor):
+        for module in (cpu, emc, fan, governor, kernel_file):
             patch.setattr(module, "write", write)
         yield written

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board.control_groups import Membership, cpu_quota, group_directories, parse_cpu_max, throttled_periods
+from harness.board.control_groups import cpu_quota, group_directories, parse_cpu_max, throttled_periods
 from harness.board.disk import parse_mountinfo
 
 V2 = "sys/fs/cgroup"
@@ -141,5 +141,5 @@ names = st.lists(st.sampled_from(["a", "b", "ab"]), max_size=4)
 @given(names, names)
 def test_the_groups_of_a_process_lead_from_its_own_to_the_mount_point(origin, below):
     mounts = parse_mountinfo(V1_MOUNT.format(origin="/" + "/".join(origin)))
-    found = group_directories(Membership(("cpu",), "/" + "/".join([*origin, *below])), mounts, "cpu")
+    found = group_directories("/" + "/".join([*origin, *below]), mounts, "cpu")
     assert found == ["/".join(["/" + V1, *below[:depth]]) for depth in range(len(below), -1, -1)]

@@ -1,4 +1,4 @@
-"""GPU clock limits: found by the device tree's name, never read where that hangs, minimum never above maximum."""
+"""The GPU: found by the device tree's name, never read where that hangs, and what only root may see is not absent."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ import builtins
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.board import gpu as gpu_module
-from harness.board.cpu_clocks import write_order
-from harness.board.gpu import MAXIMUM, MINIMUM, GpuFrequency, find_gpus
+from harness.board import kernel_file
+from harness.board.governor import Governor
+from harness.board.gpu import GpuFrequency, find_gpus
 from harness.board.privileged import KINDS, nodes
-from harness.core.errors import ControlError, InvalidValueError
+from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
 from tests.harness.board.kernel_trees import DEVFREQ, GPU_LEVELS_HZ, gpu
+
+NAME = "17000000.ga10b"
+BPMP = "sys/kernel/debug/bpmp/debug/clk/emc/rate"
+
+
+@pytest.fixture
+def board(tree):
+    gpu(tree)
+    return tree
 
 
 @pytest.mark.parametrize(
@@ -40,15 +48,6 @@ def test_a_gpu_is_found_by_what_the_device_tree_calls_it(tree, name, of_node):
     assert GpuFrequency(tree.root).read() == {name: [306000000, 1300500000]}
 
 
-@pytest.fixture
-def board(tree):
-    gpu(tree)
-    return tree
-
-
-NAME = "17000000.ga10b"
-
-
 def test_pinning_holds_the_gpu_at_one_clock_and_restore_undoes_it(board):
     knob = GpuFrequency(board.root)
     before, contents = knob.read(), board.contents()
@@ -67,36 +66,38 @@ def test_a_clock_that_is_not_in_the_table_is_refused_with_those_that_are(board):
 def test_without_a_table_reading_back_decides(board, monkeypatch):
     (board.path / DEVFREQ / NAME / "available_frequencies").unlink()
     knob = GpuFrequency(board.root)
-    plain_write = gpu_module.write
+    plain_write = kernel_file.write
 
     def round_down(path, value, hint=None):
         plain_write(path, max(level for level in GPU_LEVELS_HZ if level <= value))
 
-    monkeypatch.setattr(gpu_module, "write", round_down)
+    monkeypatch.setattr(kernel_file, "write", round_down)
     with pytest.raises(ControlError, match=r"was set to .*\[612000000, 612000000\].* back .*\[306000000, 306000000\]"):
         knob.set(knob.pinned(612_000))
 
 
-limits = st.tuples(st.integers(0, 10), st.integers(0, 10)).map(sorted)
+def test_governors_are_set_and_put_back(board):
+    knob = Governor(board.root, "devfreq")
+    before = knob.read()
+    knob.set(dict.fromkeys(before, "userspace"))
+    assert knob.read() == {NAME: "userspace"}
+    knob.restore(before)
+    assert knob.read() == before == {NAME: "nvhost_podgov"}
 
 
-@given(limits, limits)
-def test_the_minimum_is_never_above_the_maximum_on_the_way(now, target):
-    at = dict(zip((MINIMUM, MAXIMUM), now))
-    for limit, value in write_order(now, target, MINIMUM, MAXIMUM):
-        at[limit] = value
-        assert at[MINIMUM] <= at[MAXIMUM]
-    assert list(at.values()) == target
+# -- Thor --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def thor(tree):
     for name in ("gpu-gpc-0", "gpu-nvd-0", "bwmgr"):
-        gpu(tree, name, "gpu" if name != "bwmgr" else "bwmgr", place=name)
+        gpu(tree, name, "gpu" if name != "bwmgr" else "", place=name)
+    gpu(tree, "8188050000.vic", "vic", place="vic")
     return tree
 
 
 def test_clocks_of_thor_are_never_opened(thor, monkeypatch):
+    """Reading one is reported to hang for ever."""
     opened = []
 
     def watch(real):
@@ -108,37 +109,77 @@ def test_clocks_of_thor_are_never_opened(thor, monkeypatch):
 
     monkeypatch.setattr(builtins, "open", watch(builtins.open))
     monkeypatch.setattr(os, "open", watch(os.open))
+    thor.write({BPMP: 4_266_000_000})
     knob = GpuFrequency(thor.root)
     capability = knob.available()
     assert not capability.available
-    assert "clock limits of gpu-gpc-0, gpu-nvd-0 may hang the kernel; set its governor" in (
-        f"{capability.detail}; {capability.hint}"
-    )
+    assert capability.detail == "reading the clock limits of gpu-gpc-0, gpu-nvd-0 may hang the kernel"
+    assert capability.hint == "set its governor"
     assert knob.read() == {}
+    assert list(Governor(thor.root, "devfreq").read()) == ["bwmgr", "gpu-gpc-0", "gpu-nvd-0"]
+    values, failed = gpu_module.open_source(thor.root).read(0.0)
+    assert values == {"emc_khz": 4_266_000}
+    assert list(failed) == ["gpu_khz"]
+    assert "reported to hang" in failed["gpu_khz"]
     assert not {"min_freq", "max_freq", "cur_freq", "available_frequencies"} & set(opened)
     assert "name" in opened
 
 
-def test_without_a_gpu_it_says_that_one_may_appear(tree):
-    capability = GpuFrequency(tree.root).available()
-    assert not capability.available
-    assert "shows no GPU" in capability.detail
-    assert "once it is powered" in capability.hint
+# -- clock and load ----------------------------------------------------------------------------------------------------
 
 
-def test_it_is_available_where_its_limits_may_be_written(board):
-    capability = GpuFrequency(board.root).available()
-    assert capability.available
-    assert NAME in capability.detail
+def sensors(node, name, load=735):
+    directory = f"{DEVFREQ}/{node}"
+    files = {f"{directory}/cur_freq": 1_300_500_000, f"{directory}/device/of_node/name": f"{name}\0"}
+    return files if load is None else {**files, f"{directory}/device/load": load}
 
 
-def test_without_the_right_to_write_the_grant_is_named(plain_user):
-    directory = plain_user / DEVFREQ / "57000000.gpu"
-    (directory / "device/of_node").mkdir(parents=True)
-    for name, content in (("min_freq", 1), ("max_freq", 2), ("device/of_node/name", "gpu")):
-        (directory / name).write_text(f"{content}\n")
-    (directory / "max_freq").chmod(0o444)
-    knob = GpuFrequency(str(plain_user))
-    assert f"sudo chown $USER {directory / 'max_freq'}" in knob.available().hint
-    with pytest.raises(ControlError, match=r"max_freq was refused: Permission denied; .*chown"):
-        knob.set(knob.pinned(5))
+@pytest.mark.parametrize(
+    "emc",
+    ["sys/kernel/debug/tegra_bwmgr/emc_rate", "sys/kernel/debug/clk/override.emc/clk_rate", BPMP],
+)
+def test_the_memorys_clock_is_found_in_every_release(tree, emc):
+    tree.write({**sensors("17000000.gpu", "gpu"), **sensors("15340000.vic", "vic"), emc: 2_133_000_000})
+    assert gpu_module.open_source(tree.root).read(0.0) == (
+        {"gpu_khz": 1_300_500, "gpu_load_share": 0.735, "emc_khz": 2_133_000},
+        {},
+    )
+
+
+def test_what_is_not_there_is_named_at_every_reading(tree):
+    tree.write(sensors(NAME, "ga10b", load=None))
+    values, failed = gpu_module.open_source(tree.root).read(0.0)
+    assert values == {"gpu_khz": 1_300_500}
+    assert "device/load does not exist" in failed["gpu_load_share"]
+    assert set(failed) == {"gpu_load_share", "emc_khz"}
+
+
+@pytest.mark.parametrize("broken", ["", "asleep"])
+def test_a_gpu_that_is_asleep_fails_alone_and_wakes_up(tree, broken):
+    tree.write({**sensors(NAME, "ga10b"), BPMP: 204_000_000})
+    source = gpu_module.open_source(tree.root)
+    tree.write({f"{DEVFREQ}/{NAME}/device/load": broken})
+    values, failed = source.read(0.0)
+    assert values == {"gpu_khz": 1_300_500, "emc_khz": 204_000}
+    assert list(failed) == ["gpu_load_share"]
+    tree.write({f"{DEVFREQ}/{NAME}/device/load": 10})
+    assert source.read(1.0).values["gpu_load_share"] == 0.01
+
+
+def test_memory_clock_behind_roots_door_says_so(tree_in, plain_user):
+    tree = tree_in(plain_user)
+    tree.write({**sensors(NAME, "ga10b", load=0), BPMP: 1})
+    debug, rate = plain_user / "sys/kernel/debug", plain_user / BPMP
+    debug.chmod(0)
+    values, failed = gpu_module.open_source(tree.root).read(0.0)
+    assert values == {"gpu_khz": 1_300_500, "gpu_load_share": 0.0}
+    assert failed == {"emc_khz": f"{debug} is for root only; jtop tells the clock to all"}
+    debug.chmod(0o755)
+    rate.chmod(0)
+    assert "emc/rate is for root only" in gpu_module.open_source(tree.root).read(0.0).failed["emc_khz"]
+
+
+def test_without_gpu_and_memory_clock_the_reasons_are_given(tree):
+    tree.write({"sys/kernel/debug/README": ""})
+    with pytest.raises(SourceUnavailableError, match=r"gpu_khz: no GPU is registered.*emc_khz: there is no clock"):
+        gpu_module.open_source(tree.root)

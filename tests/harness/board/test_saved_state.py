@@ -16,7 +16,6 @@ from harness.board.cpu_clocks import MAXIMUM, MINIMUM, CpuFrequency
 from harness.board.knob import KNOBS, Knob, KnobSpec, open_knob
 from harness.board.lock import locked
 from harness.board.saved_state import default_state_dir, left_behind, preserved, restore
-from harness.core.device import Capability
 from harness.core.errors import ControlError
 from tests.harness.board.killed import die_before_change, in_a_child
 
@@ -31,8 +30,8 @@ class Dial(Knob):
         self.name = f"dial {file}"
         self._file, self._moves = str(file), moves and str(moves)
 
-    def available(self):
-        return Capability(self.name, True, "")
+    def usable(self):
+        return ""
 
     def read(self):
         with open(self._file) as file:
@@ -431,7 +430,6 @@ def test_restore_survives_a_kill_between_any_two_changes(board, places):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("cluster_limits", {}),
         ("cpu_online", {}),
         ("cpufreq", {}),
         ("devfreq", {}),
@@ -446,6 +444,10 @@ def test_restore_survives_a_kill_between_any_two_changes(board, places):
 def test_a_knob_is_opened_by_the_name_and_options_that_it_is_saved_with(tmp_path, name, options):
     """As files of 0.1.0 have them."""
     assert open_knob(KnobSpec(name, options), str(tmp_path)).spec == KnobSpec(name, options)
+
+
+def test_the_cpu_clocks_that_0_1_0_saved_as_limits_of_clusters_are_opened(tmp_path):
+    assert isinstance(open_knob(KnobSpec("cluster_limits"), str(tmp_path)), CpuFrequency)
 
 
 def test_a_knob_that_does_not_exist_is_an_error():
