@@ -10,12 +10,11 @@ all of the table either way, because whoever profiles does not know what is odd.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 import zlib
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -26,6 +25,10 @@ from predictors.models.base import Prediction, Predictor
 from predictors.models.tables import Table
 from predictors.sampling import choose_by_profiling, profiling_seconds
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIGURES = ("time_mape", "power_mape", "energy_mape")
 LEVELS = (80, 95)  # predictive intervals whose coverage is checked, in %
 
 # Share of the modes that is not fitted where all are to be: without it nothing would be left for the stricter test.
@@ -46,28 +49,28 @@ class Spread(NamedTuple):
     q3: float
 
 
-def mape(observed: np.ndarray, predicted: np.ndarray) -> Optional[float]:
+def mape(observed: np.ndarray, predicted: np.ndarray) -> float:
     """Mean absolute percentage error (001 sec. 4), in %, of observed values above 0, shape (n,).
 
-    None where there is nothing to compare, or where the predictor does not answer: a prediction is not finite.
+    NaN where there is nothing to compare, or where the predictor does not answer: a prediction is not finite.
     """
     observed, predicted = np.asarray(observed, dtype=float), np.asarray(predicted, dtype=float)
     if len(observed) == 0 or not np.isfinite(predicted).all():
-        return None
+        return float("nan")
     return float(share_to_percent(np.mean(np.abs(predicted - observed) / observed)))
 
 
-def coverage(observed: np.ndarray, low: np.ndarray, high: np.ndarray) -> Optional[float]:
-    """The share of observed values within their interval, in %; None as in `mape`."""
+def coverage(observed: np.ndarray, low: np.ndarray, high: np.ndarray) -> float:
+    """The share of observed values within their interval, in %; NaN as in `mape`."""
     if len(observed) == 0 or np.isnan(low).any() or np.isnan(high).any():
-        return None
+        return float("nan")
     return float(share_to_percent(np.mean((low <= observed) & (observed <= high))))
 
 
 def spread(values: Sequence[Optional[float]]) -> Optional[Spread]:
     """Median and quartiles over repeats (001 sec. 4); None where a repeat has no figure, or there is none."""
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
+    known = np.array(values, dtype=float)
+    if len(known) == 0 or np.isnan(known).any():
         return None
     q1, median, q3 = quartiles(known)
     return Spread(median, q1, q3)
@@ -77,29 +80,6 @@ def odd_rows(table: Table) -> Optional[np.ndarray]:
     """Which rows belong to the odd part of a table, bool of shape (n,); None where no such part is known."""
     greatest = None if table.provenance == "simulated" else ODD_PARTS.get(table.device)
     return None if greatest is None else np.all(table.modes <= np.array(greatest), axis=1)
-
-
-class Errors(NamedTuple):
-    """MAPE in % over a set of modes; None where the predictor does not answer or nothing is in the set."""
-
-    time_mape: Optional[float]
-    power_mape: Optional[float]
-    energy_mape: Optional[float]
-
-
-@dataclasses.dataclass(frozen=True)
-class Score:
-    """What one predictor did in one repeat."""
-
-    n_modes: int  # how many modes it was fitted on
-    held_out: Errors  # errors on the modes that were not used to fit
-    all_modes: Errors  # errors on every mode of the table
-    without_slice: Optional[Errors]  # errors on the held-out modes outside the odd part; None where none is known
-    # share in % of held-out observations within their interval, by `time_80`, `power_95`, ...
-    coverage: Dict[str, Optional[float]]
-    profiling_seconds: float  # what profiling the fitted modes costs
-    fit_seconds: float  # how long `fit` took
-    predict_seconds: float  # how long `predict` of all modes of the table took
 
 
 def rows_to_fit(
@@ -152,7 +132,7 @@ def judge(
     fitted: np.ndarray,
     tested: Optional[np.ndarray] = None,
     profiled: Optional[Table] = None,
-) -> Score:
+) -> Dict[str, float]:
     """Fit a predictor on some rows of a table and test it.
 
     Args:
@@ -162,29 +142,52 @@ def judge(
         tested: places of the rows that it is tested on; all by default.
         profiled: the same rows as they were profiled for the fit, where that was another measurement than the one to
             test with: another instance of the board, fewer minibatches.
+
+    Returns:
+        A row of the frame of trials: `n_modes` fitted; MAPE in % of time, power and energy on the modes that were not
+        used to fit (`time_mape`), on every mode (`all_modes_time_mape`) and, where an odd part of the table is known,
+        outside it (`without_slice_time_mape`); the share in % of held-out observations within their interval
+        (`time_80`, `power_95`); `profiling_seconds` that the fitted modes cost; seconds that `fit` and `predict` of all
+        modes took. A figure that cannot be had is NaN.
     """
     learned = (table if profiled is None else profiled).take(fitted)
     start_s = time.perf_counter()
     fit_to(predictor, learned)
-    fit_seconds = time.perf_counter() - start_s
-    start_s = time.perf_counter()
+    fitted_s = time.perf_counter()
     prediction = predict_rows(predictor, table)
-    predict_seconds = time.perf_counter() - start_s
-    everything = np.zeros(len(table), dtype=bool)
-    everything[slice(None) if tested is None else tested] = True
-    held_out = everything.copy()
+    predicted_s = time.perf_counter()
+    every_mode = np.zeros(len(table), dtype=bool)
+    every_mode[slice(None) if tested is None else tested] = True
+    held_out = every_mode.copy()
     held_out[fitted] = False
     odd = odd_rows(table)
-    return Score(
-        n_modes=len(fitted),
-        held_out=_errors(table, prediction, held_out),
-        all_modes=_errors(table, prediction, everything),
-        without_slice=None if odd is None else _errors(table, prediction, held_out & ~odd),
-        coverage=_coverage(table, prediction, held_out),
-        profiling_seconds=profiling_seconds(learned.time_ms),
-        fit_seconds=fit_seconds,
-        predict_seconds=predict_seconds,
+    parts = {"": held_out, "all_modes_": every_mode, "without_slice_": None if odd is None else held_out & ~odd}
+    found: Dict[str, float] = {
+        f"{part}{figure}": error
+        for part, rows in parts.items()
+        if rows is not None
+        for figure, error in errors(table, prediction, rows).items()
+    }
+    for level in LEVELS:
+        low, high = (end[held_out] for end in prediction.time_interval_ms(level / 100))
+        found[f"time_{level}"] = coverage(table.time_ms[held_out], low, high)
+        low, high = (end[held_out] for end in prediction.power_interval_mw(level / 100))
+        found[f"power_{level}"] = coverage(table.power_mw[held_out], low, high)
+    return {
+        "n_modes": len(fitted),
+        **found,
+        "profiling_seconds": profiling_seconds(learned.time_ms),
+        "fit_seconds": fitted_s - start_s,
+        "predict_seconds": predicted_s - fitted_s,
+    }
+
+
+def errors(table: Table, prediction: Prediction, rows: Any = slice(None)) -> Dict[str, float]:
+    """MAPE of time, power and energy of some rows of a table, in %."""
+    observed, predicted = (
+        (one.time_ms, one.power_mw, minibatch_energy_mws(one.time_ms, one.power_mw)) for one in (table, prediction)
     )
+    return {name: mape(one[rows], other[rows]) for name, one, other in zip(FIGURES, observed, predicted)}
 
 
 def fit_to(predictor: Predictor, table: Table) -> None:
@@ -195,60 +198,37 @@ def predict_rows(predictor: Predictor, table: Table) -> Prediction:
     return predictor.predict(table.modes, batch_size=table.batch_size, task=table.task)
 
 
-def summarise(scores: Sequence[Score]) -> Dict[str, Any]:
-    """The figures over repeats, as plain values; those that cannot be had are None.
+def summarise(trials: pd.DataFrame) -> Dict[str, Any]:
+    """The figures over repeats, a row of `judge` each, as plain values; those that cannot be had are None.
 
     Returns:
         `time_mape_median`, `time_mape_q1`, `time_mape_q3` and the same of power and energy for the stricter protocol,
         and under `all_modes` for the papers' and under `without_slice`; `coverage` (means over repeats); medians of
         `profiling_seconds`, `fit_seconds` and `predict_seconds`; the errors of each repeat as `time_mape`, ...
     """
-    without = [score.without_slice for score in scores]
+
+    def spreads(part: str) -> Dict[str, Optional[float]]:
+        return {
+            f"{figure}_{name}": value
+            for figure in FIGURES
+            for name, value in zip(Spread._fields, spread(trials[f"{part}{figure}"]) or (None, None, None))
+        }
+
+    def plain(value: float) -> Optional[float]:
+        return None if np.isnan(value) else float(value)
+
+    held = [f"{what}_{level}" for level in LEVELS for what in ("time", "power")]
+    seconds = ("profiling_seconds", "fit_seconds", "predict_seconds")
     return {
-        "n_modes": scores[0].n_modes,
-        **_spreads([score.held_out for score in scores]),
-        "all_modes": _spreads([score.all_modes for score in scores]),
-        "without_slice": None if without[0] is None else _spreads([errors for errors in without if errors is not None]),
-        "coverage": {name: _mean([score.coverage[name] for score in scores]) for name in scores[0].coverage},
-        **{
-            name: float(np.median([getattr(score, name) for score in scores]))
-            for name in ("profiling_seconds", "fit_seconds", "predict_seconds")
-        },
-        **{name: [getattr(score.held_out, name) for score in scores] for name in Errors._fields},
-        "repeats": len(scores),
+        "n_modes": int(trials["n_modes"].iloc[0]),
+        **spreads(""),
+        "all_modes": spreads("all_modes_"),
+        "without_slice": spreads("without_slice_") if "without_slice_time_mape" in trials else None,
+        "coverage": {name: plain(trials[name].mean(skipna=False)) for name in held},
+        **{name: float(trials[name].median()) for name in seconds},
+        **{figure: [plain(value) for value in trials[figure]] for figure in FIGURES},
+        "repeats": len(trials),
     }
-
-
-def _errors(table: Table, prediction: Prediction, rows: np.ndarray) -> Errors:
-    observed, predicted = (
-        (figures.time_ms, figures.power_mw, minibatch_energy_mws(figures.time_ms, figures.power_mw))
-        for figures in (table, prediction)
-    )
-    return Errors(*(mape(one[rows], other[rows]) for one, other in zip(observed, predicted)))
-
-
-def _coverage(table: Table, prediction: Prediction, rows: np.ndarray) -> Dict[str, Optional[float]]:
-    found: Dict[str, Optional[float]] = {}
-    for level in LEVELS:
-        for what, observed, (low, high) in (
-            ("time", table.time_ms, prediction.time_interval_ms(level / 100)),
-            ("power", table.power_mw, prediction.power_interval_mw(level / 100)),
-        ):
-            found[f"{what}_{level}"] = coverage(observed[rows], low[rows], high[rows])
-    return found
-
-
-def _spreads(errors: Sequence[Errors]) -> Dict[str, Optional[float]]:
-    over_repeats = {what: spread([getattr(one, what) for one in errors]) for what in Errors._fields}
-    return {
-        f"{what}_{part}": None if found is None else getattr(found, part)
-        for what, found in over_repeats.items()
-        for part in Spread._fields
-    }
-
-
-def _mean(values: Sequence[Optional[float]]) -> Optional[float]:
-    return None if None in values else float(np.mean([value for value in values if value is not None]))
 
 
 def read_recorded(path: Path) -> List[Dict[str, Any]]:

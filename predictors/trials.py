@@ -11,7 +11,7 @@ import itertools
 import json
 import multiprocessing
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from harness.core.environment import describe_environment
 from harness.core.errors import HarnessError
 from harness.core.files import write_output
 from harness.core.terminal import format_table
-from predictors.evaluation import Score, judge, rows_to_fit, summarise
+from predictors.evaluation import judge, rows_to_fit, summarise
 from predictors.models.base import Predictor, make_predictor, one_blas_thread, predictor_class
 from predictors.models.tables import Table
 
@@ -112,74 +112,62 @@ def run_plan(
     A predictor that cannot learn from a target's modes, or lacks a package, is skipped there with the reason. `report`
     is told how many trials are done, of how many, and which was the last.
     """
+    import pandas as pd
+
     groups = plan.groups()
-    found: Dict[Group, Dict[int, Union[Score, str]]] = {group: {} for group in groups}
-    trials = [(group, repeat) for group in groups for repeat in range(plan.repeats)]
-    for done, (group, repeat, outcome) in enumerate(_outcomes(plan, trials, jobs), start=1):
-        found[group][repeat] = outcome
-        report(done, len(trials), f"{group.predictor} on {plan.targets[group.target].name}")
+    targets = [plan.targets[group.target] for group in groups]
+    repeats, total = range(plan.repeats), len(groups) * plan.repeats
+    asked = [
+        (group.predictor, target, group.count, plan.sampling, repeat, plan.seed)
+        for group, target in zip(groups, targets)
+        for repeat in repeats
+    ]
+    outcomes = []
+    for done, outcome in enumerate(in_processes(run_trial, asked, jobs), start=1):
+        outcomes.append(outcome)
+        report(done, total, f"{asked[done - 1][0]} on {asked[done - 1][1].name}")
     results: Dict[Group, Dict[str, Any]] = {}
     skipped = []
-    for group, by_repeat in found.items():
-        outcomes = [by_repeat[repeat] for repeat in range(plan.repeats)]  # they end in any order
-        reasons = [outcome for outcome in outcomes if isinstance(outcome, str)]
-        scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
-        what = _describe(plan, group)
+    for number, (group, target) in enumerate(zip(groups, targets)):
+        mine = outcomes[number * plan.repeats : (number + 1) * plan.repeats]
+        what = {
+            "predictor": group.predictor,
+            "target": target.name,
+            "device": target.table.device,
+            "task": target.table.task,
+            "references": [f"{table.device}/{table.workload} ({table.provenance})" for table in target.references],
+            "modes": "given" if target.fitted is not None else "all" if group.count is None else group.count,
+            "sampling": "given" if target.fitted is not None else plan.sampling,
+        }
+        reasons = [outcome["reason"] for outcome in mine if "reason" in outcome]
         if reasons:
             skipped.append({**what, "reason": reasons[0]})
         else:
-            provenance = plan.targets[group.target].table.provenance
-            results[group] = {**what, **summarise(scores), "provenance": provenance}
+            results[group] = {**what, **summarise(pd.DataFrame(mine)), "provenance": target.table.provenance}
     return Results(list(results.values()), skipped, results)
 
 
 def run_trial(
     predictor: str, target: Target, count: Optional[int], sampling: str, repeat: int, seed: int
-) -> Union[Score, str]:
-    """Fit and test one predictor once; the reason, where that cannot be done."""
+) -> Dict[str, Any]:
+    """Fit and test one predictor once: what `judge` finds, or the `reason` why that cannot be done."""
     try:
         with one_blas_thread():
             fitted = target.rows(count, sampling, repeat, seed)
             return judge(target.make(predictor, seed + repeat), target.table, fitted, target.tested, target.profiled)
     except HarnessError as error:
-        return str(error)
+        return {"reason": str(error)}
 
 
-def _outcomes(
-    plan: TrialPlan, trials: Sequence[Tuple[Group, int]], jobs: int
-) -> Iterator[Tuple[Group, int, Union[Score, str]]]:
-    """What each trial came to, as they end."""
-
-    def arguments(group: Group, repeat: int) -> Tuple[Any, ...]:
-        return group.predictor, plan.targets[group.target], group.count, plan.sampling, repeat, plan.seed
-
+def in_processes(function: Callable[..., Any], asked: Sequence[Tuple[Any, ...]], jobs: int) -> Iterator[Any]:
+    """What a function returns for each of some arguments, in their order, by so many processes, or by this one."""
     if jobs == 1:
-        for group, repeat in trials:
-            yield group, repeat, run_trial(*arguments(group, repeat))
+        yield from itertools.starmap(function, asked)
         return
     # Processes are spawned, not forked: a fork of a process in which torch runs threads may hang.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        running = {pool.submit(run_trial, *arguments(*trial)): trial for trial in trials}
-        try:
-            for future in concurrent.futures.as_completed(running):
-                yield (*running[future], future.result())
-        finally:
-            for future in running:
-                future.cancel()
-
-
-def _describe(plan: TrialPlan, group: Group) -> Dict[str, Any]:
-    target = plan.targets[group.target]
-    return {
-        "predictor": group.predictor,
-        "target": target.name,
-        "device": target.table.device,
-        "task": target.table.task,
-        "references": [f"{table.device}/{table.workload} ({table.provenance})" for table in target.references],
-        "modes": "given" if target.fitted is not None else "all" if group.count is None else group.count,
-        "sampling": "given" if target.fitted is not None else plan.sampling,
-    }
+        yield from pool.map(function, *zip(*asked))
 
 
 def format_results(results: Sequence[Mapping[str, Any]]) -> str:

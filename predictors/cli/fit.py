@@ -53,10 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
     save_model(arguments.out, predictor, origin)
     print(
         f"{predictor.name} learned {table.workload} on {table.device} ({table.provenance}) "
-        f"from {len(rows)} of {len(table)} profiles in {score.fit_seconds:.2f} s"
+        f"from {len(rows)} of {len(table)} profiles in {score['fit_seconds']:.2f} s"
     )
-    errors = {"time": score.held_out.time_mape, "power": score.held_out.power_mape}
-    said = ", ".join(f"{what} {value:.2f} %" for what, value in errors.items() if value is not None)
+    errors = {what: score[f"{what}_mape"] for what in ("time", "power")}
+    said = ", ".join(f"{what} {value:.2f} %" for what, value in errors.items() if np.isfinite(value))
     print(f"MAPE on the profiles that it did not learn from: {said}" if said else "no profile is left to test it on")
     print(f"wrote {arguments.out}")
     return 0

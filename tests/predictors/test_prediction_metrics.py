@@ -15,15 +15,15 @@ def test_mape_is_the_mean_of_the_shares_that_predictions_are_off():
 
 
 def test_there_is_no_mape_of_nothing_nor_of_a_predictor_that_does_not_answer():
-    assert mape(np.array([]), np.array([])) is None
-    assert mape(np.array([1.0, 2.0]), np.array([1.0, np.nan])) is None
-    assert mape(np.array([1.0, 2.0]), np.array([1.0, np.inf])) is None
+    assert np.isnan(mape(np.array([]), np.array([])))
+    assert np.isnan(mape(np.array([1.0, 2.0]), np.array([1.0, np.nan])))
+    assert np.isnan(mape(np.array([1.0, 2.0]), np.array([1.0, np.inf])))
 
 
 def test_coverage_counts_what_lies_within():
     observed = np.array([1.0, 2.0, 3.0, 4.0])
     assert coverage(observed, np.full(4, 2.0), np.full(4, 3.0)) == 50.0
-    assert coverage(observed, np.full(4, np.nan), np.full(4, 3.0)) is None
+    assert np.isnan(coverage(observed, np.full(4, np.nan), np.full(4, 3.0)))
 
 
 def test_profiling_takes_settling_and_41_minibatches_a_mode():
@@ -36,6 +36,7 @@ def test_a_spread_is_the_median_with_its_quartiles():
 
 def test_there_is_no_spread_where_a_repeat_has_no_figure():
     assert spread([1.0, None]) is None
+    assert spread([1.0, np.nan]) is None
     assert spread([]) is None
 
 

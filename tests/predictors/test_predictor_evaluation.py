@@ -6,6 +6,7 @@ import dataclasses
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import predictors.models.base
@@ -31,11 +32,11 @@ def test_the_stricter_protocol_tests_on_the_other_modes_and_the_papers_on_all():
     predictor = LogLinear()
     fit_to(predictor, TABLE.take(fitted))
     predicted = predict_rows(predictor, TABLE)
-    assert score.held_out.time_mape == mape(TABLE.time_ms[20:], predicted.time_ms[20:])
-    assert score.held_out.power_mape == mape(TABLE.power_mw[20:], predicted.power_mw[20:])
-    assert score.all_modes.time_mape == mape(TABLE.time_ms, predicted.time_ms)
-    assert score.profiling_seconds == profiling_seconds(TABLE.time_ms[:20])
-    assert score.n_modes == 20
+    assert score["time_mape"] == mape(TABLE.time_ms[20:], predicted.time_ms[20:])
+    assert score["power_mape"] == mape(TABLE.power_mw[20:], predicted.power_mw[20:])
+    assert score["all_modes_time_mape"] == mape(TABLE.time_ms, predicted.time_ms)
+    assert score["profiling_seconds"] == profiling_seconds(TABLE.time_ms[:20])
+    assert score["n_modes"] == 20
 
 
 def test_the_odd_slice_is_left_out_of_the_test_where_the_table_has_one():
@@ -43,8 +44,8 @@ def test_the_odd_slice_is_left_out_of_the_test_where_the_table_has_one():
     time_ms = np.where(slow & (TABLE.modes[:, 1] == 500_000), TABLE.time_ms / 5, TABLE.time_ms)
     measured = dataclasses.replace(TABLE, time_ms=time_ms, provenance="measured")
     score = judge(LogLinear(), measured, np.arange(6, 30))
-    assert score.without_slice.time_mape < score.held_out.time_mape / 2
-    assert judge(LogLinear(), TABLE, np.arange(6, 30)).without_slice is None
+    assert score["without_slice_time_mape"] < score["time_mape"] / 2
+    assert "without_slice_time_mape" not in judge(LogLinear(), TABLE, np.arange(6, 30))
 
 
 def test_only_the_tested_modes_count_where_they_are_given():
@@ -52,24 +53,24 @@ def test_only_the_tested_modes_count_where_they_are_given():
     predictor = LogLinear()
     fit_to(predictor, TABLE.take(slice(20)))
     predicted = predict_rows(predictor, TABLE).time_ms
-    assert score.held_out.time_mape == mape(TABLE.time_ms[[30]], predicted[[30]])
-    assert score.all_modes.time_mape == pytest.approx(mape(TABLE.time_ms[[3, 30]], predicted[[3, 30]]))
+    assert score["time_mape"] == mape(TABLE.time_ms[[30]], predicted[[30]])
+    assert score["all_modes_time_mape"] == pytest.approx(mape(TABLE.time_ms[[3, 30]], predicted[[3, 30]]))
 
 
 def test_profiles_taken_elsewhere_are_learned_and_those_here_are_tested():
     elsewhere = dataclasses.replace(TABLE, time_ms=2 * TABLE.time_ms)
-    assert judge(LogLinear(), TABLE, np.arange(40), profiled=elsewhere).held_out.time_mape > 80
+    assert judge(LogLinear(), TABLE, np.arange(40), profiled=elsewhere)["time_mape"] > 80
 
 
 def test_coverage_is_near_its_level_for_a_predictor_that_knows_its_noise():
     scores = [judge(LogLinear(), made_table(noise=0.1, seed=seed), np.arange(27)) for seed in range(20)]
-    found = summarise(scores)["coverage"]
+    found = summarise(pd.DataFrame(scores))["coverage"]
     assert 55 < found["time_80"] < 85
     assert 75 < found["power_95"] < 98
 
 
 def test_what_a_predictor_does_not_answer_is_none_and_the_rest_is_there():
-    result = summarise([judge(Nothing(), TABLE, np.arange(20))])
+    result = summarise(pd.DataFrame([judge(Nothing(), TABLE, np.arange(20))]))
     assert result["time_mape_median"] is result["energy_mape_median"] is result["coverage"]["time_80"] is None
     assert result["power_mape_median"] > 0
 
