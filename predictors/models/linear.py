@@ -171,8 +171,8 @@ class Ridge(Regression):
 
         return predict
 
-    def _left_out(self, inputs: np.ndarray, figures: np.ndarray) -> np.ndarray:
-        return np.exp(np.column_stack([fit.others for fit in self.fits_]))
+    def _left_out(self, inputs: np.ndarray, figures: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+        return figures, np.exp(np.column_stack([fit.others for fit in self.fits_]))
 
 
 class RidgeFit(NamedTuple):

@@ -16,28 +16,18 @@ and a model can be fitted where there is no torch.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import ClassVar, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import UnknownNameError
 from harness.core.power_modes import PowerModeSpace
-from predictors.models.base import Inputs, Prediction, Predictor
-from predictors.models.regression import (
-    SCALES,
-    ColumnScale,
-    InputColumns,
-    ResidualSpread,
-    above_zero,
-    columns_of,
-    residual_spread,
-    standard_scale,
-)
+from predictors.models.regression import SCALES, ColumnScale, Figures, Regression, above_zero, standard_scale
 
 HIDDEN = (256, 128, 64)
 LOSSES = ("mse", "mape")
-USUAL_LOG_SD = (0.3, 0.05)  # of time and power: residuals after 50 random modes of the tables of an Orin AGX
 
 DECAYS = (0.9, 0.999)  # of Adam's two moments, and what keeps it from dividing by 0: as its authors and torch have them
 EPSILON = 1e-8
@@ -89,13 +79,12 @@ def fresh_networks(networks: int, sizes: Sequence[int], random: np.random.Genera
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """How networks are trained."""
+    """How networks are trained; the paper gives no dropout and no minibatch."""
 
-    loss: str = "mse"  # of standardised outputs; or `mape`, the relative error of the outputs themselves
     epochs: int = 100  # passes over the entries
     learning_rate: float = 1e-3  # of Adam
     dropout: float = 0.1  # dropout rate after the first two layers
-    minibatch: int = 16  # entries in a step; more where there are so many rows that an epoch would have over 64 steps
+    minibatch: int = 16  # entries in a step
     entries: int = 40  # how often a row is entered in an epoch, at most
     most_entries: int = 200  # in an epoch, unless there are more rows than that
     frozen: int = 0  # how many layers, from the first, keep their weights
@@ -225,80 +214,55 @@ def _backward(
             above *= alive[place - 1]
 
 
-class FittedNetworks(NamedTuple):
-    """Networks of time and power, and what they need to predict."""
-
-    networks: Networks  # the first of time, the second of power
-    columns: InputColumns  # their inputs
-    input_scale: ColumnScale
-    output_scale: ColumnScale  # of ms and mW
-    learned: np.ndarray  # times and powers, shape (n, 2)
-    spread: ResidualSpread = ResidualSpread(0.0, 0.0, 1.0)  # of their residuals
-
-    def figures(self, rows: Inputs) -> np.ndarray:
-        """Times in ms and powers in mW, shape (n, 2)."""
-        scaled = self.networks.outputs(self.input_scale.apply(self.columns.matrix(rows)))
-        return above_zero(self.output_scale.undo(scaled), self.learned)
-
-    def prediction(self, rows: Inputs) -> Prediction:
-        return self.spread.prediction(self.figures(rows))
-
-
-def fit_networks(
-    start: Networks,
-    columns: InputColumns,
-    input_scale: ColumnScale,
-    rows: Inputs,
-    figures: np.ndarray,
-    schedule: Schedule,
-    usual_log_sd: Tuple[float, float],
-    random: np.random.Generator,
-) -> FittedNetworks:
-    """Train networks of time and power, (n, 2) in `figures`, from where they start.
-
-    `usual_log_sd` is the prior of the residuals of log time and log power.
-    """
-    if schedule.loss not in LOSSES:
-        raise UnknownNameError(f"loss {schedule.loss!r} is unknown", f"known: {', '.join(LOSSES)}")
-    schedule = dataclasses.replace(schedule, minibatch=max(schedule.minibatch, -(-len(figures) // 64)))
-    output_scale = standard_scale(figures)
-    shares = output_scale.width / figures if schedule.loss == "mape" else None
-    inputs = input_scale.apply(columns.matrix(rows))
-    networks, held_back = train(start, inputs, output_scale.apply(figures), schedule, random, shares)
-    fitted = FittedNetworks(networks, columns, input_scale, output_scale, figures)
-    predicted = fitted.figures(rows.take(held_back))
-    return fitted._replace(spread=residual_spread(figures[held_back], predicted, usual_log_sd, len(figures)))
-
-
 @dataclasses.dataclass(eq=False)
-class NeuralNetwork(Predictor):
-    """Networks of time and of power that start from random weights.
+class NetworkRegression(Regression):
+    """Networks of time and of power.
 
-    Inputs are cores and clocks; rows of several batch sizes or tasks have these as further inputs. Intervals come from
-    the residuals on the tenth of the modes held back, which chose the epoch too and are therefore somewhat small.
+    Intervals come from the residuals on the tenth of the modes held back, which chose the epoch too and are therefore
+    somewhat small.
     """
 
-    name = "nn"
-    least_modes = 2
-    scaling: str = "standard"  # StandardScaler, which the paper names; or `min-max`, whose range 0 to 1 it describes
-    loss: str = SCHEDULE.loss  # this and the next four: as in `Schedule`; the paper gives no dropout and no minibatch
+    loss: str = "mse"  # of standardised outputs; or `mape`, relative to the outputs themselves
     epochs: int = SCHEDULE.epochs
     learning_rate: float = SCHEDULE.learning_rate
     dropout: float = SCHEDULE.dropout
-    minibatch: int = SCHEDULE.minibatch
+    minibatch: int = SCHEDULE.minibatch  # more where there are so many rows that an epoch would have over 64 steps
     space: Optional[PowerModeSpace] = None
-    seed: int = 0  # of weights, division and order
+    seed: int = 0  # of fresh weights, division and order
+    frozen: ClassVar[int] = 0
 
-    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+    @abc.abstractmethod
+    def _start(self, inputs: np.ndarray, random: np.random.Generator) -> Tuple[Networks, ColumnScale]:
+        """The networks that are trained, and the scale of their inputs."""
+
+    def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
+        if self.loss not in LOSSES:
+            raise UnknownNameError(f"loss {self.loss!r} is unknown", f"known: {', '.join(LOSSES)}")
+        random = np.random.default_rng(self.seed)
+        start, scale = self._start(inputs, random)
+        output_scale = standard_scale(figures)
+        shares = output_scale.width / figures if self.loss == "mape" else None
+        minibatch = max(self.minibatch, -(-len(figures) // 64))
+        schedule = Schedule(self.epochs, self.learning_rate, self.dropout, minibatch, frozen=self.frozen)
+        outputs = output_scale.apply(figures)
+        self.networks_, self.held_back_ = train(start, scale.apply(inputs), outputs, schedule, random, shares)
+        self.scale_ = scale
+        return lambda asked: above_zero(output_scale.undo(self.networks_.outputs(scale.apply(asked))), figures)
+
+    def _left_out(self, inputs: np.ndarray, figures: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+        return figures[self.held_back_], self.fitted_(inputs[self.held_back_])
+
+
+@dataclasses.dataclass(eq=False)
+class NeuralNetwork(NetworkRegression):
+    """Networks that start from random weights; inputs are cores and clocks."""
+
+    name = "nn"
+    least_modes = 2
+    usual_log_sd = (0.3, 0.05)
+    scaling: str = "standard"  # StandardScaler, which the paper names; or `min-max`, whose range 0 to 1 it describes
+
+    def _start(self, inputs: np.ndarray, random: np.random.Generator) -> Tuple[Networks, ColumnScale]:
         if self.scaling not in SCALES:
             raise UnknownNameError(f"scaling {self.scaling!r} is unknown", f"known: {', '.join(SCALES)}")
-        random = np.random.default_rng(self.seed)
-        columns = columns_of(rows)
-        inputs = columns.matrix(rows)
-        start = fresh_networks(2, (inputs.shape[1], *HIDDEN, 1), random)
-        schedule = Schedule(self.loss, self.epochs, self.learning_rate, self.dropout, self.minibatch)
-        scale, figures = SCALES[self.scaling](inputs), np.column_stack([time_ms, power_mw])
-        self.fitted_ = fit_networks(start, columns, scale, rows, figures, schedule, USUAL_LOG_SD, random)
-
-    def _infer(self, rows: Inputs) -> Prediction:
-        return self.fitted_.prediction(rows)
+        return fresh_networks(2, (inputs.shape[1], *HIDDEN, 1), random), SCALES[self.scaling](inputs)

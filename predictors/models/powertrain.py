@@ -25,89 +25,61 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Tuple
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
-from harness.core.power_modes import PowerModeSpace
-from predictors.models.base import Inputs, Prediction, Predictor
-from predictors.models.networks import HIDDEN, SCHEDULE, FittedNetworks, Schedule, fit_networks, fresh_networks
-from predictors.models.regression import InputColumns, columns_of, standard_scale, table_inputs
+from predictors.models.base import Inputs
+from predictors.models.networks import HIDDEN, NetworkRegression, Networks, NeuralNetwork, fresh_networks
+from predictors.models.regression import ColumnScale, InputColumns, columns_of
 from predictors.models.tables import Table
-
-# Of time and power: the residuals of networks carried over with 50 random modes of the tables of an Orin AGX.
-USUAL_LOG_SD = (0.15, 0.04)
 
 
 @dataclass(eq=False)
-class PowerTrain(Predictor):
-    """Networks of time and of power that start from those of a reference workload.
+class PowerTrain(NetworkRegression):
+    """Networks that start from those of a reference workload, and take the inputs that these take.
 
-    Inputs are scaled as the reference's. Where the rows to learn have several batch sizes, the reference has to have
-    several, too: they are then a further input. Intervals are as in `NeuralNetwork`.
+    Where the rows to learn have several batch sizes, the reference has to have several, too.
     """
 
     name = "powertrain"
     least_modes = 2
+    usual_log_sd = (0.15, 0.04)
     references: Tuple[Table, ...] = ()  # the paper has one reference; of several, the first is taken
     loss: str = "mse"  # or `mape`, which the paper took for an Orin Nano (001 sec. 4.3.4)
-    epochs: int = 100  # this and the next four: of the training on the profiled modes
-    learning_rate: float = 1e-3
     dropout: float = 0.0
-    minibatch: int = SCHEDULE.minibatch
     frozen: int = 1  # how many layers, from the first, stay as the reference's
-    space: Optional[PowerModeSpace] = None
     reference_seed: int = 0  # of the reference's training, which is done once in a process for a table
-    seed: int = 0  # of the fresh layer and the training
 
-    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+    def _reference(self) -> NeuralNetwork:
         if not self.references:
             raise InvalidValueError(
                 f"{self.name} has no reference to start from", "give it the table of another workload in `references`"
             )
-        columns = columns_of(rows)
-        reference = learn_reference(
-            self.references[0], reference_columns(self.references[0], columns), self.reference_seed
-        )
-        random = np.random.default_rng(self.seed)
+        return learn_reference(self.references[0], self.reference_seed)
+
+    def _columns(self, rows: Inputs) -> InputColumns:
+        columns, reference = columns_of(rows), self._reference().columns_
+        for what, asked, known in zip(InputColumns._fields, columns, reference):
+            if asked is None and known is not None:
+                workload = self.references[0].workload
+                raise InvalidValueError(
+                    f"rows of several values of {what} are to be learned, and the reference {workload} has one",
+                    "take a reference with several, or learn one value at a time",
+                )
+        return InputColumns(*(None if known is None else asked for asked, known in zip(columns, reference)))
+
+    def _start(self, inputs: np.ndarray, random: np.random.Generator) -> Tuple[Networks, ColumnScale]:
+        reference = self._reference()
         fresh = fresh_networks(2, (HIDDEN[-1], 1), random).parameters
-        carried = reference.networks.parameters[:, : -fresh.shape[1]]
-        start = reference.networks._replace(parameters=np.concatenate([carried, fresh], axis=1))
-        schedule = Schedule(
-            self.loss, self.epochs, self.learning_rate, self.dropout, self.minibatch, frozen=self.frozen
-        )
-        figures = np.column_stack([time_ms, power_mw])
-        self.fitted_ = fit_networks(
-            start, columns, reference.input_scale, rows, figures, schedule, USUAL_LOG_SD, random
-        )
-
-    def _infer(self, rows: Inputs) -> Prediction:
-        return self.fitted_.prediction(rows)
-
-
-def reference_columns(table: Table, columns: InputColumns) -> InputColumns:
-    """The columns to learn a reference with: its own batch size and task where these are no inputs.
-
-    Where they are, it has to have several.
-    """
-    own = columns_of(table_inputs(table.complete()))
-    for what, asked, known in zip(InputColumns._fields, columns, own):
-        if asked is None and known is not None:
-            raise InvalidValueError(
-                f"rows of several values of {what} are to be learned, and the reference {table.workload} has one",
-                "take a reference with several, or learn one value at a time",
-            )
-    return InputColumns(*(None if asked is None else known for asked, known in zip(columns, own)))
+        carried = reference.networks_.parameters[:, : -fresh.shape[1]]
+        return reference.networks_._replace(parameters=np.concatenate([carried, fresh], axis=1)), reference.scale_
 
 
 @functools.lru_cache(maxsize=None)
-def learn_reference(table: Table, columns: InputColumns, seed: int) -> FittedNetworks:
-    """The networks of a reference workload, trained once in a process for a table, inputs and seed."""
-    complete = table.complete()
-    rows = table_inputs(complete)
-    inputs = columns.matrix(rows)
-    random = np.random.default_rng(seed)
-    start = fresh_networks(2, (inputs.shape[1], *HIDDEN, 1), random)
-    figures = np.column_stack([complete.time_ms, complete.power_mw])
-    return fit_networks(start, columns, standard_scale(inputs), rows, figures, SCHEDULE, USUAL_LOG_SD, random)
+def learn_reference(table: Table, seed: int) -> NeuralNetwork:
+    """The networks of a reference workload, trained once in a process."""
+    known = table.complete()
+    network = NeuralNetwork(seed=seed)
+    return network.fit(known.modes, known.time_ms, known.power_mw, batch_size=known.batch_size, task=known.task)

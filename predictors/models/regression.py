@@ -148,7 +148,7 @@ Figures = Callable[[np.ndarray], np.ndarray]
 
 
 class Regression(Predictor):
-    """A regression of time and power on the settings, with intervals from cross-validation.
+    """A regression of time and power on the settings, with intervals from its residuals on rows it had not learned.
 
     Rows of several batch sizes or tasks have these as further inputs.
     """
@@ -159,23 +159,26 @@ class Regression(Predictor):
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         """Learn figures (n, 2) from inputs (n, d)."""
 
+    def _columns(self, rows: Inputs) -> InputColumns:
+        return columns_of(rows)
+
     def _inputs(self, rows: Inputs) -> np.ndarray:
         return self.columns_.matrix(rows)
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
-        self.columns_ = columns_of(rows)
+        self.columns_ = self._columns(rows)
         inputs, figures = self._inputs(rows), np.column_stack([time_ms, power_mw])
-        self.figures_ = self._fit(inputs, figures)
-        self.spread_ = residual_spread(figures, self._left_out(inputs, figures), self.usual_log_sd, len(inputs))
+        self.fitted_ = self._fit(inputs, figures)
+        self.spread_ = residual_spread(*self._left_out(inputs, figures), self.usual_log_sd, len(inputs))
 
-    def _left_out(self, inputs: np.ndarray, figures: np.ndarray) -> np.ndarray:
-        """The figures of each row by a regression that learned the rows of the other folds."""
+    def _left_out(self, inputs: np.ndarray, figures: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+        """Figures, and what is predicted of them by a regression that learned the rows of the other folds."""
         order = np.random.default_rng(0).permutation(len(inputs))
-        found = np.empty_like(figures)
+        predicted = np.empty_like(figures)
         for part in np.array_split(order, min(FOLDS, len(order))):
             others = np.setdiff1d(order, part)
-            found[part] = self._fit(inputs[others], figures[others])(inputs[part])
-        return found
+            predicted[part] = self._fit(inputs[others], figures[others])(inputs[part])
+        return figures, predicted
 
     def _infer(self, rows: Inputs) -> Prediction:
-        return self.spread_.prediction(self.figures_(self._inputs(rows)))
+        return self.spread_.prediction(self.fitted_(self._inputs(rows)))

@@ -118,7 +118,7 @@ def fitted(**params):
 
 
 def test_the_layers_are_those_of_the_paper():
-    layers = fitted(epochs=1).fitted_.networks.layers
+    layers = fitted(epochs=1).networks_.layers
     assert [weights.shape for weights, _ in layers] == [(2, 4, 256), (2, 256, 128), (2, 128, 64), (2, 64, 1)]
 
 
