@@ -8,20 +8,20 @@ from other measuring sessions, and the papers contradict themselves in places.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
+import msgspec
 import numpy as np
 
 from harness.core.corpus import read_corpus
 from harness.core.errors import InvalidValueError
-from harness.core.files import read_toml, write_output
+from harness.core.files import write_output
 from harness.core.terminal import format_table
 from harness.core.units import share_to_percent
 from harness.judge.published_figures import CLOSE, PublishedFigure, load_figures
-from harness.simulation.parameters import BOARD_FILES, PHYSICS_FILE, WORKLOAD_FILES
+from harness.simulation.parameters import BOARD_FILES, PHYSICS_FILE, WORKLOAD_FILES, read_entries
 from predictors.models.tables import Table
 from tools.measured_tables import simulated_like, split_tables
 from tools.published import BOARD, PHYSICS, WORKLOAD, Owner, Parameters, answers, fitted_parameters
@@ -69,14 +69,14 @@ def read_free_parameters() -> Tuple[List[FreeParameter], List[Tie]]:
     free, ties = [], {}
     files = parameter_files()
     for owner, path in files.items():
-        for key, entry in read_toml(path).items():
-            if "prior" in entry:
-                free.append(FreeParameter(owner, key, float(entry["prior"]), float(entry["spread"])))
-            elif "same_as" in entry:
-                source = (owner[0], entry["same_as"])
+        for key, entry in read_entries(path).items():
+            if entry.prior is not None:
+                free.append(FreeParameter(owner, key, entry.prior, entry.spread))
+            elif entry.same_as is not None:
+                source = (owner[0], entry.same_as)
                 if source not in files:
                     raise InvalidValueError(f"{path}: {key} is the same as that of {source[1]!r}, which is none")
-                ties[owner, key] = Tie(owner, key, source, float(entry.get("times", 1.0)))
+                ties[owner, key] = Tie(owner, key, source, entry.times)
 
     def to_its_root(tie: Tie) -> Tie:
         """A tie to what its source, itself tied, follows from."""
@@ -107,7 +107,10 @@ def _replaced(parameters: Parameters, values: Iterable[Tuple[Owner, str, float]]
     changes: Dict[Owner, Dict[str, float]] = {}
     for owner, key, value in values:
         changes.setdefault(owner, {})[key] = value
-    return {**parameters, **{owner: dataclasses.replace(parameters[owner], **own) for owner, own in changes.items()}}
+    return {
+        **parameters,
+        **{owner: msgspec.structs.replace(parameters[owner], **own) for owner, own in changes.items()},
+    }
 
 
 def file_texts(parameters: Parameters) -> Dict[Path, str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
+import msgspec
 import numpy as np
 
 from harness.core.power_modes import PowerMode
@@ -108,7 +108,7 @@ def waking_for_a_job_saves_energy(boards: Boards) -> Outcome:
 def a_larger_model_leaves_less_cache_and_stalls_more(boards: Boards) -> Outcome:
     """With 1 GB more RAM held by the model, NX caches less of a quarter of GLD and stalls longer on an HDD."""
     small = boards.of(WORKLOAD, MOBILENET)
-    large = dataclasses.replace(small, model_bytes=small.model_bytes + 1e9)
+    large = msgspec.structs.replace(small, model_bytes=small.model_bytes + 1e9)
     both = [Boards({**boards.parameters, (WORKLOAD, MOBILENET): workload}, rough=False) for workload in (small, large)]
     condition = Condition(NX, MOBILENET, "default", workers=0, data_scale=0.25)
     shares = [_value(one, "cached_share", condition) for one in both]

@@ -131,29 +131,6 @@ def gpu_ms(
     return terms.smooth_maximum(arithmetic, transfer, sharpness), arithmetic, transfer
 
 
-def launch_cycles(workload: WorkloadParameters, load: Load, physics: PhysicsParameters) -> float:
-    """CPU cycles of launching the kernels of one minibatch."""
-    if load.task == "inference":
-        each = physics.launch_cycles * physics.inference_launches
-        return workload.forward_launches * each + physics.inference_cycles
-    return workload.launches * physics.launch_cycles * workload.launch_work
-
-
-def main_cycles(workload: WorkloadParameters, load: Load, physics: PhysicsParameters) -> float:
-    """CPU cycles of the main process for taking one minibatch over and handing it to the GPU."""
-    if load.task == "inference":
-        return physics.inference_sample_cycles * load.batch_size
-    per_byte = physics.main_cycles_per_byte * workload.input_bytes * load.batch_size
-    return (physics.main_cycles + per_byte) * workload.main_work
-
-
-def fetch_ms(board: BoardParameters, workload: WorkloadParameters, load: Load, physics: PhysicsParameters) -> float:
-    """Time of reading what of one minibatch is not in the page cache, by all workers together."""
-    ms_per_mb = getattr(board, f"{load.storage}_ms_per_mb")
-    read_bytes = (1.0 - load.cached_share) * load.batch_size * workload.bytes_per_sample * workload.small_file_share
-    return read_bytes / BYTES_PER_MB * ms_per_mb / max(load.workers, 1) ** physics.read_ahead
-
-
 def _steady(
     board: BoardParameters,
     workload: WorkloadParameters,
@@ -168,22 +145,34 @@ def _steady(
     def cpu(cycles: float, memory_cycles: float) -> np.ndarray:
         return terms.cpu_ms(cycles, cpu_khz, mem_khz, board.cpu_speed, memory_cycles * board.memory_wait)
 
+    # CPU cycles of one minibatch: launching its kernels, the main process' handing it to the GPU, and preparing it
+    if load.task == "inference":
+        each = physics.launch_cycles * physics.inference_launches
+        launch_cycles = workload.forward_launches * each + physics.inference_cycles
+        main_cycles = physics.inference_sample_cycles * load.batch_size
+        preprocess_cycles, read_bytes, fixed_ms = 0.0, 0.0, 0.0
+        launch_sharpness, activity = physics.inference_sharpness, physics.inference_gpu_power
+    else:
+        launch_cycles = workload.launches * physics.launch_cycles * workload.launch_work
+        per_byte = physics.main_cycles_per_byte * workload.input_bytes * load.batch_size
+        main_cycles = (physics.main_cycles + per_byte) * workload.main_work
+        preprocess_cycles = workload.preprocess_cycles * load.batch_size
+        sample_bytes = workload.bytes_per_sample * workload.small_file_share
+        read_bytes = (1.0 - load.cached_share) * load.batch_size * sample_bytes
+        fixed_ms, launch_sharpness, activity = workload.fixed_ms, physics.launch_sharpness, 1.0
+
     processes = load.workers + 1.0 + physics.other_processes
     background_khz = physics.background_khz / board.cpu_speed
     share = terms.core_share(cores, processes, background_khz, cpu_khz, physics.core_sharpness)
     crowded = 1.0 + physics.contention * (1.0 / share - 1.0)
 
-    launch_alone = cpu(launch_cycles(workload, load, physics), physics.memory_cycles)
-    launch = launch_alone * crowded
-    sharpness = physics.inference_sharpness if load.task == "inference" else physics.launch_sharpness
-    compute = terms.smooth_maximum(gpu, launch, sharpness)
-    residual_alone = cpu(main_cycles(workload, load, physics), physics.loading_memory_cycles)
-    residual = residual_alone * crowded
-
-    inference = load.task == "inference"
-    cycles = 0.0 if inference else workload.preprocess_cycles * load.batch_size
-    preparing = cpu(cycles, physics.loading_memory_cycles)
-    fetch = np.full(len(modes), 0.0 if inference else fetch_ms(board, workload, load, physics))
+    launch = cpu(launch_cycles, physics.memory_cycles) * crowded
+    compute = terms.smooth_maximum(gpu, launch, launch_sharpness)
+    residual = cpu(main_cycles, physics.loading_memory_cycles) * crowded
+    preparing = cpu(preprocess_cycles, physics.loading_memory_cycles)
+    ms_per_mb = getattr(board, f"{load.storage}_ms_per_mb")
+    fetch_ms = read_bytes / BYTES_PER_MB * ms_per_mb / max(load.workers, 1) ** physics.read_ahead
+    fetch = np.full(len(modes), fetch_ms)
     if load.workers == 0:
         preprocess = preparing * crowded
         stall = fetch + preprocess + residual
@@ -191,26 +180,24 @@ def _steady(
         preprocess = preparing / share / terms.worker_speedup(load.workers, physics.serial_share)
         busy = compute + residual
         stall = terms.smooth_maximum(busy, fetch + preprocess, physics.pipeline_sharpness) - compute
-    overhead = physics.overhead_share * (compute + stall) + (0.0 if inference else workload.fixed_ms)
+    overhead = physics.overhead_share * (compute + stall) + fixed_ms
     total = compute + stall + overhead
 
     gpu_utilisation = np.minimum(gpu / total, 1.0)
     # The main process spins while it waits for the GPU, so one core is always in use.
-    used_ms = np.minimum(total + preparing, cores * total)
-    if load.workers == 0:
-        used_ms = np.minimum(total, cores * total)
+    used_ms = np.minimum(total + (preparing if load.workers else 0.0), cores * total)
     cpu_utilisation = used_ms / (cores * total)
-    base, cpu_power, gpu_power, memory_power = power_mw(
-        board,
-        workload,
-        modes,
-        cpu_utilisation,
-        np.minimum(arithmetic / total, 1.0),
-        gpu_utilisation,
-        np.minimum(transfer / total, 1.0),
-        tpc_share,
-        physics.inference_gpu_power if inference else 1.0,
-    )
+
+    cpu_mw, gpu_mw = busy_mw(board, modes, tpc_share)
+    arithmetic_share = np.minimum(arithmetic / total, 1.0)
+    gpu_work = arithmetic_share + board.gpu_stalled * np.maximum(gpu_utilisation - arithmetic_share, 0.0)
+    traffic_share = np.minimum(transfer / total, 1.0)
+    rails_mw = {
+        "base": np.full(len(modes), board.base_mw),
+        "cpu": cpu_mw * (board.cpu_idle + (1.0 - board.cpu_idle) * cpu_utilisation),
+        "gpu": gpu_mw * (board.gpu_idle + (1.0 - board.gpu_idle) * workload.gpu_activity * activity * gpu_work),
+        "memory": mem_khz / board.mem_khz * (board.mem_mw + board.traffic_mw * traffic_share),
+    }
     return Response(
         fetch_ms=fetch,
         preprocess_ms=preprocess,
@@ -218,60 +205,20 @@ def _steady(
         compute_ms=compute,
         overhead_ms=overhead,
         minibatch_time_ms=total,
-        power_mw=base + cpu_power + gpu_power + memory_power,
-        rails_mw={"base": base, "cpu": cpu_power, "gpu": gpu_power, "memory": memory_power},
+        power_mw=rails_mw["base"] + rails_mw["cpu"] + rails_mw["gpu"] + rails_mw["memory"],
+        rails_mw=rails_mw,
         cpu_utilisation=cpu_utilisation,
         gpu_utilisation=gpu_utilisation,
     )
 
 
-def power_mw(
-    board: BoardParameters,
-    workload: WorkloadParameters,
-    modes: np.ndarray,
-    cpu_utilisation: Any,
-    arithmetic_share: Any,
-    gpu_utilisation: Any,
-    traffic_share: Any,
-    tpc_share: float,
-    activity: float = 1.0,
-) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Module power in four parts: base, CPU, GPU and memory.
-
-    Args:
-        board: whose.
-        workload: what it runs.
-        modes: power modes, shape (n, 4).
-        cpu_utilisation: of the active cores.
-        arithmetic_share: share of the time that the GPU's arithmetic units work.
-        gpu_utilisation: share of the time that the GPU is busy, waiting for memory included.
-        traffic_share: share of the memory's reachable bandwidth that is used.
-        tpc_share: share of the GPU's clusters that are on.
-        activity: dynamic GPU power over that of the workload's training.
-    """
-    cpu, gpu = busy_mw(board, modes, tpc_share)
-    work = arithmetic_share + board.gpu_stalled * np.maximum(gpu_utilisation - arithmetic_share, 0.0)
-    return (
-        np.full(len(modes), board.base_mw),
-        cpu * (board.cpu_idle + (1.0 - board.cpu_idle) * cpu_utilisation),
-        gpu * (board.gpu_idle + (1.0 - board.gpu_idle) * workload.gpu_activity * activity * work),
-        modes[:, 3] / board.mem_khz * (board.mem_mw + board.traffic_mw * traffic_share),
-    )
-
-
 def busy_mw(board: BoardParameters, modes: np.ndarray, tpc_share: float = 1.0) -> Tuple[np.ndarray, np.ndarray]:
-    """Power of a CPU and of a GPU that are fully used, each of shape (n,); `modes` and `tpc_share` as of `power_mw`."""
+    """Power of a CPU and of a GPU that are fully used, each of shape (n,), in modes (n, 4)."""
     active = np.minimum(modes[:, 0], board.cpu_cores) / board.cpu_cores
     return (
         board.cpu_mw * active * terms.switching(modes[:, 1], board.cpu_khz, board.cpu_voltage, board.cpu_curve),
         board.gpu_mw * tpc_share * terms.switching(modes[:, 2], board.gpu_khz, board.gpu_voltage, board.gpu_curve),
     )
-
-
-def idle_mw(board: BoardParameters, modes: np.ndarray) -> np.ndarray:
-    """What the clocks of some modes draw while nothing runs, shape (n,); `modes` as of `power_mw`."""
-    cpu, gpu = busy_mw(board, modes)
-    return cpu * board.cpu_idle + gpu * board.gpu_idle + board.mem_mw * modes[:, 3] / board.mem_khz
 
 
 def dvfs_modes(board: BoardParameters, modes: np.ndarray, response: Response, physics: PhysicsParameters) -> np.ndarray:
@@ -300,11 +247,6 @@ def cached_share(
     return float(min(left / (workload.dataset_bytes * data_scale), 1.0))
 
 
-def epoch_ms(response: Response, workload: WorkloadParameters, batch_size: int) -> np.ndarray:
-    """Time of one epoch: minibatches of the data set times minibatch time (001 sec. 2.1)."""
-    return response.minibatch_time_ms * np.ceil(workload.samples / batch_size)
-
-
 IDLE_STATES = ("logging", "clean", "dvfs", "wol")
 """After a clean start with telemetry; without it; with DVFS on as well; suspended, waiting for a network packet."""
 
@@ -319,7 +261,8 @@ def idle_power_mw(board: BoardParameters, mode: PowerMode, state: str = "logging
         raise UnknownNameError(f"idle state {state!r} is unknown of {board.name}", f"it has {', '.join(states)}")
     if state == "wol":
         return board.wol_mw  # measured at the socket; the module's sensors are off
-    clocked = float(idle_mw(board, np.array([mode], dtype=float))[0])
-    power = board.base_mw + clocked * (board.idle_dvfs_share if state == "dvfs" else 1.0)
+    cpu_mw, gpu_mw = busy_mw(board, np.array([mode], dtype=float))
+    clocked = cpu_mw[0] * board.cpu_idle + gpu_mw[0] * board.gpu_idle + board.mem_mw * mode[3] / board.mem_khz
+    power = board.base_mw + float(clocked) * (board.idle_dvfs_share if state == "dvfs" else 1.0)
     power += board.idle_logging_mw if state == "logging" else 0.0
     return power + (board.carrier_mw if socket else 0.0)

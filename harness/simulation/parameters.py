@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from pathlib import Path
-from typing import Any, Dict, Mapping, Tuple, Type, TypeVar
+from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar, Union
+
+import msgspec
 
 from harness.core.boards import load_board as load_spec
 from harness.core.errors import InvalidValueError, UnknownNameError
-from harness.core.files import read_toml
+from harness.core.files import read_toml, typed
 
 _HERE = Path(__file__).parent
 PHYSICS_FILE = _HERE / "physics.toml"
@@ -25,8 +26,20 @@ SIMULATED_WORKLOADS: Tuple[str, ...] = tuple(WORKLOAD_FILES)
 P = TypeVar("P", "PhysicsParameters", "BoardParameters", "WorkloadParameters")
 
 
-@dataclasses.dataclass(frozen=True)
-class PhysicsParameters:
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry of a parameter file: a value, where it comes from, and how it is fitted."""
+
+    value: Union[int, float, str]
+    origin: str
+    # of a free value: the middle of its log-normal prior, and the standard deviation of its logarithm
+    prior: Optional[float] = None
+    spread: Optional[float] = None
+    # of one that follows from the same entry of another file: whose, and by what factor
+    same_as: Optional[str] = None
+    times: float = 1.0
+
+
+class PhysicsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is the same on all boards and for all workloads."""
 
     gpu_sharpness: float  # of the smooth maximum of arithmetic and memory traffic
@@ -56,8 +69,7 @@ class PhysicsParameters:
     dvfs_cpu_share: float  # clock that the CPU's governor keeps of the greatest one where a core is hardly used
 
 
-@dataclasses.dataclass(frozen=True)
-class BoardParameters:
+class BoardParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A board; the first block is of its spec in `harness/core/boards`."""
 
     name: str  # as in the corpus
@@ -104,8 +116,7 @@ class BoardParameters:
     power_roughness: float  # of `harness/simulation/terms.py`
 
 
-@dataclasses.dataclass(frozen=True)
-class WorkloadParameters:
+class WorkloadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A workload."""
 
     name: str  # as in the corpus
@@ -144,35 +155,40 @@ class WorkloadParameters:
 
 @functools.lru_cache(maxsize=None)
 def load_physics() -> PhysicsParameters:
-    return _parse(PhysicsParameters, PHYSICS_FILE, {})
+    return _parse(PhysicsParameters, PHYSICS_FILE, read_entries(PHYSICS_FILE), {})
 
 
 @functools.lru_cache(maxsize=None)
 def load_board(name: str) -> BoardParameters:
     path = _find(name, BOARD_FILES, "board")
-    spec = load_spec(name, str(_values(path, read_toml(path)).get("variant", "")))
+    entries = read_entries(path)
+    variant = entries.pop("variant", None)
+    spec = load_spec(name, str(variant.value) if variant else "")
     clocks = spec.clocks
-    return _parse(
-        BoardParameters,
-        path,
-        {
-            "name": name,
-            "cpu_cores": sum(len(cluster.cores) for cluster in spec.cpu.clusters),
-            "cpu_khz": clocks.cpu_khz[-1],
-            "gpu_khz": clocks.gpu_khz[-1],
-            "mem_khz": clocks.mem_khz[-1],
-            "least_gpu_khz": clocks.gpu_khz[0],
-            "cuda_cores": spec.gpu.cuda_cores,
-            "bandwidth_bytes_per_s": float(spec.memory.bandwidth_bytes_per_s),
-            "ram_bytes": float(spec.memory.bytes),
-            "storage": spec.storage,
-        },
-    )
+    known = {
+        "name": name,
+        "cpu_cores": spec.cpu_cores,
+        "cpu_khz": clocks.cpu_khz[-1],
+        "gpu_khz": clocks.gpu_khz[-1],
+        "mem_khz": clocks.mem_khz[-1],
+        "least_gpu_khz": clocks.gpu_khz[0],
+        "cuda_cores": spec.gpu.cuda_cores,
+        "bandwidth_bytes_per_s": spec.memory.bandwidth_bytes_per_s,
+        "ram_bytes": spec.memory.bytes,
+        "storage": spec.storage,
+    }
+    return _parse(BoardParameters, path, entries, known)
 
 
 @functools.lru_cache(maxsize=None)
 def load_workload(name: str) -> WorkloadParameters:
-    return _parse(WorkloadParameters, _find(name, WORKLOAD_FILES, "workload"), {"name": name})
+    path = _find(name, WORKLOAD_FILES, "workload")
+    return _parse(WorkloadParameters, path, read_entries(path), {"name": name})
+
+
+def read_entries(path: Path) -> Dict[str, Entry]:
+    """What stands in a parameter file."""
+    return typed(read_toml(path), Dict[str, Entry], str(path))
 
 
 def _find(name: str, files: Mapping[str, Path], kind: str) -> Path:
@@ -181,22 +197,9 @@ def _find(name: str, files: Mapping[str, Path], kind: str) -> Path:
     return files[name]
 
 
-def _values(path: Path, content: Mapping[str, Any]) -> Dict[str, Any]:
-    """The values of a parameter file; each entry is a table that also says where its value comes from."""
-    for key, entry in content.items():
-        if not isinstance(entry, dict) or "value" not in entry or not entry.get("origin"):
-            raise InvalidValueError(f"{path}: {key} has no value with its origin", 'write { value = 1.0, origin = "" }')
-    return {key: entry["value"] for key, entry in content.items()}
-
-
-def _parse(kind: Type[P], path: Path, known: Mapping[str, Any]) -> P:
-    values = _values(path, read_toml(path))
-    values.pop("variant", None)
-    names = {field.name for field in dataclasses.fields(kind)}
-    missing, strange = sorted(names - set(values) - set(known)), sorted(set(values) - names | set(values) & set(known))
-    if missing or strange:
-        raise InvalidValueError(f"{path}: missing {', '.join(missing) or '-'}; unexpected {', '.join(strange) or '-'}")
+def _parse(kind: Type[P], path: Path, entries: Mapping[str, Entry], known: Mapping[str, Any]) -> P:
+    values = {key: entry.value for key, entry in entries.items()}
     for key, value in values.items():
         if not isinstance(value, (int, float)) or value < 0:
             raise InvalidValueError(f"{path}: {key} is {value!r}, expected a number, 0 or more")
-    return kind(**known, **values)
+    return typed({**values, **known}, kind, str(path))

@@ -1,7 +1,6 @@
 """Fitting: free and tied parameters, residuals, and the files that a fit writes."""
 
-import dataclasses
-
+import msgspec
 import numpy as np
 import pytest
 
@@ -41,7 +40,7 @@ def test_a_tied_parameter_follows():
 
 def test_the_files_hold_what_was_fitted_and_keep_their_words():
     fitted = fitted_parameters()
-    slower = dataclasses.replace(fitted[BOARD, "nano"], cpu_speed=0.123456)
+    slower = msgspec.structs.replace(fitted[BOARD, "nano"], cpu_speed=0.123456)
     texts = file_texts({**fitted, (BOARD, "nano"): slower})
     before = BOARD_FILES["nano"].read_text()
     after = texts[BOARD_FILES["nano"]]

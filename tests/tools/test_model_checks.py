@@ -1,7 +1,6 @@
 """Checks of the simulation's model: claims that no profile of a campaign tells."""
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from tools.model_checks import CHECKS, check_model, load_statements
@@ -27,7 +26,7 @@ def test_the_model_behaves_as_the_papers_say_or_as_is_known(results, name):
 def wrong_boards(**changes):
     return Boards(
         {
-            owner: dataclasses.replace(one, **changes) if owner[0] == BOARD else one
+            owner: msgspec.structs.replace(one, **changes) if owner[0] == BOARD else one
             for owner, one in fitted_parameters().items()
         }
     )

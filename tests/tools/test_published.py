@@ -1,7 +1,6 @@
 """What simulated boards answer to figures: the same as asking the model by hand."""
 
-import dataclasses
-
+import msgspec
 import numpy as np
 import pytest
 
@@ -120,7 +119,7 @@ def test_every_published_figure_has_a_finite_answer():
 def test_trial_parameters_are_used_in_place_of_the_files():
     fitted = fitted_parameters()
     board = fitted[BOARD, "orin-agx"]
-    slow = dataclasses.replace(board, flop_efficiency=board.flop_efficiency / 2)
+    slow = msgspec.structs.replace(board, flop_efficiency=board.flop_efficiency / 2)
     one = figure(RESNET, "minibatch_compute", "ms")
     assert answer(one, {**fitted, (BOARD, "orin-agx"): slow}, rough=False) > 1.3 * answer(one, rough=False)
 

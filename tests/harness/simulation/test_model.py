@@ -1,7 +1,5 @@
 """The physical model: what follows from its form, on every board and for every workload."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 from harness.core.boards import load_board as load_spec
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
-from harness.simulation.model import IDLE_STATES, Load, cached_share, epoch_ms, idle_power_mw, simulate
+from harness.simulation.model import IDLE_STATES, Load, cached_share, idle_power_mw, simulate
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board, load_workload
 from harness.workloads import WORKLOADS
 
@@ -131,12 +129,6 @@ def test_what_ram_leaves_is_page_cache():
     assert cached_share(small, pictures) < 0.1  # 004 sec. 5.1.1: under 6 %
     assert cached_share(small, pictures, 0.25, workers=0) == 1.0  # 003 sec. III.F: a quarter of the data is cached
     assert cached_share(small, pictures, 4.0) <= cached_share(small, pictures)
-
-
-def test_an_epoch_has_a_minibatch_for_the_rest():
-    workload = dataclasses.replace(load_workload("lenet-mnist"), samples=33.0)
-    response = simulate(load_board("nano"), workload, np.array([greatest("nano")]), PLAIN)
-    assert epoch_ms(response, workload, 16) == pytest.approx(3 * response.minibatch_time_ms)
 
 
 def test_idle_states_are_ordered():
