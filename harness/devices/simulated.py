@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from harness.core.boards import load_board as load_spec
 from harness.core.cases import (
     CONCURRENT,
     DVFS,
@@ -26,7 +26,7 @@ from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise, summarise_concurrent, summarise_idle
 from harness.core.mode_texts import NamedModes
 from harness.core.power_modes import PowerMode, PowerModeSpace
-from harness.core.profiles import Profile
+from harness.core.profiles import Minibatch, Profile, Telemetry
 from harness.core.units import BYTES_PER_GIB
 from harness.simulation.parameters import (
     BOARD_FILES,
@@ -40,7 +40,6 @@ from harness.simulation.parameters import (
 from harness.simulation.virtual_run import (
     POWER_DEFINITION,
     SimulatedBoard,
-    VirtualClock,
     VirtualData,
     run_idle,
     run_interleaved,
@@ -58,6 +57,12 @@ MEDIA = ("ssd", "sd", "hdd", "emmc")
 
 TOO_LARGE = {("xavier-nx", "resnet18-cifar10"), ("nano", "resnet18-cifar10")}
 """Boards and workloads that the papers could not run on them (H12; 004 sec. 4.3). What others need is not published."""
+
+BEGINNING = datetime.datetime(2000, 1, 1, tzinfo=datetime.timezone.utc)
+"""When every simulated board is switched on: no date on which anything here was really measured."""
+
+Yielded = Tuple[Dict[str, Any], List[Minibatch], Telemetry, Dict[str, Optional[float]]]
+"""What a run yields: further conditions, minibatches, telemetry and aggregates."""
 
 _IDLE_STATES = {(LOGGING, STATIC): "logging", (QUIET, STATIC): "clean", (QUIET, DVFS): "dvfs"}
 
@@ -80,9 +85,9 @@ class SimulatedDevice:
             raise InvalidValueError(f"device {PREFIX}{text}: instance {instance!r} is no number", f"{PREFIX}{board}@1")
         self.name = PREFIX + text
         self._board = load_board(board)
-        self._spec = load_spec(board)
+        self._spec = self._board.spec
         self._instance = int(instance or 0)
-        self._clock = VirtualClock()
+        self._now_s = 0.0
 
     def identity(self) -> Identity:
         """The board, which instance of it, and a hash of the parameters that it is simulated by."""
@@ -91,7 +96,7 @@ class SimulatedDevice:
             {
                 "board": self._board.name,
                 "instance": self._instance,
-                "memory_gib": round(self._board.ram_bytes / BYTES_PER_GIB),
+                "memory_gib": round(self._spec.memory.bytes / BYTES_PER_GIB),
                 "parameters": _fingerprint(PHYSICS_FILE, BOARD_FILES[self._board.name]),
             },
         )
@@ -116,15 +121,16 @@ class SimulatedDevice:
             return
         if case.workload not in SIMULATED_WORKLOADS:
             raise CannotRunError(f"{case.workload} is not simulated", f"known: {', '.join(SIMULATED_WORKLOADS)}")
-        media = [medium for medium in MEDIA if medium in self._board.storage]
+        media = [medium for medium in MEDIA if medium in self._spec.storage]
         if case.storage not in media:
             raise CannotRunError(
                 f"{self.name} has no storage {case.storage!r}",
                 f"it has {', '.join(media)}; on simulated boards reads cannot be held down by @",
             )
         if (self._board.name, case.workload) in TOO_LARGE:
+            memory_gib = self._spec.memory.bytes / BYTES_PER_GIB
             raise CannotRunError(
-                f"{case.workload} does not fit into the {self._board.ram_bytes / BYTES_PER_GIB:.0f} GiB of {self.name}",
+                f"{case.workload} does not fit into the {memory_gib:.0f} GiB of {self.name}",
                 "take a board with more memory",
             )
         data = self._data(case)
@@ -204,55 +210,53 @@ class SimulatedDevice:
         return SimulatedBoard(self._board, self._instance, mode, share, self._spec.peak_power_mw)
 
     def profile(self, case: Case) -> Profile:
-        kinds = {IDLE: self._profile_idle, CONCURRENT: self._profile_concurrent}
-        profile = kinds.get(case.task, self._profile_training)(case)
-        self._clock.advance(next(iter(profile.telemetry.series.values())).times_s[-1])
-        return profile
-
-    def _profile_training(self, case: Case) -> Profile:
-        settings, data = case.settings, self._data(case)
-        minibatches, telemetry = run_training(self._in_mode(case.power_mode), load_workload(case.workload), case, data)
+        """What the case yields; virtual time goes on by what it took."""
+        run = {IDLE: self._idle, CONCURRENT: self._interleave}.get(case.task, self._train)
+        conditions, minibatches, telemetry, aggregates = run(case)
         conditions = {
             **self.conditions(case),
-            "cache_method": "simulated",
-            "cache_residency_before": data.before,
-            "cache_residency_after": float(data.held(len(minibatches))[-1]),
+            **conditions,
             "power_source": "simulation",
             "power_definition": POWER_DEFINITION,
         }
-        if settings.epochs is not None:
-            conditions["cache_residency_by_epoch"] = data.at_epochs(settings.epochs)
-        aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
-        return Profile(case, self.provenance, conditions, minibatches, telemetry, aggregates, [], self._clock.date())
+        started_at = (BEGINNING + datetime.timedelta(seconds=self._now_s)).isoformat(timespec="milliseconds")
+        self._now_s += next(iter(telemetry.series.values())).times_s[-1]
+        return Profile(case, self.provenance, conditions, minibatches, telemetry, aggregates, [], started_at)
 
-    def _profile_concurrent(self, case: Case) -> Profile:
+    def _train(self, case: Case) -> Yielded:
+        epochs, data = case.settings.epochs, self._data(case)
+        minibatches, telemetry = run_training(self._in_mode(case.power_mode), load_workload(case.workload), case, data)
+        conditions = {
+            "cache_method": "simulated",
+            "cache_residency_before": data.before,
+            "cache_residency_after": float(data.held(len(minibatches))[-1]),
+        }
+        if epochs is not None:
+            conditions["cache_residency_by_epoch"] = [data.before, *[data.later] * (epochs - 1)]
+        aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=epochs is not None)
+        return conditions, minibatches, telemetry, aggregates
+
+    def _interleave(self, case: Case) -> Yielded:
         parts = [(part, load_workload(part.workload), self._data(part)) for part in parts_of(case)]
         found, minibatches, telemetry = run_interleaved(self._in_mode(case.power_mode), case, parts)
-        conditions = {**self.conditions(case), "power_source": "simulation", "power_definition": POWER_DEFINITION}
         power = telemetry.series[POWER_CHANNEL]
         batches = [part.batch_size for part, _, _ in parts]
-        aggregates = summarise_concurrent(found, power, *batches, 0.0, found.duration_s)
-        return Profile(case, self.provenance, conditions, minibatches, telemetry, aggregates, [], self._clock.date())
+        return {}, minibatches, telemetry, summarise_concurrent(found, power, *batches, 0.0, found.duration_s)
 
-    def _profile_idle(self, case: Case) -> Profile:
+    def _idle(self, case: Case) -> Yielded:
         state = _IDLE_STATES.get((case.workload, case.settings.clocks))
         if state is None:
             raise CannotRunError(f"idle state {case.workload!r} is not simulated", "give a meter's record of it")
         board, idle_s = self._in_mode(case.power_mode), case.settings.idle_s
         interval_s = case.settings.interval_s if state == "logging" else idle_s / QUIET_READINGS
         telemetry = run_idle(board, case, state, interval_s)
+        used = clock_use(telemetry.series, board.mode, 0.0, idle_s)
         conditions = {
-            **self.conditions(case),
             "logging": "on" if state == "logging" else f"the power sensor alone, every {interval_s:g} s",
             "clean_process": True,
-            "clock_use": {
-                channel: use._asdict() for channel, use in clock_use(telemetry.series, board.mode, 0.0, idle_s).items()
-            },
-            "power_source": "simulation",
-            "power_definition": POWER_DEFINITION,
+            "clock_use": {channel: use._asdict() for channel, use in used.items()},
         }
-        aggregates = summarise_idle(telemetry, 0.0, idle_s)
-        return Profile(case, self.provenance, conditions, [], telemetry, aggregates, [], self._clock.date())
+        return conditions, [], telemetry, summarise_idle(telemetry, 0.0, idle_s)
 
 
 def _fingerprint(*files: Path) -> str:

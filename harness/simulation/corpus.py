@@ -11,8 +11,6 @@ from harness.core.power_modes import PowerMode
 from harness.simulation.model import Load, cached_share, simulate
 from harness.simulation.parameters import load_board, load_workload
 
-PROVENANCE = "simulated"
-
 
 def simulate_corpus(
     board_name: str,
@@ -28,16 +26,8 @@ def simulate_corpus(
 ) -> List[Dict[str, Any]]:
     """Profile a workload on a simulated board in many power modes.
 
-    Args:
-        board_name: as in the corpus.
-        workload_name: as in the corpus.
-        modes: power modes.
-        batch_size: samples per minibatch.
-        workers: of the DataLoader; those that the papers ran the workload with where None.
-        storage: medium of the data set, of which the page cache holds what it can after one pass (001 sec. 2.3).
-        task: `training` or `inference`.
-        seed: of the noise of the measurement; the same seed gives the same rows.
-        noise: whether there is any.
+    Without `workers` there are as many as the papers ran the workload with. Of the data set on `storage` the page cache
+    holds what it can after one pass (001 sec. 2.3). The same `seed` gives the same noise of the measurement.
 
     Returns:
         A row per mode, in their order: the columns of the corpus, then `workers` and `storage`.
@@ -72,7 +62,7 @@ def simulate_corpus(
             "batch_size": batch_size,
             "minibatch_time_ms": time,
             "power_mw": power,
-            "provenance": PROVENANCE,
+            "provenance": "simulated",
             "workers": loaders,
             "storage": storage,
         }

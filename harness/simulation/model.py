@@ -121,11 +121,11 @@ def gpu_ms(
     if load.task == "inference":
         work = work * physics.inference_work * workload.inference_factor
         steady_bytes, sharpness = 0.0, physics.gpu_sharpness
-    arithmetic = terms.arithmetic_ms(work, board.cuda_cores * tpc_share, gpu_khz, board.flop_efficiency)
+    arithmetic = terms.arithmetic_ms(work, board.spec.gpu.cuda_cores * tpc_share, gpu_khz, board.flop_efficiency)
     transfer = terms.transfer_ms(
         work * physics.bytes_per_flop * workload.traffic + steady_bytes,
-        board.bandwidth_bytes_per_s,
-        mem_khz / board.mem_khz,
+        board.spec.memory.bandwidth_bytes_per_s,
+        mem_khz / board.greatest.mem_khz,
         board.bandwidth_efficiency,
     )
     return terms.smooth_maximum(arithmetic, transfer, sharpness), arithmetic, transfer
@@ -139,7 +139,12 @@ def _steady(
     tpc_share: float,
     physics: PhysicsParameters,
 ) -> Response:
-    cores, cpu_khz, gpu_khz, mem_khz = np.minimum(modes[:, 0], board.cpu_cores), modes[:, 1], modes[:, 2], modes[:, 3]
+    cores, cpu_khz, gpu_khz, mem_khz = (
+        np.minimum(modes[:, 0], board.spec.cpu_cores),
+        modes[:, 1],
+        modes[:, 2],
+        modes[:, 3],
+    )
     gpu, arithmetic, transfer = gpu_ms(board, workload, gpu_khz, mem_khz, load, tpc_share, physics)
 
     def cpu(cycles: float, memory_cycles: float) -> np.ndarray:
@@ -196,7 +201,7 @@ def _steady(
         "base": np.full(len(modes), board.base_mw),
         "cpu": cpu_mw * (board.cpu_idle + (1.0 - board.cpu_idle) * cpu_utilisation),
         "gpu": gpu_mw * (board.gpu_idle + (1.0 - board.gpu_idle) * workload.gpu_activity * activity * gpu_work),
-        "memory": mem_khz / board.mem_khz * (board.mem_mw + board.traffic_mw * traffic_share),
+        "memory": mem_khz / board.greatest.mem_khz * (board.mem_mw + board.traffic_mw * traffic_share),
     }
     return Response(
         fetch_ms=fetch,
@@ -214,10 +219,11 @@ def _steady(
 
 def busy_mw(board: BoardParameters, modes: np.ndarray, tpc_share: float = 1.0) -> Tuple[np.ndarray, np.ndarray]:
     """Power of a CPU and of a GPU that are fully used, each of shape (n,), in modes (n, 4)."""
-    active = np.minimum(modes[:, 0], board.cpu_cores) / board.cpu_cores
+    most = board.greatest
+    active = np.minimum(modes[:, 0], most.cpu_cores) / most.cpu_cores
     return (
-        board.cpu_mw * active * terms.switching(modes[:, 1], board.cpu_khz, board.cpu_voltage, board.cpu_curve),
-        board.gpu_mw * tpc_share * terms.switching(modes[:, 2], board.gpu_khz, board.gpu_voltage, board.gpu_curve),
+        board.cpu_mw * active * terms.switching(modes[:, 1], most.cpu_khz, board.cpu_voltage, board.cpu_curve),
+        board.gpu_mw * tpc_share * terms.switching(modes[:, 2], most.gpu_khz, board.gpu_voltage, board.gpu_curve),
     )
 
 
@@ -228,7 +234,7 @@ def dvfs_modes(board: BoardParameters, modes: np.ndarray, response: Response, ph
     """
     lowered = modes.copy()
     wanted = np.minimum(response.gpu_utilisation / physics.dvfs_gpu_utilisation, 1.0)
-    lowered[:, 2] = np.maximum(modes[:, 2] * wanted, min(board.least_gpu_khz, modes[:, 2].min()))
+    lowered[:, 2] = np.maximum(modes[:, 2] * wanted, min(board.spec.clocks.gpu_khz[0], modes[:, 2].min()))
     busy = np.maximum(response.cpu_utilisation, 1.0 - response.gpu_utilisation)
     lowered[:, 1] = modes[:, 1] * (physics.dvfs_cpu_share + (1.0 - physics.dvfs_cpu_share) * busy)
     return lowered
@@ -243,7 +249,7 @@ def cached_share(
     (SIGMETRICS 2023 sec. 5.1.1). `data_scale` is the size of the data set over the real one.
     """
     held = board.system_bytes + workload.model_bytes + workers * board.worker_bytes
-    left = max(board.ram_bytes - held, 0.0)
+    left = max(board.spec.memory.bytes - held, 0.0)
     return float(min(left / (workload.dataset_bytes * data_scale), 1.0))
 
 
@@ -262,7 +268,7 @@ def idle_power_mw(board: BoardParameters, mode: PowerMode, state: str = "logging
     if state == "wol":
         return board.wol_mw  # measured at the socket; the module's sensors are off
     cpu_mw, gpu_mw = busy_mw(board, np.array([mode], dtype=float))
-    clocked = cpu_mw[0] * board.cpu_idle + gpu_mw[0] * board.gpu_idle + board.mem_mw * mode[3] / board.mem_khz
+    clocked = cpu_mw[0] * board.cpu_idle + gpu_mw[0] * board.gpu_idle + board.mem_mw * mode[3] / board.greatest.mem_khz
     power = board.base_mw + float(clocked) * (board.idle_dvfs_share if state == "dvfs" else 1.0)
     power += board.idle_logging_mw if state == "logging" else 0.0
     return power + (board.carrier_mw if socket else 0.0)

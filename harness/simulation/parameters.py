@@ -8,9 +8,11 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar, Union
 
 import msgspec
 
+from harness.core.boards import BoardSpec
 from harness.core.boards import load_board as load_spec
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
+from harness.core.power_modes import PowerMode
 
 _HERE = Path(__file__).parent
 PHYSICS_FILE = _HERE / "physics.toml"
@@ -70,18 +72,9 @@ class PhysicsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class BoardParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A board; the first block is of its spec in `harness/core/boards`."""
+    """A board."""
 
-    name: str  # as in the corpus
-    cpu_cores: int  # the greatest ones
-    cpu_khz: int  # the greatest ones
-    gpu_khz: int  # the greatest ones
-    mem_khz: int  # the greatest ones
-    least_gpu_khz: int  # the lowest GPU clock
-    cuda_cores: int  # those that the module has
-    bandwidth_bytes_per_s: float  # peak, at the greatest memory clock
-    ram_bytes: float  # main memory
-    storage: Tuple[str, ...]  # media that it can have
+    spec: BoardSpec  # what is known of it
     cpu_speed: float  # work of a core per cycle over that of a Cortex-A78AE
     memory_wait: float  # memory cycles that CPU work waits for over those of an AGX Orin
     flop_efficiency: float  # share of the arithmetic peak that training convolutions reach
@@ -114,6 +107,16 @@ class BoardParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     power_noise: float  # relative deviation between repetitions on one instance (standard deviation)
     time_roughness: float  # of `harness/simulation/terms.py`
     power_roughness: float  # of `harness/simulation/terms.py`
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def greatest(self) -> PowerMode:
+        """The mode with the greatest value of every dimension."""
+        clocks = self.spec.clocks
+        return PowerMode(self.spec.cpu_cores, clocks.cpu_khz[-1], clocks.gpu_khz[-1], clocks.mem_khz[-1])
 
 
 class WorkloadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -164,20 +167,7 @@ def load_board(name: str) -> BoardParameters:
     entries = read_entries(path)
     variant = entries.pop("variant", None)
     spec = load_spec(name, str(variant.value) if variant else "")
-    clocks = spec.clocks
-    known = {
-        "name": name,
-        "cpu_cores": spec.cpu_cores,
-        "cpu_khz": clocks.cpu_khz[-1],
-        "gpu_khz": clocks.gpu_khz[-1],
-        "mem_khz": clocks.mem_khz[-1],
-        "least_gpu_khz": clocks.gpu_khz[0],
-        "cuda_cores": spec.gpu.cuda_cores,
-        "bandwidth_bytes_per_s": spec.memory.bandwidth_bytes_per_s,
-        "ram_bytes": spec.memory.bytes,
-        "storage": spec.storage,
-    }
-    return _parse(BoardParameters, path, entries, known)
+    return _parse(BoardParameters, path, entries, {"spec": spec})
 
 
 @functools.lru_cache(maxsize=None)

@@ -58,17 +58,14 @@ def worker_speedup(workers: int, serial_share: float) -> float:
     return 1.0 / (serial_share + (1.0 - serial_share) / workers)
 
 
-def voltage(khz: Any, greatest_khz: float, floor: float, curve: float) -> Any:
-    """Supply voltage of a clock domain over that of its greatest clock, from `floor` at no clock at all.
-
-    Exponent 1 is a straight line, more stays low for longer.
-    """
-    return floor + (1.0 - floor) * (khz / greatest_khz) ** curve
-
-
 def switching(khz: Any, greatest_khz: float, floor: float, curve: float) -> Any:
-    """Dynamic power over that of the greatest clock at equal activity: clock times voltage squared."""
-    return khz / greatest_khz * voltage(khz, greatest_khz, floor, curve) ** 2
+    """Dynamic power over that of the greatest clock at equal activity: clock times voltage squared.
+
+    The voltage, over that at the greatest clock, goes from `floor` at no clock at all in a straight line where `curve`
+    is 1, and stays low for longer where it is more.
+    """
+    share = khz / greatest_khz
+    return share * (floor + (1.0 - floor) * share**curve) ** 2
 
 
 # Roughness: the fixed deviations of a real board from a smooth model, so that predictors find neither too easy. What a

@@ -57,15 +57,12 @@ class Steady(NamedTuple):
 
 def steady_state(response: Response, cached_share: float) -> Steady:
     """The steady state of the one mode of a response."""
+    names = ("stall_ms", "compute_ms", "overhead_ms", "cpu_utilisation", "gpu_utilisation")
     return Steady(
         cached_share=cached_share,
-        stall_ms=float(response.stall_ms[0]),
-        compute_ms=float(response.compute_ms[0]),
-        overhead_ms=float(response.overhead_ms[0]),
         supply_ms=float(response.fetch_ms[0] + response.preprocess_ms[0]),
         rails_mw={name: float(power[0]) for name, power in response.rails_mw.items()},
-        cpu_utilisation=float(response.cpu_utilisation[0]),
-        gpu_utilisation=float(response.gpu_utilisation[0]),
+        **{name: float(getattr(response, name)[0]) for name in names},
     )
 
 
@@ -83,6 +80,10 @@ class Timeline:
     @property
     def end_s(self) -> np.ndarray:
         return self.start_s + ms_to_s(self.e2e_ms)
+
+    def state_at(self, times_s: np.ndarray) -> np.ndarray:
+        """The number of the steady state at each time: that of the minibatch that runs."""
+        return self.state[np.clip(np.searchsorted(self.start_s, times_s, side="right") - 1, 0, None)]
 
     def up_to(self, count: int) -> Timeline:
         return Timeline(*(getattr(self, field.name)[:count] for field in dataclasses.fields(self)))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
-import statistics
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -28,31 +26,10 @@ from harness.simulation.timeline import (
     run_minibatches,
     steady_state,
 )
-from harness.simulation.virtual_telemetry import (
-    Surroundings,
-    as_series,
-    idle_channels,
-    observe,
-    power_series,
-    ticks,
-    total_mw,
-)
+from harness.simulation.virtual_telemetry import as_series, observe, rails, still_channels, ticks, total_mw
 
-BEGINNING = datetime.datetime(2000, 1, 1, tzinfo=datetime.timezone.utc)
-"""When every simulated board is switched on: no date on which anything here was really measured."""
-
-
-class VirtualClock:
-    """Virtual time since a board was switched on."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def advance(self, seconds: float) -> None:
-        self.now_s += seconds
-
-    def date(self) -> str:
-        return (BEGINNING + datetime.timedelta(seconds=self.now_s)).isoformat(timespec="milliseconds")
+POWER_DEFINITION = "simulated: base, CPU, GPU and memory of the module"
+"""What the total power is made of."""
 
 
 class VirtualData(NamedTuple):
@@ -71,10 +48,6 @@ class VirtualData(NamedTuple):
         number = np.arange(count)
         found = np.where(number < self.per_pass, self.before, self.later)
         return np.minimum(np.maximum(found, (number % self.per_pass + 1) / self.per_pass), self.holds)
-
-    def at_epochs(self, epochs: int) -> List[float]:
-        """Share of the data set in the page cache at the start of each epoch."""
-        return [self.before, *[self.later] * (epochs - 1)]
 
 
 def virtual_data(
@@ -133,14 +106,18 @@ def noise_of(case: Case) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big")))
 
 
+def run_factors(board: BoardParameters, noise: np.random.Generator) -> Tuple[float, float]:
+    """By how much a whole run is slower and draws more than others of its board."""
+    time, power = np.exp(noise.standard_normal(2) * (board.time_noise, board.power_noise)).tolist()
+    return time, power
+
+
 def run_training(
     board: SimulatedBoard, workload: WorkloadParameters, case: Case, data: VirtualData
 ) -> Tuple[List[Minibatch], Telemetry]:
     """Minibatches and telemetry of a case that trains or infers; the clock is 0 when telemetry begins."""
     settings, noise, parameters = case.settings, noise_of(case), board.parameters
-    time_factor, power_factor = np.exp(
-        noise.standard_normal(2) * (parameters.time_noise, parameters.power_noise)
-    ).tolist()
+    time_factor, power_factor = run_factors(parameters, noise)
     load = Load(case.batch_size, case.workers, case.storage, data.before, case.task, settings.clocks)
     states = [
         steady_state(board.respond(workload, load._replace(cached_share=share)), share)
@@ -160,7 +137,7 @@ def run_training(
     idle_mw = idle_power_mw(parameters, board.mode)
     at, clean_from = ticks(float(timeline.end_s[-1]), settings.interval_s, noise), 1
     if settings.minibatches is not None:
-        power_mw = total_mw(power_series(at, timeline, states, idle_mw, power_factor))
+        power_mw = total_mw(rails(at, timeline, states, idle_mw, power_factor))
         clean_from, count = choose_clean(
             timeline, at.times_s, power_mw, settings.minibatches, MIN_POWER_SAMPLES, MAX_SETTLING_S
         )
@@ -169,21 +146,21 @@ def run_training(
             count = min(count, max(in_time, clean_from + min(settings.minibatches, CUT_MINIBATCHES)))
         timeline = timeline.up_to(count)
     at = at.until(float(timeline.end_s[-1]) + LEAD_S)
+    # RAM in use, the system's own included; the rest is page cache
+    used_bytes = parameters.system_bytes + workload.model_bytes + case.workers * parameters.worker_bytes
     series = observe(
         at,
         timeline,
         states,
-        data.held(len(timeline.epoch)),
-        power_series(at, timeline, states, idle_mw, power_factor),
-        Surroundings(
-            mode=board.clocks(workload, load),
-            idle_mw=idle_mw,
-            peak_mw=board.peak_mw,
-            memory_bytes=memory_bytes(parameters, workload, case.workers),
-            batch_bytes=case.batch_size * workload.bytes_per_sample,
-            batch_size=case.batch_size,
-            cached_before=data.before,
-        ),
+        rails(at, timeline, states, idle_mw, power_factor),
+        mode=board.clocks(workload, load),
+        idle_mw=idle_mw,
+        peak_mw=board.peak_mw,
+        memory_bytes=min(used_bytes, parameters.spec.memory.bytes),
+        batch_size=case.batch_size,
+        batch_bytes=case.batch_size * workload.bytes_per_sample,
+        held=data.held(len(timeline.epoch)),
+        held_before=data.before,
     )
     return timeline.minibatches(clean_from), _telemetry(settings.interval_s, series)
 
@@ -200,36 +177,25 @@ def _schedule(case: Case, data: VirtualData, states: List[Steady]) -> Tuple[np.n
     return np.minimum(number // max(data.per_pass, 1), 1), np.zeros_like(number)
 
 
-def memory_bytes(board: BoardParameters, workload: WorkloadParameters, workers: int) -> float:
-    """RAM that a workload takes while it trains, the system's own included; the rest is page cache."""
-    return min(board.system_bytes + workload.model_bytes + workers * board.worker_bytes, board.ram_bytes)
-
-
 def run_idle(board: SimulatedBoard, case: Case, state: str, interval_s: float) -> Telemetry:
-    """Telemetry of a board that does nothing, in one of `IDLE_STATES`."""
-    noise = noise_of(case)
+    """Telemetry of a board that does nothing, in one of `IDLE_STATES`: power alone, or all that there is."""
+    noise, parameters = noise_of(case), board.parameters
     at = ticks(case.settings.idle_s, interval_s, noise).until(case.settings.idle_s)
-    power_mw = idle_power_mw(board.parameters, board.mode, state) * np.exp(
-        board.parameters.power_noise * noise.standard_normal()
-    )
-    return _telemetry(
-        interval_s, idle_channels(at, power_mw, board.mode, board.parameters.system_bytes, state == "logging")
-    )
+    factor = np.exp(parameters.power_noise * noise.standard_normal())
+    channels = {POWER_CHANNEL: idle_power_mw(parameters, board.mode, state) * factor * at.noise}
+    if state == "logging":
+        channels.update(still_channels(len(at.times_s), board.mode, parameters.system_bytes))
+    return _telemetry(interval_s, as_series(at, channels))
 
 
 def _telemetry(interval_s: float, series: Dict[str, Series]) -> Telemetry:
-    times_s = next(iter(series.values())).times_s
-    gaps_s = [later - earlier for earlier, later in zip(times_s, times_s[1:])]
+    gaps_s = np.diff(next(iter(series.values())).times_s)
     return Telemetry(
         interval_s=interval_s,
-        real_interval_s=statistics.median(gaps_s) if gaps_s else None,
+        real_interval_s=float(np.median(gaps_s)) if len(gaps_s) else None,
         series=series,
-        notes={"power_total_mw": POWER_DEFINITION, "simulation": "every channel is simulated"},
+        notes={POWER_CHANNEL: POWER_DEFINITION, "simulation": "every channel is simulated"},
     )
-
-
-POWER_DEFINITION = "simulated: base, CPU, GPU and memory of the module"
-"""What the total power is made of."""
 
 
 Part = Tuple[Case, WorkloadParameters, VirtualData]
@@ -243,9 +209,7 @@ def run_interleaved(
     Each kind of work takes what it takes alone: that a change between them cools caches is not modelled.
     """
     noise, mix = noise_of(case), Mix.parse(case.workload)
-    time_factor, power_factor = np.exp(
-        noise.standard_normal(2) * (board.parameters.time_noise, board.parameters.power_noise)
-    ).tolist()
+    time_factor, power_factor = run_factors(board.parameters, noise)
     states, powers = [], []
     for part, workload, data in parts:
         share = data.holds  # by the time that both take turns, what fits has been read
@@ -280,14 +244,5 @@ def run_interleaved(
     spent_at = np.interp(at.times_s, busy_s, spent_mws)
     means = np.diff(spent_at) / np.maximum(np.diff(at.times_s), 1e-9)
     power_mw = np.append(means[:1], means) * at.noise * power_factor
-    channels = as_series(at, {POWER_CHANNEL: power_mw, "cpu_other_cores": np.zeros(len(power_mw))})
-    return (
-        found,
-        trained,
-        Telemetry(
-            interval_s=case.settings.interval_s,
-            real_interval_s=case.settings.interval_s,
-            series=channels,
-            notes={POWER_CHANNEL: POWER_DEFINITION, "simulation": "every channel is simulated"},
-        ),
-    )
+    series = as_series(at, {POWER_CHANNEL: power_mw, "cpu_other_cores": np.zeros(len(power_mw))})
+    return found, trained, _telemetry(case.settings.interval_s, series)

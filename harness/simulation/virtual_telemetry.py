@@ -31,18 +31,6 @@ BASE = "base"
 """The rail that no clock and no load changes."""
 
 
-class Surroundings(NamedTuple):
-    """What stays the same during a profile."""
-
-    mode: PowerMode  # the clocks in effect
-    idle_mw: float  # power before the run
-    peak_mw: float  # the module's greatest power
-    memory_bytes: float  # RAM in use
-    batch_bytes: float  # of a minibatch on the medium
-    batch_size: int  # samples per minibatch
-    cached_before: float  # share of the data set in the page cache before
-
-
 class Ticks(NamedTuple):
     """When telemetry is sampled and how far each power sample is off; arrays of shape (n,)."""
 
@@ -63,76 +51,80 @@ def ticks(end_s: float, interval_s: float, noise: np.random.Generator) -> Ticks:
     return Ticks(np.arange(count) * interval_s + late, np.exp(SAMPLE_NOISE * noise.standard_normal(count)))
 
 
-def settled_share(times_s: np.ndarray) -> np.ndarray:
-    """How far power has come from what it was before the run, 0 to 1."""
-    return 1.0 - np.exp(-times_s / SETTLING_S)
-
-
-def rails(at: Ticks, steady_mw: Mapping[str, np.ndarray], idle_mw: float, power_factor: float) -> Dict[str, np.ndarray]:
-    """Power of each rail at each sample, in mW.
-
-    All rails but the base go together from the idle board's power to the steady state's. `steady_mw` has each rail's
-    steady power at each sample.
-    """
-    base = steady_mw[BASE]
-    moving = sum(power for name, power in steady_mw.items() if name != BASE)
-    before = max(idle_mw - float(base[0]), 0.0)
-    now = before + (moving - before) * settled_share(at.times_s)
-    factor = now / moving * at.noise * power_factor
-    return {name: power * power_factor if name == BASE else power * factor for name, power in steady_mw.items()}
-
-
-def power_series(
+def rails(
     at: Ticks, timeline: Timeline, states: Sequence[Steady], idle_mw: float, power_factor: float
 ) -> Dict[str, np.ndarray]:
-    now = _state_at(at.times_s, timeline)
-    steady = {name: np.array([one.rails_mw[name] for one in states])[now] for name in states[0].rails_mw}
-    return rails(at, steady, idle_mw, power_factor)
+    """Power of each rail at each sample, in mW.
+
+    All rails but the base go together from the idle board's power to the steady state's.
+    """
+    now = timeline.state_at(at.times_s)
+    steady_mw = {name: np.array([one.rails_mw[name] for one in states])[now] for name in states[0].rails_mw}
+    moving = sum(power for name, power in steady_mw.items() if name != BASE)
+    before = max(idle_mw - float(steady_mw[BASE][0]), 0.0)
+    reached = before + (moving - before) * (1.0 - np.exp(-at.times_s / SETTLING_S))
+    factor = reached / moving * at.noise * power_factor
+    return {name: power * power_factor if name == BASE else power * factor for name, power in steady_mw.items()}
 
 
 def total_mw(rails_mw: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.sum(list(rails_mw.values()), axis=0)
 
 
-def _state_at(times_s: np.ndarray, timeline: Timeline) -> np.ndarray:
-    """The steady state at each time: that of the minibatch that runs."""
-    return timeline.state[np.clip(np.searchsorted(timeline.start_s, times_s, side="right") - 1, 0, None)]
-
-
 def observe(
     at: Ticks,
     timeline: Timeline,
     states: Sequence[Steady],
-    held: np.ndarray,
     rails_mw: Mapping[str, np.ndarray],
-    around: Surroundings,
+    *,
+    mode: PowerMode,
+    idle_mw: float,
+    peak_mw: float,
+    memory_bytes: float,
+    batch_size: int,
+    batch_bytes: float,
+    held: np.ndarray,
+    held_before: float,
 ) -> Dict[str, Series]:
-    """Every channel.
+    """Every channel of a board that trains.
 
-    `held` is the share of the data set in the page cache after each minibatch, shape (n,).
+    Args:
+        at: the samples.
+        timeline: the minibatches that run.
+        states: the steady states that they are in.
+        rails_mw: power of each rail at each sample.
+        mode: the clocks in effect.
+        idle_mw: power before the run.
+        peak_mw: the module's greatest power.
+        memory_bytes: RAM in use.
+        batch_size: samples per minibatch.
+        batch_bytes: of a minibatch on the medium.
+        held: share of the data set in the page cache after each minibatch, shape (n,).
+        held_before: the same before the run.
     """
     number = np.searchsorted(timeline.start_s, at.times_s, side="right") - 1
     running = number >= 0
-    now = _state_at(at.times_s, timeline)
-    per_s = MS_PER_S / np.array([one.e2e_ms for one in states])[now]
-    missed = 1.0 - np.array([one.cached_share for one in states])[now]
-    reads = missed * max(around.batch_size, around.batch_bytes / REQUEST_BYTES) * per_s * running
-    cpu = np.array([one.cpu_utilisation for one in states])[now] * running
+    now = timeline.state_at(at.times_s)
+
+    def steady(name: str) -> np.ndarray:
+        return np.array([getattr(one, name) for one in states])[now]
+
+    per_s = MS_PER_S / steady("e2e_ms")
+    missed = 1.0 - steady("cached_share")
+    power_mw = total_mw(rails_mw)
+    warmth = (idle_mw + (power_mw - idle_mw) * (1.0 - np.exp(-at.times_s / HEATING_S))) / peak_mw
     channels = {
-        **power_channels(rails_mw),
-        **still_channels(len(at.times_s), around.mode, around.memory_bytes),
-        "temperature_tj_c": temperature_c(at.times_s, total_mw(rails_mw), around.idle_mw, around.peak_mw),
-        "cpu_own_cores": cpu * around.mode.cpu_cores,
-        "gpu_load_share": np.array([one.gpu_utilisation for one in states])[now] * running,
-        "disk_read_bytes_per_s": missed * around.batch_bytes * per_s * running,
-        "disk_reads_per_s": reads,
-        "data_cached_share": np.where(running, held[np.clip(number, 0, None)], around.cached_before),
+        POWER_CHANNEL: power_mw,
+        **{f"power_{name}_mw": power for name, power in rails_mw.items()},
+        **still_channels(len(at.times_s), mode, memory_bytes),
+        "temperature_tj_c": COOL_C + RISE_C * warmth,
+        "cpu_own_cores": steady("cpu_utilisation") * running * mode.cpu_cores,
+        "gpu_load_share": steady("gpu_utilisation") * running,
+        "disk_read_bytes_per_s": missed * batch_bytes * per_s * running,
+        "disk_reads_per_s": missed * max(batch_size, batch_bytes / REQUEST_BYTES) * per_s * running,
+        "data_cached_share": np.where(running, held[np.clip(number, 0, None)], held_before),
     }
     return as_series(at, channels)
-
-
-def power_channels(rails_mw: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-    return {POWER_CHANNEL: total_mw(rails_mw), **{f"power_{name}_mw": power for name, power in rails_mw.items()}}
 
 
 def still_channels(count: int, mode: PowerMode, memory_bytes: float) -> Dict[str, np.ndarray]:
@@ -145,20 +137,6 @@ def still_channels(count: int, mode: PowerMode, memory_bytes: float) -> Dict[str
         "cpu_other_cores": 0.0,
     }
     return {name: np.full(count, float(value)) for name, value in values.items()}
-
-
-def idle_channels(
-    at: Ticks, power_mw: float, mode: PowerMode, memory_bytes: float, is_logged: bool
-) -> Dict[str, Series]:
-    """Channels of a board that does nothing: power alone, or all that there is."""
-    power = {POWER_CHANNEL: power_mw * at.noise}
-    return as_series(at, {**power, **(still_channels(len(at.times_s), mode, memory_bytes) if is_logged else {})})
-
-
-def temperature_c(times_s: np.ndarray, power_mw: np.ndarray, idle_mw: float, peak_mw: float) -> np.ndarray:
-    """Temperature of the chip, which follows power slowly."""
-    came_from, goes_to = idle_mw / peak_mw, power_mw / peak_mw
-    return COOL_C + RISE_C * (came_from + (goes_to - came_from) * (1.0 - np.exp(-times_s / HEATING_S)))
 
 
 def as_series(at: Ticks, channels: Mapping[str, np.ndarray]) -> Dict[str, Series]:

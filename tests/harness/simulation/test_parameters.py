@@ -22,7 +22,7 @@ def test_every_file_can_be_read():
 
 
 def test_the_papers_kit_of_orin_agx_has_32_gib():
-    assert load_board("orin-agx").ram_bytes == 32 * 2**30
+    assert load_board("orin-agx").spec.memory.bytes == 32 * 2**30
 
 
 def test_what_follows_from_another_entry_has_its_value():

@@ -44,4 +44,3 @@ def test_residency_never_falls_within_a_pass_and_never_passes_what_fits(cache, s
 def test_after_a_pass_all_that_fits_is_held():
     data = VirtualData(100, 1.0, 1000, 10, before=0.0, later=0.6, holds=0.6)
     assert data.held(12).tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6])
-    assert data.at_epochs(3) == [0.0, 0.6, 0.6]
