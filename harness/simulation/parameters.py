@@ -28,7 +28,7 @@ SIMULATED_WORKLOADS: Tuple[str, ...] = tuple(WORKLOAD_FILES)
 P = TypeVar("P", "PhysicsParameters", "BoardParameters", "WorkloadParameters")
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ParameterEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An entry of a parameter file: a value, where it comes from, and how it is fitted."""
 
     value: Union[int, float, str]
@@ -176,9 +176,9 @@ def load_workload(name: str) -> WorkloadParameters:
     return _parse(WorkloadParameters, path, read_entries(path), {"name": name})
 
 
-def read_entries(path: Path) -> Dict[str, Entry]:
+def read_entries(path: Path) -> Dict[str, ParameterEntry]:
     """What stands in a parameter file."""
-    return typed(read_toml(path), Dict[str, Entry], str(path))
+    return typed(read_toml(path), Dict[str, ParameterEntry], str(path))
 
 
 def _find(name: str, files: Mapping[str, Path], kind: str) -> Path:
@@ -187,7 +187,7 @@ def _find(name: str, files: Mapping[str, Path], kind: str) -> Path:
     return files[name]
 
 
-def _parse(kind: Type[P], path: Path, entries: Mapping[str, Entry], known: Mapping[str, Any]) -> P:
+def _parse(kind: Type[P], path: Path, entries: Mapping[str, ParameterEntry], known: Mapping[str, Any]) -> P:
     values = {key: entry.value for key, entry in entries.items()}
     for key, value in values.items():
         if not isinstance(value, (int, float)) or value < 0:
