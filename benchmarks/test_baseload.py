@@ -3,15 +3,17 @@
 Runs when it is asked for by name, best after a reboot: `pytest benchmarks/test_baseload.py --idle-seconds 60`.
 """
 
-from typing import Callable
-
 import pytest
-
-from harness.core.profiles import Profile
 
 
 @pytest.mark.on_request
 @pytest.mark.idle_states
-def test_baseload(profile: Callable[[], Profile]) -> None:
+def test_baseload(profile):
     """Do nothing, and record power: the idle states of E10 (004 sec. 5.6)."""
-    assert profile().aggregates["power_mean_mw"] is not None
+    assert profile().aggregates["power_mean_mw"] is not None, "the power sensor gave nothing"
+
+
+@pytest.mark.on_request
+def test_takeaways(takeaways):
+    """004 sec. 5.6.1 and 5.6.2."""
+    assert takeaways()

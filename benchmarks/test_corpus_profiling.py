@@ -10,15 +10,13 @@ left out, so a run that was stopped goes on. A mode that takes longer than the l
 minibatches and says so.
 """
 
-from typing import Callable
-
 import pytest
-
-from harness.core.profiles import Profile
 
 
 @pytest.mark.on_request
-def test_corpus_profiling(profile: Callable[[], Profile]) -> None:
+@pytest.mark.parametrize("workload", ["resnet18-imagenet", "mobilenetv3-gld23k", "yolov8n-coco"])
+@pytest.mark.parametrize("power_mode", ["grid:paper"])
+def test_corpus_profiling(profile, baseline):
     """Profile a power mode."""
     measured = profile()
-    assert measured.aggregates["minibatch_time_ms"] > 0
+    assert measured.minibatch_time_ms <= baseline(measured, missing="pass")

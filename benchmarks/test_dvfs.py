@@ -1,16 +1,15 @@
 """What do free clocks change in time and energy (E9)?"""
 
-from typing import Callable, List
-
-from harness.core.profiles import Profile
-from harness.judge.claims import Verdict
+import pytest
 
 
-def test_dvfs(profile: Callable[[], Profile]) -> None:
-    """Train with static clocks, and with DVFS."""
-    assert profile().aggregates["minibatch_time_ms"] > 0
+@pytest.mark.parametrize("workload", ["lenet-mnist", "mobilenetv3-gld23k", "resnet18-cifar10"])
+def test_dvfs(profile, baseline):
+    """Train with the clocks of --clocks; the paper campaign has static ones and DVFS."""
+    measured = profile()
+    assert measured.minibatch_time_ms <= baseline(measured, missing="pass")
 
 
-def test_takeaways(takeaways: Callable[[], List[Verdict]]) -> None:
+def test_takeaways(takeaways):
     """004 sec. 5.5, 002 sec. II.1."""
     assert takeaways()

@@ -1,13 +1,11 @@
 """How long does an inference batch take, and what does it draw, by batch size (E22)?"""
 
-from typing import Callable
-
-from harness.core.cases import INFERENCE
-from harness.core.profiles import Profile
+import pytest
 
 
-def test_inference(profile: Callable[[], Profile]) -> None:
+@pytest.mark.parametrize("workload", ["lenet-mnist", "mobilenetv3-gld23k", "resnet18-imagenet", "bert-squad"])
+@pytest.mark.parametrize("batch_size", [1, 4, 16, 64])
+def test_inference(infer, baseline):
     """Answer batches of each size; nothing is trained."""
-    measured = profile()
-    assert measured.case.task == INFERENCE
-    assert measured.aggregates["minibatch_time_ms"] > 0
+    measured = infer()
+    assert measured.minibatch_time_ms <= baseline(measured, missing="pass")

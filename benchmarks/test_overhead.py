@@ -18,9 +18,9 @@ from harness.core.profiles import CLEAN, Minibatch
 from harness.core.terminal import Progress
 from harness.core.units import ms_to_s
 from harness.devices.host import HostDevice
-from harness.fixtures import play_back, recorded_time
 from harness.measure.run import PowerWatch, make_ready
 from harness.options import configuration_from
+from harness.playback import play_back, recorded_time
 from harness.stats.estimates import paired_ratio
 from harness.workloads.optional_packages import require
 

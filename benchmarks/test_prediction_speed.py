@@ -22,7 +22,7 @@ from harness.core.boards import load_board
 from harness.core.pareto import pareto_front
 from harness.core.terminal import Progress
 from harness.core.units import kib_to_bytes
-from harness.fixtures import play_back, recorded_time
+from harness.playback import play_back, recorded_time
 from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Interval, paired_ratio
 from predictors.evaluation import fit_to

@@ -1,10 +1,7 @@
 """How long does a training minibatch take, and how much power does it draw, in every case of the campaign?"""
 
-from typing import Callable
 
-from harness.core.profiles import Profile
-
-
-def test_training(profile: Callable[[], Profile]) -> None:
+def test_training(profile, baseline):
     """Train, and record stall, compute, E2E and telemetry of each minibatch."""
-    assert profile().aggregates["minibatch_time_ms"] > 0
+    measured = profile()
+    assert measured.minibatch_time_ms <= baseline(measured, missing="pass")

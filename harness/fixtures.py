@@ -1,215 +1,56 @@
-"""Fixtures: a run's devices, each held for the whole run, the results file, and a case measured in one call."""
+"""The fixtures: a device, its power mode, the page cache, telemetry, measured loops; each works alone in any test.
+
+    @pytest.mark.parametrize("workers", [0, 1, 2, 4])
+    def test_a_worker_hides_the_fetch_stall(train, baseline):
+        profile = train(minibatches=40)
+        assert profile.minibatch_time_ms <= baseline(profile)
+
+Axes are `device workload power_mode workers storage batch_size cache`; `harness.plan` says where values come from.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections import deque
+import datetime
+import math
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, Iterator, List, Sequence, Type
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Type, cast
 
 import pytest
 
-from harness.core.cases import Case
-from harness.core.device import Device
-from harness.core.errors import CannotRunError, ControlError, DependencyError, HarnessError, OverheatedError, StoreError
-from harness.core.profiles import Profile
+from harness.board.page_cache import residency
+from harness.board.sampler import Sampler
+from harness.core.campaigns import replace_settings
+from harness.core.cases import IDLE, INFERENCE, LOGGING, QUIET, STATIC, TRAINING, Case, Settings, concurrent_case
+from harness.core.device import Device, RealDevice
+from harness.core.errors import (
+    CannotRunError,
+    ControlError,
+    DependencyError,
+    HarnessError,
+    InvalidValueError,
+    OverheatedError,
+    StoreError,
+)
+from harness.core.power_modes import PowerMode
+from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress
-from harness.core.units import ms_to_s
+from harness.judge.baseline import INCONCLUSIVE, check_profile, read_baseline, recorded_time_limit
 from harness.judge.claims import Verdict
-from harness.measure.idle import metered_profile
-from harness.measure.run import check, conditions, run
-from harness.run_state import STATE, experiment_of
+from harness.measure.idle import DEFAULT_IDLE_S, idle_cases, metered_profile
+from harness.measure.rounds import run_rounds
+from harness.measure.run import check, conditions, is_self_profiling, make_ready, run, set_cache
+from harness.options import asks_for_strictness, deadline_from
+from harness.outcome import OUTCOME, PROGRESS
+from harness.plan import experiment_of, plan_of
+from harness.playback import durations_s, is_played_back, play_back
 from harness.store.conditions import comparable_conditions, key
 from harness.store.results import ResultsStore
 from harness.summary import describe_result, extra_info, left_out_of_verdicts
+from harness.workloads import get_workload
 
-_readings: Deque[float] = deque()
-
-MAX_ROUNDS = 250
-"""pytest-benchmark's JSON holds every round, and a file of 100 cases has to stay small: of more durations, as many are
-taken at even distances."""
-
-
-def recorded_time() -> float:
-    """The next reading of the play-back; a marker `benchmark(timer=recorded_time)` makes pytest-benchmark use it."""
-    return _readings.popleft()
-
-
-def play_back(benchmark: object, durations_s: Sequence[float]) -> None:
-    """Make a pytest-benchmark fixture record these durations, one round each, at most `MAX_ROUNDS` of them.
-
-    pytest-benchmark calls its timer before and after a round. Minibatches are timed inside the training loop (on
-    simulated devices by a virtual clock), so its timer plays back what was recorded.
-    """
-    count = min(len(durations_s), MAX_ROUNDS)
-    _readings.clear()
-    for place in range(count):
-        _readings.extend((0.0, durations_s[place * len(durations_s) // count]))
-    benchmark.pedantic(lambda: None, rounds=count)
-    _readings.clear()
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give tests that measure a timer that plays back what the training loop recorded."""
-    if "profile" in getattr(item, "fixturenames", ()):
-        item.add_marker(pytest.mark.benchmark(timer=recorded_time))
-
-
-@pytest.fixture
-def progress(request: pytest.FixtureRequest) -> Progress:
-    return request.config.stash[STATE].progress
-
-
-@pytest.fixture(scope="session")
-def hold_device(request: pytest.FixtureRequest) -> Iterator[Callable[[Device], None]]:
-    """A function that holds a device until the end of the run: locked, its state saved, put back at the end."""
-    held: Dict[str, Device] = {}
-    with contextlib.ExitStack() as stack:
-
-        def hold(device: Device) -> None:
-            if device.name not in held:
-                with ending_the_run(request.session, ControlError):
-                    stack.enter_context(device.session())
-                held[device.name] = device
-
-        yield hold
-
-
-@pytest.fixture(scope="session")
-def results(request: pytest.FixtureRequest) -> Iterator[ResultsStore]:
-    """The results file, opened before the first case is measured."""
-    with as_pytest_outcome(), ending_the_run(request.session, StoreError):
-        store = ResultsStore(Path(request.config.getoption("jetwatt_results")))
-    with store:
-        yield store
-
-
-@pytest.fixture
-def case(
-    pytestconfig: pytest.Config,
-    device: str,
-    workload: str,
-    power_mode: str,
-    workers: int,
-    storage: str,
-    batch_size: int,
-    settings: str,
-) -> Case:
-    return pytestconfig.stash[STATE].case_at(device, workload, power_mode, workers, storage, batch_size, settings)
-
-
-@pytest.fixture
-def held_device(request: pytest.FixtureRequest, case: Case, hold_device: Callable[[Device], None]) -> Device:
-    """The case's device, held; skips what cannot run here, and all once the deadline has come."""
-    state = request.config.stash[STATE]
-    if state.is_too_late:
-        request.session.shouldstop = "the deadline has come; --resume goes on where this run stopped"
-        pytest.skip("the deadline has come")
-    state.progress.line(f"{state.countdown.start_one()} {case.id}")
-    with as_pytest_outcome():
-        device = state.device(case.device)
-        with ending_the_run(request.session, ControlError, DependencyError):
-            check(case, device)
-        request.getfixturevalue("results")  # not before: a case that cannot run here needs no file
-        hold_device(device)
-    return device
-
-
-@pytest.fixture
-def ready_device(request: pytest.FixtureRequest, case: Case, held_device: Device, results: ResultsStore) -> Device:
-    """The case's device, held, with the data set in its place; skips what was measured already."""
-    state = request.config.stash[STATE]
-    with as_pytest_outcome():
-        found = conditions(case, held_device, state.progress.update)
-        known = key(comparable_conditions(found, case, held_device.provenance))
-    number = results.usable(known) if request.config.getoption("jetwatt_resume") else None
-    if number is not None and state.found(known, case) is None:
-        state.resume(known, case, results.profile(number))
-        pytest.skip(f"measured already under the same conditions, see {results.path}")
-    return held_device
-
-
-@pytest.fixture
-def profile(
-    request: pytest.FixtureRequest, case: Case, ready_device: Device, results: ResultsStore, benchmark: Any
-) -> Callable[[], Profile]:
-    """A function that measures the case, stores its profile, hands it to pytest-benchmark and returns it.
-
-    A case that this run has measured already, for another experiment, is not measured again. A repetition differs in
-    its seed: the weights, and the order of samples.
-    """
-    state = request.config.stash[STATE]
-    asked = case
-
-    def measure(repetition: int = 0) -> Profile:
-        settings = dataclasses.replace(asked.settings, seed=asked.settings.seed + repetition)
-        case = dataclasses.replace(asked, settings=settings)
-        with as_pytest_outcome():
-            found = conditions(case, ready_device, state.progress.update)
-            known = key(comparable_conditions(found, case, ready_device.provenance))
-        done = state.found(known, case)
-        if done is not None:
-            if repetition == 0:
-                _show(done, "as measured before in this run: ")
-            return done
-        with as_pytest_outcome(DependencyError), ending_the_run(request.session, OverheatedError):
-            log = state.meter_logs.get(case.workload)
-            if log is None:
-                measured = run(case, ready_device, state.progress.update)
-            else:
-                measured = metered_profile(case, found, ready_device.provenance, log)
-            with ending_the_run(request.session, StoreError):
-                results.add(measured, state.environment, state.run_id)
-        state.keep(known, measured)
-        if repetition == 0:
-            _show(measured)
-        else:
-            state.progress.line(f"    repetition {repetition}: {describe_result(measured)}")
-        return measured
-
-    def _show(measured: Profile, remark: str = "") -> None:
-        state.measured.add(request.node.nodeid)
-        play_back(benchmark, _durations_s(measured))
-        benchmark.extra_info.update(extra_info(measured))
-        state.countdown.finish_one()
-        state.progress.line(f"    {remark}{describe_result(measured)}")
-
-    return measure
-
-
-@pytest.fixture
-def takeaways(request: pytest.FixtureRequest, judged_device: str) -> Callable[[], List[Verdict]]:
-    """A function that says what this run's profiles of a device say to the claims that the file's experiment is for.
-
-    With `--assert-takeaways` it fails where measured profiles contradict one, and where simulated ones do not confirm
-    one that the model should. Skips where there is nothing to judge.
-    """
-    experiment, state = experiment_of(request.path), request.config.stash[STATE]
-
-    def judge() -> List[Verdict]:
-        found = [one for one in state.verdicts() if one.experiment == experiment and one.device == judged_device]
-        if not found:
-            left_out = state.left_out(judged_device)
-            note = f": left out {left_out_of_verdicts(left_out)}" if left_out else ""
-            pytest.skip(f"no profile of {judged_device} speaks to a take-away of {experiment}{note}")
-        wrong = [one.text for one in found if one.is_violated]
-        if wrong and request.config.getoption("jetwatt_assert_takeaways"):
-            pytest.fail("\n".join(wrong), pytrace=False)
-        return found
-
-    return judge
-
-
-def _durations_s(measured: Profile) -> List[float]:
-    """What pytest-benchmark is given, which has no table without times.
-
-    Of an idle state that is how long it was watched, of a replayed case the one median that there is.
-    """
-    if measured.case.settings.idle_s is not None:
-        return [measured.case.settings.idle_s]
-    times_ms = [minibatch.e2e_ms for minibatch in measured.counted]
-    return [ms_to_s(time_ms) for time_ms in times_ms or [measured.aggregates["minibatch_time_ms"]]]
+_READ_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
@@ -234,3 +75,387 @@ def ending_the_run(session: pytest.Session, *errors: Type[HarnessError]) -> Iter
     except errors as error:
         session.shouldfail = error.what
         raise
+
+
+@pytest.fixture
+def progress(request: pytest.FixtureRequest) -> Progress:
+    """Writes lines to the terminal while tests run: `progress.line(text)`, `progress.update(text)`."""
+    return request.config.stash[PROGRESS]
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest) -> Case:
+    """The test's case: device, workload, power mode, workers, storage, batch size, and how it is measured."""
+    return plan_of(request.config).case_at(request.param)
+
+
+@pytest.fixture
+def workload(case: Case) -> str:
+    """Axis: the workload's name; `harness.workloads.get_workload` has its model, data and loss."""
+    return case.workload
+
+
+@pytest.fixture
+def workers(case: Case) -> Optional[int]:
+    """Axis: `num_workers` of the PyTorch DataLoader."""
+    return case.workers
+
+
+@pytest.fixture
+def batch_size(case: Case) -> int:
+    """Axis: samples per minibatch."""
+    return case.batch_size
+
+
+@pytest.fixture
+def cache(case: Case) -> str:
+    """Axis: the state of the page cache: cold, evicted, warm, as-is or drop-each-epoch."""
+    return case.settings.cache
+
+
+@pytest.fixture(scope="session")
+def hold_device(request: pytest.FixtureRequest) -> Iterator[Callable[[Device], None]]:
+    """A function that holds a device until the end of the run: locked, its state saved, put back at the end."""
+    held: Dict[str, Device] = {}
+    with contextlib.ExitStack() as stack:
+
+        def hold(device: Device) -> None:
+            if device.name not in held:
+                with ending_the_run(request.session, ControlError):
+                    stack.enter_context(device.session())
+                held[device.name] = device
+
+        yield hold
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest, case: Case, hold_device: Callable[[Device], None]) -> Device:
+    """The device, held until the end of the run: locked, its state saved on disk, restored whatever happens."""
+    found = plan_of(request.config).device(case.device)
+    with as_pytest_outcome():
+        hold_device(found)
+    return found
+
+
+@pytest.fixture
+def power_mode(case: Case, device: Device) -> PowerMode:
+    """The power mode that the device runs in, set and read back; the device is restored at the end of the run."""
+    with as_pytest_outcome():
+        [(_, mode)] = device.power_modes(case.power_mode, case.workload)
+        return device.apply(mode)
+
+
+class DataOnStorage(NamedTuple):
+    """The data set of a workload on the storage under test."""
+
+    name: str  # of the storage
+    directory: Optional[Path]  # None of a simulated board, and where the data are in memory
+    files: Tuple[Path, ...]
+    medium: Dict[str, Any]  # what the directory lies on: device, file system, whether it rotates
+
+
+@pytest.fixture
+def storage(case: Case, device: Device, progress: Progress) -> DataOnStorage:
+    """The data set of the workload, put on the storage medium under test: its directory and files."""
+    if is_self_profiling(device):
+        return DataOnStorage(case.storage, None, (), {})
+    machine = cast(RealDevice, device)
+    with as_pytest_outcome(DependencyError):
+        bench = make_ready(case, machine.configuration, machine.root, progress.update)
+    files = tuple(bench.data.files)
+    medium = bench.conditions["storage_medium"] if files else {}
+    return DataOnStorage(case.storage, bench.data.directory if files else None, files, medium)
+
+
+class CacheState(NamedTuple):
+    """What was done to the page cache, and the share of the data set in it, 0 to 1; None where nobody tells."""
+
+    state: str
+    method: str
+    residency_before: Optional[float]
+    residency: Optional[float]
+
+
+@pytest.fixture
+def page_cache(storage: DataOnStorage, cache: str, device: Device) -> CacheState:
+    """The page cache, brought to the state that `cache` asks for; how much of the data set it holds, before and now.
+
+    `train` and `infer` bring it there again before each loop.
+    """
+    if not storage.files:
+        return CacheState(cache, "simulated" if is_self_profiling(device) else "in-memory", None, None)
+    root = cast(RealDevice, device).root
+
+    def read_once() -> None:
+        for path in storage.files:
+            with path.open("rb") as file:
+                while file.read(_READ_BYTES):
+                    pass
+
+    with as_pytest_outcome():
+        before = residency(storage.files, str(root)).share
+        method = set_cache(cache, storage.files, read_once, root)
+        return CacheState(cache, method, before, residency(storage.files, str(root)).share)
+
+
+class Recording:
+    """Telemetry of a test: runs from the fixture's set-up to `stop`, around a loop of one's own.
+
+    `train` and the like record their own from before the first minibatch to after the last; `stop` gives that then.
+    """
+
+    def __init__(self, sampler: Optional[Sampler]) -> None:
+        self._sampler = sampler
+        self._telemetry: Optional[Telemetry] = None
+
+    def stop(self) -> Telemetry:
+        """What was recorded: `series` by channel, what is `missing` and why; ends the recording."""
+        if self._sampler is not None:
+            self._telemetry, self._sampler = self._sampler.stop(), None
+        if self._telemetry is None:
+            raise CannotRunError(
+                "this device has no clock but that of its minibatches", "call train() or infer() first"
+            )
+        return self._telemetry
+
+    def replace(self, telemetry: Telemetry) -> None:
+        """Take what a measured loop recorded."""
+        self._telemetry = telemetry
+
+
+@pytest.fixture
+def telemetry(case: Case, device: Device) -> Iterator[Recording]:
+    """The board's sensors, recorded in a process of its own: `telemetry.stop().series["power_total_mw"]`."""
+    if is_self_profiling(device):
+        yield Recording(None)
+        return
+    machine = cast(RealDevice, device)
+    with as_pytest_outcome(), contextlib.ExitStack() as stack:
+        mode = machine.power_modes(case.power_mode, case.workload)[0][1]
+        sampler = Sampler(
+            machine.telemetry_sources(Path.cwd()),
+            case.settings.interval_s,
+            root=str(machine.root),
+            cpus=machine.sampler_cpus(mode),
+        )
+        yield Recording(stack.enter_context(sampler))
+
+
+@pytest.fixture(scope="session")
+def results(request: pytest.FixtureRequest) -> Iterator[ResultsStore]:
+    """The results file (`--results`), opened before the first case is measured."""
+    with as_pytest_outcome(), ending_the_run(request.session, StoreError):
+        store = ResultsStore(Path(request.config.getoption("jetwatt_results")))
+    with store:
+        yield store
+
+
+Measure = Callable[..., Profile]
+
+
+@pytest.fixture
+def measure(request: pytest.FixtureRequest, case: Case, progress: Progress, benchmark: Any) -> Measure:
+    """A function that measures a case, stores its profile, lets pytest-benchmark time it and returns it.
+
+    Skips what cannot run here before anything is touched, and everything once `--deadline` has come.
+    """
+    plan, outcome, session = plan_of(request.config), request.config.stash[OUTCOME], request.session
+    deadline = deadline_from(request.config)
+    if deadline is not None and datetime.datetime.now() >= deadline:
+        session.shouldstop = "the deadline has come; --resume goes on where this run stopped"
+        pytest.skip("the deadline has come")
+    progress.line(f"{outcome.countdown.start_one()} {case.id}")
+    with as_pytest_outcome(), ending_the_run(session, ControlError, DependencyError):
+        check(case, plan.device(case.device))
+    store: ResultsStore = request.getfixturevalue("results")  # not before: what cannot run here needs no file
+    held: Device = request.getfixturevalue("device")
+    timed: List[str] = []
+
+    def rounds(prepare: Callable[[], None], step: Callable[[], None], count: int) -> None:
+        if timed:  # pytest-benchmark times one loop of a test
+            run_rounds(prepare, step, count)
+        else:
+            timed.append(case.id)
+            benchmark.pedantic(step, setup=prepare, rounds=count)
+
+    def take(case: Case, repetition: int = 0, is_new: bool = False) -> Profile:
+        case = dataclasses.replace(
+            case, settings=dataclasses.replace(case.settings, seed=case.settings.seed + repetition)
+        )
+        with as_pytest_outcome():
+            check(case, held)
+            found = conditions(case, held, progress.update)
+            known = key(comparable_conditions(found, case, held.provenance))
+        done = None if is_new else outcome.found(known, case)
+        if done is None and repetition == 0 and request.config.getoption("jetwatt_resume"):
+            number = store.usable(known)
+            if number is not None:
+                outcome.resume(known, case, store.profile(number))
+                pytest.skip(f"measured already under the same conditions, see {store.path}")
+        if done is not None:
+            if repetition == 0:
+                show(done, "as measured before in this run: ")
+            return done
+        log = plan.meter_logs.get(case.workload)
+        with as_pytest_outcome(DependencyError), ending_the_run(session, OverheatedError, StoreError):
+            if log is None:
+                measured = run(case, held, progress.update, rounds)
+            else:
+                measured = metered_profile(case, found, held.provenance, log)
+            store.add(measured, outcome.environment, outcome.run_id)
+        outcome.keep(known, measured)
+        if repetition == 0:
+            show(measured)
+        else:
+            progress.line(f"    repetition {repetition}: {describe_result(measured)}")
+        return measured
+
+    def show(measured: Profile, remark: str = "") -> None:
+        if not timed and is_played_back(held, case):
+            timed.append(case.id)
+            play_back(benchmark, durations_s(measured))
+        benchmark.params = {**_plain(measured.case), "settings": request.node.callspec.params["case"]}
+        benchmark.extra_info.update(extra_info(measured))
+        outcome.shown.add(request.node.nodeid)
+        outcome.countdown.finish_one()
+        progress.line(f"    {remark}{describe_result(measured)}")
+
+    return take
+
+
+def _plain(case: Case) -> Dict[str, Any]:
+    axes = ("device", "workload", "power_mode", "workers", "storage", "batch_size")
+    return {**{axis: getattr(case, axis) for axis in axes}, "cache": case.settings.cache}
+
+
+@pytest.fixture
+def profile(case: Case, measure: Measure) -> Measure:
+    """A function that measures the test's case, all in one call: `profile()`.
+
+    A case that this run has measured already is not measured again. `profile(repetition=1)` differs in its seed: the
+    weights, and the order of samples.
+    """
+    return lambda repetition=0: measure(case, repetition)
+
+
+def _loop(request: pytest.FixtureRequest, case: Case, measure: Measure, task: str) -> Callable[..., Profile]:
+    """A function that measures the case with changes, as a new profile."""
+
+    def take(**changes: Any) -> Profile:
+        axes = {name: changes.pop(name) for name in ("workload", "workers", "storage", "batch_size") if name in changes}
+        with as_pytest_outcome():
+            if "workload" in axes:
+                axes["workload"] = get_workload(axes["workload"]).name
+            known = [field.name for field in dataclasses.fields(Settings)]
+            unknown = [name for name in changes if name not in known]
+            if unknown:
+                known = ["workload", "workers", "storage", "batch_size", *known]
+                raise InvalidValueError(f"{unknown[0]!r} cannot be changed here", f"known: {', '.join(known)}")
+            settings = replace_settings(case.settings, changes)
+            wanted = dataclasses.replace(case, task=task, settings=settings, **axes)
+        return _recorded(request, measure(wanted, is_new=True))
+
+    return take
+
+
+def _recorded(request: pytest.FixtureRequest, measured: Profile) -> Profile:
+    if "telemetry" in request.fixturenames:
+        recording: Recording = request.getfixturevalue("telemetry")
+        recording.replace(measured.telemetry)
+    return measured
+
+
+@pytest.fixture
+def train(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
+    """A function that trains and returns the profile: `train(minibatches=40)`.
+
+    Takes what is to differ from the test's case: workload, workers, storage, batch_size, minibatches, epochs, cache,
+    data_scale, seed, interval_s, limit_s, clocks.
+    """
+    return _loop(request, case, measure, TRAINING)
+
+
+@pytest.fixture
+def infer(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
+    """A function that runs forward passes alone and returns the profile; takes what `train` takes."""
+    return _loop(request, case, measure, INFERENCE)
+
+
+@pytest.fixture
+def interleave(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
+    """A function that trains while another workload answers: `interleave("lenet-mnist", batch_size=4, per_s=20)`."""
+
+    def take(workload: str, batch_size: int = 1, per_s: float = 10.0, duration_s: float = 10.0) -> Profile:
+        with as_pytest_outcome():
+            answering = dataclasses.replace(case, workload=get_workload(workload).name, batch_size=batch_size)
+            wanted = concurrent_case(case, answering, per_s, duration_s)
+        return _recorded(request, measure(wanted, is_new=True))
+
+    return take
+
+
+@pytest.fixture
+def idle(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
+    """A function that does nothing and records power: `idle(seconds=60)`; `quiet=True` reads the power sensor alone."""
+
+    def take(seconds: float = DEFAULT_IDLE_S, quiet: bool = False) -> Profile:
+        with as_pytest_outcome():
+            state = (QUIET if quiet else LOGGING, STATIC)
+            (wanted,) = [case] if case.task == IDLE else idle_cases([case], seconds, {}, [state])
+        return _recorded(request, measure(wanted, is_new=True))
+
+    return take
+
+
+@pytest.fixture
+def takeaways(request: pytest.FixtureRequest, judged_device: str) -> Callable[[], List[Verdict]]:
+    """A function that says what this run's profiles of a device say to the claims that the file's experiment is for.
+
+    It fails where simulated profiles do not confirm one that the model should, and with `--assert-takeaways` where
+    measured ones contradict one. Skips where there is nothing to judge.
+    """
+    experiment, outcome = experiment_of(request.path), request.config.stash[OUTCOME]
+
+    def judge() -> List[Verdict]:
+        found = [one for one in outcome.verdicts() if one.experiment == experiment and one.device == judged_device]
+        if not found:
+            left_out = outcome.left_out(judged_device)
+            note = f": left out {left_out_of_verdicts(left_out)}" if left_out else ""
+            pytest.skip(f"no profile of {judged_device} speaks to a claim of {experiment}{note}")
+        is_asserted = request.config.getoption("jetwatt_assert_takeaways")
+        wrong = [one.text for one in found if one.is_violated and (one.must_hold or is_asserted)]
+        if wrong:
+            pytest.fail("\n".join(wrong), pytrace=False)
+        return found
+
+    return judge
+
+
+@pytest.fixture(scope="session")
+def baseline(request: pytest.FixtureRequest) -> Callable[..., float]:
+    """A function that gives the time in ms above which a profile is slower than `--baseline` recorded it.
+
+    `assert profile.minibatch_time_ms <= baseline(profile)`. Without `--baseline` there is no such time: infinity. A
+    baseline that does not hold these conditions skips the test, or with `missing="pass"` gives infinity; both are said
+    at the end of the run. With `--strict` a profile that is neither surely slower nor surely as fast fails.
+    """
+    path = request.config.getoption("jetwatt_baseline")
+    with as_pytest_outcome():
+        recorded = None if path is None else read_baseline(Path(path))
+    outcome, is_strict = request.config.stash[OUTCOME], asks_for_strictness(request.config)
+
+    def limit_ms(profile: Profile, missing: str = "skip") -> float:
+        if recorded is None:
+            return math.inf
+        found = recorded_time_limit(recorded, profile)
+        if found.limit is None:
+            outcome.without_baseline.append(profile.case.id)
+            if missing != "pass":
+                pytest.skip(f"{path} does not hold {profile.case.id}: {found.missing}")
+            return math.inf
+        checked = check_profile(recorded, profile)
+        if is_strict and checked.status == INCONCLUSIVE:
+            pytest.fail(f"{profile.case.id} is inconclusive: {'; '.join(checked.notes)}", pytrace=False)
+        return found.limit
+
+    return limit_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import pytest
 
@@ -21,7 +21,8 @@ DEFAULT_CAMPAIGN = "quick"
 _AXIS_HELP = {
     "device": "devices: host (this machine), a board's name such as orin-agx, sim:BOARD for a simulated one, or "
     "replay:CORPUS.csv for what was recorded of one (default: the board, where this is one)",
-    "workload": "workloads, such as lenet-mnist or mobilenetv3-gld23k; an unknown one lists all",
+    "workload": "workloads, such as lenet-mnist or mobilenetv3-gld23k; an unknown one lists all; "
+    "MODULE:NAME for one's own, a jetwatt.Workload",
     "power_mode": "power modes: maxn, 2c (two CPU cores), CORESc-CPU-GPU-MEM in MHz (12c-2201.6-1300.5-3199), "
     "a preset's name, sample:COUNT, grid:paper, all, or FILE.csv",
     "workers": "num_workers of the PyTorch DataLoader: 0 fetches in the training process itself",
@@ -139,6 +140,12 @@ def add_options(parser: pytest.Parser) -> None:
         action="store_true",
     )
     option(
+        "--baseline",
+        "what `jetwatt baseline record` wrote, for the fixture `baseline` to hold profiles against: a slower one "
+        "fails, with --strict an inconclusive one too",
+        metavar="FILE",
+    )
+    option(
         "--config", f"places of storage media and data sets (default: {FILE_NAME})", metavar="FILE", default=FILE_NAME
     )
 
@@ -166,14 +173,23 @@ def campaign_from(config: pytest.Config) -> Campaign:
     return load_campaign(config.getoption("jetwatt_campaign") or DEFAULT_CAMPAIGN).override(axes, settings)
 
 
-def chooses_workloads(config: pytest.Config) -> bool:
-    """Whether somebody said what to run; without, it is the default campaign."""
-    return any(config.getoption(f"jetwatt_{name}") is not None for name in ("campaign", "workload"))
+def chosen_options(config: pytest.Config) -> Set[str]:
+    """The options of this suite that were given."""
+    given = {str(argument).partition("=")[0] for argument in config.invocation_params.args}
+    return {name for name in given if hasattr(config.option, "jetwatt_" + name.strip("-").replace("-", "_"))}
 
 
-def replaces_axes(config: pytest.Config) -> bool:
-    """Whether an option replaces an axis: that asks for a sweep of one's own, and not for the papers' experiments."""
-    return any(config.getoption(f"jetwatt_{axis}") is not None for axis in _AXIS_HELP if axis != "device")
+def asks_for_strictness(config: pytest.Config) -> bool:
+    """Whether `--strict` was given: an option of pytest itself, which has kept it in several places."""
+    try:
+        return bool(config.getoption("strict", None)) or bool(config.getini("strict"))
+    except (KeyError, ValueError):
+        return False
+
+
+def chosen_axes(config: pytest.Config) -> Set[str]:
+    """The axes that an option replaces."""
+    return {axis for axis in (*_AXIS_HELP, "cache") if config.getoption(f"jetwatt_{axis}") is not None}
 
 
 def deadline_from(config: pytest.Config, now: Optional[datetime.datetime] = None) -> Optional[datetime.datetime]:

@@ -1,24 +1,60 @@
-"""The pytest plugin: options, cases from a campaign and their order, progress and the summary."""
+"""The pytest plugin: options, the cases of a test and their order, progress and the summary."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import warnings
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, Generator, List, Optional, Sequence, Tuple
 
 import pytest
 
-from harness.core.cases import AXES
 from harness.core.errors import HarnessError
 from harness.core.terminal import Countdown, Progress
-from harness.options import add_options
-from harness.run_state import BASELOAD, STATE, RunState, UncapturedStream, experiment_of, in_safe_order, passes_needed
+from harness.options import DEFAULT_CAMPAIGN, add_options, chosen_options
+from harness.outcome import OUTCOME, PROGRESS, Outcome
+from harness.plan import (
+    ALL_AXES,
+    BASELOAD,
+    PLAN,
+    Block,
+    Plan,
+    experiment_of,
+    in_safe_order,
+    passes_needed,
+    plan_of,
+    short_id,
+)
+from harness.playback import is_played_back, recorded_time
 from harness.summary import format_summary, format_verdicts
 
 pytest_plugins = ["harness.fixtures"]
 
 ON_REQUEST, IDLE_STATES, TAKEAWAYS = "on_request", "idle_states", "judged_device"
 NO_CASE = "none"
-"""Stands for the case of a test that has none in this run; such a test is deselected."""
+"""Stands for the case of a test that is left out of this run."""
+
+
+class UncapturedStream:
+    """Standard output past pytest's capture, for progress while a test runs."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def write(self, text: str) -> None:
+        """Write at once, beginning on a line of its own."""
+        capture = self._config.pluginmanager.getplugin("capturemanager")
+        writer = self._config.get_terminal_writer()
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            if writer.width_of_current_line and not text.startswith("\r"):
+                writer.line()
+            writer.write(text, flush=True)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def isatty(self) -> bool:
+        return sys.stdout.isatty()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,72 +62,141 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read campaign and places; a wrong option ends the run here with what is known instead."""
+    """Where an option of ours is given, make the plan: a wrong one ends the run here with what is known instead."""
     config.addinivalue_line("markers", "training: trains a network, so it needs torch")
     config.addinivalue_line("markers", "exhaustive: goes through very many cases; one Python is enough for it")
     config.addinivalue_line("markers", f"{ON_REQUEST}: runs only when its file is named: pytest benchmarks/FILE.py")
     config.addinivalue_line(
         "markers", f"{IDLE_STATES}: runs for the idle states of each device and power mode, instead of its cases"
     )
+    config.stash[PROGRESS] = Progress(UncapturedStream(config))
+    config.stash[OUTCOME] = Outcome()
+    if chosen_options(config):
+        plan_of(config)
+
+
+class _Parametrization:
+    """A test's `parametrize` calls: those that name an axis are kept, the others go on to pytest."""
+
+    def __init__(self, metafunc: pytest.Metafunc) -> None:
+        self.go_on = metafunc.parametrize
+        self.blocks: List[Block] = []
+        metafunc.parametrize = self.take  # type: ignore[method-assign]
+
+    def take(self, argnames: Any, argvalues: Any, *args: Any, **kwargs: Any) -> None:
+        names = [name.strip() for name in argnames.split(",")] if isinstance(argnames, str) else list(argnames)
+        names = [name for name in names if name]
+        if not set(names) & set(ALL_AXES):
+            self.go_on(argnames, argvalues, *args, **kwargs)
+            return
+        rows = []
+        for row in argvalues:
+            is_marked = isinstance(row, type(pytest.param()))
+            values = row.values if is_marked else (row,) if len(names) == 1 else tuple(row)
+            if len(values) != len(names):
+                pytest.fail(f"parametrize {', '.join(names)}: {values!r} has {len(values)} values", pytrace=False)
+            rows.append((tuple(values), tuple(row.marks) if is_marked else ()))
+        self.blocks.append(Block(tuple(names), tuple(rows)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any]:
+    """Give each test that measures its cases, each as one parameter; its marks say what of the axes it asks for."""
+    config, file = metafunc.config, metafunc.definition.path
+    if TAKEAWAYS in metafunc.fixturenames and TAKEAWAYS not in metafunc._arg2fixturedefs:
+        plan = plan_of(config)
+        metafunc.parametrize(TAKEAWAYS, plan.devices() if plan.takes_part(file) else [NO_CASE])
+    definitions = metafunc._arg2fixturedefs.get("case")  # which fixture it is, pytest tells nowhere else
+    if not definitions or definitions[-1].func.__module__ != "harness.fixtures":
+        return (yield)
+    asked = _Parametrization(metafunc)
+    result = yield
+    plan, marked = plan_of(config), metafunc.definition.get_closest_marker
     try:
-        config.stash[STATE] = RunState(config, Progress(UncapturedStream(config)))
+        if marked(IDLE_STATES):
+            points = plan.idle_points(file)
+        elif marked(ON_REQUEST) and not plan.is_named(file):
+            points = []  # a corpus of thousands of modes is not expanded unless somebody asks for it
+        else:
+            points = plan.points(file, asked.blocks) if plan.takes_part(file) else []
     except HarnessError as error:
-        raise pytest.UsageError(str(error)) from error
+        pytest.fail(str(error), pytrace=False)
+    others = [name for block in asked.blocks for name in block.names if name not in ALL_AXES]
+    # A loop that is measured depends on every axis, a test of its own on those whose fixtures it uses.
+    is_whole = "measure" in metafunc.fixturenames or "case" in metafunc.definition._fixtureinfo.argnames
+    named = {*metafunc.fixturenames, *(name for block in asked.blocks for name in block.names)}
+    axes = [axis for axis in ALL_AXES if is_whole or axis in named]
+    rows = {}
+    for case, values, marks in points:
+        words = "-".join([short_id(case, axes), *map(str, values)])
+        parameter = pytest.param(plan.key(case), *values, marks=marks, id=words)
+        rows.setdefault((plan.key(case) if is_whole else words, words), parameter)
+    if not rows:
+        rows[None] = pytest.param(*[NO_CASE] * (1 + len(others)), id=NO_CASE, marks=_why_nothing(metafunc, plan))
+    asked.go_on(["case", *others], list(rows.values()), indirect=["case"])
+    return result
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize a test that measures with every case of the campaign, or with the idle states of its devices."""
-    state, file = metafunc.config.stash[STATE], metafunc.definition.path
-    if TAKEAWAYS in metafunc.fixturenames:
-        takes_part = state.takes_part(experiment_of(file), file)
-        metafunc.parametrize(TAKEAWAYS, state.devices() if takes_part else [NO_CASE])
-    if not {*AXES, "settings"} <= set(metafunc.fixturenames):
+def _why_nothing(metafunc: pytest.Metafunc, plan: Plan) -> Sequence[Any]:
+    """A skip with the reason, of a test that asks for cases and gets none; nothing of one that is left out."""
+    file = metafunc.definition.path
+    if metafunc.definition.get_closest_marker(ON_REQUEST) or not plan.takes_part(file):
+        return ()
+    devices = ", ".join(plan.devices())
+    text = f"neither the campaign nor the test's own marks have a case of {experiment_of(file)} for {devices}"
+    return [pytest.mark.skip(reason=text)]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let pytest-benchmark play back what another clock recorded."""
+    if "measure" not in getattr(item, "fixturenames", ()):
         return
-    marked = metafunc.definition.get_closest_marker
-    if marked(IDLE_STATES):
-        points = state.idle_points
-    else:  # a corpus of thousands of modes is not expanded unless somebody asks for it
-        points = {} if marked(ON_REQUEST) and not state.is_named(file) else state.points_of(experiment_of(file), file)
-    ids = [case.id for case in points.values()]
-    metafunc.parametrize((*AXES, "settings"), list(points) or [(NO_CASE,) * (len(AXES) + 1)], ids=ids or [NO_CASE])
+    # More workers than cores is what the papers sweep; a repeated profile is not timed again.
+    for expected in ("This DataLoader will create", "Benchmark fixture was not used"):
+        item.add_marker(pytest.mark.filterwarnings(f"ignore:{expected}"))
+    plan = plan_of(item.config)
+    case = plan.case_of(item)
+    if case is not None and is_played_back(plan.device(case.device), case):
+        item.add_marker(pytest.mark.benchmark(timer=recorded_time))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Leave out what runs on request only, unless its file was named; then order what is left, after -k and -m."""
-    state = config.stash[STATE]
-    left_out = {item for item in items if _is_left_out(item, state)}
+    if PLAN not in config.stash:
+        return
+    plan = config.stash[PLAN]
+    left_out = {item for item in items if _is_left_out(item, plan)}
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
-    items[:] = in_safe_order(items, state.case_of, state.clocks_only_fall, state.mode_of)
+    items[:] = in_safe_order(items, plan.mode_of, plan.clocks_only_fall)
     items.sort(key=lambda item: TAKEAWAYS in getattr(item, "fixturenames", ()))  # judged once all is measured
+    config.stash[OUTCOME].countdown = Countdown(sum("measure" in getattr(one, "fixturenames", ()) for one in items))
 
 
-def _is_left_out(item: pytest.Item, state: RunState) -> bool:
+def _is_left_out(item: pytest.Item, plan: Plan) -> bool:
     """Whether a test has no case, or runs on request only and nobody asked.
 
     Idle states of simulated boards take no time, so a campaign with the experiment `baseload` runs them at once.
     """
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    if NO_CASE in parameters.values():
-        return True
-    if not item.get_closest_marker(ON_REQUEST) or state.is_named(item.path):
+    if NO_CASE in (parameters.get("case"), parameters.get(TAKEAWAYS)):
+        return not item.get_closest_marker("skip")
+    if not item.get_closest_marker(ON_REQUEST) or plan.is_named(item.path):
         return False
-    case = state.case_of(item)
-    at_once = case is not None and state.device(case.device).provenance == "simulated"
-    return not (item.get_closest_marker(IDLE_STATES) and at_once and state.takes_part(BASELOAD, item.path))
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    state = session.config.stash[STATE]
-    state.countdown = Countdown(sum("held_device" in getattr(item, "fixturenames", ()) for item in session.items))
+    case = plan.case_of(item)
+    at_once = case is not None and plan.device(case.device).provenance == "simulated"
+    is_baseload = experiment_of(item.path) == BASELOAD and plan.takes_part(item.path)
+    return not (item.get_closest_marker(IDLE_STATES) and at_once and is_baseload)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest.Item]) -> List[str]:
-    """Say before hours go by that a sweep takes more than one pass."""
-    state = config.stash[STATE]
-    passes = passes_needed(items, state.case_of, state.clocks_only_fall, state.mode_of)
+    """Say before hours go by that a sweep takes more than one pass; and what does not run, and how it would."""
+    if PLAN not in config.stash:
+        return []
+    plan = config.stash[PLAN]
+    passes = passes_needed(items, plan.mode_of, plan.clocks_only_fall)
     texts = [
         f"{device}: these power modes have no order in which CPU and GPU clocks only fall, so they run in {count} "
         "passes. Where this release cannot raise a clock, cases from the second pass on fail: reboot then, and run the "
@@ -101,22 +206,34 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
     ]
     for text in texts:
         warnings.warn(text, stacklevel=1)
+    if plan.left_out and not items:
+        name = config.getoption("jetwatt_campaign") or DEFAULT_CAMPAIGN
+        texts.append(
+            f"left out, because campaign {name} does not have them or other axes are asked for: "
+            f"{', '.join(sorted(plan.left_out))}; name a file to run it, or --campaign paper"
+        )
+    if not items and config.getoption("keyword"):
+        texts.append(
+            f"-k {config.getoption('keyword')!r} fits no case of {', '.join(plan.devices())}: run on that board, or "
+            "name a simulated one, --device sim:BOARD"
+        )
     return [f"jetwatt: {text}." for text in texts]
 
 
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> Optional[Tuple[str, str, str]]:
     """No dot for a case that was measured: its line of figures stands there already."""
-    measured = report.when == "call" and report.passed and report.nodeid in config.stash[STATE].measured
+    measured = report.when == "call" and report.passed and report.nodeid in config.stash[OUTCOME].shown
     return ("passed", "", "PASSED") if measured else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    state = terminalreporter.config.stash[STATE]
-    if state.profiles:
+    outcome: Outcome = terminalreporter.config.stash[OUTCOME]
+    if outcome.profiles:
+        in_full = terminalreporter.config.getoption("verbose") > 0
         terminalreporter.section("jetwatt")
-        terminalreporter.write_line(format_summary(state.profiles))
-        verdicts = state.verdicts()
+        terminalreporter.write_line(format_summary(outcome.profiles, in_full))
+        verdicts = outcome.verdicts()
         if verdicts:
-            terminalreporter.section("take-aways of the papers")
-            terminalreporter.write_line(format_verdicts(verdicts))
+            terminalreporter.section("claims of the papers")
+            terminalreporter.write_line(format_verdicts(verdicts, in_full))
         terminalreporter.write_line(f"results: {terminalreporter.config.getoption('jetwatt_results')}")

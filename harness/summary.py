@@ -19,7 +19,7 @@ _HEADER = [
 ]  # fmt: skip
 
 
-def format_summary(profiles: Sequence[Profile]) -> str:
+def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
     """The table of a run: medians over the clean minibatches, a line for each case; below it what the flags say.
 
     Simulated and replayed figures carry their provenance in the case column.
@@ -53,7 +53,7 @@ def describe_result(profile: Profile) -> str:
     return ", ".join(parts)
 
 
-def format_verdicts(verdicts: Sequence[Verdict]) -> str:
+def format_verdicts(verdicts: Sequence[Verdict], in_full: bool = True) -> str:
     """How many claims came to which verdict, and in full what is not confirmed; provenance stands with each."""
     lines = [", ".join(f"{name}: {count}" for name, count in counts_of_claims(verdicts).items())]
     if any(one.fitted for one in verdicts):

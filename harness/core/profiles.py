@@ -73,6 +73,21 @@ class Profile:
     started_at: str  # wall-clock start, ISO 8601 with offset
 
     @property
+    def minibatch_time_ms(self) -> Optional[float]:
+        """Median over the clean minibatches, end to end; None of an idle case."""
+        return self.aggregates.get("minibatch_time_ms")
+
+    @property
+    def fetch_stall_ms(self) -> Optional[float]:
+        """Median of the visible wait for a minibatch; None where it was not recorded."""
+        return self.aggregates.get("fetch_stall_ms")
+
+    @property
+    def power_mw(self) -> Optional[float]:
+        """Median over the stable samples; None without a power sensor."""
+        return self.aggregates.get("power_mw")
+
+    @property
     def counted(self) -> List[Minibatch]:
         return counted_minibatches(self.minibatches, self.case.settings.epochs is not None)
 

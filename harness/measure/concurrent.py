@@ -16,10 +16,11 @@ from harness.core.interleaving import interleave
 from harness.core.metrics import POWER_CHANNEL, summarise_concurrent
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import CLEAN, Minibatch, Profile, wall_clock
+from harness.measure.rounds import Rounds, nothing, run_rounds
 from harness.workloads.optional_packages import require
 
 
-def measure_concurrent(bench: Any, instruments: Any, report: Report) -> Profile:
+def measure_concurrent(bench: Any, instruments: Any, report: Report, rounds: Rounds = run_rounds) -> Profile:
     """Measure a concurrent case under the power mode that is set now."""
     training = require("harness.measure.training_loop")
     case, seed = bench.case, bench.case.settings.seed
@@ -54,14 +55,21 @@ def measure_concurrent(bench: Any, instruments: Any, report: Report) -> Profile:
         with instruments.sampler(case.settings.interval_s) as sampler:
             refuse_heat(sampler, instruments.limits_c)
             start_s = time.monotonic()
-            found = interleave(
-                clock=time.monotonic,
-                train=train_one,
-                serve=lambda: next(serve),
-                arrivals_per_s=mix.arrivals_per_s,
-                batch_size=mix.batch_size,
-                duration_s=case.settings.duration_s,
-            )
+            outcomes: List[Any] = []
+
+            def train_and_serve() -> None:
+                outcomes.append(
+                    interleave(
+                        clock=time.monotonic,
+                        train=train_one,
+                        serve=lambda: next(serve),
+                        arrivals_per_s=mix.arrivals_per_s,
+                        batch_size=mix.batch_size,
+                        duration_s=case.settings.duration_s,
+                    )
+                )
+
+            rounds(nothing, train_and_serve, 1)
             end_s = time.monotonic()
             telemetry = sampler.stop()
         train.close()
@@ -75,5 +83,5 @@ def measure_concurrent(bench: Any, instruments: Any, report: Report) -> Profile:
         "power_definition": telemetry.notes.get(POWER_CHANNEL, "no power sensor"),
         "clock_use": {channel: use._asdict() for channel, use in uses.items()},
     }
-    aggregates = summarise_concurrent(found, power, case.batch_size, mix.batch_size, start_s, end_s)
+    aggregates = summarise_concurrent(outcomes[0], power, case.batch_size, mix.batch_size, start_s, end_s)
     return Profile(case, "measured", conditions, trained, telemetry, aggregates, [], started_at)

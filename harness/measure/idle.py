@@ -26,6 +26,7 @@ from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise_idle
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry, wall_clock
+from harness.measure.rounds import Rounds, nothing, run_rounds
 
 DEFAULT_IDLE_S = 60.0
 """The paper watches for 30 minutes; a board's own sensors give in a minute what a meter gives in twenty."""
@@ -83,7 +84,9 @@ def idle_cases(
     return [idle(case, *state) for case in first.values() for state in wanted]
 
 
-def measure_idle(case: Case, conditions: Mapping[str, Any], instruments: Any, report: Report) -> Profile:
+def measure_idle(
+    case: Case, conditions: Mapping[str, Any], instruments: Any, report: Report, rounds: Rounds = run_rounds
+) -> Profile:
     """Do nothing for `case.settings.idle_s`, under the power mode and clocks that are set now, and watch power.
 
     A quiet case reads the power sensor alone. `CannotRunError` where there is none.
@@ -101,7 +104,7 @@ def measure_idle(case: Case, conditions: Mapping[str, Any], instruments: Any, re
         if power_source in sampler.missing:
             why = sampler.missing[power_source]
             raise CannotRunError(f"there is no sensor of power: {why}", "--socket-meter STATE=FILE.csv takes a meter's")
-        time.sleep(idle_s)
+        rounds(nothing, lambda: time.sleep(idle_s), 1)
         end_s = time.monotonic()
         telemetry = sampler.stop()
     uses = clock_use(telemetry.series, PowerMode(**conditions["power_mode"]), start_s, end_s)

@@ -15,7 +15,7 @@ import platform
 import time
 import weakref
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, cast
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, cast
 
 from harness.board.control_groups import throttled_periods
 from harness.board.disk import describe
@@ -53,6 +53,7 @@ from harness.core.profiles import Minibatch, Profile, Series, wall_clock
 from harness.measure.concurrent import measure_concurrent
 from harness.measure.flags import find_flags
 from harness.measure.idle import measure_idle
+from harness.measure.rounds import Rounds, run_rounds
 from harness.workloads import get_workload
 from harness.workloads.counting import describe as describe_workload
 from harness.workloads.data.data_set import PreparedData
@@ -128,10 +129,12 @@ def conditions(case: Case, device: Device, report: Report) -> Dict[str, Any]:
     return own if is_self_profiling(device) else {**_bench(case, cast(RealDevice, device), report).conditions, **own}
 
 
-def run(case: Case, device: Device, report: Report = lambda line: None) -> Profile:
+def run(case: Case, device: Device, report: Report = lambda line: None, rounds: Rounds = run_rounds) -> Profile:
     """Measure a case on a device that the caller holds, under the case's power mode.
 
-    `OverheatedError` where a sensor rose above its limit; there is no profile then, for half of a case is none.
+    `rounds` runs the minibatches that count, of an idle or a concurrent case its whole time as one; a device that has
+    minibatches of its own does without. `OverheatedError` where a sensor rose above its limit; there is no profile
+    then, for half of a case is none.
     """
     if is_self_profiling(device):
         profile = cast(SelfProfiling, device).profile(case)
@@ -149,11 +152,11 @@ def run(case: Case, device: Device, report: Report = lambda line: None) -> Profi
         machine.temperature_limits_c(case.settings.max_temperature_c),
     )
     if case.task == IDLE:
-        profile = measure_idle(case, bench.conditions, instruments, report)
+        profile = measure_idle(case, bench.conditions, instruments, report, rounds)
     elif case.task == CONCURRENT:
-        profile = measure_concurrent(bench, instruments, report)
+        profile = measure_concurrent(bench, instruments, report, rounds)
     else:
-        profile = _measure(bench, instruments, report)
+        profile = _measure(bench, instruments, report, rounds)
     flags = [*device.remarks, *find_flags(profile)]
     return dataclasses.replace(profile, provenance=device.provenance, flags=flags)
 
@@ -283,7 +286,7 @@ def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: s
         )
 
 
-def _measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
+def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rounds) -> Profile:
     """Train or infer under the power mode that is set now."""
     training = require("harness.measure.training_loop")
     case, settings, files, root = bench.case, bench.case.settings, bench.data.files, instruments.root
@@ -311,7 +314,7 @@ def _measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
             training.LOOPS[case.task](*what).rehearse()
         trainer = training.LOOPS[case.task](*what)
         report(f"    page cache: {settings.cache}")
-        conditions["cache_method"] = _set_cache(cache, settings.cache, files, trainer, root)
+        conditions["cache_method"] = set_cache(settings.cache, files, trainer.read_once, root)
         conditions["cache_residency_before"] = residency(files, str(root)).share
         training.seed_generators(settings.seed)  # warming the cache drew from them
         started_at = wall_clock()
@@ -322,11 +325,17 @@ def _measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
             conditions["storage_limit_bytes_per_s"] = held_bytes_per_s
             refuse_heat(sampler, instruments.limits_c)
             if settings.epochs is not None:
-                minibatches = training.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch)
+                minibatches = training.profile_epochs(trainer, settings.epochs, before_epoch, on_minibatch, rounds)
             else:
                 watch = PowerWatch(sampler, instruments.power_source)
                 minibatches = training.profile_minibatches(
-                    trainer, settings.minibatches, watch.has_settled, watch.is_enough, on_minibatch, settings.limit_s
+                    trainer,
+                    settings.minibatches,
+                    watch.has_settled,
+                    watch.is_enough,
+                    on_minibatch,
+                    settings.limit_s,
+                    rounds,
                 )
             telemetry = sampler.stop()
         if periods is not None:
@@ -349,10 +358,11 @@ def _measure(bench: Bench, instruments: Instruments, report: Report) -> Profile:
     return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
 
 
-def _set_cache(cache: PageCache, state: str, files: Sequence[Path], trainer: Any, root: Path) -> str:
-    """Bring the page cache into the state asked for; returns how, in words."""
+def set_cache(state: str, files: Sequence[Path], read_once: Callable[[], None], root: Path = Path("/")) -> str:
+    """Bring the page cache into the state asked for; `read_once` reads a data set. Returns how, in words."""
     if not files:
         return IN_MEMORY
+    cache = PageCache(str(root))
     if state in DROPPED:
         return cache.drop()
     if state == "evicted":
@@ -363,7 +373,7 @@ def _set_cache(cache: PageCache, state: str, files: Sequence[Path], trainer: Any
     share = residency(files, str(root)).share
     if share is not None and share >= RESIDENT_SHARE:
         return "resident already"
-    trainer.read_once()
+    read_once()
     return "one pass of the DataLoader"
 
 

@@ -24,6 +24,7 @@ from harness.core.cases import CUT_MINIBATCHES, INFERENCE, TRAINING
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
 from harness.core.units import s_to_ms
+from harness.measure.rounds import Rounds, nothing, run_rounds
 from harness.workloads.failures import is_out_of_memory, last_line, own_code_failed
 from harness.workloads.workload import Workload, move
 
@@ -318,45 +319,76 @@ def profile_minibatches(
     is_enough: Callable[[], bool],
     on_minibatch: Callable[[Minibatch], None],
     limit_s: Optional[float] = None,
+    rounds: Rounds = run_rounds,
 ) -> List[Minibatch]:
     """Record the first minibatch (kept apart, C12), those until power has settled (C13), then `count` clean ones.
 
     `has_settled` takes a monotonic time. After `count` clean minibatches more are run until `is_enough` (C15: a fast
-    mode must still see power samples); after `limit_s`, `CUT_MINIBATCHES` clean ones are enough.
+    mode must still see power samples); after `limit_s`, `CUT_MINIBATCHES` clean ones are enough. `rounds` runs the
+    clean ones.
     """
     recorded: List[Minibatch] = []
-    clean = 0
+    timings = time_minibatches(trainer, trainer.loader())
     began_s = time.monotonic()
-    for timing in time_minibatches(trainer, trainer.loader()):
-        if not recorded:
-            phase = FIRST
-        elif clean or has_settled(timing.start_s):
-            phase = CLEAN
-            clean += 1
-        else:
-            phase = SETTLING
-        recorded.append(Minibatch(0, len(recorded), phase, *timing))
+
+    def run_one(phase: str) -> None:
+        recorded.append(Minibatch(0, len(recorded), phase, *next(timings)))
         on_minibatch(recorded[-1])
-        is_late = limit_s is not None and time.monotonic() - began_s > limit_s
-        if (clean >= count and is_enough()) or (is_late and clean >= min(count, CUT_MINIBATCHES)):
+
+    def is_late() -> bool:
+        return limit_s is not None and time.monotonic() - began_s > limit_s
+
+    run_one(FIRST)
+    while not has_settled(time.monotonic()):
+        run_one(SETTLING)
+    settling = len(recorded)
+
+    at_once = count if limit_s is None else min(count, CUT_MINIBATCHES)
+    rounds(nothing, lambda: run_one(CLEAN), at_once)
+    while len(recorded) - settling < count or not is_enough():
+        if is_late() and len(recorded) - settling >= min(count, CUT_MINIBATCHES):
             break
+        run_one(CLEAN)
+    timings.close()
     return recorded
 
 
 def profile_epochs(
-    trainer: Trainer, epochs: int, before_epoch: Callable[[int], None], on_minibatch: Callable[[Minibatch], None]
+    trainer: Trainer,
+    epochs: int,
+    before_epoch: Callable[[int], None],
+    on_minibatch: Callable[[Minibatch], None],
+    rounds: Rounds = run_rounds,
 ) -> List[Minibatch]:
     """Record whole epochs; `before_epoch` runs outside the timed stretch. The first minibatch is kept apart (C12).
 
-    An epoch ends when its workers have ended: that time is framework overhead of its last minibatch.
+    An epoch ends when its workers have ended: that time is framework overhead of its last minibatch. `rounds` runs all
+    but the first minibatch.
     """
     recorded: List[Minibatch] = []
-    for epoch in range(epochs):
-        before_epoch(epoch)
-        for timing in time_minibatches(trainer, trainer.loader(epoch)):
-            recorded.append(Minibatch(epoch, len(recorded), CLEAN if recorded else FIRST, *timing))
-            on_minibatch(recorded[-1])
-        recorded[-1] = recorded[-1]._replace(e2e_ms=s_to_ms(time.monotonic() - recorded[-1].start_s))
+    timings: Iterator[Timing] = iter(())
+    per_epoch = len(trainer.loader(epoch=0))
+
+    def prepare() -> None:
+        nonlocal timings
+        epoch, place = divmod(len(recorded), per_epoch)
+        if place == 0:
+            before_epoch(epoch)
+            timings = time_minibatches(trainer, trainer.loader(epoch))
+
+    def run_one() -> None:
+        epoch, place = divmod(len(recorded), per_epoch)
+        recorded.append(Minibatch(epoch, len(recorded), CLEAN if recorded else FIRST, *next(timings)))
+        if place == per_epoch - 1:
+            next(timings, None)  # ends the workers
+            recorded[-1] = recorded[-1]._replace(e2e_ms=s_to_ms(time.monotonic() - recorded[-1].start_s))
+        on_minibatch(recorded[-1])
+
+    total = epochs * per_epoch
+    run_rounds(prepare, run_one, 1)
+    if total > 1:
+        rounds(prepare, run_one, total - 1)
+    run_rounds(prepare, run_one, total - len(recorded))
     return recorded
 
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union, get_args, get_type_hints
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+    get_args,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -84,6 +97,7 @@ class Sweep:
     task: str = TRAINING  # of every case: `training`, `inference` or `concurrent`
     boards: Tuple[str, ...] = ()  # the only boards that it is for, simulated ones included, and `host`; empty for all
     instances: int = 1  # how many copies of a simulated board run it
+    own: FrozenSet[str] = frozenset()  # axes that its own table names (`cache` among them), the campaign's do not count
 
     def points(self) -> List[Tuple[Any, ...]]:
         """Every combination, each a tuple in the order of `AXES`, the last axis changing fastest."""
@@ -99,6 +113,7 @@ class Campaign:
     sweeps: Tuple[Sweep, ...]  # what `benchmarks/test_training.py` runs
     # name of an experiment to the sweeps that `benchmarks/test_NAME.py` runs
     experiments: Mapping[str, Tuple[Sweep, ...]] = dataclasses.field(default_factory=dict)
+    general: Sweep = Sweep(AXIS_DEFAULTS, Settings())  # its axes and settings for tests that none of these are for
 
     @property
     def workloads(self) -> List[str]:
@@ -127,6 +142,7 @@ class Campaign:
         return dataclasses.replace(
             self,
             sweeps=tuple(map(change, self.sweeps)),
+            general=change(self.general),
             experiments={name: tuple(map(change, sweeps)) for name, sweeps in self.experiments.items()},
         )
 
@@ -230,7 +246,7 @@ def _campaign(name: str, table: CampaignTable) -> Campaign:
     for experiment, own in table.experiment.items():
         common = _sweep(base, own)
         experiments[experiment] = tuple(_sweep(common, one) for one in own.sweep)
-    return Campaign(name, table.description, tuple(_sweep(base, one) for one in table.sweep), experiments)
+    return Campaign(name, table.description, tuple(_sweep(base, one) for one in table.sweep), experiments, base)
 
 
 def _sweep(base: Sweep, table: SweepTable) -> Sweep:
@@ -245,8 +261,9 @@ def _sweep(base: Sweep, table: SweepTable) -> Sweep:
     instances = base.instances if table.instances is None else table.instances
     if instances < 1:
         raise InvalidValueError(f"instances takes a whole number from 1 up, got {instances!r}")
-    settings = replace_settings(base.settings, _given(table.settings))
-    return Sweep({**base.axes, **_axes(table)}, settings, task, boards, instances)
+    axes, given = _axes(table), _given(table.settings)
+    own = base.own.union(axes, {"cache"} & set(given))
+    return Sweep({**base.axes, **axes}, replace_settings(base.settings, given), task, boards, instances, own)
 
 
 def _given(table: msgspec.Struct) -> Dict[str, Any]:

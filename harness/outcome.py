@@ -1,0 +1,67 @@
+"""What came out of a run so far: its profiles, and what they say to the papers' claims."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+import pytest
+
+from harness.core.cases import Case
+from harness.core.environment import describe_environment
+from harness.core.profiles import Profile
+from harness.core.terminal import Countdown, Progress
+from harness.judge.claims import Verdict, judge
+from harness.judge.evidence import Evidence, evidence_of
+
+
+class Outcome:
+    """What came out of a run so far."""
+
+    def __init__(self) -> None:
+        self.run_id = uuid.uuid4().hex
+        self.countdown = Countdown(0)
+        self.profiles: List[Profile] = []
+        self.evidence: List[Evidence] = []
+        self.shown: Set[str] = set()  # tests whose line of figures stands on the terminal
+        self.without_baseline: List[str] = []  # cases that the baseline does not hold
+        self._known: Dict[Tuple[str, str], Profile] = {}
+        self._resumed: Set[Tuple[str, str]] = set()
+        self._judged: Tuple[int, List[Verdict]] = (0, [])
+
+    @functools.cached_property
+    def environment(self) -> Dict[str, Any]:
+        return describe_environment()
+
+    def found(self, key: str, case: Case) -> Optional[Profile]:
+        """The profile of this case under these conditions that this run has made already.
+
+        One of the same power mode by another name is another profile: claims ask for modes by their names.
+        """
+        return self._known.get((key, case.id))
+
+    def keep(self, key: str, profile: Profile) -> None:
+        self.profiles.append(profile)
+        self.evidence.append(evidence_of(profile))
+        self._known.setdefault((key, profile.case.id), profile)
+
+    def resume(self, key: str, case: Case, stored: Profile) -> None:
+        """Let a profile of an earlier run, of these conditions, speak in this one's verdicts."""
+        if (key, case.id) not in self._resumed:
+            self._resumed.add((key, case.id))
+            self.evidence.append(evidence_of(stored)._replace(case=case))
+
+    def verdicts(self) -> List[Verdict]:
+        """What the profiles of this run say to the papers' claims."""
+        if self._judged[0] != len(self.evidence):
+            self._judged = (len(self.evidence), judge(self.evidence))
+        return self._judged[1]
+
+    def left_out(self, device: str) -> int:
+        """How many profiles of a device no verdict is taken from, because they were disturbed or throttled."""
+        return sum(one.is_left_out for one in self.evidence if one.case.device == device)
+
+
+OUTCOME = pytest.StashKey[Outcome]()
+PROGRESS = pytest.StashKey[Progress]()

@@ -1,0 +1,290 @@
+"""Which cases a test has: by command line, campaign, the test's own `parametrize`, and the papers' defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
+
+import pytest
+
+from harness.core.campaigns import SHIPPED, Campaign, Sweep, check_axis, describe_settings, expand, replace_settings
+from harness.core.cases import AXES, CONCURRENT, IDLE, IDLE_STATES, Case, Mix
+from harness.core.device import Device
+from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
+from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
+from harness.core.power_modes import PowerMode
+from harness.devices.registry import open_device
+from harness.devices.replay import ReplayDevice
+from harness.devices.simulated import INSTANCE_MARK, SimulatedDevice
+from harness.measure.idle import idle_cases, read_meter_logs
+from harness.options import DEFAULT_CAMPAIGN, campaign_from, chosen_axes, configuration_from, device_root_from
+from harness.workloads import get_workload
+
+Item = TypeVar("Item")
+ModeOf = Callable[[Item], Optional[Tuple[str, PowerMode]]]
+"""The device and the power mode of a test; None of one that has no case."""
+
+ALL_AXES = (*AXES, "cache")
+
+SUITE = Path(__file__).resolve().parents[1] / "benchmarks"
+"""The suite's own benchmarks. One of these runs where the campaign has its experiment; any other test runs anyway."""
+
+TRAINING_FILE, BASELOAD = "training", "baseload"
+"""The experiment of the campaign's own sweeps, and the one whose cases are idle states."""
+
+
+class Block(NamedTuple):
+    """A `parametrize` mark that names an axis."""
+
+    names: Tuple[str, ...]  # axes and other arguments of the test
+    rows: Tuple[Tuple[Tuple[Any, ...], Tuple[Any, ...]], ...]  # values of each row, and the marks that it has
+
+
+class Point(NamedTuple):
+    """A case of a test, with what else its `parametrize` gives."""
+
+    case: Case
+    others: Tuple[Any, ...] = ()  # values of arguments that are no axes, in the order of the blocks
+    marks: Tuple[Any, ...] = ()
+
+
+class Plan:
+    """The cases of a run and the devices they are for. Opening a device touches nothing yet."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        """Read campaign and places from the options; refuse what they name and nobody knows."""
+        self.configuration = configuration_from(config)
+        self._root = device_root_from(config)
+        self.campaign = campaign_from(config)
+        self._chosen = chosen_axes(config)
+        self._asks_for_axes = bool(self._chosen - {"device", "cache"})
+        self._chooses_workloads = "workload" in self._chosen or config.getoption("jetwatt_campaign") is not None
+        self.meter_logs = read_meter_logs(config.getoption("jetwatt_socket_meter"))
+        self._idle_s: float = config.getoption("jetwatt_idle_seconds")
+        self._devices: Dict[str, Device] = {}
+        self._modes: Dict[Tuple[str, str], PowerMode] = {}
+        self._cases: Dict[str, Case] = {}
+        self.left_out: Set[str] = set()
+        self._named = {
+            Path(argument.partition("::")[0]).resolve() for argument in config.invocation_params.args if argument
+        }
+        self._refuse_unknown_experiments(config)
+        sweeps = [own for sweep in self.campaign.sweeps for own in self._per_device(sweep, None)]
+        self._own_cases = self._expand(sweeps)
+        self._idle_cases = idle_cases(self._own_cases, self._idle_s, self.meter_logs)
+
+    def _refuse_unknown_experiments(self, config: pytest.Config) -> None:
+        if (config.getoption("jetwatt_campaign") or DEFAULT_CAMPAIGN) in SHIPPED:
+            return
+        files = {file.resolve() for folder in (SUITE, config.rootpath / "benchmarks") for file in folder.glob("test_*")}
+        known = sorted(experiment_of(file) for file in files | self._named if file.stem.startswith("test_"))
+        unknown = [name for name in self.campaign.experiments if name not in known] if files else []
+        if unknown:
+            raise UnknownNameError(
+                f"the campaign has an experiment {unknown[0]!r}, and there is no benchmarks/test_{unknown[0]}.py",
+                f"known: {', '.join(known)}",
+            )
+
+    def device(self, name: str) -> Device:
+        """The device of that name, the same object each time."""
+        if name not in self._devices:
+            device = open_device(name, self.configuration, Path("/") if name == "host" else self._root)
+            known = self._devices.setdefault(device.name, device)
+            if known is not device and known.identity() != device.identity():
+                raise InvalidValueError(f"two devices are called {device.name}", "rename one of the files")
+            self._devices[name] = known
+        return self._devices[name]
+
+    def devices(self) -> List[str]:
+        """The names of the devices of the campaign, as their cases have them."""
+        return list(dict.fromkeys(self.device(name).name for name in self.campaign.general.axes["device"]))
+
+    def is_named(self, file: Path) -> bool:
+        return file.resolve() in self._named
+
+    def takes_part(self, file: Path) -> bool:
+        """Whether a file's tests run.
+
+        A benchmark of the suite does if it is named, or the campaign has its experiment and nobody asked for other axes
+        than the device; any other test does.
+        """
+        if file.parent != SUITE or self.is_named(file) or experiment_of(file) == TRAINING_FILE:
+            return True
+        takes_part = experiment_of(file) in self.campaign.experiments and not self._asks_for_axes
+        if not takes_part:
+            self.left_out.add(experiment_of(file))
+        return takes_part
+
+    def points(self, file: Path, blocks: Sequence[Block] = ()) -> List[Point]:
+        """The cases of a test.
+
+        Each axis is, in this order, what the command line says, what the campaign's table of this experiment says, what
+        the test's own marks say, what the campaign says for all, the papers' default.
+        """
+        if experiment_of(file) == TRAINING_FILE and file.parent == SUITE:
+            return [Point(case) for case in self._own_cases]
+        tables = self.campaign.experiments.get(experiment_of(file), ())
+        groups: Dict[str, Tuple[Tuple[Any, ...], Tuple[Any, ...], List[Sweep]]] = {}
+        for sweep in tables or (self.campaign.general,):
+            for own, others, marks in self._with_marks(sweep, blocks):
+                _, _, sweeps = groups.setdefault(repr((others, marks)), (others, marks, []))
+                sweeps += self._per_device(own, sweep if tables else None)
+        return [Point(case, others, marks) for others, marks, own in groups.values() for case in self._expand(own)]
+
+    def idle_points(self, file: Path) -> List[Point]:
+        """The idle states of the campaign's devices and power modes (E10).
+
+        Of simulated boards, where that takes no time, state (i) in the modes of the experiment `baseload` too.
+        """
+        cases = list(self._idle_cases)
+        if not self._asks_for_axes:
+            sweeps = self.campaign.experiments.get(BASELOAD, ())
+            found = self._expand([own for sweep in sweeps for own in self._per_device(sweep, sweep)])
+            at_once = [case for case in found if self.device(case.device).provenance == "simulated"]
+            cases += idle_cases(at_once, self._idle_s, {}, IDLE_STATES[:1])
+        self._cases.update((self.key(case), case) for case in cases)
+        return [Point(case) for case in cases]
+
+    def _with_marks(self, sweep: Sweep, blocks: Sequence[Block]) -> Iterator[Tuple[Sweep, Tuple[Any, ...], Any]]:
+        """A sweep with each row of the marks' values, where nothing of more weight says otherwise."""
+        fixed = self._chosen | sweep.own
+        blocks = [block for block in blocks if len(block.names) > 1 or block.names[0] not in fixed]
+        for rows in itertools.product(*(block.rows for block in blocks)):
+            axes = {**sweep.axes, "cache": (sweep.settings.cache,)}
+            others, marks, is_asked = [], [], True
+            for block, (values, own_marks) in zip(blocks, rows):
+                marks += own_marks
+                for name, value in zip(block.names, values):
+                    if name not in ALL_AXES:
+                        others.append(value)
+                    elif name in fixed:  # of rows that say more than the axis, those that speak of these values
+                        is_asked &= value in axes[name]
+                    else:
+                        axes[name] = (value,) if name == "cache" else check_axis(name, [value])
+            if is_asked:
+                (cache,) = axes.pop("cache")
+                changes = {} if cache == sweep.settings.cache else {"cache": cache}
+                settings = replace_settings(sweep.settings, changes)
+                yield dataclasses.replace(sweep, axes=axes, settings=settings), tuple(others), tuple(marks)
+
+    def _per_device(self, sweep: Sweep, table: Optional[Sweep]) -> Iterator[Sweep]:
+        """A sweep for each of its devices that it is for, and for their further instances.
+
+        Replayed corpora have no experiments of their own: what they answer is asked by sweeps that no `table` gives.
+        """
+        for name in sweep.axes["device"]:
+            device = self.device(name)
+            if isinstance(device, ReplayDevice):
+                if table is None:
+                    yield device.narrow(sweep, self._chooses_workloads)
+            elif not sweep.boards or self.board(name) in sweep.boards:
+                can_copy = isinstance(device, SimulatedDevice) and INSTANCE_MARK not in name
+                copies = range(1, sweep.instances if can_copy else 1)
+                names = (name, *(f"{name}{INSTANCE_MARK}{number}" for number in copies))
+                yield dataclasses.replace(sweep, axes={**sweep.axes, "device": names})
+
+    def _expand(self, sweeps: Sequence[Sweep]) -> List[Case]:
+        def mode_names(name: str, workload: str, text: str) -> List[str]:
+            found = self.device(name).power_modes(text, workload)
+            self._modes.update({(name, mode_name): mode for mode_name, mode in found})
+            return [mode_name for mode_name, _ in found]
+
+        named = [dataclasses.replace(one, axes={**one.axes, "workload": _workload_names(one)}) for one in sweeps]
+        cases = expand(Campaign("", "", tuple(named)), mode_names)
+        self._cases.update((self.key(case), case) for case in cases)
+        return cases
+
+    @staticmethod
+    def key(case: Case) -> str:
+        """A case in words, in which no two are alike: what pytest has as the parameter, and can store."""
+        return f"{case.id} ({case.task}, {describe_settings(case.settings)})"
+
+    def case_at(self, key: str) -> Case:
+        return self._cases[key]
+
+    def case_of(self, item: pytest.Item) -> Optional[Case]:
+        return self._cases.get(getattr(getattr(item, "callspec", None), "params", {}).get("case"))
+
+    def board(self, name: str) -> str:
+        """What kind of board a device is; its own name where it is none."""
+        return str(self.device(name).identity().specification.get("board") or name)
+
+    def mode_of(self, item: pytest.Item) -> Optional[Tuple[str, PowerMode]]:
+        """The device and the power mode of a test; None of one that has no case."""
+        case = self.case_of(item)
+        return None if case is None else (case.device, self._modes[case.device, case.power_mode])
+
+    def clocks_only_fall(self, device: str) -> bool:
+        return self.device(device).clocks_only_fall
+
+
+def _workload_names(sweep: Sweep) -> Tuple[str, ...]:
+    """The workloads of a sweep by the names that their cases have; an unknown one ends the run here."""
+    if sweep.task != CONCURRENT:
+        return tuple(get_workload(text).name for text in sweep.axes["workload"])
+    mixes = [Mix.parse(text) for text in sweep.axes["workload"]]
+    return tuple(
+        mix._replace(training=get_workload(mix.training).name, inference=get_workload(mix.inference).name).name
+        for mix in mixes
+    )
+
+
+PLAN = pytest.StashKey[Plan]()
+
+
+def plan_of(config: pytest.Config) -> Plan:
+    """The plan of this run, made when it is first asked for: a run of other tests has none.
+
+    Raises:
+        pytest.UsageError: an option names what nobody knows; says what is known.
+    """
+    if PLAN not in config.stash:
+        try:
+            config.stash[PLAN] = Plan(config)
+        except HarnessError as error:
+            raise pytest.UsageError(str(error)) from error
+    return config.stash[PLAN]
+
+
+def experiment_of(file: Path) -> str:
+    """The experiment that a benchmark file is for: `page_cache` of `test_page_cache.py`."""
+    return file.stem.partition("_")[2]
+
+
+def short_id(case: Case, asked: Sequence[str]) -> str:
+    """A case's id of those axes alone that a test asks for."""
+    if set(asked) >= set(AXES) or case.task == IDLE:
+        return case.id
+    texts = {"workers": f"w{case.workers}", "batch_size": f"bs{case.batch_size}", "cache": case.settings.cache}
+    return "-".join(str(texts.get(axis) or getattr(case, axis)) for axis in ALL_AXES if axis in asked)
+
+
+def in_safe_order(items: Sequence[Item], mode_of: ModeOf, clocks_only_fall: Callable[[str], bool]) -> List[Item]:
+    """Put the cases of devices whose clocks only fall into an order with the fewest passes and few switches.
+
+    What has no case, and the cases of other devices, keep their places.
+    """
+    ordered = list(items)
+    for places in _places(items, mode_of, clocks_only_fall).values():
+        passes = order_passes([items[place] for place in places], SAFE, lambda item: mode_of(item)[1])
+        for place, item in zip(places, (item for one in passes for item in one)):
+            ordered[place] = item
+    return ordered
+
+
+def passes_needed(items: Sequence[Item], mode_of: ModeOf, clocks_only_fall: Callable[[str], bool]) -> Dict[str, int]:
+    """How often a clock rises in this order, and once more, for each device whose clocks only fall: passes over it."""
+    return {
+        device: len(order_passes([items[place] for place in places], AS_GIVEN, lambda item: mode_of(item)[1]))
+        for device, places in _places(items, mode_of, clocks_only_fall).items()
+    }
+
+
+def _places(items: Sequence[Item], mode_of: ModeOf, clocks_only_fall: Callable[[str], bool]) -> Dict[str, List[int]]:
+    places: Dict[str, List[int]] = {}
+    for place, found in enumerate(map(mode_of, items)):
+        if found is not None:
+            places.setdefault(found[0], []).append(place)
+    return {device: found for device, found in places.items() if clocks_only_fall(device)}

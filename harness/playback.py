@@ -1,0 +1,45 @@
+"""What pytest-benchmark is told of minibatches that another clock timed: a simulated board's, a corpus', a meter's."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Deque, List, Sequence
+
+from harness.core.cases import IDLE, IDLE_STATES, Case
+from harness.core.device import Device
+from harness.core.profiles import Profile
+from harness.core.units import ms_to_s
+
+_readings: Deque[float] = deque()
+
+MAX_ROUNDS = 250
+"""pytest-benchmark's JSON holds every round; of more that are played back, as many are taken at even distances."""
+
+
+def is_played_back(device: Device, case: Case) -> bool:
+    """Whether another clock than this machine's tells the times of a case; a socket meter's states have own names."""
+    is_metered = case.task == IDLE and case.workload not in (name for name, _ in IDLE_STATES)
+    return device.provenance != "measured" or is_metered
+
+
+def recorded_time() -> float:
+    """The next reading of the play-back; a marker `benchmark(timer=recorded_time)` makes pytest-benchmark use it."""
+    return _readings.popleft()
+
+
+def play_back(benchmark: Any, durations_s: Sequence[float]) -> None:
+    """Make pytest-benchmark record these durations, a round each."""
+    count = min(len(durations_s), MAX_ROUNDS)
+    _readings.clear()
+    for place in range(count):
+        _readings.extend((0.0, durations_s[place * len(durations_s) // count]))
+    benchmark.pedantic(lambda: None, rounds=count)
+    _readings.clear()
+
+
+def durations_s(measured: Profile) -> List[float]:
+    """The minibatches of a profile; of an idle state its time, of a replayed case the one median that there is."""
+    if measured.case.settings.idle_s is not None:
+        return [measured.case.settings.idle_s]
+    times_ms = [minibatch.e2e_ms for minibatch in measured.counted]
+    return [ms_to_s(time_ms) for time_ms in times_ms or [measured.aggregates["minibatch_time_ms"]]]
