@@ -207,7 +207,7 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
             best = expected.training_per_s[worst <= 1].max(initial=0.0)
             if not best:
                 continue
-            place = choice.plan.training, choice.plan.inference % len(BATCHES)
+            place = choice.training, choice.inference % len(BATCHES)
             true_over, slower = float(worst[place]), float(best / expected.training_per_s[place])
         label = f"{case.workload}, {mw_to_w(goal.power_mw):.1f} W and {goal.latency_ms:.0f} ms"
         candidates = len(device.power_modes("all")) * (1 + len(BATCHES))

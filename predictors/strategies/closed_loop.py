@@ -10,9 +10,8 @@ One shot profiles some modes, fits once, and chooses among all modes without mea
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from typing import Callable, ClassVar, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, ClassVar, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from predictors.models.base import Predictor
 from predictors.models.tables import Table
 from predictors.sampling import choose
 from predictors.strategies.goals import Goal, log_distribution
-from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
+from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.search import profile_random
 
 UNLIKELY = 0.01
@@ -42,8 +41,7 @@ Designer = Callable[[History, int], Sequence[int]]
 """From a history and a count to the candidates to begin with."""
 
 
-@dataclasses.dataclass(frozen=True)
-class CandidatePosterior:
+class CandidatePosterior(NamedTuple):
     """Normal distributions of log time (ms) and log power (mW) of n candidates; all arrays have shape (n,)."""
 
     log_time: np.ndarray
@@ -53,9 +51,13 @@ class CandidatePosterior:
     batch_size: np.ndarray
     measured: np.ndarray
 
+    def log_quantity(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of a quantity's logarithm."""
+        times, powers = (self.log_time, self.log_time_sd), (self.log_power, self.log_power_sd)
+        return log_distribution(name, times, powers, self.batch_size)
+
     def log_objective(self, goal: Goal) -> Tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the objective's logarithm."""
-        return self._log(goal.minimise)
+        return self.log_quantity(goal.minimise)
 
     def objective(self, goal: Goal) -> np.ndarray:
         """The objective at the median of the distribution."""
@@ -75,17 +77,9 @@ class CandidatePosterior:
 
         least = np.ones(len(self.log_time))
         for name, limit in goal.limits.items():
-            mean, sd = self._log(name)
+            mean, sd = self.log_quantity(name)
             least = np.minimum(least, ndtr((np.log(limit + slack.get(name, 0.0)) - mean) / sd))
         return least
-
-    def at(self, index: int) -> MeasuredMode:
-        """The medians of a candidate's distributions."""
-        return MeasuredMode(float(np.exp(self.log_time[index])), float(np.exp(self.log_power[index])), 0.0)
-
-    def _log(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
-        times, powers = (self.log_time, self.log_time_sd), (self.log_power, self.log_power_sd)
-        return log_distribution(name, times, powers, self.batch_size)
 
 
 def learn(predictor: Predictor, history: History, widen: float = 1.0) -> CandidatePosterior:
@@ -112,7 +106,7 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0) -> Candida
     return CandidatePosterior(log_time, log_time_sd, log_power, log_power_sd, sizes, measured)
 
 
-def design_for(references: Tuple[Table, ...], board: Optional[str], seed: int, sampling: str = SAMPLING) -> Designer:
+def design_for(references: Tuple[Table, ...], board: Optional[str], seed: int) -> Designer:
     """What chooses the first modes of a search; `board` is None where it is not known."""
 
     def design(history: History, count: int) -> Sequence[int]:
@@ -124,7 +118,7 @@ def design_for(references: Tuple[Table, ...], board: Optional[str], seed: int, s
         chosen = choose(
             candidates.known_modes[places],
             min(count, len(places)),
-            sampling=sampling,
+            sampling=SAMPLING,
             seed=seed,
             references=references,
             board=board,
@@ -164,26 +158,17 @@ class ClosedLoop(Strategy):
         self.least_gain = least_gain
         self.batch = batch
 
-    def choose(self, history: History, goal: Goal) -> Choice:
-        return self.choose_all(history, [goal])[0]
-
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         for index in from_high_to_low(history, self._design(history, min(self.initial, history.left))):
             history.profile(index)
-        posterior: Optional[CandidatePosterior] = None
         while history.left > 0:
-            posterior = learn(self._predictor(), history)
-            gains = expected_gains(posterior, history, goals)
+            gains = expected_gains(learn(self._predictor(), history), history, goals)
             chosen = [int(index) for index in np.argsort(-gains)[: min(self.batch, history.left)]]
             if gains[chosen[0]] <= self.least_gain:
                 break
             for index in from_high_to_low(history, [index for index in chosen if gains[index] > 0]):
                 history.profile(index)
-        return [self._answer(history, goal, posterior) for goal in goals]
-
-    def _answer(self, history: History, goal: Goal, posterior: Optional[CandidatePosterior]) -> Choice:
-        choice = history.choose_measured(goal, f"best of {len(history.taken)} profiled modes")
-        return choice if posterior is None else choice._replace(predicted=posterior.at(choice.index))
+        return [history.choose_measured(goal, f"best of {len(history.taken)} profiled modes") for goal in goals]
 
 
 def from_high_to_low(history: History, places: Sequence[int]) -> List[int]:
@@ -199,14 +184,14 @@ def expected_gains(posterior: CandidatePosterior, history: History, goals: Seque
     that mode, times the probability of keeping the limits. For a goal without one it is that probability, weighted by
     how good the objective looks, so that the first feasible mode is found, and a good one.
     """
-    total, untried, sizes = np.zeros(len(posterior.log_time)), history.untried, posterior.batch_size
+    total, untried = np.zeros(len(posterior.log_time)), history.untried
     for goal in goals:
         chance = posterior.chance(goal, {})
         mean, sd = posterior.log_objective(goal)
         best = history.best_measured(goal)
         if best is not None and posterior.excess(goal)[best] <= 0:
-            incumbent = math.log(goal.objective(*np.array(history.taken[best][:2]), sizes[best]))
-            total += chance * expected_improvement(mean, sd, incumbent)
+            incumbent, _ = history.figures(best, goal)
+            total += chance * expected_improvement(mean, sd, math.log(incumbent))
         elif chance[untried].max(initial=0.0) > UNLIKELY:
             total += chance * (1 + np.clip(mean.max() - mean, 0, None))
         else:  # nothing will keep the limits: what comes nearest is to be known, and then nothing more
@@ -247,46 +232,32 @@ class OneShot(Strategy):
         *,
         name: Optional[str] = None,
         risk: Optional[float] = None,
-        tolerance: Optional[Mapping[str, float]] = None,
-        widen: Optional[float] = None,
         seed: int = 0,
     ) -> None:
-        """Choose by what `predictor` makes; `seed` draws the modes, `risk` is a probability, `tolerance` by quantity.
-
-        `widen` is a factor on the predictor's standard deviations, which only `risk` looks at; None for `widening` of
-        the number of profiles.
-        """
+        """Choose by what `predictor` makes; `seed` draws the modes, `risk` is a probability."""
         if risk is not None and not 0 < risk < 1:
             raise InvalidValueError(f"risk is {risk}, expected a probability between 0 and 1")
         self.name = name or type(self).name  # type: ignore[misc]
         self._predictor = predictor
         self.risk = risk
-        self.tolerance = TOLERANCE if tolerance is None else tolerance
-        self.widen = widen
         self.seed = seed
-
-    def choose(self, history: History, goal: Goal) -> Choice:
-        return self.choose_all(history, [goal])[0]
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         profile_random(history, history.left, self.seed)
-        posterior = learn(self._predictor(), history, self.widen or widening(len(history.taken)))
+        posterior = learn(self._predictor(), history, widening(len(history.taken)))
         return [self._pick(posterior, history, goal) for goal in goals]
 
     def _pick(self, posterior: CandidatePosterior, history: History, goal: Goal) -> Choice:
         if self.risk is None:
-            allowed, nearest = posterior.excess(goal) <= 0, posterior.excess(goal)
-            promise = "predicted to keep the limits"
+            nearest = posterior.excess(goal)
+            allowed, promise = nearest <= 0, "predicted to keep the limits"
         else:
-            chance = posterior.chance(goal, self.tolerance)
+            chance = posterior.chance(goal, TOLERANCE)
             allowed, nearest = chance >= 1 - self.risk, -chance
             promise = f"at most {self.risk:.0%} likely to break a limit by more than the tolerance"
         allowed = allowed & history.usable
         if not allowed.any():
             index = int(np.where(history.usable, nearest, np.inf).argmin())
-            reason = f"no mode is {promise}; this one comes nearest"
-        else:
-            index = int(np.where(allowed, posterior.objective(goal), np.inf).argmin())
-            reason = f"best of the modes {promise}"
-        choice = history.choice(index, goal, reason, posterior.at(index))
-        return choice._replace(feasible=bool(allowed.any()))
+            return history.choice(index, f"no mode is {promise}; this one comes nearest", feasible=False)
+        index = int(np.where(allowed, posterior.objective(goal), np.inf).argmin())
+        return history.choice(index, f"best of the modes {promise}", feasible=True)

@@ -11,7 +11,7 @@ far, as in `ClosedLoop`. Either both kinds of work share one mode, or each has i
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -51,26 +51,19 @@ class ConcurrentGoal:
                 raise InvalidValueError(f"{field.name} is {value:g}, expected a number above 0")
 
 
-class ConcurrentPlan(NamedTuple):
-    """The candidates that training and inference run in, what that is expected to give, and whether within limits."""
+class ConcurrentChoice(NamedTuple):
+    """The candidates that training and inference run in, what is expected of that, and what finding it took."""
 
     training: int
     inference: int
     expected: Expected
-    feasible: bool
-
-
-class ConcurrentChoice(NamedTuple):
-    """A plan as a device understands it, and what it took."""
-
-    plan: ConcurrentPlan  # by candidates
+    feasible: bool  # whether it is expected to keep the limits
     training_mode: PowerMode
     inference_mode: PowerMode  # the same where they share one
     inference_batch: int  # requests in a batch
     profiles: int  # of both kinds together
     seconds: float  # that those took
-    settled: bool  # whether the plan rests on profiles of its own modes
-    failed: Tuple[Tuple[PowerMode, str], ...] = ()  # the modes that could not be profiled, and why, of both kinds
+    failed: Tuple[Tuple[PowerMode, str], ...]  # the modes that could not be profiled, and why, of both kinds
 
 
 def choose_concurrent(
@@ -98,33 +91,30 @@ def choose_concurrent(
             history.profile(index)
     while True:
         weighed = _weigh(*(learn(predictor(), history) for history in histories), histories, goal)
-        next_one = weighed.most_promising()
-        wanted = [] if next_one is None else _unprofiled(weighed.plan(next_one), histories)
+        place = weighed.most_promising()
+        wanted = (
+            [] if place is None else [(histories[0], weighed.training[place]), (histories[1], weighed.inference[place])]
+        )
+        wanted = [(history, int(index)) for history, index in wanted if index not in history.taken]
         spent = sum(history.spent.profiles for history in histories)
         if not wanted or spent + len(wanted) > profiles:
             break
-        for history, place in wanted:
-            history.profile(place)  # a mode that fails is in no plan any more
-    found = weighed.plan(weighed.best())
+        for history, index in wanted:
+            history.profile(index)  # a mode that fails is in no plan any more
+    best = weighed.best()
+    train_in, infer_in = int(weighed.training[best]), int(weighed.inference[best])
     return ConcurrentChoice(
-        found,
-        histories[0].mode(found.training),
-        histories[1].mode(found.inference),
-        int(inference.candidates.batch_size[found.inference]),
+        train_in,
+        infer_in,
+        Expected(*(values[best] for values in dataclasses.astuple(weighed.expected))),
+        bool(weighed.excess[best] <= 0),
+        histories[0].mode(train_in),
+        histories[1].mode(infer_in),
+        int(inference.candidates.batch_size[infer_in]),
         spent,
         sum(history.spent.seconds for history in histories),
-        settled=not _unprofiled(found, histories),
-        failed=tuple((history.mode(index), why) for history in histories for index, why in history.failed.items()),
+        tuple((history.mode(index), why) for history in histories for index, why in history.failed.items()),
     )
-
-
-def _unprofiled(plan: ConcurrentPlan, histories: Sequence[History]) -> List[Tuple[History, int]]:
-    """What of a plan is not known by measurement."""
-    return [
-        (history, place)
-        for history, place in zip(histories, (plan.training, plan.inference))
-        if place not in history.taken
-    ]
 
 
 class _Weighed(NamedTuple):
@@ -137,11 +127,6 @@ class _Weighed(NamedTuple):
     chance: np.ndarray  # how likely it keeps the limits
     excess: np.ndarray  # by which share it is expected to break the worst limit; 0 and below where all are kept
     profiled: np.ndarray  # whether both of its modes were
-
-    def plan(self, index: int) -> ConcurrentPlan:
-        """One of them."""
-        one = Expected(*(np.asarray(values[index]) for values in dataclasses.astuple(self.expected)))
-        return ConcurrentPlan(int(self.training[index]), int(self.inference[index]), one, bool(self.excess[index] <= 0))
 
     def best(self) -> int:
         """The best that was profiled and keeps the limits; where none does, what looks best, or comes nearest."""

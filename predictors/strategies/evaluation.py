@@ -42,28 +42,14 @@ class JudgedChoice(NamedTuple):
     goal: Goal  # what was asked
     choice: Choice  # what the strategy answered
     optimum: Optional[int]  # the best candidate; None where none keeps the limits
+    time_ms: float  # as observed, of the chosen mode
+    power_mw: float
     penalty_pct: Optional[float]  # see the module; None without an optimum
-    over_mw: float  # power above the budget, 0 or more; 0 for goals without a power limit
 
-
-class SweepSummary(NamedTuple):
-    """Figures over the choices of a strategy; the module says what each is.
-
-    `profiles_spent` and `profiling_seconds` are what one answer cost: the mean over choices, or over sweeps where one
-    set of profiles served all budgets.
-    """
-
-    penalty_median: Optional[float]
-    penalty_mean: Optional[float]
-    penalty_max: Optional[float]
-    over_limit_pct: Optional[float]
-    over_limit_plus1_pct: Optional[float]
-    area_w: Optional[float]
-    infeasible: int
-    unmeetable: int
-    choices: int
-    profiling_seconds: float
-    profiles_spent: float
+    @property
+    def over_mw(self) -> float:
+        """Power above the budget, 0 or more; 0 for goals without a power limit."""
+        return max(self.power_mw - self.goal.limits.get("power_mw", np.inf), 0.0)
 
 
 class ContestRun(NamedTuple):
@@ -88,11 +74,10 @@ def optimum(table: Table, goal: Goal) -> Optional[int]:
 
 def judge(table: Table, goal: Goal, choice: Choice) -> JudgedChoice:
     """Hold a choice against the table that it was made for."""
-    best = optimum(table, goal)
+    best, place = optimum(table, goal), choice.index
     objective = goal.objective(table.time_ms, table.power_mw, table.batch_size)
-    penalty = None if best is None else float(100 * (objective[choice.index] / objective[best] - 1))
-    over_mw = max(float(table.power_mw[choice.index]) - goal.limits.get("power_mw", np.inf), 0.0)
-    return JudgedChoice(goal, choice, best, penalty, over_mw)
+    penalty = None if best is None else float(100 * (objective[place] / objective[best] - 1))
+    return JudgedChoice(goal, choice, best, float(table.time_ms[place]), float(table.power_mw[place]), penalty)
 
 
 def sweep(
@@ -117,48 +102,52 @@ def sweep(
     return [judge(table, goal, choice) for goal, choice in zip(goals, choices)]
 
 
-def summarise(outcomes: Sequence[JudgedChoice]) -> SweepSummary:
-    """The figures over judged choices."""
+def summarise(outcomes: Sequence[JudgedChoice]) -> Dict[str, Any]:
+    """The figures over judged choices; None where no budget can be met.
+
+    `profiles_spent` and `profiling_seconds` are what one answer cost: the mean over choices, or over sweeps where one
+    set of profiles served all budgets.
+    """
     met = [outcome for outcome in outcomes if outcome.penalty_pct is not None]
-    penalties = np.array([outcome.penalty_pct for outcome in met])
-    over = np.array([outcome.over_mw for outcome in met])
-
-    def figure(reduce: Callable[[np.ndarray], Any], values: np.ndarray) -> Optional[float]:
-        return float(reduce(values)) if len(values) else None
-
-    return SweepSummary(
-        penalty_median=figure(np.median, penalties),
-        penalty_mean=figure(np.mean, penalties),
-        penalty_max=figure(np.max, penalties),
-        over_limit_pct=figure(lambda values: 100 * np.mean(values > 0), over),
-        over_limit_plus1_pct=figure(lambda values: 100 * np.mean(values > TOLERANCE_MW), over),
-        area_w=figure(lambda values: mw_to_w(np.mean(values)), over),
-        infeasible=sum(not outcome.choice.feasible for outcome in met),
-        unmeetable=len(outcomes) - len(met),
-        choices=len(met),
-        profiling_seconds=float(np.mean([outcome.choice.spent.seconds for outcome in outcomes])),
-        profiles_spent=float(np.mean([outcome.choice.spent.profiles for outcome in outcomes])),
+    figures: Dict[str, Optional[float]] = dict.fromkeys(
+        ("penalty_median", "penalty_mean", "penalty_max", "over_limit_pct", "over_limit_plus1_pct", "area_w")
     )
+    if met:
+        penalties = np.array([outcome.penalty_pct for outcome in met])
+        over_mw = np.array([outcome.over_mw for outcome in met])
+        figures = {
+            "penalty_median": float(np.median(penalties)),
+            "penalty_mean": float(np.mean(penalties)),
+            "penalty_max": float(np.max(penalties)),
+            "over_limit_pct": float(100 * np.mean(over_mw > 0)),
+            "over_limit_plus1_pct": float(100 * np.mean(over_mw > TOLERANCE_MW)),
+            "area_w": float(mw_to_w(np.mean(over_mw))),
+        }
+    return {
+        **figures,
+        "infeasible": sum(not outcome.choice.feasible for outcome in met),
+        "unmeetable": len(outcomes) - len(met),
+        "choices": len(met),
+        "profiling_seconds": float(np.mean([outcome.choice.spent.seconds for outcome in outcomes])),
+        "profiles_spent": float(np.mean([outcome.choice.spent.profiles for outcome in outcomes])),
+    }
 
 
-def by_choice(table: Table, outcomes: Sequence[JudgedChoice]) -> Dict[str, List[float]]:
+def by_choice(outcomes: Sequence[JudgedChoice]) -> Dict[str, List[float]]:
     """What each choice under a power budget came to, in order, rounded; those that `summarise` counts.
 
     `power_error_w` is observed power less the budget: below 0 where the budget is not used up.
     """
-    found: Dict[str, List[float]] = {"budget_w": [], "penalty_pct": [], "power_error_w": []}
-    for outcome in outcomes:
-        if outcome.penalty_pct is not None:
-            budget_mw = outcome.goal.limits["power_mw"]
-            error_mw = float(table.power_mw[outcome.choice.index]) - budget_mw
-            values = (mw_to_w(budget_mw), outcome.penalty_pct, mw_to_w(error_mw))
-            for column, value in zip(found.values(), values):
-                column.append(round(value, DIGITS))
-    return found
+    met = [(one.goal.limits["power_mw"], one) for one in outcomes if one.penalty_pct is not None]
+    return {
+        "budget_w": [round(mw_to_w(budget_mw), DIGITS) for budget_mw, _ in met],
+        "penalty_pct": [round(one.penalty_pct, DIGITS) for _, one in met],
+        "power_error_w": [round(mw_to_w(one.power_mw - budget_mw), DIGITS) for budget_mw, one in met],
+    }
 
 
 def hours_saved(
-    table: Table, outcomes: Sequence[JudgedChoice], others: Sequence[Choice], minibatches: float
+    outcomes: Sequence[JudgedChoice], others: Sequence[JudgedChoice], minibatches: float
 ) -> Optional[float]:
     """Hours that the choices save over a whole training against other choices for the same goals, on average (Q5).
 
@@ -166,9 +155,9 @@ def hours_saved(
     more than the tolerance are left out: what is not allowed saves nothing. None where no goal is left.
     """
     saved = [
-        ms_to_s(float(table.time_ms[other.index] - table.time_ms[outcome.choice.index]) * minibatches) / S_PER_HOUR
+        ms_to_s((other.time_ms - outcome.time_ms) * minibatches) / S_PER_HOUR
         for outcome, other in zip(outcomes, others)
-        if max(outcome.over_mw, judge(table, outcome.goal, other).over_mw) <= TOLERANCE_MW
+        if max(outcome.over_mw, other.over_mw) <= TOLERANCE_MW
     ]
     return float(np.mean(saved)) if saved else None
 
@@ -235,14 +224,15 @@ def results(
         table = tables[target]
         sweeps = [summarise(outcomes[start : start + goals]) for start in range(0, len(outcomes), goals)]
         by_repeat = {
-            "penalty": spread([one.penalty_mean for one in sweeps]),
-            "over_limit_plus1": spread([one.over_limit_plus1_pct for one in sweeps]),
+            "penalty": spread([one["penalty_mean"] for one in sweeps]),
+            "over_limit_plus1": spread([one["over_limit_plus1_pct"] for one in sweeps]),
         }
         length = (minibatches or {}).get(target)
         saved = None
         if presets and length is not None:
-            others = [Presets(presets).choose(History(TableProfiler(table), 0), one.goal) for one in outcomes]
-            saved = hours_saved(table, outcomes, others, length)
+            idle = History(TableProfiler(table), 0)
+            others = [judge(table, one.goal, Presets(presets).choose(idle, one.goal)) for one in outcomes]
+            saved = hours_saved(outcomes, others, length)
         rows.append(
             {
                 "strategy": strategy,
@@ -250,10 +240,10 @@ def results(
                 "device": table.device,
                 "profiles": profiles,
                 "repeats": len(sweeps),
-                **summarise(outcomes)._asdict(),
+                **summarise(outcomes),
                 "hours_saved_vs_presets": saved,
                 "by_repeat": {name: found and found._asdict() for name, found in by_repeat.items()},
-                "by_choice": by_choice(table, outcomes),
+                "by_choice": by_choice(outcomes),
                 "provenance": table.provenance,
             }
         )

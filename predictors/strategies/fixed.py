@@ -11,7 +11,7 @@ from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.units import mw_to_w, w_to_mw
 from predictors.models.base import make_predictor, predictor_class
 from predictors.strategies.goals import Goal
-from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
+from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.search import Grid
 
 
@@ -37,8 +37,8 @@ class Maxn(Strategy):
 
         It promises nothing, so it counts as feasible.
         """
-        grid = Grid(history.profiler.candidates)
-        return history.choice_without_figures(grid.greatest(history.usable), "the greatest mode, limits not looked at")
+        greatest = Grid(history.profiler.candidates, history.usable).greatest()
+        return history.choice(greatest, "the greatest mode, limits not looked at", feasible=True)
 
 
 class Presets(Strategy):
@@ -62,12 +62,12 @@ class Presets(Strategy):
         budget_mw = goal.limits.get("power_mw", float("inf"))
         meeting = [preset for preset in ordered if preset.claimed_mw <= budget_mw]
         chosen = meeting[-1] if meeting else ordered[0]
-        index = Grid(history.profiler.candidates).nearest(chosen.mode, history.usable)
+        index = Grid(history.profiler.candidates, history.usable).nearest(chosen.mode)
         reason = f"preset {chosen.name}" + (", with all of its GPU" if chosen.has_less_gpu else "")
         pairs = zip(chosen.mode, history.mode(index))
         if any(a != b for a, b in pairs if UNKNOWN_KHZ not in (a, b)):  # a clock that one does not tell says nothing
             reason += ", stood for by the nearest mode there is"
-        return history.choice_without_figures(index, reason, bool(meeting))
+        return history.choice(index, reason, bool(meeting))
 
 
 class GreatestEstimatedPower(Strategy):
@@ -93,8 +93,7 @@ class GreatestEstimatedPower(Strategy):
         else:
             index = int(np.where(history.usable, power_mw, np.inf).argmin())
         reason = f"greatest estimated power within the budget: {mw_to_w(power_mw[index]):.1f} W"
-        choice = history.choice_without_figures(index, reason, bool(within.any()))
-        return choice._replace(predicted=MeasuredMode(float("nan"), float(power_mw[index]), 0.0))
+        return history.choice(index, reason, bool(within.any()))
 
 
 def claimed_from_name(name: str) -> float:

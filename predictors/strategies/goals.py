@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Dict, List, Mapping, NamedTuple, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Tuple, Union
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.units import w_to_mw
+
+Figures = Union[float, np.ndarray]
+"""Of one candidate, or of shape (n,)."""
 
 
 class Quantity(NamedTuple):
@@ -56,11 +59,11 @@ class Goal:
             if not (limit > 0 and math.isfinite(limit)):
                 raise InvalidValueError(f"the limit of {name} is {limit}, expected a number above 0")
 
-    def objective(self, time_ms: np.ndarray, power_mw: np.ndarray, batch_size: np.ndarray) -> np.ndarray:
+    def objective(self, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> np.ndarray:
         """What is to be small, of shape (n,), in the unit that its name ends in."""
         return value_of(self.minimise, time_ms, power_mw, batch_size)
 
-    def excess(self, time_ms: np.ndarray, power_mw: np.ndarray, batch_size: np.ndarray) -> np.ndarray:
+    def excess(self, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> np.ndarray:
         """By which share the worst limit is broken, shape (n,): 0.1 is 10 % above it, 0 and below is within all."""
         worst = np.full(np.shape(time_ms), -1.0)
         for name, limit in self.limits.items():
@@ -96,7 +99,7 @@ def budget_goals(text: str) -> List[Goal]:
     return [power_budget(w_to_mw(float(value))) for value in watts]
 
 
-def value_of(name: str, time_ms: np.ndarray, power_mw: np.ndarray, batch_size: np.ndarray) -> np.ndarray:
+def value_of(name: str, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> np.ndarray:
     """A quantity, of shape (n,), in the unit that its name ends in."""
     quantity = QUANTITIES[name]
     size = np.asarray(batch_size, dtype=float)

@@ -49,7 +49,7 @@ class OnlineReport(NamedTuple):
     # modes were tried that break a limit.
     lost_s: Optional[float]
     profiled: Tuple[Tuple[PowerMode, MeasuredMode], ...]  # the modes that were tried, with what they gave
-    failed: Tuple[Tuple[PowerMode, str], ...] = ()  # the modes that did not take, and why
+    failed: Tuple[Tuple[PowerMode, str], ...]  # the modes that did not take, and why
 
     def describe(self) -> str:
         """In two lines, for a log, and one for each mode that did not take."""
@@ -57,10 +57,12 @@ class OnlineReport(NamedTuple):
             return f"no mode was profiled in {self.minibatches} minibatches"
         how = "settled on" if self.finished else "the search did not end; best so far"
         kept = "" if self.choice.feasible else " WHICH BREAKS THE LIMITS and is the nearest that was tried"
+        cost = f"{self.lost_s:.1f} s longer than in that mode"
+        if self.lost_s < 0:
+            cost = f"{-self.lost_s:.1f} s less than in that mode: faster ones were tried that break a limit"
         lines = [
             f"{how} {self.choice.power_mode.name}{kept}: {self.choice.reason}",
-            f"search: {len(self.profiled)} modes, {self.minibatches} minibatches, {self.search_s:.1f} s, "
-            f"of which {self.lost_s:.1f} s lost against that mode",
+            f"search: {len(self.profiled)} modes, {self.minibatches} minibatches, {self.search_s:.1f} s, {cost}",
         ]
         return "\n".join(lines + [f"failed: {mode.name}: {reason}" for mode, reason in self.failed])
 
@@ -117,18 +119,13 @@ class OnlineTuner:
         self._choice: Optional[Choice] = None
         self._error: Optional[BaseException] = None
         self._running: Optional[_Running] = None
-        self._settled = self._failed = False
+        self.settled = False  # whether the search is over and the chosen mode is set
         self._began_s: Optional[float] = None
         self._last_s: Optional[float] = None
-        self._spent: List[float] = []
-        self._ended_s: Optional[float] = None
+        self._ended_s: Optional[float] = None  # when the search ended, well or not
+        self._minibatches = 0
         self._thread = threading.Thread(target=self._search, args=(strategy,), name="jetwatt-tuner", daemon=True)
         self._thread.start()
-
-    @property
-    def settled(self) -> bool:
-        """Whether the search is over and the chosen mode is set."""
-        return self._settled
 
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
         """Called by the strategy, in its thread: what the training loop finds in a mode."""
@@ -144,14 +141,18 @@ class OnlineTuner:
         Raises:
             HarnessError: modes could not be set, or power could not be measured; the search is over then.
         """
-        now = self._clock()
-        if self._settled or self._failed:
+        if self._ended_s is not None:
             return
-        if self._began_s is None:
-            self._began_s = self._last_s = now  # the first minibatch says nothing: its beginning is not known
-        elif self._last_s is not None:
-            self._take_in(now - self._last_s, now)
-        self._follow()
+        now = self._clock()
+        try:
+            if self._last_s is None:
+                self._began_s = now  # the first minibatch says nothing: its beginning is not known
+            else:
+                self._take_in(now - self._last_s, now)
+            self._follow()
+        except BaseException:
+            self._ended_s = self._clock()
+            raise
         self._last_s = self._clock()
 
     def close(self) -> OnlineReport:
@@ -161,20 +162,23 @@ class OnlineTuner:
             self._thread.join()
         if self._ended_s is None:
             self._ended_s = self._clock()
+        self._raise_what_broke()
+        history, choice = self._history, self._choice
+        if choice is None and history.taken:
+            choice = history.choose_measured(self._goal, f"best of {len(history.taken)} tried")
+        search_s = 0.0 if self._began_s is None else self._ended_s - self._began_s
+        lost_s = None
+        if choice is not None and choice.measured is not None:
+            lost_s = search_s - ms_to_s(self._minibatches * choice.measured.time_ms)
+        found = tuple((history.mode(index), measured) for index, measured in history.taken.items())
+        failed = tuple((history.mode(index), reason) for index, reason in history.failed.items())
+        return OnlineReport(choice, self.settled, self._minibatches, search_s, lost_s, found, failed)
+
+    def _raise_what_broke(self) -> None:
+        """The strategy's error, once."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
-        best = self._history.best_measured(self._goal)
-        choice = self._choice
-        if choice is None and best is not None:
-            choice = self._history.choice(best, self._goal, f"best of {len(self._history.taken)} tried")
-        found = tuple((self._history.mode(index), measured) for index, measured in self._history.taken.items())
-        search_s = 0.0 if self._began_s is None or self._ended_s is None else self._ended_s - self._began_s
-        lost_s = None
-        if choice is not None and choice.measured is not None:
-            lost_s = search_s - ms_to_s(len(self._spent) * choice.measured.time_ms)
-        failed = tuple((self._history.mode(index), reason) for index, reason in self._history.failed.items())
-        return OnlineReport(choice, self._settled, len(self._spent), search_s, lost_s, found, failed)
 
     def _search(self, strategy: Strategy) -> None:
         try:
@@ -186,46 +190,38 @@ class OnlineTuner:
 
     def _take_in(self, seconds: float, now: float) -> None:
         """One more minibatch has ended."""
-        self._spent.append(seconds)
+        self._minibatches += 1
         running = self._running
         if running is None or now - seconds < running.set_s + self._settling_s:
             return
         running.times_ms.append(s_to_ms(seconds))
         if len(running.times_ms) < self._count:
             return
-        start_s = now - ms_to_s(sum(running.times_ms))
-        power_mw = self._power_mw(start_s, now)
-        if power_mw is None or not power_mw > 0:  # NaN is not
-            self._await_power(running, now)
+        power_mw = self._power_mw(now - ms_to_s(sum(running.times_ms)), now)
+        if power_mw is not None and power_mw > 0:  # NaN is not
+            self._running = None
+            self._answers.put(MeasuredMode(float(np.median(running.times_ms)), power_mw, now - running.set_s))
             return
-        self._running = None
-        self._answers.put(MeasuredMode(float(np.median(running.times_ms)), power_mw, now - running.set_s))
-
-    def _await_power(self, running: _Running, now: float) -> None:
-        """A fast mode may end before the sensor has spoken: more minibatches then, but not for ever."""
-        if running.waiting_s is None:
-            running.waiting_s = now
+        # A fast mode may end before the sensor has spoken: more minibatches then, but not for ever.
+        running.waiting_s = now if running.waiting_s is None else running.waiting_s
         silent_s = now - running.waiting_s
-        if silent_s < self._silence_s:
-            return
-        self._fail()
-        raise CannotRunError(
-            f"the power meter has given no power above 0 for {silent_s:.0f} s in mode "
-            f"{self._history.mode(running.index).name}, after {self._count} minibatches",
-            "`python -m harness doctor` says what the device's sensors give; look at a meter of your own",
-        )
+        if silent_s >= self._silence_s:
+            raise CannotRunError(
+                f"the power meter has given no power above 0 for {silent_s:.0f} s in mode "
+                f"{self._history.mode(running.index).name}, after {self._count} minibatches",
+                "`python -m harness doctor` says what the device's sensors give; look at a meter of your own",
+            )
 
     def _follow(self) -> None:
         """Set what the strategy asks for, or what it chose."""
-        if self._error is not None:
-            error, self._error = self._error, None
-            self._fail()
-            raise error
+        self._raise_what_broke()
         if self._running is not None:
             return
         if not self._thread.is_alive():
             if self._choice is not None:
-                self._settle(self._choice)
+                self._apply(self._modes[self._choice.index])
+                self.settled = True
+                self._ended_s = self._clock()
             return
         try:
             index = self._requests.get_nowait()
@@ -234,23 +230,6 @@ class OnlineTuner:
         asked_s = self._clock()
         try:
             self._apply(self._modes[index])
+            self._running = _Running(index, self._clock(), [])
         except ControlError as error:
             self._answers.put(FailedMode(str(error), self._clock() - asked_s))
-            return
-        except HarnessError:
-            self._fail()
-            raise
-        self._running = _Running(index, self._clock(), [])
-
-    def _settle(self, choice: Choice) -> None:
-        try:
-            self._apply(self._modes[choice.index])
-        except HarnessError:
-            self._fail()
-            raise
-        self._settled = True
-        self._ended_s = self._clock()
-
-    def _fail(self) -> None:
-        self._failed = True
-        self._ended_s = self._clock()

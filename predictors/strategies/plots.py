@@ -29,14 +29,10 @@ def draw(found: Found, targets: Sequence[Table], directory: Path) -> List[Path]:
             for (strategy, target, profiles), outcomes in found.items()
             if target == table.workload and strategy != TRUTH
         }
-        for kind, plot in (
-            ("penalties", draw_penalties),
-            ("power-errors", draw_power_errors),
-            ("choices", draw_choices),
-        ):
-            path = directory / f"{table.workload}-{kind}.png"
-            plot(path, table, mine)
-            written.append(path)
+        plots = {"penalties": draw_penalties, "power-errors": draw_power_errors, "choices": draw_choices}
+        for kind, plot in plots.items():
+            written.append(directory / f"{table.workload}-{kind}.png")
+            plot(written[-1], table, mine)
     return written
 
 
@@ -72,18 +68,17 @@ def draw_power_errors(path: Path, table: Table, found: Dict[str, List[JudgedChoi
     figures = [summarise(outcomes) for outcomes in found.values()]
     figure, axes = plt.subplots(figsize=(1.1 * len(found) + 2, 4.4), constrained_layout=True)
     places = np.arange(len(found))
-    shares = (
-        ("A/L", [one.over_limit_pct for one in figures]),
-        ("A/L+1", [one.over_limit_plus1_pct for one in figures]),
+    over, over_by_1_w, areas_w = (
+        [one[name] for one in figures] for name in ("over_limit_pct", "over_limit_plus1_pct", "area_w")
     )
-    for offset, (name, heights) in zip((-0.27, 0.0), shares):
-        axes.bar(places + offset, heights, 0.26, label=name, color=colour(0 if name == "A/L" else 1))
+    axes.bar(places - 0.27, over, 0.26, label="A/L", color=colour(0))
+    axes.bar(places, over_by_1_w, 0.26, label="A/L+1", color=colour(1))
     axes.set_ylabel("choices over the limit (%)")
-    axes.set_ylim(0, max([100.0 * 0.05, *(max(heights) for _, heights in shares)]) * 1.1)
+    axes.set_ylim(0, max(5.0, *over, *over_by_1_w) * 1.1)
     second = axes.twinx()
-    second.bar(places + 0.27, [one.area_w for one in figures], 0.26, color=colour(2))
+    second.bar(places + 0.27, areas_w, 0.26, color=colour(2))
     second.set_ylabel("Area (W per choice)")
-    second.set_ylim(0, max([0.5, *(one.area_w for one in figures)]) * 1.1)
+    second.set_ylim(0, max(0.5, *areas_w) * 1.1)
     axes.bar([0], [0], color=colour(2), label="Area (right)")
     axes.set_xticks(places, list(found), rotation=30, ha="right", fontsize=8)
     axes.legend(fontsize=8)

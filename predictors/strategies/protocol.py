@@ -5,7 +5,6 @@ A `Strategy` sees a device only through its `History`, which takes profiles from
 
 from __future__ import annotations
 
-import abc
 from typing import Callable, ClassVar, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
@@ -83,16 +82,13 @@ class Spent(NamedTuple):
 class Choice(NamedTuple):
     """What a strategy answers."""
 
-    power_mode: PowerMode  # the mode it chose
-    batch_size: int  # the batch size it chose
+    index: int  # the chosen candidate
+    power_mode: PowerMode
+    batch_size: int
     feasible: bool  # whether it is held to keep the goal's limits; if not, it is the nearest that is known
-    predicted: Optional[MeasuredMode]  # None for a strategy without a predictor
-    measured: Optional[MeasuredMode]  # what profiling the choice gave; None where it was not profiled
-    spent: Spent  # what the choice has cost
-    profiled: Tuple[Tuple[int, MeasuredMode], ...] = ()  # candidate and what it gave, in order
-    reason: str = ""  # why this one, in a sentence
-    index: int = -1  # the chosen candidate
-    failed: Tuple[Tuple[int, str], ...] = ()  # every candidate that could not be profiled, and why
+    measured: Optional[MeasuredMode]  # what profiling it gave; None where it was not profiled
+    spent: Spent
+    reason: str  # why this one, in a sentence
 
 
 class History:
@@ -179,6 +175,12 @@ class History:
     def mode(self, index: int) -> PowerMode:
         return PowerMode(*self.profiler.candidates.modes[index].tolist())
 
+    def figures(self, index: int, goal: Goal) -> Tuple[float, float]:
+        """Objective, and excess over the limits, of a candidate that was profiled."""
+        found, size = self.taken[index], self.profiler.candidates.batch_size[index]
+        how = found.time_ms, found.power_mw, size
+        return float(goal.objective(*how)), float(goal.excess(*how))
+
     def best_measured(self, goal: Goal) -> Optional[int]:
         """The best profiled candidate within the limits, else the one that breaks them least; None without profiles."""
         if not self.taken:
@@ -194,33 +196,19 @@ class History:
         best = self.best_measured(goal)
         if best is None:
             raise InvalidValueError("a choice by profiles needs at least one profile", "allow more profiles")
-        return self.choice(best, goal, reason)
+        return self.choice(best, reason, self.figures(best, goal)[1] <= 0)
 
-    def choice(self, index: int, goal: Goal, reason: str, predicted: Optional[MeasuredMode] = None) -> Choice:
-        """The choice of a candidate, feasible by its profile, or by what is predicted where it was not profiled."""
-        known = self.taken.get(index) or predicted
-        size = self.profiler.candidates.batch_size[index]
-        feasible = known is not None and bool(
-            goal.excess(np.array(known.time_ms), np.array(known.power_mw), np.array(size)) <= 0
-        )
-        return self.choice_without_figures(index, reason, feasible)._replace(
-            predicted=predicted, measured=self.taken.get(index), profiled=tuple(self.taken.items())
-        )
-
-    def choice_without_figures(self, index: int, reason: str, feasible: bool = True) -> Choice:
-        """The choice of a candidate by a strategy that looks at no profile."""
+    def choice(self, index: int, reason: str, feasible: bool) -> Choice:
         size = int(self.profiler.candidates.batch_size[index])
-        failed = tuple(self.failed.items())
-        return Choice(self.mode(index), size, feasible, None, None, self.spent, (), reason, index, failed)
+        return Choice(index, self.mode(index), size, feasible, self.taken.get(index), self.spent, reason)
 
 
-class Strategy(abc.ABC):
-    """From a goal to a power mode."""
+class Strategy:
+    """From a goal to a power mode; a subclass has `choose`, or `choose_all` where one set of profiles serves all."""
 
     name: ClassVar[str]  # how the command line calls it
     deterministic: ClassVar[bool] = False  # whether every seed gives the same choice
 
-    @abc.abstractmethod
     def choose(self, history: History, goal: Goal) -> Choice:
         """Choose for one goal, by profiles through `history`, within its limit; what it holds already may be used.
 
@@ -228,6 +216,7 @@ class Strategy(abc.ABC):
             InvalidValueError: it needs more profiles than there are.
             CannotRunError: too many candidates could not be profiled.
         """
+        return self.choose_all(history, [goal])[0]
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         return [self.choose(history, goal) for goal in goals]

@@ -7,13 +7,14 @@ from typing import Callable, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from harness.core.errors import InvalidValueError
+from harness.core.metrics import minibatch_energy_mws
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_ms
 from predictors.models.base import Predictor
 from predictors.strategies.closed_loop import CandidatePosterior, learn
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset
-from predictors.strategies.goals import Goal, value_of
+from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Choice, History
 from predictors.strategies.search import Grid
 
@@ -84,13 +85,12 @@ def recommend(
     total = minibatches if minibatches is not None else s_to_ms(S_PER_HOUR) / chosen.time_ms.value
     greatest = Maxn().choose(history, goal).index
     is_maxn = greatest == Grid(history.profiler.candidates).greatest()
-    others = [("MAXN" if is_maxn else "the greatest mode that did not fail", greatest)]
+    others = {greatest: "MAXN" if is_maxn else "the greatest mode that did not fail"}
     if presets:
         best = Presets(presets).choose(history, goal)
-        if best.index != others[0][1]:
-            others.append((best.reason, best.index))
+        others.setdefault(best.index, best.reason)
     savings = []
-    for label, index in others:
+    for index, label in others.items():
         if index != choice.index:
             other = describe(posterior, history, index, label)
             hours = ms_to_s((other.time_ms.value - chosen.time_ms.value) * total) / S_PER_HOUR
@@ -103,16 +103,25 @@ def recommend(
 
 def describe(posterior: CandidatePosterior, history: History, index: int, label: str) -> ModeFigures:
     """A candidate with its posterior."""
-    candidates = history.profiler.candidates
-    columns = ((posterior.log_time, posterior.log_time_sd), (posterior.log_power, posterior.log_power_sd))
-    time_ms, power_mw = (_interval(median[index], sd[index], bool(posterior.measured[index])) for median, sd in columns)
-    return ModeFigures(label, history.mode(index), int(candidates.batch_size[index]), time_ms, power_mw)
+    from scipy.special import ndtri
+
+    def interval(log_median: np.ndarray, log_sd: np.ndarray) -> FigureInterval:
+        factor = float(np.exp(ndtri((1 + LEVEL) / 2) * log_sd[index]))
+        value = float(np.exp(log_median[index]))
+        return FigureInterval(value, value / factor, value * factor, bool(posterior.measured[index]))
+
+    return ModeFigures(
+        label,
+        history.mode(index),
+        int(posterior.batch_size[index]),
+        interval(posterior.log_time, posterior.log_time_sd),
+        interval(posterior.log_power, posterior.log_power_sd),
+    )
 
 
 def energy_wh(mode: ModeFigures, minibatches: float) -> float:
     """Module energy of so many minibatches."""
-    figures = (np.array(mode.time_ms.value), np.array(mode.power_mw.value), np.array(mode.batch_size))
-    return mwh_to_wh(mws_to_mwh(float(value_of("energy_mws", *figures)) * minibatches))
+    return mwh_to_wh(mws_to_mwh(float(minibatch_energy_mws(mode.time_ms.value, mode.power_mw.value)) * minibatches))
 
 
 def thinned(modes: Tuple[ModeFigures, ...], count: int) -> List[ModeFigures]:
@@ -122,11 +131,3 @@ def thinned(modes: Tuple[ModeFigures, ...], count: int) -> List[ModeFigures]:
     powers = np.array([mode.power_mw.value for mode in modes])
     wanted = np.linspace(powers[0], powers[-1], count)
     return [modes[place] for place in sorted({int(np.abs(powers - power).argmin()) for power in wanted})]
-
-
-def _interval(log_median: float, log_sd: float, measured: bool) -> FigureInterval:
-    from scipy.special import ndtri
-
-    factor = float(np.exp(ndtri((1 + LEVEL) / 2) * log_sd))
-    value = float(np.exp(log_median))
-    return FigureInterval(value, value / factor, value * factor, measured)

@@ -33,32 +33,42 @@ class StrategyKind(NamedTuple):
     profiles: str = "given"  # how many profiles it takes: `given` (as many as allowed), `none` or `all`
 
 
-def _predictor(name: str, setting: StrategySetting, seed: int) -> Callable[[], Predictor]:
+def unfitted(setting: StrategySetting, seed: int, name: str = OURS) -> Callable[[], Predictor]:
+    """Makes predictors of a name, not fitted, that know the setting's board and references."""
     kind = predictor_class(name)
     return lambda: make_predictor(kind, references=setting.references, board=setting.device or None, seed=seed)
 
 
-def _one_shot(name: str) -> Callable[[StrategySetting, int], Strategy]:
-    """The papers' way: no risk is set, a mode counts as within the limit when its predicted power is."""
-    return lambda setting, seed: OneShot(_predictor(name, setting, seed), name=name, seed=seed)
+def make_closed_loop(setting: StrategySetting, seed: int, least_gain: float = 0.0, batch: int = 1) -> ClosedLoop:
+    design = design_for(setting.references, setting.device or None, seed)
+    return ClosedLoop(unfitted(setting, seed), design, least_gain=least_gain, batch=batch)
 
 
-def _with_risk(setting: StrategySetting, seed: int) -> Strategy:
-    return OneShot(_predictor(OURS, setting, seed), risk=setting.risk, seed=seed)
-
-
-def _closed_loop(setting: StrategySetting, seed: int) -> Strategy:
-    return ClosedLoop(_predictor(OURS, setting, seed), design_for(setting.references, setting.device or None, seed))
+def make_one_shot(setting: StrategySetting, seed: int, papers: str = "") -> OneShot:
+    """One pick at the setting's risk; or, by a predictor of the papers, their way: within the limit as predicted."""
+    if papers:
+        return OneShot(unfitted(setting, seed, papers), name=papers, seed=seed)
+    return OneShot(unfitted(setting, seed), risk=setting.risk, seed=seed)
 
 
 STRATEGIES: Dict[str, StrategyKind] = {
     "closed-loop": StrategyKind(
-        _closed_loop, "profiles where our predictor promises most, answers with a measured mode"
+        make_closed_loop, "profiles where our predictor promises most, answers with a measured mode"
     ),
-    "front": StrategyKind(_closed_loop, "the same for all budgets at once, with one set of profiles", together=True),
-    "one-shot": StrategyKind(_with_risk, "random modes, our predictor, one pick at a set risk", together=True),
-    "powertrain": StrategyKind(_one_shot("powertrain"), "random modes, PowerTrain, one pick", together=True),
-    "nn": StrategyKind(_one_shot("nn"), "random modes, a neural network, one pick", together=True),
+    "front": StrategyKind(
+        make_closed_loop, "the same for all budgets at once, with one set of profiles", together=True
+    ),
+    "one-shot": StrategyKind(make_one_shot, "random modes, our predictor, one pick at a set risk", together=True),
+    "powertrain": StrategyKind(
+        lambda setting, seed: make_one_shot(setting, seed, "powertrain"),
+        "random modes, PowerTrain, one pick",
+        together=True,
+    ),
+    "nn": StrategyKind(
+        lambda setting, seed: make_one_shot(setting, seed, "nn"),
+        "random modes, a neural network, one pick",
+        together=True,
+    ),
     "random": StrategyKind(lambda setting, seed: RandomSearch(seed), "best of random modes", together=True),
     "mdbs": StrategyKind(lambda setting, seed: BinarySearch(), "multi-dimensional binary search"),
     "gmd": StrategyKind(lambda setting, seed: CoordinateSearch(), "coordinate search from the middle"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence, Tuple
+import itertools
+from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -16,46 +17,33 @@ DIMENSIONS = ("cpu_cores", "cpu_khz", "gpu_khz", "mem_khz", "batch_size")
 class Grid:
     """The distinct values of cores, CPU, GPU and memory clocks (and batch sizes) that candidates are made of.
 
-    Where not every combination is a candidate, the nearest that is stands for it.
+    Where a combination is no candidate, or is not `usable` (bool of shape (n,), all by default), the nearest stands for
+    it. What becomes unusable later counts, too.
     """
 
-    def __init__(self, candidates: Candidates) -> None:
+    def __init__(self, candidates: Candidates, usable: Optional[np.ndarray] = None) -> None:
+        self._usable = np.ones(len(candidates.modes), dtype=bool) if usable is None else usable
         self._rows = np.column_stack([candidates.known_modes, candidates.batch_size])
-        self.dimensions: List[np.ndarray] = [np.unique(column) for column in self._rows.T]
-        self.steps = np.column_stack([np.searchsorted(*pair) for pair in zip(self.dimensions, self._rows.T)])
-        self._places: Dict[Tuple[int, ...], int] = {tuple(step): i for i, step in enumerate(self.steps.tolist())}
-        self._scale = np.array([max(len(values) - 1, 1) for values in self.dimensions], dtype=float)
+        self._values = [np.unique(column) for column in self._rows.T]
+        self.steps = np.column_stack([np.searchsorted(*pair) for pair in zip(self._values, self._rows.T)])
+        self.shape = tuple(len(values) for values in self._values)  # how many values each dimension has
 
-    @property
-    def shape(self) -> Tuple[int, ...]:
-        """How many values each dimension has."""
-        return tuple(len(values) for values in self.dimensions)
+    def at(self, step: Sequence[int]) -> int:
+        """The candidate at a step of each dimension, or the nearest one: by steps, each as a share of its dimension."""
+        scale = np.maximum(np.array(self.shape) - 1.0, 1.0)
+        distance = (np.abs(self.steps - np.asarray(step)) / scale).sum(axis=1)
+        return int(np.where(self._usable, distance, np.inf).argmin())
 
-    def at(self, step: Sequence[int], usable: Optional[np.ndarray] = None) -> int:
-        """The candidate at a step of each dimension, or the nearest one: by steps, each as a share of its dimension.
+    def greatest(self) -> int:
+        """The candidate with the greatest value of every dimension, or the nearest to it."""
+        return self.at([size - 1 for size in self.shape])
 
-        Only candidates that are `usable` are taken: bool of shape (n,), at least one; None for all.
-        """
-        found = self._places.get(tuple(int(value) for value in step))
-        if found is not None and (usable is None or usable[found]):
-            return found
-        distance = (np.abs(self.steps - np.asarray(step)) / self._scale).sum(axis=1)
-        return int(distance.argmin() if usable is None else np.where(usable, distance, np.inf).argmin())
-
-    def greatest(self, usable: Optional[np.ndarray] = None) -> int:
-        """The candidate with the greatest value of every dimension, or the nearest to it; `usable` as of `at`."""
-        return self.at([size - 1 for size in self.shape], usable)
-
-    def nearest(self, mode: Sequence[int], usable: Optional[np.ndarray] = None) -> int:
-        """The candidate nearest to any mode, with the greatest batch size: clocks by ratio, cores by difference.
-
-        `usable` is as of `at`.
-        """
-        cores = np.abs(self._rows[:, 0] - mode[0]) / self.dimensions[0][-1]
+    def nearest(self, mode: Sequence[int]) -> int:
+        """The candidate nearest to any mode, with the greatest batch size: clocks by ratio, cores by difference."""
+        cores = np.abs(self._rows[:, 0] - mode[0]) / self._values[0][-1]
         clocks = np.abs(np.log(self._rows[:, 1:4] / np.maximum(mode[1:4], 1.0))).sum(axis=1)
-        behind = self.dimensions[4][-1] - self._rows[:, 4]
-        ordered = np.lexsort((behind, cores + clocks))
-        return int((ordered if usable is None else ordered[usable[ordered]])[0])
+        ordered = np.lexsort((-self._rows[:, 4], cores + clocks))
+        return int(ordered[self._usable[ordered]][0])
 
 
 class RandomSearch(Strategy):
@@ -65,9 +53,6 @@ class RandomSearch(Strategy):
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
-
-    def choose(self, history: History, goal: Goal) -> Choice:
-        return self.choose_all(history, [goal])[0]
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         profile_random(history, history.left, self.seed)
@@ -127,28 +112,24 @@ class BinarySearch(Strategy):
     def choose(self, history: History, goal: Goal) -> Choice:
         if sorted(self.order) != sorted(DIMENSIONS):
             raise InvalidValueError(f"order {self.order!r} is none of the dimensions", f"order {', '.join(DIMENSIONS)}")
-        grid = Grid(history.profiler.candidates)
+        grid = Grid(history.profiler.candidates, history.usable)
         ranges = [(0, size - 1) for size in grid.shape]
+        turns = itertools.cycle([DIMENSIONS.index(name) for name in self.order])
         best = np.inf
-        turn = 0
         while True:
-            middle = [self._middle(low, high) for low, high in ranges]
+            middle = [(low + high + (self.middle == "upper")) // 2 for low, high in ranges]
             index = profile_nearest(history, grid, middle)
             if index is None:
                 break
-            objective, excess = figures(history, index, goal)
+            objective, excess = history.figures(index, goal)
             better = excess <= 0 and objective < best
             best = objective if better else best
-            open_dimensions = [place for place, (low, high) in enumerate(ranges) if low < high]
-            if not open_dimensions:
+            if all(low == high for low, high in ranges):
                 break
-            place, turn = self._next(open_dimensions, turn)
+            place = next(place for place in turns if ranges[place][0] < ranges[place][1])
             keep_upper = excess <= 0 and (better or self.when_not_better == "lower")
             ranges[place] = self._half(ranges[place], middle[place], keep_upper)
         return history.choose_measured(goal, f"binary search over {len(grid.shape)} dimensions")
-
-    def _middle(self, low: int, high: int) -> int:
-        return (low + high + (self.middle == "upper")) // 2
 
     def _half(self, bounds: Tuple[int, int], middle: int, keep_upper: bool) -> Tuple[int, int]:
         """The half of a range that is kept; never empty, and smaller than the range."""
@@ -156,14 +137,6 @@ class BinarySearch(Strategy):
         if self.middle == "upper":
             return (middle, high) if keep_upper else (low, middle - 1)
         return (middle + 1, high) if keep_upper else (low, middle)
-
-    def _next(self, open_dimensions: Sequence[int], turn: int) -> Tuple[int, int]:
-        """The dimension whose turn it is, and whose turn comes then."""
-        for ahead in range(len(self.order)):
-            place = DIMENSIONS.index(self.order[(turn + ahead) % len(self.order)])
-            if place in open_dimensions:
-                return place, (turn + ahead + 1) % len(self.order)
-        raise AssertionError("there is an open dimension")
 
 
 class CoordinateSearch(Strategy):
@@ -180,11 +153,11 @@ class CoordinateSearch(Strategy):
     deterministic = True
 
     def choose(self, history: History, goal: Goal) -> Choice:
-        grid = Grid(history.profiler.candidates)
+        grid = Grid(history.profiler.candidates, history.usable)
         here = [(size - 1) // 2 for size in grid.shape]
         middle = profile_nearest(history, grid, here)
         if middle is not None:
-            upwards = figures(history, middle, goal)[1] <= 0
+            upwards = history.figures(middle, goal)[1] <= 0
             for place in self._ranked(history, grid, here, history.taken[middle], upwards):
                 here[place] = self._bisect(history, goal, grid, here, place, upwards)
         return history.choose_measured(goal, "coordinate search")
@@ -218,7 +191,7 @@ class CoordinateSearch(Strategy):
             index = profile_nearest(history, grid, there)
             if index is None:
                 break
-            if figures(history, index, goal)[1] <= 0:
+            if history.figures(index, goal)[1] <= 0:
                 low = known = middle
             else:
                 high = middle - 1
@@ -228,16 +201,8 @@ class CoordinateSearch(Strategy):
 def profile_nearest(history: History, grid: Grid, step: Sequence[int]) -> Optional[int]:
     """Profile the candidate at a step, or the nearest that can be; its place, or None where no profile is left."""
     while True:
-        index = grid.at(step, history.usable)
+        index = grid.at(step)
         if index not in history.taken and history.left <= 0:
             return None
         if history.profile(index) is not None:
             return index
-
-
-def figures(history: History, index: int, goal: Goal) -> Tuple[float, float]:
-    """Objective and excess over the limits of a candidate that was profiled."""
-    found = history.taken[index]
-    size = history.profiler.candidates.batch_size[index]
-    time_ms, power_mw = np.array(found.time_ms), np.array(found.power_mw)
-    return float(goal.objective(time_ms, power_mw, size)), float(goal.excess(time_ms, power_mw, size))

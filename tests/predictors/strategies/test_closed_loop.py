@@ -20,13 +20,13 @@ GOALS = budget_goals("14:44:5")
 
 
 def penalty(make, goals=GOALS, profiles=15):
-    return summarise(sweep(TABLE, make, goals, profiles, 0)).penalty_mean
+    return summarise(sweep(TABLE, make, goals, profiles, 0))["penalty_mean"]
 
 
 def test_it_finds_better_modes_than_random_search_and_breaks_no_limit():
     figures = summarise(sweep(TABLE, closed_loop, GOALS, 15, 0))
-    assert figures.penalty_mean < penalty(RandomSearch) / 2
-    assert (figures.over_limit_pct, figures.infeasible) == (0, 0)
+    assert figures["penalty_mean"] < penalty(RandomSearch) / 2
+    assert (figures["over_limit_pct"], figures["infeasible"]) == (0, 0)
 
 
 def test_more_profiles_make_it_no_worse():
@@ -40,9 +40,10 @@ def test_a_predictor_that_knows_nothing_makes_it_worse():
 
 
 def test_the_answer_was_measured():
-    choice = closed_loop().choose(History(TableProfiler(TABLE), 12), power_budget(25_000.0))
+    history = History(TableProfiler(TABLE), 12)
+    choice = closed_loop().choose(history, power_budget(25_000.0))
     assert choice.measured is not None
-    assert choice.index in dict(choice.profiled)
+    assert choice.index in history.taken
     assert choice.spent.profiles == 12
 
 
@@ -108,7 +109,7 @@ def test_a_pick_at_a_risk_breaks_the_limit_no_more_often_than_that():
         for seed in range(40)
         for outcome in sweep(TABLE, lambda _, s=seed: OneShot(lambda: NearlyRight(seed=s)), GOALS, 5, 0, True)
     ]
-    assert figures.over_limit_plus1_pct < summarise(careless).over_limit_plus1_pct / 2
+    assert figures["over_limit_plus1_pct"] < summarise(careless)["over_limit_plus1_pct"] / 2
 
 
 def test_a_pick_where_no_mode_is_safe_enough_is_marked_infeasible():

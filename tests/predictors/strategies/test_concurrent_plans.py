@@ -65,26 +65,24 @@ GOALS = [
 @pytest.mark.parametrize("goal", GOALS, ids=str)
 def test_the_plan_is_nearly_the_best_there_is_and_keeps_the_limits(goal):
     found = chosen(goal)
-    assert found.plan.feasible
-    assert found.plan.expected.latency_ms <= goal.latency_ms
-    assert goal.power_mw is None or found.plan.expected.power_mw <= goal.power_mw
-    assert found.plan.expected.training_per_s >= 0.95 * best_shared_mode(goal)
-    assert found.settled
+    assert found.feasible
+    assert found.expected.latency_ms <= goal.latency_ms
+    assert goal.power_mw is None or found.expected.power_mw <= goal.power_mw
+    assert found.expected.training_per_s >= 0.95 * best_shared_mode(goal)
     assert found.training_mode == found.inference_mode
     assert found.profiles <= 30
 
 
 def test_a_settled_plan_rests_on_profiles_of_its_own_modes():
     found = chosen(GOALS[0])
-    assert found.settled
-    train_ms, infer_ms = TRAINING.time_ms[found.plan.training], INFERENCE.time_ms[found.plan.inference]
-    assert found.plan.expected.latency_ms == pytest.approx(
+    train_ms, infer_ms = TRAINING.time_ms[found.training], INFERENCE.time_ms[found.inference]
+    assert found.expected.latency_ms == pytest.approx(
         1e3 * (found.inference_batch - 1) / GOALS[0].arrivals_per_s + train_ms + infer_ms
     )
 
 
 def test_a_latency_that_no_mode_reaches_is_marked_infeasible():
-    assert not chosen(ConcurrentGoal(5.0, 0.5)).plan.feasible
+    assert not chosen(ConcurrentGoal(5.0, 0.5)).feasible
 
 
 def test_modes_of_their_own_are_never_worse_when_a_change_costs_nothing():
@@ -92,13 +90,13 @@ def test_modes_of_their_own_are_never_worse_when_a_change_costs_nothing():
     own = ConcurrentGoal(5.0, 1500.0, 25_000.0, switching_ms=1e-6)
     exact = {"profiles": 60, "log_sd": 1e-6}
     with_own, with_one = chosen(own, **exact), chosen(shared, **exact)
-    assert with_own.plan.expected.training_per_s >= 0.999 * with_one.plan.expected.training_per_s
+    assert with_own.expected.training_per_s >= 0.999 * with_one.expected.training_per_s
 
 
 def test_a_dear_change_of_mode_makes_modes_of_their_own_worse():
     cheap = chosen(ConcurrentGoal(5.0, 1500.0, 25_000.0, switching_ms=1.0), log_sd=1e-6)
     dear = chosen(ConcurrentGoal(5.0, 1500.0, 25_000.0, switching_ms=60.0), log_sd=1e-6)
-    assert dear.plan.expected.training_per_s < cheap.plan.expected.training_per_s
+    assert dear.expected.training_per_s < cheap.expected.training_per_s
 
 
 def test_profiles_are_never_exceeded():

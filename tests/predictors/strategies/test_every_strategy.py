@@ -70,9 +70,7 @@ def test_a_mode_that_fails_is_spent_and_is_neither_asked_for_again_nor_chosen(na
     assert set(history.failed) == {index for index in profiler.asked if every_fifth(index)}
     for choice in choices:
         assert choice.index not in history.failed
-        assert dict(choice.failed).items() <= history.failed.items()
-        assert GREATEST in dict(choice.failed)
-        assert choice.spent.seconds >= TRYING_TOOK_S * len(choice.failed)
+        assert choice.spent.seconds >= TRYING_TOOK_S
 
 
 @pytest.mark.parametrize("goal", [GOALS[1], power_budget(1_000.0)], ids=["kept", "broken"])
@@ -84,7 +82,7 @@ def test_where_the_mode_that_would_be_chosen_has_failed_it_is_another_one(name, 
     history.profile(best)
     choice = strategy.choose(history, goal)
     assert choice.index != best
-    assert choice.failed == ((best, f"mode {best} did not take"),)
+    assert history.failed == {best: f"mode {best} did not take"}
 
 
 def test_a_device_on_which_nothing_runs_is_given_up_after_a_few_modes():
@@ -122,7 +120,7 @@ def test_random_modes_are_as_many_as_allowed_where_some_are_ruled_out():
     history = History(Flawed(lambda index: index >= 280, lambda index: range(280, len(TABLE))), 20)
     choice = RandomSearch(1).choose(history, GOALS[0])
     assert choice.spent.profiles == 20
-    assert len(choice.failed) == 1
+    assert len(history.failed) == 1
 
 
 def test_where_all_is_tried_what_failed_has_no_figures():
@@ -165,9 +163,9 @@ def test_a_plan_of_two_workloads_has_no_mode_that_failed_for_either(kind, switch
         return choose_concurrent(first, second, goal, lambda: EitherTable(log_sd=1e-6), spread, profiles=30)
 
     tables = {"training": TRAINING, "inference": INFERENCE}
-    best = getattr(choose(*map(TableProfiler, tables.values())).plan, kind)
+    best = getattr(choose(*map(TableProfiler, tables.values())), kind)
     profilers = [Flawed(lambda index, n=name: (n, index) == (kind, best), table=one) for name, one in tables.items()]
     found = choose(*profilers)
     assert [reason for _, reason in found.failed] == [f"mode {best} did not take"]
-    assert getattr(found.plan, kind) != best
+    assert getattr(found, kind) != best
     assert found.profiles == sum(len(profiler.asked) for profiler in profilers) <= 30

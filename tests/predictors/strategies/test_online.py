@@ -89,7 +89,9 @@ def test_the_lost_time_is_what_the_search_took_longer_than_the_chosen_mode():
     first_ms = TABLE.time_ms[len(MODES) - 1]  # ended before the search began
     assert found.search_s == pytest.approx(settled_s - first_ms / 1e3)
     assert found.lost_s == pytest.approx(found.search_s - found.minibatches * found.choice.measured.time_ms / 1e3)
-    assert "lost" in found.describe()
+    assert f"{found.lost_s:.1f} s longer than in that mode" in found.describe()
+    quicker = found._replace(lost_s=-41.0).describe()
+    assert "41.0 s less than in that mode: faster ones were tried that break a limit" in quicker
 
 
 def test_training_that_ends_early_gets_the_best_mode_so_far():

@@ -34,18 +34,19 @@ def history(profiles, table=TABLE):
 def test_a_search_spends_no_more_than_it_may_and_answers_with_what_it_measured(strategy, budget_mw, profiles):
     spent = history(profiles)
     choice = strategy.choose(spent, power_budget(budget_mw))
-    assert choice.spent.profiles == len(choice.profiled) <= profiles
+    assert choice.spent.profiles == len(spent.taken) <= profiles
     assert choice.measured is not None
     assert choice.feasible == (choice.measured.power_mw <= budget_mw)
-    best = [found.time_ms for _, found in choice.profiled if found.power_mw <= budget_mw]
+    best = [found.time_ms for found in spent.taken.values() if found.power_mw <= budget_mw]
     assert not best or choice.measured.time_ms == min(best)
 
 
 @pytest.mark.parametrize("strategy", SEARCHES, ids=lambda strategy: strategy.name)
 def test_a_search_says_when_nothing_keeps_the_limit(strategy):
-    choice = strategy.choose(history(15), power_budget(LEAST_MW / 2))
+    spent = history(15)
+    choice = strategy.choose(spent, power_budget(LEAST_MW / 2))
     assert not choice.feasible
-    assert choice.measured.power_mw == min(found.power_mw for _, found in choice.profiled)
+    assert choice.measured.power_mw == min(spent.power_mw)
 
 
 def test_brute_force_finds_the_optimum():
@@ -70,8 +71,9 @@ def test_binary_search_needs_about_the_logarithm_of_the_number_of_modes(budget_m
 
 def test_binary_search_follows_the_report_step_by_step():
     """000 sec. 4.2: profile the middle; within the budget drop the lower half of the dimension, else the upper."""
-    choice = BinarySearch().choose(history(3), power_budget(MOST_MW))
-    modes = [PowerMode(*TABLE.modes[index].tolist()) for index, _ in choice.profiled]
+    spent = history(3)
+    BinarySearch().choose(spent, power_budget(MOST_MW))
+    modes = [spent.mode(index) for index in spent.taken]
     assert modes[0] == PowerMode(8, 1_200_000, 700_000, 2_100_000)
     assert modes[1] == PowerMode(12, 1_200_000, 700_000, 2_100_000)
     assert modes[2] == PowerMode(12, 1_600_000, 700_000, 2_100_000)
