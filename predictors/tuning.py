@@ -1,6 +1,6 @@
 """`with tuning(...)`: a power mode found while your own training loop runs.
 
-    from predictors.tuning import tuning
+    from jetwatt import tuning
 
     with tuning("xavier-agx", power_budget_w=20) as tuner:
         for batch in loader:
@@ -9,32 +9,39 @@
 
 The device is held for as long as the block runs, and put back as it was at its end, also after an error; then it tells
 what the search came to. DataLoader workers follow each change of the CPUs that this process may use.
+
+A simulated board, `sim:xavier-agx`, is for rehearsing: the loop runs as it does without tuning, and each of its
+minibatches counts as one of `workload` on that board, with the board's time and power.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from pathlib import Path
-from typing import Callable, Iterator, Optional, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import numpy as np
 
 from harness.board.affinity import workers_follow
-from harness.board.sampler import Sampler
-from harness.core.boards import BOARDS
+from harness.core.cases import Case
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import Device
 from harness.core.errors import CannotRunError
 from harness.core.metrics import POWER_CHANNEL, between
+from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
-from harness.core.units import w_to_mw
+from harness.core.units import ms_to_s, w_to_mw
 from harness.devices.registry import open_device
-from predictors.models.base import Predictor, make_predictor, predictor_class
+from harness.devices.simulated import SimulatedDevice
+from harness.measure.run import check
+from harness.workloads import get_workload
+from predictors.cli.device_profiler import board_of, power_sampler
 from predictors.models.tables import Table
-from predictors.strategies.closed_loop import ClosedLoop, design_for
 from predictors.strategies.goals import Goal, power_budget
 from predictors.strategies.online import SILENCE_S, OnlineTuner, Power
-from predictors.strategies.registry import OURS
+from predictors.strategies.protocol import Strategy
+from predictors.strategies.registry import StrategySetting, make_closed_loop
 
 LEAST_GAIN = 0.005  # the search ends where another mode promises less than this share of the time
 
@@ -51,6 +58,7 @@ def tuning(
     interval_s: float = 1.0,
     silence_s: float = SILENCE_S,
     references: Tuple[Table, ...] = (),
+    workload: str = "resnet18-imagenet",
     root: Path = Path("/"),
     power_mw: Optional[Power] = None,
     report: Callable[[str], None] = print,
@@ -58,7 +66,7 @@ def tuning(
     """Search for a power mode while the block trains; `step()` belongs after each minibatch.
 
     Args:
-        device: a board's name, or `host`.
+        device: a board's name, `host`, or `sim:BOARD` to rehearse.
         power_budget_w: the least time under this module power; or give `goal`.
         goal: what to reach instead.
         profiles: modes that may be tried.
@@ -67,6 +75,7 @@ def tuning(
         interval_s: of the power sensor.
         silence_s: the search ends where the power meter says nothing for so long.
         references: tables of other workloads on this device, which make the search shorter.
+        workload: what a simulated board takes your loop for.
         root: below it lie the board's /sys, /proc and /etc.
         power_mw: a power meter of your own, instead of the device's sensors.
         report: takes a line for each mode that was tried.
@@ -81,12 +90,12 @@ def tuning(
         raise CannotRunError("tuning needs a goal", "give power_budget_w=30, or goal=Goal(...)")
     wanted = goal if goal is not None else power_budget(w_to_mw(float(power_budget_w or 0)))
     opened = open_device(device, load_configuration(Path(FILE_NAME)), root)
-    board = device if device in BOARDS else None
-
-    def make() -> Predictor:
-        return make_predictor(predictor_class(OURS), references=references, board=board)
-
-    strategy = ClosedLoop(make, design_for(references, board, 0), least_gain=LEAST_GAIN)
+    strategy = make_closed_loop(StrategySetting(board_of(opened), references), 0, LEAST_GAIN)
+    modes = list(opened.power_mode_space())
+    options = {
+        "profiles": profiles, "minibatches": minibatches, "batch_size": batch_size, "silence_s": silence_s,
+        "report": report,
+    }  # fmt: skip
 
     def apply(mode: PowerMode) -> None:
         with workers_follow():
@@ -94,23 +103,40 @@ def tuning(
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(_held(opened))
-        meter = power_mw or stack.enter_context(_sensor(opened, interval_s, root))
-        tuner = OnlineTuner(
-            strategy,
-            wanted,
-            list(opened.power_mode_space()),
-            apply,
-            meter,
-            profiles=profiles,
-            minibatches=minibatches,
-            batch_size=batch_size,
-            silence_s=silence_s,
-            report=report,
-        )
+        if isinstance(opened, SimulatedDevice):
+            case = Case(device, get_workload(workload).name, MAXN, 4, "ssd", batch_size)
+            report(f"rehearsal on {device}, simulated: each minibatch counts as one of {case.workload}")
+            tuner: OnlineTuner = RehearsedTuner(opened, case, strategy, wanted, modes, **options)
+        else:
+            meter = power_mw or stack.enter_context(_sensor(opened, interval_s, root))
+            tuner = OnlineTuner(strategy, wanted, modes, apply, meter, **options)
         try:
             yield tuner
         finally:
             report(tuner.close().describe())
+
+
+class RehearsedTuner(OnlineTuner):
+    """Tunes on a simulated board, in its time: each `step` is a minibatch of `case` there."""
+
+    def __init__(
+        self, board: SimulatedDevice, case: Case, strategy: Strategy, goal: Goal, modes: List[PowerMode], **options: Any
+    ) -> None:
+        check(case, board)
+        self._now_s = 0.0
+
+        def run_in(mode: PowerMode) -> None:
+            found = board.profile(dataclasses.replace(case, power_mode=mode.name)).aggregates
+            self._minibatch_s, self._drawn_mw = ms_to_s(found["minibatch_time_ms"]), found["power_mw"]
+
+        run_in(board.power_mode_space().greatest)
+        super().__init__(
+            strategy, goal, modes, run_in, lambda start_s, end_s: self._drawn_mw, clock=lambda: self._now_s, **options
+        )
+
+    def step(self) -> None:
+        self._now_s += self._minibatch_s
+        super().step()
 
 
 @contextlib.contextmanager
@@ -127,21 +153,15 @@ def _held(device: Device) -> Iterator[None]:
 @contextlib.contextmanager
 def _sensor(device: Device, interval_s: float, root: Path) -> Iterator[Power]:
     """The device's own power sensors, sampled in a process of their own."""
-    sources = getattr(device, "telemetry_sources", None)
-    if sources is None:
-        raise CannotRunError(f"{device.name} does not run your training loop", "tune on host or on a board")
-    with Sampler(sources(Path.cwd()), interval_s, root=str(root)) as sampler:
-        sampler.poll()
-        if sampler.series(POWER_CHANNEL) is None:
-            raise CannotRunError(
-                f"{device.name} has no power sensor that can be read: {sampler.missing}",
-                "`python -m harness doctor` says why; or give power_mw=, a meter of your own",
-            )
+    if not hasattr(device, "telemetry_sources"):
+        raise CannotRunError(
+            f"{device.name} does not run your training loop", "tune on host, on a board, or on sim:BOARD"
+        )
+    with power_sampler(device, interval_s, root) as sampler:
 
         def median_mw(start_s: float, end_s: float) -> Optional[float]:
             sampler.poll()
-            power = sampler.series(POWER_CHANNEL)
-            values = between(power, start_s, end_s).values if power is not None else ()
+            values = between(sampler.series(POWER_CHANNEL), start_s, end_s).values
             return float(np.median(values)) if len(values) else None
 
         yield median_mw

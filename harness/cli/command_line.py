@@ -65,56 +65,45 @@ class _CommandParser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
 
-def make_parser(
-    prog: str, description: str, commands: Sequence[Command], grouped: bool = False
-) -> argparse.ArgumentParser:
-    """The parser of a program; `grouped` lists its commands by group."""
-    parser = argparse.ArgumentParser(prog=prog, description=description)
-    parser.add_argument("--version", action="version", version=f"jetwatt {harness.__version__}")
-    subparsers = parser.add_subparsers(
-        dest="command",
-        metavar="COMMAND",
-        required=True,
-        parser_class=_CommandParser,
-        help="see below" if grouped else None,
-    )
-    for command in commands:
-        listed = {} if grouped else {"help": command.help}
-        subparsers.add_parser(command.name, description=command.help, command=command, **listed)
-    if grouped:
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        parser.description = textwrap.fill(description, 100)
-        parser.epilog = _listed_by_group(commands)
-    return parser
-
-
-def _listed_by_group(commands: Sequence[Command]) -> str:
-    lines = []
-    for group, meaning in GROUPS.items():
-        lines += ["", f"{group}: {meaning}"]
-        for command in commands:
-            if command.group == group:
-                text = f"  {command.name:<15}{command.help}"
-                lines += textwrap.wrap(text, 100, subsequent_indent=" " * 17)
-    return "\n".join([*lines[1:], "", "`COMMAND --help` tells the options of a command."])
-
-
 def run_command(
     prog: str, description: str, commands: Sequence[Command], argv: Optional[List[str]] = None, grouped: bool = False
 ) -> int:
-    """Run the command that the arguments name and return its exit code.
+    """Run the command that the arguments name and return its exit code; `grouped` lists the commands by group.
 
     An error that the user can act on is printed in a line. `argv` is None for the arguments of this process.
     """
-    arguments = make_parser(prog, description, commands, grouped).parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    command = next((word for word in words if not word.startswith("-")), "")
     try:
+        arguments = _program_parser(prog, description, commands, grouped).parse_args(words)
         return arguments.run(arguments)
     except HarnessError as error:
-        print(f"{prog} {arguments.command}: {error}", file=sys.stderr)
+        print(f"{prog} {command}: {error}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:  # whatever was held is put back by now
-        print(f"{prog} {arguments.command}: interrupted", file=sys.stderr)
+        print(f"{prog} {command}: interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _program_parser(prog: str, description: str, commands: Sequence[Command], grouped: bool) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser.add_argument("--version", action="version", version=f"jetwatt {harness.__version__}")
+    listed = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_CommandParser)
+    for command in commands:
+        shown = {} if grouped else {"help": command.help}
+        listed.add_parser(command.name, description=command.help, command=command, **shown)
+    if grouped:
+        lines = []
+        for group, meaning in GROUPS.items():
+            lines += ["", f"{group}: {meaning}"]
+            for command in commands:
+                if command.group == group:
+                    lines += textwrap.wrap(f"  {command.name:<15}{command.help}", 100, subsequent_indent=" " * 17)
+        listed.help = "see below"
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.description = textwrap.fill(description, 100)
+        parser.epilog = "\n".join([*lines[1:], "", "`COMMAND --help` tells the options of a command."])
+    return parser
 
 
 def run_as_program(main: Callable[[], int]) -> NoReturn:

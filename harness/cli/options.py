@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any, List, Optional
 
@@ -24,6 +25,24 @@ def add_include_flagged(parser: argparse.ArgumentParser) -> None:
     """Add the option that keeps profiles which are left out otherwise."""
     flags = " or ".join(DISQUALIFYING)
     parser.add_argument("--include-flagged", action="store_true", help=f"keep profiles that were flagged {flags}")
+
+
+def output_file(text: str) -> Path:
+    """An option's `type`: a file to write, refused before any work where it cannot be written."""
+    path = Path(text)
+    if path.is_dir():
+        raise InvalidValueError(f"cannot write {path}: it is a folder", "name a file")
+    output_folder(str(path.parent))
+    return path
+
+
+def output_folder(text: str) -> Path:
+    """The same of a folder, which need not be there yet."""
+    path = Path(text)
+    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    if not there.is_dir() or not os.access(str(there), os.W_OK):
+        raise InvalidValueError(f"cannot write in {path}: {there} is no folder that you may write in", "name another")
+    return path
 
 
 def whole_numbers(option: str, text: str, example: str) -> List[int]:

@@ -10,15 +10,22 @@ cannot be profiled is answered as failed and the search goes on; what concerns e
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+import uuid
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from harness.board.sampler import Sampler
+from harness.core.boards import BOARDS
 from harness.core.cases import Case
 from harness.core.device import Device
+from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, ControlError, HarnessError, OverheatedError, SourceUnavailableError
+from harness.core.metrics import POWER_CHANNEL
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile
 from harness.core.units import ms_to_s
@@ -49,7 +56,7 @@ class DeviceProfiler:
         case: Case,
         modes: Sequence[Tuple[str, PowerMode]],
         *,
-        batch_sizes: Optional[Sequence[int]] = None,
+        batch_sizes: Sequence[int] = (),
         store: Optional[ResultsStore] = None,
         environment: Optional[Mapping[str, Any]] = None,
         run_id: str = "",
@@ -58,32 +65,37 @@ class DeviceProfiler:
         report: Callable[[str], None] = lambda line: None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
+        self.device = device
+        self.template = case
         self.task = case.task
         self.resumed = 0  # candidates whose profile came from `store`
         self.taken: Dict[int, Union[MeasuredMode, FailedMode]] = {}  # what was found, by candidate
         self.flagged: Dict[int, List[str]] = {}  # of the best profile, where all were disturbed or throttled
-        self._device = device
-        self._case = case
         self._names = [name for name, _ in modes]
         sizes = tuple(batch_sizes or (case.batch_size,))
         self._rows = np.array([(*mode, size) for _, mode in modes for size in sizes], dtype=np.int64)
         self.candidates = Candidates(self._rows[:, :4], self._rows[:, 4])
         self._per_mode = len(sizes)
         self._store = store
-        self._environment = dict(environment or {})
-        self._run_id = run_id
+        self._environment = dict(environment or (describe_environment() if store is not None else {}))
+        self._run_id = run_id or uuid.uuid4().hex
         self._stored = _stored_numbers(store) if store is not None and resume else {}
         self._needs_power = needs_power
         self._report = report
         self._wait = wait
         self._was_hot = False
-        self._least_khz: Optional[np.ndarray] = None  # of CPU and GPU, in the modes that were set until now
+        self._least_khz = np.array([np.inf, np.inf])  # of CPU and GPU, in the modes that were set until now
         self._has_risen = False
 
     def case(self, index: int) -> Case:
         """The case that profiles a candidate."""
         size = int(self.candidates.batch_size[index])
-        return dataclasses.replace(self._case, power_mode=self._names[index // self._per_mode], batch_size=size)
+        return dataclasses.replace(self.template, power_mode=self._names[index // self._per_mode], batch_size=size)
+
+    def keep(self, profile: Profile) -> None:
+        """Put a profile into the results file, where there is one."""
+        if self._store is not None:
+            self._store.add(profile, self._environment, self._run_id)
 
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
         """Measure a candidate, or take its profile from the results file; once in the life of this profiler."""
@@ -114,36 +126,31 @@ class DeviceProfiler:
         if isinstance(error, OverheatedError):
             return self._was_hot  # it did not cool down
         if isinstance(error, ControlError):
-            return self._takes_a_reboot(index) or isinstance(error.__cause__, PermissionError)
+            # Where clocks only fall until a reboot, a mode that is refused now may be a good one after it.
+            rises = not np.isfinite(self._least_khz).all() or (self._rows[index, 1:3] > self._least_khz).any()
+            takes_a_reboot = self.device.clocks_only_fall and not self._has_risen and bool(rises)
+            return takes_a_reboot or isinstance(error.__cause__, PermissionError)
         try:
-            check(self.case(0 if index else len(self._rows) - 1), self._device)
+            check(self.case(0 if index else len(self._rows) - 1), self.device)
         except CannotRunError as another:
             return str(another) == str(error)
         return False
 
-    def _takes_a_reboot(self, index: int) -> bool:
-        """Whether a mode may be refused because clocks only fall until a reboot, after which it may be a good one."""
-        if not self._device.clocks_only_fall or self._has_risen:
-            return False
-        return self._least_khz is None or bool((self._rows[index, 1:3] > self._least_khz).any())
-
     def _measure(self, index: int) -> MeasuredMode:
         case = self.case(index)
-        check(case, self._device)
-        known = conditions(case, self._device, self._report)
-        numbers = self._stored.get(key(comparable_conditions(known, case, self._device.provenance)), ())
+        check(case, self.device)
+        known = conditions(case, self.device, self._report)
+        numbers = self._stored.get(key(comparable_conditions(known, case, self.device.provenance)), ())
         takes = [self._store.profile(number) for number in numbers[-TAKES:]] if self._store is not None else []
         self.resumed += not self._wants_another(takes)
         while self._wants_another(takes):
             if takes:
                 self._report(f"    once more, for it was {'; '.join(takes[-1].flags)}")
-            takes.append(run(case, self._device, self._report))
+            takes.append(run(case, self.device, self._report))
             khz = self._rows[index, 1:3]
-            least_khz = khz if self._least_khz is None else self._least_khz
-            self._has_risen |= bool((khz > least_khz).any())
-            self._least_khz = np.minimum(khz, least_khz)
-            if self._store is not None:
-                self._store.add(takes[-1], self._environment, self._run_id)
+            self._has_risen |= bool((khz > self._least_khz).any())
+            self._least_khz = np.minimum(khz, self._least_khz)
+            self.keep(takes[-1])
         best = best_of(takes)
         if is_disqualified(best.flags):
             self.flagged[index] = list(best.flags)
@@ -152,7 +159,7 @@ class DeviceProfiler:
 
     def _wants_another(self, takes: Sequence[Profile]) -> bool:
         """Whether a candidate is to be profiled (again): what disturbed it may be gone."""
-        if not takes or self._device.provenance != "measured":
+        if not takes or self.device.provenance != "measured":
             return not takes
         return len(takes) < TAKES and all(is_disqualified(one.flags) for one in takes)
 
@@ -199,3 +206,23 @@ def _stored_numbers(store: ResultsStore) -> Dict[str, List[int]]:
         elif record.key not in undisturbed:
             found.setdefault(record.key, []).append(record.id)
     return found
+
+
+def board_of(device: Device) -> str:
+    """The board that a device is or stands for; empty where it is none."""
+    name = getattr(device, "board", None) or device.name.rpartition(":")[2].partition("@")[0]
+    name = name[len("emulated-") :] if name.startswith("emulated-") else name
+    return name if name in BOARDS else ""
+
+
+@contextlib.contextmanager
+def power_sampler(device: Device, interval_s: float, root: Path) -> Iterator[Sampler]:
+    """Samples a real device's own sensors; refuses one that tells no power."""
+    with Sampler(device.telemetry_sources(Path.cwd()), interval_s, root=str(root)) as sampler:
+        sampler.poll()
+        if sampler.series(POWER_CHANNEL) is None:
+            raise CannotRunError(
+                f"{device.name} has no power sensor that can be read: {sampler.missing}",
+                "`python -m harness doctor` says why",
+            )
+        yield sampler

@@ -9,14 +9,16 @@ import time
 from pathlib import Path
 from typing import Callable, List, Optional, Sequence, Tuple
 
+from harness.cli.options import output_file, output_folder
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.terminal import Progress, format_duration
-from predictors.models.base import ALL, predictor_names
+from predictors.cli.options import refuse_below
+from predictors.models.base import ALL, TASKS, predictor_names
 from predictors.models.persistence import file_sha256
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.plots import write_plots
 from predictors.sampling import SAMPLERS
-from predictors.trials import Target, TrialPlan, format_results, format_skipped, run_plan, write_results
+from predictors.trials import Results, Target, TrialPlan, format_results, format_skipped, run_plan, write_results
 
 
 class TrialProgress:
@@ -39,32 +41,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--corpus", type=Path, required=True, metavar="FILE", help="profiles of the targets")
     add("--target", required=True, metavar="W[,W]", help="workloads to predict")
-    add_reference_arguments(parser)
-    add_run_arguments(parser)
-    add("--modes", default="50", metavar="N[,N]", help="modes to fit on: 10,20,50,100,all (default: 50)")
-    add("--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: random)")
+    add("--predictors", default=ALL, metavar="LIST", help=f"names with commas, or {ALL} (default)")
+    add_learning_arguments(parser, modes="50")
+    add_run_arguments(parser, repeats=10)
 
 
-def add_reference_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what transfer predictors start from."""
-    parser.add_argument(
-        "--reference", default="", metavar="W[,W]", help="reference workloads; one is left out for itself as the target"
-    )
-    parser.add_argument(
-        "--reference-corpus", type=Path, metavar="FILE", help="where their profiles are (default: --corpus)"
-    )
-    parser.add_argument("--task", choices=("training", "inference"), default="training", help="default: training")
+def add_learning_arguments(parser: argparse.ArgumentParser, modes: str) -> None:
+    """Add the options that say what is learned from which modes, and which tables transfer predictors start from."""
+    add = parser.add_argument
+    add("--reference", default="", metavar="W[,W]", help="reference workloads; none is used for itself as the target")
+    add("--reference-corpus", type=Path, metavar="FILE", help="where their profiles are (default: --corpus)")
+    add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
+    add("--modes", default=modes, metavar="N[,N]", help="modes to fit on: 10,20,50,100,all (default: %(default)s)")
+    add("--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: %(default)s)")
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+def add_run_arguments(parser: argparse.ArgumentParser, repeats: int, plots: bool = True) -> None:
     """Add the options that every evaluation has."""
     add = parser.add_argument
-    add("--predictors", default=ALL, metavar="LIST", help=f"names with commas, or {ALL} (default)")
-    add("--repeats", type=int, default=10, help="each with other modes (default: 10)")
+    add("--repeats", type=int, default=repeats, help="each with other modes (default: %(default)s)")
     add("--seed", type=int, default=0, help="the same seed draws the same modes (default: 0)")
     add("--jobs", type=int, metavar="N", help="processes at once (default: as many as there are CPUs)")
-    add("--json", type=Path, metavar="OUT", help="write the results")
-    add("--plots", type=Path, metavar="DIR", help="write the papers' plots (needs matplotlib)")
+    add("--json", type=output_file, metavar="OUT", help="write the results")
+    if plots:
+        add("--plots", type=output_folder, metavar="DIR", help="write the papers' plots (needs matplotlib)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -83,14 +83,23 @@ def run(arguments: argparse.Namespace) -> int:
     return run_and_report(plan, arguments, files)
 
 
-def run_and_report(plan: TrialPlan, arguments: argparse.Namespace, files: Sequence[Path] = (), title: str = "") -> int:
-    """Run a plan with progress on standard error; print and write what came out."""
-    if plan.repeats < 1:
-        raise InvalidValueError(f"--repeats is {plan.repeats}, expected 1 or more")
-    found = run_plan(plan, jobs_of(arguments.jobs), TrialProgress(Progress(sys.stderr)))
-    print("\n".join(part for part in (title, format_results(found.results) if found.results else "") if part))
+def run_trials(plan: TrialPlan, arguments: argparse.Namespace) -> Results:
+    """Run a plan, with progress and what was skipped on standard error."""
+    refuse_below(1, arguments, "repeats", "jobs")
+    jobs = arguments.jobs or len(os.sched_getaffinity(0))
+    found = run_plan(plan, jobs, TrialProgress(Progress(sys.stderr)))
     if found.skipped:
         print(format_skipped(found.skipped), file=sys.stderr)
+    return found
+
+
+def run_and_report(plan: TrialPlan, arguments: argparse.Namespace, files: Sequence[Path] = (), title: str = "") -> int:
+    """Run a plan; print and write what came out."""
+    found = run_trials(plan, arguments)
+    if title:
+        print(title)
+    if found.results:
+        print(format_results(found.results))
     if arguments.json:
         corpora = [{"file": path.name, "sha256": file_sha256(path)} for path in files]
         write_results(arguments.json, found, corpora=corpora, seed=plan.seed, title=title)
@@ -130,10 +139,3 @@ def parse_counts(text: str) -> Tuple[Optional[int], ...]:
             raise InvalidValueError(f"--modes holds {word!r}", f"write it like 10,20,50,100,{ALL}")
         counts.append(None if word == ALL else int(word))
     return tuple(dict.fromkeys(counts))
-
-
-def jobs_of(asked: Optional[int]) -> int:
-    """How many processes to use: as asked for, or as many as there are CPUs for this process."""
-    if asked is not None and asked < 1:
-        raise InvalidValueError(f"--jobs is {asked}, expected 1 or more")
-    return asked or len(os.sched_getaffinity(0))

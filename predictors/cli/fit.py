@@ -7,24 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
-from predictors.cli.evaluate import add_reference_arguments, load_references, make_target, parse_counts
+from predictors.cli.evaluate import add_learning_arguments, load_references, make_target, parse_counts
 from predictors.evaluation import judge
 from predictors.models.base import ALL, DEFAULT, MODULES, make_predictor, predictor_class
 from predictors.models.persistence import describe_origin, file_sha256, save_model
 from predictors.models.tables import find_table, load_tables
-from predictors.sampling import SAMPLERS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--corpus", type=Path, required=True, metavar="FILE", help="profiles of the workload")
     add("--target", required=True, metavar="W", help="the workload")
-    add("--modes", default=ALL, metavar="N", help=f"how many of its profiles to learn from; {ALL}: every one (default)")
-    add("--out", type=Path, required=True, metavar="M", help="where to save the predictor")
+    add("--out", type=output_file, required=True, metavar="M", help="where to save the predictor")
     add("--predictor", choices=tuple(MODULES), default=DEFAULT, help=f"default: {DEFAULT}")
-    add_reference_arguments(parser)
-    add("--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: random)")
+    add_learning_arguments(parser, modes=ALL)
     add("--seed", type=int, default=0, help="the same seed gives the same predictor (default: 0)")
 
 

@@ -8,7 +8,6 @@ board the best mode is known without noise, and so is by how much a search misse
 
 from __future__ import annotations
 
-import argparse
 import io
 import math
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -187,16 +186,9 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
     outcomes = []
     for share in POWER_SHARES:
         goal = ConcurrentGoal(mix.arrivals_per_s, LATENCY * at_maxn["latency_p95_ms"], share * at_maxn["power_mw"])
-        words = {
-            "device": device.name, "training": mix.training, "inference": mix.inference,
-            "arrival-rate": mix.arrivals_per_s, "latency-limit": goal.latency_ms,
-            "power-budget": mw_to_w(goal.power_mw), "batch-size": case.batch_size, "workers": case.workers,
-            "inference-batches": ",".join(map(str, BATCHES)), "duration": case.settings.duration_s,
-        }  # fmt: skip
-        parser = argparse.ArgumentParser()
-        concurrent.add_arguments(parser)
-        arguments = parser.parse_args([f"--{name}={value}" for name, value in words.items()])
-        attempts = concurrent.attempt(arguments, device, goal, Progress(io.StringIO()))
+        attempts = concurrent.find_plan(
+            device, training, mix.inference, goal, BATCHES, case.settings.duration_s, Progress(io.StringIO())
+        )
         choice, profile = concurrent.best_of(goal, attempts)
         found = profile.aggregates
         over = max(found["latency_p95_ms"] / goal.latency_ms, found["power_mw"] / goal.power_mw)
@@ -211,7 +203,7 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
             true_over, slower = float(worst[place]), float(best / expected.training_per_s[place])
         label = f"{case.workload}, {mw_to_w(goal.power_mw):.1f} W and {goal.latency_ms:.0f} ms"
         candidates = len(device.power_modes("all")) * (1 + len(BATCHES))
-        spent = attempts[-1][0].profiles
+        spent = attempts[-1].choice.profiles
         outcomes.append(
             SearchOutcome(label, CLOSED_LOOP, candidates, spent, over, true_over, slower, device.provenance)
         )

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import sys
 from pathlib import Path
-from typing import List
+from typing import TYPE_CHECKING, List
 
 import numpy as np
 
+from harness.cli.options import output_file
 from harness.core.boards import load_board
 from harness.core.files import write_output
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, share_to_percent
+from harness.workloads.optional_packages import require
 from predictors.evaluation import LEVELS
 from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS, Prediction
 from predictors.models.persistence import load_model
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAX_DEVIATION = 1e-3  # between machines, above which it is worth a note
 
@@ -31,18 +34,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--power-mode", default="all", metavar="TEXT", help="as in `harness modes` (default: all)")
     add("--batch-size", type=int, default=DEFAULT_BATCH_SIZE, help=f"default: {DEFAULT_BATCH_SIZE}")
     add("--task", choices=TASKS, help="default: the one that the predictor learned")
-    add("--out", type=Path, required=True, metavar="FILE", help="a CSV file")
+    add("--out", type=output_file, required=True, metavar="FILE", help="a CSV file, or .parquet")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    as_parquet = arguments.out.suffix.lower() == ".parquet"
+    if as_parquet:
+        require("pyarrow")
     model = load_model(arguments.model)
     spec = load_board(arguments.board, arguments.variant)
     modes = [mode for _, mode in spec.power_modes(arguments.power_mode)]
     task = arguments.task or model.origin.get("task", TASKS[0])
-    table = np.array(modes, dtype=np.int64)
-    prediction = model.predictor.predict(table, batch_size=arguments.batch_size, task=task)
+    prediction = model.predictor.predict(np.array(modes, dtype=np.int64), batch_size=arguments.batch_size, task=task)
     provenance = f"predicted from {model.origin.get('provenance', 'unknown')}"
-    write_output(arguments.out, format_predictions(modes, arguments.batch_size, prediction, provenance).encode("utf-8"))
+    table = table_of(modes, arguments.batch_size, prediction, provenance)
+    content = table.to_parquet(index=False) if as_parquet else table.to_csv(index=False, float_format="%.6g").encode()
+    write_output(arguments.out, content)
     print(_describe(prediction, modes))
     print(f"wrote {len(modes)} power modes of {spec.name} to {arguments.out}, {provenance} profiles")
     learned = model.origin.get("device")
@@ -56,26 +63,26 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def format_predictions(modes: List[PowerMode], batch_size: int, prediction: Prediction, provenance: str) -> str:
-    """Predictions as CSV: the mode, the median of time and power, their intervals, whether it is on the front.
+def table_of(modes: List[PowerMode], batch_size: int, prediction: Prediction, provenance: str) -> pd.DataFrame:
+    """Predictions as a table: the mode, the median of time and power, their intervals, whether it is on the front.
 
-    A figure that the predictor does not give is left empty.
+    A figure that the predictor does not give is missing.
     """
-    names = [*PowerMode._fields, "batch_size", "minibatch_time_ms", "power_mw"]
-    columns = [prediction.time_ms, prediction.power_mw]
+    import pandas as pd
+
+    table = pd.DataFrame(modes, columns=PowerMode._fields)
+    table["batch_size"] = batch_size
+    table["minibatch_time_ms"], table["power_mw"] = prediction.time_ms, prediction.power_mw
     for level in LEVELS:
-        names += [f"time_{level}_{end}_ms" for end in ("low", "high")]
-        names += [f"power_{level}_{end}_mw" for end in ("low", "high")]
-        columns += [*prediction.time_interval_ms(level / 100), *prediction.power_interval_mw(level / 100)]
-    on_front = np.zeros(len(modes), dtype=int)
-    on_front[pareto_front(prediction.time_ms, prediction.power_mw)] = 1
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*names, "on_front", "provenance"])
-    for mode, figures, front in zip(modes, np.column_stack(columns).tolist(), on_front.tolist()):
-        cells = ("" if np.isnan(value) else f"{value:.6g}" for value in figures)
-        writer.writerow([*mode, batch_size, *cells, front, provenance])
-    return text.getvalue()
+        for what, unit, ends in (
+            ("time", "ms", prediction.time_interval_ms(level / 100)),
+            ("power", "mw", prediction.power_interval_mw(level / 100)),
+        ):
+            table[f"{what}_{level}_low_{unit}"], table[f"{what}_{level}_high_{unit}"] = ends
+    table["on_front"] = 0
+    table.loc[pareto_front(prediction.time_ms, prediction.power_mw), "on_front"] = 1
+    table["provenance"] = provenance
+    return table
 
 
 def _describe(prediction: Prediction, modes: List[PowerMode]) -> str:

@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
-from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
 from harness.cli.options import write_json
 from harness.core.boards import load_board
 from harness.core.environment import describe_environment
 from harness.core.errors import UnknownNameError
-from harness.core.terminal import Progress, format_table
-from predictors.cli.evaluate import TrialProgress, jobs_of
-from predictors.cli.scenario import named_modes, simulated
+from harness.core.terminal import format_table
+from predictors.cli.evaluate import add_run_arguments, run_trials
+from predictors.cli.scenario import add_table_arguments, planned
 from predictors.models.base import DEFAULT, predictor_names
-from predictors.models.tables import load_tables
 from predictors.published import PublishedError, compare, read_published
-from predictors.scenarios import Scenario, ScenarioCase, make_plan
-from predictors.trials import Group, TrialPlan, format_skipped, run_plan
+from predictors.scenarios import Scenario, ScenarioCase
+from predictors.trials import Group, TrialPlan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "--corpus", type=Path, action="append", default=[], metavar="FILE",
-        help="measured profiles, to be used where they are what a paper measured; may be given again",
-    )  # fmt: skip
     add("--predictors", metavar="LIST", help="only errors of these (default: all that papers have)")
     add("--fact", action="append", default=[], metavar="F123", help="only this error; may be given again")
-    add("--repeats", type=int, default=3, help="each with other modes (default: 3)")
-    add("--limit", type=int, metavar="N", help="at most N modes of each table, for a quick look")
-    add("--seed", type=int, default=0, help="the same seed draws the same modes (default: 0)")
-    add("--jobs", type=int, metavar="N", help="processes at once (default: as many as there are CPUs)")
-    add("--json", type=Path, metavar="OUT", help="write the comparison")
+    add_table_arguments(parser)
+    add_run_arguments(parser, repeats=3, plots=False)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -49,11 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
             "no published error is of these predictors and facts", "leave out --predictors or --fact"
         )
     plan, wanted = _plan(rows, arguments)
-    found = run_plan(plan, jobs_of(arguments.jobs), TrialProgress(Progress(sys.stderr)))
+    found = run_trials(plan, arguments)
     compared = compare(rows, [(found.by_group.get(same), found.by_group.get(ours)) for same, ours in wanted])
     print(format_compared(compared))
-    if found.skipped:
-        print(format_skipped(found.skipped), file=sys.stderr)
     if arguments.json:
         write_json(arguments.json, {"environment": describe_environment(), "errors": compared})
     return 0
@@ -81,8 +69,6 @@ def _plan(rows: Sequence[PublishedError], arguments: argparse.Namespace) -> Tupl
             cases.append(case)
         place = cases.index(case)
         wanted.append((Group(row.predictor, place, row.count), Group(DEFAULT, place, row.count)))
-    measured = [table for path in arguments.corpus for table in load_tables(path)]
-    scenario = Scenario("published", "", "", tuple(cases))
-    plan = make_plan(scenario, measured, lambda source: simulated(source, arguments.seed), named_modes, arguments.limit)
     groups = tuple(dict.fromkeys(group for pair in wanted for group in pair))
-    return dataclasses.replace(plan, repeats=arguments.repeats, seed=arguments.seed, chosen=groups), wanted
+    plan = planned(Scenario("published", "", "", tuple(cases)), arguments)
+    return dataclasses.replace(plan, chosen=groups), wanted

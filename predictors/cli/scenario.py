@@ -17,18 +17,25 @@ from harness.simulation.parameters import load_board as load_simulated_board
 from predictors.cli.evaluate import add_run_arguments, run_and_report
 from predictors.models.base import predictor_names
 from predictors.models.tables import Table, load_tables, tables_of
-from predictors.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
+from predictors.scenarios import SCENARIOS, ProfileSource, Scenario, find_scenario, make_plan
+from predictors.trials import TrialPlan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="which; left out, all are listed")
+    add = parser.add_argument
+    add("name", nargs="?", help="which; left out, all are listed")
+    add("--predictors", metavar="LIST", help="names with commas, or all (default: those that the paper asks)")
+    add_table_arguments(parser)
+    add_run_arguments(parser, repeats=10)
+
+
+def add_table_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where the tables come from."""
     parser.add_argument(
         "--corpus", type=Path, action="append", default=[], metavar="FILE",
         help="measured profiles, to be used where they are what is needed; may be given again",
     )  # fmt: skip
     parser.add_argument("--limit", type=int, metavar="N", help="at most N modes of each table, for a quick look")
-    add_run_arguments(parser)
-    parser.set_defaults(predictors=None)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,17 +44,18 @@ def run(arguments: argparse.Namespace) -> int:
         print(format_table(["name", "question", "asked by", ">targets"], rows))
         return 0
     scenario = find_scenario(arguments.name)
+    plan = dataclasses.replace(
+        planned(scenario, arguments), predictors=tuple(predictor_names(arguments.predictors or scenario.predictors))
+    )
+    title = f"{scenario.name}: {scenario.question} ({scenario.source})"
+    return run_and_report(plan, arguments, arguments.corpus, title)
+
+
+def planned(scenario: Scenario, arguments: argparse.Namespace) -> TrialPlan:
+    """A scenario with its tables: those of the corpora, and simulated ones where they lack."""
     measured = [table for path in arguments.corpus for table in load_tables(path)]
     plan = make_plan(scenario, measured, lambda source: simulated(source, arguments.seed), named_modes, arguments.limit)
-    plan = dataclasses.replace(
-        plan,
-        predictors=tuple(predictor_names(arguments.predictors or scenario.predictors)),
-        repeats=arguments.repeats,
-        seed=arguments.seed,
-    )
-    return run_and_report(
-        plan, arguments, arguments.corpus, f"{scenario.name}: {scenario.question} ({scenario.source})"
-    )
+    return dataclasses.replace(plan, repeats=arguments.repeats, seed=arguments.seed)
 
 
 def named_modes(device: str) -> Dict[str, PowerMode]:

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import functools
-import operator
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from harness.cli.options import whole_numbers, write_json
-from harness.core.boards import BOARDS, load_board
-from harness.core.errors import CannotRunError, InvalidValueError
+from harness.cli.options import output_file, output_folder, whole_numbers, write_json
+from harness.core.errors import CannotRunError
 from harness.core.terminal import Countdown, Progress, format_table
 from harness.workloads import get_workload
+from predictors.cli.options import refuse_below
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.models.vendor_estimate import estimated_boards
 from predictors.strategies.evaluation import ContestRun, contest_runs, results, run_contest
-from predictors.strategies.fixed import VendorPreset, claimed_from_name
+from predictors.strategies.fixed import VendorPreset, presets_of
 from predictors.strategies.goals import budget_goals
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names
 
 EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
 """Epochs to convergence that 001 sec. 1.4 and 3.1 use."""
-
-HELP = "choose power modes under power budgets, and hold the choices against the truth"
 
 _COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("penalty_median", "median"),
@@ -39,37 +35,32 @@ _COLUMNS: Tuple[Tuple[str, str], ...] = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    evaluate = actions.add_parser("evaluate", help=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
+    text = "choose power modes under power budgets, and hold the choices against the truth"
+    evaluate = actions.add_parser("evaluate", help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     listed = "\n".join(f"  {name:<12} {kind.meaning}" for name, kind in STRATEGIES.items())
-    evaluate.description = f"{HELP}.\n\nstrategies:\n{listed}"
-    evaluate.add_argument("--corpus", type=Path, required=True, metavar="FILE", help="CSV or Parquet, all modes known")
-    evaluate.add_argument("--reference-corpus", type=Path, metavar="FILE", help="where --reference is, if elsewhere")
-    evaluate.add_argument("--reference", metavar="W", help="workload that transfer predictors start from")
-    evaluate.add_argument("--target", required=True, metavar="W[,W]", help="workloads to choose for")
-    evaluate.add_argument("--strategies", default=ALL, metavar="LIST", help="comma list, or all (default)")
-    evaluate.add_argument("--budgets", default="17:50:1", metavar="A:B:STEP", help="in W (default: 17:50:1, 001 5.2)")
-    evaluate.add_argument("--profiles", default="15", metavar="N[,N]", help="modes that may be profiled (default: 15)")
-    evaluate.add_argument("--repeats", type=int, default=5, metavar="N", help="runs with other seeds (default: 5)")
-    evaluate.add_argument(
+    evaluate.description = f"{text}.\n\nstrategies:\n{listed}"
+    add = evaluate.add_argument
+    add("--corpus", type=Path, required=True, metavar="FILE", help="CSV or Parquet, all modes known")
+    add("--reference-corpus", type=Path, metavar="FILE", help="where --reference is, if elsewhere")
+    add("--reference", metavar="W", help="workload that transfer predictors start from")
+    add("--target", required=True, metavar="W[,W]", help="workloads to choose for")
+    add("--strategies", default=ALL, metavar="LIST", help="comma list, or all (default)")
+    add("--budgets", default="17:50:1", metavar="A:B:STEP", help="in W (default: 17:50:1, 001 5.2)")
+    add("--profiles", default="15", metavar="N[,N]", help="modes that may be profiled (default: 15)")
+    add("--repeats", type=int, default=5, metavar="N", help="runs with other seeds (default: 5)")
+    add(
         "--risk", type=float, metavar="P", default=0.05, help="of one-shot: chance of over 1 W too much (default: 0.05)"
     )
-    evaluate.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default: 2)")
-    evaluate.add_argument("--json", type=Path, metavar="OUT", help="write all figures")
-    evaluate.add_argument("--plots", type=Path, metavar="DIR", help="draw the papers' plots (needs matplotlib)")
-    evaluate.set_defaults(run_action=run_evaluate)
+    add("--jobs", type=int, default=2, metavar="N", help="processes (default: 2)")
+    add("--json", type=output_file, metavar="OUT", help="write all figures")
+    add("--plots", type=output_folder, metavar="DIR", help="draw the papers' plots (needs matplotlib)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return arguments.run_action(arguments)
-
-
-def run_evaluate(arguments: argparse.Namespace) -> int:
-    """Run the contest and print its table."""
     names = strategy_names(arguments.strategies)
     goals = budget_goals(arguments.budgets)
     profiles = whole_numbers("--profiles", arguments.profiles, "10,15,50")
-    if arguments.repeats < 1:
-        raise InvalidValueError(f"--repeats is {arguments.repeats}, expected 1 or more")
+    refuse_below(1, arguments, "repeats", "jobs")
     tables = load_tables(arguments.corpus)
     targets = [find_table(tables, workload) for workload in arguments.target.split(",")]
     references: Tuple[Table, ...] = ()
@@ -129,19 +120,6 @@ def _left_out(setting: StrategySetting, targets: Sequence[Table]) -> Dict[str, s
     if not setting.references or any(table.fingerprint in own for table in targets):
         reasons["powertrain"] = "it starts from a reference workload that is no target: --reference W"
     return reasons
-
-
-def presets_of(device: str) -> Tuple[VendorPreset, ...]:
-    """The vendor's modes of a board, with what their names claim; none where the board is unknown."""
-    if device not in BOARDS:
-        return ()
-    spec = load_board(device)
-    masks = [preset.tpc_pg_mask or 0 for preset in spec.presets]
-    lacking = functools.reduce(operator.and_, masks, ~0)  # what is off in every preset the module does not have
-    return tuple(
-        VendorPreset(one.name, spec.preset_mode(one), claimed_from_name(one.name), bool(mask & ~lacking))
-        for one, mask in zip(spec.presets, masks)
-    )
 
 
 def notes_on(presets: Sequence[VendorPreset]) -> List[str]:

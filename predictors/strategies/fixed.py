@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+import functools
+import operator
+from typing import NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from harness.core.boards import BOARDS, load_board
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.units import mw_to_w, w_to_mw
@@ -100,3 +103,16 @@ def claimed_from_name(name: str) -> float:
     """The power in mW that a preset's name claims: 30,000 of `MODE_30W`; infinite where it names none."""
     digits = "".join(character if character.isdigit() else " " for character in name.upper().partition("W")[0]).split()
     return w_to_mw(float(digits[-1])) if digits and "W" in name.upper() else float(np.inf)
+
+
+def presets_of(device: str) -> Tuple[VendorPreset, ...]:
+    """The vendor's modes of a board, with what their names claim; none where the board is unknown."""
+    if device not in BOARDS:
+        return ()
+    spec = load_board(device)
+    masks = [preset.tpc_pg_mask or 0 for preset in spec.presets]
+    lacking = functools.reduce(operator.and_, masks, ~0)  # what is off in every preset the module does not have
+    return tuple(
+        VendorPreset(one.name, spec.preset_mode(one), claimed_from_name(one.name), bool(mask & ~lacking))
+        for one, mask in zip(spec.presets, masks)
+    )

@@ -23,12 +23,12 @@ LEVEL = 0.8
 
 
 class FigureInterval(NamedTuple):
-    """A figure with the interval that is to hold it with probability `LEVEL`, and whether it was measured."""
+    """A figure with the interval that is to hold it with probability `LEVEL`; predicted where it was not profiled."""
 
     value: float
     low: float
     high: float
-    measured: bool
+    profiled: bool
 
 
 class ModeFigures(NamedTuple):
@@ -62,6 +62,8 @@ class Recommendation(NamedTuple):
     front: Tuple[ModeFigures, ...]  # the modes that no other beats in both time and power, by rising power
     savings: Tuple[Saving, ...]  # against the greatest mode and against the best preset that claims to keep the limit
     posterior: CandidatePosterior  # of every candidate
+    history: History  # what was profiled
+    minibatches: Optional[float]  # that the savings are over; None for those of an hour's training in the chosen mode
 
 
 def recommend(
@@ -98,7 +100,7 @@ def recommend(
             savings.append(Saving(other, hours, saved_wh, bool(posterior.excess(goal)[index] <= 0)))
     places = pareto_front(np.exp(posterior.log_time), np.where(history.usable, np.exp(posterior.log_power), np.nan))
     front = tuple(describe(posterior, history, int(place), "") for place in places)
-    return Recommendation(goal, choice, chosen, front, tuple(savings), posterior)
+    return Recommendation(goal, choice, chosen, front, tuple(savings), posterior, history, minibatches)
 
 
 def describe(posterior: CandidatePosterior, history: History, index: int, label: str) -> ModeFigures:

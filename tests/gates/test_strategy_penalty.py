@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from predictors.cli.scenario import simulated
-from predictors.cli.strategies import presets_of
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.scenarios import ProfileSource
 from predictors.strategies import closed_loop
 from predictors.strategies.closed_loop import CandidatePosterior
 from predictors.strategies.evaluation import contest_runs, results, run_contest
+from predictors.strategies.fixed import presets_of
 from predictors.strategies.goals import budget_goals
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.strategies.search import BinarySearch

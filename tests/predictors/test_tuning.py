@@ -59,3 +59,17 @@ def test_a_meter_that_falls_silent_ends_the_block_and_puts_back_this_process_and
     assert of_this_process == of_the_worker != CPUS
     assert sorted(os.sched_getaffinity(0)) == sorted(os.sched_getaffinity(worker.pid)) == CPUS
     assert "best of 1 tried" in lines[-1]
+
+
+def test_a_simulated_board_is_rehearsed_on_in_its_own_time():
+    lines = []
+    how = {"profiles": 6, "minibatches": 5, "workload": "mobilenetv3-gld23k", "report": lines.append}
+    with module.tuning("sim:orin-agx", power_budget_w=25, **how) as tuner:
+        while not tuner.settled:
+            time.sleep(0.0002)
+            tuner.step()
+    assert "simulated" in lines[0]
+    found = tuner.close()
+    assert found.choice.feasible
+    assert found.choice.measured.power_mw <= 25_000
+    assert found.search_s > len(found.profiled) * 3  # of the board: settling alone takes as long

@@ -10,10 +10,12 @@ from harness.board.nvpmodel_conf import read_conf
 from harness.board.nvpmodel_modes import to_power_mode
 from harness.core.errors import ControlError
 from harness.core.power_modes import PowerMode
+from harness.devices.host import HostDevice
 from harness.devices.simulated import SimulatedDevice
 from harness.store.results import ResultsStore
 from predictors.__main__ import main
-from predictors.cli.strategies import notes_on, presets_of
+from predictors.cli.strategies import notes_on
+from predictors.strategies.fixed import presets_of
 
 RECOMMEND = ["recommend", "--device", "sim:orin-agx", "--workload", "mobilenetv3-gld23k"]
 CONCURRENT = [
@@ -34,10 +36,23 @@ def run(capsys, *arguments):
 
 
 def test_recommend_names_a_mode_within_the_budget_and_writes_its_conf(capsys, tmp_path):
-    code, out, _ = run(capsys, *RECOMMEND, "--power-budget", 30, "--profiles", 10, "--write-conf", tmp_path / "c.conf")
+    code, out, _ = run(
+        capsys,
+        *RECOMMEND,
+        "--power-budget",
+        30,
+        "--profiles",
+        10,
+        "--write-conf",
+        tmp_path / "c.conf",
+        "--json",
+        tmp_path / "o.json",
+    )
     assert code == 0
     assert "simulated" in out
     assert "measured" not in out
+    figures = json.loads((tmp_path / "o.json").read_text())["choice"]["power_mw"]
+    assert (figures["profiled"], figures["measured"]) == (True, False)
     chosen = next(line for line in out.splitlines() if line.startswith("recommended")).split()[1].rstrip(",")
     watts = next(line for line in out.splitlines() if line.startswith("power:")).split()[1]
     assert float(watts) <= 30
@@ -87,20 +102,28 @@ def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
         (["--power-budget", "30", "--workers", "-1"], "--workers is -1"),
         (["--power-budget", "30", "--risk", "2"], "--risk is 2"),
         (["--power-budget", "30", "--max-temperature", "0"], "--max-temperature is 0"),
-        (["--power-budget", "30", "--json", "/tmp"], "--json is /tmp, a folder"),
-        (["--power-budget", "30", "--write-conf", "/dev/null/c.conf"], "--write-conf is /dev/null/c.conf"),
+        (["--power-budget", "30", "--json", "/tmp"], "cannot write /tmp: it is a folder"),
+        (["--power-budget", "30", "--write-conf", "/dev/null/c.conf"], "/dev/null is no folder"),
         (["--power-budget", "30", "--batch", "0"], "--batch is 0"),
         (["--power-budget", "30", "--batch-size", "0"], "--batch-size is 0"),
         (["--power-budget", "30", "--deadline", "5", "--epochs", "0"], "--epochs is 0"),
         (["--power-budget", "30", "--reference", "x"], "--corpus"),
         (["--power-budget", "30", "--plot", "p.xyz"], ".png"),
-        (["--power-budget", "30", "--workload", "resnet"], "known: bert-squad"),
+        (["--power-budget", "30", "--workload", "resnet"], "known: lenet-mnist"),
     ],
 )
 def test_a_wrong_option_is_refused_with_what_is_wrong(capsys, options, words):
     code, _, err = run(capsys, *RECOMMEND, *options)
     assert code == 2
     assert words in err
+
+
+def test_a_machine_without_a_power_sensor_is_refused_before_anything_is_trained(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("predictors.cli.recommend.recommend_mode", lambda *how, **options: pytest.fail("it trains"))
+    monkeypatch.setattr(HostDevice, "telemetry_sources", lambda device, folder: [])
+    code, _, err = run(capsys, "recommend", "--device", "host", "--workload", "lenet-mnist", "--power-budget", 30)
+    assert code == 2
+    assert "host has no power sensor" in err
 
 
 def test_a_pick_at_a_risk_is_not_measured_again(capsys):
@@ -112,7 +135,7 @@ def test_a_pick_at_a_risk_is_not_measured_again(capsys):
 @pytest.mark.exhaustive
 def test_concurrent_finds_a_plan_and_says_what_came_of_it(capsys, tmp_path):
     options = ["--latency-limit", 800, "--power-budget", 35, "--duration", 20, "--json", tmp_path / "o.json"]
-    code, out, _ = run(capsys, *CONCURRENT, *options)
+    code, out, _ = run(capsys, *CONCURRENT, *options, "--results", tmp_path / "r.sqlite")
     assert code == 0
     found = json.loads((tmp_path / "o.json").read_text())
     assert found["provenance"] == "simulated"
@@ -120,6 +143,8 @@ def test_concurrent_finds_a_plan_and_says_what_came_of_it(capsys, tmp_path):
     assert found["outcome"]["power_mw"] <= 35_000
     assert found["outcome"]["training_samples_per_s"] > 0
     assert found["choice"]["training_mode"] in out
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        assert {record.case.task for record in store.records()} == {"training", "inference", "concurrent"}
 
 
 @pytest.mark.exhaustive

@@ -92,6 +92,11 @@ def test_fit_and_predict_give_every_mode_of_the_board_with_intervals(corpus, tmp
         assert ((low_95 <= low_80) & (low_80 <= middle) & (middle <= high_80) & (high_80 <= high_95)).all()
     assert {row["provenance"] for row in rows} == {"predicted from simulated"}
     assert figures["on_front"].sum() > 1
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert run("predict", "--model", model, "--board", "orin-agx", "--out", tmp_path / "P.parquet") == 0
+    table = parquet.read_table(tmp_path / "P.parquet").to_pydict()
+    assert list(table) == list(rows[0])
+    np.testing.assert_allclose(table["power_mw"], figures["power_mw"], rtol=1e-5)
 
 
 def test_predict_leaves_out_what_the_predictor_does_not_know(corpus, tmp_path, capsys):
@@ -116,6 +121,7 @@ def test_predict_leaves_out_what_the_predictor_does_not_know(corpus, tmp_path, c
             "takes one number",
         ),
         (("published", "--fact", "F1"), "no published error"),
+        (("predict", "--model", "m", "--board", "nano", "--out", "/dev/null/p.csv"), "/dev/null is no folder"),
         (("scenario", "G8"), "known: G1, G2"),
     ],
 )

@@ -1,0 +1,48 @@
+"""Options that the commands which search on a device share, and checks of options."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Optional, Union
+
+from harness.core.cases import DEFAULT_MINIBATCHES
+from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME
+from harness.core.device import Device
+from harness.core.errors import InvalidValueError
+from harness.workloads import get_workload
+
+Group = Union[argparse.ArgumentParser, argparse._ArgumentGroup]
+
+
+def add_search_arguments(group: Group, profiles: int) -> None:
+    """The options of a search on a device."""
+    add = group.add_argument
+    add("--profiles", type=int, default=profiles, help=f"that may be taken (default: {profiles})")
+    add("--minibatches", type=int, default=DEFAULT_MINIBATCHES, help="per profile (default: %(default)s)")
+    add("--seed", type=int, default=0)
+    add(
+        "--results",
+        type=Path,
+        default=DEFAULT_RESULTS,
+        metavar="FILE",
+        help="keeps the profiles (default: %(default)s)",
+    )
+    add("--config", type=Path, default=Path(FILE_NAME), help="places of storage media and data sets")
+
+
+def refuse_below(least: float, arguments: argparse.Namespace, *names: str, above: bool = False) -> None:
+    """Refuse options that are below a number, or equal to it where they must be `above`; None is no number."""
+    for name in names:
+        value = getattr(arguments, name)
+        if value is not None and not (least < value < math.inf or (value == least and not above)):
+            wanted = f"a number above {least:g}" if above else f"{least:g} or more"
+            raise InvalidValueError(f"--{name.replace('_', '-')} is {value:g}, expected {wanted}")
+
+
+def workload_name(text: str, device: Optional[Device] = None) -> str:
+    """The name of a workload, of the suite's or a user's `module:NAME`; a replayed corpus names its own."""
+    if device is not None and device.provenance == "replayed" and ":" not in text:
+        return text
+    return get_workload(text).name
