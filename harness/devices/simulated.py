@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import hashlib
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -21,7 +22,7 @@ from harness.core.cases import (
     parts_of,
 )  # fmt: skip
 from harness.core.device import Capability, Identity
-from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.frequency_residency import clock_use
 from harness.core.metrics import POWER_CHANNEL, summarise, summarise_concurrent, summarise_idle
 from harness.core.mode_texts import NamedModes
@@ -34,8 +35,10 @@ from harness.simulation.parameters import (
     SIMULATED_BOARDS,
     SIMULATED_WORKLOADS,
     WORKLOAD_FILES,
+    WorkloadParameters,
     load_board,
     load_workload,
+    scaled_workload,
 )
 from harness.simulation.virtual_run import (
     POWER_DEFINITION,
@@ -47,6 +50,10 @@ from harness.simulation.virtual_run import (
     virtual_data,
 )
 from harness.workloads import get_workload
+from harness.workloads.counting import counted_once, describe
+from harness.workloads.data.data_set import IN_MEMORY
+from harness.workloads.failures import own_code_failed
+from harness.workloads.registry import loaded
 
 PREFIX = "sim:"
 INSTANCE_MARK = "@"
@@ -120,7 +127,7 @@ class SimulatedDevice:
                 self.check(part)
             return
         if case.workload not in SIMULATED_WORKLOADS:
-            raise CannotRunError(f"{case.workload} is not simulated", f"known: {', '.join(SIMULATED_WORKLOADS)}")
+            _refuse_unsimulated(case.workload)
         media = [medium for medium in MEDIA if medium in self._spec.storage]
         if case.storage not in media:
             raise CannotRunError(
@@ -171,8 +178,10 @@ class SimulatedDevice:
     def _conditions_of_training(self, case: Case, mode: PowerMode) -> Dict[str, Any]:
         data = self._data(case)
         specification = self.identity().specification
-        files = (PHYSICS_FILE, BOARD_FILES[self._board.name], WORKLOAD_FILES[case.workload])
+        _, scaled_from, of_own = _workload(case.workload)
+        files = (PHYSICS_FILE, BOARD_FILES[self._board.name], WORKLOAD_FILES[scaled_from or case.workload])
         return {
+            **of_own,
             "device_specification": {**specification, "parameters": _fingerprint(*files)},
             "threads": mode.cpu_cores,
             "accelerator": f"{self._spec.gpu.name} (simulated)",
@@ -181,20 +190,21 @@ class SimulatedDevice:
             "data_samples": data.samples,
             "data_scale": data.scale,
             "data_bytes": data.byte_count,
-            "data_in_memory": False,
-            "storage_medium": {"kind": case.storage},
+            "data_in_memory": data.byte_count == 0,
+            "storage_medium": {"kind": case.storage if data.byte_count else IN_MEMORY},
             "storage_is_default_place": False,
         }
 
     def _data(self, case: Case) -> VirtualData:
         """As many samples as would be written for the case on a machine, or as `--data-scale` asks for."""
+        workload, scaled_from, _ = _workload(case.workload)
         return virtual_data(
             self._board,
-            load_workload(case.workload),
+            workload,
             case.batch_size,
             case.workers,
             case.settings.cache,
-            get_workload(case.workload).data_set.default_samples,
+            round(workload.samples) if scaled_from else get_workload(case.workload).data_set.default_samples,
             case.settings.data_scale,
         )
 
@@ -225,19 +235,21 @@ class SimulatedDevice:
 
     def _train(self, case: Case) -> Yielded:
         epochs, data = case.settings.epochs, self._data(case)
-        minibatches, telemetry = run_training(self._in_mode(case.power_mode), load_workload(case.workload), case, data)
+        minibatches, telemetry = run_training(self._in_mode(case.power_mode), _workload(case.workload)[0], case, data)
         conditions = {
             "cache_method": "simulated",
             "cache_residency_before": data.before,
             "cache_residency_after": float(data.held(len(minibatches))[-1]),
         }
-        if epochs is not None:
+        if not data.byte_count:
+            conditions = {"cache_method": IN_MEMORY, "cache_residency_before": None, "cache_residency_after": None}
+        elif epochs is not None:
             conditions["cache_residency_by_epoch"] = [data.before, *[data.later] * (epochs - 1)]
         aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=epochs is not None)
         return conditions, minibatches, telemetry, aggregates
 
     def _interleave(self, case: Case) -> Yielded:
-        parts = [(part, load_workload(part.workload), self._data(part)) for part in parts_of(case)]
+        parts = [(part, _workload(part.workload)[0], self._data(part)) for part in parts_of(case)]
         found, minibatches, telemetry = run_interleaved(self._in_mode(case.power_mode), case, parts)
         power = telemetry.series[POWER_CHANNEL]
         batches = [part.batch_size for part, _, _ in parts]
@@ -257,6 +269,45 @@ class SimulatedDevice:
             "clock_use": {channel: use._asdict() for channel, use in used.items()},
         }
         return conditions, [], telemetry, summarise_idle(telemetry, 0.0, idle_s)
+
+
+def _refuse_unsimulated(name: str) -> None:
+    """Refuse what nothing is known of: a variant of the papers' workloads, and how a user's may train on a board."""
+    own = loaded(name)
+    if own is None:
+        raise CannotRunError(f"{name} is not simulated", f"known: {', '.join(SIMULATED_WORKLOADS)}")
+    if own.precision != "fp32" or own.compile or own.channels_last:
+        raise CannotRunError(
+            f"simulated boards train in fp32, without torch.compile and channels-last, and {name} asks for other",
+            "measure it: --device host, or a board",
+        )
+
+
+@functools.lru_cache(maxsize=None)
+def _workload(name: str) -> Tuple[WorkloadParameters, str, Dict[str, Any]]:
+    """A workload's parameters; of a user's, scaled from a known one by what is counted, its name and the conditions."""
+    own = loaded(name)
+    if own is None:
+        return load_workload(name), "", {}
+    try:
+        # a folder lies on its own medium, and is not copied
+        data = own.prepare(Path(own.folder or "."), None, None, 0, lambda line: None)
+        counted = counted_once(own, data.own)
+    except HarnessError:
+        raise
+    except Exception as error:
+        raise own_code_failed(f"workload {name}", error) from error
+    parameters, scaled_from = scaled_workload(
+        name,
+        samples=data.samples,
+        files=len(data.files),
+        dataset_bytes=data.bytes,
+        input_bytes=counted.input_bytes,
+        flops_forward=counted.flops_forward,
+        kernels_forward=counted.kernels_forward,
+        parameters=counted.parameters,
+    )
+    return parameters, scaled_from, {**describe(own, counted), "scaled_from": scaled_from}
 
 
 def _fingerprint(*files: Path) -> str:

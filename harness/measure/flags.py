@@ -10,6 +10,7 @@ from harness.core.cases import CONCURRENT, IDLE, STATIC, Case, Mix, parse_storag
 from harness.core.metrics import POWER_CHANNEL, between, end_s
 from harness.core.profiles import CLEAN, Minibatch, Profile, Series, Telemetry
 from harness.core.units import bytes_to_mb
+from harness.workloads.data.data_set import IN_MEMORY
 
 DISTURBED_CORES = 0.1
 """Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""
@@ -74,6 +75,7 @@ def find_flags(profile: Profile) -> List[str]:
         *_cache(case.settings.cache, conditions),
         *_data(case, conditions, minibatches),
         *_storage(case.storage, conditions),
+        *_scaled(conditions),
         # inference and simulated boards have no loss
         *(["diverged: the loss is no finite number any more"] if conditions.get("last_loss", 0.0) is None else []),
     ]
@@ -157,7 +159,7 @@ def _power(conditions: Mapping[str, Any], telemetry: Telemetry, aggregates: Mapp
 
 def _cache(state: str, conditions: Mapping[str, Any]) -> List[str]:
     share = conditions.get("cache_residency_before")
-    if state == "as-is" or conditions.get("cache_method") == "in-memory":
+    if state == "as-is" or conditions.get("cache_method") == IN_MEMORY:
         return []
     if share is None:
         return ["cache-unknown: the data set's residency in the page cache could not be measured"]
@@ -179,10 +181,19 @@ def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minib
     return []
 
 
+def _scaled(conditions: Mapping[str, Any]) -> List[str]:
+    known = conditions.get("scaled_from")
+    return (
+        [f"rough: nobody has measured this workload; it is scaled from {known}, and may be off by a factor of 2"]
+        if known
+        else []
+    )
+
+
 def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:
     medium: Dict[str, Any] = conditions["storage_medium"]
     kind, name = medium.get("kind"), parse_storage(storage).medium
-    if kind == "in-memory":
+    if kind == IN_MEMORY:
         return []
     where = f"the data set lies on {medium.get('mount_point') or 'an unknown medium'}"
     limit_bytes_per_s = conditions.get("storage_limit_bytes_per_s")

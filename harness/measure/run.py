@@ -55,16 +55,14 @@ from harness.measure.flags import find_flags
 from harness.measure.idle import measure_idle
 from harness.measure.rounds import Rounds, run_rounds
 from harness.workloads import get_workload
+from harness.workloads.counting import counted_once
 from harness.workloads.counting import describe as describe_workload
-from harness.workloads.data.data_set import PreparedData
+from harness.workloads.data.data_set import IN_MEMORY, PreparedData
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload
 
 RESIDENT_SHARE = 0.999
 """A data set of which this share is in the page cache need not be read to warm it."""
-
-IN_MEMORY = "in-memory"
-"""Condition of storage and page cache where the data set has no files."""
 
 MAX_SILENCE_INTERVALS = 3
 """A power sensor that gave nothing for so many intervals is not waited for."""
@@ -245,7 +243,7 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
             report,
         )
         samples = workload.build_data_set(data, settings.seed)
-        made_of = describe_workload(workload, samples, training.accelerator().type)
+        made_of = describe_workload(workload, counted_once(workload, samples, training.accelerator().type))
     conditions = {
         **made_of,
         "accelerator": training.accelerator_name(),

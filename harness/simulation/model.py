@@ -250,7 +250,7 @@ def cached_share(
     """
     held = board.system_bytes + workload.model_bytes + workers * board.worker_bytes
     left = max(board.spec.memory.bytes - held, 0.0)
-    return float(min(left / (workload.dataset_bytes * data_scale), 1.0))
+    return float(min(left / max(workload.dataset_bytes * data_scale, 1.0), 1.0))
 
 
 IDLE_STATES = ("logging", "clean", "dvfs", "wol")

@@ -12,34 +12,47 @@ from harness.workloads.workload import Workload, move
 
 
 class Counted(NamedTuple):
-    """Figures of a workload."""
+    """Figures of a workload; operations and kernels are of the forward pass of one sample."""
 
     parameters: int  # of the model
-    # of the forward pass of one sample: 2 per multiply-add of convolutions and matrix products, nothing for the rest.
-    # The papers' figures for ResNet, MobileNet and VGG are multiply-adds, so half of these.
+    # floating-point operations: 2 per multiply-add of convolutions and matrix products, nothing for the rest. The
+    # papers' figures for ResNet, MobileNet and VGG are multiply-adds, so half of these.
     flops_forward: int
+    kernels_forward: int  # operators that compute something, each of which launches a kernel or so
     optimizer: str  # its class
     input_bytes: int  # tensors of one sample, as they go to the accelerator
 
 
-_known: Dict[Tuple[Workload, str], Counted] = {}
+_known: Dict[Workload, Counted] = {}
 
 
-def describe(workload: Workload, samples: Any, device: str) -> Dict[str, Any]:
-    """What the workload is and how it trains, as conditions of a profile; counted once in a process.
+def counted_once(workload: Workload, samples: Any, device: str = "cpu") -> Counted:
+    """The figures of a workload, counted the first time in a process.
 
     On the CPU, so that a measurement on `device` finds nothing warmed up; there only where the CPU cannot run it.
     """
-    if (workload, device) not in _known:
+    if workload not in _known:
         try:
-            _known[workload, device] = count(workload, samples)
+            _known[workload] = count(workload, samples)
         except Exception:
             if device == "cpu":
                 raise
-            _known[workload, device] = count(workload, samples, device)
-    counted = _known[workload, device]._asdict()
-    del counted["input_bytes"]
-    return {**workload.options, **counted}
+            _known[workload] = count(workload, samples, device)
+    return _known[workload]
+
+
+def describe(workload: Workload, counted: Counted) -> Dict[str, Any]:
+    """What a workload is and how it trains, as conditions of a profile."""
+    return {
+        "own_workload": workload.is_own,
+        "precision": workload.precision,
+        "compile": workload.compile,
+        "channels_last": workload.channels_last,
+        "gradient_accumulation": workload.gradient_accumulation,
+        "optimizer": counted.optimizer,
+        "parameters": counted.parameters,
+        "flops_forward": counted.flops_forward,
+    }
 
 
 def count(workload: Workload, samples: Any, device: str = "cpu") -> Counted:
@@ -60,31 +73,45 @@ def count(workload: Workload, samples: Any, device: str = "cpu") -> Counted:
     batch = move(batch, to)
     forward = workload.forward or workload.loss
     with torch.no_grad():
-        operations = count_operations(model, lambda: forward(model, batch))
+        operations, kernels = count_forward(model, lambda: forward(model, batch))
     return Counted(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         flops_forward=operations // taken,
+        kernels_forward=kernels,
         optimizer=type(workload.optimizer(model.parameters())).__name__,
         input_bytes=sum(tensor.numel() * tensor.element_size() for tensor in tensors) // taken,
     )
 
 
-def count_operations(model: Any, run: Callable[[], Any]) -> int:
-    """Operations of a call as torch counts them; before torch 2.1, those of convolutions and linear layers."""
+def count_forward(model: Any, run: Callable[[], Any]) -> Tuple[int, int]:
+    """Operations and kernels of a call, as torch counts them; before torch 2.1 those of `count_layers`."""
     torch = require("torch")
     try:
         counter = require("torch.utils.flop_counter").FlopCounterMode(display=False)
     except DependencyError:
         return count_layers(model, run)
+    kernels = 0
+
+    class Kernels(require("torch.utils._python_dispatch").TorchDispatchMode):
+        """Sees each operator that runs; a view of a tensor computes nothing."""
+
+        def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal kernels
+            aliases = [value.alias_info for value in operator._schema.returns if value.alias_info is not None]
+            kernels += all(alias.is_write for alias in aliases)
+            return operator(*args, **(kwargs or {}))
+
+    with Kernels():
+        run()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a flag that is set with the one that is meant
         with torch.backends.mkldnn.flags(enabled=False), counter:  # oneDNN's fused LSTM escapes the count
             run()
-    return counter.get_total_flops()
+    return counter.get_total_flops(), kernels
 
 
-def count_layers(model: Any, run: Callable[[], Any]) -> int:
-    """Operations of a model's convolutions and linear layers during a call."""
+def count_layers(model: Any, run: Callable[[], Any]) -> Tuple[int, int]:
+    """Operations of a model's convolutions and linear layers during a call, and how many there are."""
     nn = require("torch.nn")
     found: List[int] = []
 
@@ -96,4 +123,4 @@ def count_layers(model: Any, run: Callable[[], Any]) -> int:
             if isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)):
                 hooks.callback(layer.register_forward_hook(add).remove)
         run()
-    return sum(found)
+    return sum(found), len(found)

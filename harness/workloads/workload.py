@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from harness.core.errors import InvalidValueError
 from harness.workloads.data.data_set import (
@@ -159,17 +159,6 @@ class Workload:
     def real_samples(self) -> int:
         """Samples of an epoch over the whole data set: as the papers count them, or as many as a user's has."""
         return self.folder.real_samples if isinstance(self.folder, DataSet) else len(self.open(self.folder))
-
-    @property
-    def options(self) -> Dict[str, Any]:
-        """How it trains, as conditions of a profile."""
-        return {
-            "own_workload": self.is_own,
-            "precision": self.precision,
-            "compile": self.compile,
-            "channels_last": self.channels_last,
-            "gradient_accumulation": self.gradient_accumulation,
-        }
 
     def has_real_data(self, place: Path) -> bool:
         """Whether one of the papers' data sets, the real one, lies below a folder."""

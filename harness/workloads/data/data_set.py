@@ -15,6 +15,7 @@ from harness.core.errors import DataSetError, InvalidValueError
 from harness.workloads.data.written_folder import Report, WriteProgress, find_or_write
 
 REAL = "real"
+IN_MEMORY = "in-memory"  # condition of storage and page cache where a data set has no files
 _COPIED = "files"  # where a user's files lie in their copy, beside its manifest
 
 

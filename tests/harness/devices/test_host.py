@@ -116,7 +116,7 @@ def test_applying_a_mode_is_read_back_and_put_back(tmp_path, monkeypatch):
 
 def test_a_batch_too_small_for_the_network_is_refused_before_anything_is_done():
     with pytest.raises(CannotRunError, match="--batch-size 2"):
-        check(case(workload="resnet18-cifar10", batch_size=1), host())
+        check(case(workload="resnet18-cifar10-32", batch_size=1), host())
 
 
 def test_where_reads_cannot_be_held_down_such_a_storage_is_refused_before_anything_is_done(tmp_path):
