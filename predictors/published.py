@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import msgspec
 
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.power_modes import PowerMode, parse_power_mode
@@ -25,27 +27,28 @@ SAMPLES = {
 DEVICE_SAMPLES = {"xavier-agx": 1000, "orin-nano": 180}  # 001 sec. 4.3.3, 4.3.4
 
 
-class PublishedError(NamedTuple):
-    """One error of a paper: a row of the file. `predictor` is its name here, `value_pct` the lower end of a range.
-
-    `modes` are a number, `all`, or names with commas; `tested` is a mode, `a..j`, or empty for all; `reference` is the
-    workload that a transfer started from; `comparator` is `=`, `<`, `<=`, `~` or `range`.
-    """
+class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One error of a paper: a row of the file."""
 
     fact: str
     paper: str
     section: str
-    predictor: str
+    predictor: str  # its name here
     device: str
     workload: str
     batch_size: int
-    reference: str
-    modes: str
-    tested: str
+    reference: str = ""  # the workload that a transfer started from
+    modes: str  # a number, `all`, or names with commas
+    tested: str = ""  # a mode, `a..j`, or empty for all
     metric: str
-    comparator: str
-    value_pct: float
-    value_high_pct: Optional[float]
+    comparator: str  # `=`, `<`, `<=`, `~` or `range`
+    value_pct: float  # the lower end of a range
+    value_high_pct: Optional[float] = None
+
+    def __post_init__(self) -> None:
+        """Refuse named modes where 004 does not name them."""
+        if self.modes != ALL and not self.modes.isdecimal() and self.tested != TEN_MODES:
+            raise ValueError(f"modes {self.modes!r}")
 
     @property
     def count(self) -> Optional[int]:
@@ -79,21 +82,10 @@ def read_published(path: Path = FILE) -> List[PublishedError]:
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "run this in a checkout of the suite") from error
     try:
-        return [_parsed(row) for row in rows]
-    except (KeyError, TypeError, ValueError) as error:
-        raise InvalidValueError(f"{path} is no table of published errors: {error!r}") from error
-
-
-def _parsed(row: Mapping[str, str]) -> PublishedError:
-    high = row["value_high_pct"]
-    numbers: Dict[str, Any] = {
-        "batch_size": int(row["batch_size"]),
-        "value_pct": float(row["value_pct"]),
-        "value_high_pct": float(high) if high else None,
-    }
-    if row["modes"] != ALL and not row["modes"].isdecimal() and row["tested"] != TEN_MODES:
-        raise ValueError(f"modes {row['modes']!r}")
-    return PublishedError(**{name: numbers.get(name, row[name]) for name in PublishedError._fields})
+        filled = [{name: text for name, text in row.items() if text} for row in rows]
+        return msgspec.convert(filled, List[PublishedError], strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidValueError(f"{path} is no table of published errors: {error}") from error
 
 
 def compare(
@@ -106,7 +98,7 @@ def compare(
     """
     return [
         {
-            **row._asdict(),
+            **msgspec.structs.asdict(row),
             "published": row.text,
             "same_predictor_pct": same and same["all_modes"][f"{row.metric}_median"],
             "best_pct": best and best["all_modes"][f"{row.metric}_median"],

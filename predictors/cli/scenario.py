@@ -17,6 +17,7 @@ from harness.simulation.parameters import load_board as load_simulated_board
 from predictors.cli.evaluate import add_run_arguments, run_and_report
 from predictors.models.base import predictor_names
 from predictors.models.tables import Table, load_tables, tables_of
+from predictors.sampling import MINIBATCHES
 from predictors.scenarios import SCENARIOS, ProfileSource, Scenario, find_scenario, make_plan
 from predictors.trials import TrialPlan
 
@@ -81,7 +82,7 @@ def simulated(source: ProfileSource, seed: int = 0) -> Table:
     (table,) = tables_of(rows)
     apart = np.random.default_rng([seed, source.instance]).standard_normal(2) if source.instance else np.zeros(2)
     noise = np.random.default_rng([seed, source.instance, source.minibatches]).standard_normal((2, len(table)))
-    reach = np.sqrt(ProfileSource.minibatches / source.minibatches)
+    reach = np.sqrt(MINIBATCHES / source.minibatches)
     return dataclasses.replace(
         table,
         time_ms=table.time_ms * np.exp(board.time_spread * apart[0] + reach * board.time_noise * noise[0]),
