@@ -13,6 +13,7 @@ from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
 from predictors.evaluation import fit_to, predict_rows
 from predictors.models.base import Prediction
+from predictors.models.tables import Table
 from predictors.trials import Target, TrialPlan
 
 DPI = 130
@@ -48,24 +49,21 @@ def plot_errors(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
 
     All results are of one target.
     """
-    plt = pyplot()
     names = list(dict.fromkeys(result["predictor"] for result in results))
     counts = sorted({result["n_modes"] for result in results})
     minutes = [
         np.median([one["profiling_seconds"] for one in results if one["n_modes"] == count]) / 60 for count in counts
     ]
     width = 0.8 / len(names)
-    figure, panels = plt.subplots(1, 2, figsize=(12, 4.8))
+    figure, grid = pyplot().subplots(1, 2, figsize=(12, 4.8))
     figure.subplots_adjust(left=0.06, right=0.94, top=0.91, bottom=0.2, wspace=0.3)
-    for axes, what in zip(panels, ("time_mape", "power_mape")):
-        for result in results:
-            median, q1, q3 = (result[f"{what}_{part}"] for part in ("median", "q1", "q3"))
-            if median is None:
-                continue
-            place = names.index(result["predictor"])
-            x = counts.index(result["n_modes"]) + (place - (len(names) - 1) / 2) * width
-            whiskers = {"yerr": [[median - q1], [q3 - median]], "capsize": 2, "error_kw": {"linewidth": 0.8}}
-            axes.bar(x, median, width, color=colour(place), **whiskers)
+    for axes, what in zip(grid, ("time_mape", "power_mape")):
+        for place, name in enumerate(names):
+            known = [one for one in results if one["predictor"] == name and one[f"{what}_median"] is not None]
+            x = [counts.index(one["n_modes"]) + (place - (len(names) - 1) / 2) * width for one in known]
+            median, q1, q3 = (np.array([one[f"{what}_{part}"] for one in known]) for part in ("median", "q1", "q3"))
+            whiskers = {"yerr": [median - q1, q3 - median], "capsize": 2, "error_kw": {"linewidth": 0.8}}
+            axes.bar(x, median, width, color=colour(place), label=name, **whiskers)
         axes.set_ylabel(f"{what.partition('_')[0]} MAPE (%), modes not used to fit")
         axes.set_xlabel("profiled modes")
         axes.set_xticks(range(len(counts)), [str(count) for count in counts])
@@ -74,8 +72,7 @@ def plot_errors(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
         second.plot(range(len(counts)), minutes, "k.--", linewidth=0.9)
         second.set_ylabel("profiling time (min, dashed)")
         second.set_ylim(bottom=0)
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour(place)) for place in range(len(names))]
-    figure.legend(handles, names, ncol=len(names), loc="lower center", frameon=False, fontsize=9)
+    figure.legend(*grid[1].get_legend_handles_labels(), ncol=len(names), loc="lower center", frameon=False, fontsize=9)
     first = results[0]
     figure.suptitle(f"{first['target']} on {first['device']}, {first['provenance']}; bars: median, whiskers: Q1 to Q3")
     save(figure, path)
@@ -83,49 +80,57 @@ def plot_errors(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
 
 def plot_predicted(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
     """Predicted against observed time and power of every mode of the target, a column for each predictor."""
-    table, size = target.table, (3.1 * len(predictions) + 0.6, 6.2)
-    title = f"{target.name} on {table.device}, {table.provenance}"
-    with _panels(path, title, 2, len(predictions), size) as grid:
-        for column, (name, prediction) in enumerate(predictions.items()):
+    table = target.table
+    with panels(path, title_of(table, target.name), 2, len(predictions), (3.1, 3.1)) as grid:
+        for place, (name, prediction) in enumerate(predictions.items()):
             pairs = (
                 ("time (ms)", table.time_ms, prediction.time_ms),
                 ("power (W)", mw_to_w(table.power_mw), mw_to_w(prediction.power_mw)),
             )
-            for axes, (what, observed, predicted) in zip(grid[:, column], pairs):
-                axes.plot(observed, predicted, ".", markersize=2, alpha=0.4, color=colour(column), rasterized=True)
+            for axes, (what, observed, predicted) in zip(grid[:, place], pairs):
+                axes.plot(observed, predicted, ".", markersize=2, alpha=0.4, color=colour(place), rasterized=True)
                 ends = [observed.min(), observed.max()]
                 axes.plot(ends, ends, "k-", linewidth=0.8)
                 if what.startswith("time"):
-                    _use_log_scale(axes, "x", "y")
+                    use_log_scale(axes, "x", "y")
                 axes.set(xlabel=f"observed {what}", ylabel=f"predicted {what}")
                 axes.set_title(name, fontsize=10)
 
 
 def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
     """All observed modes, their Pareto front, and where the modes of each predicted front really are."""
-    table = target.table
+    table, columns = target.table, min(3, len(predictions))
     watts = mw_to_w(table.power_mw)
-    best = pareto_front(table.time_ms, table.power_mw)
-    columns = min(3, len(predictions))
+    title = f"{title_of(table, target.name)}: the modes on each front, as observed"
     lines = -(-len(predictions) // columns)
-    size = (4.6 * columns + 0.6, 3.4 * lines + 0.6)
-    title = f"{target.name} on {table.device}, {table.provenance}: the modes on each front, as observed"
-    with _panels(path, title, lines, columns, size, sharex=True, sharey=True) as grid:
+    with panels(path, title, lines, columns, (4.6, 3.4), sharex=True, sharey=True) as grid:
         for axes in grid.flat[len(predictions) :]:
             axes.axis("off")
         for place, (axes, (name, prediction)) in enumerate(zip(grid.flat, predictions.items())):
+            plot_modes(axes, watts, table.time_ms)
             chosen = pareto_front(prediction.time_ms, prediction.power_mw)
-            axes.plot(watts, table.time_ms, ".", color="#cccccc", markersize=2, label="all modes", rasterized=True)
-            axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
             dots = {"markersize": 3.5, "color": colour(place), "label": "predicted front"}
             axes.plot(watts[chosen], table.time_ms[chosen], "o", **dots)
-            _use_log_scale(axes, "y")
             axes.set_title(name, fontsize=10)
         for axes in grid[-1]:
             axes.set_xlabel("observed power (W)")
         for axes in grid[:, 0]:
             axes.set_ylabel("observed minibatch time (ms)")
         grid[0, 0].legend(fontsize=8)
+
+
+def plot_modes(
+    axes: Any, watts: np.ndarray, time_ms: np.ndarray, labels: Tuple[str, str] = ("all modes", "observed front")
+) -> None:
+    """Time against power of modes as grey dots, and their Pareto front."""
+    axes.plot(watts, time_ms, ".", color="#cccccc", markersize=2, label=labels[0], rasterized=True)
+    front = pareto_front(time_ms, watts)
+    axes.step(watts[front], time_ms[front], "k-", where="post", linewidth=1.2, label=labels[1])
+    use_log_scale(axes, "y")
+
+
+def title_of(table: Table, name: str = "") -> str:
+    return f"{name or table.workload} on {table.device}, {table.provenance}"
 
 
 def _predictions(
@@ -146,17 +151,18 @@ def _predictions(
 
 
 @contextlib.contextmanager
-def _panels(
-    path: Path, title: str, lines: int, columns: int, size: Tuple[float, float], **shared: bool
+def panels(
+    path: Path, title: str, lines: int, columns: int, panel: Tuple[float, float], **shared: bool
 ) -> Iterator[np.ndarray]:
-    """A grid of panels, shape (lines, columns), of a size in inches: drawn in the block, then saved under a title."""
+    """A grid of panels, shape (lines, columns), each of a size in inches: drawn in the block, then saved."""
+    size = (panel[0] * columns + 0.6, panel[1] * lines + 0.6)
     figure, grid = pyplot().subplots(lines, columns, figsize=size, squeeze=False, constrained_layout=True, **shared)
     yield grid
     figure.suptitle(title)
     save(figure, path)
 
 
-def _use_log_scale(axes: Any, *directions: str) -> None:
+def use_log_scale(axes: Any, *directions: str) -> None:
     """Logarithmic axes with few ticks, written as plain numbers."""
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
