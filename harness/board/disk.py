@@ -5,23 +5,21 @@ From `/proc/self/mountinfo`, sysfs and `/proc/diskstats` (M10; what iostat reads
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from harness.board.kernel_file import read_paths, read_text
+from harness.board.kernel_file import read_paths, read_text, text_of
 from harness.board.source import Counters, Reading
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import BYTES_PER_SECTOR, ms_to_s
 
-_ESCAPED = re.compile(r"\\([0-7]{3})")
 _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.sshfs", "virtiofs")
 _IN_MEMORY = ("tmpfs", "ramfs")
 _NOT_FOR_DATA = ("squashfs", "iso9660", "erofs")  # images of software, never written
 
 
-# -- mounts and block devices --------------------------------------------------------------------------------------
+# -- mounts and block devices ------------------------------------------------------------------------------------------
 
 
 class Mount(NamedTuple):
@@ -46,28 +44,20 @@ def read_mounts(root: str) -> List[Mount]:
 
 def parse_mountinfo(text: str) -> List[Mount]:
     """The mounts in the order in which they were made."""
+
+    def plain(word: str) -> str:
+        r"""The kernel writes a space in a path as `\040`."""
+        return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), word)
+
     mounts = []
     for line in filter(None, text.split("\n")):  # splitlines would cut a path at what else ends a line in Unicode
         # proc(5): id, parent, major:minor, root, mount point, options, any tags; "-"; type, source, super options
         before, _, after = line.partition(" - ")
         _, _, device_number, origin, mount_point, options, *_ = before.split(" ")
         filesystem, source, super_options = after.split(" ")
-        mounts.append(
-            Mount(
-                device_number,
-                _unescape(mount_point),
-                [_unescape(option) for option in [*options.split(","), *super_options.split(",")]],
-                filesystem,
-                _unescape(source),
-                _unescape(origin),
-            )
-        )
+        every_option = [plain(option) for option in [*options.split(","), *super_options.split(",")]]
+        mounts.append(Mount(device_number, plain(mount_point), every_option, filesystem, plain(source), plain(origin)))
     return mounts
-
-
-def _unescape(text: str) -> str:
-    r"""The kernel writes a space in a path as `\040`."""
-    return _ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), text)
 
 
 def printable(path: str) -> str:
@@ -91,21 +81,18 @@ def disk_under(path: str, root: str) -> Tuple[Optional[Mount], Optional[str]]:
     """
     mounts = read_mounts(root)
     mount = find_mount(os.path.realpath(path), mounts)
-    if mount is None:
-        return None, None
-    below = _below_overlay(mount, mounts, root)
-    return below, _whole_disk(_block_device(below, root))
+    return (None, None) if mount is None else _written_to(mount, mounts, root)
 
 
-def _below_overlay(mount: Mount, mounts: List[Mount], root: str) -> Mount:
-    """The mount that takes the writes of an overlay; `mount` itself where it is none, or its layers are not visible.
+def _written_to(mount: Mount, mounts: List[Mount], root: str) -> Tuple[Mount, Optional[str]]:
+    """The mount that takes the writes of an overlay, another itself, and the whole disk under it.
 
     In a container the layers lie outside, so that nothing here tells which disk they are on.
     """
     layers = [option[len("upperdir=") :] for option in mount.options if option.startswith("upperdir=")]
-    if mount.filesystem != "overlay" or not layers or not os.path.isdir(_below(root, layers[0])):
-        return mount
-    return find_mount(os.path.join("/", layers[0]), mounts) or mount
+    if mount.filesystem == "overlay" and layers and os.path.isdir(_below(root, layers[0])):
+        mount = find_mount(os.path.join("/", layers[0]), mounts) or mount
+    return mount, _whole_disk(_block_device(mount, root))
 
 
 def _below(root: str, path: str) -> str:
@@ -132,7 +119,7 @@ def _whole_disk(device: Optional[str]) -> Optional[str]:
     return os.path.dirname(device) if is_partition else device
 
 
-# -- storage media -------------------------------------------------------------------------------------------------
+# -- storage media -----------------------------------------------------------------------------------------------------
 
 
 class Medium(NamedTuple):
@@ -173,24 +160,26 @@ def discover(root: str = "/") -> List[Tuple[str, Medium]]:
     shortest: Dict[str, Mount] = {}
     for mount in mounts:
         device = _block_device(mount, root)
-        hidden = find_mount(mount.mount_point, mounts) is not mount
-        if device is None or hidden or mount.filesystem in _NOT_FOR_DATA or not _takes_data(mount, root):
-            continue
-        known = shortest.setdefault(device, mount)
-        shortest[device] = min(known, mount, key=lambda candidate: len(candidate.mount_point))
+        is_hidden = find_mount(mount.mount_point, mounts) is not mount
+        if device is not None and not is_hidden and _takes_data(mount, root):
+            known = shortest.setdefault(device, mount)
+            shortest[device] = min(known, mount, key=lambda candidate: len(candidate.mount_point))
     found: Dict[str, Medium] = {}
     for mount in shortest.values():
         medium = _medium(mount, mounts, os.statvfs(_below(root, mount.mount_point)), root)
-        name = medium.kind or medium.device
-        numbered = itertools.chain([name], (f"{name}{number}" for number in itertools.count(2)))
-        found[next(candidate for candidate in numbered if candidate not in found)] = medium
+        name, number = medium.kind or medium.device, 1
+        while name in found:
+            number += 1
+            name = f"{medium.kind or medium.device}{number}"
+        found[name] = medium
     return list(found.items())
 
 
 def _takes_data(mount: Mount, root: str) -> bool:
     place = _below(root, mount.mount_point)
     return (
-        "ro" not in mount.options
+        mount.filesystem not in _NOT_FOR_DATA
+        and "ro" not in mount.options
         and not mount.mount_point.startswith("/boot")
         and os.path.isdir(place)  # a container has single files (/etc/hosts) mounted from a disk
         and os.access(place, os.W_OK, effective_ids=True)
@@ -201,21 +190,21 @@ def _medium(mount: Optional[Mount], mounts: List[Mount], space: os.statvfs_resul
     size_bytes, free_bytes = space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
     if mount is None:
         return Medium(None, None, None, None, None, None, size_bytes, free_bytes)
-    below = _below_overlay(mount, mounts, root)
-    disk = _physical_disk(_whole_disk(_block_device(below, root)))
+    below, disk = _written_to(mount, mounts, root)
+    disk = _physical_disk(disk)
     if disk is None:
         names = {**dict.fromkeys(_IN_MEMORY, "memory"), **dict.fromkeys(_NETWORK, "network"), "overlay": "overlay"}
         transport, rotational = names.get(below.filesystem), None
     else:
-        transport, rotational = _transport(disk), _rotational(disk)
+        transport = _transport(disk)
+        rotational = _rotational(disk, transport)
     known = {"sd": "sd", "emmc": "emmc", "memory": "ram"}
-    by_motion = {True: "hdd", False: "ssd", None: None}[rotational]
     return Medium(
         mount_point=printable(mount.mount_point),
         device=None if disk is None else os.path.basename(disk),
         transport=transport,
         rotational=rotational,
-        kind=known.get(transport, by_motion),
+        kind=known.get(transport, {True: "hdd", False: "ssd", None: None}[rotational]),
         filesystem=mount.filesystem,
         size_bytes=size_bytes,
         free_bytes=free_bytes,
@@ -233,11 +222,9 @@ def _physical_disk(disk: Optional[str]) -> Optional[str]:
 
 def _transport(disk: str) -> Optional[str]:
     """How a disk is attached, from its place in sysfs: `.../ata1/host0/.../block/sda` hangs on an ATA port."""
-    name = os.path.basename(disk)
-    if name.startswith("mmcblk"):
+    if os.path.basename(disk).startswith("mmcblk"):
         # Documentation/driver-api/mmc: the card says whether it is MMC (soldered: eMMC) or SD
-        kind = os.path.join(disk, "device/type")
-        return {"MMC": "emmc", "SD": "sd"}.get(read_text(kind)) if os.path.isfile(kind) else None
+        return {"MMC": "emmc", "SD": "sd"}.get(text_of(os.path.join(disk, "device/type")))
     for pattern, transport in (
         (r"/nvme\d+", "nvme"),
         (r"/usb\d+/", "usb"),
@@ -252,18 +239,16 @@ def _transport(disk: str) -> Optional[str]:
     return None
 
 
-def _rotational(disk: str) -> Optional[bool]:
+def _rotational(disk: str, transport: Optional[str]) -> Optional[bool]:
     """What the disk says of itself; None for one that hides what is below it, or whose silence counts as turning."""
-    path = os.path.join(disk, "queue/rotational")
-    transport = _transport(disk)
-    if transport in (None, "virtio", "loop") or not os.path.exists(path):
+    told = text_of(os.path.join(disk, "queue/rotational"))
+    if transport in (None, "virtio", "loop") or not told:
         return None
-    turns = read_text(path) == "1"
     # Most USB bridges and sticks do not say that nothing turns in them.
-    return None if transport == "usb" and turns else turns
+    return None if transport == "usb" and told == "1" else told == "1"
 
 
-# -- block I/O -----------------------------------------------------------------------------------------------------
+# -- block I/O ---------------------------------------------------------------------------------------------------------
 
 
 def parse_diskstats(text: str, disk: str) -> Dict[str, float]:

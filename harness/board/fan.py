@@ -39,8 +39,8 @@ class Fan(Knob):
         check_writable([*speeds, *self._automatic()])
         if "service" not in self.read():
             return ", ".join(speeds)
-        why_not = privileges.closed() if privileges.needed(self._root) else None
-        if why_not is not None:
+        why_not = privileges.refusal(self._root)
+        if why_not:
             needs = f"{FAN_SERVICE} sets the speed, and only root may stop it: {why_not}"
             raise ControlError(needs, privileges.ASK_FOR_RULE)
         return f"{', '.join(speeds)}; {FAN_SERVICE} is stopped for as long"

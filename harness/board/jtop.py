@@ -16,7 +16,7 @@ import importlib
 import re
 import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from harness.board.power_rails import TOTAL, rail_channel
 from harness.board.source import Reading, plain_name
@@ -52,6 +52,7 @@ def sample_of(client: Any) -> Sample:
     `avg`, a running mean of two samples, is left out; so is what is offline.
     """
     values: Dict[str, Optional[float]] = {}
+    loads: Dict[str, Optional[float]] = {}  # percent
     for number, core in enumerate(client.cpu.get("cpu", [])):
         if core.get("online"):
             values[f"cpu{number}_khz"] = core.get("freq", {}).get("cur")
@@ -59,16 +60,17 @@ def sample_of(client: Any) -> Sample:
     for number, gpu in enumerate(client.gpu.values()):
         name = f"gpu{number or ''}"
         values[f"{name}_khz"] = gpu.get("freq", {}).get("cur")
-        values[f"{name}_load_share"] = _share(gpu.get("status", {}).get("load"))
+        loads[name] = gpu.get("status", {}).get("load")
     memory = client.memory
     for name, channel in (("RAM", "memory_used_bytes"), ("SWAP", "swap_used_bytes")):
         if name in memory:
             values[channel] = kib_to_bytes(memory[name]["used"])
     emc = memory.get("EMC", {})
     values["emc_khz"] = emc.get("cur")
-    values["emc_load_share"] = _share(emc.get("val"))
+    loads["emc"] = emc.get("val")
     for name, sensor in client.temperature.items():
         values[f"temperature_{plain_name(name)}_c"] = sensor["temp"] if sensor.get("online", True) else None
+    values.update((f"{name}_load_share", percent_to_share(load)) for name, load in loads.items() if load is not None)
     power, failed = _power(client.power)
     values.update(power)
     return Sample(
@@ -77,10 +79,6 @@ def sample_of(client: Any) -> Sample:
         values={PREFIX + channel: value for channel, value in values.items() if value is not None},
         failed={PREFIX + channel: why for channel, why in failed.items()},
     )
-
-
-def _share(percent: Optional[float]) -> Optional[float]:
-    return None if percent is None else percent_to_share(percent)
 
 
 def _power(power: Mapping[str, Any]) -> Tuple[Dict[str, Optional[float]], Dict[str, str]]:
@@ -98,47 +96,44 @@ def _power(power: Mapping[str, Any]) -> Tuple[Dict[str, Optional[float]], Dict[s
     return values, {TOTAL: why}
 
 
+_RESTART = "`sudo systemctl restart jtop`"
+
+_TROUBLES = {
+    "not active": (
+        "the jtop service does not run",
+        "`sudo systemctl start jtop`, or without it `sudo jtop --install-service`; a container needs the host's "
+        "/run/jtop.sock",
+    ),
+    "can't access": (
+        "this user may not speak to the jtop service",
+        "`sudo usermod -aG jtop $USER`, then log in again",
+    ),
+    "mismatch of python": (
+        "the jtop service runs on a Python that does not understand this one's",
+        "install jetson-stats for both with one Python",
+    ),
+    "authentication": ("the jtop service refuses this client", "install service and client of one version"),
+    "lost connection": ("the connection to the jtop service was lost", "`journalctl -u jtop` tells why"),
+    "error connection": ("the jtop service sends nothing", _RESTART),
+}
+"""By words in the text of a `JtopException`, which alone tells its kind: what is wrong, and a hint."""
+
+
 def explain(error: Exception) -> Tuple[str, str]:
-    """What is wrong where the client raised an error, and a hint; only a `JtopException`'s text says its kind."""
+    """What is wrong where the client raised an error, and a hint."""
     if isinstance(error, SourceUnavailableError):
         return error.what, error.hint
     text = " ".join(str(error).split())
     versions = re.search(r"service: \[([^\]]*)\] and client: \[([^\]]*)\]", text)
     if versions:
-        service, client = versions.groups()
         return (
-            f"the jtop service is of version {service} and its client here of {client}",
-            f"install the service's: `pip install jetson-stats=={service}`",
+            f"the jtop service is of version {versions[1]} and its client here of {versions[2]}",
+            f"install the service's: `pip install jetson-stats=={versions[1]}`",
         )
-    for words, what, hint in _KINDS:
+    for words, trouble in _TROUBLES.items():
         if words in text.lower():
-            return what, hint
+            return trouble
     return f"jtop failed: {type(error).__name__}: {text}", _RESTART
-
-
-_RESTART = "`sudo systemctl restart jtop`"
-
-_KINDS: List[Tuple[str, str, str]] = [
-    (
-        "not active",
-        "the jtop service does not run",
-        "`sudo systemctl start jtop`, or without it `sudo jtop --install-service`; a container needs the host's "
-        "/run/jtop.sock",
-    ),
-    (
-        "can't access",
-        "this user may not speak to the jtop service",
-        "`sudo usermod -aG jtop $USER`, then log in again",
-    ),
-    (
-        "mismatch of python",
-        "the jtop service runs on a Python that does not understand this one's",
-        "install jetson-stats for both with one Python",
-    ),
-    ("authentication", "the jtop service refuses this client", "install service and client of one version"),
-    ("lost connection", "the connection to the jtop service was lost", "`journalctl -u jtop` tells why"),
-    ("error connection", "the jtop service sends nothing", _RESTART),
-]
 
 
 class JtopSource:

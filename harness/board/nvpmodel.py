@@ -15,7 +15,7 @@ import glob
 import os
 import re
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from harness.board import privileges
 from harness.board.bounded_process import Finished, run_bounded
@@ -62,7 +62,7 @@ class Nvpmodel(Knob):
             raise ControlError(f"there is no {self._executable}", hint)
         names = ", ".join(model.name for model in self.own_conf().models)
         modes = f"{self.read()['mode']} of {names}"
-        why_not = self._no_right()
+        why_not = privileges.refusal(self._root)
         if why_not:
             raise ControlError(f"{modes}, which only root may change: {why_not}", privileges.ASK_FOR_RULE)
         return modes
@@ -74,15 +74,7 @@ class Nvpmodel(Knob):
         return {"conf": self._conf, "mode": name}
 
     def custom(self, mode: PowerMode, booted: str) -> Mode:
-        """Write a conf with a mode for `mode`, ready to be set.
-
-        Args:
-            mode: the cores and maximum clocks.
-            booted: the mode of the board's own conf that it booted with, whose masks the new mode keeps.
-
-        Raises:
-            ControlError: the conf cannot be made or written.
-        """
+        """Write a conf with a mode for `mode`, ready to be set; its masks are those of the own mode `booted`."""
         own = self.own_conf()
         in_use = self.read()["conf"]
         number, file = next((number, file) for number, file in enumerate(self._custom_files()) if file != in_use)
@@ -98,9 +90,9 @@ class Nvpmodel(Knob):
         """The mode that nvpmodel says is in effect, and the conf that defines it."""
         own = self.own_conf()
         for path, conf in self._custom_confs(own):
-            if _names(self._query(path), conf.models[-1]):
+            if _names(self._run("-q", "-f", path).output, conf.models[-1]):
                 return {"conf": path, "mode": conf.models[-1].name}
-        output = self._query(self._conf)
+        output = self._run("-q", "-f", self._conf).output
         for model in own.models:
             if _names(output, model):
                 return {"conf": self._conf, "mode": model.name}
@@ -117,7 +109,7 @@ class Nvpmodel(Knob):
         if listed and (model.id, model.name) not in listed:
             found = ", ".join(name for _, name in listed)
             raise self._not_set(value, f"in {value['conf']} nvpmodel finds no other modes than {found}")
-        why_not = self._no_right()
+        why_not = privileges.refusal(self._root)
         if why_not:
             raise self._not_set(value, f"it needs root: {why_not}", privileges.ASK_FOR_RULE)
         before, self._half_set = self._half_set, value["mode"]
@@ -131,7 +123,7 @@ class Nvpmodel(Knob):
             raise self._not_set(value, reason, self._way_through_reboot(value, model))
         refusal = find_refusal(finished.output)
         if refusal is not None:
-            raise self._not_set(value, refusal.reason, refusal.hint)
+            raise self._not_set(value, *refusal)
         # Alone, a status says little: it was seen to be 255 for modes that had taken.
         if finished.status != 0 and self.read() != value:
             raise self._not_set(value, f"it ended with status {finished.status} and said: {quote(finished.output)}")
@@ -157,9 +149,6 @@ class Nvpmodel(Knob):
 
     # What needs root or its files: to store a conf, to remove it, to switch to a mode of it. The helper checks what it
     # stores: who may have root's nvpmodel read any conf may write any file, for a conf names the paths.
-
-    def _no_right(self) -> str:
-        return (privileges.closed() if privileges.needed(self._root) else None) or ""
 
     def _store(self, path: str, text: str) -> None:
         if privileges.needed(self._root):
@@ -197,9 +186,6 @@ class Nvpmodel(Knob):
             return _read(value["conf"]).model(value["mode"])
         except (UnknownNameError, InvalidValueError) as error:
             raise ControlError(f"{value['conf']}: {error.what}", error.hint) from error
-
-    def _query(self, conf: str) -> str:
-        return self._run("-q", "-f", conf).output
 
     def _custom_files(self) -> List[str]:
         return [os.path.join(self._state_dir, f"{name}.conf") for name in CUSTOM_CONFS]
@@ -256,25 +242,10 @@ def _drafts(path: str) -> List[str]:
 
 
 def _names(output: str, model: PowerModel) -> bool:
-    found = parse_query(output)
-    return found is not None and found.name == model.name and found.id in (None, model.id)
+    return parse_query(output) in ((model.name, model.id), (model.name, None))
 
 
 # -- what nvpmodel prints --
-
-
-class InEffect(NamedTuple):
-    """The answer to a query; the ID is None where only the name was printed."""
-
-    name: str
-    id: Optional[int]
-
-
-class Refusal(NamedTuple):
-    """Why a mode was not set, and what to do about it."""
-
-    reason: str
-    hint: str
 
 
 _MODE = re.compile(r"NV Power Mode:[ \t]*(\S+)")
@@ -284,8 +255,8 @@ _FILE_ERROR = re.compile(r"Error (?:writing (?P<value>\S+) to|opening) (?P<path>
 _NOT_SET = re.compile(r"failed to (?:write|set)|Error writing|bad power mode|no request for power mode")
 
 
-def parse_query(text: str) -> Optional[InEffect]:
-    """The answer of `nvpmodel -q`: `NV Power Mode: NAME`, and the ID alone on a later line.
+def parse_query(text: str) -> Optional[Tuple[str, Optional[int]]]:
+    """The answer of `nvpmodel -q`: `NV Power Mode: NAME`, and the ID alone on a later line, where it is printed.
 
     Warnings may stand before, after and between, and without root errors do beside a valid answer.
     """
@@ -293,7 +264,7 @@ def parse_query(text: str) -> Optional[InEffect]:
     if match is None:
         return None
     lines = (line.strip() for line in text[match.end() :].splitlines())
-    return InEffect(match[1], next((int(line) for line in lines if re.fullmatch(r"\d{1,9}", line, re.ASCII)), None))
+    return match[1], next((int(line) for line in lines if re.fullmatch(r"\d{1,9}", line, re.ASCII)), None)
 
 
 def parse_listing(text: str) -> List[Tuple[int, str]]:
@@ -306,22 +277,21 @@ def asks_for_reboot(text: str) -> bool:
     return _REBOOT.search(text) is not None
 
 
-def find_refusal(text: str) -> Optional[Refusal]:
-    """Why `nvpmodel -m` did not set the mode, or not all of it; None where it does not say so."""
+def find_refusal(text: str) -> Optional[Tuple[str, str]]:
+    """Why `nvpmodel -m` did not set the mode, or not all of it, and a hint; None where it does not say so."""
     if not _NOT_SET.search(text):
         return None
     match = _FILE_ERROR.search(text)
     if match is None:
-        return Refusal(f"nvpmodel says: {quote(text)}", "")
-    number = int(match["number"])
-    action = f"writing {match['value']} to" if match["value"] else "opening"
-    reason = f"{action} {match['path']} was refused: {os.strerror(number)}"
+        return f"nvpmodel says: {quote(text)}", ""
+    number, hint = int(match["number"]), ""
     if match["path"].endswith("_pg_mask"):
         # Seen on Orin when switching back to a mode with other masks; only the next boot takes them.
-        return Refusal(reason, "the GPU takes power-gating masks at boot only: reboot, then try again")
-    if number in (errno.EACCES, errno.EPERM):
-        return Refusal(reason, "only root may set modes")
-    return Refusal(reason, "")
+        hint = "the GPU takes power-gating masks at boot only: reboot, then try again"
+    elif number in (errno.EACCES, errno.EPERM):
+        hint = "only root may set modes"
+    action = f"writing {match['value']} to" if match["value"] else "opening"
+    return f"{action} {match['path']} was refused: {os.strerror(number)}", hint
 
 
 def quote(text: str) -> str:

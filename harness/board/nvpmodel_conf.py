@@ -11,11 +11,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from pathlib import Path
-from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 
@@ -45,8 +44,7 @@ class Setting(NamedTuple):
     value: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Param:
+class Param(NamedTuple):
     """A PARAM section; its type is FILE (values are text), CLOCK (whole numbers), HWMON, or one not known here."""
 
     type: str
@@ -55,8 +53,7 @@ class Param:
     attributes: Attributes = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class PowerModel:
+class PowerModel(NamedTuple):
     """A POWER_MODEL section: a mode, its settings in the order in which they are made."""
 
     id: int
@@ -70,8 +67,7 @@ class PowerModel:
         return values[-1] if values else None
 
 
-@dataclasses.dataclass(frozen=True)
-class OtherSection:
+class OtherSection(NamedTuple):
     """A section of a kind that nvpmodel has beside the three (FAN_CONFIG, ...), kept as it is."""
 
     kind: str
@@ -79,8 +75,7 @@ class OtherSection:
     lines: Tuple[Tuple[str, ...], ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Conf:
+class Conf(NamedTuple):
     """A whole file; `default` is None where the mandatory PM_CONFIG is missing."""
 
     params: Tuple[Param, ...] = ()
@@ -196,12 +191,9 @@ class _Reader:
             raise self._error(number, text, "< SECTION KEY=VALUE ... >")
         if not match["close"]:
             self._note(number, f"{text!r} has no closing '>'")
-        unread = " ".join([*_ATTRIBUTE.sub("", match["attributes"]).split(), *match["rest"].split()])
-        if unread:
-            self._note(number, f"{unread!r} is not read")
+        self._unread(number, [*_ATTRIBUTE.sub("", match["attributes"]).split(), *match["rest"].split()])
         attributes = [(key.upper(), value) for key, value in _ATTRIBUTE.findall(match["attributes"])]
-        kind = match["kind"].upper()
-        self._section = kind
+        self._section = kind = match["kind"].upper()
 
         def take(key: str) -> str:
             found = next((pair for pair in attributes if pair[0] == key), None)
@@ -221,8 +213,7 @@ class _Reader:
         elif kind == "PM_CONFIG":
             if self._default[0] is not None:
                 self._note(number, "this PM_CONFIG replaces an earlier one")
-            default = self._whole_number(number, text, take("DEFAULT"))
-            self._default = (default, tuple(attributes))
+            self._default = (self._whole_number(number, text, take("DEFAULT")), tuple(attributes))
         else:
             if kind not in _OTHERS:
                 self._note(number, f"section {kind} is not known here, kept as it is")
@@ -232,17 +223,17 @@ class _Reader:
         if self._section == "PARAM":
             param = self._params[-1]
             words = self._words(number, words, 2, 3 if param.type == HWMON else 2, "ARGUMENT PATH")
-            self._params[-1] = dataclasses.replace(param, arguments=(*param.arguments, Argument(*words)))
+            self._params[-1] = param._replace(arguments=(*param.arguments, Argument(*words)))
         elif self._section == "POWER_MODEL":
             model = self._models[-1]
             setting = Setting(*self._words(number, words, 3, 3, "PARAM ARGUMENT VALUE"))
             self._settings.append((number, setting))
-            self._models[-1] = dataclasses.replace(model, settings=(*model.settings, setting))
+            self._models[-1] = model._replace(settings=(*model.settings, setting))
         elif self._section == "PM_CONFIG":
-            self._note(number, f"{' '.join(words)!r} is not read")
+            self._unread(number, words)
         elif self._section:
             other = self._others[-1]
-            self._others[-1] = dataclasses.replace(other, lines=(*other.lines, tuple(words)))
+            self._others[-1] = other._replace(lines=(*other.lines, tuple(words)))
         else:
             raise self._error(number, " ".join(words), "a section, < PARAM ... > or < POWER_MODEL ... >, before it")
 
@@ -255,7 +246,8 @@ class _Reader:
         conf = Conf(tuple(self._params), tuple(self._models), default, attributes, tuple(self._others))
         undeclared = set()
         for number, setting in self._settings:
-            if not _fits(conf, setting):
+            param = conf.param(setting.param)
+            if param and param.type == CLOCK and not re.fullmatch(r"-?\d{1,20}", setting.value, re.ASCII):
                 raise self._error(number, " ".join(setting), "a whole number, as for every CLOCK")
             if not conf.declares(setting) and setting[:2] not in undeclared:
                 undeclared.add(setting[:2])
@@ -266,14 +258,17 @@ class _Reader:
     def _words(self, number: int, words: List[str], least: int, most: int, form: str) -> List[str]:
         if len(words) < least:
             raise self._error(number, " ".join(words), form)
-        if len(words) > most:
-            self._note(number, f"{' '.join(words[most:])!r} is not read")
+        self._unread(number, words[most:])
         return words[:most]
 
     def _whole_number(self, number: int, text: str, value: str) -> int:
         if not re.fullmatch(r"\d{1,9}", value, re.ASCII):
             raise self._error(number, text, f"a whole number instead of {value!r}")
         return int(value)
+
+    def _unread(self, number: int, words: List[str]) -> None:
+        if words:
+            self._note(number, f"{' '.join(words)!r} is not read")
 
     def _note(self, number: int, text: str) -> None:
         self._notes.append(Note(number, text))
@@ -282,72 +277,50 @@ class _Reader:
         return InvalidValueError(f"{self._source}, line {number}: {text!r} is not understood", f"expected: {expected}")
 
 
-def _fits(conf: Conf, setting: Setting) -> bool:
-    param = conf.param(setting.param)
-    is_clock = param is not None and param.type == CLOCK
-    return not is_clock or re.fullmatch(r"-?\d{1,20}", setting.value, re.ASCII) is not None
-
-
 def write(conf: Conf, comment: str = "") -> str:
     """The file's text, in the one form that every nvpmodel reads, under a comment.
 
     Raises InvalidValueError where it would not be read back to the same, or nvpmodel would refuse it; says why.
     """
-    for problem in _problems(conf):
-        raise InvalidValueError(f"this nvpmodel conf cannot be written: {problem}")
-    sections = ["\n".join(f"# {line}".rstrip() for line in comment.splitlines())] if comment else []
+    sections: List[OtherSection] = []
     for param in conf.params:
-        head = ("TYPE", param.type), ("NAME", param.name), *param.attributes
-        sections.append(_section("PARAM", head, [filter(None, argument) for argument in param.arguments]))
+        head = (("TYPE", param.type), ("NAME", param.name), *param.attributes)
+        sections.append(OtherSection("PARAM", head, tuple(tuple(filter(None, words)) for words in param.arguments)))
     for model in conf.models:
-        head = ("ID", str(model.id)), ("NAME", model.name), *model.attributes
-        sections.append(_section("POWER_MODEL", head, model.settings))
-    sections.append(_section("PM_CONFIG", (("DEFAULT", str(conf.default)), *conf.default_attributes)))
-    sections += [_section(other.kind, other.attributes, other.lines) for other in conf.others]
-    return "\n\n".join(sections) + "\n"
-
-
-def _section(kind: str, attributes: Attributes, lines: Iterable[Iterable[str]] = ()) -> str:
-    head = " ".join(["<", kind, *(f"{key}={value}" for key, value in attributes), ">"])
-    return "\n".join([head, *map(" ".join, lines)])
+        head = (("ID", str(model.id)), ("NAME", model.name), *model.attributes)
+        sections.append(OtherSection("POWER_MODEL", head, model.settings))
+    sections.append(OtherSection("PM_CONFIG", (("DEFAULT", str(conf.default)), *conf.default_attributes)))
+    texts = ["\n".join(f"# {line}".rstrip() for line in comment.splitlines())] if comment else []
+    for kind, attributes, lines in [*sections, *conf.others]:
+        for word in itertools.chain((value for _, value in attributes), *lines):
+            if not _WORD.fullmatch(word):
+                raise _unwritable(
+                    f"{word!r} is not one word of printable ASCII without < = > and without # at its start"
+                )
+        for key in [kind, *(key for key, _ in attributes)]:
+            if not _KEY.fullmatch(key):
+                raise _unwritable(f"{key!r} is no key: expected capital letters, digits and underscores")
+        head = " ".join(["<", kind, *(f"{key}={value}" for key, value in attributes), ">"])
+        texts.append("\n".join([head, *map(" ".join, lines)]))
+    text = "\n\n".join(texts) + "\n"
+    for flaw in conf.flaws():
+        raise _unwritable(flaw)
+    for model in conf.models:
+        for setting in model.settings:
+            if not conf.declares(setting):
+                raise _unwritable(f"power mode {model.name} sets {' '.join(setting[:2])}, which no PARAM declares")
+    try:
+        again = parse(text, "it").conf
+    except InvalidValueError as error:
+        raise _unwritable(str(error)) from error
+    if again != conf:
+        raise _unwritable("it would not be read back the same")
+    return text
 
 
 _KEY = re.compile(r"[A-Z0-9_]+")
 _WORD = re.compile(r"[!\"$-;?-~][!-;?-~]*")  # printable, no blank, none of <=>, and no comment begins with it
 
 
-def _problems(conf: Conf) -> Iterator[str]:
-    if not conf.models:
-        yield "it has no power mode"
-    yield from conf.flaws()
-    for model in conf.models:
-        if model.id < 0:
-            yield f"power mode {model.name} has the ID {model.id}, expected 0 or more"
-        for setting in model.settings:
-            if not conf.declares(setting):
-                yield f"power mode {model.name} sets {setting.param} {setting.argument}, which no PARAM declares"
-            if not _fits(conf, setting):
-                yield f"{setting.value!r} is not a whole number, as the CLOCK {setting.param} takes it"
-    for param in conf.params:
-        if param.type != HWMON and any(argument.node for argument in param.arguments):
-            yield f"PARAM {param.name} of type {param.type} names a node below a path, which only {HWMON} can"
-    attributes = [pair for section in (*conf.params, *conf.models, *conf.others) for pair in section.attributes]
-    attributes += conf.default_attributes
-    for key in [*(key for key, _ in attributes), *(other.kind for other in conf.others)]:
-        if not _KEY.fullmatch(key):
-            yield f"{key!r} is no key: expected capital letters, digits and underscores"
-    lines = [
-        *((param.type, param.name) for param in conf.params),
-        *((name, path, *filter(None, [node])) for param in conf.params for name, path, node in param.arguments),
-        *((model.name,) for model in conf.models),
-        *(setting for model in conf.models for setting in model.settings),
-        *(line for other in conf.others for line in other.lines),
-    ]
-    for word in [*(value for _, value in attributes), *itertools.chain.from_iterable(lines)]:
-        if not _WORD.fullmatch(word):
-            yield f"{word!r} is not one word of printable ASCII without < = > and without # at its start"
-    for other in conf.others:
-        if other.kind in _FORMS:
-            yield f"{other.kind} is not a section of another kind"
-        if not all(other.lines):
-            yield f"section {other.kind} has an empty line"
+def _unwritable(problem: str) -> InvalidValueError:
+    return InvalidValueError(f"this nvpmodel conf cannot be written: {problem}")

@@ -5,11 +5,10 @@ The stock conf of a board that is not here comes from what its spec file says; o
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from harness.board.nvpmodel_conf import CLOCK, Argument, Conf, Param, PowerModel, Setting
+from harness.board.nvpmodel_conf import CLOCK, Conf, Param, PowerModel, Setting, parse
 from harness.core.boards import BoardSpec, Preset
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
@@ -73,8 +72,7 @@ def tpc_mask(model: PowerModel) -> Optional[int]:
 
     Raises InvalidValueError where the mask is not a whole number.
     """
-    value = model.value(TPC_POWER_GATING, TPC_PG_MASK)
-    return None if value is None else _whole_number(model, Setting(TPC_POWER_GATING, TPC_PG_MASK, value))
+    return _number(model, TPC_POWER_GATING, TPC_PG_MASK)
 
 
 def masks(model: PowerModel) -> Dict[str, str]:
@@ -148,8 +146,8 @@ def custom_conf(
         raise InvalidValueError(f"this conf has a mode with ID {model_id} already", "choose another ID")
     custom = PowerModel(model_id, name, tuple(_custom_settings(conf, base, mode)), base.attributes)
     if alone:
-        return dataclasses.replace(conf, models=(custom,), default=model_id)
-    return dataclasses.replace(conf, models=(*conf.models, custom))
+        return conf._replace(models=(custom,), default=model_id)
+    return conf._replace(models=(*conf.models, custom))
 
 
 def _custom_settings(conf: Conf, base: PowerModel, mode: PowerMode) -> List[Setting]:
@@ -157,27 +155,26 @@ def _custom_settings(conf: Conf, base: PowerModel, mode: PowerMode) -> List[Sett
     for param, khz in ((GPU, mode.gpu_khz), (EMC, mode.mem_khz)):
         if khz != UNKNOWN_KHZ and conf.param(param) is None:
             raise InvalidValueError(f"this conf has no PARAM {param}, so power mode {mode.name} cannot be set with it")
-    every_cluster = clusters(conf)
+    every_cluster, switches = clusters(conf), _switches(conf)
     if mode.cpu_khz != UNKNOWN_KHZ and not every_cluster:
         raise InvalidValueError(f"this conf has no CPU clock, so power mode {mode.name} cannot be set with it")
     cores = [core for cluster in every_cluster for core in cluster.cores]
-    cores += [core for core in sorted({0, *_switches(conf)}) if core not in cores]
+    cores += [core for core in sorted({0, *switches}) if core not in cores]
     if not 1 <= mode.cpu_cores <= len(cores):
         raise InvalidValueError(
             f"{mode.cpu_cores} CPU cores of power mode {mode.name} are not possible with this conf",
             f"it has 1 to {len(cores)}",
         )
     online = cores[: mode.cpu_cores]
-    running = [cluster for cluster in every_cluster if not cluster.cores or set(cluster.cores) & set(online)]
+    cpu_lines: List[Setting] = []
+    for cluster in every_cluster:
+        if not cluster.cores or set(cluster.cores) & set(online):
+            cpu_lines += _clock(conf, base, cluster.param, mode.cpu_khz, every_cluster)
     groups = {
-        (CPU_ONLINE,): [
-            Setting(CPU_ONLINE, switch, str(int(core in online))) for core, switch in _switches(conf).items()
-        ],
-        tuple(cluster.param for cluster in every_cluster): [
-            setting for cluster in running for setting in _clock(conf, base, cluster.param, mode.cpu_khz)
-        ],
-        (GPU,): list(_clock(conf, base, GPU, mode.gpu_khz * HZ_PER_KHZ)),
-        (EMC,): list(_clock(conf, base, EMC, mode.mem_khz * HZ_PER_KHZ)),
+        (CPU_ONLINE,): [Setting(CPU_ONLINE, switch, str(int(core in online))) for core, switch in switches.items()],
+        tuple(cluster.param for cluster in every_cluster): cpu_lines,
+        (GPU,): _clock(conf, base, GPU, mode.gpu_khz * HZ_PER_KHZ),
+        (EMC,): _clock(conf, base, EMC, mode.mem_khz * HZ_PER_KHZ),
     }
     settings = list(base.settings)
     for params, lines in groups.items():
@@ -199,25 +196,23 @@ def _place(settings: Sequence[Setting], params: Tuple[str, ...], groups: Sequenc
     return next(here, next(next_group, len(settings)))
 
 
-def _clock(conf: Conf, base: PowerModel, param: str, maximum: int) -> Iterator[Setting]:
-    template = _template(conf, base, param)
-    if maximum != UNKNOWN_KHZ and not any(_is(MAX_FREQ, setting) for setting in template):
-        template = [*template, Setting(param, MAX_FREQ, "")]
-    for setting in template:
-        above = _is(MIN_FREQ, setting) and not 0 <= _whole_number(base, setting) <= maximum
-        replaced = maximum != UNKNOWN_KHZ and (above or _is(MAX_FREQ, setting))
-        yield Setting(param, setting.argument, str(maximum) if replaced else setting.value)
-
-
-def _template(conf: Conf, base: PowerModel, param: str) -> List[Setting]:
-    """The base's lines of a clock, or, of a CPU cluster that it keeps off, those of another cluster."""
-    own = [setting for setting in base.settings if setting.param == param]
-    names = [cluster.param for cluster in clusters(conf)]
-    if own or param not in names:
-        return own
-    others = ([setting for setting in base.settings if setting.param == name] for name in names)
-    lines = next(filter(None, others), [])
-    return [setting for setting in lines if conf.declares(setting._replace(param=param))]
+def _clock(conf: Conf, base: PowerModel, param: str, maximum: int, alike: Sequence[Cluster] = ()) -> List[Setting]:
+    """The base's lines of a clock with another maximum; of a clock that it keeps off, those of one that is `alike`."""
+    lines = [setting for setting in base.settings if setting.param == param]
+    for other in alike:
+        if not lines:
+            copies = [setting._replace(param=param) for setting in base.settings if setting.param == other.param]
+            lines = [setting for setting in copies if conf.declares(setting)]
+    if maximum == UNKNOWN_KHZ:
+        return lines
+    if not any(_is(MAX_FREQ, setting) for setting in lines):
+        lines.append(Setting(param, MAX_FREQ, ""))
+    return [
+        setting._replace(value=str(maximum))
+        if _is(MAX_FREQ, setting) or (_is(MIN_FREQ, setting) and not 0 <= _whole_number(base, setting) <= maximum)
+        else setting
+        for setting in lines
+    ]
 
 
 def _is(argument: str, setting: Setting) -> bool:
@@ -249,12 +244,15 @@ def _first_core(param: Param) -> Optional[int]:
 
 def _cap(model: PowerModel, param: str) -> Optional[int]:
     """The maximum that a mode sets for a clock, in the unit of its file; None where it does not cap it."""
-    for argument in (MAX_FREQ, f"{MAX_FREQ}_KNEXT"):
-        value = model.value(param, argument)
-        if value is not None:
-            hertz = _whole_number(model, Setting(param, argument, value))
-            return None if hertz in _UNCAPPED else hertz
-    return None
+    caps = (_number(model, param, argument) for argument in (MAX_FREQ, f"{MAX_FREQ}_KNEXT"))
+    cap = next((cap for cap in caps if cap is not None), None)
+    return None if cap in _UNCAPPED else cap
+
+
+def _number(model: PowerModel, param: str, argument: str) -> Optional[int]:
+    """What a mode sets an argument to; None where it leaves it alone."""
+    value = model.value(param, argument)
+    return None if value is None else _whole_number(model, Setting(param, argument, value))
 
 
 def _whole_number(model: PowerModel, setting: Setting) -> int:
@@ -265,16 +263,12 @@ def _whole_number(model: PowerModel, setting: Setting) -> int:
     return int(setting.value, 16 if setting.value[:2].lower() == "0x" else 10)
 
 
+# -- stock modes -------------------------------------------------------------------------------------------------------
+
 STOCK_GAPS = "the paths are those of one release of L4T, minima of the CPU clock and caps of DLA and PVA are not known"
 """How a stock conf falls short of the board's own."""
 
-_FREQ_TABLE = "FREQ_TABLE"
-_POWER_ON, _POWER_OFF = "GPU_PWR_CNTL_EN", "GPU_PWR_CNTL_DIS"
 _CPUS = "/sys/devices/system/cpu"
-_EMC_CAP = "/sys/kernel/nvpmodel_emc_cap/emc_iso_cap"
-
-# nvpmodel takes an argument's twin with this ending on kernels after 4.9.
-_NEXT = "_KNEXT"
 _DEVFREQ = {  # the GPU's devfreq directory on L4T r32 or, for ga10b, r35
     "gm20b": "/sys/devices/gpu.0/devfreq/57000000.gpu",
     "gp10b": "/sys/devices/17000000.gp10b/devfreq/17000000.gp10b",
@@ -298,69 +292,61 @@ def stock_conf(spec: BoardSpec) -> Conf:
             f"the nvpmodel conf of {spec.name} is not known off-board",
             "take the board's own: --base /etc/nvpmodel.conf",
         )
+    lines = _stock_params(spec)
+    for preset in spec.presets:
+        lines += [f"< POWER_MODEL ID={preset.id} NAME={preset.name} >", *_stock_settings(spec, preset)]
     default = next((preset.id for preset in spec.presets if preset.name == spec.default_preset), spec.presets[0].id)
-    return Conf(tuple(_stock_params(spec)), tuple(_stock_model(spec, preset) for preset in spec.presets), default)
+    return parse("\n".join([*lines, f"< PM_CONFIG DEFAULT={default} >"])).conf
 
 
-def _stock_params(spec: BoardSpec) -> List[Param]:
-    switches = (Argument(f"CORE_{core}", f"{_CPUS}/cpu{core}/online") for core in range(spec.cpu_cores))
-    params = [Param("FILE", CPU_ONLINE, tuple(switches))]
+def _stock_params(spec: BoardSpec) -> List[str]:
+    is_orin = spec.gpu.name == "ga10b"
+    old, new = _DEVFREQ[spec.gpu.name], _DEVFREQ_NEXT.get(spec.gpu.name, "")
+    lines = _param(
+        "FILE", CPU_ONLINE, {f"CORE_{core}": f"{_CPUS}/cpu{core}/online" for core in range(spec.cpu_cores)}, {}
+    )
+    gpu_files = [
+        (GPU_POWER_CONTROL_ENABLE, "GPU_PWR_CNTL_EN", "power/control"),
+        (GPU_POWER_CONTROL_DISABLE, "GPU_PWR_CNTL_DIS", "power/control"),
+    ]
     if _has_mask(spec):
-        params.append(_gpu_file(spec, TPC_POWER_GATING, TPC_PG_MASK, "tpc_pg_mask"))
-    params.append(_gpu_file(spec, GPU_POWER_CONTROL_ENABLE, _POWER_ON, "power/control"))
-    params.append(_gpu_file(spec, GPU_POWER_CONTROL_DISABLE, _POWER_OFF, "power/control"))
+        gpu_files.insert(0, (TPC_POWER_GATING, TPC_PG_MASK, "tpc_pg_mask"))
+    for name, argument, file in gpu_files:
+        # moved with the kernel of r36
+        newer = {argument: f"/sys/devices/platform/gpu.0/{file}"} if is_orin else {}
+        lines += _param("FILE", name, {argument: f"/sys/devices/gpu.0/{file}"}, newer)
     for cluster in spec.cpu.clusters:
-        directory = f"{_CPUS}/cpu{cluster.cores[0]}/cpufreq"
-        files = {
-            _FREQ_TABLE: "scaling_available_frequencies",
-            MAX_FREQ: "scaling_max_freq",
-            MIN_FREQ: "scaling_min_freq",
-        }
-        params.append(_stock_clock(cluster.name, files, directory, directory))
-    files = {_FREQ_TABLE: "available_frequencies", MAX_FREQ: "max_freq", MIN_FREQ: "min_freq"}
-    params.append(_stock_clock(GPU, files, _DEVFREQ[spec.gpu.name], _DEVFREQ_NEXT.get(spec.gpu.name)))
-    cap = Argument(MAX_FREQ, _EMC_CAP)
-    newer = "/sys/kernel/nvpmodel_clk_cap/emc" if _is_orin(spec) else _EMC_CAP
-    params.append(Param(CLOCK, EMC, (cap, Argument(MAX_FREQ + _NEXT, newer))))
-    return params
+        folder = f"{_CPUS}/cpu{cluster.cores[0]}/cpufreq"
+        names = {"FREQ_TABLE": "scaling_available_frequencies", MAX_FREQ: "scaling_max_freq"}
+        paths = {argument: f"{folder}/{name}" for argument, name in {**names, MIN_FREQ: "scaling_min_freq"}.items()}
+        lines += _param(CLOCK, cluster.name, paths, paths)
+    files = {"FREQ_TABLE": "available_frequencies", MAX_FREQ: "max_freq", MIN_FREQ: "min_freq"}
+    newer = {argument: f"{new}/{file}" for argument, file in files.items()} if new else {}
+    lines += _param(CLOCK, GPU, {argument: f"{old}/{file}" for argument, file in files.items()}, newer)
+    cap = "/sys/kernel/nvpmodel_emc_cap/emc_iso_cap"
+    newer = {MAX_FREQ: "/sys/kernel/nvpmodel_clk_cap/emc" if is_orin else cap}
+    return [*lines, *_param(CLOCK, EMC, {MAX_FREQ: cap}, newer)]
 
 
-def _stock_model(spec: BoardSpec, preset: Preset) -> PowerModel:
+def _param(kind: str, name: str, paths: Mapping[str, str], newer_paths: Mapping[str, str]) -> List[str]:
+    """A section; `newer_paths` are those of kernels after 4.9."""
+    lines = [f"{argument} {path}" for argument, path in paths.items()]
+    lines += [f"{argument}_KNEXT {path}" for argument, path in newer_paths.items()]
+    return [f"< PARAM TYPE={kind} NAME={name} >", *lines]
+
+
+def _stock_settings(spec: BoardSpec, preset: Preset) -> List[str]:
     """A preset's settings in the order of NVIDIA's files; clusters without an online core have no lines."""
     online = [core for cluster in spec.cpu.clusters for core in cluster.cores][: preset.cpu_cores]
-    settings = [Setting(CPU_ONLINE, f"CORE_{core}", str(int(core in online))) for core in range(spec.cpu_cores)]
-    if _has_mask(spec):
-        settings.append(Setting(TPC_POWER_GATING, TPC_PG_MASK, str(preset.tpc_pg_mask or 0)))
-    settings.append(Setting(GPU_POWER_CONTROL_ENABLE, _POWER_ON, "on"))
-    for cluster in spec.cpu.clusters:
-        if set(cluster.cores) & set(online):
-            settings += _stock_limits(cluster.name, preset.cpu_khz)
-    settings += _stock_limits(GPU, None if preset.gpu_khz is None else preset.gpu_khz * HZ_PER_KHZ)
-    settings.append(Setting(GPU_POWER_CONTROL_DISABLE, _POWER_OFF, "auto"))
-    settings.append(Setting(EMC, MAX_FREQ, str((preset.mem_khz or 0) * HZ_PER_KHZ)))
-    return PowerModel(preset.id, preset.name, tuple(settings))
-
-
-def _stock_limits(param: str, maximum: Optional[int]) -> List[Setting]:
-    return [Setting(param, MIN_FREQ, "0"), Setting(param, MAX_FREQ, "-1" if maximum is None else str(maximum))]
-
-
-def _stock_clock(name: str, files: Dict[str, str], directory: str, next_directory: Optional[str]) -> Param:
-    arguments = [Argument(argument, f"{directory}/{file}") for argument, file in files.items()]
-    if next_directory is not None:
-        arguments += [Argument(argument + _NEXT, f"{next_directory}/{file}") for argument, file in files.items()]
-    return Param(CLOCK, name, tuple(arguments))
-
-
-def _gpu_file(spec: BoardSpec, name: str, argument: str, file: str) -> Param:
-    arguments = [Argument(argument, f"/sys/devices/gpu.0/{file}")]
-    if _is_orin(spec):  # moved with the kernel of r36
-        arguments.append(Argument(argument + _NEXT, f"/sys/devices/platform/gpu.0/{file}"))
-    return Param("FILE", name, tuple(arguments))
-
-
-def _is_orin(spec: BoardSpec) -> bool:
-    return spec.gpu.name == "ga10b"
+    lines = [f"{CPU_ONLINE} CORE_{core} {int(core in online)}" for core in range(spec.cpu_cores)]
+    lines += [f"{TPC_POWER_GATING} {TPC_PG_MASK} {preset.tpc_pg_mask or 0}"] if _has_mask(spec) else []
+    lines.append(f"{GPU_POWER_CONTROL_ENABLE} GPU_PWR_CNTL_EN on")
+    limits = {cluster.name: preset.cpu_khz for cluster in spec.cpu.clusters if set(cluster.cores) & set(online)}
+    limits[GPU] = None if preset.gpu_khz is None else preset.gpu_khz * HZ_PER_KHZ
+    for param, maximum in limits.items():
+        lines += [f"{param} {MIN_FREQ} 0", f"{param} {MAX_FREQ} {_NO_LIMIT if maximum is None else maximum}"]
+    lines.append(f"{GPU_POWER_CONTROL_DISABLE} GPU_PWR_CNTL_DIS auto")
+    return [*lines, f"{EMC} {MAX_FREQ} {(preset.mem_khz or 0) * HZ_PER_KHZ}"]
 
 
 def _has_mask(spec: BoardSpec) -> bool:

@@ -76,6 +76,11 @@ def needed(root: str) -> bool:
     return os.path.abspath(root) == "/" and os.geteuid() != 0
 
 
+def refusal(root: str) -> Optional[str]:
+    """Why this user can have no acts of root done below `root`; None where they can."""
+    return closed() if needed(root) else None
+
+
 def closed() -> Optional[str]:
     """Why this user cannot use the helper now; None where they can."""
     why_not = _other_version()

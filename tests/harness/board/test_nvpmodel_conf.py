@@ -220,7 +220,7 @@ P = Param("FILE", "P", (Argument("ARG", "/a"),))
 @pytest.mark.parametrize(
     ("conf", "problem"),
     [
-        (Conf(models=(), default=0), "it has no power mode"),
+        (Conf(models=(), default=0), "the default mode 0 is none of the modes"),
         (Conf(models=(A,)), "PM_CONFIG DEFAULT=n > is missing"),
         (Conf(models=(A,), default=1), "the default mode 1 is none of the modes"),
         (Conf(models=(A, PowerModel(0, "B")), default=0), "power mode ID 0 stands there more than once"),
@@ -230,17 +230,17 @@ P = Param("FILE", "P", (Argument("ARG", "/a"),))
         (Conf((P,), (PowerModel(0, "A", (Setting("P", "OTHER", "1"),)),), 0), "sets P OTHER, which no PARAM declares"),
         (
             Conf((Param("CLOCK", "P", P.arguments),), (PowerModel(0, "A", (Setting("P", "ARG", "x"),)),), 0),
-            "'x' is not a whole number, as the CLOCK P takes it",
+            "'P ARG x' is not understood; expected: a whole number, as for every CLOCK",
         ),
-        (Conf((), (PowerModel(-1, "A"),), -1), "power mode A has the ID -1"),
+        (Conf((), (PowerModel(-1, "A"),), -1), "a whole number instead of '-1'"),
         (Conf((), (PowerModel(0, "two words"),), 0), "'two words' is not one word"),
         (Conf((), (PowerModel(0, "#A"),), 0), "'#A' is not one word"),
         (Conf((), (PowerModel(0, ""),), 0), "'' is not one word"),
         (Conf((), (PowerModel(0, "café"),), 0), "'café' is not one word"),
         (Conf((), (A,), 0, (("fallback", "1"),)), "'fallback' is no key"),
-        (Conf((Param("FILE", "P", (Argument("X", "/a", "node"),)),), (A,), 0), "names a node below a path"),
-        (Conf((), (A,), 0, (), (OtherSection("PARAM"),)), "PARAM is not a section of another kind"),
-        (Conf((), (A,), 0, (), (OtherSection("FAN", (), ((),)),)), "section FAN has an empty line"),
+        (Conf((Param("FILE", "P", (Argument("X", "/a", "node"),)),), (A,), 0), "it would not be read back the same"),
+        (Conf((), (A,), 0, (), (OtherSection("PARAM"),)), "'< PARAM >' is not understood"),
+        (Conf((), (A,), 0, (), (OtherSection("FAN", (), ((),)),)), "it would not be read back the same"),
     ],
 )
 def test_what_would_not_read_back_the_same_is_not_written(conf, problem):
