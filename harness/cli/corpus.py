@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from harness.cli.modes import choose_modes
-from harness.cli.options import whole_numbers
+from harness.cli.modes import add_sampling_arguments, choose_modes
+from harness.cli.options import output_file, whole_numbers
 from harness.core.boards import load_board as load_spec
 from harness.core.corpus import SUFFIXES, TASKS, Column, write_corpus
 from harness.core.errors import InvalidValueError
-from harness.core.mode_texts import GRIDS
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
 
@@ -23,24 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     simulate = actions.add_parser(
         "simulate", help="profile workloads on a simulated board", description="Profile workloads on a simulated board."
     )
-    simulate.add_argument("--device", required=True, metavar="BOARD", help=f"one of {', '.join(SIMULATED_BOARDS)}")
-    simulate.add_argument(
-        "--workload", required=True, metavar="LIST", help=f"with commas, or all: {', '.join(SIMULATED_WORKLOADS)}"
-    )
-    simulate.add_argument("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
-    simulate.add_argument("--batch-size", default="16", metavar="LIST", help="with commas (default: %(default)s)")
-    simulate.add_argument(
-        "--workers", type=int, metavar="N", help="default: as the papers ran the workload, 4, or 0 for yolov8n-coco"
-    )
-    simulate.add_argument("--storage", default="ssd", help="ssd, sd, hdd or emmc (default: %(default)s)")
+    add = simulate.add_argument
+    add("--device", required=True, metavar="BOARD", help=f"one of {', '.join(SIMULATED_BOARDS)}")
+    add("--workload", required=True, metavar="LIST", help=f"with commas, or all: {', '.join(SIMULATED_WORKLOADS)}")
+    add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
+    add("--batch-size", default="16", metavar="LIST", help="with commas (default: %(default)s)")
+    add("--workers", type=int, metavar="N", help="default: as the papers ran the workload, 4, or 0 for yolov8n-coco")
+    add("--storage", default="ssd", help="ssd, sd, hdd or emmc (default: %(default)s)")
     which = simulate.add_argument_group("which modes (default: all)")
     which.add_argument("--all", action="store_true", help="all modes of the board; what is done by default")
-    which.add_argument("--grid", choices=tuple(GRIDS), help="a part of them: paper, as the PowerTrain paper's 4,368")
-    which.add_argument("--sample", type=int, metavar="N", help="draw N modes uniformly from these, none twice")
-    which.add_argument("--power-mode", metavar="TEXT", help="as `modes` takes it: maxn, a..n, sample:N, a FILE.csv")
-    simulate.add_argument("--seed", type=int, default=0, help="of the noise and the sample (default: %(default)s)")
-    simulate.add_argument("--no-noise", action="store_true", help="what the board does, without noise of measurement")
-    simulate.add_argument("--out", type=Path, required=True, metavar="FILE", help=f"{' or '.join(SUFFIXES)}")
+    add_sampling_arguments(which)
+    add("--no-noise", action="store_true", help="what the board does, without noise of measurement")
+    add("--out", type=output_file, required=True, metavar="FILE", help=f"{' or '.join(SUFFIXES)}")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     device = arguments.device[len("sim:") :] if is_prefixed else arguments.device
     if arguments.all and (arguments.grid or arguments.sample or arguments.power_mode):
         raise InvalidValueError("--all was given with --grid, --sample or --power-mode", "give one of them")
-    named = choose_modes(load_spec(device), arguments.power_mode, arguments.grid, arguments.sample, arguments.seed)
+    named = choose_modes(load_spec(device), arguments)
     workloads = SIMULATED_WORKLOADS if arguments.workload == "all" else arguments.workload.split(",")
     rows = [
         row

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -39,11 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     board = None if arguments.device else local_board(configuration, arguments.root)
     device = board or open_device(arguments.device or "host", configuration, arguments.root)
     findings = examine(device, arguments.root)
-    if arguments.json:
-        json.dump(findings, sys.stdout, indent=2)
-        print()
-    else:
-        print(format_findings(findings))
+    print(json.dumps(findings, indent=2) if arguments.json else format_findings(findings))
     return 0
 
 
@@ -58,14 +53,12 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
         "specification": identity.specification,
         "environment": describe_environment(root),
         "power_modes": {"count": len(space), "greatest": space.greatest.name},
-        "capabilities": [_as_json(capability) for capability in [*training_capabilities(), *device.capabilities()]],
+        "capabilities": [
+            {"name": one.name, "available": one.available, "detail": one.detail, "way_out": one.hint}
+            for one in [*training_capabilities(), *device.capabilities()]
+        ],
         "storage": [{"name": name, **medium._asdict()} for name, medium in discover(storage_root)],
     }
-
-
-def _as_json(capability: Capability) -> Dict[str, Any]:
-    names = {"hint": "way_out"}  # as `--json` has always called it
-    return {names.get(name, name): value for name, value in capability._asdict().items()}
 
 
 def training_capabilities() -> List[Capability]:
@@ -75,21 +68,18 @@ def training_capabilities() -> List[Capability]:
         torch = Capability("training", True, f"torch {package_version('torch')} on {accelerator}")
     except DependencyError as error:
         torch = Capability("training", False, error.what, error.hint)
-    return [torch, *(_package(*package) for package in _OPTIONAL)]
-
-
-_OPTIONAL = (
-    ("torchvision", "image workloads"),
-    ("ultralytics-opencv-headless", "YOLO workloads"),
-    ("transformers", "BERT workloads"),
-)
-
-
-def _package(name: str, needed_for: str) -> Capability:
-    version = package_version(name) or (package_version("ultralytics") if name.startswith("ultralytics") else None)
-    if version is None:
-        return Capability(needed_for, False, f"{name} is not installed", "make install")
-    return Capability(needed_for, True, f"{name} {version}")
+    found = [torch]
+    for packages, needed_for in (
+        (("torchvision",), "image workloads"),
+        (("ultralytics-opencv-headless", "ultralytics"), "YOLO workloads"),
+        (("transformers",), "BERT workloads"),
+    ):
+        installed = [f"{packages[0]} {version}" for version in map(package_version, packages) if version]
+        if installed:
+            found.append(Capability(needed_for, True, installed[0]))
+        else:
+            found.append(Capability(needed_for, False, f"{packages[0]} is not installed", "make install"))
+    return found
 
 
 def format_findings(findings: Dict[str, Any]) -> str:
@@ -98,25 +88,25 @@ def format_findings(findings: Dict[str, Any]) -> str:
         f"{name} {value}" for name, value in findings["specification"].items() if value is not None
     )
     modes = findings["power_modes"]
+    rows = [["yes" if one["available"] else "no", one["name"], one["detail"]] for one in findings["capabilities"]]
     lines = [
         f"{findings['device']}: {findings['model']} ({specification})",
         f"power modes: {modes['count']}, the greatest is {modes['greatest']}",
         "",
-        format_table(
-            ["", "what", "how it stands"],
-            [
-                ["yes" if found["available"] else "no", found["name"], found["detail"]]
-                for found in findings["capabilities"]
-            ],
-        ),
+        format_table(["", "what", "how it stands"], rows),
     ]
     wanted = [found for found in findings["capabilities"] if not found["available"] and found["way_out"]]
     if wanted:
         lines += ["", "To have the rest:", *(f"  {found['name']}: {found['way_out']}" for found in wanted)]
     lines += ["", "Storage found here, as --storage takes it:"]
-    lines += [f"  {_describe_medium(medium)}" for medium in findings["storage"]] or [
-        "  none that this user may write to"
-    ]
+    for medium in findings["storage"]:
+        kind = {True: "rotational", False: "not rotational", None: "rotational or not: not told"}[medium["rotational"]]
+        lines.append(
+            f"  {medium['name']}={medium['mount_point']}  ({medium['transport'] or 'transport not told'}, {kind}, "
+            f"{medium['filesystem']}, {medium['free_bytes'] / BYTES_PER_GIB:.1f} GiB free)"
+        )
+    if not findings["storage"]:
+        lines.append("  none that this user may write to")
     return "\n".join(lines)
 
 
@@ -135,13 +125,4 @@ def format_sudoers() -> str:
             "# To remove it, with what it has kept:",
             *(f"#   {command}" for command in privileges.removal_commands()),
         ]
-    )
-
-
-def _describe_medium(medium: Dict[str, Any]) -> str:
-    spins = {True: "rotational", False: "not rotational", None: "rotational or not: not told"}[medium["rotational"]]
-    free = medium["free_bytes"] / BYTES_PER_GIB
-    return (
-        f"{medium['name']}={medium['mount_point']}  ({medium['transport'] or 'transport not told'}, {spins}, "
-        f"{medium['filesystem']}, {free:.1f} GiB free)"
     )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from harness.cli.options import add_include_flagged, add_results
+from harness.cli.options import add_include_flagged, add_results, output_file
 from harness.core.corpus import SUFFIXES
 from harness.store.conditions import LEFT_OUT
 from harness.store.corpora import export
@@ -15,7 +14,7 @@ from harness.store.results import ResultsStore
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Write the profiles of a results file as a corpus: a row per device, workload, power mode, ..."
     add_results(parser)
-    parser.add_argument("--out", type=Path, required=True, help=f"the corpus to write, {' or '.join(SUFFIXES)}")
+    parser.add_argument("--out", type=output_file, required=True, help=f"the corpus to write, {' or '.join(SUFFIXES)}")
     parser.add_argument(
         "--all-runs", action="store_true", help="a row for every profile, not only the newest of the same conditions"
     )

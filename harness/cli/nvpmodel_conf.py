@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 from harness.board.nvpmodel import Nvpmodel
 from harness.board.nvpmodel_conf import Conf, read_conf, write
@@ -19,7 +19,7 @@ from harness.board.nvpmodel_modes import (
     to_power_mode,
     tpc_mask,
 )
-from harness.cli.options import print_or_write
+from harness.cli.options import output_file, print_or_write
 from harness.core.boards import BoardSpec, load_board
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, format_mhz, parse_power_mode
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the mode whose masks and caps the new one copies (default: the one in effect; of a FILE its default)",
     )
     making.add_argument("--alone", action="store_true", help="leave out the other modes")
-    making.add_argument("--out", type=Path, metavar="FILE", help="write to a file instead")
+    making.add_argument("--out", type=output_file, metavar="FILE", help="write to a file instead")
     parser.add_argument("--root", type=Path, default=Path("/"), help="where /etc and /usr are looked for")
 
 
@@ -52,9 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
         modes = describe_modes(_read(arguments.parse), str(arguments.parse))
         print(json.dumps(modes, indent=2) if arguments.json else format_modes(modes))
         return 0
-    base = _board_base(arguments) if arguments.board else _file_base(arguments)
-    _, text = _made(base, arguments.name, arguments.alone)
-    print(f"note: {_masks_of(base)}", file=sys.stderr)
+    conf, booted, mode, origin = (_from_board if arguments.board else _from_file)(arguments)
+    _, text = make_conf(conf, booted, mode, origin, arguments.name, arguments.alone)
+    print(f"note: {_COPIED} {booted}", file=sys.stderr)
     print_or_write(text, arguments.out)
     return 0
 
@@ -80,17 +80,13 @@ def describe_modes(conf: Conf, source: str) -> List[Dict[str, Any]]:
 
 def format_modes(modes: List[Dict[str, Any]]) -> str:
     """The modes as a table, clocks in MHz."""
-
-    def cell(value: Optional[int]) -> str:
-        return "-" if value is None else str(value)
-
     rows = [
         [
             str(mode["id"]),
             mode["name"],
-            cell(mode["cpu_cores"]),
+            "-" if mode["cpu_cores"] is None else str(mode["cpu_cores"]),
             *("-" if mode[clock] is None else format_mhz(mode[clock]) for clock in ("cpu_khz", "gpu_khz", "mem_khz")),
-            cell(mode["tpc_mask"]),
+            "-" if mode["tpc_mask"] is None else str(mode["tpc_mask"]),
             "default" if mode["default"] else "",
         ]
         for mode in modes
@@ -98,51 +94,37 @@ def format_modes(modes: List[Dict[str, Any]]) -> str:
     return format_table([">id", "name", ">cores", ">CPU MHz", ">GPU MHz", ">memory MHz", ">TPC mask", ""], rows)
 
 
-class _Base(NamedTuple):
-    """What a conf is made of, and what its first lines say of that."""
-
-    conf: Conf
-    booted: str
-    mode: PowerMode
-    origin: str
+_COPIED = "masks and other caps are those of"
 
 
-def off_board_conf(spec: BoardSpec, mode: PowerMode, name: str) -> Tuple[int, str]:
-    """A conf with a mode for a power mode, from what is known of a board without it."""
-    return _made(_stock_base(spec, mode), name)
+def make_conf(conf: Conf, booted: str, mode: PowerMode, origin: str, name: str, alone: bool = False) -> Tuple[int, str]:
+    """A conf with a mode for a power mode, as text, and the mode's number."""
+    made = custom_conf(conf, booted, mode, name, alone=alone)
+    return made.model(name).id, write(made, f"{name}: power mode {mode.name}, {_COPIED} {booted}.\n{origin}")
 
 
-def on_board_conf(root: Path, mode: PowerMode, name: str) -> Tuple[int, str]:
+def off_board_conf(spec: BoardSpec, mode: PowerMode, booted: str = "") -> Tuple[Conf, str, PowerMode, str]:
+    """What `make_conf` needs, from what is known of a board without it."""
+    conf = stock_conf(spec)
+    booted = booted or spec.papers_mode or spec.default_preset or conf.models[0].name
+    return conf, booted, mode, f"Made off-board, for {spec.product} ({spec.variant}): {STOCK_GAPS}."
+
+
+def on_board_conf(root: Path, mode: PowerMode) -> Tuple[Conf, str, PowerMode, str]:
     """The same from the conf of the board below `root`; masks and caps are those of the mode in effect."""
     path = root / "etc/nvpmodel.conf"
-    return _made(_Base(_read(path), _in_effect(root), mode, f"Made from {path}."), name)
+    return _read(path), _in_effect(root), mode, f"Made from {path}."
 
 
-def _made(base: _Base, name: str, alone: bool = False) -> Tuple[int, str]:
-    conf = custom_conf(base.conf, base.booted, base.mode, name, alone=alone)
-    text = write(conf, f"{name}: power mode {base.mode.name}, {_masks_of(base)}.\n{base.origin}")
-    return conf.model(name).id, text
-
-
-def _masks_of(base: _Base) -> str:
-    return f"masks and other caps are those of {base.booted}"
-
-
-def _stock_base(spec: BoardSpec, mode: PowerMode, booted_mode: Optional[str] = None) -> _Base:
-    conf = stock_conf(spec)
-    booted = booted_mode or spec.papers_mode or spec.default_preset or conf.models[0].name
-    return _Base(conf, booted, mode, f"Made off-board, for {spec.product} ({spec.variant}): {STOCK_GAPS}.")
-
-
-def _board_base(arguments: argparse.Namespace) -> _Base:
+def _from_board(arguments: argparse.Namespace) -> Tuple[Conf, str, PowerMode, str]:
     spec = load_board(arguments.board, arguments.variant)
     modes = spec.power_modes(arguments.power_mode)
     if len(modes) != 1:
         raise InvalidValueError(f"{arguments.power_mode!r} stands for {len(modes)} power modes", "name one")
-    return _stock_base(spec, modes[0][1], arguments.booted_mode)
+    return off_board_conf(spec, modes[0][1], arguments.booted_mode)
 
 
-def _file_base(arguments: argparse.Namespace) -> _Base:
+def _from_file(arguments: argparse.Namespace) -> Tuple[Conf, str, PowerMode, str]:
     if arguments.variant:
         raise InvalidValueError("--variant says which module of a board is meant", "give --board with it")
     path = arguments.base or arguments.root / "etc/nvpmodel.conf"
@@ -152,7 +134,7 @@ def _file_base(arguments: argparse.Namespace) -> _Base:
     booted = arguments.booted_mode or (_default_of(conf, path) if arguments.base else _in_effect(arguments.root))
     limits = to_power_mode(conf, conf.model(booted))
     mode = parse_power_mode(arguments.power_mode, PowerMode(*(value or UNKNOWN_KHZ for value in limits)))
-    return _Base(conf, booted, mode, f"Made from {path}.")
+    return conf, booted, mode, f"Made from {path}."
 
 
 def _default_of(conf: Conf, path: Path) -> str:

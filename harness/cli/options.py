@@ -32,17 +32,20 @@ def output_file(text: str) -> Path:
     path = Path(text)
     if path.is_dir():
         raise InvalidValueError(f"cannot write {path}: it is a folder", "name a file")
-    output_folder(str(path.parent))
+    _refuse_unwritable(path, path.parent)
     return path
 
 
 def output_folder(text: str) -> Path:
     """The same of a folder, which need not be there yet."""
-    path = Path(text)
-    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    _refuse_unwritable(Path(text), Path(text))
+    return Path(text)
+
+
+def _refuse_unwritable(path: Path, folder: Path) -> None:
+    there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
     if not there.is_dir() or not os.access(str(there), os.W_OK):
-        raise InvalidValueError(f"cannot write in {path}: {there} is no folder that you may write in", "name another")
-    return path
+        raise InvalidValueError(f"cannot write {path}: {there} is no folder that you may write in", "name another")
 
 
 def whole_numbers(option: str, text: str, example: str) -> List[int]:

@@ -6,6 +6,7 @@ import argparse
 import importlib
 from pathlib import Path
 
+from harness.cli.options import output_file, output_folder
 from harness.core.corpus import SUFFIXES
 from harness.core.errors import DependencyError
 from harness.simulation.parameters import SIMULATED_BOARDS
@@ -37,12 +38,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"a measured table in the corpus schema, {' or '.join(SUFFIXES)}; may be given more than once",
         )
     fit.add_argument(
-        "--out", type=Path, metavar="DIR", help="where the parameter files go; without it the fit is only described"
+        "--out",
+        type=output_folder,
+        metavar="DIR",
+        help="where the parameter files go; without it the fit is only described",
     )
     fit.add_argument(
         "--most-steps", type=int, default=40, metavar="N", help="stop after N steps (default: %(default)s)"
     )
-    validate.add_argument("--json", type=Path, metavar="OUT", help="write all that was found as JSON")
+    validate.add_argument("--json", type=output_file, metavar="OUT", help="write all that was found as JSON")
     validate.add_argument(
         "--device", choices=SIMULATED_BOARDS, help="only figures and tables of this board, without the claims"
     )

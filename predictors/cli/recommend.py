@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Optional, Tuple
 
-from harness.cli.nvpmodel_conf import off_board_conf, on_board_conf
+from harness.cli.nvpmodel_conf import make_conf, off_board_conf, on_board_conf
 from harness.cli.options import output_file, write_json
 from harness.core.boards import load_board
 from harness.core.cases import Case, Settings
@@ -248,10 +248,8 @@ def _write_conf(arguments: argparse.Namespace, device: Device, mode: PowerMode) 
     """Write an nvpmodel conf with the mode: from the board's own on the board, else from what is known of it."""
     name, board = "JETWATT", board_of(device)
     on_board = device.name in (board, f"emulated-{board}")
-    if on_board:
-        number, text = on_board_conf(arguments.device_root, mode, name)
-    else:
-        number, text = off_board_conf(load_board(board), mode, name)
+    base = on_board_conf(arguments.device_root, mode) if on_board else off_board_conf(load_board(board), mode)
+    number, text = make_conf(*base, name)
     origin = (
         f"# Chosen by `python -m predictors recommend --device {arguments.device}`: {device.provenance} profiles.\n"
     )
