@@ -7,57 +7,30 @@ in how much slower than the best mode the one is that they end with. The total o
 
 so an expensive search pays for a long training only. Profiles count once, however many runs follow: that is why the
 guide asks for the number of runs.
+
+All penalties are of one contest: mean over budgets of 17 to 50 W in steps of 3, on the same three measured tables of an
+Orin AGX. A choice that exceeds its budget by more than 1 W may not be run: the vendor's best preset for that budget
+stands for it, with the preset's penalty.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import TYPE_CHECKING
 
-from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table
-from predictors.evaluation import read_recorded
+from harness.core.units import S_PER_HOUR, S_PER_MINUTE, percent_to_share
+from predictors.cli.options import refuse_below
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PROFILE_SECONDS = 13.4
 """Profiling time per mode of ResNet-18 over the corpus of an Orin AGX: 16.3 h for 4,368 modes (001 sec. 1.5)."""
 
-RECORDED = Path(__file__).resolve().parents[2] / "baselines/recorded/strategies.json"
-OWN = ("closed-loop", "one-shot")
-OWN_FITTING_S = 10.0
-"""Fifteen steps of fitting and predicting, each well under a second (docs/predictors.md)."""
-
-
-class Approach(NamedTuple):
-    """A way to find a power mode: what it profiles and computes, and the mean time penalty of the mode it ends with."""
-
-    name: str
-    profiles: int
-    penalty_pct: float
-    fitting_s: float
-    origin: str
-
-
-class ApproachCost(NamedTuple):
-    """What an approach comes to for one training: profiling, fitting included, and all runs in the mode found."""
-
-    approach: Approach
-    profiling_hours: float
-    training_hours: float
-
-    @property
-    def total_hours(self) -> float:
-        """Profiling and training together."""
-        return self.profiling_hours + self.training_hours
-
-
-PUBLISHED = (
-    Approach("brute force", 4368, 0.0, 0.0, "001 Table 1, over the paper's grid; the mode is the best by definition"),
-    Approach("NN-100", 100, 5.0, 10.0, "001 Table 1; median penalty of NN on MobileNet, sec. 5.2"),
-    Approach("PowerTrain, 50 modes", 50, 1.0, 30.0, "001 Table 1; median, sec. 1.4; over the limit by 1 W in 26.5 %"),
-    Approach("random, 50 modes", 50, 20.0, 0.0, "001 sec. 5.2: 12 to 28 %"),
-)
+RECORDED = Path(__file__).resolve().parents[2] / "baselines" / "recorded" / "approaches.csv"
+PAPERS_GRID = 4368
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,87 +43,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    costs = weigh(
-        [*own_approaches(), *PUBLISHED],
-        epochs=arguments.epochs,
-        epoch_minutes=arguments.epoch_minutes,
-        runs=arguments.runs,
-        profile_seconds=arguments.profile_seconds,
-    )
+    refuse_below(0, arguments, "epochs", "epoch_minutes", "runs", "profile_seconds", above=True)
+    best_hours = arguments.runs * arguments.epochs * arguments.epoch_minutes * S_PER_MINUTE / S_PER_HOUR
+    costs = weigh(read_approaches(), best_hours, arguments.profile_seconds)
     if arguments.json:
-        found = [{**one.approach._asdict(), **one._asdict(), "total_hours": one.total_hours} for one in costs]
-        print(json.dumps([{**one, "approach": one["name"]} for one in found], indent=1))
-    else:
-        print(format_costs(costs, arguments))
+        print(costs.assign(approach=costs["name"]).to_json(orient="records", indent=1))
+        return 0
+    titles = {
+        "name": "approach", "profiles": ">profiles", "profiling_hours": ">profiling h",
+        "over_limit_plus1_pct": ">over by 1 W %", "penalty_pct": ">penalty %", "training_hours": ">training h",
+        "total_hours": ">total h", "origin": "where the figures are from",
+    }  # fmt: skip
+    digits = {"profiling_hours": 2, "over_limit_plus1_pct": 0, "penalty_pct": 1, "training_hours": 2, "total_hours": 2}
+    rows = [
+        [f"{row[name]:.{digits[name]}f}" if name in digits else str(row[name]) for name in titles]
+        for row in costs.to_dict("records")
+    ]
+    print(
+        f"{arguments.runs:g} runs x {arguments.epochs:g} epochs x {arguments.epoch_minutes:g} min = "
+        f"{best_hours:.2f} h in the best mode; {arguments.profile_seconds:g} s a profile\n"
+        "total = profiles x seconds a profile + fitting + hours in the best mode x (1 + penalty)\n"
+        "penalty: mean; where a mode is over its limit by more than 1 W, that of the vendor's preset, run instead\n"
+        f"{format_table(list(titles.values()), rows)}\n"
+        f"pays most: {costs['name'].iloc[0]}"
+    )
     return 0
 
 
-def weigh(
-    approaches: List[Approach], *, epochs: float, epoch_minutes: float, runs: float, profile_seconds: float
-) -> List[ApproachCost]:
-    """What each approach comes to, the cheapest first; an epoch takes `epoch_minutes` in the best mode."""
-    numbers = {"epochs": epochs, "epoch minutes": epoch_minutes, "runs": runs, "seconds per profile": profile_seconds}
-    for name, value in numbers.items():
-        if not value > 0:
-            raise InvalidValueError(f"{name} is {value:g}, expected a number above 0")
-    best_hours = runs * epochs * epoch_minutes / 60
-    costs = [
-        ApproachCost(
-            approach,
-            (approach.profiles * profile_seconds + approach.fitting_s) / 3600,
-            best_hours * (1 + approach.penalty_pct / 100),
-        )
-        for approach in approaches
-    ]
-    return sorted(costs, key=lambda cost: cost.total_hours)
+def read_approaches(path: Path = RECORDED) -> pd.DataFrame:
+    """Name, profiles, fitting time and penalty of each approach: means over the tables of the contest."""
+    import pandas as pd
+
+    rows = pd.read_csv(path)
+    how = {"profiles": "first", "fitting_s": "first", "priced_pct": "mean", "over_limit_plus1_pct": "mean"}
+    found = rows.groupby("name", sort=False).agg(how).rename(columns={"priced_pct": "penalty_pct"}).reset_index()
+    found["origin"] = f"contest on {rows['target'].nunique()} measured tables of an Orin AGX, baselines/recorded"
+    brute = {
+        "name": "brute force",
+        "profiles": PAPERS_GRID,
+        "fitting_s": 0,
+        "penalty_pct": 0,
+        "over_limit_plus1_pct": 0,
+    }
+    brute["origin"] = "001 Table 1, over the paper's grid; the mode is the best by definition"
+    return pd.concat([found, pd.DataFrame([brute])], ignore_index=True)
 
 
-def own_approaches() -> List[Approach]:
-    """This suite's strategies with the penalties that were recorded for them; none where nothing was recorded.
-
-    Measured tables count, of several the worst one; simulated ones only where nothing was measured.
-    """
-    worst: Dict[str, Dict[str, Any]] = {}
-    entries = read_recorded(RECORDED)
-    for entry in [one for one in entries if one["provenance"] == "measured"] or entries:
-        known = worst.get(entry["strategy"])
-        if entry["strategy"] in OWN and (known is None or entry["penalty_median"] > known["penalty_median"]):
-            worst[entry["strategy"]] = entry
-    return [
-        Approach(
-            f"{name}, {entry['profiles']} modes",
-            entry["profiles"],
-            entry["penalty_median"],
-            OWN_FITTING_S,
-            f"mean, recorded on {entry['corpus']}, {entry['target']}; "
-            f"over the limit by 1 W in {entry['over_limit_plus1_median']:.0f} %",
-        )
-        for name, entry in worst.items()
-    ]
-
-
-def format_costs(costs: List[ApproachCost], arguments: argparse.Namespace) -> str:
-    """The arithmetic as a table, the cheapest first."""
-    rows = [
-        [
-            one.approach.name,
-            str(one.approach.profiles),
-            f"{one.profiling_hours:.2f}",
-            f"{one.approach.penalty_pct:.1f}",
-            f"{one.training_hours:.2f}",
-            f"{one.total_hours:.2f}",
-            one.approach.origin,
-        ]
-        for one in costs
-    ]
-    titles = ("approach", ">profiles", ">profiling h", ">penalty %", ">training h", ">total h")
-    best_hours = arguments.runs * arguments.epochs * arguments.epoch_minutes / 60
-    return "\n".join(
-        [
-            f"{arguments.runs:g} runs x {arguments.epochs:g} epochs x {arguments.epoch_minutes:g} min = "
-            f"{best_hours:.2f} h in the best mode; {arguments.profile_seconds:g} s a profile",
-            "total = profiles x seconds a profile + hours in the best mode x (1 + penalty)",
-            format_table([*titles, "where the figures are from"], rows),
-            f"pays most: {costs[0].approach.name}",
-        ]
-    )
+def weigh(approaches: pd.DataFrame, best_hours: float, profile_seconds: float) -> pd.DataFrame:
+    """What each approach comes to, the cheapest first; the training takes `best_hours` in the best mode."""
+    profiling = (approaches["profiles"] * profile_seconds + approaches["fitting_s"]) / S_PER_HOUR
+    training = best_hours * (1 + percent_to_share(approaches["penalty_pct"]))
+    costs = approaches.assign(profiling_hours=profiling, training_hours=training, total_hours=profiling + training)
+    return costs.sort_values("total_hours", kind="stable", ignore_index=True)

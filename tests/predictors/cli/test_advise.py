@@ -1,44 +1,60 @@
-"""Which approach pays: the arithmetic of the decision guide."""
+"""Which approach pays: the arithmetic of the decision guide, and what its penalties count."""
 
 from __future__ import annotations
 
+import json
+
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.errors import InvalidValueError
-from predictors.cli.advise import Approach, weigh
+from predictors.__main__ import main
+from predictors.cli.advise import RECORDED, read_approaches, weigh
 
-SEARCH = Approach("search", 10, 5.0, 0.0, "")
-BRUTE_FORCE = Approach("brute force", 4000, 0.0, 0.0, "")
-
-
-def total_hours(verdicts):
-    return {verdict.approach.name: verdict.total_hours for verdict in verdicts}
+TWO = pd.DataFrame(
+    [
+        {"name": "search", "profiles": 10, "fitting_s": 0.0, "penalty_pct": 5.0},
+        {"name": "brute force", "profiles": 4000, "fitting_s": 0.0, "penalty_pct": 0.0},
+    ]
+)
 
 
 def test_the_arithmetic_by_hand():
-    hours = total_hours(weigh([SEARCH, BRUTE_FORCE], epochs=100, epoch_minutes=6, runs=1, profile_seconds=36))
-    assert hours == pytest.approx({"search": 0.1 + 10.5, "brute force": 40 + 10})
+    costs = weigh(TWO, best_hours=10, profile_seconds=36).set_index("name")
+    assert costs["total_hours"].to_dict() == pytest.approx({"search": 0.1 + 10.5, "brute force": 40 + 10})
 
 
 def test_a_short_training_pays_for_few_profiles_and_a_long_one_for_all():
-    short = weigh([BRUTE_FORCE, SEARCH], epochs=10, epoch_minutes=6, runs=1, profile_seconds=36)
-    long = weigh([SEARCH, BRUTE_FORCE], epochs=10_000, epoch_minutes=6, runs=1, profile_seconds=36)
-    assert (short[0].approach, long[0].approach) == (SEARCH, BRUTE_FORCE)
+    cheapest = [weigh(TWO, best_hours=hours, profile_seconds=36)["name"].iloc[0] for hours in (1, 1000)]
+    assert cheapest == ["search", "brute force"]
 
 
 @given(st.floats(1, 1e4), st.integers(1, 50))
-def test_many_runs_weigh_as_much_as_many_epochs(epochs, runs):
-    options = {"epoch_minutes": 3, "profile_seconds": 20}
-    many_runs = weigh([SEARCH], epochs=epochs, runs=runs, **options)
-    assert many_runs[0].total_hours == pytest.approx(
-        weigh([SEARCH], epochs=epochs * runs, runs=1, **options)[0].total_hours
-    )
+def test_a_training_that_takes_longer_never_costs_less(hours, factor):
+    one, more = (weigh(TWO, best_hours=best, profile_seconds=20).set_index("name") for best in (hours, hours * factor))
+    assert (more["total_hours"] >= one["total_hours"][more.index]).all()
 
 
-@pytest.mark.parametrize("name", ["epochs", "epoch_minutes", "runs", "profile_seconds"])
-def test_a_number_that_is_not_above_0_is_refused(name):
-    options = {"epochs": 1.0, "epoch_minutes": 1.0, "runs": 1.0, "profile_seconds": 1.0, name: 0.0}
-    with pytest.raises(InvalidValueError, match="above 0"):
-        weigh([SEARCH], **options)
+def test_all_penalties_are_of_the_same_tables_and_what_breaks_a_limit_is_paid_for():
+    approaches = read_approaches().set_index("name")
+    assert set(approaches["origin"].drop("brute force")) == {
+        "contest on 3 measured tables of an Orin AGX, baselines/recorded"
+    }
+    rows = pd.read_csv(RECORDED)
+    assert (rows.groupby("name")["target"].nunique() == 3).all()
+    over = rows["over_limit_plus1_pct"] > 0
+    assert (rows["priced_pct"] == rows["penalty_mean_pct"])[~over].all()
+    assert (rows["priced_pct"] > rows["penalty_mean_pct"])[over].all()
+
+
+def test_what_pays_can_be_had_from_recommend(capsys):
+    assert main(["advise", "--epochs", "120", "--epoch-minutes", "5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["name"] == "closed-loop, 15 modes"
+
+
+@pytest.mark.parametrize("name", ["epochs", "epoch-minutes", "runs", "profile-seconds"])
+def test_a_number_that_is_not_above_0_is_refused(name, capsys):
+    given = {"epochs": 1, "epoch-minutes": 1, "runs": 1, "profile-seconds": 1, name: 0}
+    assert main(["advise", *(word for option, value in given.items() for word in (f"--{option}", str(value)))]) == 2
+    assert f"--{name} is 0, expected a number above 0" in capsys.readouterr().err
