@@ -159,6 +159,22 @@ class PowerModeSpace:
             clocks.append(_nearest_clock(khz, allowed))
         return PowerMode(min(self.cpu_cores, key=lambda cores: abs(cores - mode.cpu_cores)), *clocks)
 
+    def at_caps(
+        self,
+        cpu_cores: Optional[int],
+        cpu_khz: Optional[int],
+        gpu_khz: Optional[int],
+        mem_khz: Optional[int],
+        gpu_cap_rounds_up: bool = False,
+    ) -> PowerMode:
+        """The mode that a preset's core count and caps come to, by `clock_at_cap`; None leaves a dimension uncapped."""
+        return PowerMode(
+            cpu_cores or self.cpu_cores[-1],
+            clock_at_cap(cpu_khz, self.cpu_khz),
+            clock_at_cap(gpu_khz, self.gpu_khz, gpu_cap_rounds_up),
+            clock_at_cap(mem_khz, self.mem_khz),
+        )
+
     def check(self, mode: PowerMode) -> None:
         for field, value, values in zip(PowerMode._fields, mode, self.dimensions):
             if value not in values:

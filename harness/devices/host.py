@@ -117,14 +117,10 @@ class HostDevice:
         return parse_power_modes(text, space, {MAXN: space.greatest, **by_cores})
 
     def capabilities(self) -> List[Capability]:
-        readable = [source_capability(spec, str(self.root)) for spec in self.telemetry_sources(Path.cwd())]
-        return [
-            *readable,
-            self._affinity.available(),
-            self._frequency.available(),
-            PageCache(str(self.root)).available(),
-            ReadLimit(str(self.root)).available(),
-        ]
+        root = str(self.root)
+        readable = [source_capability(spec, root) for spec in self.telemetry_sources(Path.cwd())]
+        knobs = (self._affinity, self._frequency, PageCache(root), ReadLimit(root))
+        return [*readable, *(knob.available() for knob in knobs)]
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         """What is sampled during a profile; `data_directory` tells which block device is watched."""
@@ -180,11 +176,11 @@ class HostDevice:
     def conditions(self, case: Case) -> Dict[str, Any]:
         """What is known before measuring; gives this process every CPU, for data sets that have to be written."""
         self._affinity.set(self._allowed_cpus)
-        return self._describe(case)
-
-    def _describe(self, case: Case) -> Dict[str, Any]:
-        identity = self.identity()
         [(_, mode)] = self.power_modes(case.power_mode)
+        return self._describe(case, mode)
+
+    def _describe(self, case: Case, mode: PowerMode) -> Dict[str, Any]:
+        identity = self.identity()
         return {
             "device_model": identity.model,
             "device_specification": identity.specification,
@@ -196,8 +192,7 @@ class HostDevice:
 
     def set_case(self, case: Case) -> Dict[str, Any]:
         [(_, wanted)] = self.power_modes(case.power_mode)
-        mode = self._apply(wanted, case.settings.clocks)
-        return {**self._describe(case), "power_mode": mode._asdict()}
+        return self._describe(case, self._apply(wanted, case.settings.clocks))
 
     def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:
         """As asked for; the trip points of any machine are not gone by: firmwares are known that invent theirs."""

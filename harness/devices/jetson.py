@@ -20,7 +20,6 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from harness.board.affinity import Affinity
 from harness.board.jetson_clocks import OFF, ON
 from harness.board.lock import locked
-from harness.board.nvpmodel_conf import Conf
 from harness.board.page_cache import PageCache
 from harness.board.power_rails import find_rails
 from harness.board.read_limit import ReadLimit
@@ -88,10 +87,6 @@ class JetsonDevice:
         """Read once: on some releases clusters come and go with their cores, and the modes are to stay the same."""
         return read_space(str(self._board_root), self._board.spec)
 
-    @functools.cached_property
-    def _conf(self) -> Optional[Conf]:
-        return self._control.conf()
-
     def power_mode_space(self) -> PowerModeSpace:
         return self._live.space
 
@@ -101,14 +96,14 @@ class JetsonDevice:
 
     @functools.cached_property
     def _named(self) -> Dict[str, PowerMode]:
-        return named_modes(self._live.space, self._conf, self._board.spec)
+        return named_modes(self._live.space, self._control.conf, self._board.spec)
 
     def _is_own(self, name: str) -> bool:
         """Whether a power mode is one of the board's nvpmodel, to be set by its name.
 
         `maxn` and what a paper names are not: they are the same values under any masks.
         """
-        return self._conf is not None and any(model.name == name for model in self._conf.models)
+        return self._control.conf is not None and any(model.name == name for model in self._control.conf.models)
 
     def capabilities(self) -> List[Capability]:
         """Board, differences to its spec file, GPU clusters that are off, sensors, knobs, page cache, reads."""
@@ -125,64 +120,60 @@ class JetsonDevice:
             hint = "boot into another mode: `sudo nvpmodel -m ID`, answer YES"
             found.append(Capability(whole, False, f"TPC mask {mask}: {off}", hint))
         found += [source_capability(spec, str(THIS_MACHINE)) for spec in self.telemetry_sources(Path.cwd())]
-        beside = [PageCache().available(), ReadLimit().available()]
-        return [*found, self._heat_limit(), *self._control.capabilities(), *beside]
-
-    def _heat_limit(self) -> Capability:
-        topic, limits_c = "end a run on heat", temperature_limits_c(str(self._board_root))
-        if not limits_c:
-            return Capability(topic, False, "no sensor tells a critical trip point", "--max-temperature CELSIUS")
         by_limit: Dict[float, List[str]] = {}
-        for channel, limit_c in limits_c.items():
+        for channel, limit_c in temperature_limits_c(str(self._board_root)).items():
             by_limit.setdefault(limit_c, []).append(channel)
-        texts = (f"above {limit_c:g} C of {', '.join(channels)}" for limit_c, channels in sorted(by_limit.items()))
-        return Capability(topic, True, "; ".join(texts))
+        limits = "; ".join(f"above {limit_c:g} C of {', '.join(by_limit[limit_c])}" for limit_c in sorted(by_limit))
+        found.append(
+            Capability("end a run on heat", True, limits)
+            if limits
+            else Capability(
+                "end a run on heat", False, "no sensor tells a critical trip point", "--max-temperature CELSIUS"
+            )
+        )
+        return [*found, *self._control.capabilities(), PageCache().available(), ReadLimit().available()]
 
     def _differences(self) -> List[str]:
         differences, spec = list(self._live.differences), self._board.spec
-        labels = [rail.label for rail in find_rails(str(self._board_root))]
-        if spec is not None and labels and set(labels) != set(spec.rails.labels):
-            differences.append(f"power rails are {', '.join(labels)}, not {', '.join(spec.rails.labels)}")
-        presets = [preset.name for preset in spec.presets] if spec else []
-        names = [model.name for model in self._conf.models] if self._conf else []
-        if presets and names and names != presets:
-            differences.append(f"nvpmodel modes are {', '.join(names)}, not {', '.join(presets)}")
+        if spec is not None:
+            labels = [rail.label for rail in find_rails(str(self._board_root))]
+            if labels and set(labels) != set(spec.rails.labels):
+                differences.append(f"power rails are {', '.join(labels)}, not {', '.join(spec.rails.labels)}")
+            presets = [preset.name for preset in spec.presets]
+            names = [model.name for model in self._control.conf.models] if self._control.conf else []
+            if presets and names and names != presets:
+                differences.append(f"nvpmodel modes are {', '.join(names)}, not {', '.join(presets)}")
         return differences
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         """What is sampled during a profile: what training does on the machine it runs on, and the board's sensors."""
-        board = str(self._board_root)
-        jtop = [SourceSpec("jtop")] if (self._board_root / JTOP_SOCKET).exists() else []
-        return [
+        board, spec = str(self._board_root), self._board.spec
+        total: Dict[str, Any] = {}
+        if spec is not None and spec.rails.total:  # the total power is as known of such boards, if this one has those
+            labels = {rail.label for rail in find_rails(board)}
+            if not labels or set(spec.rails.total) <= labels:
+                total = {"total": list(spec.rails.total), "remark": spec.rails.note}
+        sources = [
             SourceSpec("cpu", {"pid": os.getpid()}),
             SourceSpec("memory"),
             SourceSpec("diskstats", {"path": str(data_directory.resolve())}),
             SourceSpec("thermal", root=board),
             SourceSpec("cpufreq", root=board),
-            SourceSpec(self.power_source, self._total(), root=board),
+            SourceSpec(self.power_source, total, root=board),
             SourceSpec("devfreq", root=board),
             SourceSpec("throttle", root=board),
-            *jtop,
         ]
-
-    def _total(self) -> Dict[str, Any]:
-        """What the total power is made of: as known of such boards, where this one has those rails."""
-        spec = self._board.spec
-        labels = {rail.label for rail in find_rails(str(self._board_root))}
-        if spec is None or not spec.rails.total or (labels and not set(spec.rails.total) <= labels):
-            return {}
-        return {"total": list(spec.rails.total), "remark": spec.rails.note}
+        return [*sources, SourceSpec("jtop")] if (self._board_root / JTOP_SOCKET).exists() else sources
 
     def check(self, case: Case) -> None:
         self._control.check(self._live.space)
-        if self._is_own(case.power_mode):
-            other_masks = self._control.needs_reboot(case.power_mode)
-            if other_masks:
-                number = self._conf.model(case.power_mode).id
-                raise CannotRunError(
-                    f"{case.power_mode} takes a reboot: {other_masks}",
-                    f"`sudo nvpmodel -m {number}`, answer YES, and run again after the reboot",
-                )
+        other_masks = self._control.needs_reboot(case.power_mode) if self._is_own(case.power_mode) else ""
+        if other_masks:
+            number = self._control.conf.model(case.power_mode).id
+            raise CannotRunError(
+                f"{case.power_mode} takes a reboot: {other_masks}",
+                f"`sudo nvpmodel -m {number}`, answer YES, and run again after the reboot",
+            )
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
@@ -264,5 +255,4 @@ class JetsonDevice:
         """Nothing on a board; of an emulated one what its figures are made of."""
         if not self.is_emulated:
             return []
-        where = f"power and clocks come from the board's tree {self._board_root}"
-        return [f"emulated: times are this machine's, {where}"]
+        return [f"emulated: times are this machine's, power and clocks come from the board's tree {self._board_root}"]

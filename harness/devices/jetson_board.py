@@ -10,7 +10,7 @@ from harness.board.cpu import CpuOnline
 from harness.board.cpu_clocks import CpuFrequency
 from harness.board.emc import Emc
 from harness.board.gpu import GpuFrequency
-from harness.board.nvpmodel_conf import Conf, PowerModel
+from harness.board.nvpmodel_conf import Conf
 from harness.board.nvpmodel_modes import Limits, to_power_mode
 from harness.core.boards import BoardSpec, find_board
 from harness.core.environment import l4t_release
@@ -60,10 +60,9 @@ class Board(NamedTuple):
 
         A string of `compatible` is carrier and module, `nvidia,p3737-0000+p3701-0005`, or the module alone.
         """
-        found = [_PART_NUMBER.findall(text) for text in self.compatible]
-        with_carrier = [numbers[-1] for text, numbers in zip(self.compatible, found) if "+" in text and numbers]
-        alone = [numbers[-1] for numbers in found if numbers]
-        return next(iter(with_carrier or alone), None)
+        carrier_first = sorted(self.compatible, key=lambda text: "+" not in text)
+        found = [numbers[-1] for numbers in map(_PART_NUMBER.findall, carrier_first) if numbers]
+        return next(iter(found), None)
 
     @property
     def jetpack(self) -> Optional[str]:
@@ -130,36 +129,25 @@ def _compare(what: str, live: Sequence[int], known: Sequence[Sequence[int]]) -> 
     if not lists or tuple(live) in lists:
         return []
     nearest = min(lists, key=lambda values: len(set(values) ^ set(live)))
-    more, fewer = sorted(set(live) - set(nearest)), sorted(set(nearest) - set(live))
-    parts = [f"it has {_listed(more)}"] if more else []
-    parts += [f"it lacks {_listed(fewer)}"] if fewer else []
+    parts = []
+    for verb, values in (("has", set(live) - set(nearest)), ("lacks", set(nearest) - set(live))):
+        listed = [str(value) for value in sorted(values)]
+        if len(listed) > 6:
+            parts.append(f"it {verb} {listed[0]} ... {listed[-1]} ({len(listed)} values)")
+        elif listed:
+            parts.append(f"it {verb} {', '.join(listed)}")
     return [f"{what} differ from the spec file: {', '.join(parts)}"]
 
 
-def _listed(values: Sequence[int]) -> str:
-    return ", ".join(map(str, values)) if len(values) <= 6 else f"{values[0]} ... {values[-1]} ({len(values)} values)"
-
-
-def conf_mode(conf: Conf, model: PowerModel, space: PowerModeSpace, gpu_cap_rounds_up: bool = False) -> PowerMode:
-    """The power mode that a mode of the board's own conf comes to.
-
-    A cap means the greatest allowed clock not above it, of the GPU on some boards the least not below; no cap means
-    the greatest.
-    """
-    limits = to_power_mode(conf, model)
-    return PowerMode(
-        limits.cpu_cores or space.cpu_cores[-1],
-        clock_at_cap(limits.cpu_khz, space.cpu_khz),
-        clock_at_cap(limits.gpu_khz, space.gpu_khz, gpu_cap_rounds_up),
-        clock_at_cap(limits.mem_khz, space.mem_khz),
-    )
-
-
 def named_modes(space: PowerModeSpace, conf: Optional[Conf], spec: Optional[BoardSpec]) -> Dict[str, PowerMode]:
-    """Every mode of the board's own conf, and those that a paper names; `maxn` is known to all devices."""
+    """Every mode of the board's own conf, and those that a paper names; `maxn` is known to all devices.
+
+    A cap of the conf means the greatest allowed clock not above it, of the GPU on some boards the least not below.
+    """
     named = {name: space.nearest(mode) for name, mode in spec.named_modes.items()} if spec else {}
     up = spec is not None and spec.gpu_cap_rounds_up
-    return {**named, **{model.name: conf_mode(conf, model, space, up) for model in (conf.models if conf else ())}}
+    models = conf.models if conf else ()
+    return {**named, **{model.name: space.at_caps(*to_power_mode(conf, model), up) for model in models}}
 
 
 def is_rounded(mode: PowerMode, limits: Limits, space: PowerModeSpace) -> bool:

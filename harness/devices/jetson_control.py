@@ -75,6 +75,7 @@ class JetsonControl:
         """The knobs that can be set, in the order in which they are handed to `preserved`."""
         return [knob for knob in self.knobs if self.works(knob)]
 
+    @functools.cached_property
     def conf(self) -> Optional[Conf]:
         """The board's own nvpmodel conf; None where there is none that can be understood."""
         try:
@@ -108,18 +109,25 @@ class JetsonControl:
 
     def tpc_mask(self) -> Optional[int]:
         """Which TPCs of the GPU are off, by the kernel where it tells, else by the mode in effect; None: not told."""
-        conf = self.conf()
-        for path in _paths(conf, TPC_POWER_GATING, TPC_PG_MASK):
+        mask = self._told(TPC_POWER_GATING, TPC_PG_MASK)  # for root only under some releases: the mode says it too
+        model = self.in_effect() if mask is None else None
+        return tpc_mask(model) if model else mask
+
+    def _told(self, param: str, argument: str) -> Optional[int]:
+        """The kernel's value behind an argument of the conf's PARAM, by the file for newer kernels first."""
+        conf = self.conf
+        section = conf.param(param) if conf else None
+        named = {entry.name: entry.path for entry in section.arguments} if section else {}
+        for name in (f"{argument}_KNEXT", argument):
             try:
-                return int((Path(self._root) / path.lstrip("/")).read_text().strip(), 0)
-            except (OSError, ValueError):
-                continue  # not there under this release, or for root only: the mode says it too
-        model = self.in_effect()
-        return tpc_mask(model) if model else None
+                return int((Path(self._root) / named[name].lstrip("/")).read_text().strip(), 0)
+            except (KeyError, OSError, ValueError):
+                continue  # not there under this release
+        return None
 
     def needs_reboot(self, name: str) -> str:
         """How the masks of the board's own mode differ from those it booted with; empty where they do not."""
-        conf, now = self.conf(), self.in_effect()
+        conf, now = self.conf, self.in_effect()
         if conf is None or now is None:
             return ""
         wanted, booted = masks(conf.model(name)), masks(now)
@@ -144,10 +152,8 @@ class JetsonControl:
         """
         cpu = [high for _, high in self._running().values()]
         gpu = [hz_to_khz(high) for _, high in self.gpu.read().values()]
-        memory = self._memory_khz()
-        mode = PowerMode(
-            len(self.online.read()), max(cpu, default=UNKNOWN_KHZ), max(gpu, default=UNKNOWN_KHZ), memory or UNKNOWN_KHZ
-        )
+        highest = (max(khz, default=UNKNOWN_KHZ) for khz in (cpu, gpu))
+        mode = PowerMode(len(self.online.read()), *highest, self._memory_khz())
         return mode, [name for name, khz in zip(PowerMode._fields, mode) if khz == UNKNOWN_KHZ]
 
     def _running(self) -> Dict[str, Limits]:
@@ -155,20 +161,14 @@ class JetsonControl:
         online, limits = set(self.online.read()), self.cpu.read()
         return {policy.name: limits[policy.name] for policy in self.cpu.policies() if set(policy.cpus) & online}
 
-    def _memory_khz(self) -> Optional[int]:
-        """Where the memory is held, else its cap; None where neither is told."""
+    def _memory_khz(self) -> int:
+        """Where the memory is held, else its cap; `UNKNOWN_KHZ` where neither is told."""
         try:
             found = self.memory.read()
         except ControlError:
             found = {}
-        if found.get("locked"):
-            return hz_to_khz(found["rate_hz"])
-        for path in _paths(self.conf(), EMC, MAX_FREQ):
-            try:
-                return hz_to_khz(int((Path(self._root) / path.lstrip("/")).read_text())) or None
-            except (OSError, ValueError):
-                continue  # not there under this release
-        return None
+        held_hz = found["rate_hz"] if found.get("locked") else self._told(EMC, MAX_FREQ)
+        return hz_to_khz(held_hz or UNKNOWN_KHZ)
 
     def begin(self) -> None:
         """What holds for a whole run: the fan at its maximum (004 sec. 4.4), and DVFS off.
@@ -200,7 +200,7 @@ class JetsonControl:
         wrong = [
             f"{name} is {is_now}, not {wanted}"
             for name, wanted, is_now in zip(PowerMode._fields, mode, found)
-            if name not in untold and UNKNOWN_KHZ not in (wanted, is_now) and wanted != is_now
+            if UNKNOWN_KHZ not in (wanted, is_now) and wanted != is_now
         ]
         if wrong:
             hint = "see `dmesg`, and what else sets clocks on this board"
@@ -237,16 +237,21 @@ class JetsonControl:
 
     def _finish(self, mode: PowerMode, clocks: str) -> None:
         """After the cores: hold every clock at the mode's, or let CPU and GPU move below it."""
+        if clocks == STATIC and self.works(self.clocks):
+            self.clocks.set(self.clocks.off())
+        elif clocks == STATIC or not self.works(self.nvpmodel):
+            if mode.cpu_khz != UNKNOWN_KHZ and self.works(self.cpu):
+                pins, running = self.cpu.pinned(mode.cpu_khz), self._running()
+                self.cpu.set({**self.cpu.read(), **{name: pins[name] for name in running}})
+            if mode.gpu_khz != UNKNOWN_KHZ and self.works(self.gpu):
+                self.gpu.set(self.gpu.pinned(mode.gpu_khz))
+        holds_memory = clocks == STATIC or not self.works(self.nvpmodel)
+        if holds_memory and mode.mem_khz != UNKNOWN_KHZ and self.works(self.memory):
+            wanted = self.memory.pinned(mode.mem_khz)
+            if wanted != self.memory.read():
+                self.memory.set(wanted)
         if clocks == STATIC:
-            if self.works(self.clocks):
-                self.clocks.set(self.clocks.off())
-            else:
-                self._hold_through_sysfs(mode)
-            self._hold_memory(mode)
             return
-        if not self.works(self.nvpmodel):
-            self._hold_through_sysfs(mode)
-            self._hold_memory(mode)
         # What can have one clock only may fall to its lowest. The least clock of nvpmodel's modes, where it is below
         # the mode's, is the board's own way of DVFS and stays.
         lowest = {policy.name: policy.lowest_khz for policy in self.cpu.policies()}
@@ -259,31 +264,11 @@ class JetsonControl:
         if held:
             self.gpu.set({**limits, **held})
 
-    def _hold_memory(self, mode: PowerMode) -> None:
-        if mode.mem_khz != UNKNOWN_KHZ and self.works(self.memory):
-            wanted, now = self.memory.pinned(mode.mem_khz), self.memory.read()
-            if wanted != now:
-                self.memory.set(wanted)
-
-    def _hold_through_sysfs(self, mode: PowerMode) -> None:
-        if mode.cpu_khz != UNKNOWN_KHZ and self.works(self.cpu):
-            pins, running = self.cpu.pinned(mode.cpu_khz), self._running()
-            self.cpu.set({**self.cpu.read(), **{name: pins[name] for name in running}})
-        if mode.gpu_khz != UNKNOWN_KHZ and self.works(self.gpu):
-            self.gpu.set(self.gpu.pinned(mode.gpu_khz))
-
     def _cores(self, count: int) -> List[int]:
         """The cores to use, cluster by cluster as the conf has them, else by number."""
-        conf, every = self.conf(), self.online.cpus()
+        conf, every = self.conf, self.online.cpus()
         order = [core for cluster in (clusters(conf) if conf else ()) for core in cluster.cores if core in every]
         return sorted([*order, *(core for core in every if core not in order)][:count])
-
-
-def _paths(conf: Optional[Conf], param: str, argument: str) -> List[str]:
-    """The files behind an argument of a conf's PARAM, the one for newer kernels first."""
-    section = conf.param(param) if conf else None
-    named = {entry.name: entry.path for entry in section.arguments} if section else {}
-    return [named[name] for name in (f"{argument}_KNEXT", argument) if name in named]
 
 
 def _completed(found: PowerMode, wanted: PowerMode) -> PowerMode:

@@ -67,11 +67,9 @@ class ReplayDevice:
         """
         axes = {**sweep.axes, "device": (self.name,), **dict.fromkeys(self._silent, (None,))}
         if not is_chosen:
-            axes.update(workload=self._held("workload"), batch_size=self._held("batch_size"))
+            for axis in ("workload", "batch_size"):
+                axes[axis] = tuple(dict.fromkeys(row[axis] for row in self._rows))
         return Sweep(axes, Settings())
-
-    def _held(self, axis: str) -> Tuple[Any, ...]:
-        return tuple(dict.fromkeys(row[axis] for row in self._rows))
 
     def power_mode_space(self) -> RecordedSpace:
         return self._space("")
@@ -97,25 +95,26 @@ class ReplayDevice:
         return parse_power_modes(text, space, {MAXN: space.greatest})
 
     def capabilities(self) -> List[Capability]:
-        workloads = ", ".join(self._held("workload"))
-        return [Capability("replay", True, f"{len(self._rows)} profiles of {self.board}: {workloads}")]
+        profiles = f"{len(self._rows)} profiles of {self.board}"
+        return [Capability("replay", True, f"{profiles}: {_values(self._rows, 'workload')}")]
 
     def check(self, case: Case) -> None:
         """Refuse a case that the corpus does not hold, naming what it holds."""
         self._row(case)
 
     def _row(self, case: Case) -> Row:
-        mode = self._mode_of(case)
+        if case.power_mode == MAXN:  # the greatest of its workload; any other mode is known whoever it is recorded of
+            mode = self._space(case.workload).greatest
+        else:
+            [(_, mode)] = self.power_modes(case.power_mode)
         rows = self._by_mode.get((case.task, case.workload, case.batch_size, mode)) or self._refuse(case, mode)
-        for axis in SELECTING:
-            if axis in self._silent:
-                continue
+        for axis in (axis for axis in SELECTING if axis not in self._silent):
             asked = getattr(case, axis)
             found = [row for row in rows if str(row[axis]) == str(asked)]  # cells of further columns are text
             if not found:
-                there = ", ".join(dict.fromkeys(str(row[axis]) for row in rows))
                 raise CannotRunError(
-                    f"{self.path.name} holds no {case.workload} at {mode.name} with {axis} {asked}", f"it has: {there}"
+                    f"{self.path.name} holds no {case.workload} at {mode.name} with {axis} {asked}",
+                    f"it has: {_values(rows, axis)}",
                 )
             rows = found
         if len(rows) > 1:
@@ -127,13 +126,6 @@ class ReplayDevice:
             )
         return rows[0]
 
-    def _mode_of(self, case: Case) -> PowerMode:
-        """The mode that a case names: its workload's greatest, or the one of that name, whoever it is recorded of."""
-        if case.power_mode == MAXN:
-            return self._space(case.workload).greatest
-        [(_, mode)] = self.power_modes(case.power_mode)
-        return mode
-
     def _refuse(self, case: Case, mode: PowerMode) -> List[Row]:
         """Say which of task, workload, batch size and mode is not there, and what is."""
         rows: Sequence[Row] = self._rows
@@ -142,7 +134,7 @@ class ReplayDevice:
             if not found:
                 raise CannotRunError(
                     f"{self.path.name} holds no {case.task} of {case.workload} with batches of {case.batch_size}",
-                    f"of {column} it has: {', '.join(dict.fromkeys(str(row[column]) for row in rows))}",
+                    f"of {column} it has: {_values(rows, column)}",
                 )
             rows = found
         near = RecordedSpace.of(_mode(row) for row in rows).nearest_ones(mode)
@@ -162,8 +154,7 @@ class ReplayDevice:
     def conditions(self, case: Case) -> Dict[str, Any]:
         """Where the figures come from, and all that the corpus says beside them."""
         row = self._row(case)
-        identity = self.identity()
-        source = row["provenance"]
+        identity, source = self.identity(), row["provenance"]
         return {
             "device_model": identity.model,
             "device_specification": identity.specification,
@@ -195,18 +186,22 @@ class ReplayDevice:
 
 
 def _of_one_device(rows: Sequence[Row], chosen: str, path: Path) -> Tuple[List[Row], str]:
-    devices = list(dict.fromkeys(row["device"] for row in rows))
-    if not devices:
+    if not rows:
         raise InvalidValueError(f"{path} holds no row", "name a corpus with profiles in it")
-    if chosen and chosen not in devices:
-        raise UnknownNameError(f"{path} holds no profile of {chosen!r}", f"it has: {', '.join(devices)}")
+    device, devices = chosen or rows[0]["device"], {row["device"] for row in rows}
+    if device not in devices:
+        raise UnknownNameError(f"{path} holds no profile of {chosen!r}", f"it has: {_values(rows, 'device')}")
     if not chosen and len(devices) > 1:
         raise InvalidValueError(
-            f"{path} holds profiles of several devices: {', '.join(devices)}",
-            f"choose one: --device {PREFIX}{path}{DEVICE_MARK}{devices[0]}",
+            f"{path} holds profiles of several devices: {_values(rows, 'device')}",
+            f"choose one: --device {PREFIX}{path}{DEVICE_MARK}{device}",
         )
-    device = chosen or devices[0]
     return [row for row in rows if row["device"] == device], device
+
+
+def _values(rows: Sequence[Row], column: str) -> str:
+    """What stands in a column, each value once, as text."""
+    return ", ".join(dict.fromkeys(str(row[column]) for row in rows))
 
 
 def _mode(row: Mapping[str, Any]) -> PowerMode:

@@ -98,15 +98,19 @@ class SimulatedDevice:
 
     def identity(self) -> Identity:
         """The board, which instance of it, and a hash of the parameters that it is simulated by."""
-        return Identity(
-            f"{self._spec.product} (simulated)",
-            {
-                "board": self._board.name,
-                "instance": self._instance,
-                "memory_gib": round(self._spec.memory.bytes / BYTES_PER_GIB),
-                "parameters": _fingerprint(PHYSICS_FILE, BOARD_FILES[self._board.name]),
-            },
-        )
+        return Identity(f"{self._spec.product} (simulated)", self._specification())
+
+    def _specification(self, *further: Path) -> Dict[str, Any]:
+        """What tells the board from others: other parameter files make another board."""
+        digest = hashlib.sha256()
+        for file in (PHYSICS_FILE, BOARD_FILES[self._spec.name], *further):
+            digest.update(file.read_bytes())
+        return {
+            "board": self._spec.name,
+            "instance": self._instance,
+            "memory_gib": round(self._spec.memory.bytes / BYTES_PER_GIB),
+            "parameters": digest.hexdigest()[:16],
+        }
 
     def power_mode_space(self) -> PowerModeSpace:
         return self._spec.power_mode_space()
@@ -120,11 +124,10 @@ class SimulatedDevice:
 
     def check(self, case: Case) -> None:
         """Refuse what the board has no medium, no memory or no parameters for."""
-        if case.task == IDLE:
-            return
         if case.task == CONCURRENT:
             for part in parts_of(case):
                 self.check(part)
+        if case.task in (IDLE, CONCURRENT):
             return
         if case.workload not in SIMULATED_WORKLOADS:
             _refuse_unsimulated(case.workload)
@@ -134,7 +137,7 @@ class SimulatedDevice:
                 f"{self.name} has no storage {case.storage!r}",
                 f"it has {', '.join(media)}; on simulated boards reads cannot be held down by @",
             )
-        if (self._board.name, case.workload) in TOO_LARGE:
+        if (self._spec.name, case.workload) in TOO_LARGE:
             memory_gib = self._spec.memory.bytes / BYTES_PER_GIB
             raise CannotRunError(
                 f"{case.workload} does not fit into the {memory_gib:.0f} GiB of {self.name}",
@@ -162,7 +165,7 @@ class SimulatedDevice:
         board = {
             "device_model": identity.model,
             "device_specification": identity.specification,
-            "board": self._board.name,
+            "board": self._spec.name,
             "power_mode": mode._asdict(),
             "power_mode_name": case.power_mode,
             "tpc_mask": self._tpc_mask(case.power_mode),
@@ -177,12 +180,10 @@ class SimulatedDevice:
 
     def _conditions_of_training(self, case: Case, mode: PowerMode) -> Dict[str, Any]:
         data = self._data(case)
-        specification = self.identity().specification
         _, scaled_from, of_own = _workload(case.workload)
-        files = (PHYSICS_FILE, BOARD_FILES[self._board.name], WORKLOAD_FILES[scaled_from or case.workload])
         return {
             **of_own,
-            "device_specification": {**specification, "parameters": _fingerprint(*files)},
+            "device_specification": self._specification(WORKLOAD_FILES[scaled_from or case.workload]),
             "threads": mode.cpu_cores,
             "accelerator": f"{self._spec.gpu.name} (simulated)",
             "torch": None,
@@ -198,20 +199,15 @@ class SimulatedDevice:
     def _data(self, case: Case) -> VirtualData:
         """As many samples as would be written for the case on a machine, or as `--data-scale` asks for."""
         workload, scaled_from, _ = _workload(case.workload)
-        return virtual_data(
-            self._board,
-            workload,
-            case.batch_size,
-            case.workers,
-            case.settings.cache,
-            round(workload.samples) if scaled_from else get_workload(case.workload).data_set.default_samples,
-            case.settings.data_scale,
-        )
+        samples = round(workload.samples) if scaled_from else get_workload(case.workload).data_set.default_samples
+        settings = case.settings
+        size = (case.batch_size, case.workers, settings.cache, samples, settings.data_scale)
+        return virtual_data(self._board, workload, *size)
 
     def _tpc_mask(self, name: str) -> int:
         """The clusters that a preset takes from the GPU; a mode given in full leaves it all of them."""
-        masks = [preset.tpc_pg_mask for preset in self._spec.presets if preset.name.lower() == name.lower()]
-        return masks[0] or 0 if masks else 0
+        masks = (preset.tpc_pg_mask for preset in self._spec.presets if preset.name.lower() == name.lower())
+        return next(masks, 0) or 0
 
     def _in_mode(self, name: str) -> SimulatedBoard:
         [(_, mode)] = self.power_modes(name)
@@ -308,11 +304,3 @@ def _workload(name: str) -> Tuple[WorkloadParameters, str, Dict[str, Any]]:
         parameters=counted.parameters,
     )
     return parameters, scaled_from, {**describe(own, counted), "scaled_from": scaled_from}
-
-
-def _fingerprint(*files: Path) -> str:
-    """A short hash of parameter files: other parameters make another board."""
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]

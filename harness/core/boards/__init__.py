@@ -11,7 +11,7 @@ import msgspec
 from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.mode_texts import MAXN, NamedModes, parse_power_modes
-from harness.core.power_modes import PowerMode, PowerModeSpace, clock_at_cap
+from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.units import mhz_to_khz
 
 BOARDS: Dict[str, Path] = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
@@ -152,17 +152,12 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return PowerModeSpace(tuple(range(1, self.cpu_cores + 1)), *lists.values())
 
     def preset_mode(self, preset: Preset) -> PowerMode:
-        """The power mode that a preset's caps come to, by `clock_at_cap`; GPU caps by `gpu_cap_rounds_up`.
+        """The power mode that a preset's caps come to, with the clocks of every known release.
 
-        Clocks are those of every known release: caps are written for the newest.
+        Caps are written for the newest.
         """
-        space = self.any_release_space()
-        return PowerMode(
-            preset.cpu_cores,
-            clock_at_cap(preset.cpu_khz, space.cpu_khz),
-            clock_at_cap(preset.gpu_khz, space.gpu_khz, self.gpu_cap_rounds_up),
-            clock_at_cap(preset.mem_khz, space.mem_khz),
-        )
+        caps = (preset.cpu_cores, preset.cpu_khz, preset.gpu_khz, preset.mem_khz)
+        return self.any_release_space().at_caps(*caps, self.gpu_cap_rounds_up)
 
     def modes_by_name(self) -> Dict[str, PowerMode]:
         """`maxn`, every mode that a paper names and every preset, as modes that are allowed."""

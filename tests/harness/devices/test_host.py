@@ -188,11 +188,11 @@ def test_where_clocks_can_be_set_they_are_held_or_left_free_below_the_mode(tmp_p
         assert device.apply(mode) == mode
         assert limits() == ["1600000", "1600000"]
     free = case(settings=Settings(clocks=DVFS), power_mode="1c-1600-x-x")
-    assert device._describe(free)["dvfs"] == "on"
-    assert device._describe(case())["dvfs"] == "off"
+    assert device.conditions(free)["dvfs"] == "on"
+    assert device.conditions(case())["dvfs"] == "off"
 
 
 def test_where_no_clock_can_be_set_free_clocks_are_refused_and_nothing_is_claimed(tmp_path):
     with pytest.raises(CannotRunError, match="DVFS cannot be switched on or off here"):
         host(tmp_path).check(case(settings=Settings(clocks=DVFS)))
-    assert "dvfs" not in host(tmp_path)._describe(case())
+    assert "dvfs" not in host(tmp_path).conditions(case())
