@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 import msgspec
 import numpy as np
 
-from harness.core.corpus import read_corpus
+from harness.core.corpus import read_corpus, rows_of
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.core.terminal import format_table
@@ -193,7 +193,7 @@ def fit(figures: Sequence[PublishedFigure], tables: Sequence[Table], most_steps:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    tables, _ = split_tables([row for path in arguments.corpus for row in read_corpus(path)])
+    tables, _ = split_tables([row for path in arguments.corpus for row in rows_of(read_corpus(path))])
     figures = load_figures()
     found = fit(figures, tables, arguments.most_steps)
     rows = [

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
-from harness.core.corpus import read_corpus
+from harness.core.corpus import read_corpus, rows_of
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from harness.core.terminal import format_table
@@ -152,7 +152,7 @@ CORPUS_COLUMNS = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    rows = [row for path in arguments.corpus for row in read_corpus(path)]
+    rows = [row for path in arguments.corpus for row in rows_of(read_corpus(path))]
     tables, left_out = split_tables(rows)
     if rows and not tables:
         raise InvalidValueError("no row of the corpora can be compared with a simulated board", "; ".join(left_out))

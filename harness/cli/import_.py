@@ -13,7 +13,7 @@ import numpy as np
 from harness.board.tegrastats import parse_line, parse_log
 from harness.cli.options import add_include_flagged
 from harness.core.boards import BOARDS, load_board
-from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, write_corpus
+from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, described, write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
 from harness.simulation import model
@@ -63,15 +63,15 @@ def run(arguments: argparse.Namespace) -> int:
         why = f": {left_out}" if left_out else ""
         raise InvalidValueError(f"there is nothing to import{why}", "name a SOURCE with rows, or --tegrastats LOG")
     checked = check_entries(entries, _of_model)
-    for entry in checked:
-        if entry.fault:
-            print(f"{entry.place}: {entry.fault}", file=sys.stderr)
-    bad = sum(bool(entry.fault) for entry in checked)
+    faults = {entry.place: entry.fault for entry in checked if entry.fault}
+    for line in described(faults, len(checked)):
+        print(line, file=sys.stderr)
+    bad = len(faults)
     if bad and not arguments.skip_bad:
         raise InvalidValueError(
             f"{bad} of {len(checked)} rows are bad, nothing was written", "mend them, or --skip-bad leaves them out"
         )
-    kept = [entry.row for entry in checked if entry.row is not None and not entry.fault]
+    kept = [entry.row for entry in checked if not entry.fault]
     if not kept:
         raise InvalidValueError("every row is bad, nothing was written", "mend the source")
     known = {column.name: column for column in FURTHER}
@@ -111,7 +111,7 @@ def _from_log(arguments: argparse.Namespace) -> Entry:
     except InvalidValueError as error:
         raise InvalidValueError(f"{log}: {error.what}", error.hint) from error
     began = next((line.at for line in map(parse_line, lines) if not line.is_empty), None)
-    return Entry(str(log), recorded_row(case, telemetry, log, arguments.minibatch_times, began), "")
+    return Entry(str(log), recorded_row(case, telemetry, log, arguments.minibatch_times, began))
 
 
 def _of_model(rows: Sequence[Row]) -> Optional[Expected]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from harness.cli.options import add_results
-from harness.core.corpus import read_corpus
+from harness.core.corpus import read_corpus, rows_of
 from harness.core.errors import InvalidValueError, StoreError
 from harness.report.assembly import write_report
 from harness.report.material import Material
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     with ResultsStore(arguments.results, read_only=True) as store:
         material = Material.read(
             store,
-            tuple(read_corpus(arguments.corpus)) if arguments.corpus else (),
+            tuple(rows_of(read_corpus(arguments.corpus))) if arguments.corpus else (),
             read_evaluation(arguments.predictors, "predictor"),
             read_evaluation(arguments.strategies, "strategy"),
         )

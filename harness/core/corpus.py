@@ -1,15 +1,23 @@
-"""The corpus: a table of profiles, its columns, and reading and writing it as CSV or Parquet."""
+"""The corpus: a table of profiles, its columns, what may stand in them; reading and writing it as CSV or Parquet."""
 
 from __future__ import annotations
 
 import csv
+import functools
 import io
-import math
+import re
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
+import numpy as np
+
+from harness.core.boards import BOARDS, known_variants, load_board
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
 from harness.core.files import write_output
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TASKS = ("training", "inference")
 PROVENANCES = ("measured", "simulated", "replayed")
@@ -18,9 +26,16 @@ SUFFIXES = (".csv", ".parquet")
 Row = Dict[str, Any]
 """A row of a corpus: values by column, None where a cell is empty."""
 
+SEPARATORS = {";": "semicolons", "\t": "tabs"}
+"""What others put between cells."""
 
-def _positive(value: Any) -> bool:
-    return value is not None and math.isfinite(value) and value > 0
+
+class Fault(NamedTuple):
+    """What is wrong with a row."""
+
+    text: str  # column, value, what was expected, the likely mistake
+    kind: str  # the same for rows with the same mistake
+    hint: str = ""
 
 
 class Column(NamedTuple):
@@ -29,81 +44,104 @@ class Column(NamedTuple):
     name: str
     kind: type  # `str`, `int` or `float`
     meaning: str
-    holds: Callable[[Any], bool] = bool  # whether a value may stand there
-    expected: str = "a name"  # such a value in words
+    expected: str = "a name"  # what may stand there, in words
 
 
-_COUNT = (_positive, "a whole number above 0")
-_CLOCK = (lambda value: value is not None and value >= 0, "a whole number, 0 or more")
+_COUNT, _CLOCK, _ABOVE_0 = "a whole number above 0", "a whole number, 0 or more", "a number above 0"
 
 CORPUS: Tuple[Column, ...] = (
     Column("device", str, "what training ran on: orin-agx, host, ..."),
     Column("workload", str, "resnet18-imagenet, lenet-mnist, ..."),
-    Column("task", str, "training or inference", TASKS.__contains__, " or ".join(TASKS)),
-    Column("cpu_cores", int, "power mode: active CPU cores", *_COUNT),
-    Column("cpu_khz", int, "power mode: CPU clock; 0 where the device has or tells none", *_CLOCK),
-    Column("gpu_khz", int, "power mode: GPU clock; 0 where the device has or tells none", *_CLOCK),
-    Column("mem_khz", int, "power mode: memory clock; 0 where the device has or tells none", *_CLOCK),
-    Column("batch_size", int, "samples per minibatch", *_COUNT),
-    Column("minibatch_time_ms", float, "median over the clean minibatches", _positive, "a number above 0"),
+    Column("task", str, "training or inference", " or ".join(TASKS)),
+    Column("cpu_cores", int, "power mode: active CPU cores", _COUNT),
+    Column("cpu_khz", int, "power mode: CPU clock; 0 where the device has or tells none", _CLOCK),
+    Column("gpu_khz", int, "power mode: GPU clock; 0 where the device has or tells none", _CLOCK),
+    Column("mem_khz", int, "power mode: memory clock; 0 where the device has or tells none", _CLOCK),
+    Column("batch_size", int, "samples per minibatch", _COUNT),
+    Column("minibatch_time_ms", float, "median over the clean minibatches", _ABOVE_0),
     Column(
         "power_mw",
         float,
         "median over the stable samples; empty where there is no power sensor",
-        lambda value: value is None or _positive(value),
-        "a number above 0, or empty where there is no power sensor",
+        f"{_ABOVE_0}, or empty where there is no power sensor",
     ),
-    Column("provenance", str, "measured, simulated or replayed", PROVENANCES.__contains__, ", ".join(PROVENANCES)),
+    Column("provenance", str, "measured, simulated or replayed", ", ".join(PROVENANCES)),
 )
 """The columns that every corpus begins with, in this order. Further columns may follow."""
 
 CORPUS_COLUMNS: Tuple[str, ...] = tuple(column.name for column in CORPUS)
+_CLOCKS = PowerMode._fields[1:]
+_LIKE = ("device", "workload", "task", "batch_size")
+_NUMBER = re.compile(r"-?\d{1,15}|-?\d*\.\d+(?:e[+-]?\d+)?")
+
+# Orders of magnitude that true values keep to, and values in another unit do not.
+LEAST_KHZ, MOST_KHZ, MOST_GHZ = 20_000, 20_000_000, 20  # the slowest clock of a known board is 76.8 MHz
+BOARD_LEAST_MW, LEAST_MW, MOST_MW = 300.0, 1_000.0, 1e7  # no board trains below 1.6 W, and none draws 300 W
+FAR_ABOVE_PEAK = 10.0
+# CPU cycles of a minibatch: at any clock of any board the smallest network of the suite takes 11 million in training,
+# measured LSTMs 2.7 million in inference. A minibatch of 2 G cycles, given in seconds, seems to take 2 million.
+LEAST_CYCLES = {"training": 2e6, "inference": 2e5}
+LEAST_MS, MOST_MS = {"training": 0.3, "inference": 0.02}, 1e7  # off known boards; the median of a workload
+# Of so many rows the rank correlation with the clocks tells which column is time and which is power.
+LEAST_ROWS, CLEAR = 8, 0.3
 
 
-class Scanned(NamedTuple):
-    """One line of a corpus file."""
-
-    place: str  # `line 17`; `row 17` in Parquet
-    row: Optional[Row]  # its values; None where they cannot be read
-    fault: str  # how it breaks the schema; empty where it does not
-
-
-def scan_corpus(path: Union[str, Path]) -> Iterator[Scanned]:
-    """Every line of a corpus, also those that `read_corpus` would refuse."""
-    path = Path(path)
-    return _scan_csv(path) if _suffix(path) == ".csv" else _scan_parquet(path)
-
-
-def read_corpus(path: Union[str, Path]) -> List[Row]:
+def read_corpus(path: Union[str, Path]) -> pd.DataFrame:
     """Read a corpus and check it.
 
     Args:
         path: a file that ends in `.csv` or `.parquet`.
 
     Returns:
-        Its rows. The corpus columns have their types; further columns are strings from CSV, and what they are from
-        Parquet.
+        A row for each profile. The corpus columns come first and have their types; further columns are numbers where
+        all their cells are. Empty cells are missing values.
 
     Raises:
         StoreError: the file cannot be read.
-        InvalidValueError: the columns are not those of a corpus, or a value is not what its column holds; names file,
-            line (row for Parquet), column and value.
+        InvalidValueError: the columns are not those of a corpus, or values are not what their columns hold: names
+            file, line (row for Parquet), column and value, and the likely mistake.
         DependencyError: Parquet was asked for and pyarrow is not installed.
     """
-    rows: List[Row] = []
-    for place, row, fault in scan_corpus(path):
-        if row is None or fault:
-            raise InvalidValueError(f"{path} {place}: {fault}")
-        rows.append(row)
+    table, faults = scan_corpus(path)
+    _refuse(faults, len(table), str(path))
+    return table.reset_index(drop=True)
+
+
+def check_corpus(table: pd.DataFrame, name: str = "the table") -> pd.DataFrame:
+    """A table as `read_corpus` would return it; raises likewise, with the table called `name`."""
+    checked, faults = _checked(table.set_axis([f"row {number}" for number in range(len(table))]), name)
+    _refuse(faults, len(table), name)
+    return checked.reset_index(drop=True)
+
+
+def scan_corpus(path: Union[str, Path]) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
+    """The rows of a corpus, indexed by place (`line 17`, in Parquet `row 17`), and what is wrong with some of them.
+
+    Rows with a fault have the values that could be read. Raises as `read_corpus`, but for faults of rows.
+    """
+    path = Path(path)
+    if _suffix(path) == ".parquet":
+        return _checked(_read_parquet(path), str(path))
+    table, faults = _read_csv(path)
+    checked, others = _checked(table, str(path))
+    return checked, {**others, **faults}
+
+
+def rows_of(table: pd.DataFrame) -> List[Row]:
+    """The rows of a frame one by one, None where a value is missing."""
+    plain = table.astype(object)
+    rows: List[Row] = plain.where(plain.notna(), None).to_dict("records")
     return rows
 
 
-def write_corpus(path: Union[str, Path], rows: Sequence[Mapping[str, Any]], further: Sequence[Column] = ()) -> None:
+def write_corpus(
+    path: Union[str, Path], rows: Union[Sequence[Mapping[str, Any]], pd.DataFrame], further: Sequence[Column] = ()
+) -> None:
     """Write a corpus, whole or not at all.
 
     Args:
         path: ends in `.csv` or `.parquet`.
-        rows: values by column; a column that a row lacks is left empty.
+        rows: a frame, or values by column; a column that a row lacks is left empty.
         further: columns to follow those of the schema, in order.
 
     Raises:
@@ -111,15 +149,40 @@ def write_corpus(path: Union[str, Path], rows: Sequence[Mapping[str, Any]], furt
         InvalidValueError: the suffix is another one, or a row breaks the schema.
         DependencyError: Parquet was asked for and pyarrow is not installed.
     """
+    import pandas as pd
+
     path = Path(path)
     suffix = _suffix(path)
     columns = [*CORPUS, *further]
-    table = [{column.name: row.get(column.name) for column in columns} for row in rows]
-    for number, row in enumerate(table, start=1):
-        fault = fault_of(row)
-        if fault:
-            raise InvalidValueError(f"row {number} for {path}: {fault}")
+    given = rows_of(rows) if isinstance(rows, pd.DataFrame) else rows
+    table = [{column.name: row.get(column.name) for column in columns} for row in given]
+    places = [f"row {number}" for number in range(1, len(table) + 1)]
+    _, faults = _typed(pd.DataFrame(table, index=places, columns=list(CORPUS_COLUMNS), dtype=object))
+    _refuse(faults, len(table), f"for {path},")
     write_output(path, _to_csv(table, columns) if suffix == ".csv" else _to_parquet(table, columns))
+
+
+def faults_of(table: pd.DataFrame) -> Dict[Any, Fault]:
+    """What is wrong with rows of a corpus, by their index."""
+    return _checked(table, "the table")[1]
+
+
+def described(faults: Mapping[str, Fault], count: int) -> List[str]:
+    """A line for each kind of fault: the first one, and how many of `count` rows are like it."""
+    kinds: Dict[str, List[str]] = {}
+    for place, fault in faults.items():
+        kinds.setdefault(fault.kind, []).append(place)
+    lines = []
+    for first, *more in kinds.values():
+        alike = f"all {count} rows are" if len(more) + 1 == count else f"{len(more) + 1} of {count} rows are"
+        lines.append(f"{first}: {faults[first].text}{f' ({alike} like this)' if more else ''}")
+    return lines
+
+
+def _refuse(faults: Mapping[str, Fault], count: int, name: str) -> None:
+    if faults:
+        hints = [fault.hint for fault in faults.values() if fault.hint]
+        raise InvalidValueError(f"{name} {'; '.join(described(faults, count))}", *hints[:1])
 
 
 def _suffix(path: Path) -> str:
@@ -129,66 +192,31 @@ def _suffix(path: Path) -> str:
     return suffix
 
 
-def _check_header(header: Sequence[str], path: Path) -> None:
-    missing = [name for name in CORPUS_COLUMNS if name not in header]
-    if missing:
-        raise InvalidValueError(
-            f"{path} has no column {', '.join(missing)}", f"a corpus has {', '.join(CORPUS_COLUMNS)}"
-        )
-    twice = sorted({name for name in header if list(header).count(name) > 1})
-    if twice:
-        raise InvalidValueError(f"{path} has more than one column {', '.join(twice)}")
+def _read_csv(path: Path) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
+    """The cells of a CSV file as texts, and the lines that have too few or too many."""
+    import pandas as pd
 
-
-def fault_of(row: Row) -> str:
-    """How a row breaks the schema; empty where it does not."""
-    for column in CORPUS:
-        value = row[column.name]
-        if not column.holds(value):
-            shown = "empty" if value in (None, "") else repr(value)
-            return f"{column.name} is {shown}, expected {column.expected}"
-    return ""
-
-
-def _scan_csv(path: Path) -> Iterator[Scanned]:
+    places, table, faults = [], [], {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             header = next(reader, [])
-            _check_header(header, path)
-            for cells in reader:
-                if cells:
-                    yield _csv_row(header, cells, f"line {reader.line_num}")
+            for cells in filter(None, reader):
+                place = f"line {reader.line_num}"
+                if len(cells) != len(header):
+                    problem = f"{len(cells)} cells, expected {len(header)} as in the header"
+                    hint = "put a decimal point in the place of a decimal comma" if len(cells) > len(header) else ""
+                    faults[place] = Fault(problem, problem, hint)
+                places.append(place)
+                table.append([*cells, *[""] * len(header)][: len(header)])
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "name a corpus file") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise InvalidValueError(f"{path} is no CSV text in UTF-8: {error}") from error
+    return pd.DataFrame(table, index=places, columns=header, dtype=object), faults
 
 
-def _csv_row(header: Sequence[str], cells: Sequence[str], place: str) -> Scanned:
-    if len(cells) != len(header):
-        return Scanned(place, None, f"{len(cells)} cells, expected {len(header)} as in the header")
-    row: Row = dict(zip(header, cells))
-    for column in CORPUS:
-        if column.kind is str:
-            continue
-        text = row[column.name]
-        try:
-            row[column.name] = column.kind(text) if text.strip() else None
-        except ValueError:
-            return Scanned(place, None, f"{column.name} is {text!r}, expected {column.expected}")
-    return Scanned(place, row, fault_of(row))
-
-
-def _to_csv(table: Iterable[Row], columns: Sequence[Column]) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column.name for column in columns])
-    writer.writerows([row[column.name] for column in columns] for row in table)  # None is written as an empty cell
-    return text.getvalue().encode("utf-8")
-
-
-def _scan_parquet(path: Path) -> Iterator[Scanned]:
+def _read_parquet(path: Path) -> pd.DataFrame:
     arrow, parquet = _pyarrow()
     try:
         table = parquet.read_table(str(path))
@@ -196,20 +224,191 @@ def _scan_parquet(path: Path) -> Iterator[Scanned]:
         raise StoreError(f"cannot read {path}: {error}", "name a corpus file") from error
     except arrow.ArrowInvalid as error:
         raise InvalidValueError(f"{path} is no Parquet file: {error}") from error
-    _check_header(table.column_names, path)
+    frame = table.to_pandas(integer_object_nulls=True)
+    return frame.set_axis([f"row {number}" for number in range(1, len(frame) + 1)])
+
+
+def _checked(table: pd.DataFrame, name: str) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
+    """A table with the types of its columns, and its faults."""
+    header = [str(column) for column in table.columns]
+    missing = [column for column in CORPUS_COLUMNS if column not in header]
+    if missing:
+        hint = f"a corpus has {', '.join(CORPUS_COLUMNS)}"
+        for separator, words in SEPARATORS.items():
+            if header and separator in header[0]:
+                hint = (
+                    f"its columns are separated by {words}, a corpus has commas: write it anew, or read it by "
+                    f"pandas.read_csv(FILE, sep={separator!r}), with decimal=',' for decimal commas, and check_corpus"
+                )
+        raise InvalidValueError(f"{name} has no column {', '.join(missing)}", hint)
+    twice = sorted({column for column in header if header.count(column) > 1})
+    if twice:
+        raise InvalidValueError(f"{name} has more than one column {', '.join(twice)}")
+    typed, faults = _typed(table)
+    types = {column.name: column.kind for column in CORPUS if column.kind is int}
+    sound = typed.drop(list(faults)).astype(types)
+    checked = typed if faults else sound
+    for look in (_clock_units, _modes_of_boards, _exchanged, _power_units, _time_units):
+        for place, fault in look(sound):
+            faults.setdefault(place, fault)
+    return checked, faults
+
+
+def _typed(table: pd.DataFrame) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
+    """A table with numbers where columns hold numbers, and the rows that break the schema."""
+    import pandas as pd
+
+    made: Dict[str, pd.Series] = {}
+    faults: Dict[str, Fault] = {}
     for column in CORPUS:
-        found = table.schema.field(column.name).type
-        types = arrow.types
-        number = types.is_integer(found)
-        fits = {
-            str: types.is_string(found) or types.is_large_string(found),
-            int: number,
-            float: number or types.is_floating(found) or types.is_null(found),
-        }
-        if not fits[column.kind]:
-            raise InvalidValueError(f"{path}: column {column.name} is of type {found}, expected {column.kind.__name__}")
-    for number, row in enumerate(table.to_pylist(), start=1):
-        yield Scanned(f"row {number}", row, fault_of(row))
+        cells = table[column.name]
+        is_empty = cells.isna() | cells.map(lambda cell: isinstance(cell, str) and not cell.strip()).astype(bool)
+        if column.kind is str:
+            values = pd.Series(
+                ["" if empty else str(cell) for cell, empty in zip(cells, is_empty)], cells.index, object
+            )
+            choices = {"task": TASKS, "provenance": PROVENANCES}.get(column.name)
+            right = values.isin(choices) if choices else ~is_empty
+        else:
+            values = pd.to_numeric(cells, errors="coerce").astype(float)
+            least = 0 if column.name in _CLOCKS else 1
+            right = np.isfinite(values) & ((values % 1 == 0) & (values >= least) if column.kind is int else values > 0)
+            right |= is_empty & (column.name == "power_mw")
+        made[column.name] = values
+        for place in table.index[~right]:
+            faults.setdefault(place, _schema_fault(column, cells[place], values[place], is_empty[place]))
+    made.update({str(name): _further(table[name]) for name in table.columns if name not in made})
+    return pd.DataFrame(made, index=table.index), faults
+
+
+def _schema_fault(column: Column, cell: Any, value: Any, is_empty: bool) -> Fault:
+    """What is wrong with a cell; `value` is its number, NaN where it is none."""
+    problem = f", expected {column.expected}"
+    if is_empty:
+        shown = "empty"
+    elif column.kind is str or (np.isnan(value) and str(cell).strip().lower() != "nan"):
+        shown = repr(cell)
+        if re.fullmatch(r"\s*-?\d+,\d+\s*", str(cell)):
+            problem = ", expected a decimal point in the place of the comma"
+    else:
+        shown = f"{value:.12g}" if column.kind is int else repr(float(value))
+        if column.name in _CLOCKS and 0 < value < LEAST_KHZ:
+            return _clock_fault(column.name, shown, value)
+    return Fault(f"{column.name} is {shown}{problem}", column.name + problem)
+
+
+def _further(cells: pd.Series) -> pd.Series:
+    """A column that is not of the schema: numbers where all cells are; hashes and versions stay texts."""
+    import pandas as pd
+
+    if pd.api.types.infer_dtype(cells, skipna=True) != "string":
+        return cells
+    texts = [cell if isinstance(cell, str) and cell else None for cell in cells]
+    column = pd.Series(texts, cells.index, object)
+    is_number = all(_NUMBER.fullmatch(text) for text in texts if text)
+    return pd.to_numeric(column) if is_number and any(texts) else column
+
+
+def _clock_fault(field: str, shown: str, khz: float) -> Fault:
+    """A clock in another unit; one kind for all clocks, as a table has all of them in MHz or none."""
+    unit = "Hz" if khz > MOST_KHZ else "MHz" if khz > MOST_GHZ else "GHz"
+    problem = f"that looks like {unit}, expected kHz"
+    return Fault(f"{field} is {shown}: {problem}", problem)
+
+
+def _clock_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
+    for field in _CLOCKS:
+        khz = table[field]
+        for place, value in khz[(khz != UNKNOWN_KHZ) & ~khz.between(LEAST_KHZ, MOST_KHZ)].items():
+            yield place, _clock_fault(field, str(value), value)
+
+
+class _Board(NamedTuple):
+    """What all modules of a board have on any release."""
+
+    cpu_cores: int  # at most
+    khz: Dict[str, Tuple[int, ...]]  # clocks by dimension
+    incomplete: Tuple[str, ...]  # dimensions that may have other clocks
+    peak_power_mw: int
+
+
+@functools.lru_cache(maxsize=None)
+def _board(name: str) -> _Board:
+    specs = [load_board(name, variant) for variant in known_variants(name)]
+    khz = {field: {value for spec in specs for value in getattr(spec.clocks, field)} for field in _CLOCKS}
+    for spec in specs:
+        khz["gpu_khz"] |= {*spec.clocks.newer_gpu_khz, *spec.clocks.older_gpu_khz}
+    return _Board(
+        max(spec.cpu_cores for spec in specs),
+        {field: tuple(sorted(known)) for field, known in khz.items()},
+        tuple({*specs[0].clocks.incomplete, *(field for field, known in khz.items() if not known)}),
+        max(spec.peak_power_mw for spec in specs),
+    )
+
+
+def _modes_of_boards(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
+    """Core counts and clocks that a known board does not have; of other devices any mode is taken."""
+    for device, part in table[table["device"].isin(list(BOARDS))].groupby("device", sort=False):
+        board = _board(str(device))
+        for place, value in part["cpu_cores"][part["cpu_cores"] > board.cpu_cores].items():
+            yield place, Fault(f"cpu_cores is {value}, {device} has {board.cpu_cores}", f"cpu_cores of {device}")
+        for field, known in board.khz.items():
+            for place, value in part[field][~part[field].isin([UNKNOWN_KHZ, *known])].items():
+                owner = next((other for other in _CLOCKS if other != field and value in board.khz[other]), "")
+                if owner:
+                    problem = f", which is a {owner} of {device}: the columns look exchanged"
+                    yield place, Fault(f"{field} is {value}{problem}", field + problem)
+                elif field not in board.incomplete:
+                    problem = f", which {device} does not have"
+                    nearest = min(known, key=lambda khz: abs(khz - value))
+                    hint = f"a board that has other clocks needs another name than {device}"
+                    yield place, Fault(f"{field} is {value}{problem}; the nearest is {nearest}", field + problem, hint)
+
+
+def _exchanged(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
+    """Times that rise and powers that fall with the clocks: their columns are exchanged."""
+    for _, part in table.dropna(subset=["power_mw"]).groupby([*_LIKE], sort=False):
+        speed = part[list(PowerMode._fields)].clip(lower=1).astype(float).product(axis=1).rank()
+        ranks = [part[name].rank() for name in ("minibatch_time_ms", "power_mw")]
+        if len(part) < LEAST_ROWS or any(values.nunique() == 1 for values in (speed, *ranks)):
+            continue
+        with_time, with_power = (speed.corr(values) for values in ranks)
+        if with_time > CLEAR and with_power < -CLEAR:
+            text = "minibatch_time_ms rises and power_mw falls with the clocks: the columns look exchanged"
+            yield from ((place, Fault(text, text)) for place in part.index)
+
+
+def _power_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
+    power, is_board = table["power_mw"], table["device"].isin(list(BOARDS))
+    greatest = power.groupby(table["device"]).transform("max")
+    too_low = (power < BOARD_LEAST_MW).where(is_board, greatest < LEAST_MW)
+    peaks = {device: FAR_ABOVE_PEAK * _board(device).peak_power_mw for device in table["device"][is_board].unique()}
+    yield from _in_unit(power, too_low & power.notna(), "W, expected mW")
+    yield from _in_unit(power, power > table["device"].map(peaks).fillna(MOST_MW), "uW, expected mW")
+
+
+def _time_units(table: pd.DataFrame) -> Iterator[Tuple[str, Fault]]:
+    time_ms, task = table["minibatch_time_ms"], table["task"]
+    medians = time_ms.groupby([table[name] for name in _LIKE]).transform("median")
+    counts_cycles = table["device"].isin(list(BOARDS)) & (table["cpu_khz"] != UNKNOWN_KHZ)
+    cycles = time_ms * table["cpu_khz"]  # ms * kHz
+    too_short = (cycles < task.map(LEAST_CYCLES)).where(counts_cycles, medians < task.map(LEAST_MS))
+    yield from _in_unit(time_ms, too_short, "s, expected ms")
+    yield from _in_unit(time_ms, time_ms > MOST_MS, "us, expected ms")
+
+
+def _in_unit(values: pd.Series, which: pd.Series, units: str) -> Iterator[Tuple[str, Fault]]:
+    problem = f": that looks like {units}"
+    for place, value in values[which].items():
+        yield place, Fault(f"{values.name} is {value:g}{problem}", f"{values.name}{problem}")
+
+
+def _to_csv(table: Sequence[Row], columns: Sequence[Column]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([column.name for column in columns])
+    writer.writerows([row[column.name] for column in columns] for row in table)  # None is written as an empty cell
+    return text.getvalue().encode("utf-8")
 
 
 def _to_parquet(table: Sequence[Row], columns: Sequence[Column]) -> bytes:

@@ -114,7 +114,7 @@ def read_space(root: str, spec: Optional[BoardSpec]) -> LiveSpace:
         clocks = spec.clocks
         differences += _compare("CPU cores", cores[-1:], [(spec.cpu_cores,)])
         differences += _compare("CPU clocks", cpu_khz, [clocks.cpu_khz])
-        differences += _compare("GPU clocks", gpu_khz, [clocks.gpu_khz, clocks.newer_gpu_khz])
+        differences += _compare("GPU clocks", gpu_khz, [clocks.gpu_khz, clocks.newer_gpu_khz, clocks.older_gpu_khz])
         if mem_khz:
             differences += _compare("memory clocks", mem_khz, [clocks.mem_khz])
         elif clocks.mem_khz:

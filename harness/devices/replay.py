@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from harness.core.boards import load_board
 from harness.core.campaigns import Sweep
 from harness.core.cases import Case, Settings
-from harness.core.corpus import CORPUS_COLUMNS, Row, read_corpus
+from harness.core.corpus import CORPUS_COLUMNS, Row, read_corpus, rows_of
 from harness.core.device import Capability, Identity
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.metrics import AGGREGATES
@@ -44,7 +44,7 @@ class ReplayDevice:
         if not mark or Path(text).expanduser().exists():  # a file whose own name holds the mark
             file, chosen = text, ""
         self.path = Path(file).expanduser()
-        self._rows, self.board = _of_one_device(read_corpus(self.path), chosen, self.path)
+        self._rows, self.board = _of_one_device(rows_of(read_corpus(self.path)), chosen, self.path)
         self.name = PREFIX + self.path.name + (DEVICE_MARK + chosen if chosen else "")
         self._sha256 = hashlib.sha256(self.path.read_bytes()).hexdigest()
         self._silent = [axis for axis in SELECTING if axis not in self._rows[0]]

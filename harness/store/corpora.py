@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional
 
-from harness.core.corpus import CORPUS, TASKS, Row, fault_of, scan_corpus, write_corpus
+from harness.core.corpus import CORPUS, TASKS, Fault, Row, faults_of, rows_of, scan_corpus, write_corpus
 from harness.core.errors import StoreError
 from harness.core.power_modes import PowerMode
 from harness.store.conditions import LEFT_OUT
@@ -53,7 +53,7 @@ def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagg
     return Exported(len(kept), older, left_out[WITHOUT_TIME], left_out[FLAGGED], left_out[OTHER_TASK])
 
 
-def corpus_rows(frame: pd.DataFrame) -> List[Dict[str, Any]]:
+def corpus_rows(frame: pd.DataFrame) -> List[Row]:
     """Profiles as rows of a corpus, its further columns included; None where there is no value."""
     lacking = frame[list(PowerMode._fields)].isna()
     if lacking.any(axis=None):
@@ -69,25 +69,28 @@ class Entry(NamedTuple):
     """A row from somewhere."""
 
     place: str  # file and line, `c.csv line 17`
-    row: Optional[Row]  # its values; None where they cannot be read
-    fault: str  # what is wrong with it; empty where nothing is
+    row: Row  # its values
+    fault: Optional[Fault] = None
     is_flagged: bool = False  # whether it is a profile that was disturbed or throttled, and is left out for that
 
 
 def read_entries(path: Path, include_flagged: bool = False) -> Iterator[Entry]:
     """The rows of a corpus, or of a results file: the newest of each conditions that a corpus has a row for."""
     if path.suffix.lower() not in STORES:
-        for place, row, fault in scan_corpus(path):
-            yield Entry(f"{path} {place}", row, fault)
+        table, faults = scan_corpus(path)
+        for place, row in zip(table.index, rows_of(table)):
+            yield Entry(f"{path} {place}", row, faults.get(place))
         return
     with ResultsStore(path, read_only=True) as store:
         every = profiles(store, include_flagged=True, timed=True, tasks=TASKS)
     counts = every["usable"] | include_flagged
     for number in every.index[~counts]:
-        yield Entry(f"{path} profile {number}", None, "", is_flagged=True)
+        yield Entry(f"{path} profile {number}", {}, is_flagged=True)
     kept = _newest(every[counts])
-    for number, row in zip(kept.index, corpus_rows(kept)):
-        yield Entry(f"{path} profile {number}", row, fault_of(row))
+    rows = corpus_rows(kept)
+    faults = faults_of(kept)
+    for number, row in zip(kept.index, rows):
+        yield Entry(f"{path} profile {number}", row, faults.get(number))
 
 
 def _newest(frame: pd.DataFrame) -> pd.DataFrame:

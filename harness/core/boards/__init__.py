@@ -61,6 +61,7 @@ class ClockLists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mem_khz: Tuple[int, ...] = ()
     # what later releases list instead of `gpu_khz`; empty where that is the same or not known
     newer_gpu_khz: Tuple[int, ...] = ()
+    older_gpu_khz: Tuple[int, ...] = ()  # what earlier releases listed instead
     # names of the lists that are known to lack clocks, or were not seen on this very board
     incomplete: Tuple[str, ...] = ()
 
@@ -301,7 +302,7 @@ def _refuse_contradictions(spec: BoardSpec) -> None:
     cores = sorted(core for cluster in spec.cpu.clusters for core in cluster.cores)
     if cores != list(range(len(cores))) or not cores:
         raise InvalidValueError(f"the clusters must hold each core from 0 up once, got {cores}")
-    for key in ("cpu_khz", "gpu_khz", "mem_khz", "newer_gpu_khz"):
+    for key in ("cpu_khz", "gpu_khz", "mem_khz", "newer_gpu_khz", "older_gpu_khz"):
         clocks = (0, *getattr(spec.clocks, key))
         if any(low >= high for low, high in zip(clocks, clocks[1:])):
             raise InvalidValueError(f"clocks.{key} must be above 0 and strictly ascending, got {list(clocks[1:])}")
