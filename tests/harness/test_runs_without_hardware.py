@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.__main__ import main
-from harness.core.corpus import read_corpus, write_corpus
+from harness.core.corpus import read_corpus, rows_of, write_corpus
 from harness.core.power_modes import PowerMode
 from harness.simulation.corpus import simulate_corpus
 from harness.store.results import ResultsStore
@@ -52,9 +52,9 @@ def test_cases_are_resumed_exported_and_gated_like_measured_ones(run_suite, corp
     results, baseline = str(tmp_path / "out" / "results.sqlite"), str(tmp_path / "b.json")
     with ResultsStore(results, read_only=True) as store:
         replayed = next(record for record in store.records() if record.provenance == "replayed")
-    assert replayed.aggregates["minibatch_time_ms"] == read_corpus(corpus)[1]["minibatch_time_ms"]
+    assert replayed.aggregates["minibatch_time_ms"] == read_corpus(corpus)["minibatch_time_ms"][1]
     assert main(["export", "--results", results, "--out", str(tmp_path / "c.csv")]) == 0
-    rows = read_corpus(tmp_path / "c.csv")
+    rows = rows_of(read_corpus(tmp_path / "c.csv"))
     assert [(row["device"], row["provenance"], row["workers"], row["minibatches"]) for row in rows] == [
         ("orin-agx", "simulated", "4", "40"),
         ("orin-agx", "replayed", "", ""),

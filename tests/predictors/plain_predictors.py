@@ -10,7 +10,7 @@ from harness.core.power_modes import PowerModeSpace
 from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.models.tables import Table
 
-SPACE = PowerModeSpace((2, 4, 8), (500_000, 1_000_000, 2_000_000), (100_000, 400_000, 1_300_000), (204_000, 3_199_000))
+SPACE = PowerModeSpace((2, 4, 8), (499_200, 1_036_800, 2_201_600), (114_750, 420_750, 1_300_500), (204_000, 3_199_000))
 """54 modes."""
 
 

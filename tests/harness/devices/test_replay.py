@@ -139,11 +139,11 @@ def test_rows_that_cannot_be_told_apart_are_refused(tmp_path):
 
 
 def test_of_several_devices_one_is_chosen(tmp_path):
-    path = write(tmp_path / "two.csv", [row(), row(device="nano")])
-    with pytest.raises(InvalidValueError, match=r"several devices: orin-agx, nano; .*two\.csv@orin-agx"):
+    path = write(tmp_path / "two.csv", [row(), row(device="my-board")])
+    with pytest.raises(InvalidValueError, match=r"several devices: orin-agx, my-board; .*two\.csv@orin-agx"):
         ReplayDevice(str(path))
-    assert ReplayDevice(f"{path}@nano").name == "replay:two.csv@nano"
-    with pytest.raises(UnknownNameError, match="'tx2'; it has: orin-agx, nano"):
+    assert ReplayDevice(f"{path}@my-board").name == "replay:two.csv@my-board"
+    with pytest.raises(UnknownNameError, match="'tx2'; it has: orin-agx, my-board"):
         ReplayDevice(f"{path}@tx2")
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from harness.core.corpus import CORPUS_COLUMNS, read_corpus
+from harness.core.corpus import CORPUS_COLUMNS, read_corpus, rows_of
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import AGGREGATES
 from harness.core.profiles import Profile
@@ -22,7 +22,7 @@ def exported(tmp_path: Path, *profiles: Profile, all_runs: bool = False, suffix:
         for number, profile in enumerate(profiles):
             store.add(profile, ENVIRONMENT, f"run{number}")
         export(store, tmp_path / f"c{suffix}", all_runs)
-    return read_corpus(tmp_path / f"c{suffix}")
+    return rows_of(read_corpus(tmp_path / f"c{suffix}"))
 
 
 def test_a_profile_becomes_a_row_of_the_schema(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_the_newest_profile_of_the_same_conditions_is_taken(tmp_path: Path) -> N
     with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
         assert export(store, tmp_path / "c.csv") == Exported(rows=2, older=2, without_time=0)
         assert export(store, tmp_path / "c.csv", all_runs=True) == Exported(rows=4, older=0, without_time=0)
-    assert [row["minibatch_time_ms"] for row in read_corpus(tmp_path / "c.csv")] == [100, 100, 200, 200]
+    assert read_corpus(tmp_path / "c.csv")["minibatch_time_ms"].tolist() == [100, 100, 200, 200]
 
 
 def test_other_conditions_make_another_row(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_training_with_inference_in_between_has_no_row_and_is_counted(tmp_path: 
         mixed = {"task": "concurrent", "workload": "resnet18-cifar10+lenet-mnist-bs4@20"}
         store.add(make_profile(case=mixed), ENVIRONMENT, "run")
         assert export(store, tmp_path / "c.csv") == Exported(rows=1, older=0, without_time=0, mixed=1)
-    assert [entry.fault for entry in read_entries(tmp_path / "r.sqlite")] == [""]
+    assert [entry.fault for entry in read_entries(tmp_path / "r.sqlite")] == [None]
 
 
 def test_another_suffix_is_refused_and_nothing_written(tmp_path: Path) -> None:
@@ -148,6 +148,6 @@ def test_disturbed_and_throttled_profiles_are_left_out_unless_they_are_wanted(tm
         store.add(make_profile(), ENVIRONMENT, "run")
         store.add(make_profile([300.0] * 40, flags=["disturbed: b"]), ENVIRONMENT, "run")
         assert export(store, tmp_path / "c.csv") == Exported(rows=1, older=0, without_time=0, flagged=2)
-        assert [row["minibatch_time_ms"] for row in read_corpus(tmp_path / "c.csv")] == [100.0]
+        assert read_corpus(tmp_path / "c.csv")["minibatch_time_ms"].tolist() == [100.0]
         assert export(store, tmp_path / "c.csv", include_flagged=True) == Exported(rows=1, older=2, without_time=0)
-        assert [row["minibatch_time_ms"] for row in read_corpus(tmp_path / "c.csv")] == [300.0]
+        assert read_corpus(tmp_path / "c.csv")["minibatch_time_ms"].tolist() == [300.0]

@@ -180,7 +180,7 @@ def test_the_contest_on_a_simulated_corpus_writes_its_contract(capsys, tmp_path)
 
 def test_a_replayed_corpus_offers_the_modes_of_the_workload_that_is_asked_for(capsys, tmp_path):
     from harness.__main__ import main as harness
-    from harness.core.corpus import read_corpus, write_corpus
+    from harness.core.corpus import read_corpus, rows_of, write_corpus
 
     rows = []
     for workload, count in (("resnet18-imagenet", 60), ("lstm-wikitext", 20)):
@@ -189,7 +189,7 @@ def test_a_replayed_corpus_offers_the_modes_of_the_workload_that_is_asked_for(ca
             *("corpus", "simulate", "--device", "orin-agx", "--workload", workload),
             *("--sample", str(count), "--seed", str(count), "--out", str(path)),
         ]) == 0  # fmt: skip
-        rows += read_corpus(path)
+        rows += rows_of(read_corpus(path))
     write_corpus(tmp_path / "c.csv", rows)
     capsys.readouterr()
     options = ["--device", f"replay:{tmp_path / 'c.csv'}", "--workload", "lstm-wikitext", "--power-budget", 25]

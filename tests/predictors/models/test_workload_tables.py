@@ -31,7 +31,7 @@ def rows_of(table, **changes):
 
 def test_a_corpus_file_becomes_a_table_for_each_workload_device_task_and_provenance(tmp_path):
     table = made_table()
-    others = [{"workload": "bert-squad"}, {"task": "inference"}, {"provenance": "replayed"}, {"device": "nano"}]
+    others = [{"workload": "bert-squad"}, {"task": "inference"}, {"provenance": "replayed"}, {"device": "my-board"}]
     rows = [row for change in ({}, *others) for row in rows_of(table, **change)]
     write_corpus(tmp_path / "c.csv", rows)
     loaded = load_tables(tmp_path / "c.csv")
