@@ -72,7 +72,7 @@ CORPUS: Tuple[Column, ...] = (
 CORPUS_COLUMNS: Tuple[str, ...] = tuple(column.name for column in CORPUS)
 _CLOCKS = PowerMode._fields[1:]
 _LIKE = ("device", "workload", "task", "batch_size")
-_NUMBER = re.compile(r"-?\d{1,15}|-?\d*\.\d+(?:e[+-]?\d+)?")
+_WHOLE, _DECIMAL = re.compile(r"0|-?[1-9]\d{0,14}"), re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
 # Orders of magnitude that true values keep to, and values in another unit do not.
 LEAST_KHZ, MOST_KHZ, MOST_GHZ = 20_000, 20_000_000, 20  # the slowest clock of a known board is 76.8 MHz
@@ -298,15 +298,19 @@ def _schema_fault(column: Column, cell: Any, value: Any, is_empty: bool) -> Faul
 
 
 def _further(cells: pd.Series) -> pd.Series:
-    """A column that is not of the schema: numbers where all cells are; hashes and versions stay texts."""
+    """A column that is not of the schema: numbers where all cells are; hashes and versions (12.10) stay texts."""
     import pandas as pd
 
     if pd.api.types.infer_dtype(cells, skipna=True) != "string":
         return cells
     texts = [cell if isinstance(cell, str) and cell else None for cell in cells]
+    there = [text for text in texts if text]
     column = pd.Series(texts, cells.index, object)
-    is_number = all(_NUMBER.fullmatch(text) for text in texts if text)
-    return pd.to_numeric(column) if is_number and any(texts) else column
+    if there and all(_WHOLE.fullmatch(text) for text in there):
+        return pd.to_numeric(column).astype("int64" if len(there) == len(texts) else "Int64")
+    if there and all(_DECIMAL.fullmatch(text) and repr(float(text)) == text for text in there):
+        return pd.to_numeric(column)
+    return column
 
 
 def _clock_fault(field: str, shown: str, khz: float) -> Fault:

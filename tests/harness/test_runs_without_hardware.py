@@ -56,8 +56,8 @@ def test_cases_are_resumed_exported_and_gated_like_measured_ones(run_suite, corp
     assert main(["export", "--results", results, "--out", str(tmp_path / "c.csv")]) == 0
     rows = rows_of(read_corpus(tmp_path / "c.csv"))
     assert [(row["device"], row["provenance"], row["workers"], row["minibatches"]) for row in rows] == [
-        ("orin-agx", "simulated", "4", "40"),
-        ("orin-agx", "replayed", "", ""),
+        ("orin-agx", "simulated", 4, 40),
+        ("orin-agx", "replayed", None, None),
     ]
     assert main(["baseline", "record", "--results", results, "--baseline", baseline]) == 0
     said = capsys.readouterr().out

@@ -97,8 +97,8 @@ def test_as_many_figures_as_modes_are_asked_for():
 
 
 def test_a_mode_outside_the_space_is_refused_with_the_allowed_values():
-    outside = [[2, 500_000, 111_000, 204_000]]
-    with pytest.raises(InvalidValueError, match=r"gpu_khz=111000.*allowed: 100000, 400000, 1300000"):
+    outside = [[2, 499_200, 111_000, 204_000]]
+    with pytest.raises(InvalidValueError, match=r"gpu_khz=111000.*allowed: 114750, 420750, 1300500"):
         fitted(space=SPACE).predict(outside)
     with pytest.raises(InvalidValueError, match="gpu_khz=111000"):
         LogLinear(space=SPACE).fit(outside, [1.0], [1.0])
