@@ -179,12 +179,16 @@ def _listed_files(data_set: Any) -> List[Path]:
     return [Path(one[0]).absolute() for one in listed] if is_folder else []
 
 
+def _lies_on(folder: Path, storage_dir: Path) -> bool:
+    return folder.stat().st_dev == storage_dir.stat().st_dev
+
+
 def _on_medium(name: str, folder: Path, storage_dir: Path, report: Report) -> Tuple[Path, str]:
     """The folder itself where it lies on the medium of `storage_dir`, else its copy there."""
     if not folder.is_dir():
         raise DataSetError(f"the data of workload {name} is {folder.absolute()}, which is no folder")
     storage_dir.mkdir(parents=True, exist_ok=True)
-    if folder.stat().st_dev == storage_dir.stat().st_dev:
+    if _lies_on(folder, storage_dir):
         return folder.absolute(), "own"
     sizes = {path.relative_to(folder): path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}
     content = "\n".join(f"{path} {status.st_size} {status.st_mtime_ns}" for path, status in sizes.items())

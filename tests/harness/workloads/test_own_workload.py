@@ -1,0 +1,361 @@
+"""A user's own network: found by its name, with data in memory or in a folder, and failing with whose code it was."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.core.cases import Case, Settings
+from harness.core.errors import CannotRunError, DataSetError, HarnessError, InvalidValueError
+from harness.workloads import WORKLOADS, Workload, get_workload, registry
+from harness.workloads.data import data_set
+from harness.workloads.failures import is_out_of_memory
+
+MODULE = """
+import torch
+from jetwatt import Workload
+
+SAMPLES = [(torch.rand(3, 8, 8), index % 2) for index in range(64)]
+
+def loss(model, batch):
+    return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+def make(name, **options):
+    layers = torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 2)
+    usual = {"model": lambda: torch.nn.Sequential(*layers), "data": lambda: SAMPLES, "loss": loss}
+    return Workload(name, **{**usual, **options})
+
+WORKLOAD = make("my-net")
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A function that writes a module with further lines into the current folder, and returns its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_own", {})
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    written = []
+
+    def write(lines="", start=MODULE):
+        written.append(f"own_{os.getpid()}_{len(written)}_{abs(hash(str(tmp_path)))}")
+        (tmp_path / f"{written[-1]}.py").write_text(start + lines)
+        return written[-1]
+
+    yield write
+    for name in set(sys.modules) - before:
+        if name in written:
+            del sys.modules[name]
+
+
+training = pytest.mark.training
+
+
+@pytest.fixture
+def run_own(module):
+    """A function that measures a workload of such a module on this machine."""
+    pytest.importorskip("torch")
+    from harness.core.configuration import Configuration
+    from harness.devices.registry import open_device
+    from harness.measure.run import check, run
+
+    def run_(lines="", name="WORKLOAD", workers=0, batch_size=4, device="host", task="training", **settings):
+        opened = open_device(device, Configuration())
+        workload = get_workload(f"{module(lines)}:{name}").name
+        settings = Settings(**{"minibatches": 2, "interval_s": 0.2, **settings})
+        case = Case(device, workload, "maxn", workers, "ssd", batch_size, settings, task)
+        with opened.session():
+            check(case, opened)
+            return run(case, opened)
+
+    return run_
+
+
+@pytest.fixture
+def spawned_workers():
+    """Workers of DataLoaders are spawned, as on macOS."""
+    multiprocessing.set_start_method("spawn", force=True)
+    yield
+    multiprocessing.set_start_method(None, force=True)
+
+
+@training
+def test_a_workload_is_known_by_its_own_name_once_it_was_loaded(module):
+    name = module()
+    workload = get_workload(f"{name}:WORKLOAD")
+    assert workload is get_workload(f"{name}:WORKLOAD") is get_workload("my-net")
+    assert workload.is_own
+    assert workload.real_samples == 64
+    assert not any(one.is_own for one in WORKLOADS.values())
+
+
+def test_the_path_of_imports_is_put_back_with_the_current_folder_last(module, tmp_path):
+    before = list(sys.path)
+    with pytest.raises(HarnessError):
+        get_workload(f"{module('', 'raise ValueError(3)')}:WORKLOAD")
+    assert sys.path == before
+    get_workload(f"{module('', PLAIN)}:WORKLOAD")
+    assert sys.path == [*before, str(tmp_path)]
+
+
+PLAIN = """
+from jetwatt import Workload
+WORKLOAD = Workload("my-net", model=lambda: None, data=lambda: [1], loss=lambda model, batch: None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "name", "words"),
+    [
+        ("", "OTHER", r"has no 'OTHER'; workloads there: WORKLOAD"),
+        ("NUMBER = 3", "NUMBER", r"is a int, expected a Workload"),
+        (
+            "raise ValueError('half done')",
+            "WORKLOAD",
+            r"failed in own_\w+.py, line 4 \(<module>\): ValueError: half done",
+        ),
+        ("import no_such_package_of_mine", "WORKLOAD", r"line 4 .*No module named.*; install no_such_package_of_mine"),
+        ("import sys; sys.exit(2)", "WORKLOAD", r"line 4 \(<module>\): SystemExit: 2"),
+        ("1 +", "WORKLOAD", r"SyntaxError: invalid syntax"),
+        (
+            "import dataclasses; B = dataclasses.replace(WORKLOAD, name='bert-squad')",
+            "B",
+            r"name 'bert-squad' .* another",
+        ),
+        ("import dataclasses; B = dataclasses.replace(WORKLOAD, name='idle')", "B", r"name 'idle' .* is reserved"),
+        (
+            "import dataclasses; B = dataclasses.replace(WORKLOAD, name='../x')",
+            "B",
+            r"name is '\.\./x', expected letters",
+        ),
+        ("import dataclasses; B = dataclasses.replace(WORKLOAD, name='')", "B", r"name is '', expected letters"),
+        (
+            "import dataclasses; B = dataclasses.replace(WORKLOAD, precision='int8')",
+            "B",
+            r"precision is 'int8'; known: fp32",
+        ),
+        ("import dataclasses; B = dataclasses.replace(WORKLOAD, loss=None)", "B", r"loss is None, expected a function"),
+        ("import dataclasses; B = dataclasses.replace(WORKLOAD, smallest_batch=0)", "B", r"smallest_batch is 0"),
+    ],
+)
+def test_what_cannot_be_loaded_is_an_error_that_says_why(module, lines, name, words):
+    with pytest.raises(HarnessError, match=words):
+        get_workload(f"{module(lines, PLAIN)}:{name}")
+
+
+def test_a_missing_module_is_named_with_the_folder(module, tmp_path):
+    with pytest.raises(HarnessError, match=r"there is no module 'nowhere' in .*; .*start in the folder"):
+        get_workload("nowhere.deep:WORKLOAD")
+
+
+def test_two_workloads_of_one_name_are_refused(module):
+    get_workload(f"{module('', PLAIN)}:WORKLOAD")
+    with pytest.raises(InvalidValueError, match=r"the name 'my-net' of .* is that of another workload"):
+        get_workload(f"{module('', PLAIN)}:WORKLOAD")
+
+
+def test_an_installed_package_brings_workloads_by_entry_points(module, monkeypatch):
+    name = module("", PLAIN)
+    points = [importlib.metadata.EntryPoint("bird-net", f"{name}:WORKLOAD", "jetwatt.workloads")]
+    monkeypatch.setattr(registry, "_entry_points", lambda: points)
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    assert get_workload("bird-net").name == "my-net"
+    with pytest.raises(HarnessError, match=r"known: .*bird-net"):
+        get_workload("fish-net")
+    points.append(importlib.metadata.EntryPoint("bird-net", "elsewhere:WORKLOAD", "jetwatt.workloads"))
+    with pytest.raises(InvalidValueError, match="declared twice"):
+        get_workload("bird-net")
+
+
+def test_the_public_name_loads_no_torch():
+    code = "import sys; from jetwatt import Workload; print('torch' in sys.modules, 'pandas' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False False\n"
+
+
+@training
+def test_what_was_used_is_a_condition_of_the_profile_and_storage_is_in_memory(run_own):
+    options = "make('full', precision='bf16', channels_last=True, gradient_accumulation=2, optimizer=torch.optim.Adam)"
+    profile = run_own(f"FULL = {options}", "FULL", workers=1, cache="evicted")
+    assert profile.case.id == "host-full-maxn-w1-ssd-bs4-evicted"
+    known = {name: profile.conditions[name] for name in ("precision", "compile", "channels_last", "optimizer")}
+    assert known == {"precision": "bf16", "compile": False, "channels_last": True, "optimizer": "Adam"}
+    assert profile.conditions["gradient_accumulation"] == 2
+    assert profile.conditions["parameters"] == 3 * 4 * 9 + 4 + 144 * 2 + 2
+    assert profile.conditions["flops_forward"] == 2 * (36 * 4 * 27 + 144 * 2)
+    assert profile.conditions["storage_medium"] == {"kind": "in-memory"}
+    assert profile.conditions["cache_method"] == "in-memory"
+    assert [flag for flag in profile.flags if flag.startswith(("cache", "not-", "storage"))] == []
+    assert profile.aggregates["minibatch_time_ms"] > 0
+
+
+@training
+def test_inference_runs_the_loss_where_there_is_no_forward(run_own):
+    assert run_own(task="inference").aggregates["minibatch_time_ms"] > 0
+
+
+@training
+def test_a_simulated_board_says_roughly_what_an_own_network_takes_and_that_it_is_rough(run_own):
+    profile = run_own(device="sim:orin-agx", workers=2)
+    assert profile.provenance == "simulated"
+    assert profile.conditions["scaled_from"] in WORKLOADS
+    assert profile.conditions["flops_forward"] == 2 * (36 * 4 * 27 + 144 * 2)
+    assert profile.conditions["storage_medium"] == {"kind": "in-memory"}
+    assert any(flag.startswith("rough: ") for flag in profile.flags)
+    assert profile.aggregates["minibatch_time_ms"] > 0
+    with pytest.raises(CannotRunError, match=r"simulated boards train in fp32.*--device host"):
+        run_own("B = make('b', precision='fp16')", "B", device="sim:orin-agx")
+
+
+BROKEN = {
+    "model": ("B = make('b', model=lambda: torch.nn.Linear(0.5, 1))", "TypeError"),
+    "loss": ("B = make('b', loss=lambda model, batch: model(batch[2]))", "IndexError"),
+    "shape": ("B = make('b', model=lambda: torch.nn.Linear(7, 2))", "RuntimeError: .*mat1 and mat2 shapes"),
+    "data": ("B = make('b', data=lambda: open('nowhere'))", "FileNotFoundError"),
+    "collate": ("def pack(samples):\n    return {}['key']\n\nB = make('b', collate=pack)", "KeyError"),
+    "optimizer": ("B = make('b', optimizer=lambda parameters: parameters.nothing)", "AttributeError"),
+}
+
+
+@training
+@pytest.mark.parametrize("part", BROKEN)
+def test_a_workload_that_fails_says_whose_code_failed(run_own, part):
+    lines, error = BROKEN[part]
+    with pytest.raises(HarnessError, match=rf"workload b failed in own_\w+\.py, line \d+ \(.+\): {error}") as caught:
+        run_own(lines, "B")
+    assert len(str(caught.value)) < 250
+
+
+@training
+def test_what_fails_in_a_worker_is_told_as_well(run_own):
+    late = """
+class Late:
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        return SAMPLES[index] if torch.utils.data.get_worker_info() is None else 1 / 0
+
+B = make('b', data=Late)
+"""
+    with pytest.raises(
+        HarnessError, match=r"failed in own_\w+\.py, line \d+ \(__getitem__\): ZeroDivisionError: division"
+    ):
+        run_own(late, "B", workers=1, cache="as-is")
+
+
+@training
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("loss=lambda model, batch: 3.0", "the loss of workload b is a float; expected a tensor of one value"),
+        ("loss=lambda model, batch: model(batch[0])", r"is a Tensor of shape \(4, 2\); expected"),
+        ("data=lambda: iter([1])", "data made a list_iterator, expected a map-style data set"),
+        ("data=lambda: []", "the data set of b holds no sample"),
+        ("data='nowhere'", "which is no folder"),
+        ("data='here', folder='there'", "data and folder are both folders"),
+    ],
+)
+def test_what_a_function_must_return_is_said(run_own, options, words):
+    with pytest.raises(HarnessError, match=words):
+        run_own(f"B = make('b', {options})", "B")
+
+
+@training
+@pytest.mark.filterwarnings("ignore:Got pickle error")
+def test_lambdas_that_cannot_be_sent_to_workers_are_an_error_that_says_what_to_do(run_own, request):
+    lines = "B = make('b', collate=lambda samples: torch.utils.data.default_collate(samples))"
+    assert run_own(lines, "B", workers=1).aggregates["minibatch_time_ms"] > 0
+    registry._own.clear()
+    request.getfixturevalue("spawned_workers")
+    with pytest.raises(HarnessError, match=r"cannot be sent to the DataLoader's workers, .* spawn: .*; .*0 workers"):
+        run_own(lines, "B", workers=1)
+
+
+@training
+def test_a_module_from_the_current_folder_is_found_by_workers_that_are_spawned(run_own, spawned_workers):
+    lines = "class Mine(list):\n    pass\n\nB = make('b', data=lambda: Mine(SAMPLES))"
+    assert run_own(lines, "B", workers=1).aggregates["minibatch_time_ms"] > 0
+
+
+@training
+@pytest.mark.parametrize("text", [
+    "CUDA out of memory. Tried to allocate 20.00 MiB",
+    'NVML_SUCCESS == r INTERNAL ASSERT FAILED at "/opt/c10/cuda/CUDACachingAllocator.cpp":1131, please report a bug',
+    "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+    "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    "NvMapMemAllocInternalTagged: 1075072515 error 12",
+    "NvRmMemInitNvmap failed with Permission denied",
+    "[enforce fail at alloc_cpu.cpp:83] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes",
+    "DataLoader worker (pid 4711) is killed by signal: Killed. ",
+    "DataLoader worker (pid(s) 12) exited unexpectedly: out of shared memory",
+    "[Errno 12] Cannot allocate memory",
+])  # fmt: skip
+def test_memory_that_runs_out_is_a_case_that_cannot_run(run_own, text):
+    lines = f"def full(model, batch):\n    raise RuntimeError({text!r})\n\nB = make('b', loss=full)"
+    with pytest.raises(CannotRunError, match=r"b does not fit into the memory of .*; a smaller batch"):
+        run_own(lines, "B")
+
+
+def test_memory_errors_of_python_and_numpy_count_and_others_do_not():
+    assert is_out_of_memory(MemoryError())
+    assert is_out_of_memory(RuntimeError("Unable to allocate 3.00 TiB for an array"))
+    assert not is_out_of_memory(RuntimeError("DataLoader worker (pid 3) is killed by signal: Segmentation fault."))
+    assert not is_out_of_memory(RuntimeError("memory format option is only supported by strided tensors"))
+
+
+def write_pictures(folder):
+    image = pytest.importorskip("PIL.Image")
+    for label in ("cat", "dog"):
+        (folder / label).mkdir(parents=True)
+        for number in range(3):
+            image.new("RGB", (40, 30), (90 * number, 0, 0)).save(folder / label / f"{number}.jpg")
+    return folder
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_folder_is_put_on_the_storage_under_test(tmp_path, monkeypatch, is_elsewhere):
+    pictures = write_pictures(tmp_path / "pictures")
+    (pictures / "manifest.json").write_text("mine")
+    if is_elsewhere:
+        monkeypatch.setattr(data_set, "_lies_on", lambda folder, storage: False)
+    workload = Workload("mine", lambda: None, lambda folder: sorted(folder.rglob("*.jpg")), len, folder=pictures)
+    for _ in range(2):  # the second time it is there already
+        prepared = workload.prepare(tmp_path / "storage", None, 0.5, 0, lambda line: None)
+    assert prepared.samples == 3
+    assert len(prepared.files) == 7
+    assert prepared.source == ("own, copied" if is_elsewhere else "own")
+    assert (tmp_path / "storage" in prepared.directory.parents) == is_elsewhere
+    assert (prepared.directory / "manifest.json").read_text() == "mine"
+    assert all(str(path).startswith(str(prepared.directory)) for path in prepared.own)
+
+
+@training
+def test_a_folder_of_pictures_is_read_as_those_of_imagenet(tmp_path):
+    pytest.importorskip("torchvision")
+    workload = Workload("mine", lambda: None, str(write_pictures(tmp_path / "pictures")), len)
+    prepared = workload.prepare(tmp_path / "storage", None, None, 0, lambda line: None)
+    picture, label = workload.build_data_set(prepared, 0)[5]
+    assert picture.shape == (3, 224, 224)
+    assert label == 1
+    assert not prepared.in_memory
+
+
+@training
+def test_a_torchvision_folder_that_a_function_opens_tells_where_its_files_are(tmp_path):
+    datasets = pytest.importorskip("torchvision.datasets")
+    pictures = write_pictures(tmp_path / "pictures")
+    workload = Workload("mine", lambda: None, lambda: datasets.ImageFolder(str(pictures)), len)
+    prepared = workload.prepare(tmp_path / "storage", None, None, 0, lambda line: None)
+    assert (prepared.directory, len(prepared.files), prepared.in_memory) == (pictures, 6, False)
+
+
+def test_an_empty_folder_is_an_error(tmp_path):
+    workload = Workload("mine", lambda: None, lambda folder: sorted(folder.glob("*")), len, folder=tmp_path)
+    with pytest.raises(DataSetError, match="holds no sample"):
+        workload.prepare(tmp_path, None, None, 0, lambda line: None)
