@@ -7,7 +7,16 @@ from pathlib import Path
 
 from harness.cli.options import add_include_flagged, add_results
 from harness.core.units import percent_to_share, share_to_percent
-from harness.judge.baseline import DEFAULT_THRESHOLD, OK_CODE, TEST, check, exit_code, format_checked, record
+from harness.judge.baseline import (
+    DEFAULT_THRESHOLD,
+    OK_CODE,
+    TEST,
+    check,
+    exit_code,
+    format_checked,
+    record,
+    recorded_median,
+)
 from harness.store.conditions import LEFT_OUT
 from harness.store.results import ResultsStore
 
@@ -49,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _record(store: ResultsStore, arguments: argparse.Namespace) -> int:
     done = record(store, arguments.baseline, arguments.last, arguments.include_flagged)
     for case in done.cases:
-        estimate = case.interval()
+        estimate = recorded_median(case)
         runs = f"{len(case.runs)} run{'s' if len(case.runs) > 1 else ''}"
         older = f", {case.older} older profiles not used" if case.older else ""
         print(f"{case.case_id}: {estimate.value:.3f} ms ({estimate.low:.3f} to {estimate.high:.3f}), {runs}{older}")

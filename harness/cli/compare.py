@@ -8,7 +8,7 @@ from typing import Tuple
 
 from harness.cli.options import add_include_flagged
 from harness.core.units import percent_to_share, share_to_percent
-from harness.judge.compare import DEFAULT_THRESHOLD, TEST, ComparedSides, exit_code, format_result, judge, to_json
+from harness.judge.compare import DEFAULT_THRESHOLD, TEST, ComparedSides, format_result, judge, to_json
 from harness.judge.sides import pair, read_side
 from harness.stats.changes import FEWEST_RUNS
 
@@ -51,11 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     before, after = (read_side(path, arguments.include_flagged) for path in (arguments.before, arguments.after))
     threshold = percent_to_share(arguments.threshold)
-    pairing = pair(before, after, arguments.by)
-    verdicts = judge(pairing.pairs, not arguments.by, threshold, arguments.fastest)
-    result = ComparedSides(before, after, arguments.by, pairing, verdicts, threshold)
+    pairs = pair(before.cases, after.cases, arguments.by, (before.path.name, after.path.name))
+    found = judge(pairs, not arguments.by, threshold, arguments.fastest)
+    result = ComparedSides(before, after, arguments.by, pairs, found, threshold)
     print(to_json(result) if arguments.json else format_result(result, arguments.markdown))
-    return exit_code(verdicts, pairing)
+    return result.exit_code
 
 
 def _names(text: str) -> Tuple[str, ...]:

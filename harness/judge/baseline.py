@@ -25,45 +25,46 @@ from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import write_output
 from harness.core.profiles import Profile
 from harness.core.terminal import format_table
+from harness.judge.sides import (
+    DECIMALS,
+    FASTER,
+    INCONCLUSIVE,
+    MIN_MINIBATCHES,
+    OK_CODE,
+    REFUSED_CODE,
+    SLOWER,
+    SLOWER_CODE,
+    TOO_FEW,
+    CaseRuns,
+    Run,
+    cases_of,
+    is_unsure,
+    nearest,
+    pair,
+    ratios,
+    sure_power,
+)
 from harness.stats.changes import compare_runs, holm, learn_noise, median_of_runs, pooled_median
 from harness.stats.estimates import CONFIDENCE, Estimate, Interval, student_quantile
-from harness.stats.noise import POWER, TIME, RunNoise, learn, prior
-from harness.store.conditions import (
-    LEFT_OUT,
-    POWER_IS_UNSURE,
-    comparable_conditions,
-    differences,
-    is_disqualified,
-    key,
-    kinds,
-)
-from harness.store.frames import minibatches, profiles
+from harness.stats.noise import POWER, TIME, prior
+from harness.store.conditions import LEFT_OUT, comparable_conditions, differences, is_disqualified, kinds
+from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT, VERSION = "jetwatt-baseline", 1
-_DECIMALS = 6  # of a millisecond: nanoseconds
 _RECORD_ONE = "record one: python -m harness baseline record --results FILE --baseline FILE.json"
-
-SAYS_NOTHING = ("host_name", "memory_bytes")
-"""Of an environment, what may differ between runs that belong together.
-
-Each container has a host name of its own, and the kernel keeps another share of the memory for itself at each boot; how
-much memory there is counts among the conditions. The commit of the suite must agree: it is what a gate compares.
-"""
 
 DEFAULT_THRESHOLD = 0.05
 SIGNIFICANCE = 0.05
-MIN_MINIBATCHES = 10
-"""With fewer clean minibatches on a side its noise cannot be told from a change."""
 
-SLOWER, FASTER, SAME, INCONCLUSIVE = "slower", "faster", "same", "inconclusive"
-REFUSED, TOO_FEW, NOT_RUN, NEW, MISSING = "refused", "too few", "not run", "not in baseline", "missing"
-OK_CODE, SLOWER_CODE, REFUSED_CODE = 0, 1, 2
+SAME, REFUSED, NOT_RUN, NEW, MISSING = "same", "refused", "not run", "not in baseline", "missing"
+"""Verdicts of the gate beside those of every comparison."""
 
 NOT_RUN_NOTE = "not run since the baseline was recorded; to compare, measure again: pytest benchmarks"
+TOO_FEW_NOTE = f"at least {MIN_MINIBATCHES} clean minibatches are needed on each side"
 _NAMED_CASES = 3  # below the table, for each note
 
 TEST = (
@@ -76,99 +77,14 @@ TEST = (
 """The test, for help texts and below every table."""
 
 
-class Run(NamedTuple):
-    """One run of a case: who it is, its flags, the end-to-end times of its clean minibatches, and its power."""
-
-    run_id: str
-    created_at: str
-    flags: Tuple[str, ...]
-    times_ms: Tuple[float, ...]
-    power_mw: Optional[float] = None  # None where it has none that is sure
-
-
-@dataclasses.dataclass(frozen=True)
-class CaseRuns:
-    """All runs of one case under the same conditions."""
-
-    case_id: str  # the case's id
-    conditions: Dict[str, Any]  # its comparable conditions
-    environment: Dict[str, Any]  # that of the newest run; the others' differ in `SAYS_NOTHING` at most
-    runs: Tuple[Run, ...]  # oldest first
-    older: int = 0  # profiles of the same conditions that were not taken
-    # profiles of the same conditions that were left out because of their flags
-    flagged: int = dataclasses.field(default=0, compare=False)
-
-    @property
-    def key(self) -> str:
-        """The hash of the conditions."""
-        return key(self.conditions)
-
-    @property
-    def series(self) -> List[Tuple[float, ...]]:
-        """The times of each run."""
-        return [run.times_ms for run in self.runs]
-
-    @property
-    def prior(self) -> RunNoise:
-        """What is known of the noise between runs of minibatch times on such a device."""
-        return prior(str(self.conditions.get("device", "")))
-
-    def interval(self) -> Interval:
-        """The median over all runs with its interval, in ms."""
-        return median_of_runs(self.series, self.prior).interval()
-
-
-def cases_of(
-    store: ResultsStore, frame: pd.DataFrame, include_flagged: bool = False, last: Optional[int] = None
-) -> List[CaseRuns]:
-    """The cases of some profiles; of each comparable conditions the runs in the environment of the newest one.
-
-    The frame holds flagged profiles too: they are counted, and left out unless they are to be kept. `last` takes the
-    newest runs of each case.
-    """
-    if last is not None and last < 1:
-        raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
-    groups = []
-    for _, every in frame.groupby("key", sort=False):
-        kept = every if include_flagged else every[every["usable"]]
-        if kept.empty:
-            continue
-        telling = [
-            {name: value for name, value in environment.items() if name not in SAYS_NOTHING}
-            for environment in kept["environment"]
-        ]
-        chosen = kept[[one == telling[-1] for one in telling]]
-        groups.append((every, kept, chosen if last is None else chosen.tail(last)))
-    times = minibatches(store, [number for _, _, chosen in groups for number in chosen.index])
-    counted = times[times["counted"]].groupby("profile_id")["e2e_ms"]
-    times_ms = {number: tuple(round(time, _DECIMALS) for time in series) for number, series in counted}
-    cases = []
-    for every, kept, chosen in groups:
-        rows = list(chosen.itertuples())
-        runs = tuple(
-            Run(
-                row.run_id,
-                row.created_at,
-                row.flag_list,
-                times_ms.get(row.Index, ()),
-                sure_power(row.flag_list, row.power_mw),
-            )
-            for row in rows
-        )
-        counts = len(kept) - len(chosen), len(every) - len(kept)
-        cases.append(CaseRuns(*kept.iloc[-1][["case_id", "comparable", "environment"]], runs, *counts))
-    return cases
-
-
-def sure_power(flags: Sequence[str], power_mw: Optional[float]) -> Optional[float]:
-    """The power of a run; None where there is none (or NaN), or its flags say that it is unsure."""
-    is_there = power_mw is not None and power_mw > 0 and not set(kinds(flags)) & set(POWER_IS_UNSURE)
-    return power_mw if is_there else None
-
-
 def _timed(store: ResultsStore) -> pd.DataFrame:
     """The profiles that a baseline is about; a replayed one has a median alone."""
     return profiles(store, include_flagged=True, timed=True, replayed=False)
+
+
+def recorded_median(case: CaseRuns) -> Interval:
+    """The median minibatch time over all runs of a case with its interval, in ms."""
+    return median_of_runs(case.series(), prior(case.device)).interval()
 
 
 class Recorded(NamedTuple):
@@ -209,7 +125,7 @@ def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_
 
 
 def _to_json(case: CaseRuns) -> Dict[str, Any]:
-    median, low, high = (round(value, _DECIMALS) for value in case.interval())
+    median, low, high = (round(value, DECIMALS) for value in recorded_median(case))
     runs = [
         {
             "run_id": run.run_id,
@@ -320,41 +236,54 @@ def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: floa
     """Compare cases with cases, each key at most once on a side; `check` says how."""
     if not threshold >= 0:
         raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
-    now = {case.key: case for case in after}
-    baseline = {case.key: case for case in before}
-    ratios = _ratios([(case, now[name]) for name, case in baseline.items() if name in now])
-    slower = dict(zip(ratios, holm([ratio.p_above() for ratio in ratios.values()])))
-    faster = dict(zip(ratios, holm([1 - ratio.p_above() for ratio in ratios.values()])))
-    unmatched = [case for name, case in now.items() if name not in baseline]
-    found: List[Checked] = []
-    for name, case in baseline.items():
-        if name in ratios:
-            status = _status(ratios[name], threshold, slower[name], faster[name])
-            found.append(Checked(case.case_id, status, case, now[name], ratios[name], _notes(case, now[name])))
-        elif name in now:
-            needed = f"at least {MIN_MINIBATCHES} clean minibatches are needed on each side"
-            found.append(Checked(case.case_id, TOO_FEW, case, now[name], None, [needed]))
+    pairs = pair(before, after)
+    enough = [one for one in pairs if one.is_compared and one.fewest_minibatches >= MIN_MINIBATCHES]
+    found_ratios = {name: ratio.estimate for name, ratio in ratios(enough).items()}
+    slower = dict(zip(found_ratios, holm([ratio.p_above() for ratio in found_ratios.values()])))
+    faster = dict(zip(found_ratios, holm([1 - ratio.p_above() for ratio in found_ratios.values()])))
+    found = []
+    for one in pairs:
+        old, new, ratio = one.before, one.after, None
+        if old is None:
+            status, notes = NEW, []
+        elif new is None:
+            status, notes = NOT_RUN, [NOT_RUN_NOTE]
+        elif one.is_refused:
+            status, notes = REFUSED, [f"not compared with {new.case_id}: {'; '.join(one.differ)}"]
+        elif old.key not in found_ratios:
+            status, notes = TOO_FEW, [TOO_FEW_NOTE]
         else:
-            other = nearest(case, unmatched)
-            if other is None:
-                found.append(Checked(case.case_id, NOT_RUN, case, None, None, [NOT_RUN_NOTE]))
-            else:
-                differ = "; ".join(differences(case.conditions, other.conditions))
-                note = f"not compared with {other.case_id}: {differ}"
-                found.append(Checked(case.case_id, REFUSED, case, other, None, [note]))
-    refused = {one.case_id for one in found if one.status == REFUSED}
-    return found + [Checked(case.case_id, NEW, None, case) for case in unmatched if case.case_id not in refused]
+            ratio = found_ratios[old.key]
+            status, notes = _status(ratio, threshold, slower[old.key], faster[old.key]), _notes(old, new)
+        found.append(Checked(one.case_id, status, old, new, ratio, notes))
+    return found
 
 
-def _ratios(pairs: Sequence[Tuple[CaseRuns, CaseRuns]]) -> Dict[str, Estimate]:
-    """Now / baseline by key, where there are enough minibatches; noise is learned from all cases of like devices."""
-    enough = [pair for pair in pairs if min(sum(map(len, case.series)) for case in pair) >= MIN_MINIBATCHES]
-    found: Dict[str, Estimate] = {}
-    for known in dict.fromkeys(before.prior for before, _ in enough):
-        sides = {before.key: (before.series, after.series) for before, after in enough if before.prior == known}
-        noise = learn_noise(list(sides.values()), False, known)
-        found.update({name: compare_runs(*series, noise, known).estimate for name, series in sides.items()})
-    return {before.key: found[before.key] for before, _ in enough}
+def _status(ratio: Estimate, threshold: float, p_slower: float, p_faster: float) -> str:
+    if ratio.value > 1 + threshold and p_slower < SIGNIFICANCE:
+        return SLOWER
+    if ratio.value < 1 / (1 + threshold) and p_faster < SIGNIFICANCE:
+        return FASTER
+    return INCONCLUSIVE if is_unsure(ratio.interval(), threshold) else SAME
+
+
+def _notes(before: CaseRuns, after: CaseRuns) -> List[str]:
+    notes = []
+    if after.flagged:
+        notes.append(f"left out: {after.flagged} {LEFT_OUT}")
+    if after.older:
+        notes.append(f"{after.older} older profiles not used: of another environment, or beyond --last")
+    if len(before.runs) == len(after.runs) == 1:
+        known = prior(before.device).share
+        notes.append(f"one run on each side: the noise between runs is not seen, and taken to be {known:.1%} at least")
+    changed = differences(before.environment, after.environment) if after.environment else []
+    if changed:
+        notes.append(f"environment changed: {'; '.join(changed)}")
+    old, new = ({kind for run in case.runs for kind in kinds(run.flags)} for case in (before, after))
+    for only, side in ((old - new, "the baseline"), (new - old, "now")):
+        if only:
+            notes.append(f"flagged only {side}: {', '.join(sorted(only))}")
+    return notes
 
 
 class RecordedLimit(NamedTuple):
@@ -412,135 +341,61 @@ def check_profile(
     Arguments and errors are those of `recorded_time_limit`.
     """
     now = case_of(profile)
-    recorded, missing = _recorded_case(baseline, now)
-    if recorded is None:
-        return Checked(now.case_id, MISSING, None, now, None, [missing])
-    ratio = _to_recorded(baseline, recorded, now, TIME)
-    if ratio is None:
-        return Checked(now.case_id, MISSING, recorded, now, None, ["the profile has no clean minibatch"])
-    notes = _notes(recorded, now)
-    status = _status(ratio, threshold, ratio.p_above(), 1 - ratio.p_above())
-    if min(sum(map(len, case.series)) for case in (recorded, now)) < MIN_MINIBATCHES:
-        status = INCONCLUSIVE
-        notes.insert(0, f"at least {MIN_MINIBATCHES} clean minibatches are needed on each side")
+    recorded, ratio, missing = _to_recorded(baseline, now, TIME)
+    if recorded is None or ratio is None:
+        return Checked(now.case_id, MISSING, recorded, now, None, [missing])
+    status, notes = _status(ratio, threshold, ratio.p_above(), 1 - ratio.p_above()), _notes(recorded, now)
+    if min(sum(map(len, case.series())) for case in (recorded, now)) < MIN_MINIBATCHES:
+        status, notes = INCONCLUSIVE, [TOO_FEW_NOTE, *notes]
     elif is_disqualified(profile.flags) and not include_flagged:
-        status = INCONCLUSIVE
-        notes.insert(0, f"the profile is flagged {' and '.join(now.runs[0].flags)}")
+        status, notes = INCONCLUSIVE, [f"the profile is flagged {' and '.join(profile.flags)}", *notes]
     return Checked(now.case_id, status, recorded, now, ratio, notes)
 
 
 def case_of(profile: Profile) -> CaseRuns:
     """A profile as the one run of its case; its environment is unknown."""
-    return CaseRuns(
-        profile.case.id,
-        comparable_conditions(profile.conditions, profile.case, profile.provenance),
-        {},
-        (
-            Run(
-                "",
-                profile.started_at,
-                tuple(profile.flags),
-                tuple(round(minibatch.e2e_ms, _DECIMALS) for minibatch in profile.counted),
-                sure_power(profile.flags, profile.aggregates.get("power_mw")),
-            ),
-        ),
-    )
+    times_ms = tuple(round(minibatch.e2e_ms, DECIMALS) for minibatch in profile.counted)
+    power_mw = sure_power(profile.flags, profile.aggregates.get("power_mw"))
+    run = Run("", profile.started_at, tuple(profile.flags), times_ms, power_mw)
+    comparable = comparable_conditions(profile.conditions, profile.case, profile.provenance)
+    return CaseRuns(profile.case.id, comparable, {}, (run,))
 
 
 def _recorded_limit(baseline: Sequence[CaseRuns], profile: Profile, quantity: str, threshold: float) -> RecordedLimit:
     if not threshold >= 0:
         raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
     now = case_of(profile)
-    recorded, missing = _recorded_case(baseline, now)
-    if recorded is None:
+    recorded, ratio, missing = _to_recorded(baseline, now, quantity)
+    if recorded is None or ratio is None:
         return RecordedLimit(None, None, missing)
-    ratio = _to_recorded(baseline, recorded, now, quantity)
-    if ratio is None:
-        lacking = "the baseline" if not _figures(recorded, quantity) else "the profile"
-        return RecordedLimit(None, None, f"{lacking} has no {quantity} of {recorded.case_id}")
-    median = pooled_median(_figures(recorded, quantity))
+    median = pooled_median(recorded.series(quantity))
     noise = math.exp(student_quantile(ratio.dof, 1 - SIGNIFICANCE) * ratio.error)
     return RecordedLimit(median, median * max(1 + threshold, noise))
 
 
-def _recorded_case(baseline: Sequence[CaseRuns], now: CaseRuns) -> Tuple[Optional[CaseRuns], str]:
-    """The case of a baseline under exactly these conditions; else why there is none."""
-    for case in baseline:
-        if case.key == now.key:
-            return case, ""
-    other = nearest(now, baseline)
-    if other is None:
-        return None, f"the baseline has nothing of {now.conditions['workload']}"
-    return (
-        None,
-        f"not recorded; not compared with {other.case_id}: {'; '.join(differences(other.conditions, now.conditions))}",
-    )
+def _to_recorded(
+    baseline: Sequence[CaseRuns], now: CaseRuns, quantity: str
+) -> Tuple[Optional[CaseRuns], Optional[Estimate], str]:
+    """The case of a baseline under exactly these conditions, the ratio to it, and else why there is none.
 
-
-def _figures(case: CaseRuns, quantity: str) -> List[Tuple[float, ...]]:
-    """The values of a quantity of each run that has some."""
-    if quantity == POWER:
-        return [(run.power_mw,) for run in case.runs if run.power_mw]
-    return [run.times_ms for run in case.runs if run.times_ms]
-
-
-def _to_recorded(baseline: Sequence[CaseRuns], recorded: CaseRuns, now: CaseRuns, quantity: str) -> Optional[Estimate]:
-    """The profile's figure / the recorded one; all recorded cases of like devices tell the noise between runs."""
-    before, after = _figures(recorded, quantity), _figures(now, quantity)
+    All recorded cases of the device tell the noise between runs.
+    """
+    recorded = next((case for case in baseline if case.key == now.key), None)
+    if recorded is None:
+        place = nearest(now, baseline)
+        if place is None:
+            return None, None, f"the baseline has nothing of {now.conditions['workload']}"
+        other = baseline[place]
+        differ = "; ".join(differences(other.conditions, now.conditions))
+        return None, None, f"not recorded; not compared with {other.case_id}: {differ}"
+    before, after = recorded.series(quantity), now.series(quantity)
     if not before or not after:
-        return None
-    known = prior(str(recorded.conditions.get("device", "")), quantity)
-    alike = [_figures(case, quantity) for case in baseline if case.prior == recorded.prior]
-    medians = [[Estimate(pooled_median([run]), 0.0, 1) for run in runs] for runs in alike if runs]
-    return compare_runs(before, after, learn(medians, known), known).estimate
-
-
-def _status(ratio: Estimate, threshold: float, p_slower: float, p_faster: float) -> str:
-    if ratio.value > 1 + threshold and p_slower < SIGNIFICANCE:
-        return SLOWER
-    if ratio.value < 1 / (1 + threshold) and p_faster < SIGNIFICANCE:
-        return FASTER
-    return INCONCLUSIVE if is_unsure(ratio.interval(), threshold) else SAME
-
-
-def is_unsure(interval: Interval, threshold: float) -> bool:
-    """Whether a ratio that no test tells from 1 may be a change all the same: beyond the threshold, or too vague."""
-    return not 1 / (1 + threshold) <= interval.value <= 1 + threshold or is_wider(interval, threshold)
-
-
-def is_wider(interval: Interval, threshold: float) -> bool:
-    """Whether an interval of a ratio reaches beyond the threshold both ways, so that it tells nothing either way."""
-    return interval.low < 1 / (1 + threshold) and interval.high > 1 + threshold
-
-
-def _notes(before: CaseRuns, after: CaseRuns) -> List[str]:
-    notes = []
-    if after.flagged:
-        notes.append(f"left out: {after.flagged} {LEFT_OUT}")
-    if after.older:
-        notes.append(f"{after.older} older profiles not used: of another environment, or beyond --last")
-    if len(before.runs) == len(after.runs) == 1:
-        known = f"{before.prior.share:.1%}"
-        notes.append(f"one run on each side: the noise between runs is not seen, and taken to be {known} at least")
-    changed = differences(before.environment, after.environment) if after.environment else []
-    if changed:
-        notes.append(f"environment changed: {'; '.join(changed)}")
-    old, new = ({kind for run in case.runs for kind in kinds(run.flags)} for case in (before, after))
-    for only, side in ((old - new, "the baseline"), (new - old, "now")):
-        if only:
-            notes.append(f"flagged only {side}: {', '.join(sorted(only))}")
-    return notes
-
-
-def nearest(before: CaseRuns, candidates: Sequence[CaseRuns]) -> Optional[CaseRuns]:
-    """The runs of the same workload under the conditions that differ least: what the user probably meant to compare."""
-
-    def subject(case: CaseRuns) -> Tuple[str, str]:
-        return case.conditions["workload"], case.conditions["task"]
-
-    same = [case for case in candidates if case.case_id == before.case_id]
-    same = same or [case for case in candidates if subject(case) == subject(before)]
-    return min(same, key=lambda case: len(differences(before.conditions, case.conditions)), default=None)
+        lacking = "the profile" if before else "the baseline"
+        return recorded, None, f"{lacking} has no {quantity} of {recorded.case_id}"
+    known = prior(now.device, quantity)
+    others = [[case.series(quantity)] for case in baseline if case.device == now.device and case is not recorded]
+    noise = learn_noise([[before, after], *([runs] for (runs,) in others if runs)], False, known)
+    return recorded, compare_runs(before, after, noise, known).estimate, ""
 
 
 def exit_code(found: Sequence[Checked]) -> int:
@@ -571,7 +426,7 @@ def _cells(one: Checked) -> List[str]:
     sides, interval = (one.before, one.after), one.ratio.interval() if one.ratio else None
     return [
         one.case_id,
-        *(f"{pooled_median(side.series):.3f}" if side else "-" for side in sides),
+        *(f"{pooled_median(side.series()):.3f}" if side else "-" for side in sides),
         f"{interval.value:.3f}" if interval else "-",
         f"{interval.low:.3f} to {interval.high:.3f}" if interval else "-",
         " | ".join(str(len(side.runs) if side else 0) for side in sides),

@@ -6,19 +6,21 @@ cases; without cells the profiles that it needs are not there.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
 from harness.core.boards import load_board
 from harness.core.cases import TRAINING
 from harness.core.pareto import pareto_front
+from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w
 from harness.judge.claim_list import ANY, BOARD, DEFAULT, ENOUGH_CORES, HELD_DOWN, Claim, Conditions
 from harness.judge.evidence import COLD, MEASURED, SIMULATED, WARM, Evidence, View
-from harness.judge.published_figures import CHANGE, Condition, PublishedFigure, figures_by_fact
+from harness.judge.published_figures import PrintedRatio, comparisons
 from harness.stats.estimates import DRAWS, Drawn, Estimate, drawn, quotient
 from harness.stats.experiments import LENGTHS
 
@@ -116,7 +118,10 @@ def _pairs(claim: Claim, view: View, views: Views, where: Conditions) -> Iterato
         for one in view.where({**resolve(view, where), **resolve(view, before)}):
             for change in _changes(view, one, resolve(view, after)):
                 other = view.like(one, change)
-                if other is not None and (ENOUGH_CORES not in where or _has_enough_cores(other)):
+                # The papers' boards have four cores or more; with fewer than workers these suffer (004 sec. 5.6.5).
+                if other is not None and (
+                    ENOUGH_CORES not in where or other.case.workers <= other.conditions["power_mode"]["cpu_cores"]
+                ):
                     yield one, other
 
 
@@ -130,11 +135,6 @@ def _changes(view: View, one: Evidence, after: Conditions) -> Iterator[Dict[str,
             values = tuple(found for found in values if found not in view.held_down)  # slower than any medium may be
         options.append([(name, found) for found in values])
     return (dict(change) for change in itertools.product(*options))
-
-
-def _has_enough_cores(one: Evidence) -> bool:
-    """Boards of the papers have four cores or more; with fewer than workers, 004 sec. 5.6.5 says, these suffer."""
-    return one.case.workers <= one.conditions["power_mode"]["cpu_cores"]
 
 
 def _across_boards(view: View, views: Views, board: str, where: Conditions) -> Iterator[Tuple[Evidence, Evidence]]:
@@ -186,16 +186,6 @@ def as_printed(claim: Claim, view: View, views: Views) -> List[Cell]:
     return cells
 
 
-class PrintedRatio(NamedTuple):
-    """A quantity in one condition over the same in another one, as printed: from least to greatest."""
-
-    metric: str
-    before: Condition
-    after: Condition
-    least: float
-    greatest: float
-
-
 PER_EPOCH = {"epoch_time": "time", "stall_time": "stall", "compute_time": "compute", "energy": "energy"}
 PER_MINIBATCH = {
     "minibatch_stall": "stall",
@@ -204,34 +194,6 @@ PER_MINIBATCH = {
     "gpu_utilisation": "gpu_load",
 }
 """Metric of a figure to quantity of evidence."""
-
-
-def comparisons(fact: str) -> List[PrintedRatio]:
-    """What is printed.
-
-    Args:
-        fact: id of a ratio or a change; or two ids of values, `F919/F918`: the first over the second.
-    """
-    numerator, _, denominator = fact.partition("/")
-    figures = figures_by_fact()
-    if denominator:
-        (after,), (before,) = figures[numerator], figures[denominator]
-        ends = (after.least / before.greatest, after.greatest / before.least)
-        return [PrintedRatio(after.metric, before.condition, after.condition, *ends)]
-    return [
-        PrintedRatio(figure.metric, figure.versus, figure.condition, *_ends(figure))
-        for figure in figures[fact]
-        if figure.versus is not None
-    ]
-
-
-def _ends(figure: PublishedFigure) -> Tuple[float, float]:
-    """The least and the greatest ratio that the figure stands for."""
-    ends = (figure.least, figure.greatest)
-    low, high = (1.0 + end / 100.0 for end in ends) if figure.relation == CHANGE else ends
-    if figure.comparator in ("<", "<="):
-        return 0.0, high
-    return (low, math.inf) if figure.comparator in (">", ">=") else (low, high)
 
 
 def _seen(claim: Claim, printed: PrintedRatio, view: View, views: Views) -> List[Cell]:
@@ -307,7 +269,7 @@ def variation_of_epochs(claim: Claim, view: View, views: Views) -> List[Cell]:
     ]
 
 
-def _over_boards(claim: Claim, view: View, views: Views, statistic: Callable[..., float]) -> List[Cell]:
+def over_boards(claim: Claim, view: View, views: Views, statistic: Callable[..., float]) -> List[Cell]:
     """A statistic of a figure over the boards of a type; asked of the first of them, where there are three or more."""
     name = view.device.partition(INSTANCE_MARK)[0]
     family = [other for device, other in views.items() if device.partition(INSTANCE_MARK)[0] == name]
@@ -322,16 +284,6 @@ def _over_boards(claim: Claim, view: View, views: Views, statistic: Callable[...
     return [Cell(label, drawn(label, [[figure for _, figure in found]], statistic), tuple(one for one, _ in found))]
 
 
-def range_of_boards(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """Greatest over least of the boards of a type."""
-    return _over_boards(claim, view, views, lambda values: float(values.max() / values.min()))
-
-
-def variation_of_boards(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """Coefficient of variation between the boards of a type."""
-    return _over_boards(claim, view, views, lambda values: float(_coefficient(values)))
-
-
 def throttled_share(claim: Claim, view: View, views: Views) -> List[Cell]:
     """Share of throttled cases of training, among those with a sensor that would have told; left-out ones count."""
     trained = [*view.where({}), *(one for one in view.left_out if one.case.task == TRAINING)]
@@ -343,62 +295,105 @@ def throttled_share(claim: Claim, view: View, views: Views) -> List[Cell]:
     return [exactly(f"{len(cases)} cases", len(throttled) / len(cases), *watched)]
 
 
-Statistic = Callable[..., float]
+class Modes(NamedTuple):
+    """The power modes that a statistic is taken over."""
+
+    names: List[str]
+    settings: np.ndarray  # cores and clocks, shape (modes, 4)
+
+    @property
+    def cpu_khz(self) -> np.ndarray:
+        return self.settings[:, PowerMode._fields.index("cpu_khz")]
 
 
-def _by_workload(claim: Claim, view: View) -> Dict[str, List[Evidence]]:
-    """The cases of each workload in the power modes of the claim, in their order; none where one of them is missing."""
+def over_modes(
+    claim: Claim, view: View, views: Views, statistic: Callable[..., float], least_cpu_khz: int = 0
+) -> List[Cell]:
+    """A statistic of the claim's quantities over the power modes of each workload.
+
+    Modes are those of the claim, in its order, if all of them were profiled; else all, if they are `ENOUGH_MODES`.
+    """
     (where,) = claim.where
-    found: Dict[str, List[Evidence]] = {}
-    for workload in where["workload"]:
-        by_mode = {one.case.power_mode: one for one in view.where({**where, "workload": (workload,)})}
-        modes = where.get("power_mode", tuple(by_mode))
-        if set(by_mode) == set(modes) and (len(modes) >= ENOUGH_MODES or "power_mode" in where):
-            found[workload] = [by_mode[mode] for mode in modes]
-    return found
-
-
-def _over_modes(claim: Claim, view: View, of: Callable[[List[Evidence]], Statistic]) -> List[Cell]:
-    """A statistic of the claim's quantities over the power modes of each workload."""
     cells = []
-    for workload, found in _by_workload(claim, view).items():
+    for workload in where["workload"]:
+        by_mode = {
+            one.case.power_mode: one
+            for one in view.where({**where, "workload": (workload,)})
+            if one.conditions["power_mode"]["cpu_khz"] >= least_cpu_khz
+        }
+        names = where.get("power_mode", tuple(by_mode))
+        if set(by_mode) != set(names) or ("power_mode" not in where and len(names) < ENOUGH_MODES):
+            continue
+        found = [by_mode[name] for name in names]
         series = [[one.figure(quantity) for one in found] for quantity in claim.quantities]
         if not any(None in figures for figures in series):
-            cells.append(Cell(workload, drawn(f"{view.device} {workload}", series, of(found)), tuple(found)))
+            mode_of = [[one.conditions["power_mode"][field] for field in PowerMode._fields] for one in found]
+            modes = Modes(list(names), np.array(mode_of, dtype=float))
+            figure = drawn(f"{view.device} {workload}", series, functools.partial(statistic, modes))
+            cells.append(Cell(workload, figure, tuple(found)))
     return cells
 
 
-def _cpu_khz(found: Sequence[Evidence]) -> np.ndarray:
-    return np.array([one.conditions["power_mode"]["cpu_khz"] for one in found])
+def _best_of_both_over_maxn(modes: Modes, times: np.ndarray, energies: np.ndarray) -> float:
+    """Of the mode that comes closest to MAXN (g) or beats it in both quantities, the worse of its two ratios."""
+    place = modes.names.index("g")
+    worse = np.maximum(times / times[place], energies / energies[place])
+    return float(np.delete(worse, place).min())
 
 
-def best_of_both_over_maxn(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """The mode that comes closest to MAXN (g) or beats it in both quantities: the worse of its two ratios."""
-
-    def of(found: List[Evidence]) -> Statistic:
-        place = [one.case.power_mode for one in found].index("g")
-
-        def best(times: np.ndarray, energies: np.ndarray) -> float:
-            worse = np.maximum(times / times[place], energies / energies[place])
-            return float(np.delete(worse, place).min())
-
-        return best
-
-    return _over_modes(claim, view, of)
+def _correlation(modes: Modes, x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.corrcoef(np.log(x), np.log(y))[0, 1])
 
 
-def correlation(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """Correlation of the logarithms of two quantities over power modes."""
-    return _over_modes(claim, view, lambda _: lambda x, y: float(np.corrcoef(np.log(x), np.log(y))[0, 1]))
+def _is_first_on_front(modes: Modes, x: np.ndarray, y: np.ndarray) -> float:
+    return float(0 in pareto_front(x, y))
 
 
-def _points(times: np.ndarray, energies: np.ndarray) -> float:
-    return float(len(pareto_front(times, energies)))
+def _points_on_front(modes: Modes, x: np.ndarray, y: np.ndarray) -> float:
+    """How many modes no other one beats in both quantities."""
+    return float(len(pareto_front(x, y)))
+
+
+def _share_saved(modes: Modes, values: np.ndarray) -> float:
+    return float(1.0 - values.min() / values.max())
+
+
+def _range(modes: Modes, values: np.ndarray) -> float:
+    return float(values.max() / values.min())
+
+
+def _best_at_greatest_cpu_clock(modes: Modes, values: np.ndarray) -> float:
+    return float(values[modes.cpu_khz == modes.cpu_khz.max()].min() / values.min())
+
+
+def _slowest_at_fast_cpu_over_fastest_at_slow(modes: Modes, times: np.ndarray) -> float:
+    """The slowest power mode at the greatest CPU clock over the fastest at 1,200 MHz or less."""
+    return float(times[modes.cpu_khz == modes.cpu_khz.max()].max() / times[modes.cpu_khz <= 1_200_000].min())
+
+
+def _linear_error(modes: Modes, times: np.ndarray, fitted_to: Optional[str] = None) -> float:
+    """Mean absolute error of a linear regression on cores and clocks, fitted to the modes of these names, or to all."""
+    inputs = np.column_stack([modes.settings / modes.settings.max(axis=0), np.ones(len(times))])
+    known = np.array([fitted_to is None or name in fitted_to for name in modes.names])
+    weights = np.linalg.lstsq(inputs[known], times[known], rcond=None)[0]
+    return float(np.mean(np.abs(inputs @ weights / times - 1.0)))
+
+
+def range_of_papers_modes(claim: Claim, view: View, views: Views) -> List[Cell]:
+    """Greatest over least of the profiled modes whose CPU clock is within the papers' range."""
+    least = min(mode.cpu_khz for _, mode in load_board("orin-agx").power_modes("grid:paper"))
+    return over_modes(claim, view, views, _range, least)
+
+
+def best_at_greatest_cpu_clock(claim: Claim, view: View, views: Views) -> List[Cell]:
+    """Least at the greatest CPU clock over least of all power modes, of each quantity."""
+    alone = [claim._replace(quantities=(quantity,)) for quantity in claim.quantities]
+    return [cell for one in alone for cell in over_modes(one, view, views, _best_at_greatest_cpu_clock)]
 
 
 def points_on_front(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """How many modes no other one beats in both quantities."""
-    cells = _over_modes(claim, view, lambda _: _points)
+    """How many modes are on the front of two quantities; a draw by their noise would only add some."""
+    cells = over_modes(claim, view, views, _points_on_front)
     return [exactly(cell.label, cell.figure.value, *cell.evidence) for cell in cells]
 
 
@@ -411,85 +406,9 @@ def points_more_than_first(claim: Claim, view: View, views: Views) -> List[Cell]
     return [exactly(cell.label, cell.figure.value - first.figure.value, *cell.evidence) for cell in others]
 
 
-def first_mode_on_front(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """1 where the first of the power modes is on the front of two quantities, 0 where not."""
-    return _over_modes(claim, view, lambda _: lambda x, y: float(0 in pareto_front(x, y)))
-
-
-def share_saved(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """Greatest less least over power modes, over the greatest."""
-    return _over_modes(claim, view, lambda _: lambda values: float(1.0 - values.min() / values.max()))
-
-
-def range_of_papers_modes(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """Greatest over least of the profiled modes whose CPU clock is within the papers' range."""
-    least = min(mode.cpu_khz for _, mode in load_board("orin-agx").power_modes("grid:paper"))
-    found = [
-        (one, figure)
-        for one in view.where(resolve(view, claim.where[0]))
-        for figure in [one.figure(claim.quantities[0])]
-        if figure is not None and one.conditions["power_mode"]["cpu_khz"] >= least
-    ]
-    if len(found) < ENOUGH_MODES:
-        return []
-    label = f"{found[0][0].case.workload}, {len(found)} modes"
-    statistic = drawn(label, [[figure for _, figure in found]], lambda values: float(values.max() / values.min()))
-    return [Cell(label, statistic, tuple(one for one, _ in found))]
-
-
-def best_at_greatest_cpu_clock(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """Least at the greatest CPU clock over least of all power modes, of each quantity."""
-
-    def of(found: List[Evidence]) -> Statistic:
-        clocks = _cpu_khz(found)
-        return lambda values: float(values[clocks == clocks.max()].min() / values.min())
-
-    return [
-        cell for quantity in claim.quantities for cell in _over_modes(claim._replace(quantities=(quantity,)), view, of)
-    ]
-
-
-def slowest_at_fast_cpu_over_fastest_at_slow(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """The slowest power mode at the greatest CPU clock over the fastest at 1,200 MHz or less."""
-
-    def of(found: List[Evidence]) -> Statistic:
-        clocks = _cpu_khz(found)
-        return lambda times: float(times[clocks == clocks.max()].max() / times[clocks <= 1_200_000].min())
-
-    return _over_modes(claim, view, of)
-
-
-def _linear_errors(claim: Claim, view: View, fitted_to: Optional[str] = None) -> List[Cell]:
-    """Mean absolute error, over all power modes, of a linear regression of a quantity on cores and clocks.
-
-    Args:
-        claim: names the modes.
-        view: of the device.
-        fitted_to: names of the modes that it is fitted to; all of them where None.
-    """
-
-    def of(found: List[Evidence]) -> Statistic:
-        modes = np.array([list(one.conditions["power_mode"].values()) for one in found], dtype=float)
-        inputs = np.column_stack([modes / modes.max(axis=0), np.ones(len(modes))])
-        known = np.array([fitted_to is None or one.case.power_mode in fitted_to for one in found])
-
-        def error(times: np.ndarray) -> float:
-            weights = np.linalg.lstsq(inputs[known], times[known], rcond=None)[0]
-            return float(np.mean(np.abs(inputs @ weights / times - 1.0)))
-
-        return error
-
-    return _over_modes(claim, view, of)
-
-
-def error_of_linear_model(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """Mean absolute error of a linear regression over all modes, fitted to all of them."""
-    return _linear_errors(claim, view)
-
-
 def first_linear_error_over_others(claim: Claim, view: View, views: Views) -> List[Cell]:
     """Error of a regression fitted to the papers' four modes (004 sec. 5.7): the first workload's over each other's."""
-    cells = _linear_errors(claim, view, "efij")
+    cells = over_modes(claim, view, views, functools.partial(_linear_error, fitted_to="efij"))
     if len(cells) < len(claim.where[0]["workload"]):
         return []
     first, *others = cells
@@ -508,7 +427,8 @@ def error_of_ten_minibatches(claim: Claim, view: View, views: Views) -> List[Cel
     return cells
 
 
-def _without_power(claim: Claim, view: View, length: int, most_s: float = math.inf) -> List[Cell]:
+def without_power_sample(claim: Claim, view: View, views: Views, length: int, most_s: float = math.inf) -> List[Cell]:
+    """Share of the stretches of some length that hold no power sample, of profiles where they take less than this."""
     return [
         exactly(one.case.id, one.stretches[length].without_power, one)
         for one in view.where(resolve(view, claim.where[0]))
@@ -518,37 +438,35 @@ def _without_power(claim: Claim, view: View, length: int, most_s: float = math.i
     ]
 
 
-def ten_without_power_sample(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """Share of the stretches of ten quick minibatches that hold no power sample."""
-    return _without_power(claim, view, SHORT, QUICK_S)
-
-
-def forty_without_power_sample(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """Share of the stretches of forty minibatches that hold no power sample."""
-    return _without_power(claim, view, USUAL)
+def _of_modes(statistic: Callable[..., float]) -> ClaimFunction:
+    return functools.partial(over_modes, statistic=statistic)
 
 
 FUNCTIONS: Mapping[str, ClaimFunction] = {
     "value": value,
     "ratio": ratio_of_cases,
-    **{
-        function.__name__: function
-        for function in (
-            *(
-                ratio_of_ratios,
-                extremes,
-                as_printed,
-                over_data_sizes,
-                watts_saved,
-                variation_of_epochs,
-                range_of_boards,
-            ),
-            *(variation_of_boards, throttled_share, best_of_both_over_maxn, correlation, points_on_front),
-            *(points_more_than_first, first_mode_on_front, share_saved, range_of_papers_modes),
-            *(best_at_greatest_cpu_clock, slowest_at_fast_cpu_over_fastest_at_slow, error_of_linear_model),
-            *(first_linear_error_over_others, error_of_ten_minibatches, ten_without_power_sample),
-            forty_without_power_sample,
-        )
-    },
+    "ratio_of_ratios": ratio_of_ratios,
+    "extremes": extremes,
+    "as_printed": as_printed,
+    "over_data_sizes": over_data_sizes,
+    "watts_saved": watts_saved,
+    "variation_of_epochs": variation_of_epochs,
+    "range_of_boards": functools.partial(over_boards, statistic=lambda values: float(values.max() / values.min())),
+    "variation_of_boards": functools.partial(over_boards, statistic=lambda values: float(_coefficient(values))),
+    "throttled_share": throttled_share,
+    "best_of_both_over_maxn": _of_modes(_best_of_both_over_maxn),
+    "correlation": _of_modes(_correlation),
+    "points_on_front": points_on_front,
+    "points_more_than_first": points_more_than_first,
+    "first_mode_on_front": _of_modes(_is_first_on_front),
+    "share_saved": _of_modes(_share_saved),
+    "range_of_papers_modes": range_of_papers_modes,
+    "best_at_greatest_cpu_clock": best_at_greatest_cpu_clock,
+    "slowest_at_fast_cpu_over_fastest_at_slow": _of_modes(_slowest_at_fast_cpu_over_fastest_at_slow),
+    "error_of_linear_model": _of_modes(_linear_error),
+    "first_linear_error_over_others": first_linear_error_over_others,
+    "error_of_ten_minibatches": error_of_ten_minibatches,
+    "ten_without_power_sample": functools.partial(without_power_sample, length=SHORT, most_s=QUICK_S),
+    "forty_without_power_sample": functools.partial(without_power_sample, length=USUAL),
 }
 """By the names that `claims.csv` has for them."""

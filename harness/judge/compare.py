@@ -17,8 +17,9 @@ comparisons of one run, and in 4 % of three.
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -26,18 +27,28 @@ from harness.core.cases import TRAINING
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table
 from harness.core.units import share_to_percent
-from harness.judge.baseline import MIN_MINIBATCHES, OK_CODE, REFUSED_CODE, SLOWER_CODE, CaseRuns, is_wider
-from harness.judge.sides import Pair, Pairing, Side
+from harness.judge.sides import (
+    FASTER,
+    INCONCLUSIVE,
+    MIN_MINIBATCHES,
+    OK_CODE,
+    REFUSED_CODE,
+    SLOWER,
+    SLOWER_CODE,
+    TOO_FEW,
+    Pair,
+    Side,
+    environment_changes,
+    is_unsure,
+    ratios,
+)
 from harness.stats import noise
 from harness.stats.changes import (
     FAST_MINIBATCHES,
     FEWEST_RUNS,
     Change,
-    RunsRatio,
     combined_ranks,
-    compare_runs,
     holm,
-    learn_noise,
     mean_ratio,
     randomised_change,
     rank_test,
@@ -52,16 +63,12 @@ TELLING = 0.05
 """An interval that reaches beyond this both ways is inconclusive: it would hide a change of 5 %."""
 
 TIME, FAST_TIME, POWER = "minibatch time", "fast minibatch time", "power"
-SLOWER, FASTER, MORE, LESS = "slower", "faster", "more power", "less power"
-SAME, INCONCLUSIVE, TOO_FEW = "no difference", "inconclusive", "too few"
-OVERALL = "overall"
+MORE, LESS, SAME = "more power", "less power", "no difference"
 _NAMES = {TIME: (SLOWER, FASTER), FAST_TIME: (SLOWER, FASTER), POWER: (MORE, LESS)}
+_QUANTITIES = {TIME: noise.TIME, FAST_TIME: noise.TIME, POWER: noise.POWER}
 
-Values = Mapping[Tuple[str, int], Sequence[float]]
-"""Minibatch times in ms, or the one power in mW, of each run of one side.
-
-A run goes by its id and by which of its profiles of the same case this is: so the cases of a run are found together.
-"""
+CASES, WORKLOADS, OVERALL = "cases", "workloads", "overall"
+"""What a finding is about: one case, those of a workload, or all of them."""
 
 TEST = (
     "A change counts where the ratio of medians is beyond the threshold and noise alone is unlikely to give it"
@@ -77,6 +84,7 @@ TEST = (
 class Compared(NamedTuple):
     """What came out for one figure of one case, of a workload or overall."""
 
+    scope: str  # `CASES`, `WORKLOADS` or `OVERALL`
     name: str  # the case's id, the workload's name, or `overall`
     figure: str  # `TIME`, `FAST_TIME` or `POWER`
     status: str  # `slower`, `faster`, `more power`, `less power`, `no difference`, `inconclusive` or `too few`
@@ -86,142 +94,83 @@ class Compared(NamedTuple):
     rank_p: Optional[float] = None  # that of the rank-sum tests alone, uncorrected; None where none was made
 
 
-class Comparison(NamedTuple):
-    """Everything that was compared: cases in the order of the pairs, workloads, overall."""
-
-    cases: List[Compared]
-    workloads: List[Compared]
-    overall: List[Compared]
-
-
 def judge(
     pairs: Sequence[Pair], same_question: bool, threshold: float = DEFAULT_THRESHOLD, fastest: bool = False
-) -> Comparison:
-    """Find what changed.
+) -> List[Compared]:
+    """Find what changed, in time and then in power.
 
     `same_question`: nothing but the run may differ between the sides (`learn_noise`). `fastest` compares the fast
     minibatches of the fast runs instead of medians, and takes `FEWEST_RUNS`.
     """
     if not threshold >= 0:
         raise InvalidValueError(f"--threshold must be 0 or more, got {share_to_percent(threshold):g}")
-    figures = (FAST_TIME if fastest else TIME, POWER)
-    time, power = (_judge_figure(pairs, figure, same_question, threshold) for figure in figures)
-    return Comparison(time.cases + power.cases, time.workloads + power.workloads, time.overall + power.overall)
+    compared = [one for one in pairs if one.is_compared]
+    return [
+        finding
+        for figure in (FAST_TIME if fastest else TIME, POWER)
+        for finding in _judge_figure(compared, figure, same_question, threshold)
+    ]
 
 
-def exit_code(comparison: Comparison, pairing: Pairing) -> int:
-    """1 where something is slower or takes more power; else 2 where a case was refused or none compared; else 0."""
-    found = {one.status for every in comparison for one in every}
-    if found & {SLOWER, MORE}:
-        return SLOWER_CODE
-    return REFUSED_CODE if pairing.refused or TOO_FEW in found or not found else OK_CODE
+def _judge_figure(pairs: Sequence[Pair], figure: str, same_question: bool, threshold: float) -> List[Compared]:
+    quantity = _QUANTITIES[figure]
+    there = [one for one in pairs if all(case.series(quantity) for case in one.sides)]
+    enough = [one for one in there if _suffices(one, figure)]
+    modelled = ratios(enough, quantity, same_question) if figure != FAST_TIME else {}
+    ranks = {one.key: rank_test(*(case.series(quantity) for case in one.sides)) for one in enough if modelled}
 
+    def change_of(members: Sequence[Pair]) -> Optional[Tuple[Change, float, Optional[float]]]:
+        """The change of one case, or of several together; its p-value, and that of the rank-sum tests alone."""
+        if figure == FAST_TIME:
+            sides = _of_runs(members, quantity, FAST_MINIBATCHES)
+            if min(map(len, sides)) < FEWEST_RUNS:
+                return None
+            change = randomised_change(*sides)
+            return change, change.p_value, None
+        own = [modelled[one.key] for one in members]
+        change = mean_ratio(own, *_of_runs(members, quantity, 0.5)).change()
+        rank_p = combined_ranks([ratio.within.value for ratio in own], [ranks[one.key] for one in members])
+        return change, max(change.p_value, rank_p or 0.0), rank_p
 
-class _Case(NamedTuple):
-    """The values of a case on both sides, and what the model of noise and the ranks say of it where they were asked."""
-
-    before: Values
-    after: Values
-    ratio: Optional[RunsRatio] = None
-    rank_p: Optional[float] = None
-
-
-def _judge_figure(pairs: Sequence[Pair], figure: str, same_question: bool, threshold: float) -> Comparison:
-    there: Dict[str, _Case] = {}  # by case id, as the findings of cases go
-    workloads: Dict[str, List[str]] = {}
-    devices: Dict[str, List[str]] = {}
-    for one in pairs:
-        case = _Case(_values(one.before, figure), _values(one.after, figure))
-        if not case.before or not case.after:
-            continue
-        name, conditions = one.before.case_id, one.before.conditions
-        there[name] = case
-        if _suffices(case, figure):
-            task = "" if conditions["task"] == TRAINING else f" ({conditions['task']})"
-            workloads.setdefault(f"{conditions['workload']}{task}", []).append(name)
-            devices.setdefault(str(conditions.get("device", "")), []).append(name)
-    cases = {name: there[name] for names in workloads.values() for name in names}
-    if figure != FAST_TIME:
-        for device, names in devices.items():
-            cases.update(_with_noise({name: cases[name] for name in names}, device, figure, same_question))
-    cases = {name: cases[name] for name in there if name in cases}
-
-    def compared(groups: Mapping[str, Sequence[str]], counts: Mapping[str, Tuple[int, int]]) -> Dict[str, Compared]:
-        """Each group of cases; p-values are corrected for how many groups there are."""
-        outcome_of = _randomised if figure == FAST_TIME else _modelled
-        outcomes = {name: outcome_of([cases[member] for member in members]) for name, members in groups.items()}
-        tested = {name: outcome for name, outcome in outcomes.items() if outcome is not None}
-        found = {name: Compared(name, figure, TOO_FEW, counts[name]) for name in groups}
-        for (name, outcome), p_value in zip(tested.items(), holm([outcome[1] for outcome in tested.values()])):
-            change, _, rank_p = outcome
-            status = _status(figure, change, p_value, threshold)
-            found[name] = Compared(name, figure, status, counts[name], change, p_value, rank_p)
-        return found
-
-    runs = {name: (len(case.before), len(case.after)) for name, case in there.items()}
-    of_cases = compared({name: [name] for name in cases}, runs)
-    sizes = {name: (len(members), len(members)) for name, members in workloads.items()}
-    overall = compared({OVERALL: list(cases)}, {OVERALL: (len(cases), len(cases))}) if cases else {}
-    return Comparison(
-        [of_cases.get(name) or Compared(name, figure, TOO_FEW, runs[name]) for name in there],
-        list(compared(workloads, sizes).values()),
-        list(overall.values()),
-    )
-
-
-def _values(case: CaseRuns, figure: str) -> Values:
-    """The values of each run that has some; an idle state has no times."""
-    ids = [run.run_id for run in case.runs]
-    names = [(run_id, ids[:place].count(run_id)) for place, run_id in enumerate(ids)]
-    if figure == POWER:
-        return {name: (run.power_mw,) for name, run in zip(names, case.runs) if run.power_mw}
-    return {name: run.times_ms for name, run in zip(names, case.runs) if run.times_ms}
-
-
-def _suffices(case: _Case, figure: str) -> bool:
-    """Whether there is enough of a case to say something."""
-    sides = (case.before, case.after)
-    if figure == FAST_TIME and min(map(len, sides)) < FEWEST_RUNS:
-        return False
-    return figure == POWER or min(sum(map(len, side.values())) for side in sides) >= MIN_MINIBATCHES
-
-
-def _with_noise(cases: Mapping[str, _Case], device: str, figure: str, same_question: bool) -> Dict[str, _Case]:
-    """The cases of a device with their ratios; the noise between runs is learned from all of them."""
-    known = noise.prior(device, noise.POWER if figure == POWER else noise.TIME)
-    series = {name: (list(case.before.values()), list(case.after.values())) for name, case in cases.items()}
-    learned = learn_noise(list(series.values()), same_question, known)
-    return {
-        name: case._replace(ratio=compare_runs(*series[name], learned, known), rank_p=rank_test(*series[name]))
-        for name, case in cases.items()
+    testable = {one.key for one in enough}
+    workloads: Dict[str, List[Pair]] = {}
+    for one in enough:
+        conditions = one.sides[0].conditions
+        task = "" if conditions["task"] == TRAINING else f" ({conditions['task']})"
+        workloads.setdefault(f"{conditions['workload']}{task}", []).append(one)
+    scopes: Dict[str, List[Tuple[str, List[Pair]]]] = {
+        CASES: [(one.case_id, [one]) for one in there],
+        WORKLOADS: list(workloads.items()),
+        OVERALL: [("overall", enough)] if enough else [],
     }
+    found = []
+    for scope, groups in scopes.items():
+        changes = [change_of(members) if members[0].key in testable else None for _, members in groups]
+        corrected = iter(holm([change[1] for change in changes if change is not None]))
+        for (name, members), change in zip(groups, changes):
+            runs = tuple(len(case.series(quantity)) for case in members[0].sides)
+            counts = runs if scope == CASES else (len(members), len(members))
+            if change is None:
+                found.append(Compared(scope, name, figure, TOO_FEW, counts))
+            else:
+                p_value = next(corrected)
+                status = _status(figure, change[0], p_value, threshold)
+                found.append(Compared(scope, name, figure, status, counts, change[0], p_value, change[2]))
+    return found
 
 
-_Outcome = Tuple[Change, float, Optional[float]]
-"""A change, its p-value before correction, and that of the rank-sum tests where there were any."""
+def _suffices(one: Pair, figure: str) -> bool:
+    """Whether there is enough of a case to say something."""
+    if figure == FAST_TIME and min(len(case.series()) for case in one.sides) < FEWEST_RUNS:
+        return False
+    return figure == POWER or one.fewest_minibatches >= MIN_MINIBATCHES
 
 
-def _modelled(cases: Sequence[_Case]) -> _Outcome:
-    """The change of medians of one case, or of several together, by the noise within and between runs."""
-    ratios = [case.ratio for case in cases if case.ratio is not None]
-    change = mean_ratio(ratios, *_of_runs(cases, 0.5)).change()
-    rank_p = combined_ranks([ratio.within.value for ratio in ratios], [case.rank_p for case in cases])
-    return change, max(change.p_value, rank_p or 0.0), rank_p
-
-
-def _randomised(cases: Sequence[_Case]) -> Optional[_Outcome]:
-    """The change of fast minibatches; None where too few runs have all of the cases."""
-    before, after = _of_runs(cases, FAST_MINIBATCHES)
-    if min(len(before), len(after)) < FEWEST_RUNS:
-        return None
-    change = randomised_change(before, after)
-    return change, change.p_value, None
-
-
-def _of_runs(cases: Sequence[_Case], share: float) -> List[np.ndarray]:
+def _of_runs(pairs: Sequence[Pair], quantity: str, share: float) -> List[np.ndarray]:
     """The logarithm of a quantile of each run that has all cases, on both sides, of shape (runs, cases)."""
     sides = []
-    for values in ([case.before for case in cases], [case.after for case in cases]):
+    for cases in zip(*(one.sides for one in pairs)):
+        values = [case.by_run(quantity) for case in cases]
         complete = [run for run in values[0] if all(run in one for one in values)]
         figures = [[np.quantile(one[run], share) for one in values] for run in complete]
         sides.append(np.log(np.array(figures).reshape(len(complete), len(values))))
@@ -234,97 +183,153 @@ def _status(figure: str, change: Change, p_value: float, threshold: float) -> st
         return worse
     if p_value < 1 - CONFIDENCE and change.ratio < 1 / (1 + threshold):
         return better
-    telling = max(threshold, TELLING)
-    is_large = not 1 / (1 + telling) <= change.ratio <= 1 + telling
     is_likely = not 1 / (1 + threshold) <= change.ratio <= 1 + threshold and not change.low <= 1 <= change.high
-    unsure = is_large or is_likely or is_wider(Interval(*change[:3]), telling)
-    return INCONCLUSIVE if unsure else SAME
+    return INCONCLUSIVE if is_likely or is_unsure(Interval(*change[:3]), max(threshold, TELLING)) else SAME
 
 
 _INTERVAL = f"{CONFIDENCE:.0%} interval"
-_PLAIN_CASES = 40
+_MOST_LINES = 40
 """Of more cases than this, those without a difference are counted in text and not listed; JSON has them all."""
 
 
-class ComparedSides(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class ComparedSides:
     """Everything about one comparison."""
 
     before: Side  # one side
     after: Side  # the other
     by: Sequence[str]  # the conditions in question
-    pairing: Pairing  # what was compared and what was not
-    verdicts: Comparison  # what came out
+    pairs: List[Pair]  # what was compared and what was not
+    found: List[Compared]  # what came out
     threshold: float  # as a share
+
+    def of(self, scope: str) -> List[Compared]:
+        """The findings about cases, workloads or all."""
+        return [one for one in self.found if one.scope == scope]
+
+    @property
+    def refused(self) -> List[Pair]:
+        """What was not compared, because conditions differ."""
+        return [one for one in self.pairs if one.is_refused]
+
+    @property
+    def only_before(self) -> List[str]:
+        """Ids of cases that have no counterpart on the second side."""
+        return [one.case_id for one in self.pairs if one.after is None and not one.is_refused]
+
+    @property
+    def only_after(self) -> List[str]:
+        """Ids of cases that have none on the first."""
+        return [one.case_id for one in self.pairs if one.before is None]
+
+    @property
+    def compared(self) -> List[Pair]:
+        return [one for one in self.pairs if one.is_compared]
+
+    @property
+    def changed(self) -> List[str]:
+        """What differs of the conditions in question, each line once."""
+        return list(dict.fromkeys(line for one in self.compared for line in one.differ))
+
+    @property
+    def exit_code(self) -> int:
+        """1 where something is slower or takes more power; else 2 where a case was refused or none compared; else 0."""
+        statuses = {one.status for one in self.found}
+        if statuses & {SLOWER, MORE}:
+            return SLOWER_CODE
+        return REFUSED_CODE if self.refused or TOO_FEW in statuses or not statuses else OK_CODE
 
 
 def format_result(result: ComparedSides, markdown: bool = False) -> str:
     """The comparison as text: the overall answer first, then workloads, cases, what was refused, and the test."""
-    verdicts, pairing = result.verdicts, result.pairing
-    heading = f"{result.before.path.name} -> {result.after.path.name}"
-    changed = "; ".join(_changed(pairing))
-    parts = [f"## Comparison: {heading}" if markdown else heading, *([changed] if changed else [])]
-    parts.append("\n".join(_sentences(result)))
-    if verdicts.workloads:
-        parts.append(_table("workload", "cases", verdicts.workloads, markdown))
-    shown = [one for one in verdicts.cases if len(verdicts.cases) <= _PLAIN_CASES or one.status != SAME]
+    names = [side.path.name for side in (result.before, result.after)]
+    heading = " -> ".join(names)
+    parts = [f"## Comparison: {heading}" if markdown else heading]
+    if not result.compared:
+        return "\n\n".join([*parts, _nothing_shared(result), *_listed("Notes:", _notes(result), markdown)])
+    parts += ["; ".join(result.changed)] if result.changed else []
+    overall = [
+        f"Overall, {one.figure}: {one.status} ({_percent(one.change.ratio)}, {_INTERVAL} {_percent(one.change.low)} to"
+        f" {_percent(one.change.high)}, {one.counts[0]} case{'s' if one.counts[0] > 1 else ''})"
+        for one in result.of(OVERALL)
+        if one.change
+    ]
+    parts.append("\n".join(overall or ["Nothing could be compared."]))
+    cases, workloads = result.of(CASES), result.of(WORKLOADS)
+    if workloads:
+        parts.append(_table("workload", "cases", workloads, markdown))
+    shown = [one for one in cases if len(cases) <= _MOST_LINES or one.status != SAME]
     if shown:
         parts.append(_table("case", "runs", shown, markdown))
-    if len(shown) < len(verdicts.cases):
-        parts.append(f"{len(verdicts.cases) - len(shown)} more figures of cases: {SAME}")
-    for title, lines in (
-        (
-            "Not compared, because conditions differ:",
-            [f"{case_id}: {'; '.join(why)}" for case_id, why in pairing.refused],
-        ),
-        (f"Only in {result.before.path.name}:", pairing.only_before),
-        (f"Only in {result.after.path.name}:", pairing.only_after),
-        ("Machine or software differs, which is compared all the same:", pairing.environment),
-        ("Notes:", _notes(result)),
-    ):
-        if lines:
-            parts.append("\n".join([title, *([""] if markdown else []), *(f"- {line}" for line in lines)]))
-    parts.append(f"Threshold {result.threshold:.1%}. {TEST}")
-    return "\n\n".join(parts)
+    if len(shown) < len(cases):
+        parts.append(f"{len(cases) - len(shown)} more figures of cases: {SAME}")
+    refused = [f"{one.case_id}: {'; '.join(one.differ)}" for one in result.refused]
+    environment = environment_changes(result.compared)
+    parts += [
+        *_listed("Not compared, because conditions differ:", refused, markdown),
+        *_listed(f"Only in {names[0]}:", result.only_before, markdown),
+        *_listed(f"Only in {names[1]}:", result.only_after, markdown),
+        *_listed("Machine or software differs, which is compared all the same:", environment, markdown),
+        *_listed("Notes:", _notes(result), markdown),
+    ]
+    return "\n\n".join([*parts, f"Threshold {result.threshold:.1%}. {TEST}"])
+
+
+def _nothing_shared(result: ComparedSides) -> str:
+    """That no case could be compared, and what differs in all of them, in a line."""
+    counts = [f"{len(side.cases)} case{'s' * (len(side.cases) != 1)}" for side in (result.before, result.after)]
+    text = (
+        f"Nothing could be compared: none of the {counts[0]} of {result.before.path.name} agrees with one of the"
+        f" {counts[1]} of {result.after.path.name} in all conditions"
+    )
+    if not result.refused:
+        return f"{text}: they share no workload."
+    first, *others = result.refused
+    common = [line for line in first.differ if all(line in other.differ for other in others)]
+    text += f"; all differ in {'; '.join(common)}" if common else f"; {first.case_id}: {'; '.join(first.differ)}"
+    return f"{text}. --by NAMES lets conditions differ, --json lists the cases."
+
+
+def _listed(title: str, lines: Sequence[str], markdown: bool) -> List[str]:
+    """A part of the text with its title, at most `_MOST_LINES` long; none without lines."""
+    more = len(lines) - _MOST_LINES
+    shown = [*lines[:_MOST_LINES], *([f"{more} more, see --json"] if more > 0 else [])]
+    return ["\n".join([title, *([""] if markdown else []), *(f"- {line}" for line in shown)])] if lines else []
 
 
 def to_json(result: ComparedSides) -> str:
     """The comparison as JSON: ratios are after / before, `p_value` is corrected for the number of cases."""
-    pairing, verdicts = result.pairing, result.verdicts
     document = {
         "before": str(result.before.path),
         "after": str(result.after.path),
         "by": list(result.by),
-        "changed": _changed(pairing),
+        "changed": result.changed,
         "confidence": CONFIDENCE,
         "threshold": result.threshold,
-        "exit_code": exit_code(verdicts, pairing),
-        "overall": [_compared(one) for one in verdicts.overall],
-        "workloads": [_compared(one) for one in verdicts.workloads],
-        "cases": [_compared(one) for one in verdicts.cases],
-        "refused": [{"case": case_id, "why": why} for case_id, why in pairing.refused],
-        "only_before": pairing.only_before,
-        "only_after": pairing.only_after,
-        "environment": pairing.environment,
+        "exit_code": result.exit_code,
+        **{scope: [_as_json(one) for one in result.of(scope)] for scope in (OVERALL, WORKLOADS, CASES)},
+        "refused": [{"case": one.case_id, "why": one.differ} for one in result.refused],
+        "only_before": result.only_before,
+        "only_after": result.only_after,
+        "environment": environment_changes(result.compared),
         "notes": _notes(result),
     }
     return json.dumps(document, indent=1, allow_nan=False)
 
 
-def _changed(pairing: Pairing) -> List[str]:
-    """What differs of the conditions in question, each line once."""
-    return list({line: None for one in pairing.pairs for line in one.changed})
-
-
-def _sentences(result: ComparedSides) -> List[str]:
-    """The overall answers."""
-    if not result.verdicts.overall:
-        return ["Nothing could be compared."]
-    return [
-        f"Overall, {one.figure}: {one.status} ({_percent(one.change.ratio)}, {_INTERVAL} {_percent(one.change.low)} to"
-        f" {_percent(one.change.high)}, {one.counts[0]} case{'s' if one.counts[0] > 1 else ''})"
-        for one in result.verdicts.overall
-        if one.change
-    ]
+def _as_json(one: Compared) -> Dict[str, Any]:
+    ratio, low, high = one.change[:3] if one.change else (None, None, None)
+    return {
+        "name": one.name,
+        "figure": one.figure,
+        "status": one.status,
+        "ratio": ratio,
+        "low": low,
+        "high": high,
+        "p_value": one.p_value,
+        "rank_p_value": one.rank_p,
+        "counts": list(one.counts),
+    }
 
 
 def _table(what: str, counted: str, findings: Sequence[Compared], markdown: bool) -> str:
@@ -353,7 +358,7 @@ def _notes(result: ComparedSides) -> List[str]:
             notes.append(f"{side.path.name}: left out {side.flagged} {LEFT_OUT}")
         if older:
             notes.append(f"{side.path.name}: left out {older} older profiles, of another environment")
-    cases = result.verdicts.cases
+    cases = result.of(CASES)
     if any(one.status == TOO_FEW for one in cases):
         notes.append(
             f"too few: each side of a case needs {MIN_MINIBATCHES} minibatches, and {FEWEST_RUNS} runs for --fastest"
@@ -363,24 +368,9 @@ def _notes(result: ComparedSides) -> List[str]:
             "one run on each side: how much runs differ is taken from what is known of boards and from how much cases"
             " scatter; measure each side three times for a sure answer"
         )
-    if any(one.change and one.change.high > one.change.low * (1 + TELLING) for one in result.verdicts.overall):
+    if any(one.change and one.change.high > one.change.low * (1 + TELLING) for one in result.of(OVERALL)):
         notes.append(
             f"runs differ so much here that a change of {TELLING:.0%} may be missed: measure more runs of each side, in"
             " turns (before, after, before, ...); where others share the machine, compare with --fastest"
         )
     return notes
-
-
-def _compared(one: Compared) -> Dict[str, Any]:
-    ratio, low, high = one.change[:3] if one.change else (None, None, None)
-    return {
-        "name": one.name,
-        "figure": one.figure,
-        "status": one.status,
-        "ratio": ratio,
-        "low": low,
-        "high": high,
-        "p_value": one.p_value,
-        "rank_p_value": one.rank_p,
-        "counts": list(one.counts),
-    }

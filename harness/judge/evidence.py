@@ -1,6 +1,6 @@
 """What profiles say to the papers' claims: means with their noise, warm and cold, one evidence for each case.
 
-Evidence is made of a profile once, from the frames of `harness.store`; raw series are not needed after that.
+Evidence is made of a profile once; raw series are not needed after that.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from harness.stats.estimates import Estimate, product, quotient, series_mean
 from harness.stats.experiments import LENGTHS, LONG, Stretches, stretches_of
 from harness.stats.noise import RunNoise, noise_of, over_runs
 from harness.store.conditions import comparable_conditions, is_disqualified, kinds
-from harness.store.frames import FOLLOWS
+from harness.store.frames import FOLLOWS_IN_CLAIMS, profiles
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from harness.store.results import ResultsStore
 
 WARM, COLD = "warm", "cold"
@@ -32,6 +30,9 @@ MEASURED, SIMULATED = "measured", "simulated"
 """Provenances."""
 
 SOFTWARE = ("torch", "cuda", "l4t", "jetpack", "python")
+
+POWER, GPU_LOAD, READS = POWER_CHANNEL, "gpu_load_share", "disk_read_bytes_per_s"
+"""Channels that figures are made of."""
 
 _OF_NO_MINIBATCH = {
     "time": "minibatch_time_ms",
@@ -47,70 +48,30 @@ FIELDS = (*(axis for axis in AXES if axis != "device"), *_SETTINGS, "task")
 REPEATS = {"minibatches", "epochs", "idle_s", "duration_s", "seed"}
 """Comparable conditions in which runs of one case may differ."""
 
-_FOLLOWS = {
-    **FOLLOWS,
-    "workload": ("device_specification", "data_source", "data_samples"),
-    "data_scale": ("data_samples", "data_source"),
-    "task": (
-        *("workload", "workers", "batch_size", "cache", "storage_medium", "accelerator", "threads", "torch", "cuda"),
-        *("python", "device_specification", "data_source", "data_samples"),
-    ),
-}
-"""What else may differ where two cases differ in a field; parameters of its workload are part of a simulated board."""
-
-
-Raw = Mapping[str, np.ndarray]
-"""The minibatches of a profile, column by column."""
-
-Channels = Mapping[str, Tuple[np.ndarray, np.ndarray]]
-"""Telemetry of a profile: channel to when it was sampled, in monotonic seconds, and to what it said; empty without."""
-
-POWER, GPU_LOAD, READS = POWER_CHANNEL, "gpu_load_share", "disk_read_bytes_per_s"
-"""Channels that figures are made of."""
-
-
-class Frames(NamedTuple):
-    """Profiles with their raw series, as `harness.store.frames` has them."""
-
-    profiles: pd.DataFrame
-    minibatches: pd.DataFrame
-    telemetry: pd.DataFrame
+Figures = Dict[Tuple[str, str], Estimate]
+"""(quantity, phase) to its estimate."""
 
 
 class Evidence(NamedTuple):
-    """What one profile says; or, pooled, the runs of a case.
+    """What one profile says; or, pooled, the runs of a case."""
 
-    Attributes:
-        case: what was asked for.
-        provenance: of the profile.
-        board: what kind of device it is, instances alike: `xavier-agx`; the device's name where nothing tells.
-        conditions: as of the profile.
-        comparable: those of them that must agree where nobody named them.
-        flags: their kinds.
-        figures: (quantity, phase) to its estimate: `time`, `stall`, `compute` in ms per minibatch, `stall_share`,
-            `power` in mW, `energy` in mWs per minibatch, `gpu_load`; phases are `WARM` and `COLD`.
-        exact: figures without noise: `read_again`, what later epochs read of what the first one did;
-            `cached_share` of the data set when later epochs begin.
-        epochs_s: duration of epochs 1 and later.
-        stretches: by their length, what shorter profiles would have said; of one that was asked to be long.
-        channels: of its telemetry.
-        profile_ids: the profiles that it is made of.
-        run_noise: between runs of its device, for each quantity, once it is pooled.
-    """
-
-    case: Case
+    case: Case  # what was asked for
     provenance: str
-    board: str
+    board: str  # the kind of device, instances alike: `xavier-agx`; the device's name where nothing tells
     conditions: Mapping[str, Any]
-    comparable: Mapping[str, Any]
-    flags: Tuple[str, ...]
+    comparable: Mapping[str, Any]  # those that must agree where nobody named them
+    flags: Tuple[str, ...]  # their kinds
+    # `time`, `stall`, `compute` in ms per minibatch, `stall_share`, `power` in mW, `energy` in mWs per minibatch,
+    # `gpu_load`; phases are `WARM` and `COLD`
     figures: Mapping[Tuple[str, str], Estimate]
+    # figures without noise: `read_again`, what later epochs read of what the first one did; `cached_share` of the data
+    # set when later epochs begin
     exact: Mapping[str, float]
-    epochs_s: Tuple[float, ...]
-    stretches: Mapping[int, Stretches]
-    channels: Tuple[str, ...]
-    profile_ids: Tuple[int, ...] = ()
-    run_noise: Mapping[str, RunNoise] = {}
+    epochs_s: Tuple[float, ...]  # duration of epochs 1 and later
+    stretches: Mapping[int, Stretches]  # by length, what shorter profiles would have said; of one meant to be long
+    channels: Tuple[str, ...]  # of its telemetry
+    profile_ids: Tuple[int, ...] = ()  # the profiles that it is made of
+    run_noise: Mapping[str, RunNoise] = {}  # between runs of its device, for each quantity, once it is pooled
 
     @property
     def fields(self) -> Dict[str, Any]:
@@ -151,116 +112,71 @@ class Evidence(NamedTuple):
 
 def read_evidence(store: ResultsStore) -> Iterator[Evidence]:
     """The evidence of every profile of a results file, oldest first; raw series are read one profile at a time."""
-    from harness.store.frames import minibatches, profiles, telemetry
-
-    frame = profiles(store, include_flagged=True)
-    for number in frame.index:
-        yield from evidence(Frames(frame.loc[[number]], minibatches(store, [number]), telemetry(store, [number])))
+    for number in profiles(store, include_flagged=True).index:
+        yield evidence_of(store.profile(int(number)), int(number))
 
 
-def evidence_of(profile: Profile) -> Evidence:
-    """The evidence of a profile that is in no results file."""
-    return next(evidence(frames_of([profile])))
+def evidence_of(profile: Profile, number: int = 0) -> Evidence:
+    """The evidence of a profile.
 
-
-def frames_of(found: Sequence[Profile]) -> Frames:
-    """Profiles that are in no results file as frames, with the columns that evidence is made of; numbered from 0."""
-    import pandas as pd
-
-    rows: List[Dict[str, Any]] = []
-    raw: List[pd.DataFrame] = []
-    samples: Dict[str, List[Any]] = {"profile_id": [], "channel": [], "time_s": [], "value": []}
-    for number, profile in enumerate(found):
-        comparable = comparable_conditions(profile.conditions, profile.case, profile.provenance)
-        rows.append(
-            {
-                "case": profile.case,
-                "provenance": profile.provenance,
-                "conditions": profile.conditions,
-                "comparable": comparable,
-                "flag_kinds": tuple(kinds(profile.flags)),
-                **{name: profile.aggregates.get(name) for name in _OF_NO_MINIBATCH.values()},
-            }
-        )
-        counted = set(map(id, profile.counted))
-        columns = map(np.array, zip(*profile.minibatches)) if profile.minibatches else [np.array([])] * 7
-        own = pd.DataFrame(dict(zip(Minibatch._fields, columns)))
-        raw.append(own.assign(profile_id=number, counted=[id(one) in counted for one in profile.minibatches]))
-        for channel, series in profile.telemetry.series.items():
-            samples["profile_id"] += [number] * len(series.values)
-            samples["channel"] += [channel] * len(series.values)
-            samples["time_s"] += series.times_s
-            samples["value"] += series.values
-    index = pd.RangeIndex(len(rows), name="profile_id")
-    return Frames(pd.DataFrame(rows, index=index), pd.concat(raw, ignore_index=True), pd.DataFrame(samples))
-
-
-def evidence(frames: Frames) -> Iterator[Evidence]:
-    """The evidence of each profile of some frames, in their order."""
-    raw = dict(tuple(frames.minibatches.groupby("profile_id", sort=False)))
-    samples = dict(tuple(frames.telemetry.groupby("profile_id", sort=False)))
-    for number, row in zip(frames.profiles.index, frames.profiles.to_dict("records")):
-        own = raw.get(number, frames.minibatches.iloc[:0])
-        minibatches = {name: own[name].to_numpy() for name in (*Minibatch._fields, "counted")}
-        own = samples.get(number, frames.telemetry.iloc[:0])
-        names, times_s, values = own["channel"].to_numpy(object), own["time_s"].to_numpy(), own["value"].to_numpy()
-        channels = {name: (times_s[names == name], values[names == name]) for name in (POWER, GPU_LOAD, READS)}
-        yield _reduced(number, row, minibatches, channels)._replace(channels=tuple(dict.fromkeys(names)))
-
-
-def _reduced(number: int, row: Mapping[str, Any], raw: Raw, series: Channels) -> Evidence:
-    case, conditions = row["case"], row["conditions"]
+    Args:
+        profile: with its raw series.
+        number: of the profile in its results file, if it is in one.
+    """
+    case, conditions, minibatches = profile.case, profile.conditions, profile.minibatches
+    epochs = np.array([each.epoch for each in minibatches])
+    counted, figures, exact = profile.counted, _figures(profile.counted, profile, WARM), {}
     whole_epochs = case.settings.epochs is not None
-    epochs, counted = raw["epoch"], raw["counted"].astype(bool)
-    figures, exact = _figures(raw, counted, series, WARM), {}
     if whole_epochs and len(np.unique(epochs)) > 1:
-        figures.update(_figures(raw, epochs == 0, series, COLD))
-        exact.update(_reading(raw, series[READS], conditions))
-    if not len(epochs):
-        figures.update(_of_aggregates(row))
-    later = [epoch for epoch in np.unique(epochs[counted]) if epoch > 0] if whole_epochs else []
+        figures.update(_figures([each for each in minibatches if each.epoch == 0], profile, COLD))
+        exact.update(_reading(profile))
+    if not minibatches:
+        figures.update(_of_aggregates(profile.aggregates))
+    later: Dict[int, List[float]] = {}
+    for each in counted if whole_epochs else ():
+        if each.epoch > 0:
+            later.setdefault(each.epoch, []).append(each.e2e_ms)
     stretches: Dict[int, Stretches] = {}
-    if (case.settings.minibatches or 0) >= LONG and counted.sum() >= LONG:
-        minibatches = [Minibatch(*one) for one in zip(*(raw[name][counted] for name in Minibatch._fields))]
-        power = Series(*map(tuple, series[POWER]))
-        stretches = {length: stretches_of(minibatches, power, length) for length in (LENGTHS[0], LENGTHS[-1])}
+    if (case.settings.minibatches or 0) >= LONG and len(counted) >= LONG:
+        power = profile.telemetry.series.get(POWER, Series((), ()))
+        stretches = {length: stretches_of(counted, power, length) for length in (LENGTHS[0], LENGTHS[-1])}
     return Evidence(
         case=case,
-        provenance=row["provenance"],
+        provenance=profile.provenance,
         board=str(conditions.get("board") or case.device),
         conditions=conditions,
-        comparable=row["comparable"],
-        flags=tuple(row["flag_kinds"]),
+        comparable=comparable_conditions(conditions, case, profile.provenance),
+        flags=tuple(kinds(profile.flags)),
         figures=figures,
         exact=exact,
-        epochs_s=tuple(ms_to_s(float(raw["e2e_ms"][counted & (epochs == epoch)].sum())) for epoch in later),
+        epochs_s=tuple(ms_to_s(float(np.sum(times_ms))) for times_ms in later.values()),
         stretches=stretches,
-        channels=(),
+        channels=tuple(profile.telemetry.series),
         profile_ids=(number,),
     )
 
 
-def _figures(raw: Raw, chosen: np.ndarray, series: Channels, phase: str) -> Dict[Tuple[str, str], Estimate]:
+def _figures(chosen: Sequence[Minibatch], profile: Profile, phase: str) -> Figures:
     """Estimates of some minibatches, but of the first of a profile (C12) and of each epoch.
 
     The first of an epoch waits for the workers to start. That is paid once an epoch, however long the epoch is: in the
     papers' epochs of thousands of minibatches it is nothing, in a small data set it would hide all else.
     """
-    one = {name: raw[name][chosen] for name in ("epoch", "phase", "start_s", "stall_ms", "compute_ms", "e2e_ms")}
-    if len(one["epoch"]) < 2:
+    if len(chosen) < 2:
         return {}
-    begins = np.concatenate([[False], np.diff(one["epoch"]) != 0])
-    kept = (one["phase"] != FIRST) & ~begins
-    time, stall, compute = (one[name][kept] for name in ("e2e_ms", "stall_ms", "compute_ms"))
+    kept = [
+        each for before, each in zip((chosen[0], *chosen), chosen) if each.phase != FIRST and each.epoch == before.epoch
+    ]
+    time, stall, compute = ([getattr(each, name) for each in kept] for name in ("e2e_ms", "stall_ms", "compute_ms"))
     found = {
         "time": series_mean(time),
         "stall": series_mean(stall),
         "compute": series_mean(compute),
         "stall_share": series_mean(stall, time),
     }
-    start_s, end_s = one["start_s"][0], one["start_s"][-1] + ms_to_s(one["e2e_ms"][-1])
+    start_s, end_s = chosen[0].start_s, chosen[-1].start_s + ms_to_s(chosen[-1].e2e_ms)
     for quantity, channel in (("power", POWER), ("gpu_load", GPU_LOAD)):
-        times_s, values = series[channel]
+        times_s, values = map(np.asarray, profile.telemetry.series.get(channel, Series((), ())))
         found[quantity] = series_mean(values[(start_s <= times_s) & (times_s <= end_s)])
     if found["power"] is not None and found["time"] is not None:
         per_minibatch = found["time"]._replace(value=ms_to_s(found["time"].value))
@@ -268,26 +184,26 @@ def _figures(raw: Raw, chosen: np.ndarray, series: Channels, phase: str) -> Dict
     return {(name, phase): estimate for name, estimate in found.items() if estimate is not None}
 
 
-def _reading(raw: Raw, reads: Tuple[np.ndarray, np.ndarray], conditions: Mapping[str, Any]) -> Dict[str, float]:
+def _reading(profile: Profile) -> Dict[str, float]:
     """What later epochs read of what the first one did, and how much of the data set is cached as they begin."""
+    reads = profile.telemetry.series.get(READS, Series((), ()))
     read_bytes = []
-    for epoch in np.unique(raw["epoch"]):
-        own = raw["epoch"] == epoch
-        starts_s = raw["start_s"][own]
-        end_s = float((starts_s + ms_to_s(raw["e2e_ms"][own])).max())
-        read_bytes.append(integral(*reads, float(starts_s.min()), end_s))
+    for epoch in sorted({each.epoch for each in profile.minibatches}):
+        own = [each for each in profile.minibatches if each.epoch == epoch]
+        ends_s = [each.start_s + ms_to_s(each.e2e_ms) for each in own]
+        read_bytes.append(integral(*reads, min(each.start_s for each in own), max(ends_s)))
     found = {}
     later = [read for read in read_bytes[1:] if read is not None]
     if later and read_bytes[0]:
         found["read_again"] = sum(later) / len(later) / read_bytes[0]
-    shares = [share for share in conditions.get("cache_residency_by_epoch", [])[1:] if share is not None]
+    shares = [share for share in profile.conditions.get("cache_residency_by_epoch", [])[1:] if share is not None]
     if shares:
         found["cached_share"] = sum(shares) / len(shares)
     return found
 
 
-def _of_aggregates(row: Mapping[str, Any]) -> Dict[Tuple[str, str], Estimate]:
-    values = {quantity: row.get(name) for quantity, name in _OF_NO_MINIBATCH.items()}
+def _of_aggregates(aggregates: Mapping[str, Optional[float]]) -> Figures:
+    values = {quantity: aggregates.get(name) for quantity, name in _OF_NO_MINIBATCH.items()}
     found = {(name, WARM): Estimate(float(value), 0.0, 1) for name, value in values.items() if value and value > 0}
     if {("time", WARM), ("power", WARM)} <= set(found):
         time = found["time", WARM]
@@ -360,13 +276,11 @@ def _pool(case: Case, members: Sequence[Evidence], noise: Mapping[str, RunNoise]
 
 
 class View:
-    """The pooled evidence of one device, as claims ask for it: cases that differ in one thing and agree in all others.
+    """The pooled evidence of one device, as claims ask for it: cases that differ in one thing and agree in others."""
 
-    Attributes:
-        device: its name.
-        evidence: one for each case.
-        left_out: the same of what was disturbed or throttled; no figure is taken from it.
-    """
+    device: str  # its name
+    evidence: List[Evidence]  # one for each case
+    left_out: List[Evidence]  # the same of what was disturbed or throttled; no figure is taken from it
 
     def __init__(self, device: str, found: Iterable[Evidence]) -> None:
         """Take the evidence of `device`; that of others is not looked at.
@@ -413,7 +327,7 @@ class View:
     def like(self, one: Evidence, changes: Mapping[str, Any], named: Iterable[str] = ()) -> Optional[Evidence]:
         """The case that agrees in all but what changes or is named; the size of the data set agrees above all."""
         differing = {*changes, *named}
-        open_ones = REPEATS | differing | {name for thing in differing for name in _FOLLOWS.get(thing, ())}
+        open_ones = REPEATS | differing | {name for thing in differing for name in FOLLOWS_IN_CLAIMS.get(thing, ())}
         for other in self._by_fields.get(tuple({**one.fields, **changes}.values()), ()):
             names = {*one.comparable, *other.comparable} - open_ones
             if all(one.comparable.get(name) == other.comparable.get(name) for name in names):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import math
 from pathlib import Path
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -23,62 +24,37 @@ EMPTY = ("", "-")
 
 
 class Condition(NamedTuple):
-    """What was run: one side of a figure.
+    """What was run: one side of a figure."""
 
-    Attributes:
-        device: a board, as in the corpus; several with commas where the figure is their mean.
-        workload: as in the corpus; empty for an idle board.
-        power_mode: as `tools.published.find_modes` reads it.
-        workers: of the DataLoader.
-        storage: medium of the data set.
-        batch_size: samples per minibatch.
-        cache: `warm`, as the page cache is after a pass over the data set, or `cold`.
-        data_scale: size of the data set over the real one.
-        clocks: `static` or `dvfs`.
-        task: `training` or `inference`.
-    """
-
-    device: str
-    workload: str
-    power_mode: str
+    device: str  # a board, as in the corpus; several with commas where the figure is their mean
+    workload: str  # as in the corpus; empty for an idle board
+    power_mode: str  # as `tools.published.find_modes` reads it
     workers: int = 4
     storage: str = "ssd"
     batch_size: int = 16
-    cache: str = "warm"
-    data_scale: float = 1.0
+    cache: str = "warm"  # as the page cache is after a pass over the data set, or `cold`
+    data_scale: float = 1.0  # size of the data set over the real one
     clocks: str = "static"
     task: str = "training"
 
 
 class PublishedFigure(NamedTuple):
-    """A figure of a paper.
+    """A figure of a paper."""
 
-    Attributes:
-        fact: its id.
-        paper, section: where it stands.
-        condition: what was run.
-        versus: what it is compared with; None where the figure stands for itself.
-        metric: a key of `tools.published.METRICS`.
-        relation: `value`; `ratio` of the condition to `versus`; `change` against `versus` in %; over several modes
-            `least`, `greatest`, or `spread`: greatest less least over greatest, in %.
-        comparator: how the value is meant: `=`, `~`, `<`, `<=`, `>`, `>=`, or `range` from least to greatest.
-        least, greatest: the value in `unit`, equal but for a range.
-        unit: as printed.
-        note: how it was read, where that is not plain.
-    """
-
-    fact: str
+    fact: str  # its id
     paper: str
     section: str
     condition: Condition
-    versus: Optional[Condition]
-    metric: str
+    versus: Optional[Condition]  # what it is compared with; None where the figure stands for itself
+    metric: str  # a key of `tools.published.METRICS`
+    # `value`; `ratio` of the condition to `versus`; `change` against `versus` in %; over several modes `least`,
+    # `greatest`, or `spread`: greatest less least over greatest, in %
     relation: str
-    comparator: str
-    least: float
+    comparator: str  # how the value is meant; `range` is from least to greatest
+    least: float  # the value in `unit`, equal to `greatest` but for a range
     greatest: float
-    unit: str
-    note: str
+    unit: str  # as printed
+    note: str  # how it was read, where that is not plain
 
     @property
     def value(self) -> str:
@@ -93,19 +69,31 @@ class PublishedFigure(NamedTuple):
         0 within a range or on the right side of a bound; else relative to the nearer end. A change is judged by the
         ratio that it stands for: -25 % where -22.3 % was published is 0.75 / 0.777, 3.5 % too little.
         """
-        least, greatest = self._bounds()
+        least, greatest = self.ends
         if self.relation == CHANGE:
             least, greatest, answered = (1.0 + percent / 100.0 for percent in (least, greatest, answered))
         if answered < least:
             return answered / least - 1.0
         return answered / greatest - 1.0 if answered > greatest else 0.0
 
-    def _bounds(self) -> Tuple[float, float]:
+    @property
+    def ends(self) -> Tuple[float, float]:
+        """The least and the greatest value that the figure allows; infinite on the open side of a bound."""
         if self.comparator in ("<", "<="):
-            return float("-inf"), self.greatest
+            return -math.inf, self.greatest
         if self.comparator in (">", ">="):
-            return self.least, float("inf")
+            return self.least, math.inf
         return self.least, self.greatest
+
+
+class PrintedRatio(NamedTuple):
+    """A quantity in one condition over the same in another one, as printed: from least to greatest."""
+
+    metric: str
+    before: Condition
+    after: Condition
+    least: float
+    greatest: float
 
 
 def load_figures(path: Path = FIGURES_FILE) -> List[PublishedFigure]:
@@ -124,11 +112,31 @@ def load_figures(path: Path = FIGURES_FILE) -> List[PublishedFigure]:
 
 
 @functools.lru_cache(maxsize=1)
-def figures_by_fact() -> Dict[str, List[PublishedFigure]]:
+def _figures_by_fact() -> Dict[str, List[PublishedFigure]]:
     """The suite's own figures by their ids; one id may be said of several workloads."""
     found: Dict[str, List[PublishedFigure]] = {}
     for figure in load_figures():
         found.setdefault(figure.fact, []).append(figure)
+    return found
+
+
+def comparisons(fact: str) -> List[PrintedRatio]:
+    """What is printed.
+
+    Args:
+        fact: id of a ratio or a change; or two ids of values, `F919/F918`: the first over the second.
+    """
+    numerator, _, denominator = fact.partition("/")
+    figures = _figures_by_fact()
+    if denominator:
+        (after,), (before,) = figures[numerator], figures[denominator]
+        ends = (after.least / before.greatest, after.greatest / before.least)
+        return [PrintedRatio(after.metric, before.condition, after.condition, *ends)]
+    found = []
+    for figure in figures[fact]:
+        if figure.versus is not None:
+            ends = tuple(1.0 + end / 100.0 for end in figure.ends) if figure.relation == CHANGE else figure.ends
+            found.append(PrintedRatio(figure.metric, figure.versus, figure.condition, max(ends[0], 0.0), ends[1]))
     return found
 
 

@@ -1,27 +1,145 @@
-"""The two sides of a comparison: their cases, and which of them are compared: those whose conditions agree.
+"""The two sides of a comparison: the runs of their cases, which cases are compared, and the ratio of each.
 
-A side is a results file, or a JSON file of pytest-benchmark.
+A side is a results file, a JSON file of pytest-benchmark, or a baseline.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from harness.core.errors import StoreError, UnknownNameError
+from harness.core.errors import InvalidValueError, StoreError, UnknownNameError
 from harness.core.units import s_to_ms
-from harness.judge.baseline import SAYS_NOTHING, CaseRuns, Run, cases_of, nearest, sure_power
-from harness.store.conditions import NAMED_IN_CONDITIONS, differences, is_disqualified, key
-from harness.store.frames import profiles
+from harness.stats.changes import RunsRatio, compare_runs, learn_noise
+from harness.stats.estimates import Interval
+from harness.stats.noise import POWER, TIME, prior
+from harness.store.conditions import (
+    LEFT_OUT,
+    NAMED_IN_CONDITIONS,
+    POWER_IS_UNSURE,
+    differences,
+    is_disqualified,
+    key,
+    kinds,
+)
+from harness.store.frames import minibatches, profiles
 from harness.store.results import ResultsStore
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SAYS_NOTHING = ("host_name", "memory_bytes")
+"""Of an environment, what may differ between runs that belong together.
+
+Each container has a host name of its own, and the kernel keeps another share of the memory for itself at each boot; how
+much memory there is counts among the conditions. The commit of the suite must agree: it is what a gate compares.
+"""
+
+MIN_MINIBATCHES = 10
+"""With fewer clean minibatches on a side its noise cannot be told from a change."""
+
+SLOWER, FASTER, INCONCLUSIVE, TOO_FEW = "slower", "faster", "inconclusive", "too few"
+"""Verdicts of every comparison."""
+
+OK_CODE, SLOWER_CODE, REFUSED_CODE = 0, 1, 2
 
 CONDITIONS_TEXT = "conditions"
 """In `extra_info` of pytest-benchmark's JSON: the comparable conditions of a case of this suite, as JSON text."""
 
+DECIMALS = 6  # of a millisecond: nanoseconds
 _COMMIT_LENGTH = 12  # as in `suite_commit`
 _WRITE_ONE = "write one: pytest benchmarks --benchmark-json FILE.json"
+
+
+class Run(NamedTuple):
+    """One run of a case: who it is, its flags, the end-to-end times of its clean minibatches, and its power."""
+
+    run_id: str
+    created_at: str
+    flags: Tuple[str, ...]
+    times_ms: Tuple[float, ...]  # none of an idle state
+    power_mw: Optional[float] = None  # None where it has none that is sure
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseRuns:
+    """All runs of one case under the same conditions."""
+
+    case_id: str  # the case's id
+    conditions: Dict[str, Any]  # its comparable conditions
+    environment: Dict[str, Any]  # that of the newest run; the others' differ in `SAYS_NOTHING` at most
+    runs: Tuple[Run, ...]  # oldest first
+    older: int = 0  # profiles of the same conditions that were not taken
+    # profiles of the same conditions that were left out because of their flags
+    flagged: int = dataclasses.field(default=0, compare=False)
+
+    @functools.cached_property
+    def key(self) -> str:
+        """The hash of the conditions."""
+        return key(self.conditions)
+
+    @property
+    def device(self) -> str:
+        return str(self.conditions.get("device", ""))
+
+    def by_run(self, quantity: str = TIME) -> Dict[Tuple[str, int], Tuple[float, ...]]:
+        """The times in ms, or the one power in mW, of each run that has some.
+
+        A run goes by its id and by which of its profiles of the case this is: so the cases of a run are found together.
+        """
+        ids = [run.run_id for run in self.runs]
+        values = [((run.power_mw,) if run.power_mw else ()) if quantity == POWER else run.times_ms for run in self.runs]
+        return {(ids[place], ids[:place].count(ids[place])): own for place, own in enumerate(values) if own}
+
+    def series(self, quantity: str = TIME) -> List[Tuple[float, ...]]:
+        """The values of each run that has some."""
+        return list(self.by_run(quantity).values())
+
+
+def cases_of(
+    store: ResultsStore, frame: pd.DataFrame, include_flagged: bool = False, last: Optional[int] = None
+) -> List[CaseRuns]:
+    """The cases of some profiles; of each comparable conditions the runs in the environment of the newest one.
+
+    The frame holds flagged profiles too: they are counted, and left out unless they are to be kept. `last` takes the
+    newest runs of each case.
+    """
+    if last is not None and last < 1:
+        raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
+    groups = []
+    for _, every in frame.groupby("key", sort=False):
+        kept = every if include_flagged else every[every["usable"]]
+        if kept.empty:
+            continue
+        telling = [
+            {name: value for name, value in environment.items() if name not in SAYS_NOTHING}
+            for environment in kept["environment"]
+        ]
+        chosen = kept[[one == telling[-1] for one in telling]]
+        groups.append((every, kept, chosen if last is None else chosen.tail(last)))
+    times = minibatches(store, [number for _, _, chosen in groups for number in chosen.index])
+    counted = times[times["counted"]].groupby("profile_id")["e2e_ms"]
+    times_ms = {number: tuple(round(time, DECIMALS) for time in series) for number, series in counted}
+    cases = []
+    for every, kept, chosen in groups:
+        runs = [
+            Run(run_id, created_at, flags, times_ms.get(number, ()), sure_power(flags, power_mw))
+            for number, run_id, created_at, flags, power_mw in zip(
+                chosen.index, *(chosen[name] for name in ("run_id", "created_at", "flag_list", "power_mw"))
+            )
+        ]
+        newest = kept.iloc[-1][["case_id", "comparable", "environment"]]
+        cases.append(CaseRuns(*newest, tuple(runs), len(kept) - len(chosen), len(every) - len(kept)))
+    return cases
+
+
+def sure_power(flags: Sequence[str], power_mw: Optional[float]) -> Optional[float]:
+    """The power of a run; None where there is none (or NaN), or its flags say that it is unsure."""
+    is_there = power_mw is not None and power_mw > 0 and not set(kinds(flags)) & set(POWER_IS_UNSURE)
+    return power_mw if is_there else None
 
 
 class Side(NamedTuple):
@@ -42,8 +160,8 @@ def read_side(path: Path, include_flagged: bool = False) -> Side:
             flagged = 0 if include_flagged else int((~frame["usable"]).sum())
             side = Side(path, cases_of(store, frame, include_flagged), flagged)
     if not side.cases:
-        why = f": {side.flagged} profiles were left out because of their flags" if side.flagged else ""
-        raise StoreError(f"{path} holds nothing to compare{why}", "measure some, or see --include-flagged")
+        why = f": left out {side.flagged} {LEFT_OUT}" if side.flagged else ""
+        raise StoreError(f"{path} holds nothing to compare{why}", "measure some: pytest benchmarks")
     return side
 
 
@@ -92,12 +210,8 @@ def _from_benchmark(path: Path, benchmark: Mapping[str, Any], environment: Dict[
             "device_model": environment.get("cpu_model"),
             "python": ".".join(str(environment.get("python", "")).split(".")[:2]) or None,
         }
-    return CaseRuns(
-        case_id=info.get("case", benchmark["fullname"]),
-        conditions=conditions,
-        environment=environment,
-        runs=(Run(taken_at, taken_at, flags, times_ms, sure_power(flags, info.get("power_mw"))),),
-    )
+    run = Run(taken_at, taken_at, flags, times_ms, sure_power(flags, info.get("power_mw")))
+    return CaseRuns(info.get("case", benchmark["fullname"]), conditions, environment, (run,))
 
 
 def _environment(document: Mapping[str, Any]) -> Dict[str, Any]:
@@ -115,57 +229,86 @@ def _environment(document: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 class Pair(NamedTuple):
-    """A case on both sides, with what differs of the conditions in question: `torch: "2.14.0" -> "2.15.0"`."""
+    """A case and its counterpart.
 
-    before: CaseRuns
-    after: CaseRuns
-    changed: List[str]
-
-
-class Pairing(NamedTuple):
-    """What can be compared and what cannot."""
-
-    pairs: List[Pair]  # in the order of the first side
-    # ids of cases whose conditions differ from those of their nearest counterpart, and in what
-    refused: List[Tuple[str, List[str]]]
-    only_before: List[str]  # ids of cases that have no counterpart on the second side
-    only_after: List[str]  # ids of cases that have none on the first
-    environment: List[str]  # what differs in machine and software between sides that are compared, each line once
-
-
-def pair(before: Side, after: Side, by: Sequence[str] = ()) -> Pairing:
-    """Pair the cases of two sides.
-
-    `by` names conditions that may differ; `power_mode` stands for all of `power_mode.gpu_khz` and the like.
+    Where only one side has the case, the other is None. Where conditions differ from those of the nearest counterpart,
+    or it cannot be known which is meant, the comparison is refused.
     """
-    _refuse_unknown(by, [*before.cases, *after.cases])
-    old, new = _by_rest(before.cases, by), _by_rest(after.cases, by)
-    refused = _ambiguous(before, old, by) + _ambiguous(after, new, by)
-    common = [rest for rest in old if rest in new and len(old[rest]) == len(new[rest]) == 1]
-    pairs = []
-    environment: Dict[str, None] = {}
-    for rest in common:
-        one, other = old[rest][0], new[rest][0]
-        lines = differences(one.conditions, other.conditions)
-        pairs.append(Pair(one, other, [line for line in lines if _is_named(line.partition(":")[0], by)]))
-        shared = [name for name in one.environment if name in other.environment and name not in SAYS_NOTHING]
-        told = ({name: case.environment[name] for name in shared} for case in (one, other))
-        environment.update(dict.fromkeys(differences(*told)))
-    lone_old = [cases[0] for rest, cases in old.items() if rest not in new and len(cases) == 1]
-    lone_new = [cases[0] for rest, cases in new.items() if rest not in old and len(cases) == 1]
-    candidates = [_to_be_found(case, by) for case in lone_new]
-    only_before, met = [], set()
-    for case in lone_old:
-        found = nearest(_to_be_found(case, by), candidates)
-        if found is None:
-            only_before.append(case.case_id)
-        else:
-            place = candidates.index(found)
-            met.add(place)
-            why = differences(_rest(case.conditions, by), _rest(lone_new[place].conditions, by))
-            refused.append((case.case_id, why))
-    only_after = [case.case_id for place, case in enumerate(lone_new) if place not in met]
-    return Pairing(pairs, refused, only_before, only_after, list(environment))
+
+    before: Optional[CaseRuns]
+    after: Optional[CaseRuns]
+    differ: List[str]  # what differs of the conditions in question, `torch: "2.14.0" -> "2.15.0"`; or why it is refused
+    is_refused: bool = False
+
+    @property
+    def case_id(self) -> str:
+        """That of the first side, if it has the case."""
+        return (self.before or self.after).case_id
+
+    @property
+    def key(self) -> str:
+        """The hash of the conditions, as the first side has them."""
+        return self.sides[0].key
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether both sides have the case under conditions that agree."""
+        return self.before is not None and self.after is not None and not self.is_refused
+
+    @property
+    def sides(self) -> Tuple[CaseRuns, CaseRuns]:
+        """Both sides of what is compared."""
+        assert self.before is not None
+        assert self.after is not None
+        return self.before, self.after
+
+    @property
+    def fewest_minibatches(self) -> int:
+        """Clean minibatches of the side that has fewer."""
+        return min(sum(map(len, case.series())) for case in self.sides)
+
+
+def pair(
+    before: Sequence[CaseRuns],
+    after: Sequence[CaseRuns],
+    by: Sequence[str] = (),
+    names: Tuple[str, str] = ("one side", "the other"),
+) -> List[Pair]:
+    """The cases of two sides: those of the first in its order, then those that only the second has.
+
+    `by` names conditions that may differ; `power_mode` stands for all of `power_mode.gpu_khz` and the like. `names` are
+    those of the sides.
+    """
+    _refuse_unknown(by, [*before, *after])
+    old, new = _by_rest(before, by), _by_rest(after, by)
+    alone = [cases[0] for rest, cases in new.items() if rest not in old and len(cases) == 1]
+    candidates = [_to_be_found(case, by) for case in alone]
+    pairs, met = [], set()
+    for rest, (one, *further) in old.items():
+        if further:
+            pairs.append(_ambiguous(names[0], [one, *further], by))
+        elif rest not in new:
+            place = nearest(_to_be_found(one, by), candidates)
+            if place is None:
+                pairs.append(Pair(one, None, []))
+            else:
+                met.add(place)
+                why = differences(_rest(one.conditions, by), _rest(alone[place].conditions, by))
+                pairs.append(Pair(one, alone[place], why, is_refused=True))
+        elif len(new[rest]) == 1:
+            lines = differences(one.conditions, new[rest][0].conditions)
+            pairs.append(Pair(one, new[rest][0], [line for line in lines if _is_named(line.partition(":")[0], by)]))
+    pairs += [_ambiguous(names[1], cases, by) for cases in new.values() if len(cases) > 1]
+    return pairs + [Pair(None, case, []) for place, case in enumerate(alone) if place not in met]
+
+
+def nearest(case: CaseRuns, candidates: Sequence[CaseRuns]) -> Optional[int]:
+    """The place of the runs of the same workload whose conditions differ least: what was probably meant."""
+    subject = (case.conditions["workload"], case.conditions["task"])
+    same = [place for place, one in enumerate(candidates) if one.case_id == case.case_id] or [
+        place for place, one in enumerate(candidates) if (one.conditions["workload"], one.conditions["task"]) == subject
+    ]
+    return min(same, key=lambda place: len(differences(case.conditions, candidates[place].conditions)), default=None)
 
 
 def _is_named(name: str, by: Iterable[str]) -> bool:
@@ -191,25 +334,55 @@ def _to_be_found(case: CaseRuns, by: Sequence[str]) -> CaseRuns:
 def _by_rest(cases: Sequence[CaseRuns], by: Sequence[str]) -> Dict[str, List[CaseRuns]]:
     groups: Dict[str, List[CaseRuns]] = {}
     for case in cases:
-        groups.setdefault(key(_rest(case.conditions, by)), []).append(case)
+        groups.setdefault(key(_rest(case.conditions, by)) if by else case.key, []).append(case)
     return groups
 
 
-def _ambiguous(side: Side, groups: Mapping[str, Sequence[CaseRuns]], by: Sequence[str]) -> List[Tuple[str, List[str]]]:
+def _ambiguous(side: str, cases: Sequence[CaseRuns], by: Sequence[str]) -> Pair:
     """Cases of one side that differ in nothing but the question: which of them is meant cannot be known."""
-    found = []
-    for cases in groups.values():
-        if len(cases) > 1:
-            differ = "; ".join(differences(cases[0].conditions, cases[-1].conditions))
-            why = f"{side.path.name} holds {len(cases)} that differ in {', '.join(by)} alone ({differ}); keep them in"
-            found.append((cases[0].case_id, [f"{why} results files of their own"]))
-    return found
+    differ = "; ".join(differences(cases[0].conditions, cases[-1].conditions))
+    why = f"{side} holds {len(cases)} that differ in {', '.join(by)} alone ({differ})"
+    return Pair(cases[0], None, [f"{why}; keep them in results files of their own"], is_refused=True)
 
 
 def _refuse_unknown(by: Sequence[str], cases: Sequence[CaseRuns]) -> None:
     known = {*NAMED_IN_CONDITIONS, "python"}
-    for case in cases:
+    for case in cases if by else ():
         known |= set(case.conditions) | {line.partition(":")[0] for line in differences({}, case.conditions)}
     unknown = [name for name in by if name not in known]
     if unknown:
         raise UnknownNameError(f"no condition is called {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+
+
+def environment_changes(pairs: Iterable[Pair]) -> List[str]:
+    """What differs in machine and software between sides that are compared, each line once."""
+    lines: Dict[str, None] = {}
+    for one in pairs:
+        old, new = (case.environment for case in one.sides)
+        shared = [name for name in old if name in new and name not in SAYS_NOTHING]
+        lines.update(dict.fromkeys(differences(*({name: told[name] for name in shared} for told in (old, new)))))
+    return list(lines)
+
+
+def ratios(pairs: Sequence[Pair], quantity: str = TIME, same_question: bool = False) -> Dict[str, RunsRatio]:
+    """After / before of each pair, by its key; each side has a run with the quantity.
+
+    The noise between runs of a device is learned from all of its pairs. `same_question`: nothing but the run may differ
+    between the sides (`learn_noise`).
+    """
+    devices: Dict[str, Dict[str, List[List[Tuple[float, ...]]]]] = {}
+    for one in pairs:
+        series = [case.series(quantity) for case in one.sides]
+        devices.setdefault(one.sides[0].device, {})[one.key] = series
+    found = {}
+    for device, pairs_of in devices.items():
+        known = prior(device, quantity)
+        noise = learn_noise(list(pairs_of.values()), same_question, known)
+        found.update({name: compare_runs(*series, noise, known) for name, series in pairs_of.items()})
+    return found
+
+
+def is_unsure(interval: Interval, threshold: float) -> bool:
+    """Whether a ratio that no test tells from 1 may be a change all the same: beyond the threshold, or too vague."""
+    low, high = 1 / (1 + threshold), 1 + threshold
+    return not low <= interval.value <= high or (interval.low < low and interval.high > high)

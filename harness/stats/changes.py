@@ -83,18 +83,18 @@ class RunsRatio(NamedTuple):
         return Change(*estimate.interval(confidence), estimate.p_differs())
 
 
-def learn_noise(cases: Sequence[Tuple[Runs, Runs]], same_question: bool, known: RunNoise) -> RunNoise:
+def learn_noise(cases: Sequence[Sequence[Runs]], same_question: bool, known: RunNoise) -> RunNoise:
     """The noise of a run's median between runs, from all cases of a comparison.
 
     Where each side has one run only and nothing but the run may differ, the scatter of the cases' ratios around their
     median tells of it. It can raise what is known and not lower it: what all cases have in common is not in it.
 
-    `cases` holds the runs of each side of each case, `known` is the prior of such a device. `same_question` says that
-    nothing but the run may differ, so that cases may be taken to change alike.
+    `cases` holds the runs of each side of each case, or of the only side; `known` is the prior of such a device.
+    `same_question` says that nothing but the run may differ, so that cases may be taken to change alike.
     """
     sides = [side for case in cases for side in case]
     noise = learn([[Estimate(float(np.median(run)), 0.0, 1) for run in side] for side in sides], known)
-    alone = [case for case in cases if len(case[0]) == len(case[1]) == 1]
+    alone = [case for case in cases if [len(side) for side in case] == [1, 1]]
     single = [math.log(pooled_median(after) / pooled_median(before)) for before, after in alone]
     if not same_question or len(single) < max(FEWEST_RATIOS, noise.repetitions):
         return noise

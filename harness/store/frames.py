@@ -120,6 +120,17 @@ FOLLOWS: Dict[str, Tuple[str, ...]] = {
 }
 """What else changes of the comparable conditions when a thing is varied; of others only the thing itself does."""
 
+FOLLOWS_IN_CLAIMS: Dict[str, Tuple[str, ...]] = {
+    **FOLLOWS,
+    "workload": ("device_specification", "data_source", "data_samples"),
+    "data_scale": ("data_samples", "data_source"),
+    "task": (
+        *("workload", "workers", "batch_size", "cache", "storage_medium", "accelerator", "threads", "torch", "cuda"),
+        *("python", "device_specification", "data_source", "data_samples"),
+    ),
+}
+"""The same of two cases of a claim; parameters of its workload are part of a simulated board."""
+
 
 def profiles(
     store: ResultsStore,
@@ -216,9 +227,7 @@ def common_conditions(frame: pd.DataFrame, vary: Sequence[str] = (), ignore: Seq
 
 
 def _numbers(store: ResultsStore, profile_ids: Optional[Iterable[int]]) -> List[int]:
-    if profile_ids is None:
-        return [record.id for record in store.records()]
-    return [int(number) for number in profile_ids]
+    return store.numbers() if profile_ids is None else [int(number) for number in profile_ids]
 
 
 def _framed(records: Sequence[Record]) -> pd.DataFrame:

@@ -122,10 +122,13 @@ class ResultsStore:
                 last, row, environment_json = self._verified(found)
                 yield rows.to_record(last, row, environment_json)
 
+    def numbers(self) -> List[int]:
+        """The number of every profile, oldest first."""
+        return [number for (number,) in self._query("SELECT id FROM profiles ORDER BY id")]
+
     def profiles(self) -> Iterator[Profile]:
         """Every profile, oldest first."""
-        for (number,) in self._query("SELECT id FROM profiles ORDER BY id"):
-            yield self.profile(number)
+        return map(self.profile, self.numbers())
 
     def profile(self, number: int) -> Profile:
         """The profile of that number."""

@@ -1,4 +1,4 @@
-"""Every claim can fail: what it is about is broken in frames of a simulated campaign, and its verdict turns."""
+"""Every claim can fail: what it is about is broken in profiles of a simulated campaign, and its verdict turns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 from harness.core import campaigns
 from harness.core.cases import Case, Settings
 from harness.core.profiles import Series
-from harness.judge.claim_functions import FUNCTIONS, PER_EPOCH, PER_MINIBATCH, comparisons
+from harness.judge.claim_functions import FUNCTIONS, PER_EPOCH, PER_MINIBATCH
 from harness.judge.claim_list import BOARD, load_claims
 from harness.judge.claims import judge
-from harness.judge.evidence import COLD, GPU_LOAD, POWER, READS, WARM, View, evidence, evidence_of, frames_of, pooled
+from harness.judge.evidence import COLD, GPU_LOAD, POWER, READS, WARM, View, evidence_of, pooled
+from harness.judge.published_figures import comparisons
 from tools.simulated_campaign import SimulatedCampaign
 
 pytestmark = pytest.mark.exhaustive
@@ -43,9 +44,9 @@ class Simulated:
         known = pooled(self.evidence)
         self.views = {name: View(name, known) for name in dict.fromkeys(one.case.device for one in known)}
 
-    def frames(self, number):
-        """The frames of a profile, by its place in the campaign."""
-        return frames_of([self.campaign.profile(self.cases[number])])
+    def profile(self, number):
+        """A profile, by its place in the campaign."""
+        return self.campaign.profile(self.cases[number])
 
     def judge(self, claim, view, changed=()):
         """The verdict on a device, with some evidence in the place of the campaign's."""
@@ -89,7 +90,7 @@ def test_a_claim_turns_where_what_it_is_about_is_broken(simulated, claim):
     changed = {}
     for target, quantity, factor in BREAK.get(claim.function, one_case)(claim, view, cells):
         for number in target.profile_ids:
-            (changed[number],) = evidence(scaled(simulated.frames(number), quantity, factor, phase_of(claim)))
+            changed[number] = evidence_of(scaled(simulated.profile(number), quantity, factor, phase_of(claim)), number)
     after = simulated.judge(claim, view, changed)
     assert after is not None
     assert (after.verdict, after.is_violated) != (before.verdict, before.is_violated)
@@ -102,47 +103,59 @@ def phase_of(claim):
     return claim.phases[1]
 
 
-def scaled(frames, quantity, factor, phase):
-    """The frames of a profile with a quantity multiplied; of times only in the epochs of a phase."""
-    minibatches, telemetry = frames.minibatches, frames.telemetry
-    epochs = minibatches["epoch"]
-    whole_epochs = epochs.max() > 0
-    chosen = (epochs == 0) if phase == COLD else (epochs > 0) if whole_epochs else (epochs >= 0)
-    if quantity in ("epochs", "drift"):
-        chosen = (epochs % 2 == 1) if quantity == "epochs" else np.arange(len(minibatches)) > len(minibatches) / 2
-        quantity = "time"
+def scaled(profile, quantity, factor, phase):
+    """A profile with a quantity multiplied; of times only in the epochs of a phase."""
+    minibatches, series = list(profile.minibatches), dict(profile.telemetry.series)
+    whole_epochs = any(one.epoch for one in minibatches)
+
+    def is_chosen(place, one):
+        if quantity == "epochs":
+            return one.epoch % 2 == 1
+        if quantity == "drift":
+            return place > len(minibatches) / 2
+        return one.epoch == 0 if phase == COLD else one.epoch > 0 or not whole_epochs
+
+    def stretched(one):
+        if quantity in ("time", "epochs", "drift"):
+            scale = {"stall_ms": factor, "compute_ms": factor, "e2e_ms": factor}
+        elif quantity == "busy_share":
+            scale = {"stall_ms": factor, "compute_ms": factor}
+        else:
+            name = "compute_ms" if quantity == "compute" else "stall_ms"
+            scale = {name: factor, "e2e_ms": 1 + (factor - 1) * getattr(one, name) / one.e2e_ms}
+        return one._replace(**{name: getattr(one, name) * by for name, by in scale.items()})
+
+    def values_times(channel, factors):
+        times_s, values = series[channel]
+        series[channel] = Series(times_s, tuple(np.array(values) * factors))
+
+    aggregates, conditions = profile.aggregates, profile.conditions
     if quantity in ("power", "energy", "power_drift", "gpu_load"):
-        wanted = telemetry["channel"] == (GPU_LOAD if quantity == "gpu_load" else POWER)
-        if quantity == "power_drift":
-            wanted &= telemetry["time_s"] > telemetry.loc[wanted, "time_s"].median()
-        telemetry.loc[wanted, "value"] *= factor
-        frames.profiles["power_mw"] *= factor
-    elif quantity == "time":
-        minibatches.loc[chosen, ["stall_ms", "compute_ms", "e2e_ms"]] *= factor
-    elif quantity == "busy_share":
-        minibatches.loc[chosen, ["stall_ms", "compute_ms"]] *= factor
-    elif quantity in ("stall", "stall_share", "stall_per_compute", "compute"):
-        column = "compute_ms" if quantity == "compute" else "stall_ms"
-        more = minibatches.loc[chosen, column] * (factor - 1)
-        minibatches.loc[chosen, column] += more
-        minibatches.loc[chosen, "e2e_ms"] += more
+        channel = GPU_LOAD if quantity == "gpu_load" else POWER
+        if channel in series:
+            times_s = np.array(series[channel].times_s)
+            is_late = times_s > np.median(times_s)
+            values_times(channel, np.where(is_late, factor, 1.0) if quantity == "power_drift" else factor)
+        aggregates = {**aggregates, "power_mw": (aggregates.get("power_mw") or 0.0) * factor}
     elif quantity == "read_again":
-        later = (telemetry["channel"] == READS) & (telemetry["time_s"] > minibatches.loc[epochs > 0, "start_s"].min())
-        first = (telemetry["channel"] == READS) & ~later
-        telemetry.loc[later, "value"] = factor * telemetry.loc[first, "value"].mean()
+        times_s, values = map(np.array, series[READS])
+        is_later = times_s > min(one.start_s for one in minibatches if one.epoch)
+        series[READS] = Series(tuple(times_s), tuple(np.where(is_later, factor * values[~is_later].mean(), values)))
     elif quantity == "cached_share":
-        for conditions in frames.profiles["conditions"]:
-            shares = conditions["cache_residency_by_epoch"]
-            conditions["cache_residency_by_epoch"] = [share * factor for share in shares]
+        shares = [share * factor for share in conditions["cache_residency_by_epoch"]]
+        conditions = {**conditions, "cache_residency_by_epoch": shares}
     elif quantity == "samples":
-        own = telemetry[telemetry["channel"] == POWER]
-        kept = own.iloc[:: round(1 / factor)] if factor < 1 else own.iloc[[0] * len(minibatches)]
+        times_s, values = series[POWER]
         if factor > 1:  # one with each minibatch
-            kept = kept.assign(time_s=minibatches["start_s"].to_numpy())
-        return frames._replace(telemetry=kept)
+            series[POWER] = Series(tuple(one.start_s for one in minibatches), (values[0],) * len(minibatches))
+        else:
+            series[POWER] = Series(times_s[:: round(1 / factor)], values[:: round(1 / factor)])
     else:
-        raise AssertionError(quantity)
-    return frames
+        minibatches = [stretched(one) if is_chosen(place, one) else one for place, one in enumerate(minibatches)]
+    telemetry = dataclasses.replace(profile.telemetry, series=series)
+    return dataclasses.replace(
+        profile, minibatches=minibatches, telemetry=telemetry, aggregates=aggregates, conditions=conditions
+    )
 
 
 def one_case(claim, view, cells):

@@ -12,10 +12,11 @@ from harness.core.cases import Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.profiles import Series
 from harness.devices.registry import open_device
-from harness.judge.claim_functions import Cell, comparisons, default_mode, exactly
+from harness.judge.claim_functions import Cell, default_mode, exactly
 from harness.judge.claim_list import Bounds, load_claims
 from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED, counts_of_claims, judge, judge_cells, verdicts
 from harness.judge.evidence import COLD, WARM, View, evidence_of, pooled
+from harness.judge.published_figures import comparisons
 from harness.judge.software_versions import version_effects
 from harness.measure.run import run
 from harness.stats.estimates import Drawn, Estimate, drawn

@@ -230,7 +230,10 @@ def test_disturbed_profiles_are_left_out_and_counted(tmp_path: Path, capsys: pyt
     only = measure(tmp_path / "c", 3, flags=["throttled: hot"])
     code, said = compare(capsys, before, only)
     assert code == 2
-    assert "c holds nothing to compare: 4 profiles were left out because of their flags" in said
+    assert (
+        "c holds nothing to compare: left out 4 profiles flagged disturbed or throttled (--include-flagged keeps them)"
+        in said
+    )
 
 
 def test_another_commit_is_told_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

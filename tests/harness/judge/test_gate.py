@@ -383,7 +383,7 @@ def test_whole_epochs_are_compared_without_epoch_0(tmp_path: Path) -> None:
     with ResultsStore(tmp_path / "r.sqlite") as store:
         store.add(profile, ENVIRONMENT, "run")
         [case] = record(store, tmp_path / "b.json").cases
-    assert case.series == [(100.0,) * 20]
+    assert case.series() == [(100.0,) * 20]
 
 
 def test_recording_anew_tells_which_cases_are_gone(tmp_path: Path) -> None:
