@@ -382,7 +382,8 @@ def _linear_error(modes: Modes, times: np.ndarray, fitted_to: Optional[str] = No
 def range_of_papers_modes(claim: Claim, view: View, views: Views) -> List[Cell]:
     """Greatest over least of the profiled modes whose CPU clock is within the papers' range."""
     least = min(mode.cpu_khz for _, mode in load_board("orin-agx").power_modes("grid:paper"))
-    return over_modes(claim, view, views, _range, least)
+    cells = over_modes(claim, view, views, _range, least)
+    return [cell._replace(label=f"{cell.label}, {len(cell.evidence)} modes") for cell in cells]
 
 
 def best_at_greatest_cpu_clock(claim: Claim, view: View, views: Views) -> List[Cell]:

@@ -32,47 +32,27 @@ class Bounds(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A sentence of a paper and how it is judged.
-
-    Attributes:
-        name: of the claim.
-        experiment: the benchmark file that measures what it needs: `benchmarks/test_EXPERIMENT.py`.
-        section: paper and section, such as `004 5.1.7`.
-        facts: ids of the papers' statements and figures; `F919/F918` is one figure over another.
-        says: what is claimed and how it is judged, in a sentence or two.
-        boards: where the paper saw it; a simulated board that is none of them is not asked. Empty for any.
-        only_there: whether it is said of these boards alone, so that another machine is not asked either.
-        is_fitted: whether the simulation was fitted to a figure that it stands on.
-        function: of `harness.judge.claim_functions`.
-        quantities: of `Evidence.figure`.
-        per_sample: whether times are compared per sample.
-        phases: of the first and of the second case, `warm` or `cold`.
-        pairs: of each comparison, what the first case has and what the second one has instead.
-        where: what both cases have; alternatives.
-        meaning: what the figure is, in words.
-        bounds: by board; those of any other under an empty name.
-        shortfall: why simulated boards are known not to behave so; empty where they do.
-        known: what they are known to do instead, as `bounds`.
-    """
+    """A sentence of a paper and how it is judged."""
 
     name: str
-    experiment: str
-    section: str
-    facts: Tuple[str, ...]
-    says: str
-    boards: Tuple[str, ...]
-    only_there: bool
-    is_fitted: bool
-    function: str
-    quantities: Tuple[str, ...]
-    per_sample: bool
-    phases: Tuple[str, str]
+    experiment: str  # the benchmark file that measures what it needs: `benchmarks/test_EXPERIMENT.py`
+    section: str  # paper and section, such as `004 5.1.7`
+    facts: Tuple[str, ...]  # ids of the papers' statements and figures; `F919/F918` is one figure over another
+    says: str  # what is claimed and how it is judged, in a sentence or two
+    boards: Tuple[str, ...]  # where the paper saw it; other simulated boards are not asked. Empty for any
+    only_there: bool  # whether it is said of these boards alone, so that another machine is not asked either
+    is_fitted: bool  # whether the simulation was fitted to a figure that it stands on
+    function: str  # of `harness.judge.claim_functions`
+    quantities: Tuple[str, ...]  # of `Evidence.figure`
+    per_sample: bool  # whether times are compared per sample
+    phases: Tuple[str, str]  # of the first and of the second case, `warm` or `cold`
+    # of each comparison, what the first case has and what the second one has instead
     pairs: Tuple[Tuple[Conditions, Conditions], ...]
-    where: Tuple[Conditions, ...]
-    meaning: str
-    bounds: Mapping[str, Bounds]
-    shortfall: str
-    known: Mapping[str, Bounds]
+    where: Tuple[Conditions, ...]  # what both cases have; alternatives
+    meaning: str  # what the figure is, in words
+    bounds: Mapping[str, Bounds]  # by board; those of any other under an empty name
+    shortfall: str  # why simulated boards are known not to behave so; empty where they do
+    known: Mapping[str, Bounds]  # what they are known to do instead, as `bounds`
 
     def bounds_on(self, board: str) -> Bounds:
         """The bounds on a board."""

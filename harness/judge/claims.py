@@ -20,60 +20,41 @@ CONFIDENCE = 0.95
 class Judged(NamedTuple):
     """What follows from some cells, with the one that decides it: nearest to a bound, or farthest beyond."""
 
-    verdict: str
-    label: str
+    verdict: str  # `confirmed`, `contradicted` or `undecided`
+    label: str  # which case it is of
     effect: float
-    low: float
+    low: float  # its interval, together 95 % over all cases
     high: float
-    n: int
+    n: int  # cases, or pairs of cases, that were looked at
 
 
 class Verdict(NamedTuple):
-    """What the profiles of one device say to one claim.
+    """What the profiles of one device say to one claim."""
 
-    Attributes:
-        experiment: `benchmarks/test_EXPERIMENT.py` measures what it needs.
-        takeaway: the claim's name.
-        section: paper and section, such as `004 5.1.7`.
-        says: what is claimed and how it is judged.
-        device: whose profiles were judged.
-        verdict: `confirmed`, `contradicted` or `undecided`.
-        effect: the figure that decides, that is the one of all cases that is nearest to a bound, or farthest beyond.
-        low, high: its interval, together 95 % over all cases.
-        above, below: the bounds; infinite where there is none.
-        meaning: what the figure is, in words.
-        case: which case it is of.
-        n: cases, or pairs of cases, that were looked at.
-        provenance: of the profiles.
-        shortfall: why a simulated board is known not to behave so, where it does what is known of it; None where it
-            should, where it does something else, and of all that is measured.
-        left_out: how many profiles of the device were not looked at, because they were disturbed or throttled.
-        between_runs: how much runs of a case differ on the device, as the interval counts it, and whether that was
-            learned from its repeated cases or assumed.
-        apart: in what a measured device is not as those of the paper; empty where it is one of them.
-        fitted: whether the profiles are of a simulation that was fitted to a figure that the claim stands on.
-    """
-
-    experiment: str
-    takeaway: str
-    section: str
-    says: str
-    device: str
-    verdict: str
+    experiment: str  # `benchmarks/test_EXPERIMENT.py` measures what it needs
+    takeaway: str  # the claim's name
+    section: str  # paper and section, such as `004 5.1.7`
+    says: str  # what is claimed and how it is judged
+    device: str  # whose profiles were judged
+    verdict: str  # as of `Judged`, like the figure that decides, its interval, case and n
     effect: float
     low: float
     high: float
-    above: float
+    above: float  # the bounds; infinite where there is none
     below: float
-    meaning: str
+    meaning: str  # what the figure is, in words
     case: str
     n: int
-    provenance: str
+    provenance: str  # of the profiles
+    # why a simulated board is known not to behave so, where it does what is known of it; None where it should, where it
+    # does something else, and of all that is measured
     shortfall: Optional[str]
-    left_out: int = 0
+    left_out: int = 0  # profiles of the device that were not looked at, because they were disturbed or throttled
+    # how much runs of a case differ on the device, as the interval counts it, and whether that was learned from its
+    # repeated cases or assumed
     between_runs: str = ""
-    apart: str = ""
-    fitted: bool = False
+    apart: str = ""  # in what a measured device is not as those of the paper; empty where it is one of them
+    fitted: bool = False  # whether a simulation was judged that was fitted to a figure the claim stands on
 
     @property
     def must_hold(self) -> bool:
@@ -143,6 +124,11 @@ def _verdict(claim: Claim, view: View, views: Dict[str, View]) -> Optional[Verdi
     if is_simulated and claim.shortfall and judged.verdict != CONFIRMED:
         as_known = judge_cells(cells, claim.known_on(view.board))
         shortfall = claim.shortfall if as_known is not None and as_known.verdict == CONFIRMED else None
+    apart = []
+    if claim.boards and view.board not in claim.boards:
+        apart.append(f"the paper saw it on {', '.join(claim.boards)}")
+    if any(one.conditions.get("accelerator") == "cpu" for one in view.evidence):
+        apart.append("here the CPU trains, and shares its cores with workers")
     return Verdict(
         experiment=claim.experiment,
         takeaway=claim.name,
@@ -161,7 +147,7 @@ def _verdict(claim: Claim, view: View, views: Dict[str, View]) -> Optional[Verdi
         provenance=view.provenance,
         shortfall=shortfall,
         between_runs=told(view.run_noise),
-        apart=_apart(claim, view) if view.provenance == MEASURED else "",
+        apart="; ".join(apart) if view.provenance == MEASURED else "",
         fitted=is_simulated and claim.is_fitted,
     )
 
@@ -184,16 +170,6 @@ def judge_cells(cells: Sequence[Cell], bounds: Bounds, confidence: float = CONFI
     holds = all(bounds.above < one.low and one.high < bounds.below for _, one in found)
     verdict = CONFIRMED if holds else CONTRADICTED if beyond else UNDECIDED
     return Judged(verdict, label, worst.value, worst.low, worst.high, len(found))
-
-
-def _apart(claim: Claim, view: View) -> str:
-    """In what a device is not as those that the paper spoke of."""
-    told_apart = []
-    if claim.boards and view.board not in claim.boards:
-        told_apart.append(f"the paper saw it on {', '.join(claim.boards)}")
-    if any(one.conditions.get("accelerator") == "cpu" for one in view.evidence):
-        told_apart.append("here the CPU trains, and shares its cores with workers")
-    return "; ".join(told_apart)
 
 
 def worst_of_claims(found: Iterable[Verdict]) -> Dict[Tuple[str, bool, str], str]:

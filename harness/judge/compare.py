@@ -276,18 +276,18 @@ def format_result(result: ComparedSides, markdown: bool = False) -> str:
 
 
 def _nothing_shared(result: ComparedSides) -> str:
-    """That no case could be compared, and what differs in all of them, in a line."""
+    """That no case could be compared, and what differs in all of them."""
     counts = [f"{len(side.cases)} case{'s' * (len(side.cases) != 1)}" for side in (result.before, result.after)]
     text = (
-        f"Nothing could be compared: none of the {counts[0]} of {result.before.path.name} agrees with one of the"
-        f" {counts[1]} of {result.after.path.name} in all conditions"
+        f"Nothing could be compared: {result.before.path.name} ({counts[0]}) and {result.after.path.name} ({counts[1]})"
+        " share no case."
     )
     if not result.refused:
-        return f"{text}: they share no workload."
+        return text
     first, *others = result.refused
     common = [line for line in first.differ if all(line in other.differ for other in others)]
-    text += f"; all differ in {'; '.join(common)}" if common else f"; {first.case_id}: {'; '.join(first.differ)}"
-    return f"{text}. --by NAMES lets conditions differ, --json lists the cases."
+    differ = f"All differ in {'; '.join(common)}" if common else f"{first.case_id}: {'; '.join(first.differ)}"
+    return f"{text}\n{differ}. --by NAMES lets conditions differ; --json lists the cases."
 
 
 def _listed(title: str, lines: Sequence[str], markdown: bool) -> List[str]:

@@ -182,12 +182,12 @@ def rank_test(before: Runs, after: Runs) -> Optional[float]:
     Blocks, because neighbouring minibatches depend on each other. It asks whether one side's times lie above the
     other's as a whole, and knows nothing of the noise between runs: it must agree with the interval, not replace it.
     """
-    from scipy import stats
-
     first, second = ([value for run in side for value in block_medians(run)] for side in (before, after))
     if math.comb(len(first) + len(second), len(first)) < FEWEST_ORDERS:
         return None
-    return float(stats.mannwhitneyu(first, second, alternative="two-sided").pvalue)
+    from scipy.stats import mannwhitneyu
+
+    return float(mannwhitneyu(first, second, alternative="two-sided").pvalue)
 
 
 def combined_ranks(ratios: Sequence[float], p_values: Sequence[Optional[float]]) -> Optional[float]:
@@ -195,16 +195,16 @@ def combined_ranks(ratios: Sequence[float], p_values: Sequence[Optional[float]])
 
     Ratios above 1 count one way, below 1 the other.
     """
-    from scipy import stats
+    from scipy.special import ndtr, ndtri
 
     deviates = [
-        math.copysign(float(stats.norm.isf(p_value / 2)), math.log(ratio))
+        math.copysign(-float(ndtri(p_value / 2)), math.log(ratio))
         for ratio, p_value in zip(ratios, p_values)
         if p_value is not None
     ]
     if not deviates:
         return None
-    return 2 * float(stats.norm.sf(abs(sum(deviates)) / math.sqrt(len(deviates))))
+    return 2 * float(ndtr(-abs(sum(deviates)) / math.sqrt(len(deviates))))
 
 
 def randomised_change(before: np.ndarray, after: np.ndarray, confidence: float = CONFIDENCE) -> Change:

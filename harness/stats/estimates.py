@@ -102,7 +102,9 @@ def block_length(count: int) -> int:
 def block_medians(values: Sequence[float]) -> List[float]:
     """Medians of neighbouring values, `block_length` of them each: nearly independent of each other."""
     block = block_length(len(values))
-    return [float(np.median(values[start : start + block])) for start in range(0, len(values) - block + 1, block)]
+    whole = np.asarray(values[: len(values) // block * block], dtype=float)
+    medians: List[float] = np.median(whole.reshape(-1, block), axis=1).tolist()
+    return medians
 
 
 def series_mean(values: Sequence[float], per: Optional[Sequence[float]] = None) -> Optional[Estimate]:
@@ -128,13 +130,18 @@ def series_mean(values: Sequence[float], per: Optional[Sequence[float]] = None) 
 def series_median(values: Sequence[float], seed: int = 0) -> Estimate:
     """The median of a series of positive values; of a single value the noise is unknown and left at 0."""
     series = np.log(np.asarray(values, dtype=float))
-    block = block_length(len(series))
+    count, block = len(series), block_length(len(series))
     generator = np.random.default_rng(seed)
-    starts = generator.integers(len(series) - block + 1, size=(RESAMPLES, -(-len(series) // block)))
-    places = (starts[..., None] + np.arange(block)).reshape(RESAMPLES, -1)[:, : len(series)]
-    draws = np.median(series[places], axis=1)
+    starts = generator.integers(count - block + 1, size=(RESAMPLES, -(-count // block)))
+    # Ranks are resampled in the place of values: of thousands of small integers a median takes a tenth of the time.
+    order = np.argsort(series, kind="stable")
+    ranks = np.empty(count, dtype=np.min_scalar_type(count))
+    ranks[order] = np.arange(count)
+    drawn_ranks = np.lib.stride_tricks.sliding_window_view(ranks, block)[starts].reshape(RESAMPLES, -1)[:, :count]
+    middle = [(count - 1) // 2, count // 2]
+    draws = series[order][np.partition(drawn_ranks, middle, axis=1)[:, middle]].mean(axis=1)
     error = float(np.std(draws, ddof=1)) if np.ptp(draws) > 0 else 0.0  # not the rounding error of equal draws' mean
-    return Estimate(float(np.median(values)), error, max(1, len(series) // block - 1))
+    return Estimate(float(np.median(values)), error, max(1, count // block - 1))
 
 
 def quotient(before: Estimate, after: Estimate) -> Estimate:

@@ -18,10 +18,9 @@ from harness.core.profiles import Profile
 from harness.store import rows
 from harness.store.conditions import canonical_json, is_disqualified, plain
 from harness.store.opening import RESCUE, explain, open_to_read, open_to_write
-from harness.store.rows import MinibatchRow, ProfileRow, Record, SeriesRow
+from harness.store.rows import RAW_COLUMNS, ProfileRow, Record
 
 _CHUNK = 256
-_RAW: Dict[str, Any] = {"minibatches": MinibatchRow, "series": SeriesRow}  # table of raw series: what its rows are
 _PROFILE_COLUMNS = ", ".join(ProfileRow._fields)
 _SELECT_PROFILES = (
     f"SELECT profiles.id, record_crc, content, {_PROFILE_COLUMNS} FROM profiles"
@@ -76,20 +75,19 @@ class ResultsStore:
         """
         created_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
         row = rows.profile_row(profile, run_id, created_at)
-        minibatches, series = rows.minibatch_rows(profile), rows.series_rows(profile)
+        raw = rows.raw_rows(profile)
         content = canonical_json(plain(dict(environment), "environment"))
         with self._explained("write to"), _transaction(self._own_connection()) as connection:
             connection.execute("INSERT OR IGNORE INTO environments (content) VALUES (?)", (content,))
             cursor = connection.execute(
                 f"INSERT INTO profiles ({_PROFILE_COLUMNS}, record_crc, raw_crc, environment_id)"
                 f" VALUES ({_places(len(row) + 2)}, (SELECT id FROM environments WHERE content = ?))",
-                (*row, rows.record_crc(row, content), rows.crc(minibatches, series), content),
+                (*row, rows.record_crc(row, content), rows.crc(*raw), content),
             )
             number = int(cursor.lastrowid or 0)
-            for (table, kind), values in zip(_RAW.items(), (minibatches, series)):
+            for (table, columns), values in zip(RAW_COLUMNS.items(), raw):
                 connection.executemany(
-                    f"INSERT INTO {table} (profile_id, {', '.join(kind._fields)})"
-                    f" VALUES ({_places(len(kind._fields) + 1)})",
+                    f"INSERT INTO {table} (profile_id, {', '.join(columns)}) VALUES ({_places(len(columns) + 1)})",
                     [(number, *value) for value in values],
                 )
         return number
@@ -136,18 +134,13 @@ class ResultsStore:
         if not found:
             raise StoreError(f"{self.path} has no profile {number}")
         _, row, _ = self._verified(found[0])
-        minibatches, series = (
-            [
-                kind(*raw)
-                for raw in self._query(
-                    f"SELECT {', '.join(kind._fields)} FROM {table} WHERE profile_id = ? ORDER BY position", (number,)
-                )
-            ]
-            for table, kind in _RAW.items()
-        )
+        raw = [
+            self._query(f"SELECT {', '.join(columns)} FROM {table} WHERE profile_id = ? ORDER BY position", (number,))
+            for table, columns in RAW_COLUMNS.items()
+        ]
         stored = self._query("SELECT raw_crc FROM profiles WHERE id = ?", (number,))[0][0]
-        self._verify(number, stored, rows.crc(minibatches, series))
-        return rows.to_profile(row, minibatches, series)
+        self._verify(number, stored, rows.crc(*raw))
+        return rows.to_profile(row, *raw)
 
     def _verified(self, found: Tuple[Any, ...]) -> Tuple[int, ProfileRow, str]:
         """Number, row and environment of what `_SELECT_PROFILES` found."""

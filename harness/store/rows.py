@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import json
 import zlib
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -34,26 +34,14 @@ class ProfileRow(NamedTuple):
     telemetry_json: str
 
 
-class MinibatchRow(NamedTuple):
-    """A row of `minibatches` without its `profile_id`."""
+RAW_COLUMNS: Dict[str, Tuple[str, ...]] = {
+    "minibatches": ("position", "epoch", "number", "phase", "start_s", "stall_ms", "compute_ms", "e2e_ms"),
+    "series": ("position", "channel", "times_s", "channel_values"),
+}
+"""The tables of raw series and their columns, `profile_id` left out."""
 
-    position: int
-    epoch: int
-    number: int
-    phase: str
-    start_s: float
-    stall_ms: float
-    compute_ms: float
-    e2e_ms: float
-
-
-class SeriesRow(NamedTuple):
-    """A row of `series` without its `profile_id`."""
-
-    position: int
-    channel: str
-    times_s: bytes
-    channel_values: bytes
+Raw = List[Tuple[Any, ...]]
+"""Rows of such a table."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,24 +91,20 @@ def profile_row(profile: Profile, run_id: str, created_at: str) -> ProfileRow:
     )
 
 
-def minibatch_rows(profile: Profile) -> List[MinibatchRow]:
-    """The rows of a profile's minibatches.
+def raw_rows(profile: Profile) -> Tuple[Raw, Raw]:
+    """The rows of a profile's minibatches and of its telemetry.
 
     SQLite gives 0.0 back for -0.0, and the checksum tells the two apart, so there is none.
     """
-    return [
-        MinibatchRow(place, int(epoch), int(index), phase, *(float(value) + 0.0 for value in times))
+    minibatches: Raw = [
+        (place, int(epoch), int(index), phase, *(float(value) + 0.0 for value in times))
         for place, (epoch, index, phase, *times) in enumerate(profile.minibatches)
     ]
-
-
-def series_rows(profile: Profile) -> List[SeriesRow]:
-    return [
-        SeriesRow(
-            place, channel, *(np.asarray(each, dtype=FLOATS).tobytes() for each in (series.times_s, series.values))
-        )
-        for place, (channel, series) in enumerate(profile.telemetry.series.items())
+    series: Raw = [
+        (place, channel, *(np.asarray(each, dtype=FLOATS).tobytes() for each in samples))
+        for place, (channel, samples) in enumerate(profile.telemetry.series.items())
     ]
+    return minibatches, series
 
 
 def record_crc(row: ProfileRow, environment_json: str) -> int:
@@ -156,12 +140,10 @@ def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
     )
 
 
-def to_profile(row: ProfileRow, minibatches: Sequence[MinibatchRow], series: Sequence[SeriesRow]) -> Profile:
+def to_profile(row: ProfileRow, minibatches: Raw, series: Raw) -> Profile:
     channels = {
-        each.channel: Series(
-            *(tuple(np.frombuffer(raw, dtype=FLOATS).tolist()) for raw in (each.times_s, each.channel_values))
-        )
-        for each in series
+        channel: Series(*(tuple(np.frombuffer(raw, dtype=FLOATS).tolist()) for raw in samples))
+        for _, channel, *samples in series
     }
     return Profile(
         case=_to_case(row),

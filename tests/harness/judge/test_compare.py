@@ -173,6 +173,21 @@ def test_other_conditions_are_refused_with_what_differs(tmp_path: Path, capsys: 
     assert document["refused"][0]["why"] == ['l4t: unknown -> "36.4.0"']
 
 
+@pytest.mark.parametrize("changes", [{"conditions": {"torch": "2.16.0"}}, {"workloads": ["elsewhere"]}])
+def test_files_that_share_no_case_are_told_apart_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture, changes: Dict[str, Any]
+) -> None:
+    before = measure(tmp_path / "a", 1, workloads=[f"w{number}" for number in range(30)])
+    after = measure(tmp_path / "b", 2, **{"workloads": [f"w{number}" for number in range(30)], **changes})
+    assert main(["compare", str(before), str(after)]) == 2
+    _, _, told, *more = capsys.readouterr().out.splitlines()
+    assert told.startswith("Nothing could be compared: a (60 cases) and b (")
+    assert told.endswith(" share no case.")
+    if "conditions" in changes:
+        assert more[0].startswith('All differ in torch: "2.15.0" -> "2.16.0". --by NAMES')
+    assert not any("w7" in line for line in more)
+
+
 def test_the_question_may_differ(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     before = measure(tmp_path / "a", 1, runs=2)
     after = measure(tmp_path / "b", 2, 0.8, runs=2, conditions={"torch": "2.16.0", "l4t": "36.4.0"})
