@@ -295,7 +295,7 @@ def throttled_share(claim: Claim, view: View, views: Views) -> List[Cell]:
     return [exactly(f"{len(cases)} cases", len(throttled) / len(cases), *watched)]
 
 
-class Modes(NamedTuple):
+class ModesOfClaim(NamedTuple):
     """The power modes that a statistic is taken over."""
 
     names: List[str]
@@ -328,50 +328,50 @@ def over_modes(
         series = [[one.figure(quantity) for one in found] for quantity in claim.quantities]
         if not any(None in figures for figures in series):
             mode_of = [[one.conditions["power_mode"][field] for field in PowerMode._fields] for one in found]
-            modes = Modes(list(names), np.array(mode_of, dtype=float))
+            modes = ModesOfClaim(list(names), np.array(mode_of, dtype=float))
             figure = drawn(f"{view.device} {workload}", series, functools.partial(statistic, modes))
             cells.append(Cell(workload, figure, tuple(found)))
     return cells
 
 
-def _best_of_both_over_maxn(modes: Modes, times: np.ndarray, energies: np.ndarray) -> float:
+def _best_of_both_over_maxn(modes: ModesOfClaim, times: np.ndarray, energies: np.ndarray) -> float:
     """Of the mode that comes closest to MAXN (g) or beats it in both quantities, the worse of its two ratios."""
     place = modes.names.index("g")
     worse = np.maximum(times / times[place], energies / energies[place])
     return float(np.delete(worse, place).min())
 
 
-def _correlation(modes: Modes, x: np.ndarray, y: np.ndarray) -> float:
+def _correlation(modes: ModesOfClaim, x: np.ndarray, y: np.ndarray) -> float:
     return float(np.corrcoef(np.log(x), np.log(y))[0, 1])
 
 
-def _is_first_on_front(modes: Modes, x: np.ndarray, y: np.ndarray) -> float:
+def _is_first_on_front(modes: ModesOfClaim, x: np.ndarray, y: np.ndarray) -> float:
     return float(0 in pareto_front(x, y))
 
 
-def _points_on_front(modes: Modes, x: np.ndarray, y: np.ndarray) -> float:
+def _points_on_front(modes: ModesOfClaim, x: np.ndarray, y: np.ndarray) -> float:
     """How many modes no other one beats in both quantities."""
     return float(len(pareto_front(x, y)))
 
 
-def _share_saved(modes: Modes, values: np.ndarray) -> float:
+def _share_saved(modes: ModesOfClaim, values: np.ndarray) -> float:
     return float(1.0 - values.min() / values.max())
 
 
-def _range(modes: Modes, values: np.ndarray) -> float:
+def _range(modes: ModesOfClaim, values: np.ndarray) -> float:
     return float(values.max() / values.min())
 
 
-def _best_at_greatest_cpu_clock(modes: Modes, values: np.ndarray) -> float:
+def _best_at_greatest_cpu_clock(modes: ModesOfClaim, values: np.ndarray) -> float:
     return float(values[modes.cpu_khz == modes.cpu_khz.max()].min() / values.min())
 
 
-def _slowest_at_fast_cpu_over_fastest_at_slow(modes: Modes, times: np.ndarray) -> float:
+def _slowest_at_fast_cpu_over_fastest_at_slow(modes: ModesOfClaim, times: np.ndarray) -> float:
     """The slowest power mode at the greatest CPU clock over the fastest at 1,200 MHz or less."""
     return float(times[modes.cpu_khz == modes.cpu_khz.max()].max() / times[modes.cpu_khz <= 1_200_000].min())
 
 
-def _linear_error(modes: Modes, times: np.ndarray, fitted_to: Optional[str] = None) -> float:
+def _linear_error(modes: ModesOfClaim, times: np.ndarray, fitted_to: Optional[str] = None) -> float:
     """Mean absolute error of a linear regression on cores and clocks, fitted to the modes of these names, or to all."""
     inputs = np.column_stack([modes.settings / modes.settings.max(axis=0), np.ones(len(times))])
     known = np.array([fitted_to is None or name in fitted_to for name in modes.names])
