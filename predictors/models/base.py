@@ -6,7 +6,6 @@ What a predictor has learned is in attributes that end in `_`. Its module is imp
 from __future__ import annotations
 
 import abc
-import copy
 import dataclasses
 import importlib
 import inspect
@@ -89,7 +88,7 @@ class TrainingRows(NamedTuple):
 
 
 class Predictor(abc.ABC):
-    """From some profiled power modes to time and power of any power mode."""
+    """From some profiled power modes to time and power of any power mode; a dataclass of its parameters."""
 
     name: ClassVar[str]  # what the command line calls it
     least_modes: ClassVar[int] = 1  # with fewer different modes it cannot be fitted
@@ -117,8 +116,7 @@ class Predictor(abc.ABC):
             InvalidValueError: the shapes do not agree, a value is not a number above 0, a mode is outside the
                 predictor's space, or there are fewer different rows than `least_modes`.
         """
-        rows = check_inputs(modes, batch_size, task)
-        self._check_space(rows)
+        rows = self._checked(modes, batch_size, task)
         measured = {"time_ms": _positive(time_ms, "time_ms"), "power_mw": _positive(power_mw, "power_mw")}
         for what, values in measured.items():
             if values.shape != (len(rows.modes),):
@@ -147,8 +145,7 @@ class Predictor(abc.ABC):
             InvalidValueError: the modes are not of that form, or outside the predictor's space.
             NotFittedError: nothing was learned yet.
         """
-        rows = check_inputs(modes, batch_size, task)
-        self._check_space(rows)
+        rows = self._checked(modes, batch_size, task)
         if not self.is_fitted:
             raise NotFittedError(f"{self.name} has learned nothing yet", "call fit first, or load a model")
         return self._infer(rows)
@@ -157,13 +154,14 @@ class Predictor(abc.ABC):
     def is_fitted(self) -> bool:
         return hasattr(self, "training_rows_")
 
-    def _check_space(self, rows: Inputs) -> None:
-        """Refuse modes outside the space, for predictors that have the parameter `space` and were given one."""
-        space = getattr(self, "space", None)
+    def _checked(self, modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Inputs:
+        """The inputs, none outside the parameter `space` where a predictor has it and was given one."""
+        rows, space = check_inputs(modes, batch_size, task), getattr(self, "space", None)
         if space is not None:
             allowed = [np.isin(column, values) for column, values in zip(rows.modes.T, space.dimensions)]
             for outside in np.flatnonzero(~np.all(allowed, axis=0))[:1]:
                 space.check(PowerMode(*rows.modes[outside].astype(np.int64).tolist()))
+        return rows
 
     @abc.abstractmethod
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
@@ -175,8 +173,7 @@ class Predictor(abc.ABC):
 
     def get_params(self, deep: bool = True) -> Dict[str, Any]:
         """The parameters of `__init__` with their values, as scikit-learn asks for them."""
-        names = list(inspect.signature(type(self).__init__).parameters)[1:]
-        return {name: getattr(self, name) for name in names}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def set_params(self: Some, **params: Any) -> Some:
         known = self.get_params()
@@ -190,7 +187,7 @@ class Predictor(abc.ABC):
 
     def clone(self: Some) -> Some:
         """A predictor with the same parameters that has learned nothing."""
-        return type(self)(**copy.deepcopy(self.get_params()))
+        return type(self)(**self.get_params())
 
 
 def one_blas_thread() -> Any:

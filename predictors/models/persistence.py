@@ -15,14 +15,14 @@ import zipfile
 from pathlib import Path
 from typing import Any, Dict, Mapping
 
+import msgspec
 import numpy as np
 
 from harness.core.environment import describe_environment
 from harness.core.errors import InvalidValueError, NotFittedError, StoreError
 from harness.core.files import write_output
-from harness.core.power_modes import PowerModeSpace
 from predictors.models.base import TASKS, Predictor, predictor_class
-from predictors.models.tables import ARRAYS, TABLE_KEY, Table
+from predictors.models.tables import TABLE_KEY, Table
 
 VERSION = 2
 MAGIC = b"jetwatt-model"
@@ -73,19 +73,26 @@ def save_model(path: Path, predictor: Predictor, origin: Mapping[str, Any]) -> N
         raise NotFittedError(f"{predictor.name} has learned nothing to be saved", "call fit first")
     inputs, time_ms, power_mw = predictor.training_rows_
     arrays = {**inputs._asdict(), "time_ms": time_ms, "power_mw": power_mw, "predicted": _predicted(predictor)}
-    content = {
-        "predictor": predictor.name,
-        "params": {name: _encode(name, value, arrays) for name, value in predictor.get_params().items()},
-        "origin": dict(origin),
-        "environment": describe_environment(),
-    }
+
+    def encode(value: Any) -> Any:
+        """Arrays, those of tables among the parameters, go where all arrays are."""
+        if isinstance(value, np.generic):
+            return value.item()
+        if not isinstance(value, np.ndarray):
+            raise TypeError(f"a parameter is of type {type(value).__name__}")
+        name = f"params/{len(arrays)}"
+        arrays[name] = value
+        return name
+
     try:
-        text = json.dumps(content, indent=1)
+        params = msgspec.to_builtins(predictor.get_params(), enc_hook=encode)
     except TypeError as error:
         raise InvalidValueError(
             f"the predictor {predictor.name} cannot be saved: {error}",
             "its parameters have to be numbers, texts, tuples, tables or power-mode spaces",
         ) from error
+    content = {"predictor": predictor.name, "params": params, "origin": dict(origin)}
+    text = json.dumps({**content, "environment": describe_environment()}, indent=1)
     packed = io.BytesIO()
     np.savez_compressed(packed, **{ARRAY(name): values for name, values in arrays.items()})
     with zipfile.ZipFile(packed, "a", zipfile.ZIP_DEFLATED) as archive:
@@ -112,7 +119,7 @@ def load_model(path: Path) -> Model:
         arrays = np.load(io.BytesIO(payload), allow_pickle=False)
         content = json.loads(arrays[CONTENT].decode("utf-8"))
         kind = predictor_class(content["predictor"])
-        predictor = kind(**{name: _decode(value, arrays) for name, value in content["params"].items()})
+        predictor = msgspec.convert(content["params"], kind, dec_hook=lambda _, name: arrays[ARRAY(name)])
         columns = {name: arrays[ARRAY(name)] for name in ("time_ms", "power_mw", "batch_size")}
         task = np.where(arrays[ARRAY("inference")], *reversed(TASKS))
         predictor.fit(arrays[ARRAY("modes")], **columns, task=task)
@@ -142,27 +149,3 @@ def _check_head(path: Path, whole: bytes) -> bytes:
     if hashlib.sha256(payload).hexdigest().encode() != words[2]:
         raise InvalidValueError(f"model {path} is damaged: its checksum is another", "fit it again, or copy it again")
     return payload
-
-
-def _encode(name: str, value: Any, arrays: Dict[str, np.ndarray]) -> Any:
-    """A parameter as JSON; the arrays of tables in it are put into `arrays`."""
-    if isinstance(value, Table):
-        place = f"tables/{name}"
-        arrays.update({f"{place}/{column}": getattr(value, column) for column in ARRAYS})
-        return {"table": {key: getattr(value, key) for key in TABLE_KEY}, "arrays": place}
-    if isinstance(value, PowerModeSpace):
-        return {"space": value.dimensions}
-    if isinstance(value, tuple):
-        return {"tuple": [_encode(f"{name}/{place}", item, arrays) for place, item in enumerate(value)]}
-    return {"value": value}
-
-
-def _decode(value: Dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Any:
-    if "table" in value:
-        columns = {column: arrays[ARRAY(f"{value['arrays']}/{column}")] for column in ARRAYS}
-        return Table(**value["table"], **columns)
-    if "space" in value:
-        return PowerModeSpace(*map(tuple, value["space"]))
-    if "tuple" in value:
-        return tuple(_decode(item, arrays) for item in value["tuple"])
-    return value["value"]

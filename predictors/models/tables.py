@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, List, Sequence
 
 import numpy as np
 
@@ -40,10 +40,6 @@ class Table:
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
-
-    def __deepcopy__(self, memo: Dict[int, Any]) -> Table:
-        """Itself: predictors that hold tables as parameters are cloned without copying them."""
-        return self
 
     def take(self, rows: Any) -> Table:
         """The rows that an index array, a slice or a mask picks, as a table."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Optional, Tuple
 
 import numpy as np
@@ -14,23 +15,17 @@ SPACE = PowerModeSpace((2, 4, 8), (499_200, 1_036_800, 2_201_600), (114_750, 420
 """54 modes."""
 
 
+@dataclasses.dataclass(eq=False)
 class LogLinear(Predictor):
     """Logarithms of time and power as linear functions of the logarithms of the settings."""
 
     name = "log-linear"
     least_modes = 2
 
-    def __init__(
-        self,
-        ridge: float = 1e-6,
-        seed: int = 0,
-        space: Optional[PowerModeSpace] = None,
-        references: Tuple[Table, ...] = (),
-    ) -> None:
-        self.ridge = ridge
-        self.seed = seed
-        self.space = space
-        self.references = references
+    ridge: float = 1e-6
+    seed: int = 0
+    space: Optional[PowerModeSpace] = None
+    references: Tuple[Table, ...] = ()
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         design, logs = _design(rows), np.log(np.column_stack([time_ms, power_mw]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 
@@ -70,11 +68,8 @@ def test_the_fingerprint_says_what_is_in_the_rows_taken():
     table = made_table()
     assert table.take([0, 1]).fingerprint == table.take(slice(2)).fingerprint
     assert table.take([1, 0]).fingerprint != table.take([0, 1]).fingerprint
-
-
-def test_a_deep_copy_is_the_table_itself():
-    table = made_table()
-    assert copy.deepcopy({"references": (table,)})["references"][0] is table
+    assert table.take([0, 1]) == table.take(slice(2)) != table.take([1, 0])
+    assert len({table, made_table()}) == 1
 
 
 def test_tables_overlap_where_they_share_a_profile():
