@@ -12,7 +12,6 @@ from harness.core.errors import InvalidValueError
 from harness.core.metrics import minibatch_energy_mws
 from harness.core.power_modes import PowerModeSpace
 from harness.core.units import ms_to_s
-from predictors.models.base import Inputs
 from predictors.models.regression import Figures, Regression, above_zero, standard_scale, table_inputs
 from predictors.models.tables import Table
 
@@ -149,11 +148,9 @@ class Ridge(Regression):
     name = "ridge"
     least_modes = 2
     usual_log_sd = (0.13, 0.05)
+    log_inputs = True
     penalties: Tuple[float, ...] = PENALTIES
     space: Optional[PowerModeSpace] = None
-
-    def _inputs(self, rows: Inputs) -> np.ndarray:
-        return self.columns_.log_matrix(rows)
 
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         if not self.penalties or min(self.penalties) <= 0:

@@ -56,12 +56,6 @@ class InputColumns(NamedTuple):
             columns.append(rows.inference.astype(float))
         return np.column_stack(columns)
 
-    def log_matrix(self, rows: Inputs) -> np.ndarray:
-        """As `matrix`, with logarithms of cores and clocks."""
-        columns = self.matrix(rows)
-        columns[:, :4] = np.log(columns[:, :4])
-        return columns
-
 
 def columns_of(rows: Inputs) -> InputColumns:
     sizes, tasks = np.unique(rows.batch_size), np.unique(rows.inference)
@@ -107,22 +101,9 @@ def _varies(values: np.ndarray) -> np.ndarray:
 SCALES = {"standard": standard_scale, "min-max": min_max_scale}
 
 
-class ResidualSpread(NamedTuple):
-    """How far a regression is off, the same for all modes."""
-
-    time_log_sd: float  # scale of the Student t distribution of log time
-    power_log_sd: float  # the same of power
-    freedom: float  # its degrees of freedom
-
-    def prediction(self, figures: np.ndarray) -> Prediction:
-        """The prediction with these times in ms and powers in mW, shape (n, 2)."""
-        log_sds = [np.full(len(figures), log_sd) for log_sd in (self.time_log_sd, self.power_log_sd)]
-        return Prediction(*figures.T, *log_sds, freedom=self.freedom)
-
-
 def residual_spread(
     observed: np.ndarray, predicted: np.ndarray, usual: Tuple[float, float], learned: int
-) -> ResidualSpread:
+) -> Tuple[np.ndarray, float]:
     """The spread of residuals of time and power, (n, 2), predicted by a regression that had not learned these modes.
 
     Args:
@@ -131,11 +112,14 @@ def residual_spread(
         usual: standard deviation of log time and log power residuals that such a regression has after `USUAL_MODES`
             modes; it is taken to fall with the root of the number of modes.
         learned: how many modes the regression learned from.
+
+    Returns:
+        Scales of the Student t distributions of log time and log power, shape (2,), and their degrees of freedom.
     """
     squares = np.log(observed / predicted) ** 2
     freedom = USUAL_WEIGHT + len(squares)
     prior = USUAL_WEIGHT * np.square(usual) * USUAL_MODES / learned
-    return ResidualSpread(*np.sqrt((prior + squares.sum(axis=0)) / freedom).tolist(), freedom)
+    return np.sqrt((prior + squares.sum(axis=0)) / freedom), freedom
 
 
 def above_zero(predicted: np.ndarray, learned: np.ndarray) -> np.ndarray:
@@ -154,6 +138,7 @@ class Regression(Predictor):
     """
 
     usual_log_sd: ClassVar[Tuple[float, float]]  # of its residuals after 50 random modes of the tables of an Orin AGX
+    log_inputs: ClassVar[bool] = False  # whether it takes the logarithms of cores and clocks
 
     @abc.abstractmethod
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
@@ -163,13 +148,17 @@ class Regression(Predictor):
         return columns_of(rows)
 
     def _inputs(self, rows: Inputs) -> np.ndarray:
-        return self.columns_.matrix(rows)
+        inputs = self.columns_.matrix(rows)
+        if self.log_inputs:
+            inputs[:, :4] = np.log(inputs[:, :4])
+        return inputs
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         self.columns_ = self._columns(rows)
         inputs, figures = self._inputs(rows), np.column_stack([time_ms, power_mw])
         self.fitted_ = self._fit(inputs, figures)
-        self.spread_ = residual_spread(*self._left_out(inputs, figures), self.usual_log_sd, len(inputs))
+        left_out = self._left_out(inputs, figures)
+        self.log_sd_, self.freedom_ = residual_spread(*left_out, self.usual_log_sd, len(inputs))
 
     def _left_out(self, inputs: np.ndarray, figures: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         """Figures, and what is predicted of them by a regression that learned the rows of the other folds."""
@@ -181,4 +170,6 @@ class Regression(Predictor):
         return figures, predicted
 
     def _infer(self, rows: Inputs) -> Prediction:
-        return self.spread_.prediction(self.fitted_(self._inputs(rows)))
+        figures = self.fitted_(self._inputs(rows)).T
+        log_sd = np.broadcast_to(self.log_sd_[:, None], figures.shape)
+        return Prediction(*figures, *log_sd.copy(), freedom=self.freedom_)

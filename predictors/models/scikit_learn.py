@@ -11,7 +11,6 @@ import numpy as np
 
 from harness.core.errors import DependencyError
 from harness.core.power_modes import PowerModeSpace
-from predictors.models.base import Inputs
 from predictors.models.regression import Figures, Regression, standard_scale
 
 
@@ -51,13 +50,11 @@ class Perceptron(Regression):
     name = "mlp"
     least_modes = 2
     usual_log_sd = (0.1, 0.04)
+    log_inputs = True
     hidden: Tuple[int, ...] = (32, 16)
     penalty: float = 0.1  # on the squared weights
     space: Optional[PowerModeSpace] = None
     seed: int = 0  # of the weights to start with
-
-    def _inputs(self, rows: Inputs) -> np.ndarray:
-        return self.columns_.log_matrix(rows)
 
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         logs = np.log(figures)
