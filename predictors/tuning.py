@@ -157,7 +157,7 @@ def _sensor(device: Device, interval_s: float, root: Path) -> Iterator[Power]:
         raise CannotRunError(
             f"{device.name} does not run your training loop", "tune on host, on a board, or on sim:BOARD"
         )
-    with power_sampler(device, interval_s, root) as sampler:
+    with power_sampler(device, interval_s, root, "; or give power_mw=, a meter of your own") as sampler:
 
         def median_mw(start_s: float, end_s: float) -> Optional[float]:
             sampler.poll()

@@ -216,13 +216,14 @@ def board_of(device: Device) -> str:
 
 
 @contextlib.contextmanager
-def power_sampler(device: Device, interval_s: float, root: Path) -> Iterator[Sampler]:
+def power_sampler(device: Device, interval_s: float, root: Path, or_else: str = "") -> Iterator[Sampler]:
     """Samples a real device's own sensors; refuses one that tells no power."""
     with Sampler(device.telemetry_sources(Path.cwd()), interval_s, root=str(root)) as sampler:
         sampler.poll()
         if sampler.series(POWER_CHANNEL) is None:
+            why = sampler.missing.get(device.power_source, f"{device.power_source} tells no total")
             raise CannotRunError(
-                f"{device.name} has no power sensor that can be read: {sampler.missing}",
-                "`python -m harness doctor` says why",
+                f"{device.name} has no power sensor that can be read: {why}",
+                f"`python -m harness doctor` says more{or_else}",
             )
         yield sampler

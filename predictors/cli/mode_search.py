@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import math
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -27,9 +27,8 @@ from harness.judge.claims import CONFIRMED, judge_cells
 from harness.measure.run import run
 from harness.simulation.corpus import simulate_corpus
 from harness.stats.estimates import Drawn
-from harness.store.results import ResultsStore
 from predictors.cli import concurrent
-from predictors.cli.device_profiler import DeviceProfiler
+from predictors.cli.device_profiler import DeviceProfiler, board_of
 from predictors.strategies.concurrent import ConcurrentGoal
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import FailedMode, History
@@ -70,22 +69,19 @@ class ModeSearches:
         self._outcomes: Dict[str, List[SearchOutcome]] = {}
 
     def search(
-        self,
-        device: Device,
-        case: Case,
-        progress: Progress,
-        *,
-        store: Optional[ResultsStore] = None,
-        environment: Optional[Mapping[str, Any]] = None,
-        run_id: str = "",
-        resume: bool = False,
-        may_lower_clocks: bool = False,
+        self, device: Device, case: Case, progress: Progress, *, may_lower_clocks: bool = False, **profiling: Any
     ) -> List[SearchOutcome]:
         """Search for a case's mode on a device that is held, and keep what came of it; a line each is told.
 
+        Args:
+            device: that is held.
+            case: what to search a mode for, of any task.
+            progress: where lines go.
+            may_lower_clocks: nothing else is to run afterwards on a board whose clocks may only fall.
+            profiling: `store`, `environment`, `run_id` and `resume` of `DeviceProfiler`.
+
         Raises:
-            CannotRunError: no mode is known to keep the limits; or a search raises clocks, which this board may refuse
-                until a reboot, and `may_lower_clocks` does not say that nothing else is to run after it.
+            CannotRunError: no mode is known to keep the limits; or a search raises clocks, which this board may refuse.
             SourceUnavailableError: the device measures no power.
         """
         if device.clocks_only_fall and device.provenance == "measured" and not may_lower_clocks:
@@ -96,18 +92,9 @@ class ModeSearches:
             found = plan(device, case, progress.update)
         else:
             sizes = BATCHES if case.task == INFERENCE else (case.batch_size,)
-            profiler = DeviceProfiler(
-                device,
-                case,
-                device.power_modes("all", case.workload),
-                batch_sizes=sizes,
-                store=store,
-                environment=environment,
-                run_id=run_id,
-                resume=resume,
-                report=progress.update,
-            )
-            found = search(device, case, profiler, sizes)
+            modes = device.power_modes("all", case.workload)
+            profiler = DeviceProfiler(device, case, modes, batch_sizes=sizes, report=progress.update, **profiling)
+            found = search(profiler, truth(device, case, sizes))
         for one in found:
             progress.line(one.text)
         self._outcomes.setdefault(case.device, []).extend(found)
@@ -117,12 +104,28 @@ class ModeSearches:
         return found
 
     def judge(self, device: str) -> List[Tuple[str, bool]]:
-        """`judge_searches` of what was searched for on a device, by its name; empty where nothing was."""
-        return judge_searches(device, self._outcomes.get(device, []))
+        """Those of `claims` that a device's searches can judge: a line each, and whether it is wrong unexpectedly."""
+        told, outcomes = [], self._outcomes.get(device, [])
+        for name, claim in claims(outcomes).items():
+            one = judge_cells(*claim)
+            if one is None:
+                continue
+            line = (
+                f"{one.verdict} ({outcomes[0].provenance}): {name}, {device}: {one.effect:.3g}"
+                f" ({one.low:.3g} to {one.high:.3g}), n = {one.n}, {one.label}"
+            )
+            is_known = one.verdict != CONFIRMED and name in NOT_SO
+            line += f"; known: {NOT_SO[name]}" if is_known else ""
+            told.append((line, one.verdict != CONFIRMED and not is_known))
+        return told
 
 
-def truth(device: Device, case: Case, sizes: Sequence[int]) -> Optional[Tuple[np.ndarray, np.ndarray]]:
-    """Time and power of every mode with every batch size, each of shape (modes, sizes); None where nobody knows."""
+Truth = Tuple[np.ndarray, np.ndarray]
+"""Time and power of every mode with every batch size, each of shape (modes, sizes)."""
+
+
+def truth(device: Device, case: Case, sizes: Sequence[int]) -> Optional[Truth]:
+    """What a simulated board does without noise; None where nobody knows."""
     if not isinstance(device, SimulatedDevice) or device.identity().specification["instance"]:
         return None
     board, modes = device.identity().specification["board"], [mode for _, mode in device.power_modes("all")]
@@ -134,13 +137,12 @@ def truth(device: Device, case: Case, sizes: Sequence[int]) -> Optional[Tuple[np
     return time_ms, power_mw
 
 
-def search(device: Device, case: Case, profiler: DeviceProfiler, sizes: Sequence[int]) -> List[SearchOutcome]:
+def search(profiler: DeviceProfiler, known: Optional[Truth]) -> List[SearchOutcome]:
     """Search for the mode with the least time per sample for each budget, by halving and in a closed loop.
 
     A budget that no mode is known to keep is left out.
     """
-    batch_size, known = profiler.candidates.batch_size, truth(device, case, sizes)
-    board = device.identity().specification.get("board", "")
+    device, case, batch_size = profiler.device, profiler.template, profiler.candidates.batch_size
     greatest = (*device.power_mode_space().greatest, case.batch_size)
     rows = np.column_stack([profiler.candidates.modes, batch_size])
     at_maxn = profiler.profile(int((rows == greatest).all(axis=1).argmax()))
@@ -151,8 +153,7 @@ def search(device: Device, case: Case, profiler: DeviceProfiler, sizes: Sequence
         limits = {"power_mw": share * at_maxn.power_mw}
         if case.task == INFERENCE:
             limits["time_ms"] = LATENCY * at_maxn.time_ms
-        goal, spent = Goal("sample_time_ms", limits), MOST
-        best = None
+        goal, spent, best = Goal("sample_time_ms", limits), MOST, None
         if known is not None:
             time_ms, power_mw = (figure.ravel() for figure in known)
             excess, objective = goal.excess(time_ms, power_mw, batch_size), time_ms / batch_size
@@ -160,15 +161,14 @@ def search(device: Device, case: Case, profiler: DeviceProfiler, sizes: Sequence
                 continue
             best = objective[excess <= 0].min()
         for name in (HALVING, CLOSED_LOOP):
-            strategy = STRATEGIES[name].make(StrategySetting(device=board), case.settings.seed)
-            choice = strategy.choose(History(profiler, spent), goal)
+            history = History(profiler, spent)
+            strategy = STRATEGIES[name].make(StrategySetting(device=board_of(device)), case.settings.seed)
+            choice = strategy.choose(history, goal)
             spent, place = choice.spent.profiles, choice.index
-            over = goal.excess(choice.measured.time_ms, choice.measured.power_mw, batch_size[place]) + 1
+            over = history.figures(place, goal)[1] + 1
             true_over, slower = (None, None) if best is None else (excess[place] + 1, objective[place] / best)
             label = f"{case.workload} {case.task}, {mw_to_w(limits['power_mw']):.1f} W"
-            outcomes.append(
-                SearchOutcome(label, name, len(rows), spent, float(over), true_over, slower, device.provenance)
-            )
+            outcomes.append(SearchOutcome(label, name, len(rows), spent, over, true_over, slower, device.provenance))
     return outcomes
 
 
@@ -183,15 +183,14 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
         lacking = "gave no power" if at_maxn["power_mw"] is None else "served no request"
         raise SourceUnavailableError(f"{case.id} {lacking}", "search on a device that measures power, and for longer")
     trained, served = truth(device, training, [case.batch_size]), truth(device, inference, BATCHES)
+    candidates = len(device.power_modes("all")) * (1 + len(BATCHES))
     outcomes = []
     for share in POWER_SHARES:
         goal = ConcurrentGoal(mix.arrivals_per_s, LATENCY * at_maxn["latency_p95_ms"], share * at_maxn["power_mw"])
         attempts = concurrent.find_plan(
             device, training, mix.inference, goal, BATCHES, case.settings.duration_s, Progress(io.StringIO())
         )
-        choice, profile = concurrent.best_of(goal, attempts)
-        found = profile.aggregates
-        over = max(found["latency_p95_ms"] / goal.latency_ms, found["power_mw"] / goal.power_mw)
+        best_attempt = concurrent.best_of(goal, attempts)
         true_over = slower = None
         if trained is not None and served is not None:
             expected = expect(*trained, *served, np.array(BATCHES), mix.arrivals_per_s)
@@ -199,11 +198,10 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
             best = expected.training_per_s[worst <= 1].max(initial=0.0)
             if not best:
                 continue
-            place = choice.training, choice.inference % len(BATCHES)
+            place = best_attempt.choice.training, best_attempt.choice.inference % len(BATCHES)
             true_over, slower = float(worst[place]), float(best / expected.training_per_s[place])
         label = f"{case.workload}, {mw_to_w(goal.power_mw):.1f} W and {goal.latency_ms:.0f} ms"
-        candidates = len(device.power_modes("all")) * (1 + len(BATCHES))
-        spent = attempts[-1].choice.profiles
+        over, spent = max(best_attempt.shortfalls(goal)), attempts[-1].choice.profiles
         outcomes.append(
             SearchOutcome(label, CLOSED_LOOP, candidates, spent, over, true_over, slower, device.provenance)
         )
@@ -233,19 +231,3 @@ def claims(outcomes: Sequence[SearchOutcome]) -> Dict[str, Tuple[List[Cell], Bou
 
 NOT_SO = {"halving finds the best mode (000 abstract)": "what one profile ruled out is never tried again"}
 """What is not so on simulated boards, and why."""
-
-
-def judge_searches(device: str, outcomes: Sequence[SearchOutcome]) -> List[Tuple[str, bool]]:
-    """Those of `claims` that there are outcomes for: a line each, and whether it is wrong without being known to be."""
-    told = []
-    for name, claim in claims(outcomes).items():
-        one = judge_cells(*claim)
-        if one is None:
-            continue
-        line = (
-            f"{one.verdict} ({outcomes[0].provenance}): {name}, {device}: {one.effect:.3g}"
-            f" ({one.low:.3g} to {one.high:.3g}), n = {one.n}, {one.label}"
-        )
-        is_known = one.verdict != CONFIRMED and name in NOT_SO
-        told.append((f"{line}; known: {NOT_SO[name]}" if is_known else line, one.verdict != CONFIRMED and not is_known))
-    return told

@@ -37,6 +37,9 @@ WIDENING = 8.0
 MEASURED_LOG_SD = 0.005
 """By about so much a second profile of a mode differs from the first: what is measured is known, but not exactly."""
 
+ANY_POWER_MW = 10_000.0
+"""What a predictor is told of power where none was measured; what it says of power then is not looked at."""
+
 Designer = Callable[[History, int], Sequence[int]]
 """From a history and a count to the candidates to begin with."""
 
@@ -85,23 +88,24 @@ class CandidatePosterior(NamedTuple):
 def learn(predictor: Predictor, history: History, widen: float = 1.0) -> CandidatePosterior:
     """Fit a predictor anew to the profiles taken and predict every candidate.
 
-    What was profiled is known: there the posterior is the measurement. Where all was tried, nothing is predicted: power
-    may be missing (NaN), and what failed has no figures (NaN). `widen` is a factor on the standard deviations of what
-    was not profiled.
+    What was profiled is known: there the posterior is the measurement. Where all was tried, nothing is predicted, and
+    what failed has no figures (NaN); where power was not measured, there is none. `widen` is a factor on the standard
+    deviations of what was not profiled.
     """
     candidates, task, places = history.profiler.candidates, history.profiler.task, history.places
-    count, sizes = len(candidates.modes), candidates.batch_size
+    sizes, power_mw = candidates.batch_size, history.power_mw
+    log_time, log_power, log_time_sd, log_power_sd = np.full((4, len(sizes)), np.nan)
     if history.untried.any():
-        known = candidates.known_modes
-        predictor.fit(known[places], history.time_ms, history.power_mw, batch_size=sizes[places], task=task)
+        known, has_power = candidates.known_modes, bool(np.isfinite(power_mw).all())
+        learned_mw = power_mw if has_power else np.full(len(places), ANY_POWER_MW)
+        predictor.fit(known[places], history.time_ms, learned_mw, batch_size=sizes[places], task=task)
         predicted = predictor.predict(known, batch_size=sizes, task=task)
-        log_time, log_power = np.log(predicted.time_ms), np.log(predicted.power_mw)
-        log_time_sd, log_power_sd = widen * predicted.time_log_sd, widen * predicted.power_log_sd
-    else:
-        log_time, log_power, log_time_sd, log_power_sd = (np.full(count, np.nan) for _ in range(4))
-    log_time[places], log_power[places] = np.log(history.time_ms), np.log(history.power_mw)
+        log_time, log_time_sd = np.log(predicted.time_ms), widen * predicted.time_log_sd
+        if has_power:
+            log_power, log_power_sd = np.log(predicted.power_mw), widen * predicted.power_log_sd
+    log_time[places], log_power[places] = np.log(history.time_ms), np.log(power_mw)
     log_time_sd[places] = log_power_sd[places] = MEASURED_LOG_SD
-    measured = np.zeros(count, dtype=bool)
+    measured = np.zeros(len(sizes), dtype=bool)
     measured[places] = True
     return CandidatePosterior(log_time, log_time_sd, log_power, log_power_sd, sizes, measured)
 

@@ -99,6 +99,20 @@ def test_a_dear_change_of_mode_makes_modes_of_their_own_worse():
     assert dear.expected.training_per_s < cheap.expected.training_per_s
 
 
+class WithoutPower(TableProfiler):
+    """A device that measures no power."""
+
+    def profile(self, index):
+        return super().profile(index)._replace(power_mw=float("nan"))
+
+
+def test_without_power_a_plan_that_does_not_limit_it_is_found_all_the_same():
+    goal, make = GOALS[0], lambda: EitherTable(log_sd=0.03)
+    found = choose_concurrent(WithoutPower(TRAINING), WithoutPower(INFERENCE), goal, make, spread, profiles=30)
+    assert found.feasible
+    assert found.expected.training_per_s >= 0.95 * best_shared_mode(goal)
+
+
 def test_profiles_are_never_exceeded():
     assert chosen(GOALS[1], profiles=6).profiles <= 6
 
