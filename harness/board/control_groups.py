@@ -17,12 +17,8 @@ from harness.board.kernel_file import may_read, read_int, read_paths, read_text
 def own_groups(root: str, controller: str) -> Iterator[List[str]]:
     """The groups in which a controller (`cpu`, `blkio`) may hold for this process, in cgroup v1, v2 or both.
 
-    Yields:
-        For each hierarchy that may have the controller the directory of this process's group, then of those above it,
-        as far up as they are seen; none where the group itself is not seen.
-
-    Raises:
-        SourceUnavailableError: there is no `/proc/self/mountinfo`.
+    Yields for each hierarchy that may have the controller the directory of this process's group, then of those above
+    it, as far up as they are seen; none where the group itself is not seen.
     """
     path = os.path.join(root, "proc/self/cgroup")
     if not may_read(path):
@@ -54,11 +50,8 @@ def group_directories(group: str, mounts: List[Mount], controller: Optional[str]
 def cpu_quota(root: str = "/") -> Optional[float]:
     """How many cores' time this process may take: the tightest quota of its control group and of those above.
 
-    None where no quota is set, or none can be seen: in a container, those of groups above the container's own.
-
-    Raises:
-        SourceUnavailableError: there is no `/proc/self/mountinfo`.
-        ValueError: a quota is not of the form that the kernel documents; names it.
+    None where no quota is set, or none can be seen: in a container, those of groups above the container's own. Raises
+    SourceUnavailableError where there is no `/proc/self/mountinfo`, ValueError where a quota has another form.
     """
     groups = itertools.chain.from_iterable(own_groups(root, "cpu"))
     return min(filter(None, map(_quota_of, groups)), default=None)

@@ -39,8 +39,7 @@ def read_siblings(cpus: Collection[int], root: str) -> Dict[int, List[int]]:
 def choose_cpus(count: int, siblings: Mapping[int, Sequence[int]]) -> List[int]:
     """Pick `count` CPUs, ascending, one of each physical core before the second thread of any.
 
-    `siblings` are the CPUs that may be used, each with those that share its core (as from `read_siblings`). Raises
-    InvalidValueError where `count` is below 1 or above the number of CPUs.
+    `siblings` are the CPUs that may be used, each with those that share its core (as from `read_siblings`).
     """
     if not 1 <= count <= len(siblings):
         what = f"a core count of {count} is not possible here"
@@ -112,10 +111,7 @@ class CpuOnline(Knob):
 
 @contextlib.contextmanager
 def kept_online(root: str, cpus: Collection[int]) -> Iterator[None]:
-    """Have CPUs online during the block: what belongs to CPUs that are all offline takes no write.
-
-    Raises ControlError where one does not come up, or does not go again.
-    """
+    """Have CPUs online during the block: what belongs to CPUs that are all offline takes no write."""
     if not cpus:
         yield
         return
@@ -252,10 +248,7 @@ class CpuSource:
 
 
 def open_source(root: str, pid: int) -> CpuSource:
-    """CPU time of the machine whose `/proc` is below `root`, and of the process tree under `pid` there.
-
-    Raises SourceUnavailableError where there is no `/proc/stat`, or no process `pid`.
-    """
+    """CPU time of the machine whose `/proc` is below `root`, and of the process tree under `pid` there."""
     proc = os.path.join(root, "proc")
     for path in ("stat", f"{pid}/stat"):
         if not os.path.exists(os.path.join(proc, path)):

@@ -76,10 +76,7 @@ class CpuFrequency(Knob):
         return f"cpufreq limits of {', '.join(policy.name for policy in policies)}"
 
     def pinned(self, khz: int) -> Dict[str, Limits]:
-        """The setting that holds every online CPU at one clock; a policy that cannot have it gets its own nearest.
-
-        Raises InvalidValueError where no policy can have `khz`; says what they can have.
-        """
+        """The setting that holds every online CPU at one clock; a policy that cannot have it gets its own nearest."""
         policies = self.online_policies()
         nearest = {policy.name: policy.nearest_khz(khz) for policy in policies}
         if khz not in nearest.values():

@@ -76,8 +76,7 @@ def find_mount(path: str, mounts: List[Mount]) -> Optional[Mount]:
 def disk_under(path: str, root: str) -> Tuple[Optional[Mount], Optional[str]]:
     """The mount that takes what is written to `path`, and the sysfs directory of the whole disk under it.
 
-    Each is None where it is not seen: in a chroot; of a network file system. Raises SourceUnavailableError where there
-    is no `/proc/self/mountinfo`.
+    Each is None where it is not seen: in a chroot; of a network file system.
     """
     mounts = read_mounts(root)
     mount = find_mount(os.path.realpath(path), mounts)
@@ -142,9 +141,7 @@ class Medium(NamedTuple):
 def describe(path: str, root: str = "/") -> Medium:
     """The medium that `path` lies on; in a chroot, where no mount holds it, all but the space is unknown.
 
-    Raises:
-        SourceUnavailableError: there is no `/proc/self/mountinfo`.
-        OSError: the path is not there.
+    Raises SourceUnavailableError where there is no `/proc/self/mountinfo`, OSError where the path is not there.
     """
     mounts = read_mounts(root)
     path = os.path.realpath(path)
@@ -292,11 +289,7 @@ class DiskSource:
 
 
 def open_source(root: str, path: str) -> DiskSource:
-    """The disk under `path`.
-
-    Raises:
-        SourceUnavailableError: `path` lies on no block device of this machine; says on what it lies.
-    """
+    """The disk under `path`; SourceUnavailableError where that is no block device of this machine, says what it is."""
     mount, disk = disk_under(path, root)
     if mount is None:
         raise SourceUnavailableError(f"no mount in /proc/self/mountinfo holds {printable(os.path.realpath(path))}")

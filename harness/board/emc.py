@@ -36,20 +36,13 @@ _OVERRIDE, _BANDWIDTH = f"{_DEBUG}/clk/override.emc", f"{_DEBUG}/tegra_bwmgr"
 CLOCKS = (
     # TX2, Xavier, Orin: locked before the rate, as jetson_clocks does.
     Clock(
-        f"{_BPMP}/mrq_rate_locked",
-        f"{_BPMP}/rate",
-        f"{_BPMP}/rate",
-        f"{_BPMP}/min_rate",
-        f"{_BPMP}/max_rate",
+        *(f"{_BPMP}/{name}" for name in ("mrq_rate_locked", "rate", "rate", "min_rate", "max_rate")),
         lock_first=True,
     ),
     # Nano: the override gets its rate before it counts.
     Clock(
-        f"{_OVERRIDE}/clk_state",
-        f"{_OVERRIDE}/clk_rate",
-        f"{_OVERRIDE}/clk_update_rate",
-        f"{_BANDWIDTH}/emc_min_rate",
-        f"{_BANDWIDTH}/emc_max_rate",
+        *(f"{_OVERRIDE}/{name}" for name in ("clk_state", "clk_rate", "clk_update_rate")),
+        *(f"{_BANDWIDTH}/{name}" for name in ("emc_min_rate", "emc_max_rate")),
         lock_first=False,
     ),
 )
@@ -80,17 +73,11 @@ class Emc(Knob):
         return f"{self._path(clock.target)}; clocks in kHz: {levels}"
 
     def levels_khz(self) -> List[int]:
-        """The clocks that it can have, ascending; empty where there is no table of them.
-
-        Raises ControlError where only root can tell, and this user may not use the helper.
-        """
+        """The clocks that it can have, ascending; empty where there is no table of them."""
         return sorted(int(name) for name in entries(self._path(_TABLES)) if name.isdecimal())
 
     def pinned(self, khz: int) -> Setting:
-        """The setting that holds it at one clock; its cap stays, and reading back tells where it forbids the clock.
-
-        Raises InvalidValueError where it cannot have the clock, ControlError where there is no memory clock to set.
-        """
+        """The setting that holds it at one clock; its cap stays, and reading back tells where it forbids the clock."""
         clock, levels, hz = self._need_clock(), self.levels_khz(), khz * HZ_PER_KHZ
         if levels and khz not in levels:
             raise InvalidValueError(f"the memory does not run at {khz} kHz", f"allowed: {', '.join(map(str, levels))}")

@@ -87,10 +87,7 @@ class GpuFrequency(Knob):
         return f"devfreq limits of {', '.join(names)}"
 
     def pinned(self, khz: int) -> Dict[str, Limits]:
-        """The setting that holds every GPU at one clock; where the clocks are not told, reading back decides.
-
-        Raises InvalidValueError where a GPU does not have the clock; says what it has.
-        """
+        """The setting that holds every GPU at one clock; where the clocks are not told, reading back decides."""
         hz = khz * HZ_PER_KHZ
         for gpu in self.gpus():
             if gpu.levels_hz and hz not in gpu.levels_hz:
@@ -112,10 +109,7 @@ class GpuFrequency(Knob):
 
 
 def open_source(root: str) -> FileSource:
-    """The clocks of the board below `root`.
-
-    Raises SourceUnavailableError where neither the GPU nor the memory tells anything; says why for each.
-    """
+    """The clocks of the board below `root`; where none is told, the error says why for each."""
     sensors: Dict[str, Tuple[str, Callable[[float], float]]] = {}
     missing: Dict[str, str] = {}
     gpus = find_gpus(root)

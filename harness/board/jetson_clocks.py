@@ -53,10 +53,7 @@ class JetsonClocks(Knob):
         return f"{self._executable}; DVFS is {self.read()[DVFS]}"
 
     def off(self) -> Dict[str, Any]:
-        """The setting that holds all clocks at the maximum of the mode in effect.
-
-        Raises ControlError where nothing tells here whether it took.
-        """
+        """The setting that holds all clocks at the mode's maximum; ControlError where nothing tells whether it took."""
         self._check_told()
         return {DVFS: OFF}
 

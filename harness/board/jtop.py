@@ -173,8 +173,7 @@ class JtopSource:
     def read(self, now_s: float) -> Reading:
         """The newest sample where it is new; nothing between two samples.
 
-        Raises:
-            SourceUnavailableError: the service is lost (it is tried again and again), or its last sample is stale.
+        Raises SourceUnavailableError where the service is lost (it is tried again and again) or its last sample stale.
         """
         sample, trouble = self._newest, self._trouble
         if trouble is not None:

@@ -95,10 +95,7 @@ def may_read(path: str) -> bool:
 
 
 def exists(path: str) -> bool:
-    """Whether the file is there, also where only root sees it (debugfs).
-
-    Raises ControlError where only root can tell, and this user may not use the helper.
-    """
+    """Whether the file is there, also where only root sees it (debugfs); ControlError where the helper cannot tell."""
     try:
         os.stat(path)
         return True
@@ -110,7 +107,7 @@ def exists(path: str) -> bool:
 
 
 def entries(folder: str) -> List[str]:
-    """What a folder holds, sorted, also where only root sees it; empty where there is none. Raises as `exists`."""
+    """What a folder holds, sorted, also where only root sees it; empty where there is none."""
     try:
         return sorted(os.listdir(folder))
     except PermissionError:

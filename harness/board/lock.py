@@ -72,10 +72,7 @@ def locked(device: str, *, lock_dir: Optional[Path] = None) -> Iterator[None]:
 
 
 def default_lock_dir() -> Path:
-    """`$JETWATT_LOCK_DIR`, or the same for every user: the first usual directory in which each of them may make files.
-
-    Raises ControlError where there is none.
-    """
+    """`$JETWATT_LOCK_DIR`, or the first usual directory in which every user may make files."""
     chosen = os.environ.get(LOCK_DIR_VARIABLE)
     if chosen:
         return Path(chosen)

@@ -47,8 +47,7 @@ class Cluster(NamedTuple):
 def to_power_mode(conf: Conf, model: PowerModel) -> Limits:
     """The power mode that a mode of a conf stands for.
 
-    The CPU clock is the highest that a core which is online may run at. Raises InvalidValueError where a clock is not
-    a whole number.
+    The CPU clock is the highest that a core which is online may run at.
     """
     online = online_cores(conf, model)
     set_here = {setting.param for setting in model.settings}
@@ -68,10 +67,7 @@ def to_power_mode(conf: Conf, model: PowerModel) -> Limits:
 
 
 def tpc_mask(model: PowerModel) -> Optional[int]:
-    """Which TPCs of the GPU a mode switches off, a bit for each; None where it does not say.
-
-    Raises InvalidValueError where the mask is not a whole number.
-    """
+    """Which TPCs of the GPU a mode switches off, a bit for each; None where it does not say."""
     return _number(model, TPC_POWER_GATING, TPC_PG_MASK)
 
 
@@ -131,9 +127,7 @@ def custom_conf(
         model_id: its ID; None for the first that is free above the others.
         alone: leave out the other modes; the new one is then the default.
 
-    Raises:
-        UnknownNameError: there is no mode `booted`.
-        InvalidValueError: the name or ID is taken, or the conf has nothing to set one of the numbers with.
+    Raises InvalidValueError where the name or ID is taken, or the conf has nothing to set one of the numbers with.
     """
     base = conf.model(booted)
     if not re.fullmatch(r"\w+", name, re.ASCII):
@@ -282,11 +276,7 @@ _DEVFREQ_NEXT = {  # on the last release for the board: r35, r36
 
 
 def stock_conf(spec: BoardSpec) -> Conf:
-    """A conf with the board's stock modes.
-
-    Raises:
-        InvalidValueError: its stock modes or its GPU's path are not known off-board.
-    """
+    """A conf with the board's stock modes; InvalidValueError where they, or its GPU's path, are not known off-board."""
     if not spec.presets or spec.gpu.name not in _DEVFREQ:
         raise InvalidValueError(
             f"the nvpmodel conf of {spec.name} is not known off-board",

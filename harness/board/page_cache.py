@@ -39,10 +39,7 @@ class PageCache:
         return Capability(topic, False, f"{self._file} may not be written by this user", self._hint())
 
     def drop(self) -> str:
-        """Write back what is dirty, drop everything, and return how, in words.
-
-        Raises ControlError where this user may not; says what to grant.
-        """
+        """Write back what is dirty, drop everything, and return how, in words."""
         os.sync()  # dirty pages cannot be dropped
         write(self._file, DROP_ALL, self._hint())
         return f"{DROP_ALL} written to {self._file}"
@@ -51,10 +48,7 @@ class PageCache:
         return f"{grant([self._file])}; or choose another cache state: evicted needs no right"
 
     def evict(self, files: Iterable[Path]) -> None:
-        """Write back what is dirty and drop the pages of `files`; those that another process has mapped stay.
-
-        Raises DataSetError where a file vanished or may not be read; names it.
-        """
+        """Write back what is dirty and drop the pages of `files`; those that another process has mapped stay."""
         os.sync()  # once for all: a sync of each file would flush the disk's own cache each time
         for path in files:
             with _open_data_file(path, "to drop it from the page cache") as fd:
@@ -80,8 +74,7 @@ def residency(files: Iterable[Path], root: str = "/") -> Residency:
     """Measure how much of `files` is in the page cache, without reading them.
 
     Since Linux 5.2 the kernel says "all of it" of a file that the caller neither owns nor may write; this says `None`,
-    also of a file that cannot be mapped, as on some network and FUSE file systems. Raises DataSetError where a file
-    vanished or may not be read; names it.
+    also of a file that cannot be mapped, as on some network and FUSE file systems.
     """
     libc = _libc()
     may_ask_of_any = _kernel_tells_all(os.uname().release) or _has_capability(root, _CAP_FOWNER)

@@ -29,10 +29,7 @@ EXAMPLE = f"the first line names the columns: {TIME} and {' or '.join(POWERS)}"
 
 
 def read_power_log(path: Path) -> Telemetry:
-    """Read a file: power of the whole device at its plug.
-
-    Raises InvalidValueError where it cannot be read, or is not of that form; names the line.
-    """
+    """Power of the whole device at its plug; InvalidValueError where the file is not of that form, names the line."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             series = parse_power_log(lines)
@@ -47,11 +44,7 @@ def read_power_log(path: Path) -> Telemetry:
 
 
 def parse_power_log(lines: Iterable[str]) -> Series:
-    """The samples of a file's lines, in milliwatt.
-
-    Raises InvalidValueError where a column is missing, a value is no number, power is below 0, time stands still or
-    goes back, or there are fewer than two samples.
-    """
+    """The samples of a file's lines, in milliwatt; InvalidValueError where they cannot be such a recording."""
     reader = csv.reader(lines)
     header = [name.strip() for name in next(reader, [])]
     powers = [name for name in header if name in POWERS]

@@ -198,10 +198,7 @@ def _rails_in(directory: str, files: Set[str], driver: str) -> Iterator[Rail]:
 
 
 def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = "") -> InaSource:
-    """The rails of the board below `root`; `total` and `remark` as in `choose_total`.
-
-    Raises SourceUnavailableError where there is no sensor with a rail.
-    """
+    """The rails of the board below `root`; `total` and `remark` as in `choose_total`."""
     rails = find_rails(root)
     if not rails:
         raise SourceUnavailableError(

@@ -100,10 +100,7 @@ def _other_version() -> Optional[str]:
 
 
 def ask(*words: str, given: str = "") -> Finished:
-    """Have the helper try one operation: its words, as in `harness/board/privileged.py`, and its standard input.
-
-    Raises ControlError where the helper is not installed or not allowed; shows how to install it.
-    """
+    """Have the helper try one operation; ControlError, with how to install it, where it is not there or not allowed."""
     why_not = _other_version()
     if why_not is None:
         answer = _sudo(HELPER, *words, given=given)
@@ -114,10 +111,7 @@ def ask(*words: str, given: str = "") -> Finished:
 
 
 def call(*words: str, given: str = "") -> str:
-    """Have the helper do one operation, as by `ask`, and return what it printed.
-
-    Raises ControlError where it cannot be used, refused, or failed.
-    """
+    """Have the helper do one operation, and return what it printed; ControlError where it did not."""
     answer = ask(*words, given=given)
     if answer.status != privileged.DONE:
         said = answer.output.strip() or f"status {answer.status}"

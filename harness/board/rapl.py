@@ -115,11 +115,7 @@ def find_domains(root: str) -> List[Domain]:
 
 
 def open_source(root: str) -> RaplSource:
-    """The RAPL domains below `root`.
-
-    Raises SourceUnavailableError where there is no package among them, or this user may not read them; then the hint
-    is the command that grants it.
-    """
+    """The RAPL domains below `root`; where this user may not read them, the hint is the command that grants it."""
     domains = find_domains(root)
     if not any(domain.in_total for domain in domains):
         raise SourceUnavailableError(

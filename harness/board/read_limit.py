@@ -164,11 +164,7 @@ def reads_held(
 
 
 def find_group(root: str) -> ReadGroup:
-    """Where this process can make a group whose reads are limited.
-
-    Raises:
-        ControlError: nowhere; says why.
-    """
+    """Where this process can make a group whose reads are limited; ControlError where that is nowhere, says why."""
     for own, *above in filter(None, own_groups(root, _CONTROLLER)):
         file, parent = "", ""
         if os.path.exists(os.path.join(own, LIMITS_V1)):

@@ -66,9 +66,8 @@ class Source(Protocol):
 def open_source(spec: SourceSpec, root: str) -> Source:
     """Open the source that `spec` names, below `root` where it has no root of its own.
 
-    Raises:
-        SourceUnavailableError: this machine does not have it, or this user may not read it; says which, with a hint.
-        ImportError: it needs a package that is not installed.
+    Raises SourceUnavailableError where this machine does not have it or this user may not read it, with a hint, and
+    ImportError where it needs a package that is not installed.
     """
     if spec.name not in SOURCES:
         raise SourceUnavailableError(f"there is no telemetry source {spec.name!r}", f"known: {', '.join(SOURCES)}")

@@ -169,7 +169,8 @@ def parse_log(
 ) -> Telemetry:
     """Turn a recorded log into telemetry whose time starts at 0 with its first line.
 
-    Lines of something else are left out, and counted.
+    Lines of something else are left out, and counted. Raises InvalidValueError where none was understood, or their
+    times are not known.
 
     Args:
         lines: the log.
@@ -177,10 +178,6 @@ def parse_log(
             every line has a date; several lines of one second are spread evenly over it.
         total: labels of the rails that make up the board's total, as in `choose_total`.
         remark: a caveat about that total.
-
-    Raises:
-        InvalidValueError: no line was understood, a line has no date and no interval is given, dates go backwards, or
-            `interval_s` or `total` is not valid.
     """
     if interval_s is not None and not interval_s > 0:
         raise InvalidValueError(f"the interval of a tegrastats log must be above 0 s, got {interval_s}")

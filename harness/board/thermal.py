@@ -33,10 +33,7 @@ CONSTANT = re.compile(r"temperature_pmic(_die)?(_\d+)?_c")
 
 
 def open_source(root: str) -> FileSource:
-    """Degrees Celsius of each sensor below `root` now; one that is asleep or gone fails alone.
-
-    Raises SourceUnavailableError where there is neither a thermal zone nor a hwmon temperature.
-    """
+    """Degrees Celsius of each sensor below `root` now; one that is asleep or gone fails alone."""
     zones = numbered(os.path.join(root, "sys/class/thermal/thermal_zone*"))
     sensors = [(read_text(os.path.join(zone, "type")), os.path.join(zone, "temp")) for zone in zones]
     if not zones:

@@ -37,7 +37,7 @@ root=$1 etc=$2; shift 2
 exec "$@"
 """
 
-_SERVE = """
+SERVE = """
 import platform, sys
 platform.machine = lambda: "aarch64"
 sys.base_prefix = sys.argv[1]
@@ -100,7 +100,7 @@ def running_jtop(root: str) -> Iterator[JtopService]:
         shutil.copytree(os.path.join(root, "etc"), str(etc), symlinks=True)
         (etc / "group").write_text(Path("/etc/group").read_text().rstrip("\n") + "\njtop:x:64999:\n")
         log = Path(folder) / "log"
-        serve = [sys.executable, "-c", _SERVE, str(Path(folder) / "prefix")]
+        serve = [sys.executable, "-c", SERVE, str(Path(folder) / "prefix")]
         with log.open("wb") as output:
             process = subprocess.Popen(
                 ["unshare", "--mount", "sh", "-c", _MOUNTS, "sh", root, str(etc), *serve],

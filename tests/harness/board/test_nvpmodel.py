@@ -12,16 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from harness.board import privileged, privileges
 from harness.board.bounded_process import run_bounded
 from harness.board.knob import KnobSpec, open_knob
-from harness.board.nvpmodel import custom_name
-from harness.board.nvpmodel_conf import parse, read_conf
+from harness.board.nvpmodel import Nvpmodel, custom_name
+from harness.board.nvpmodel_conf import read_conf
 from harness.board.nvpmodel_modes import to_power_mode
 from harness.board.saved_state import preserved, restore
 from harness.core.errors import ControlError
 from harness.core.power_modes import PowerMode
 from tests.harness.board.nvpmodel_board import Board, end
 from tests.harness.board.nvpmodel_samples import orin_agx
+from tests.harness.board.privileged_user import needs_linux
 
 LOW = PowerMode(8, 1728000, 612000, 3199000)
 LOWER = PowerMode(2, 115200, 306000, 204000)
@@ -33,8 +35,10 @@ def board(tmp_path):
     return Board(tmp_path / "board")
 
 
-def test_the_mode_in_effect_is_read_with_the_conf_that_defines_it(board):
-    assert board.knob().read() == board.stock("MAXN")
+@pytest.fixture(params=["board", "helped_board"], ids=["root", "plain user"])
+def either(request):
+    """A board as root uses it, and as a plain user does, for whom the helper does what needs root."""
+    return request.getfixturevalue(request.param)
 
 
 def test_warnings_and_errors_around_a_valid_answer_do_no_harm(board):
@@ -49,19 +53,6 @@ def test_a_mode_is_set_by_its_name_whatever_its_id(board):
     board.write("etc/nvpmodel.conf", orin_agx().replace("ID=3 ", "ID=13 "))
     knob.set(board.stock("MODE_50W"))
     assert board.lines("var/lib/nvpmodel/status") == ["pmode:0013"]
-
-
-def test_a_custom_mode_is_set_and_sets_what_it_stands_for(board):
-    knob = board.knob()
-    value = knob.custom(LOW, "MAXN")
-    knob.set(value)
-    assert knob.read() == value
-    assert board.kernel("/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq") == "1728000"
-    assert board.kernel("/sys/devices/system/cpu/cpu7/online") == "1"
-    assert board.kernel("/sys/devices/system/cpu/cpu8/online") == "0"
-    assert board.kernel("/sys/devices/gpu.0/tpc_pg_mask") == "0"
-    conf = read_conf(Path(value["conf"])).conf
-    assert to_power_mode(conf, conf.model(value["mode"])) == LOW
 
 
 def test_a_whole_sweep_needs_no_reboot(board):
@@ -124,16 +115,48 @@ def test_a_board_whose_conf_changed_gets_no_name_from_an_old_file(board):
 # What nvpmodel does instead
 
 
-def test_a_reboot_is_declined_and_said_with_the_mode_the_reason_and_the_way_out(board):
-    knob = board.knob()
-    message = (
-        r"nvpmodel mode MODE_30W was not set: it takes a reboot, which was declined: TPC_PG_MASK 240 differs from MAXN "
-        r"\(MAXN is in effect\); boot into it: `sudo nvpmodel -m 2`, answer YES, and run again after the reboot"
-    )
+@pytest.mark.parametrize(
+    ("behaviour", "mode", "message"),
+    [
+        (
+            "",
+            "MODE_30W",
+            r"nvpmodel mode MODE_30W was not set: it takes a reboot, which was declined: TPC_PG_MASK 240 differs from "
+            r"MAXN \(MAXN is in effect\); "
+            r"boot into it: `sudo nvpmodel -m 2`, answer YES, and run again after the reboot",
+        ),
+        # Seen where the GPU cannot gate what the conf gates: its masks read 0 whatever mode it boots with.
+        ("ask-always", "MODE_50W", "its masks are those of MAXN, but not those that the board booted with"),
+        (
+            "refuse",
+            "MODE_50W",
+            r"MODE_50W was not set: nvpmodel says: NVPM ERROR: failed to set power mode! \(MAXN is in effect\)",
+        ),
+        (
+            "mask-busy",
+            "MODE_50W",
+            r"MODE_50W was not set: writing 0 to /sys/devices/gpu\.0/tpc_pg_mask was refused: No such device "
+            r"\(MAXN is in effect\); the GPU takes power-gating masks at boot only: reboot, then try again",
+        ),
+        (
+            "no-right",
+            "MODE_50W",
+            r"opening /sys/devices/system/cpu/cpu0/online was refused: Permission denied .*; only root may set modes",
+        ),
+        (
+            "forget",
+            "MODE_50W",
+            r"nvpmodel mode MODE_50W of .*conf was asked for, and MAXN of .*conf is in effect",
+        ),
+    ],
+)
+def test_a_mode_that_did_not_take_is_an_error_that_says_why(either, behaviour, mode, message):
+    either.behave(behaviour)
+    knob = either.knob()
     with pytest.raises(ControlError, match=message):
-        knob.set(board.stock("MODE_30W"))
-    assert board.lines("answers") == ["n"]
-    assert knob.read() == board.stock("MAXN")
+        knob.set(either.stock(mode))
+    assert set(either.lines("answers")) <= {"n"}  # to whether it may reboot
+    assert knob.read() == either.stock("MAXN")
 
 
 def test_a_custom_mode_with_other_masks_is_to_be_made_anew(board):
@@ -209,47 +232,9 @@ def test_a_mode_that_was_never_set_is_an_error_that_says_how_to_set_one(board):
         board.knob().read()
 
 
-def test_a_reboot_for_the_masks_in_effect_is_said_to_be_one(board):
-    """Seen where the GPU cannot gate what the conf gates: its masks read 0 whatever mode it boots with."""
-    board.behave("ask-always")
-    with pytest.raises(ControlError, match="its masks are those of MAXN, but not those that the board booted with"):
-        board.knob().set(board.stock("MODE_50W"))
-
-
 def test_a_status_alone_does_not_make_a_mode_wrong(board):
     board.behave("odd-status")
     board.knob().set(board.stock("MODE_50W"))
-
-
-def test_a_refusal_is_quoted(board):
-    board.behave("refuse")
-    message = r"MODE_50W was not set: nvpmodel says: NVPM ERROR: failed to set power mode! \(MAXN is in effect\)"
-    with pytest.raises(ControlError, match=message):
-        board.knob().set(board.stock("MODE_50W"))
-
-
-def test_a_mask_that_is_refused_names_file_cause_and_way_out(board):
-    board.behave("mask-busy")
-    message = (
-        r"MODE_50W was not set: writing 0 to /sys/devices/gpu\.0/tpc_pg_mask was refused: No such device "
-        r"\(MAXN is in effect\); the GPU takes power-gating masks at boot only: reboot, then try again"
-    )
-    with pytest.raises(ControlError, match=message):
-        board.knob().set(board.stock("MODE_50W"))
-
-
-def test_without_root_the_file_and_the_way_out_are_named(board):
-    board.behave("no-right")
-    message = r"opening /sys/devices/system/cpu/cpu0/online was refused: Permission denied .*; only root may set modes"
-    with pytest.raises(ControlError, match=message):
-        board.knob().set(board.stock("MODE_50W"))
-
-
-def test_a_mode_that_did_not_take_is_an_error_although_nvpmodel_was_content(board):
-    board.behave("forget")
-    message = r"nvpmodel mode MODE_50W of .*conf was asked for, and MAXN of .*conf is in effect"
-    with pytest.raises(ControlError, match=message):
-        board.knob().set(board.stock("MODE_50W"))
 
 
 def test_a_file_that_nvpmodel_reads_otherwise_is_not_applied(board):
@@ -295,13 +280,6 @@ def test_without_nvpmodel_it_is_not_available(board):
         board.knob().read()
 
 
-def test_an_nvpmodel_that_may_not_be_run_is_named(board):
-    Path(board.executable).chmod(0o644)
-    capability = board.knob().available()
-    assert not capability.available
-    assert capability.detail == f"{board.executable} cannot be run: Permission denied"
-
-
 @pytest.mark.parametrize("text", ["", "CORE_0 nonsense"])
 def test_a_conf_that_cannot_be_understood_is_named(board, text):
     board.write("etc/nvpmodel.conf", text)
@@ -313,15 +291,41 @@ def test_a_conf_that_cannot_be_understood_is_named(board, text):
 # Putting back
 
 
-def test_a_run_puts_the_board_s_own_mode_back_and_leaves_no_file(board, tmp_path):
-    knob = board.knob()
-    before = board.lines("var/lib/nvpmodel/status")
+def test_a_run_puts_the_board_s_own_mode_back_and_leaves_no_file(either, tmp_path):
+    knob = either.knob()
+    before = either.lines("var/lib/nvpmodel/status")
     with preserved([knob], "orin-agx", state_dir=tmp_path / "saved"):
-        for mode in (LOW, LOWER):
-            knob.set(knob.custom(mode, "MAXN"))
-    assert board.lines("var/lib/nvpmodel/status") == before
-    assert knob.read() == board.stock("MAXN")
-    assert board.laid_down() == []
+        for mode in (LOWER, LOW):
+            value = knob.custom(mode, "MAXN")
+            knob.set(value)
+            assert knob.read() == value
+        conf = read_conf(Path(value["conf"])).conf
+        assert to_power_mode(conf, conf.model(value["mode"])) == LOW
+        assert either.kernel("/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq") == "1728000"
+        assert either.kernel("/sys/devices/system/cpu/cpu7/online") == "1"
+        assert either.kernel("/sys/devices/system/cpu/cpu8/online") == "0"
+        assert either.kernel("/sys/devices/gpu.0/tpc_pg_mask") == "0"
+    assert either.lines("var/lib/nvpmodel/status") == before
+    assert knob.read() == either.stock("MAXN")
+    assert either.laid_down() == []
+
+
+def test_another_process_puts_back_what_a_killed_run_left(either, tmp_path):
+    places = {"state_dir": tmp_path / "saved"}
+    knob = either.knob()
+    child = os.fork()
+    if child == 0:
+        try:
+            with preserved([knob], "orin-agx", root=str(either.path), **places):
+                knob.set(knob.custom(LOW, "MAXN"))
+                os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    os.waitpid(child, 0)
+    assert knob.read()["mode"] == custom_name(LOW)
+    assert restore("orin-agx", lock_dir=tmp_path / "lock", **places) == ["nvpmodel mode"]
+    assert knob.read() == either.stock("MAXN")
+    assert either.laid_down() == []
 
 
 @pytest.mark.parametrize("fault", ["mask-busy", "hang-on-set"])
@@ -353,20 +357,6 @@ def test_a_reboot_that_was_declined_has_changed_nothing_to_undo(board, tmp_path)
     assert board.lines("answers") == ["n"]
 
 
-def test_another_process_puts_back_what_a_killed_run_left(board, tmp_path):
-    places = {"state_dir": tmp_path / "saved"}
-    knob = board.knob()
-    child = os.fork()
-    if child == 0:
-        with preserved([knob], "orin-agx", root=str(board.path), **places):
-            knob.set(knob.custom(LOW, "MAXN"))
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
-    assert knob.read()["mode"] == custom_name(LOW)
-    assert restore("orin-agx", lock_dir=tmp_path / "lock", **places) == ["nvpmodel mode"]
-    assert knob.read() == board.stock("MAXN")
-
-
 def test_a_restore_that_takes_a_reboot_says_so(board, tmp_path):
     knob = board.knob()
 
@@ -387,5 +377,79 @@ def test_the_knob_is_opened_again_by_its_spec(board):
     assert knob.spec == board.knob().spec
 
 
-def test_the_board_s_own_conf_is_given_as_it_stands(board):
-    assert board.knob().own_conf() == parse(orin_agx()).conf
+# -- as a plain user ---------------------------------------------------------------------------------------------------
+
+
+def test_the_helper_is_asked_by_names_and_numbers(helped_board, tmp_path):
+    knob = helped_board.knob()
+    with preserved([knob], "orin-agx", state_dir=tmp_path / "saved"):
+        for mode in (LOW, LOWER):
+            knob.set(knob.custom(mode, "MAXN"))
+    assert helped_board.asked() == [
+        "store-conf custom-1",
+        "nvpmodel custom-1 4",
+        "store-conf custom-2",
+        "nvpmodel custom-2 5",
+        "nvpmodel own 0",
+        "forget-conf custom-1",
+        "forget-conf custom-2",
+    ]
+
+
+def test_a_draft_that_a_kill_left_is_removed(helped_board):
+    knob = helped_board.knob()
+    before = knob.read()
+    helped_board.write("var/lib/jetwatt/custom-2.conf.part", "half a l")
+    knob.forget(before)
+    assert helped_board.laid_down() == []
+    assert helped_board.asked() == ["forget-conf custom-2"]
+
+
+def test_an_nvpmodel_that_hangs_is_ended_with_its_children_and_named(helped_board):
+    helped_board.behave("hang-on-set")
+    helped_board.helper_waits(1.5)
+    knob = helped_board.knob()
+    message = r"MODE_50W was not set: `.*nvpmodel -f .* -m 3` did not end within 1\.5 s and was ended \(MAXN is in"
+    with pytest.raises(ControlError, match=message):
+        knob.set(knob.own("MODE_50W"))
+    assert end(helped_board.lines("pids")[0].split())
+    with pytest.raises(ControlError, match="may have set a part of it"):
+        knob.verify(knob.own("MAXN"))
+
+
+def test_a_conf_that_the_helper_refuses_is_an_error_with_its_words(helped_board):
+    """Of a board whose own conf others may change, the helper believes nothing."""
+    os.chmod(helped_board.conf, 0o666)
+    knob = helped_board.knob()
+    with pytest.raises(ControlError, match=r"store-conf custom-1` failed: refused: .*conf may be changed by"):
+        knob.custom(LOW, "MAXN")
+    with pytest.raises(ControlError, match=r"status 2 and said: refused: .*conf may be changed by"):
+        knob.set(knob.own("MODE_50W"))
+
+
+def test_without_the_rule_nothing_is_changed_and_the_command_is_shown_that_prints_it(helped_board, monkeypatch):
+    knob = helped_board.knob()
+    monkeypatch.setattr(privileges, "HELPER", str(helped_board.path / "none"))
+    capability = knob.available()
+    assert not capability.available
+    assert "MAXN of MAXN, MODE_15W, MODE_30W, MODE_50W, which only root may change: " in capability.detail
+    assert "doctor --sudoers" in capability.hint
+    with pytest.raises(ControlError, match=r"store-conf custom-1` needs root: .*doctor --sudoers"):
+        knob.custom(LOW, "MAXN")
+    with pytest.raises(ControlError, match=r"MODE_50W was not set: it needs root: .*doctor --sudoers"):
+        knob.set(knob.own("MODE_50W"))
+    knob.verify(knob.own("MAXN"))
+    assert helped_board.asked() == []
+
+
+@needs_linux
+def test_only_this_machine_is_reached_through_the_helper(plain_user):
+    assert privileges.needed("/")
+    assert privileges.needed("/usr/..")
+    assert not privileges.needed(str(plain_user))
+
+
+def test_confs_lie_where_the_helper_has_them():
+    knob = Nvpmodel("/")
+    assert knob.own("MAXN") == {"conf": "/etc/nvpmodel.conf", "mode": "MAXN"}
+    assert knob._custom_files() == [f"/{privileged.STATE}/{name}.conf" for name in privileged.CUSTOM_CONFS]

@@ -141,41 +141,11 @@ def test_nodes_are_listed_by_name(ask):
 
 
 NAMES = [
-    "",
-    ".",
-    "..",
-    "/",
-    "-",
-    "*",
-    "policy*",
-    "policy[0]",
-    "policy9",
-    "policy0/",
-    "policy0/.",
-    "policy0/../policy2",
-    "../cpufreq/policy0",
-    "../../../../../../etc/shadow",
-    "/etc/shadow",
-    "/sys/devices/system/cpu/cpufreq/policy0",
-    "policy0\n",
-    " policy0",
-    "policy0\0",
-    "policy\uff10",
-    "policy0;id",
-    "$(id)",
-    "--",
-    "--help",
-    "-m",
-    "cpu0",
-    "cpu",
-    "cpu01",
-    "cpu+1",
-    "cpu\u0661",
-    "cpuidle",
-    "hwmon4",
-    "15340000.vic",
-    "policy" + "0" * 5000,
-]
+    "", ".", "..", "/", "-", "*", "policy*", "policy[0]", "policy9", "policy0/", "policy0/.", "policy0/../policy2",
+    "../cpufreq/policy0", "../../../../../../etc/shadow", "/etc/shadow", "/sys/devices/system/cpu/cpufreq/policy0",
+    "policy0\n", " policy0", "policy0\0", "policy\uff10", "policy0;id", "$(id)", "--", "--help", "-m", "cpu0", "cpu",
+    "cpu01", "cpu+1", "cpu\u0661", "cpuidle", "hwmon4", "15340000.vic", "policy" + "0" * 5000,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", WRITABLE)
@@ -188,40 +158,10 @@ def test_a_name_that_was_not_found_is_refused(ask, board, kind):
 
 
 BAD_VALUES = [
-    "",
-    " ",
-    "1 ",
-    " 1",
-    "+1",
-    "-1",
-    "-0",
-    "01",
-    "1.0",
-    "1e3",
-    "0x1",
-    "1_0",
-    "1\n",
-    "1\n1",
-    "1\r",
-    "1\0",
-    "\uff11",
-    "\u0661",
-    "\u00b2",
-    "nan",
-    "true",
-    "99999999999",
-    "9" * 5000,
-    "1;id",
-    "$(id)",
-    "../1",
-    "/etc/shadow",
-    "--help",
-    "per*",
-    "ondemand",
-    "performance\n",
-    "performance userspace",
-    "-",
-]
+    "", " ", "1 ", " 1", "+1", "-1", "-0", "01", "1.0", "1e3", "0x1", "1_0", "1\n", "1\n1", "1\r", "1\0", "\uff11",
+    "\u0661", "\u00b2", "nan", "true", "99999999999", "9" * 5000, "1;id", "$(id)", "../1", "/etc/shadow", "--help",
+    "per*", "ondemand", "performance\n", "performance userspace", "-",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", WRITABLE)
