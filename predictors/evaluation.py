@@ -10,18 +10,19 @@ all of the table either way, because whoever profiles does not know what is odd.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import minibatch_energy_mws, quartiles
 from harness.core.units import share_to_percent
-from predictors.models.base import Prediction, Predictor
+from predictors.models.base import Prediction, Predictor, make_predictor, predictor_class
 from predictors.models.tables import Table
 from predictors.sampling import choose_by_profiling, profiling_seconds
 
@@ -82,104 +83,94 @@ def odd_rows(table: Table) -> Optional[np.ndarray]:
     return None if greatest is None else np.all(table.modes <= np.array(greatest), axis=1)
 
 
-def rows_to_fit(
-    table: Table,
-    count: Optional[int],
-    sampling: str,
-    repeat: int,
-    seed: int = 0,
-    references: Sequence[Table] = (),
-) -> np.ndarray:
-    """The places of the rows that a repeat fits on: a function of the arguments alone, so the same for all predictors.
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What predictors are tested on."""
 
-    Args:
-        table: what is to be learned.
-        count: how many; None for all but `HELD_OUT_SHARE`.
-        sampling: how they are chosen, a name of `predictors.sampling.SAMPLERS`.
-        repeat: which repeat, from 0.
-        seed: of all repeats.
-        references: tables of other workloads, which some samplers learn from.
-    """
-    wanted = len(table) - max(1, round(HELD_OUT_SHARE * len(table))) if count is None else count
-    if not 1 <= wanted <= len(table):
-        raise InvalidValueError(
-            f"cannot fit on {wanted} modes of {table.workload}", f"the corpus has {len(table)} with time and power"
+    table: Table  # complete, no row twice
+    references: Tuple[Table, ...] = ()  # what transfer predictors and some samplers may learn from
+    label: str = ""  # how results call it; the workload by default
+    fitted: Optional[np.ndarray] = None  # places of the rows to fit on where these are given; drawn otherwise
+    tested: Optional[np.ndarray] = None  # places of the rows to test on; all by default
+    # the same rows as profiled for the fit, where that was another measurement: another instance, fewer minibatches
+    profiled: Optional[Table] = None
+
+    @property
+    def name(self) -> str:
+        """How results call it."""
+        return self.label or self.table.workload
+
+    def make(self, predictor: str, seed: int) -> Predictor:
+        table = self.table
+        offered = {"references": self.references, "space": table.space(), "board": table.device, "seed": seed}
+        return make_predictor(predictor_class(predictor), **offered)
+
+    def rows(self, count: Optional[int], sampling: str, repeat: int, seed: int = 0) -> np.ndarray:
+        """The places of the rows that a repeat fits on: a function of the arguments, so the same for all predictors.
+
+        `count` is None for all but `HELD_OUT_SHARE`; `sampling` is a name of `predictors.sampling.SAMPLERS`.
+        """
+        if self.fitted is not None:
+            return self.fitted
+        table = self.table if self.profiled is None else self.profiled
+        wanted = len(table) - max(1, round(HELD_OUT_SHARE * len(table))) if count is None else count
+        if not 1 <= wanted <= len(table):
+            raise InvalidValueError(
+                f"cannot fit on {wanted} modes of {table.workload}", f"the corpus has {len(table)} with time and power"
+            )
+        sizes = np.unique(table.batch_size)
+        if sampling == "sequential" and len(sizes) > 1:
+            raise InvalidValueError(
+                f"sequential sampling of {table.workload} at {len(sizes)} batch sizes is not defined",
+                "choose another one",
+            )
+        key = zlib.crc32("/".join((table.device, table.workload, table.task)).encode())
+        places = choose_by_profiling(
+            table.modes,
+            wanted,
+            lambda chosen: (table.time_ms[chosen], table.power_mw[chosen]),
+            sampling=sampling,
+            seed=int(np.random.SeedSequence([seed, repeat, key, wanted]).generate_state(1)[0]),
+            references=self.references,
+            board=table.device,
+            batch_size=table.batch_size,
+            task=table.task,
         )
-    sizes = np.unique(table.batch_size)
-    if sampling == "sequential" and len(sizes) > 1:
-        raise InvalidValueError(
-            f"sequential sampling of {table.workload} at {len(sizes)} batch sizes is not defined", "choose another one"
-        )
-    target = zlib.crc32("/".join((table.device, table.workload, table.task)).encode())
-    drawn = np.random.SeedSequence([seed, repeat, target, wanted]).generate_state(1)[0]
-    places = choose_by_profiling(
-        table.modes,
-        wanted,
-        lambda chosen: (table.time_ms[chosen], table.power_mw[chosen]),
-        sampling=sampling,
-        seed=int(drawn),
-        references=references,
-        board=table.device,
-        batch_size=table.batch_size,
-        task=table.task,
-    )
-    return np.sort(places)
+        return np.sort(places)
 
+    def judge(self, predictor: Predictor, fitted: np.ndarray) -> Dict[str, float]:
+        """Fit a predictor, not fitted yet, on the rows at some places, and test it.
 
-def judge(
-    predictor: Predictor,
-    table: Table,
-    fitted: np.ndarray,
-    tested: Optional[np.ndarray] = None,
-    profiled: Optional[Table] = None,
-) -> Dict[str, float]:
-    """Fit a predictor on some rows of a table and test it.
-
-    Args:
-        predictor: not fitted yet.
-        table: complete, no row twice.
-        fitted: places of the rows to fit on.
-        tested: places of the rows that it is tested on; all by default.
-        profiled: the same rows as they were profiled for the fit, where that was another measurement than the one to
-            test with: another instance of the board, fewer minibatches.
-
-    Returns:
-        A row of the frame of trials: `n_modes` fitted; MAPE in % of time, power and energy on the modes that were not
-        used to fit (`time_mape`), on every mode (`all_modes_time_mape`) and, where an odd part of the table is known,
-        outside it (`without_slice_time_mape`); the share in % of held-out observations within their interval
-        (`time_80`, `power_95`); `profiling_seconds` that the fitted modes cost; seconds that `fit` and `predict` of all
-        modes took. A figure that cannot be had is NaN.
-    """
-    learned = (table if profiled is None else profiled).take(fitted)
-    start_s = time.perf_counter()
-    fit_to(predictor, learned)
-    fitted_s = time.perf_counter()
-    prediction = predict_rows(predictor, table)
-    predicted_s = time.perf_counter()
-    every_mode = np.zeros(len(table), dtype=bool)
-    every_mode[slice(None) if tested is None else tested] = True
-    held_out = every_mode.copy()
-    held_out[fitted] = False
-    odd = odd_rows(table)
-    parts = {"": held_out, "all_modes_": every_mode, "without_slice_": None if odd is None else held_out & ~odd}
-    found: Dict[str, float] = {
-        f"{part}{figure}": error
-        for part, rows in parts.items()
-        if rows is not None
-        for figure, error in errors(table, prediction, rows).items()
-    }
-    for level in LEVELS:
-        low, high = (end[held_out] for end in prediction.time_interval_ms(level / 100))
-        found[f"time_{level}"] = coverage(table.time_ms[held_out], low, high)
-        low, high = (end[held_out] for end in prediction.power_interval_mw(level / 100))
-        found[f"power_{level}"] = coverage(table.power_mw[held_out], low, high)
-    return {
-        "n_modes": len(fitted),
-        **found,
-        "profiling_seconds": profiling_seconds(learned.time_ms),
-        "fit_seconds": fitted_s - start_s,
-        "predict_seconds": predicted_s - fitted_s,
-    }
+        Returns:
+            A row of the frame of trials: `n_modes` fitted; MAPE in % of time, power and energy on the modes that were
+            not used to fit (`time_mape`), on every mode (`all_modes_time_mape`) and, where an odd part of the table is
+            known, outside it (`without_slice_time_mape`); the share in % of held-out observations within their interval
+            (`time_80`, `power_95`); `profiling_seconds` that the fitted modes cost; seconds that `fit` and `predict` of
+            all modes took. A figure that cannot be had is NaN.
+        """
+        table, learned = self.table, (self.table if self.profiled is None else self.profiled).take(fitted)
+        start_s = time.perf_counter()
+        fit_to(predictor, learned)
+        fitted_s = time.perf_counter()
+        prediction = predict_rows(predictor, table)
+        predicted_s = time.perf_counter()
+        every_mode = np.zeros(len(table), dtype=bool)
+        every_mode[slice(None) if self.tested is None else self.tested] = True
+        held_out = every_mode.copy()
+        held_out[fitted] = False
+        parts = {"": held_out, "all_modes_": every_mode}
+        odd = odd_rows(table)
+        if odd is not None:
+            parts["without_slice_"] = held_out & ~odd
+        found: Dict[str, float] = {"n_modes": len(fitted)}
+        for part, rows in parts.items():
+            found.update({f"{part}{name}": error for name, error in errors(table, prediction, rows).items()})
+        for level in LEVELS:
+            intervals = prediction.time_interval_ms(level / 100), prediction.power_interval_mw(level / 100)
+            for what, observed, (low, high) in zip(("time", "power"), (table.time_ms, table.power_mw), intervals):
+                found[f"{what}_{level}"] = coverage(observed[held_out], low[held_out], high[held_out])
+        found["profiling_seconds"] = profiling_seconds(learned.time_ms)
+        return {**found, "fit_seconds": fitted_s - start_s, "predict_seconds": predicted_s - fitted_s}
 
 
 def errors(table: Table, prediction: Prediction, rows: Any = slice(None)) -> Dict[str, float]:
@@ -199,7 +190,7 @@ def predict_rows(predictor: Predictor, table: Table) -> Prediction:
 
 
 def summarise(trials: pd.DataFrame) -> Dict[str, Any]:
-    """The figures over repeats, a row of `judge` each, as plain values; those that cannot be had are None.
+    """The figures over repeats, a row of `Target.judge` each, as plain values; those that cannot be had are None.
 
     Returns:
         `time_mape_median`, `time_mape_q1`, `time_mape_q3` and the same of power and energy for the stricter protocol,

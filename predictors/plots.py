@@ -11,10 +11,10 @@ import numpy as np
 from harness.core.errors import DependencyError, InvalidValueError, StoreError
 from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
-from predictors.evaluation import fit_to, predict_rows
+from predictors.evaluation import Target, fit_to, predict_rows
 from predictors.models.base import Prediction
 from predictors.models.tables import Table
-from predictors.trials import Target, TrialPlan
+from predictors.trials import TrialPlan
 
 DPI = 130
 _COLOURS = ("#0b6e99", "#d1662e", "#5a8f3c", "#8a5aa8", "#b3a12c", "#7a7a7a", "#c2477f", "#3c8f86", "#8f5b3c")

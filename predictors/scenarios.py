@@ -16,10 +16,11 @@ import numpy as np
 from harness.core.errors import UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.power_modes import PowerMode
+from predictors.evaluation import Target
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE
 from predictors.models.tables import Table
 from predictors.sampling import MINIBATCHES
-from predictors.trials import Target, TrialPlan
+from predictors.trials import TrialPlan
 
 
 class ProfileSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,15 +13,12 @@ import multiprocessing
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-import numpy as np
-
 from harness.core.environment import describe_environment
 from harness.core.errors import HarnessError
 from harness.core.files import write_output
 from harness.core.terminal import format_table
-from predictors.evaluation import judge, rows_to_fit, summarise
-from predictors.models.base import Predictor, make_predictor, one_blas_thread, predictor_class
-from predictors.models.tables import Table
+from predictors.evaluation import Target, summarise
+from predictors.models.base import one_blas_thread
 
 HEADER = (
     *("predictor", "target", ">modes", ">time MAPE %", ">Q1-Q3", ">power MAPE %", ">Q1-Q3", ">all modes"),
@@ -34,38 +31,6 @@ all modes: time / power with those used to fit included, as the papers have it
 without slice: time / power on modes not used to fit, outside the part of the table that is known to be odd
 80 % holds: share of the observed times / powers that lie within the 80 % interval
 profiling: 3 s and 41 minibatches for each mode"""
-
-
-@dataclasses.dataclass(frozen=True)
-class Target:
-    """What predictors are tested on."""
-
-    table: Table  # complete, no row twice
-    references: Tuple[Table, ...] = ()  # what transfer predictors may start from
-    label: str = ""  # how results call it; the workload by default
-    fitted: Optional[np.ndarray] = None  # places of the rows to fit on where these are given; drawn otherwise
-    tested: Optional[np.ndarray] = None  # places of the rows to test on; all by default
-    profiled: Optional[Table] = None  # the same rows as profiled for the fit, where they were measured apart
-
-    @property
-    def name(self) -> str:
-        """How results call it."""
-        return self.label or self.table.workload
-
-    def make(self, predictor: str, seed: int) -> Predictor:
-        return make_predictor(
-            predictor_class(predictor),
-            references=self.references,
-            space=self.table.space(),
-            board=self.table.device,
-            seed=seed,
-        )
-
-    def rows(self, count: Optional[int], sampling: str, repeat: int, seed: int) -> np.ndarray:
-        if self.fitted is not None:
-            return self.fitted
-        table = self.table if self.profiled is None else self.profiled
-        return rows_to_fit(table, count, sampling, repeat, seed, self.references)
 
 
 class Group(NamedTuple):
@@ -150,11 +115,10 @@ def run_plan(
 def run_trial(
     predictor: str, target: Target, count: Optional[int], sampling: str, repeat: int, seed: int
 ) -> Dict[str, Any]:
-    """Fit and test one predictor once: what `judge` finds, or the `reason` why that cannot be done."""
+    """Fit and test one predictor once: what `Target.judge` finds, or the `reason` why that cannot be done."""
     try:
         with one_blas_thread():
-            fitted = target.rows(count, sampling, repeat, seed)
-            return judge(target.make(predictor, seed + repeat), target.table, fitted, target.tested, target.profiled)
+            return target.judge(target.make(predictor, seed + repeat), target.rows(count, sampling, repeat, seed))
     except HarnessError as error:
         return {"reason": str(error)}
 

@@ -13,12 +13,13 @@ from harness.cli.options import output_file, output_folder
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.terminal import Progress, format_duration
 from predictors.cli.options import refuse_below
+from predictors.evaluation import Target
 from predictors.models.base import ALL, TASKS, predictor_names
 from predictors.models.persistence import file_sha256
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.plots import write_plots
 from predictors.sampling import SAMPLERS
-from predictors.trials import Results, Target, TrialPlan, format_results, format_skipped, run_plan, write_results
+from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan, write_results
 
 
 class TrialProgress:

@@ -10,7 +10,6 @@ import numpy as np
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
 from predictors.cli.evaluate import add_learning_arguments, load_references, make_target, parse_counts
-from predictors.evaluation import judge
 from predictors.models.base import ALL, DEFAULT, MODULES, make_predictor, predictor_class
 from predictors.models.persistence import describe_origin, file_sha256, save_model
 from predictors.models.tables import find_table, load_tables
@@ -38,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     predictor = make_predictor(
         predictor_class(arguments.predictor), references=target.references, board=table.device, seed=arguments.seed
     )
-    score = judge(predictor, table, rows)
+    score = target.judge(predictor, rows)
     origin = describe_origin(
         arguments.corpus,
         table,

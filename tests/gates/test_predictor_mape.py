@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from predictors.cli.scenario import simulated
+from predictors.evaluation import Target
 from predictors.models.base import MODULES, Inputs, Predictor, predictor_class
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.scenarios import ProfileSource
-from predictors.trials import Target, TrialPlan, format_skipped, run_plan
+from predictors.trials import TrialPlan, format_skipped, run_plan
 from tests.gates.conftest import Gate
 from tests.gates.recorded import PREDICTORS, entries_of
 

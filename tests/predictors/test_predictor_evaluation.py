@@ -11,10 +11,10 @@ import pytest
 
 import predictors.models.base
 from harness.core.errors import InvalidValueError, UnknownNameError
-from predictors.evaluation import fit_to, judge, mape, predict_rows, rows_to_fit, summarise
+from predictors.evaluation import Target, fit_to, mape, predict_rows, summarise
 from predictors.models.base import MODULES, make_predictor, predictor_class, predictor_names
 from predictors.sampling import SAMPLERS, profiling_seconds
-from predictors.trials import Group, Target, TrialPlan, format_results, format_skipped, run_plan, write_results
+from predictors.trials import Group, TrialPlan, format_results, format_skipped, run_plan, write_results
 from tests.predictors.plain_predictors import LogLinear, Nothing, made_table
 
 TABLE = made_table(noise=0.1)
@@ -28,7 +28,7 @@ def _known(monkeypatch):
 
 def test_the_stricter_protocol_tests_on_the_other_modes_and_the_papers_on_all():
     fitted = np.arange(20)
-    score = judge(LogLinear(), TABLE, fitted)
+    score = Target(TABLE).judge(LogLinear(), fitted)
     predictor = LogLinear()
     fit_to(predictor, TABLE.take(fitted))
     predicted = predict_rows(predictor, TABLE)
@@ -41,15 +41,15 @@ def test_the_stricter_protocol_tests_on_the_other_modes_and_the_papers_on_all():
 
 def test_the_odd_slice_is_left_out_of_the_test_where_the_table_has_one():
     slow = TABLE.modes[:, 0] == 2
-    time_ms = np.where(slow & (TABLE.modes[:, 1] == 500_000), TABLE.time_ms / 5, TABLE.time_ms)
+    time_ms = np.where(slow & (TABLE.modes[:, 1] < 576_000), TABLE.time_ms / 5, TABLE.time_ms)
     measured = dataclasses.replace(TABLE, time_ms=time_ms, provenance="measured")
-    score = judge(LogLinear(), measured, np.arange(6, 30))
+    score = Target(measured).judge(LogLinear(), np.arange(6, 30))
     assert score["without_slice_time_mape"] < score["time_mape"] / 2
-    assert "without_slice_time_mape" not in judge(LogLinear(), TABLE, np.arange(6, 30))
+    assert "without_slice_time_mape" not in Target(TABLE).judge(LogLinear(), np.arange(6, 30))
 
 
 def test_only_the_tested_modes_count_where_they_are_given():
-    score = judge(LogLinear(), TABLE, np.arange(20), tested=np.array([3, 30]))
+    score = Target(TABLE, tested=np.array([3, 30])).judge(LogLinear(), np.arange(20))
     predictor = LogLinear()
     fit_to(predictor, TABLE.take(slice(20)))
     predicted = predict_rows(predictor, TABLE).time_ms
@@ -59,26 +59,26 @@ def test_only_the_tested_modes_count_where_they_are_given():
 
 def test_profiles_taken_elsewhere_are_learned_and_those_here_are_tested():
     elsewhere = dataclasses.replace(TABLE, time_ms=2 * TABLE.time_ms)
-    assert judge(LogLinear(), TABLE, np.arange(40), profiled=elsewhere)["time_mape"] > 80
+    assert Target(TABLE, profiled=elsewhere).judge(LogLinear(), np.arange(40))["time_mape"] > 80
 
 
 def test_coverage_is_near_its_level_for_a_predictor_that_knows_its_noise():
-    scores = [judge(LogLinear(), made_table(noise=0.1, seed=seed), np.arange(27)) for seed in range(20)]
+    scores = [Target(made_table(noise=0.1, seed=seed)).judge(LogLinear(), np.arange(27)) for seed in range(20)]
     found = summarise(pd.DataFrame(scores))["coverage"]
     assert 55 < found["time_80"] < 85
     assert 75 < found["power_95"] < 98
 
 
 def test_what_a_predictor_does_not_answer_is_none_and_the_rest_is_there():
-    result = summarise(pd.DataFrame([judge(Nothing(), TABLE, np.arange(20))]))
+    result = summarise(pd.DataFrame([Target(TABLE).judge(Nothing(), np.arange(20))]))
     assert result["time_mape_median"] is result["energy_mape_median"] is result["coverage"]["time_80"] is None
     assert result["power_mape_median"] > 0
 
 
 def test_rows_are_those_of_their_repeat_target_count_and_seed():
     def drawn(**changes):
-        asked = {"table": TABLE, "count": 10, "sampling": "random", "repeat": 0, "seed": 0, **changes}
-        return rows_to_fit(**asked).tolist()
+        asked = {"count": 10, "sampling": "random", "repeat": 0, "seed": 0, **changes}
+        return Target(asked.pop("table", TABLE)).rows(**asked).tolist()
 
     assert drawn() == drawn()
     assert len(set(drawn())) == 10
@@ -88,22 +88,22 @@ def test_rows_are_those_of_their_repeat_target_count_and_seed():
 
 @pytest.mark.parametrize("sampling", SAMPLERS)
 def test_every_sampling_chooses_rows_that_repeat(sampling):
-    chosen = [rows_to_fit(TABLE, 9, sampling, 1, references=(made_table("bert-squad"),)).tolist() for _ in range(2)]
+    chosen = [Target(TABLE, (made_table("bert-squad"),)).rows(9, sampling, 1).tolist() for _ in range(2)]
     assert chosen[0] == chosen[1]
     assert len(set(chosen[0])) == 9
 
 
 def test_several_batch_sizes_are_not_sampled_one_after_the_other():
     both = dataclasses.replace(TABLE, batch_size=np.where(np.arange(54) < 27, 8, 16))
-    assert len(rows_to_fit(both, 9, "random", 0)) == 9
+    assert len(Target(both).rows(9, "random", 0)) == 9
     with pytest.raises(InvalidValueError, match="2 batch sizes"):
-        rows_to_fit(both, 9, "sequential", 0)
+        Target(both).rows(9, "sequential", 0)
 
 
 def test_all_modes_leave_a_tenth_to_test_on_and_more_than_there_are_are_refused():
-    assert len(rows_to_fit(TABLE, None, "random", 0)) == 54 - 5
+    assert len(Target(TABLE).rows(None, "random", 0)) == 54 - 5
     with pytest.raises(InvalidValueError, match="cannot fit on 55 modes"):
-        rows_to_fit(TABLE, 55, "random", 0)
+        Target(TABLE).rows(55, "random", 0)
 
 
 def test_every_predictor_gets_the_same_modes_and_references(monkeypatch):

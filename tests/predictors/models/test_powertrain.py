@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import InvalidValueError
-from predictors.evaluation import judge, rows_to_fit
+from predictors.evaluation import Target
 from predictors.models.networks import NeuralNetwork
 from predictors.models.powertrain import PowerTrain, learn_reference
 from predictors.models.tables import find_table, load_tables
@@ -109,10 +109,8 @@ def test_on_measured_tables_it_is_within_2_points_of_the_paper():
         pytest.skip(f"there is no measured table {path.name}: JETWATT_DATA names the folder that holds it")
     tables = load_tables(path)
     table, reference = (find_table(tables, name).complete() for name in ("yolov8n-coco", "resnet18-imagenet"))
-    scores = [
-        judge(PowerTrain(references=(reference,), seed=repeat), table, rows_to_fit(table, 50, "random", repeat))
-        for repeat in range(5)
-    ]
+    target = Target(table, (reference,))
+    scores = [target.judge(target.make("powertrain", repeat), target.rows(50, "random", repeat)) for repeat in range(5)]
     # 001 sec. 4.2: 11.7 and 4.9 % at 50 modes (F439, F437).
     assert np.median([score["time_mape"] for score in scores]) < 11.7 + 2
     assert np.median([score["power_mape"] for score in scores]) < 4.9 + 2
