@@ -269,6 +269,8 @@ def measure(request: pytest.FixtureRequest, case: Case, progress: Progress, benc
         check(case, plan.device(case.device))
     store: ResultsStore = request.getfixturevalue("results")  # not before: what cannot run here needs no file
     held: Device = request.getfixturevalue("device")
+    if not is_self_profiling(held):
+        outcome.warn_of_others(progress, case.settings.disturbance_cores)
     timed: List[str] = []
 
     def rounds(prepare: Callable[[], None], step: Callable[[], None], count: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 import pytest
 
 from harness.core.campaigns import SHIPPED, Campaign, check_axis, load_campaign
-from harness.core.cases import CACHE_STATES, CLOCKS, CUT_MINIBATCHES
+from harness.core.cases import CACHE_STATES, CLOCKS, CUT_MINIBATCHES, DISTURBED_CORES
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
 from harness.core.errors import InvalidValueError
 from harness.devices.jetson_board import read_board
@@ -108,6 +108,13 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="CELSIUS",
     )
     option(
+        "--disturbance",
+        "how many cores other processes may use before a profile is flagged disturbed, which export, baseline and "
+        f"compare leave out (default: {DISTURBED_CORES:g}); it is recorded with the profile",
+        type=float,
+        metavar="CORES",
+    )
+    option(
         "--idle-seconds",
         f"how long benchmarks/test_baseload.py watches each idle state (default: {DEFAULT_IDLE_S:g})",
         type=float,
@@ -165,6 +172,7 @@ def campaign_from(config: pytest.Config) -> Campaign:
         if board is not None:
             axes["device"] = (board.name,)
     options = {"interval_s": "interval", "limit_s": "case_limit", "max_temperature_c": "max_temperature"}
+    options["disturbance_cores"] = "disturbance"
     options.update({name: name for name in ("minibatches", "epochs", "cache", "data_scale", "seed", "clocks")})
     given_settings = {name: config.getoption(f"jetwatt_{option}") for name, option in options.items()}
     settings = {name: value for name, value in given_settings.items() if value is not None}

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import functools
+import os
 import uuid
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 import pytest
 
-from harness.core.cases import Case
+from harness.board.cpu import busiest
+from harness.core.cases import DISTURBED_CORES, Case
 from harness.core.environment import describe_environment
 from harness.core.profiles import Profile
 from harness.core.terminal import Countdown, Progress
 from harness.judge.claims import Verdict, judge
 from harness.judge.evidence import Evidence, evidence_of
+
+LOOK_S = 0.5
+"""How long to look at other processes before the first measurement."""
 
 
 class Outcome:
@@ -28,11 +33,26 @@ class Outcome:
         self.without_baseline: List[str] = []  # cases that the baseline does not hold
         self._known: Dict[Tuple[str, str], Profile] = {}
         self._resumed: Set[Tuple[str, str]] = set()
+        self._has_looked_around = False
         self._judged: Tuple[int, List[Verdict]] = (0, [])
 
     @functools.cached_property
     def environment(self) -> Dict[str, Any]:
         return describe_environment()
+
+    def warn_of_others(self, progress: Progress, allowed: Optional[float]) -> None:
+        """Say, once and before anything is measured, who takes the CPU, where that will flag every profile."""
+        if self._has_looked_around:
+            return
+        self._has_looked_around = True
+        used = busiest(os.getpid(), LOOK_S, os.sysconf("SC_CLK_TCK"))
+        if sum(used.values()) > (allowed or DISTURBED_CORES):
+            names = ", ".join(f"{name} {cores:.2f}" for name, cores in list(used.items())[:3])
+            progress.line(
+                f"other processes use {sum(used.values()):.2f} cores now ({names}): profiles will be flagged "
+                "disturbed, and export, baseline and compare leave those out unless --include-flagged is given; "
+                "--disturbance CORES allows more"
+            )
 
     def found(self, key: str, case: Case) -> Optional[Profile]:
         """The profile of this case under these conditions that this run has made already.

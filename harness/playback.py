@@ -9,6 +9,7 @@ from harness.core.cases import IDLE, IDLE_STATES, Case
 from harness.core.device import Device
 from harness.core.profiles import Profile
 from harness.core.units import ms_to_s
+from harness.measure.run import is_self_profiling
 
 _readings: Deque[float] = deque()
 
@@ -19,7 +20,7 @@ MAX_ROUNDS = 250
 def is_played_back(device: Device, case: Case) -> bool:
     """Whether another clock than this machine's tells the times of a case; a socket meter's states have own names."""
     is_metered = case.task == IDLE and case.workload not in (name for name, _ in IDLE_STATES)
-    return device.provenance != "measured" or is_metered
+    return is_self_profiling(device) or is_metered
 
 
 def recorded_time() -> float:

@@ -26,7 +26,7 @@ from harness.plan import (
     short_id,
 )
 from harness.playback import is_played_back, recorded_time
-from harness.summary import format_summary, format_verdicts
+from harness.summary import MOST_ROWS, format_summary, format_verdicts
 
 pytest_plugins = ["harness.fixtures"]
 
@@ -172,7 +172,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         items[:] = [item for item in items if item not in left_out]
     items[:] = in_safe_order(items, plan.mode_of, plan.clocks_only_fall)
     items.sort(key=lambda item: TAKEAWAYS in getattr(item, "fixturenames", ()))  # judged once all is measured
-    config.stash[OUTCOME].countdown = Countdown(sum("measure" in getattr(one, "fixturenames", ()) for one in items))
+    measuring = sum("measure" in getattr(one, "fixturenames", ()) for one in items)
+    session = getattr(config, "_benchmarksession", None)  # its table has a row for every test
+    if session is not None and measuring > MOST_ROWS and config.getoption("verbose") <= 0:
+        session.quiet = True
+    config.stash[OUTCOME].countdown = Countdown(measuring)
 
 
 def _is_left_out(item: pytest.Item, plan: Plan) -> bool:

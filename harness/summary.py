@@ -19,22 +19,48 @@ _HEADER = [
 ]  # fmt: skip
 
 
+MOST_ROWS = 20
+"""A summary of more profiles than these is of the extremes, so that it fits on a screen."""
+
+
 def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
     """The table of a run: medians over the clean minibatches, a line for each case; below it what the flags say.
 
-    Simulated and replayed figures carry their provenance in the case column.
+    Of more than `MOST_ROWS` profiles, unless all are asked for, those with the least and the greatest figures of each
+    device. Simulated and replayed figures carry their provenance in the case column.
     """
-    table = format_table(_HEADER, [_row(profile) for profile in profiles])
-    labels = ("" if profile.aggregates["power_mw"] is None else "power: " for profile in profiles)
-    definitions = dict.fromkeys(
-        label + profile.conditions["power_definition"] for label, profile in zip(labels, profiles)
-    )
+    shown = list(profiles) if in_full or len(profiles) <= MOST_ROWS else _extremes(profiles)
+    table = format_table(_HEADER, [_row(profile) for profile in shown])
+    labels = ("" if profile.aggregates["power_mw"] is None else "power: " for profile in shown)
+    definitions = dict.fromkeys(label + profile.conditions["power_definition"] for label, profile in zip(labels, shown))
     legend = [
         "minibatch, stall, compute: medians over the clean minibatches; IQR: first to third quartile; E2E: their sum.",
         *definitions,
         *_explain_flags(profiles),
     ]
+    if len(shown) < len(profiles):
+        legend.insert(
+            0, f"{len(shown)} of {len(profiles)} profiles: the extremes; all of them with -v, or in the report"
+        )
     return "\n".join([table, "", *legend])
+
+
+def _extremes(profiles: Sequence[Profile]) -> List[Profile]:
+    """The fastest and slowest minibatch, the least and greatest stall and power, and that for as many as there is room.
+
+    Compute, stall and power of different workloads are no extremes of each other, so each workload has its own.
+    """
+    chosen: Dict[int, None] = {}
+    groups: Dict[Any, List[int]] = {}
+    for place, profile in enumerate(profiles):
+        groups.setdefault((profile.case.device, profile.case.workload, profile.case.task), []).append(place)
+    for name in ("minibatch_time_ms", "power_mw"):
+        for places in sorted(groups.values(), key=len, reverse=True):
+            told = [place for place in places if profiles[place].aggregates[name] is not None]
+            for pick in (min, max) if told else ():
+                if len(chosen) < MOST_ROWS:
+                    chosen.setdefault(pick(told, key=lambda place: profiles[place].aggregates[name]))
+    return [profiles[place] for place in sorted(chosen)]
 
 
 def describe_result(profile: Profile) -> str:
@@ -54,15 +80,20 @@ def describe_result(profile: Profile) -> str:
 
 
 def format_verdicts(verdicts: Sequence[Verdict], in_full: bool = True) -> str:
-    """How many claims came to which verdict, and in full what is not confirmed; provenance stands with each."""
+    """How many claims came to which verdict, and in full what is not confirmed; provenance stands with each.
+
+    Of more than `MOST_ROWS` of those, unless all are asked for, the ones that should not be so come first.
+    """
     lines = [", ".join(f"{name}: {count}" for name, count in counts_of_claims(verdicts).items())]
     if any(one.fitted for one in verdicts):
         lines.append(
             "fitted to it: the simulation was fitted to such a figure, and confirming it says that it can say it"
         )
-    for one in verdicts:
-        if one.verdict != "confirmed":
-            lines.append(one.text + (f"; known: {one.shortfall}" if one.shortfall else ""))
+    surprising = sorted((one for one in verdicts if one.verdict != "confirmed"), key=lambda one: not one.is_violated)
+    shown = surprising if in_full else surprising[:MOST_ROWS]
+    lines += [one.text + (f"; known: {one.shortfall}" if one.shortfall else "") for one in shown]
+    if len(shown) < len(surprising):
+        lines.append(f"and {len(surprising) - len(shown)} more that are not confirmed: -v, or the report, has them")
     left_out = {one.device: one.left_out for one in verdicts if one.left_out}
     lines += [f"{device}: left out of this: {left_out_of_verdicts(count)}" for device, count in left_out.items()]
     return "\n".join(lines)

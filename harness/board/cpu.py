@@ -9,7 +9,7 @@ import re
 import time
 from typing import Collection, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from harness.board.kernel_file import check_writable, read_int_setting, read_setting, read_text, write
+from harness.board.kernel_file import check_writable, entries, read_int_setting, read_setting, read_text, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.source import Counters, Reading
 from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
@@ -213,6 +213,34 @@ class ProcessTree:
             # It ended since it was listed; or (proc(5), hidepid) it is another user's, so none of this run's.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
                 self._parents[pid] = self._read(pid)[0]
+
+
+def busiest(own: int, seconds: float, ticks_per_s: float, root: str = "/") -> Dict[str, float]:
+    """The cores that other processes use, by name, most first; a process `own` and its descendants are left out.
+
+    Waits for `seconds`. What may not be read is left out, and so are names' characters that a terminal would act on.
+    """
+
+    def read() -> Dict[int, Tuple[str, int, int]]:
+        found = {}
+        for name in filter(str.isdigit, entries(os.path.join(root, "proc"))):
+            with contextlib.suppress(OSError, ValueError):
+                text = read_text(os.path.join(root, "proc", name, "stat"))
+                command = text[text.index("(") + 1 : text.rindex(")")]
+                printable = "".join(one if one.isprintable() else "?" for one in command)
+                found[int(name)] = (printable, *parse_process_stat(text))
+        return found
+
+    before = read()
+    time.sleep(seconds)
+    after, used = read(), {}
+    for pid, (name, _, ticks) in after.items():
+        ancestor = pid
+        while ancestor != own and ancestor in after:
+            ancestor = after[ancestor][1]
+        if ancestor != own and pid in before:
+            used[name] = used.get(name, 0.0) + (ticks - before[pid][2]) / ticks_per_s / seconds
+    return dict(sorted(((name, cores) for name, cores in used.items() if cores > 0), key=lambda one: -one[1]))
 
 
 class CpuSource:

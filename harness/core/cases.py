@@ -105,6 +105,9 @@ QUIET_READINGS = 10
 CUT_MINIBATCHES = 10
 """What is left of a profile that takes too long: 10 are the fewest that 001 sec. 2.5 tried."""
 
+DISTURBED_CORES = 0.1
+"""Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""
+
 DEFAULT_MINIBATCHES = 40  # PowerTrain sec. 2.5: fewer give no 1-s power sample in fast modes
 
 
@@ -127,6 +130,8 @@ class Settings:
     duration_s: Optional[float] = None  # seconds to go on for, in a case of the task `concurrent`; None in all others
     # once a case has taken so many seconds, `CUT_MINIBATCHES` clean ones suffice; None for no limit
     limit_s: Optional[float] = None
+    # cores that other processes may use before a profile is flagged `disturbed`; None for `DISTURBED_CORES`
+    disturbance_cores: Optional[float] = None
 
     def __post_init__(self) -> None:
         if [self.minibatches, self.epochs, self.idle_s, self.duration_s].count(None) != 3:
@@ -137,7 +142,7 @@ class Settings:
                 raise InvalidValueError(f"{name} must be at least 1, got {value}")
         if self.cache not in CACHE_STATES:
             raise InvalidValueError(f"cache state {self.cache!r} is unknown", f"known: {', '.join(CACHE_STATES)}")
-        for name in ("data_scale", "interval_s", "limit_s", "max_temperature_c"):
+        for name in ("data_scale", "interval_s", "limit_s", "max_temperature_c", "disturbance_cores"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InvalidValueError(f"{name} must be above 0, got {value}")

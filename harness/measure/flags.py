@@ -6,14 +6,11 @@ import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from harness.board.throttling import throttled_times
-from harness.core.cases import CONCURRENT, IDLE, STATIC, Case, Mix, parse_storage
+from harness.core.cases import CONCURRENT, DISTURBED_CORES, IDLE, STATIC, Case, Mix, parse_storage
 from harness.core.metrics import POWER_CHANNEL, between, end_s
 from harness.core.profiles import CLEAN, Minibatch, Profile, Series, Telemetry
 from harness.core.units import bytes_to_mb
 from harness.workloads.data.data_set import IN_MEMORY
-
-DISTURBED_CORES = 0.1
-"""Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""
 
 ACCOUNTING_S = 0.03
 """What the kernel's CPU accounting in ticks of 10 ms may be wrong by; in a short profile that is a large share."""
@@ -46,7 +43,7 @@ def find_flags(profile: Profile) -> List[str]:
     start, end = _stretch(profile)
     if case.task == IDLE:
         return [
-            *(_disturbance(start, end, telemetry) if conditions["logging"] == "on" else []),
+            *(_disturbance(case, start, end, telemetry) if conditions["logging"] == "on" else []),
             *_throttling(start, end, telemetry),
             *_clocks(case, conditions),
             *_telemetry_gaps(telemetry),
@@ -55,7 +52,7 @@ def find_flags(profile: Profile) -> List[str]:
     periods, watched = conditions.get("cpu_quota_throttled_periods"), conditions.get("temperature_limits_c")
     most_c = case.settings.max_temperature_c
     common = [
-        *_disturbance(start, end, telemetry),
+        *_disturbance(case, start, end, telemetry),
         *_throttling(start, end, telemetry),
         *([f"cpu-quota: {_QUOTA.format(periods)}"] if periods else []),
         *_clocks(case, conditions),
@@ -91,15 +88,15 @@ def _stretch(profile: Profile) -> Tuple[float, float]:
     return profile.counted[0].start_s, end_s(profile.counted[-1])
 
 
-def _disturbance(start: float, end: float, telemetry: Telemetry) -> List[str]:
+def _disturbance(case: Case, start: float, end: float, telemetry: Telemetry) -> List[str]:
     if "cpu_other_cores" not in telemetry.series:
         return ["disturbance-unknown: what other processes used could not be measured"]
-    used = []
+    allowed, used = case.settings.disturbance_cores or DISTURBED_CORES, []
     for channel, who in (("cpu_other_cores", "other processes"), ("cpu_steal_cores", "the hypervisor's other guests")):
         series = telemetry.series.get(channel, Series((), ()))
         # A sample is the mean since the one before. Where none ends within the clean minibatches, the next holds them.
         values = between(series, start, end).values or between(series, end, math.inf).values[:1]
-        if values and sum(values) / len(values) > DISTURBED_CORES + ACCOUNTING_S / (end - start):
+        if values and sum(values) / len(values) > allowed + ACCOUNTING_S / (end - start):
             used.append(f"{who} used {sum(values) / len(values):.2f} cores")
     return [f"disturbed: {' and '.join(used)} meanwhile"] if used else []
 

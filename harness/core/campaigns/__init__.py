@@ -232,7 +232,7 @@ def describe_settings(settings: Settings) -> str:
     usual = Settings()
     others = [
         f"{name} {getattr(settings, name):g}"
-        for name in ("data_scale", "interval_s", "seed", "limit_s", "max_temperature_c")
+        for name in ("data_scale", "interval_s", "seed", "limit_s", "max_temperature_c", "disturbance_cores")
         if getattr(settings, name) != getattr(usual, name)
     ]
     clocks = [] if settings.clocks == STATIC else [f"{settings.clocks} clocks"]
