@@ -16,23 +16,20 @@ from harness.core.cases import Case
 from harness.core.device import Device
 from harness.core.profiles import CLEAN, Minibatch
 from harness.core.terminal import Progress
-from harness.core.units import ms_to_s
 from harness.devices.host import HostDevice
 from harness.measure.run import PowerWatch, make_ready
 from harness.options import configuration_from
-from harness.playback import play_back, recorded_time
 from harness.stats.estimates import paired_ratio
 from harness.workloads.optional_packages import require
 
 GOAL = 1.01
 SAMPLER_GOAL = 0.02
-PAIRS, MINIBATCHES = 60, 10
+PAIRS, MINIBATCHES = 60, 10  # an even number of pairs
 CASE = Case("host", "resnet18-cifar10-32", "maxn", 0, "ssd", 16)
 
 
 @pytest.mark.on_request
 @pytest.mark.training
-@pytest.mark.benchmark(timer=recorded_time)
 def test_instruments_cost_little(
     benchmark: Any, progress: Progress, hold_device: Callable[[Device], None], pytestconfig: pytest.Config
 ) -> None:
@@ -52,18 +49,19 @@ def test_instruments_cost_little(
     def report(done: Minibatch) -> None:
         progress.update(f"    pair {len(instrumented) + 1} of {PAIRS}: minibatch {done.index}, {done.e2e_ms:.0f} ms")
 
-    for pair in range(PAIRS):
-        for is_bare in (True, False) if pair % 2 else (False, True):  # neither always goes first
-            if is_bare:
-                bare.append(statistics.median(profiling.run_bare(trainer, MINIBATCHES)))
-                continue
-            with Sampler(sources, CASE.settings.interval_s) as sampler:
-                watch = PowerWatch(sampler, device.power_source)
-                block = profiling.profile_minibatches(trainer, MINIBATCHES, watch.has_settled, watch.is_enough, report)
-                shares.append(sampler.stop().sampler_cpu_share)
-            instrumented.append(statistics.median(done.e2e_ms for done in block if done.phase == CLEAN))
+    def run_bare() -> None:  # after every second block twice: neither always goes first in its pair
+        for _ in range(2 * (len(instrumented) % 2)):
+            bare.append(statistics.median(profiling.run_bare(trainer, MINIBATCHES)))
+
+    def run_instrumented() -> None:
+        with Sampler(sources, CASE.settings.interval_s) as sampler:
+            watch = PowerWatch(sampler, device.power_source)
+            block = profiling.profile_minibatches(trainer, MINIBATCHES, watch.has_settled, watch.is_enough, report)
+            shares.append(sampler.stop().sampler_cpu_share)
+        instrumented.append(statistics.median(done.e2e_ms for done in block if done.phase == CLEAN))
+
+    benchmark.pedantic(run_instrumented, setup=run_bare, rounds=PAIRS)
     found = paired_ratio(bare, instrumented)
-    play_back(benchmark, [ms_to_s(time_ms) for time_ms in instrumented])
     share = statistics.median(shares)
     benchmark.extra_info.update(ratio=found.value, low=found.low, high=found.high, sampler_cpu_share=share)
     progress.line(

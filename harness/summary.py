@@ -39,9 +39,7 @@ def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
         *_explain_flags(profiles),
     ]
     if len(shown) < len(profiles):
-        legend.insert(
-            0, f"{len(shown)} of {len(profiles)} profiles: the extremes; all of them with -v, or in the report"
-        )
+        legend.insert(0, f"the extremes of {len(profiles)} profiles; all of them with -v, or in the report")
     return "\n".join([table, "", *legend])
 
 
