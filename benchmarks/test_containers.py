@@ -21,6 +21,9 @@ from harness.stats.noise import TIME, over_runs, prior
 from harness.store.results import ResultsStore
 
 PROJECT = Path(__file__).resolve().parents[1]
+MOST = 1.05
+"""A container adds namespaces and a file-system layer, and neither lies in the way of a minibatch."""
+
 ENGINES = ("docker", "podman", "nerdctl")
 """In the order in which they are looked for; all three take the same options here."""
 
@@ -46,6 +49,10 @@ def engine(pytestconfig: pytest.Config) -> str:
     found = find_engine()
     if found is None:
         pytest.skip("there is no container engine on the PATH: install docker or podman")
+    answer = subprocess.run([found, "info"], capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        last = (answer.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        pytest.skip(f"{found} has no engine behind it: {last}")
     if not pytestconfig.getoption("jetwatt_container_image"):
         pytest.skip("no image was named: --container-image IMAGE, with the suite installed in it")
     return found
@@ -86,4 +93,4 @@ def test_containers(
     times = [over_runs([evidence_of(one).figures["time", WARM]], noise) for one in (bare, inside)]
     found = quotient(*times).interval()
     progress.line(f"    in a container / bare: {found.value:.3f} ({found.low:.3f} to {found.high:.3f})")
-    assert found.low <= found.value <= found.high
+    assert found.low <= MOST

@@ -37,7 +37,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress
 from harness.judge.baseline import INCONCLUSIVE, check_profile, read_baseline, recorded_time_limit
-from harness.judge.claims import Verdict
+from harness.judge.claims import CONTRADICTED, Verdict
 from harness.measure.idle import DEFAULT_IDLE_S, idle_cases, metered_profile
 from harness.measure.rounds import run_rounds
 from harness.measure.run import check, conditions, is_self_profiling, make_ready, run, set_cache
@@ -413,8 +413,8 @@ def idle(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callab
 def takeaways(request: pytest.FixtureRequest, judged_device: str) -> Callable[[], List[Verdict]]:
     """A function that says what this run's profiles of a device say to the claims that the file's experiment is for.
 
-    It fails where simulated profiles do not confirm one that the model should, and with `--assert-takeaways` where
-    measured ones contradict one. Skips where there is nothing to judge.
+    It fails where simulated profiles contradict one that the model should confirm; with `--assert-takeaways` also where
+    they leave it undecided, and where measured ones contradict one. Skips where there is nothing to judge.
     """
     experiment, outcome = experiment_of(request.path), request.config.stash[OUTCOME]
 
@@ -425,7 +425,11 @@ def takeaways(request: pytest.FixtureRequest, judged_device: str) -> Callable[[]
             note = f": left out {left_out_of_verdicts(left_out)}" if left_out else ""
             pytest.skip(f"no profile of {judged_device} speaks to a claim of {experiment}{note}")
         is_asserted = request.config.getoption("jetwatt_assert_takeaways")
-        wrong = [one.text for one in found if one.is_violated and (one.must_hold or is_asserted)]
+        wrong = [
+            one.text
+            for one in found
+            if one.is_violated and (is_asserted or (one.must_hold and one.verdict == CONTRADICTED))
+        ]
         if wrong:
             pytest.fail("\n".join(wrong), pytrace=False)
         return found

@@ -30,7 +30,7 @@ def test_axes_cross_and_take_comma_lists(run_suite):
 
 def test_cases_are_chosen_by_k(run_suite):
     done = run_suite("--collect-only", "-q", "--workers", "0,4", "-k", "resnet18 and w4")
-    assert ids(done) == ["test_training[host-resnet18-cifar10-maxn-w4-ssd-bs16]"]
+    assert ids(done) == ["test_training[host-resnet18-cifar10-32-maxn-w4-ssd-bs16]"]
 
 
 def test_a_board_that_is_not_here_is_skipped_with_the_reason_and_the_way_out(run_suite):
