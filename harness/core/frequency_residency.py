@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Dict, Mapping, NamedTuple, Optional
+from typing import Dict, Mapping, NamedTuple
 
 from harness.core.metrics import between
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
@@ -31,18 +32,13 @@ class ClockUse(NamedTuple):
 
 
 def clock_use(series: Mapping[str, Series], mode: PowerMode, start_s: float, end_s: float) -> Dict[str, ClockUse]:
-    """What each clock did from `start_s` to `end_s`, by its channel.
+    """What each clock did from `start_s` to `end_s`, in monotonic seconds, by its channel.
 
-    Args:
-        series: telemetry by channel.
-        mode: the power mode as it was read back; of a clock that is not known there is nothing to say.
-        start_s: from when on, in monotonic seconds.
-        end_s: until when.
-
-    Returns:
-        The channels that have a sample in that time, and whose clock the mode tells.
+    `mode` is the power mode as it was read back. Channels without a sample in that time are left out, and those whose
+    clock the mode does not tell.
     """
     used: Dict[str, ClockUse] = {}
+    near = percent_to_share(SET_PERCENT)
     for channel, clock in series.items():
         set_khz = next(
             (getattr(mode, name) for name, pattern in _CHANNELS.items() if re.fullmatch(pattern, channel)), UNKNOWN_KHZ
@@ -51,26 +47,20 @@ def clock_use(series: Mapping[str, Series], mode: PowerMode, start_s: float, end
         if set_khz == UNKNOWN_KHZ or not readings:
             continue
         residency = frequency_residency(clock, set_khz, start_s, end_s)
-        off = sum(not counts_as(reading, set_khz) for reading in readings)
+        # The paper gives a lower bound (2,262 MHz are taken for 2,265 MHz); the upper one lies as far above, so that a
+        # clock that was not lowered is not taken for a low one.
+        off = sum(not near * set_khz <= reading <= (2 - near) * set_khz for reading in readings)
         used[channel] = ClockUse(set_khz, {f"{edge:g}": share for edge, share in residency.items()}, len(readings), off)
     return used
 
 
 def frequency_residency(
-    clock: Series,
-    max_khz: float,
-    start_s: Optional[float] = None,
-    end_s: Optional[float] = None,
+    clock: Series, max_khz: float, start_s: float = -math.inf, end_s: float = math.inf
 ) -> Dict[float, float]:
-    """How long a clock stood where, as shares of the time.
+    """How long a clock stood where, as shares of the time, of `max_khz` in the power mode.
 
-    A sample holds until the next one: what the clock did between them nobody saw.
-
-    Args:
-        clock: the clock's samples in kHz.
-        max_khz: its maximum in the power mode.
-        start_s: from when on; None for the first sample. Before that nothing is known, so that time does not count.
-        end_s: until when; None for the last sample. After that nothing is known either.
+    A sample holds until the next one: what the clock did between them nobody saw. Before the first sample and after the
+    last nothing is known, so that time does not count.
 
     Returns:
         Lower edge of a bin, as a share of the maximum (0, 0.05, ... 0.9; 1 for `SET_PERCENT` and above), to the share
@@ -83,31 +73,11 @@ def frequency_residency(
         raise ValueError(f"the maximum clock must be above 0 kHz, got {max_khz}")
     times_s: Dict[float, float] = {}
     for time_s, khz, next_s in zip(clock.times_s, clock.values, clock.times_s[1:]):
-        from_s = time_s if start_s is None else max(time_s, start_s)
-        to_s = next_s if end_s is None else min(next_s, end_s)
-        if to_s > from_s:
-            edge = _bin_of(khz, max_khz)
-            times_s[edge] = times_s.get(edge, 0.0) + to_s - from_s
+        seconds = min(next_s, end_s) - max(time_s, start_s)
+        if seconds > 0:
+            percent = 100 * khz / max_khz
+            is_set = percent >= SET_PERCENT
+            edge = 1.0 if is_set else percent_to_share(percent // BIN_PERCENT * BIN_PERCENT)
+            times_s[edge] = times_s.get(edge, 0.0) + seconds
     covered_s = sum(times_s.values())
     return {edge: times_s[edge] / covered_s for edge in sorted(times_s)}
-
-
-def _bin_of(khz: float, max_khz: float) -> float:
-    percent = 100 * khz / max_khz
-    if percent >= SET_PERCENT:
-        return 1.0
-    return percent_to_share(percent // BIN_PERCENT * BIN_PERCENT)
-
-
-def counts_as(reading_khz: float, set_khz: float) -> bool:
-    """Whether a reading is taken for the clock that was set.
-
-    Args:
-        reading_khz: what was read.
-        set_khz: what was set, above 0.
-
-    The paper gives a lower bound (2,262 MHz are taken for 2,265 MHz); the upper one lies as far above, so that a clock
-    that was not lowered is not taken for a low one.
-    """
-    share = percent_to_share(SET_PERCENT)
-    return share * set_khz <= reading_khz <= (2 - share) * set_khz

@@ -9,7 +9,7 @@ import numpy as np
 from harness.core.errors import CannotRunError
 from harness.core.interleaving import Interleaved
 from harness.core.profiles import Minibatch, Series, Telemetry, counted_minibatches
-from harness.core.units import ms_to_s, mws_to_mwh, s_to_ms
+from harness.core.units import ms_to_s, mws_to_mwh
 
 STABLE_WINDOW_S = 3.0
 """Length of the sliding window that finds stable power.
@@ -61,18 +61,12 @@ def epoch_sums(minibatches: Sequence[Minibatch]) -> List[EpochSums]:
     epochs: Dict[int, List[Minibatch]] = {}
     for minibatch in minibatches:
         epochs.setdefault(minibatch.epoch, []).append(minibatch)
-    return [
-        EpochSums(
-            epoch=epoch,
-            start_s=min(minibatch.start_s for minibatch in members),
-            end_s=max(end_s(minibatch) for minibatch in members),
-            e2e_s=ms_to_s(sum(minibatch.e2e_ms for minibatch in members)),
-            stall_s=ms_to_s(sum(minibatch.stall_ms for minibatch in members)),
-            compute_s=ms_to_s(sum(minibatch.compute_ms for minibatch in members)),
-            overhead_s=ms_to_s(sum(overhead_ms(minibatch) for minibatch in members)),
-        )
-        for epoch, members in sorted(epochs.items())
-    ]
+    found = []
+    for epoch, members in sorted(epochs.items()):
+        times_ms = [(one.e2e_ms, one.stall_ms, one.compute_ms, overhead_ms(one)) for one in members]
+        start, end = min(one.start_s for one in members), max(end_s(one) for one in members)
+        found.append(EpochSums(epoch, start, end, *(ms_to_s(sum(column)) for column in zip(*times_ms))))
+    return found
 
 
 def end_s(minibatch: Minibatch) -> float:
@@ -240,11 +234,19 @@ def summarise(
     figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
     figures["clean_minibatches"] = float(len(clean))
     if clean:
-        figures.update(_times(clean, batch_size))
-        figures.update(_power(minibatches, clean, telemetry, batch_size))
-        figures.update(_disk(clean, telemetry))
+        times_ms = [minibatch.e2e_ms for minibatch in clean]
+        e2e_s = ms_to_s(sum(times_ms))
+        figures.update(
+            _times(times_ms),
+            fetch_stall_ms=float(np.median([minibatch.stall_ms for minibatch in clean])),
+            compute_ms=float(np.median([minibatch.compute_ms for minibatch in clean])),
+            overhead_ms=float(np.median([overhead_ms(minibatch) for minibatch in clean])),
+            e2e_s=e2e_s,
+            samples_per_s=len(clean) * batch_size / e2e_s if e2e_s > 0 else None,
+        )
+        figures.update(_power_and_disk(minibatches[0].start_s, epoch_sums(clean), telemetry, len(clean) * batch_size))
     if whole_epochs:
-        figures.update(_epochs(minibatches, telemetry))
+        figures.update(_epochs(epoch_sums(minibatches), telemetry.series.get(POWER_CHANNEL, NO_SERIES)))
     return figures
 
 
@@ -254,16 +256,10 @@ def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[s
     None for all that is not power or energy, and for these without a sensor.
     """
     figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
-    power = between(telemetry.series.get(POWER_CHANNEL, Series((), ())), start_s, end_s)
+    power = between(telemetry.series.get(POWER_CHANNEL, NO_SERIES), start_s, end_s)
     if power.values:
         figures.update(_sampled_power(power), energy_mwh=energy_mwh(power.times_s, power.values))
     return figures
-
-
-def _sampled_power(power: Series) -> Dict[str, float]:
-    values = power.values  # 004 sec. 5.6: the mean is the average of the samples
-    figures = {"power_mw": np.median(values), "power_mean_mw": np.mean(values), "power_samples": len(values)}
-    return {name: float(figure) for name, figure in figures.items()}
 
 
 def summarise_concurrent(
@@ -276,12 +272,8 @@ def summarise_concurrent(
     if not found.training_ms:
         raise CannotRunError("inference leaves no time to train", "fewer requests per second, or a larger batch")
     figures: Dict[str, Optional[float]] = {**dict.fromkeys(AGGREGATES), **dict.fromkeys(CONCURRENT_AGGREGATES)}
-    first, median, third = quartiles(found.training_ms)
     figures.update(
-        minibatch_time_ms=median,
-        minibatch_time_q1_ms=first,
-        minibatch_time_q3_ms=third,
-        minibatch_time_mean_ms=float(np.mean(found.training_ms)),
+        _times(found.training_ms),
         clean_minibatches=float(len(found.training_ms)),
         e2e_s=found.duration_s,
         samples_per_s=found.training_per_s(training_batch),
@@ -293,93 +285,81 @@ def summarise_concurrent(
         figures["latency_median_ms"] = found.latency_quantile_ms(0.5)
         figures["latency_p95_ms"] = found.latency_quantile_ms(0.95)
         figures["inference_time_ms"] = float(np.median(found.inference_ms))
-    sampled = between(power or Series((), ()), start_s, end_s)
+    sampled = between(power or NO_SERIES, start_s, end_s)
     if sampled.values:
         energy = energy_mwh(power.times_s, power.values, start_s, end_s)
         figures.update(_sampled_power(sampled), energy_mwh=energy)
     return figures
 
 
-def _times(clean: Sequence[Minibatch], batch_size: int) -> Dict[str, Optional[float]]:
-    times_ms = [minibatch.e2e_ms for minibatch in clean]
+NO_SERIES = Series((), ())
+
+
+def _times(times_ms: Sequence[float]) -> Dict[str, float]:
     first, median, third = quartiles(times_ms)
-    e2e_s = ms_to_s(sum(times_ms))
     return {
         "minibatch_time_ms": median,
         "minibatch_time_q1_ms": first,
         "minibatch_time_q3_ms": third,
-        "minibatch_time_mean_ms": s_to_ms(e2e_s) / len(clean),
-        "fetch_stall_ms": float(np.median([minibatch.stall_ms for minibatch in clean])),
-        "compute_ms": float(np.median([minibatch.compute_ms for minibatch in clean])),
-        "overhead_ms": float(np.median([overhead_ms(minibatch) for minibatch in clean])),
-        "e2e_s": e2e_s,
-        "samples_per_s": len(clean) * batch_size / e2e_s if e2e_s > 0 else None,
+        "minibatch_time_mean_ms": float(np.mean(times_ms)),
     }
 
 
-def _power(
-    minibatches: Sequence[Minibatch], clean: Sequence[Minibatch], telemetry: Telemetry, batch_size: int
+def _sampled_power(power: Series) -> Dict[str, float]:
+    values = power.values  # 004 sec. 5.6: the mean is the average of the samples
+    figures = {"power_mw": np.median(values), "power_mean_mw": np.mean(values), "power_samples": len(values)}
+    return {name: float(figure) for name, figure in figures.items()}
+
+
+def _power_and_disk(
+    began_s: float, epochs: Sequence[EpochSums], telemetry: Telemetry, samples: int
 ) -> Dict[str, Optional[float]]:
+    """Power, energy and disk traffic over the time of epochs; what is done between them is left out."""
+    seconds = sum(epoch.end_s - epoch.start_s for epoch in epochs)
+
+    def over_epochs(channel: str) -> Optional[float]:
+        rate = telemetry.series.get(channel, NO_SERIES)
+        parts = [integral(rate.times_s, rate.values, epoch.start_s, epoch.end_s) for epoch in epochs]
+        return None if None in parts else sum(parts)
+
+    reads = over_epochs("disk_reads_per_s")
+    figures: Dict[str, Optional[float]] = {
+        "disk_read_bytes": over_epochs("disk_read_bytes_per_s"),
+        "disk_reads_per_s": None if reads is None or seconds <= 0 else reads / seconds,
+    }
     power = telemetry.series.get(POWER_CHANNEL)
     if power is None:
-        return {}
-    began_s = minibatches[0].start_s
-    epochs = epoch_sums(clean)
+        return figures
     since_first = between(power, began_s, epochs[-1].end_s)
     settled_s = stable_from(since_first.times_s, since_first.values)
     # Where power never settles there are no better samples than all that are clean; power_settled_s tells so.
     stable = power if settled_s is None else between(power, settled_s, epochs[-1].end_s)
     counted = [value for epoch in epochs for value in between(stable, epoch.start_s, epoch.end_s).values]
-    energy_mws, seconds = _integral_over(epochs, power), _seconds(epochs)
-    figures: Dict[str, Optional[float]] = {
-        "power_mw": float(np.median(counted)) if counted else None,
-        "power_samples": float(len(counted)),
-        "power_settled_s": None if settled_s is None else settled_s - began_s,
-    }
+    figures["power_mw"] = float(np.median(counted)) if counted else None
+    figures["power_samples"] = float(len(counted))
+    figures["power_settled_s"] = None if settled_s is None else settled_s - began_s
+    energy_mws = over_epochs(POWER_CHANNEL)
     if energy_mws is not None and seconds > 0:
         figures["energy_mwh"] = mws_to_mwh(energy_mws)
         figures["power_mean_mw"] = energy_mws / seconds
-        figures["energy_per_sample_mws"] = energy_mws / (len(clean) * batch_size)
+        figures["energy_per_sample_mws"] = energy_mws / samples
     return figures
 
 
-def _disk(clean: Sequence[Minibatch], telemetry: Telemetry) -> Dict[str, Optional[float]]:
-    epochs, none = epoch_sums(clean), Series((), ())
-    reads, seconds = _integral_over(epochs, telemetry.series.get("disk_reads_per_s", none)), _seconds(epochs)
-    return {
-        "disk_read_bytes": _integral_over(epochs, telemetry.series.get("disk_read_bytes_per_s", none)),
-        "disk_reads_per_s": None if reads is None or seconds <= 0 else reads / seconds,
+def _epochs(epochs: Sequence[EpochSums], power: Series) -> Dict[str, Optional[float]]:
+    rows = {
+        epoch.epoch: {
+            "time_s": epoch.e2e_s,
+            "stall_s": epoch.stall_s,
+            "compute_s": epoch.compute_s,
+            "overhead_s": epoch.overhead_s,
+            "energy_mwh": energy_mwh(power.times_s, power.values, epoch.start_s, epoch.end_s),
+        }
+        for epoch in epochs
     }
-
-
-def _integral_over(epochs: Sequence[EpochSums], rate: Series) -> Optional[float]:
-    """A sampled rate over the time of epochs; what is done between them is left out."""
-    parts = [integral(rate.times_s, rate.values, epoch.start_s, epoch.end_s) for epoch in epochs]
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
-
-
-def _seconds(epochs: Sequence[EpochSums]) -> float:
-    """The time that epochs took, without what lies between them."""
-    return sum(epoch.end_s - epoch.start_s for epoch in epochs)
-
-
-def _epochs(minibatches: Sequence[Minibatch], telemetry: Telemetry) -> Dict[str, Optional[float]]:
-    sums = epoch_sums(minibatches)
-    power = telemetry.series.get(POWER_CHANNEL, Series((), ()))
-    columns: Dict[str, List[Optional[float]]] = {
-        "time_s": [epoch.e2e_s for epoch in sums],
-        "stall_s": [epoch.stall_s for epoch in sums],
-        "compute_s": [epoch.compute_s for epoch in sums],
-        "overhead_s": [epoch.overhead_s for epoch in sums],
-        "energy_mwh": [energy_mwh(power.times_s, power.values, epoch.start_s, epoch.end_s) for epoch in sums],
-    }
-    later = [place for place, epoch in enumerate(sums) if epoch.epoch > 0]
-    figures: Dict[str, Optional[float]] = {"epochs": float(len(later))}
-    for name, values in columns.items():
-        for place, epoch in enumerate(sums):
-            if epoch.epoch == 0:
-                figures[f"epoch0_{name}"] = values[place]
-        known = [values[place] for place in later if values[place] is not None]
-        figures[f"epoch_{name}"] = sum(known) / len(known) if known and len(known) == len(later) else None
+    figures: Dict[str, Optional[float]] = {f"epoch0_{name}": value for name, value in rows.pop(0, {}).items()}
+    figures["epochs"] = float(len(rows))
+    for name in next(iter(rows.values()), {}):
+        values = [row[name] for row in rows.values()]
+        figures[f"epoch_{name}"] = None if None in values else sum(values) / len(values)
     return figures

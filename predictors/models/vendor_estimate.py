@@ -23,7 +23,7 @@ from typing import Tuple
 
 import numpy as np
 
-from harness.core.boards import BoardSpec, known_boards, load_board
+from harness.core.boards import BOARDS, BoardSpec, load_board
 from harness.core.errors import CannotRunError, UnknownNameError
 from predictors.models.base import Inputs, Prediction, Predictor
 
@@ -74,7 +74,7 @@ def _dynamic(clock: np.ndarray) -> np.ndarray:
 def estimated_boards() -> Tuple[str, ...]:
     """The boards whose peak power and clocks are known."""
     found = []
-    for name in known_boards():
+    for name in BOARDS:
         with contextlib.suppress(CannotRunError):
             load_board(name).power_mode_space()
             found.append(name)

@@ -145,10 +145,10 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def _space(self, gpu_khz: Tuple[int, ...]) -> PowerModeSpace:
         lists = {"CPU": self.clocks.cpu_khz, "GPU": gpu_khz, "memory": self.clocks.mem_khz}
-        missing = [name for name, clocks in lists.items() if not clocks]
+        missing = ", ".join(name for name, clocks in lists.items() if not clocks)
         if missing:
             raise CannotRunError(
-                f"the {', '.join(missing)} clocks of {self.name} are not known off-board", "run this on the board"
+                f"the {missing} clocks of {self.name} are not known off-board", "run this on the board"
             )
         return PowerModeSpace(tuple(range(1, self.cpu_cores + 1)), *lists.values())
 
@@ -171,21 +171,15 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def power_modes(self, text: str, seed: int = 0) -> NamedModes:
         """The modes that a `--power-mode` value stands for on this board, each with its name."""
-        return parse_power_modes(
-            text, self.power_mode_space(), self.modes_by_name(), self.any_release_space(), seed=seed
-        )
+        space, allowed = self.power_mode_space(), self.any_release_space()
+        return parse_power_modes(text, space, self.modes_by_name(), allowed, seed=seed)
 
     @property
     def gap(self) -> str:
         """What is not known of the clocks, in a sentence; empty where the lists are complete."""
-        if not self.clocks.incomplete:
-            return ""
         names = ", ".join(self.clocks.incomplete)
-        return f"{self.name} ({self.variant}): {names} as known off-board may lack clocks, the board itself tells them"
-
-
-def known_boards() -> List[str]:
-    return list(BOARDS)
+        said = f"{self.name} ({self.variant}): {names} as known off-board may lack clocks, the board itself tells them"
+        return said if names else ""
 
 
 def known_variants(name: str) -> List[str]:
@@ -222,19 +216,18 @@ def find_board(compatible: Sequence[str], model: str = "") -> Optional[BoardSpec
     module than the one that is there. Only without a known part number does the model count. `compatible` and `model`
     are those of `/proc/device-tree`, `model` without its closing NUL.
     """
-    here = " ".join(compatible).lower()
-    marks = f"{here} {model}".lower()
+    here, model = " ".join(compatible).lower(), model.lower()
     modules = [load_board(name, variant) for name in BOARDS for variant in known_variants(name)]
     exact = [
         spec
         for spec in modules
-        if any(number in here for number in spec.part_numbers) and all(mark in marks for mark in spec.marks)
+        if any(number in here for number in spec.part_numbers) and all(mark in f"{here} {model}" for mark in spec.marks)
     ]
     if exact:
         return max(exact, key=lambda spec: len(spec.marks))
     families = [load_board(name) for name in BOARDS]
     by_prefix = [spec for spec in families if spec.part_number_prefix and spec.part_number_prefix in here]
-    by_model = [spec for spec in families if any(part.lower() in model.lower() for part in spec.models)]
+    by_model = [spec for spec in families if any(part.lower() in model for part in spec.models)]
     return next(iter([*by_prefix, *by_model]), None)
 
 
@@ -282,19 +275,19 @@ def _overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> Dict[str, A
 
 def _expanded(entries: Any, where: str) -> Any:
     """A list of clocks with its ranges written out; anything else as it is."""
-    if not isinstance(entries, list) or not any(isinstance(entry, dict) for entry in entries):
+    if not isinstance(entries, list):
         return entries
     clocks: List[Any] = []
     for entry in entries:
-        if not isinstance(entry, dict):
+        if isinstance(entry, dict):
+            found = typed(entry, ClockRange, f"a range in {where}")
+            if found.step < 1 or found.last < found.first or (found.last - found.first) % found.step:
+                raise InvalidValueError(
+                    f"{where}: no whole number of steps leads from {found.first} to {found.last} in {found.step}"
+                )
+            clocks += range(found.first, found.last + 1, found.step)
+        else:
             clocks.append(entry)
-            continue
-        found = typed(entry, ClockRange, f"a range in {where}")
-        if found.step < 1 or found.last < found.first or (found.last - found.first) % found.step:
-            raise InvalidValueError(
-                f"{where}: no whole number of steps leads from {found.first} to {found.last} in {found.step}"
-            )
-        clocks += range(found.first, found.last + 1, found.step)
     return clocks
 
 
@@ -316,9 +309,8 @@ def _refuse_contradictions(spec: BoardSpec) -> None:
         name = getattr(spec, key)
         if name and name.lower() not in names:
             raise InvalidValueError(f"{key} {name!r} is no preset", f"there are {', '.join(names)}")
-    lists = ("cpu_khz", "gpu_khz", "mem_khz")
     for where, given, known in (
-        ("clocks.incomplete", spec.clocks.incomplete, lists),
+        ("clocks.incomplete", spec.clocks.incomplete, ("cpu_khz", "gpu_khz", "mem_khz")),
         ("rails.total", spec.rails.total, spec.rails.labels),
     ):
         unknown = [name for name in given if name not in known]

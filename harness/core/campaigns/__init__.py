@@ -22,7 +22,7 @@ from typing import (
 
 import msgspec
 
-from harness.core.boards import known_boards
+from harness.core.boards import BOARDS
 from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Mix, Settings, parse_storage
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
@@ -254,7 +254,7 @@ def _sweep(base: Sweep, table: SweepTable) -> Sweep:
     task = base.task if table.task is None else table.task
     if task not in _TASKS:
         raise InvalidValueError(f"task {task!r} is unknown", f"known: {', '.join(_TASKS)}")
-    boards, known = base.boards if table.boards is None else table.boards, ("host", *known_boards())
+    boards, known = base.boards if table.boards is None else table.boards, ("host", *BOARDS)
     unknown = [board for board in boards if board not in known]
     if unknown:
         raise UnknownNameError(f"there is no board {unknown[0]!r}", f"known: {', '.join(known)}")

@@ -6,12 +6,12 @@ import pytest
 
 from harness.board.nvpmodel_conf import parse, write
 from harness.board.nvpmodel_modes import clusters, custom_conf, stock_conf, to_power_mode, tpc_mask
-from harness.core.boards import known_boards, known_variants, load_board
+from harness.core.boards import BOARDS, known_variants, load_board
 from harness.core.errors import InvalidValueError
 
 MODULES = [
     pytest.param(load_board(board, variant), id=f"{board}-{variant}")
-    for board in known_boards()
+    for board in BOARDS
     if board != "thor"
     for variant in known_variants(board)
 ]

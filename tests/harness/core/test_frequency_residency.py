@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.frequency_residency import clock_use, counts_as, frequency_residency
+from harness.core.frequency_residency import clock_use, frequency_residency
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.profiles import Series
 
@@ -77,14 +77,13 @@ def test_a_clock_that_was_not_read_in_that_time_says_nothing():
     assert clock_use({"cpu0_khz": Series((0.0, 9.0), (1, 1))}, MODE, 1.0, 8.0) == {}
 
 
-SET_KHZ = 2_265_000
-
-
-@pytest.mark.parametrize("reading_khz", [2_262_000, 2_263_000, 2_265_000, 2_151_750])
-def test_readings_a_little_off_count(reading_khz):
-    assert counts_as(reading_khz, SET_KHZ)
-
-
-@pytest.mark.parametrize("reading_khz", [0, 1_190_400, 2_151_749, 2_378_251])
-def test_other_clocks_do_not(reading_khz):
-    assert not counts_as(reading_khz, SET_KHZ)
+@pytest.mark.parametrize(
+    ("reading_khz", "counts"),
+    [
+        *[(khz, True) for khz in (2_262_000, 2_263_000, 2_265_000, 2_151_750)],
+        *[(khz, False) for khz in (0, 1_190_400, 2_151_749, 2_378_251)],
+    ],
+)
+def test_readings_a_little_off_count_as_the_clock_that_was_set(reading_khz, counts):
+    used = clock_use({"cpu0_khz": Series((0.0, 1.0), (reading_khz,) * 2)}, MODE, 0.0, 1.0)
+    assert used["cpu0_khz"].off == (0 if counts else 2)
