@@ -13,6 +13,7 @@ modes no two of which share both clocks (about what a sample is); else never mor
 from __future__ import annotations
 
 import bisect
+import itertools
 from typing import Any, Callable, Dict, Hashable, List, NamedTuple, Sequence, Tuple, TypeVar
 
 import numpy as np
@@ -31,7 +32,7 @@ Item = TypeVar("Item")
 
 def count_switches(modes: Sequence[PowerMode]) -> int:
     """How many settings change in all when going from each mode to the next (0 to 4 a step)."""
-    return sum(_changes(before, after) for before, after in zip(modes, modes[1:]))
+    return sum(map(_changes, modes, modes[1:]))
 
 
 def order_passes(
@@ -52,6 +53,8 @@ def order_passes(
     Raises:
         UnknownNameError: there is no such order; lists the known ones.
     """
+    if order not in ORDERS:
+        raise UnknownNameError(f"order {order!r} is unknown", f"known: {', '.join(ORDERS)}")
     if order == SAFE:
         return _safe_passes(items, mode_of)
     if order == DESCENDING:
@@ -60,23 +63,17 @@ def order_passes(
             mode = mode_of(item)
             return (-mode.cpu_khz, -mode.gpu_khz, -mode.mem_khz, -mode.cpu_cores)
 
-        return _cut_at_rises(sorted(items, key=low_ones_last), mode_of)
-    if order == AS_GIVEN:
-        return _cut_at_rises(items, mode_of)
-    raise UnknownNameError(f"order {order!r} is unknown", f"known: {', '.join(ORDERS)}")
-
-
-def _changes(before: Sequence[int], after: Sequence[int]) -> int:
-    return sum(one != other for one, other in zip(before, after))
-
-
-def _cut_at_rises(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) -> List[List[Item]]:
+        items = sorted(items, key=low_ones_last)
     passes: List[List[Item]] = []
     for item in items:
         if not passes or not _clocks(mode_of(item)).may_follow(_clocks(mode_of(passes[-1][-1]))):
             passes.append([])
         passes[-1].append(item)
     return passes
+
+
+def _changes(before: Sequence[int], after: Sequence[int]) -> int:
+    return sum(one != other for one, other in zip(before, after))
 
 
 def _safe_passes(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) -> List[List[Item]]:
@@ -123,14 +120,18 @@ def _walks(settled: Sequence[Tuple[Tuple[int, int], Any]]) -> List[Walk]:
 
     Back and forth, one setting in the inner loop and the other in the outer, from each of the four corners; of a full
     grid each changes one setting a step, the least there is. And plainly from high to low, so that whatever is chosen
-    is no worse than nested loops.
+    is no worse than nested loops. Of several with the same ends one with the fewest changes is kept.
     """
+    ways = [_back_and_forth(settled, *how) for how in itertools.product((0, 1), (-1, 1), (-1, 1))]
+    ways.append(sorted(settled, key=lambda pair: (-pair[0][1], -pair[0][0])))
     walks: Dict[Hashable, Walk] = {}
-    for outer in (0, 1):
-        for outer_sign in (-1, 1):
-            for inner_sign in (-1, 1):
-                _add_walk(walks, _back_and_forth(settled, outer, outer_sign, inner_sign))
-    _add_walk(walks, sorted(settled, key=lambda pair: (-pair[0][1], -pair[0][0])))
+    for way in ways:
+        settings = [setting for setting, _ in way]
+        switches = sum(map(_changes, settings, settings[1:]))
+        walk = Walk([item for _, item in way], settings[0], settings[-1], switches)
+        ends = (walk.first, walk.last)
+        if ends not in walks or switches < walks[ends].switches:
+            walks[ends] = walk
     return list(walks.values())
 
 
@@ -143,15 +144,6 @@ def _back_and_forth(settled: Sequence[Any], outer: int, outer_sign: int, inner_s
         sign = inner_sign if number % 2 == 0 else -inner_sign
         walk += sorted(rows[value], key=lambda pair: sign * pair[0][1 - outer])
     return walk
-
-
-def _add_walk(walks: Dict[Hashable, Walk], settled: Sequence[Any]) -> None:
-    settings = [setting for setting, _ in settled]
-    switches = sum(_changes(before, after) for before, after in zip(settings, settings[1:]))
-    walk = Walk([item for _, item in settled], settings[0], settings[-1], switches)
-    ends = (walk.first, walk.last)
-    if ends not in walks or switches < walks[ends].switches:  # the dearer of two with the same ends is never chosen
-        walks[ends] = walk
 
 
 def _join_groups(groups: Sequence[List[Walk]]) -> List[Any]:
@@ -230,9 +222,8 @@ def cheapest_chains(points: Sequence[Clocks], cost: Callable[[Clocks, Clocks], i
     _, successors = linear_sum_assignment(np.where(allowed.reshape(count, count), costs, without))
     follows = {one: other for one, other in enumerate(successors.tolist()) if allowed[one, other]}
     chains = []
-    for first in sorted(
-        set(range(len(points))) - set(follows.values()), key=lambda number: points[number], reverse=True
-    ):
+    begins = set(range(count)) - set(follows.values())
+    for first in sorted(begins, key=points.__getitem__, reverse=True):
         chain = [first]
         while chain[-1] in follows:
             chain.append(follows[chain[-1]])

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from harness.core.errors import InvalidValueError, StoreError, UnknownNameError
 from harness.core.power_modes import PowerMode, PowerModeSpace, parse_power_mode
@@ -23,8 +23,14 @@ def read_power_modes(path: Path) -> List[Tuple[int, PowerMode]]:
     lines: Dict[PowerMode, int] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            for line, mode in _read(csv.reader(file, strict=True), path):
-                lines.setdefault(mode, line)
+            reader = csv.reader(file, strict=True)
+            header = [name.strip() for name in next(reader, [])]
+            missing = ", ".join(name for name in COLUMNS if name not in header)
+            if missing:
+                raise InvalidValueError(f"{path} line 1 has no column {missing}", f"needed: {','.join(COLUMNS)}")
+            for cells in filter(None, reader):
+                mode = _mode(header, cells, f"{path} line {reader.line_num}")
+                lines.setdefault(mode, reader.line_num)
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "name a CSV file of power modes") from error
     except (csv.Error, UnicodeDecodeError) as error:
@@ -34,25 +40,17 @@ def read_power_modes(path: Path) -> List[Tuple[int, PowerMode]]:
     return [(line, mode) for mode, line in lines.items()]
 
 
-def _read(reader: Iterator[List[str]], path: Path) -> Iterator[Tuple[int, PowerMode]]:
-    header = [name.strip() for name in next(reader, [])]
-    missing = [name for name in COLUMNS if name not in header]
-    if missing:
-        raise InvalidValueError(f"{path} line 1 has no column {', '.join(missing)}", f"needed: {','.join(COLUMNS)}")
-    places = [header.index(name) for name in COLUMNS]
-    for cells in reader:
-        if not cells:
-            continue
-        where = f"{path} line {reader.line_num}"
-        if len(cells) != len(header):
-            raise InvalidValueError(f"{where}: {len(cells)} cells, expected {len(header)} as in the header")
-        for name, place in zip(COLUMNS, places):
-            if not cells[place].strip().isdecimal():
-                raise InvalidValueError(f"{where}: {name} is {cells[place]!r}, expected a whole number, 0 or more")
-        mode = PowerMode(*(int(cells[place]) for place in places))
-        if mode.cpu_cores == 0:
-            raise InvalidValueError(f"{where}: cpu_cores is 0, expected 1 or more")
-        yield reader.line_num, mode
+def _mode(header: Sequence[str], cells: Sequence[str], where: str) -> PowerMode:
+    if len(cells) != len(header):
+        raise InvalidValueError(f"{where}: {len(cells)} cells, expected {len(header)} as in the header")
+    texts = {name: text.strip() for name, text in zip(header, cells)}
+    for name in COLUMNS:
+        if not texts[name].isdecimal():
+            raise InvalidValueError(f"{where}: {name} is {texts[name]!r}, expected a whole number, 0 or more")
+    mode = PowerMode(*(int(texts[name]) for name in COLUMNS))
+    if mode.cpu_cores == 0:
+        raise InvalidValueError(f"{where}: cpu_cores is 0, expected 1 or more")
+    return mode
 
 
 def format_power_modes(rows: Iterable[Tuple[PowerMode, Mapping[str, object]]], further: Sequence[str] = ()) -> str:
@@ -112,6 +110,7 @@ def parse_power_modes(
         InvalidValueError: a mode is not allowed, or a sample or file is none; says what would be.
     """
     kind, _, rest = text.partition(":")
+    allowed = allowed or space
     if kind == "sample":
         if not rest.isdecimal():
             raise InvalidValueError(f"power mode {text!r}: a sample needs a count", "write it like sample:50")
@@ -119,41 +118,38 @@ def parse_power_modes(
     if kind == "grid":
         if rest not in GRIDS:
             raise UnknownNameError(f"grid {rest!r} is unknown", f"known: {', '.join(GRIDS)}")
-        return _by_values(list(GRIDS[rest](space)))
+        return _by_values(GRIDS[rest](space))
     if text == ALL:
-        return _by_values(list(space))
+        return _by_values(space)
     if text.lower().endswith(".csv"):
-        modes, allowed = read_power_modes(Path(text)), allowed or space
+        modes = read_power_modes(Path(text))
         for line, mode in modes:
             if mode not in allowed:
                 wrong = f"{text} line {line}: power mode {mode.name} is not allowed here"
-                raise InvalidValueError(wrong, _nearest(mode, allowed))
-        return _by_values([mode for _, mode in modes])
+                raise InvalidValueError(wrong, f"the nearest is {allowed.nearest(mode).name}")
+        return _by_values(mode for _, mode in modes)
     if _BEGINS_AS_A_MODE.match(text):
-        mode, allowed = parse_power_mode(text, space.greatest), allowed or space
+        mode = parse_power_mode(text, space.greatest)
         try:
             allowed.check(mode)
         except InvalidValueError as error:
-            raise InvalidValueError(error.what, f"{error.hint}; {_nearest(mode, allowed)}") from error
+            nearest = f"the nearest is {allowed.nearest(mode).name}"
+            raise InvalidValueError(error.what, f"{error.hint}; {nearest}") from error
         return [(text, mode)]
     # nvpmodel's own MAXN is the same mode: one name, so that a case has one id.
     others = {name: mode for name, mode in named.items() if name.lower() != MAXN}
     return _by_name(text, {MAXN: space.greatest, **others})
 
 
-def _by_values(modes: List[PowerMode]) -> NamedModes:
+def _by_values(modes: Iterable[PowerMode]) -> NamedModes:
     return [(mode.name, mode) for mode in modes]
 
 
 def _by_name(text: str, named: Mapping[str, PowerMode]) -> NamedModes:
-    spelled = {name.lower(): name for name in named}
     ends = _RANGE.fullmatch(text.lower())
-    if text.lower() in spelled:
-        names = [spelled[text.lower()]]
-    elif ends:
-        names = sorted(name for name in named if len(name) == 1 and ends.group(1) <= name.lower() <= ends.group(2))
-    else:
-        names = []
+    names = [name for name in named if name.lower() == text.lower()][-1:]
+    if not names and ends:
+        names = sorted(name for name in named if len(name) == 1 and ends[1] <= name.lower() <= ends[2])
     if not names:
         raise UnknownNameError(
             f"power mode {text!r} is unknown",
@@ -161,7 +157,3 @@ def _by_name(text: str, named: Mapping[str, PowerMode]) -> NamedModes:
             f"or CORESc-CPU-GPU-MEM in MHz, sample:COUNT, grid:{'|'.join(GRIDS)}, {ALL}, FILE.csv",
         )
     return [(name, named[name]) for name in names]
-
-
-def _nearest(mode: PowerMode, allowed: PowerModeSpace) -> str:
-    return f"the nearest is {allowed.nearest(mode).name}"

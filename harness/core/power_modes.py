@@ -94,10 +94,7 @@ class PowerModeSpace:
         return PowerMode(*(values[-1] for values in self.dimensions))
 
     def __len__(self) -> int:
-        size = 1
-        for values in self.dimensions:
-            size *= len(values)
-        return size
+        return math.prod(map(len, self.dimensions))
 
     def __iter__(self) -> Iterator[PowerMode]:
         """Every mode, the last dimension changing fastest."""
@@ -108,13 +105,16 @@ class PowerModeSpace:
 
     def at(self, index: int) -> PowerMode:
         """The mode at a place in the order of `__iter__`, without going through those before it."""
-        if not 0 <= index < len(self):
-            raise InvalidValueError(f"power mode number {index} does not exist", f"there are 0 to {len(self) - 1}")
+        self._check_index(index)
         values: List[int] = []
         for allowed in reversed(self.dimensions):
             index, place = divmod(index, len(allowed))
             values.append(allowed[place])
         return PowerMode(*reversed(values))
+
+    def _check_index(self, index: int) -> None:
+        if not 0 <= index < len(self):
+            raise InvalidValueError(f"power mode number {index} does not exist", f"there are 0 to {len(self) - 1}")
 
     def sample(self, count: int, seed: int = 0) -> List[PowerMode]:
         """Draw modes uniformly, none twice, in the order drawn (001 sec. 4 trains its predictors on such samples).
@@ -156,7 +156,9 @@ class PowerModeSpace:
         for field, khz, allowed in zip(PowerMode._fields[1:], mode[1:], self.dimensions[1:]):
             if khz <= UNKNOWN_KHZ < allowed[-1]:
                 raise InvalidValueError(f"{field} of power mode {mode.name} is not a clock", "give it in MHz")
-            clocks.append(_nearest_clock(khz, allowed))
+            place = bisect.bisect_left(allowed, khz)
+            low, high = allowed[max(place - 1, 0)], allowed[min(place, len(allowed) - 1)]
+            clocks.append(low if khz * khz <= low * high else high)  # khz/low <= high/khz, in whole numbers
         return PowerMode(min(self.cpu_cores, key=lambda cores: abs(cores - mode.cpu_cores)), *clocks)
 
     def at_caps(
@@ -194,16 +196,6 @@ def clock_at_cap(cap: Optional[int], allowed: Sequence[int], rounds_up: bool = F
     if rounds_up:
         return next((khz for khz in allowed if khz >= cap), allowed[-1])
     return max((khz for khz in allowed if khz <= cap), default=allowed[0])
-
-
-def _nearest_clock(khz: int, allowed: Sequence[int]) -> int:
-    above = bisect.bisect_left(allowed, khz)
-    if above == len(allowed):
-        return allowed[-1]
-    if above == 0:
-        return allowed[0]
-    low, high = allowed[above - 1], allowed[above]
-    return low if khz * khz <= low * high else high  # khz/low <= high/khz, in whole numbers
 
 
 NEAREST = 3
@@ -244,8 +236,7 @@ class RecordedSpace(PowerModeSpace):
 
     def at(self, index: int) -> PowerMode:
         """The mode at a place in the order of `__iter__`."""
-        if not 0 <= index < len(self):
-            raise InvalidValueError(f"power mode number {index} does not exist", f"there are 0 to {len(self) - 1}")
+        self._check_index(index)
         return self.modes[index]
 
     def paper_grid(self) -> RecordedSpace:
