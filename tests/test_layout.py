@@ -12,7 +12,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 
 TORCH_AND_ITS_KIN = ("torch", "torchvision", "ultralytics", "transformers")
 
-HEAVY = (*TORCH_AND_ITS_KIN, "sklearn", "scipy", "pandas", "pyarrow", "matplotlib", "jtop")
+HEAVY = (*TORCH_AND_ITS_KIN, "sklearn", "scipy", "pandas", "pyarrow", "matplotlib", "jinja2", "vl_convert", "jtop")
 """What takes a good part of a second to import, or may not be there."""
 
 MAY_LOAD_TORCH = ("harness.measure.training_loop", "harness.workloads.networks")

@@ -51,6 +51,10 @@ def mwh_to_wh(mwh: float) -> float:
     return mwh / MWH_PER_WH
 
 
+def mwh_to_j(mwh: float) -> float:
+    return mws_to_j(mwh * S_PER_HOUR)
+
+
 def mws_to_j(mws: float) -> float:
     return mws / MW_PER_W
 

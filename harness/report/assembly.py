@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 from typing import List, NamedTuple, Sequence, Tuple
 
 from harness.core.corpus import TASKS, write_corpus
-from harness.core.errors import StoreError
+from harness.core.errors import DependencyError, StoreError
 from harness.core.files import write_output
-from harness.judge.claims import Verdict, verdicts
-from harness.report.figure import csv_text
+from harness.judge.claims import Verdict, judge
+from harness.report.figure import Figure, csv_text
 from harness.report.figures import KINDS
 from harness.report.material import Material, file_name
 from harness.report.page import PageSection, page_html
-from harness.report.png import can_write_png, write_png
-from harness.report.svg import figure_svg
+from harness.report.vega import DrawnPanel, draw_panel, figure_png, figure_svg
 from harness.store.corpora import corpus_rows
 from harness.store.frames import FURTHER, profiles
 
@@ -23,11 +23,10 @@ PAGE = "index.html"
 
 
 class Written(NamedTuple):
-    """What a report consists of: its page, how many figures, whether they are PNG files too, and what has no data."""
+    """What a report consists of: its page, how many figures, and what has no data."""
 
     page: Path
     figures: int
-    with_png: bool
     missing: Tuple[str, ...]
 
 
@@ -38,34 +37,42 @@ def write_report(material: Material, out: Path, made_from: Sequence[Path], png: 
         material: what it is made of.
         out: its folder; made where it is missing. Files of the same names are replaced, others stay.
         made_from: the files that it was made of.
-        png: whether to write PNG files, where matplotlib is installed.
+        png: whether to write PNG files.
 
     Raises:
+        DependencyError: what draws figures is not installed.
         StoreError: there is nothing to report, or a file cannot be written.
     """
     if not (material.rows or material.corpus or material.predictors or material.strategies):
         raise StoreError(f"{material.store.path} holds no profile", "measure some: pytest benchmarks")
+    for package in ("jinja2", "vl_convert"):
+        if importlib.util.find_spec(package) is None:
+            raise DependencyError(f"the report needs {package}", "pip install 'jetwatt[report]'")
     sections, missing = [], []
     for kind in KINDS:
-        figures = tuple(kind.make(material))
+        figures = kind.make(material)
         if figures:
-            sections.append(PageSection(file_name(kind.title), kind.experiments, kind.title, figures))
+            drawn = [(figure, _write_figure(figure, out / "figures", png)) for figure in figures]
+            sections.append(PageSection(file_name(kind.title), kind, drawn))
         else:
             missing.append((f"{kind.title} ({kind.experiments})", kind.needs))
-    drawn = [figure for section in sections for figure in section.figures]
-    with_png = png and can_write_png()
-    for figure in drawn:
-        stem = str(out / "figures" / figure.name)
-        write_output(Path(f"{stem}.svg"), figure_svg(figure).encode("utf-8"))
-        write_output(Path(f"{stem}.csv"), csv_text(figure.columns, figure.rows).encode("utf-8"))
-        if with_png:
-            write_png(figure, Path(f"{stem}.png"))
-    found = verdicts(material.store)
+    found = judge(material.evidence)
     raw = [(os.path.relpath(path, out), "what this report is made of, where it lay then") for path in made_from]
     files = [*_write_tables(material, found, out), *raw]
-    page = page_html(material, sections, missing, found, files, [path.name for path in made_from], with_png)
+    page = page_html(material, sections, missing, found, files, [path.name for path in made_from], png)
     write_output(out / PAGE, page.encode("utf-8"))
-    return Written(out / PAGE, len(drawn), with_png, tuple(title for title, _ in missing))
+    count = sum(len(section.figures) for section in sections)
+    return Written(out / PAGE, count, tuple(title for title, _ in missing))
+
+
+def _write_figure(figure: Figure, folder: Path, png: bool) -> List[DrawnPanel]:
+    panels = [draw_panel(panel, figure.series, f"{figure.name}-{n}") for n, panel in enumerate(figure.panels)]
+    svg = figure_svg(figure, panels)
+    write_output(folder / f"{figure.name}.svg", svg.encode("utf-8"))
+    write_output(folder / f"{figure.name}.csv", csv_text(figure.columns, figure.rows).encode("utf-8"))
+    if png:
+        write_output(folder / f"{figure.name}.png", figure_png(svg))
+    return panels
 
 
 def _write_tables(material: Material, found: Sequence[Verdict], out: Path) -> List[Tuple[str, str]]:

@@ -1,78 +1,81 @@
-"""Colours of the report: distinguishable for colour-blind people, each in a form for light and one for dark pages.
+"""Colours and markers of the report: one colour a workload, one marker a device, told apart by the colour-blind too.
 
-The eight of a list follow Okabe and Ito's palette, darkened or lightened until they stand out from the page.
+The list follows Okabe and Ito's palette, darkened until the colours stand out from a white page and in print; each
+has a lighter form for dark pages.
 """
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Sequence
+from typing import Dict, Iterable
 
-
-class Colour(NamedTuple):
-    """A colour on a light page, and on a dark one."""
-
-    light: str
-    dark: str
-
-
-COLOURS: Dict[str, Colour] = {
-    "stall": Colour("#d9640a", "#f2994a"),
-    "compute": Colour("#1f6fb5", "#63aef0"),
-    "overhead": Colour("#8b919b", "#99a1ad"),
-    "baseload": Colour("#8b919b", "#99a1ad"),
-    "incremental": Colour("#0a8a68", "#3fc79d"),
-    "c0": Colour("#0072b2", "#5aaeea"),
-    "c1": Colour("#d55e00", "#f2904a"),
-    "c2": Colour("#00875f", "#3fc79d"),
-    "c3": Colour("#b8568f", "#e79ac7"),
-    "c4": Colour("#9a7400", "#e2c044"),
-    "c5": Colour("#6b51a8", "#ad9aec"),
-    "c6": Colour("#2a93b8", "#8fd6f4"),
-    "c7": Colour("#6f6f6f", "#b5b5b5"),
-    "c8": Colour("#8a4b32", "#cfa08c"),
-    "ink": Colour("#1b1f24", "#e8eaed"),
-    "muted": Colour("#5b6470", "#a3acb8"),
-    "grid": Colour("#e2e6ea", "#343a42"),
-    "page": Colour("#ffffff", "#15181c"),
-    "card": Colour("#f7f8fa", "#1d2126"),
-    "good": Colour("#00744f", "#4fd0a4"),
-    "bad": Colour("#b3261e", "#ff8f87"),
-    "unsure": Colour("#7a5c00", "#e2c044"),
+PALETTE = {
+    "#0072b2": "#5aaeea",
+    "#d55e00": "#f2904a",
+    "#00875f": "#3fc79d",
+    "#b8568f": "#e79ac7",
+    "#9a7400": "#e2c044",
+    "#6b51a8": "#ad9aec",
+    "#2a93b8": "#8fd6f4",
+    "#8a4b32": "#cfa08c",
+    "#4d5a13": "#b3c45a",
+    "#6f6f6f": "#b5b5b5",
 }
+"""Light to dark."""
 
-_LISTED = tuple(name for name in COLOURS if name[0] == "c" and name[1:].isdigit())
+LISTED = tuple(PALETTE)
+PARTS = {
+    "fetch stall": "#d9640a",
+    "compute": "#1f6fb5",
+    "framework overhead": "#8b919b",
+    "baseload energy": "#8b919b",
+    "incremental energy": "#0a8a68",
+    "energy, baseload not measured": "#6b51a8",
+}
+"""What time and energy are made of, everywhere in these colours."""
+
+INK, MUTED, GRID, PAGE = "#1b1f24", "#5b6470", "#e2e6ea", "#ffffff"
+DARK = {
+    **PALETTE,
+    "#d9640a": "#f2994a",
+    "#1f6fb5": "#63aef0",
+    "#8b919b": "#99a1ad",
+    "#0a8a68": "#3fc79d",
+    INK: "#e8eaed",
+    MUTED: "#a3acb8",
+    GRID: "#343a42",
+}
+"""Every colour of a figure but those of the ramp, as it is on a dark page."""
+
 RAMP = ("#3f6fd1", "#4aa0c4", "#95a08a", "#d9a23c", "#d4600f")
 """From little to much, of middling lightness throughout: readable on light and dark pages."""
 
+MARKERS = {
+    "circle": "\u25cf",
+    "square": "\u25a0",
+    "triangle-up": "\u25b2",
+    "diamond": "\u25c6",
+    "triangle-down": "\u25bc",
+    "cross": "\u271a",
+}
+"""Vega's names of markers, and the signs that stand for them in a legend."""
 
-def listed(place: int) -> str:
-    """The name of the colour of the entry at a place of a legend."""
-    return _LISTED[place % len(_LISTED)]
-
-
-def ramp(share: float) -> str:
-    """The colour of the ramp at a share from 0 to 1, as `#rrggbb`."""
-    place = min(max(share, 0.0), 1.0) * (len(RAMP) - 1)
-    lower = min(int(place), len(RAMP) - 2)
-    rest = place - lower
-    low, high = _channels(RAMP[lower]), _channels(RAMP[lower + 1])
-    return "#" + "".join(f"{round(a + (b - a) * rest):02x}" for a, b in zip(low, high))
+_OF_DEVICES = ("circle", "triangle-up", "diamond", "triangle-down", "cross", "square")
 
 
-def css_variables(dark: bool) -> str:
-    """Declarations of every colour as `--name`."""
-    return "".join(f"--{name}:{colour.dark if dark else colour.light};" for name, colour in COLOURS.items())
+def colours_of(names: Iterable[str]) -> Dict[str, str]:
+    """A colour for each name, in the order of the alphabet; from the eleventh on they come again."""
+    return {name: LISTED[place % len(LISTED)] for place, name in enumerate(sorted(set(names)))}
 
 
-def css_value(colour: str) -> str:
-    """What stands in a style for the name of a colour; `#rrggbb` stays as it is."""
-    return colour if colour.startswith("#") else f"var(--{colour})"
+def markers_of(devices: Iterable[str]) -> Dict[str, str]:
+    """A marker for each device."""
+    return {name: _OF_DEVICES[place % len(_OF_DEVICES)] for place, name in enumerate(sorted(set(devices)))}
 
 
-def light_value(colour: str) -> str:
-    """`#rrggbb` on a light page."""
-    return colour if colour.startswith("#") else COLOURS[colour].light
-
-
-def _channels(hexadecimal: str) -> Sequence[int]:
-    return [int(hexadecimal[place : place + 2], 16) for place in (1, 3, 5)]
+def dark_rules() -> str:
+    """CSS that draws figures in the dark page's colours: it wins over the attributes of their elements."""
+    return "".join(
+        f'.panel [{attribute}="{light}"]{{{attribute}:{dark}}}'
+        for light, dark in DARK.items()
+        for attribute in ("fill", "stroke")
+    )

@@ -1,15 +1,18 @@
-"""What a figure is: panels of marks on axes, a caption, and the data behind it. Knows nothing of SVG or HTML.
-
-A `Figure` has a caption, a legend and the rows of its CSV file; each `Panel` of it is one pair of axes; what is drawn
-there are marks: `Bar`, `Curve`, `Dots`, `Violin`, `Rule`, `Label`, `Ramp`.
-"""
+"""What a figure is: panels of values in layers, a caption, a legend, the rows of its CSV file. Knows nothing of SVG."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 import io
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+import math
+from pathlib import Path
+from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+from harness.core.files import read_toml
+
+TEXTS = read_toml(Path(__file__).parent / "figures.toml")
+"""What each kind of figure says."""
 
 LINEAR, LOG, CATEGORY = "linear", "log", "category"
 SYMLOG = "symlog"
@@ -17,91 +20,59 @@ SYMLOG = "symlog"
 
 LINEAR_TO = 5.0
 
+STACKED, BESIDE, CURVES, STEPS, DOTS, NAMES, VIOLINS, WHISKERS, RULES = (
+    *("stacked", "beside", "curves", "steps", "dots", "names", "violins", "whiskers", "rules"),
+)
+"""Kinds of layers. Bars side by side and curves have whiskers from `low` to `high` too; rules are vertical."""
 
-@dataclasses.dataclass(frozen=True)
-class Axis:
-    """An axis, labelled with quantity and unit: `time of an epoch (s)`; on a category axis 0, 1, ... have names."""
+
+class Axis(NamedTuple):
+    """An axis, labelled with quantity and unit: `energy per 1,000 samples (J)`; a category axis has names instead."""
 
     label: str
     kind: str = LINEAR
     categories: Tuple[str, ...] = ()  # a line break makes a second line
     from_zero: bool = True
+    ends: Tuple[float, ...] = ()  # what it shows at least, so that panels share it
 
 
 class LegendEntry(NamedTuple):
-    """An entry of the legend: a name, the name of a colour in `harness.report.colours`, and a curve's marker."""
+    """An entry of the legend: a name, a colour `#rrggbb`, and a marker of `harness.report.colours.MARKERS`."""
 
     name: str
     colour: str
-    marker: Optional[int] = None
+    marker: str = "square"
 
 
-class Bar(NamedTuple):
-    """A stacked bar on a category axis, between whole numbers where bars stand side by side."""
+class Value(NamedTuple):
+    """A figure in a panel, or the distribution of some.
 
-    place: float
-    width: float  # as a share of the room between two categories
-    parts: Tuple[Tuple[str, float], ...]  # name of a colour and height, from the axis up
-    tip: str
-    hatched: bool = False  # as what is simulated
+    Attributes:
+        series: the legend's entry that it belongs to; of dots the number that their colour stands for.
+        x, y: where it lies: a number, or one of the axis's categories. Of a violin one of them is all of its values.
+        provenance: `measured`, `simulated` or `replayed`.
+        low, high: its 95 % interval, or what the caption says of the whiskers.
+        apart: its profile was disturbed or throttled, so it is drawn open and grey.
+        note: what a reader is told of it besides.
+    """
 
-
-class Curve(NamedTuple):
-    """Points joined by a line: as steps, dashed, with markers, with whiskers from `lows` to `highs`, as asked for."""
-
-    colour: str
-    xs: Tuple[float, ...]
-    ys: Tuple[float, ...]
-    tip: str = ""
-    step: bool = False
-    dashed: bool = False
-    marker: Optional[int] = None
-    lows: Tuple[Optional[float], ...] = ()
-    highs: Tuple[Optional[float], ...] = ()
+    series: Any
+    x: Any
+    y: Any
+    provenance: str
+    low: Optional[float] = None
+    high: Optional[float] = None
+    apart: bool = False
+    note: str = ""
 
 
-class Dots(NamedTuple):
-    """Points of one colour, a name of a colour or `#rrggbb`; `diameter` in pixels."""
+class Layer(NamedTuple):
+    """Values that are drawn alike."""
 
-    colour: str
-    xs: Tuple[float, ...]
-    ys: Tuple[float, ...]
-    diameter: float = 3.0
-
-
-class Violin(NamedTuple):
-    """The distribution of some values at a place of the category axis, with quartiles and median."""
-
-    place: float
-    values: Tuple[float, ...]
-    colour: str
-    tip: str
-    hatched: bool = False
-
-
-class Rule(NamedTuple):
-    """A thin line through the whole panel at a value of the x or of the y axis."""
-
-    value: float
-    vertical: bool = False
-
-
-class Label(NamedTuple):
-    """A name beside a point; left out where it would cover another one."""
-
-    x: float
-    y: float
-    text: str
-
-
-class Ramp(NamedTuple):
-    """The legend of an ordered colouring: names of its ends."""
-
-    low: str
-    high: str
-
-
-Mark = Union[Bar, Curve, Dots, Violin, Rule, Label, Ramp]
+    kind: str
+    values: Tuple[Value, ...]
+    ends: Tuple[float, ...] = ()  # of dots: the numbers at the ends of the ramp of colours
+    many: bool = False  # of dots: so many that they are small, and say nothing by themselves
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,10 +86,19 @@ class Panel:
     title: str
     x: Axis
     y: Axis
-    marks: Tuple[Mark, ...]  # drawn in this order
-    provenance: str  # `measured`, `simulated`, `replayed`, or several with commas
+    layers: Tuple[Layer, ...]  # drawn in this order
     profiles: Tuple[int, ...] = ()
     varies: Tuple[str, ...] = ()
+
+    @property
+    def values(self) -> List[Value]:
+        """Of all layers."""
+        return [value for layer in self.layers for value in layer.values]
+
+    @property
+    def provenance(self) -> str:
+        """Of all values, each once."""
+        return joined(value.provenance for value in self.values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +119,38 @@ class Figure:
         return joined(panel.provenance for panel in self.panels)
 
 
-def joined(provenances: Any) -> str:
+def figure_of(
+    kind: str,
+    name: str,
+    panels: Sequence[Panel],
+    series: Sequence[LegendEntry],
+    columns: Sequence[str],
+    rows: Sequence[Tuple[Any, ...]],
+    *,
+    caption: str = "caption",
+    **details: Any,
+) -> Figure:
+    """A figure with the title and caption that its kind has in `figures.toml`, filled in with details."""
+    texts = TEXTS[kind]
+    title = texts["title"].format(**details)
+    told = f"{texts['question']} {texts[caption].format(**TEXTS['common'], **details)}"
+    return Figure(name, title, " ".join(told.split()), panels, series, columns, rows)
+
+
+def panel_of(
+    title: str,
+    x: Axis,
+    y: Axis,
+    kind: str,
+    values: Iterable[Value],
+    rows: Sequence[Any] = (),
+    varies: Sequence[str] = (),
+) -> Panel:
+    """A panel of one layer that shows profiles which differ in the named conditions and share all others."""
+    return Panel(title, x, y, (Layer(kind, tuple(values)),), tuple(row.id for row in rows), tuple(varies))
+
+
+def joined(provenances: Iterable[str]) -> str:
     """Provenances as one text, each once, sorted."""
     return ", ".join(sorted({part for text in provenances for part in text.split(", ")}))
 
@@ -160,20 +171,9 @@ def cell_text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def extent(panel: Panel) -> Tuple[List[float], List[float]]:
-    """Every x and every y that a panel has to show, category places left out."""
-    xs: List[float] = []
-    ys: List[float] = []
-    across = xs if panel.y.kind == CATEGORY else ys
-    for mark in panel.marks:
-        if isinstance(mark, Bar):
-            across += [sum(height for _, height in mark.parts), min([0.0, *(height for _, height in mark.parts)])]
-        elif isinstance(mark, Violin):
-            across += mark.values
-        elif isinstance(mark, (Curve, Dots)):
-            xs += mark.xs
-            ys += mark.ys
-            ys += [value for value in (*getattr(mark, "lows", ()), *getattr(mark, "highs", ())) if value is not None]
-        elif isinstance(mark, Rule):
-            (xs if mark.vertical else ys).append(mark.value)
-    return xs, ys
+def figure_text(value: float) -> str:
+    """A figure with three significant digits for people: 0.0123, 1.23, 12.3, 123, 1,230."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}"

@@ -1,15 +1,19 @@
-"""What a report is made of: the profiles that count, those of them that may be compared, a corpus, evaluations."""
+"""What a report is made of: the profiles that count, with intervals; a corpus; evaluations."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.cases import TRAINING
+from harness.core.corpus import TASKS
 from harness.core.power_modes import PowerMode
-from harness.report.figure import joined
+from harness.judge.evidence import WARM, Evidence, pooled, read_evidence
+from harness.report.colours import colours_of, markers_of
+from harness.report.figure import LegendEntry, Value, joined
+from harness.stats.estimates import Estimate
 from harness.store.frames import common_conditions, profiles
 from harness.store.results import ResultsStore
 
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 Row = Any
 """A profile with the columns of `harness.store.frames.profiles` as attributes, None where there is no value; besides:
 `id`; `label`, what its device is called beside its provenance; `base`, the same without the board instance; `mode`,
-its `PowerMode` as read back, or None."""
+its `PowerMode` as read back, or None; `apart`, whether it was disturbed or throttled."""
 
 OF_WORKLOAD = ("workload", "data_samples", "data_source", "device_specification")
 """Conditions that differ between workloads; a simulated board's specification holds its parameters of the workload."""
@@ -35,6 +39,7 @@ class Material:
         corpus: rows of a corpus.
         predictors: results of `python -m predictors evaluate --json`.
         strategies: results of `python -m predictors strategies evaluate --json`.
+        evidence: what each profile of the file says, for intervals and verdicts.
     """
 
     store: ResultsStore
@@ -42,11 +47,60 @@ class Material:
     corpus: Tuple[Dict[str, Any], ...] = ()
     predictors: Tuple[Dict[str, Any], ...] = ()
     strategies: Tuple[Dict[str, Any], ...] = ()
+    evidence: Tuple[Evidence, ...] = ()
 
     @classmethod
     def read(cls, store: ResultsStore, *others: Tuple[Dict[str, Any], ...]) -> Material:
-        """The profiles of a results file, flagged ones too: the page says so."""
-        return cls(store, profiles(store, include_flagged=True, newest_only=True), *others)
+        """The profiles of a results file, flagged ones too: they are drawn apart."""
+        frame = profiles(store, include_flagged=True, newest_only=True)
+        return cls(store, frame, *others, evidence=tuple(read_evidence(store)))
+
+    @functools.cached_property
+    def estimates(self) -> Dict[int, Mapping[Tuple[str, str], Estimate]]:
+        """Of each profile the figures with their noise, that between runs of its device included."""
+        noises = {one.case.device: one.run_noise for one in pooled(self.evidence) if one.run_noise}
+        found: Dict[int, Mapping[Tuple[str, str], Estimate]] = {}
+        for one in self.evidence:
+            noise = noises.get(one.case.device, {})
+            found[one.profile_ids[0]] = {
+                name: estimate.with_noise(noise[name[0]].share, noise[name[0]].dof)
+                for name, estimate in one.figures.items()
+                if name[0] in noise
+            }
+        return found
+
+    def ends(
+        self, number: int, figure: Optional[float], quantity: str, phase: str = WARM
+    ) -> Tuple[Optional[float], Optional[float]]:
+        """The 95 % interval of a figure: as wide, relative to it, as that of its quantity in a profile."""
+        estimate = self.estimates.get(number, {}).get((quantity, phase))
+        if estimate is None or not figure or figure < 0:
+            return None, None
+        _, low, high = estimate._replace(value=figure).interval()
+        return low, high
+
+    def value(
+        self, row: Row, series: Any, place: Any, figure: float, quantity: str, phase: str = WARM, note: str = ""
+    ) -> Value:
+        """A figure of a profile above a place of the x axis, with its interval."""
+        ends = self.ends(row.id, figure, quantity, phase)
+        return Value(series, place, figure, row.provenance, *ends, row.apart, note)
+
+    @functools.cached_property
+    def colours(self) -> Dict[str, str]:
+        """Of each workload, the same in every figure."""
+        evaluated = [one["target"] for one in (*self.predictors, *self.strategies)]
+        own = [row.workload for row in self.rows if row.task in TASKS]
+        return colours_of([*own, *(row["workload"] for row in self.corpus), *evaluated])
+
+    @functools.cached_property
+    def markers(self) -> Dict[str, str]:
+        """Of each type of device, the same in every figure."""
+        return markers_of([*(row.device for row in self.rows), *(row["device"] for row in self.corpus)])
+
+    def entry(self, row: Row, name: str = "") -> LegendEntry:
+        """The legend's entry of a profile's workload on its device."""
+        return LegendEntry(name or row.workload, self.colours[row.workload], self.markers[row.device])
 
     @functools.cached_property
     def rows(self) -> List[Row]:
@@ -60,6 +114,7 @@ class Material:
             )
             row.id, row.label = int(number), bare(row.device_name)
             row.base = row.label.partition("@")[0]
+            row.apart = not row.usable
             mode = [getattr(row, field) for field in PowerMode._fields]
             row.mode = None if None in mode else PowerMode(*mode)
             found.append(row)
@@ -91,17 +146,17 @@ class Material:
         """
         columns = ["device_name" if name == "device" else name for name in varies]
         best: Dict[Tuple[Any, ...], Dict[Any, Row]] = {}
-        for group in self.alike([row for row in rows if None not in _cells(row, columns)], varies):
+        for group in self.alike([row for row in rows if None not in cells(row, columns)], varies):
             named: Dict[str, Dict[Any, Row]] = {}  # a power mode may go by two names
-            for row in group:
+            for row in sorted(group, key=lambda row: row.usable):  # of equal ones an undisturbed one
                 name = "" if {"power_mode", "device"} & set(varies) else row.power_mode
-                value = _cells(row, columns)
+                value = cells(row, columns)
                 named.setdefault(name, {})[value if len(value) > 1 else value[0]] = row
             for members in named.values():
                 place = (
                     "" if "device" in varies else group[0].device_name,
                     group[0].workload,
-                    *_cells(group[0], split_by),
+                    *cells(group[0], split_by),
                 )
                 if len(members) >= least and _rank(members) >= _rank(best.get(place, {})):  # of equal ones the newer
                     best[place] = members
@@ -163,7 +218,8 @@ def file_name(*parts: str) -> str:
     )
 
 
-def _cells(row: Row, columns: Sequence[str]) -> Tuple[Any, ...]:
+def cells(row: Row, columns: Sequence[str]) -> Tuple[Any, ...]:
+    """Some columns of a profile."""
     return tuple(getattr(row, name) for name in columns)
 
 

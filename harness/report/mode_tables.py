@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
 
 from harness.core.cases import TRAINING
 from harness.core.corpus import TASKS
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import ms_to_s, mw_to_w
-from harness.report.drawing import evenly
 from harness.report.material import Material
 
 LEAST_MODES = 4
@@ -41,6 +42,7 @@ class ModeTable(NamedTuple):
     time_ms: Tuple[float, ...]
     power_mw: Tuple[float, ...]
     profiles: Tuple[int, ...] = ()
+    disturbed: Tuple[Tuple[float, float], ...] = ()  # times in ms and powers in mW that do not count
 
     @property
     def title(self) -> str:
@@ -67,18 +69,29 @@ def mode_tables(material: Material) -> List[ModeTable]:
             mode = PowerMode(*(row[field] for field in PowerMode._fields))
             place = (row["device"], row["workload"], row["task"], row["batch_size"], row["provenance"], CORPUS)
             corpora.setdefault(place, {})[mode] = (str(mode), row["minibatch_time_ms"], row["power_mw"])
-    found = list(corpora.items())
+    tables = [ModeTable(*place, tuple(modes), *zip(*modes.values())) for place, modes in corpora.items()]
     known = [row for row in material.rows if row.task in TASKS and row.mode and row.minibatch_time_ms and row.power_mw]
     for group in material.alike(known, VARIES):
         first = group[0]
-        members = {row.mode: (row.power_mode, row.minibatch_time_ms, row.power_mw, row.id) for row in group}
-        found.append(((first.label, first.workload, first.task, first.batch_size, first.provenance, RESULTS), members))
-    tables = [
-        ModeTable(*place, tuple(members), *zip(*members.values()))
-        for place, members in found
-        if len(members) >= LEAST_MODES
-    ]
+        place = (first.label, first.workload, first.task, first.batch_size, first.provenance, RESULTS)
+        members = {
+            row.mode: (row.power_mode, row.minibatch_time_ms, row.power_mw, row.id) for row in group if row.usable
+        }
+        disturbed = tuple((row.minibatch_time_ms, row.power_mw) for row in group if not row.usable)
+        if members:
+            tables.append(ModeTable(*place, tuple(members), *zip(*members.values()), disturbed))
+    tables = [table for table in tables if len(table.modes) >= LEAST_MODES]
     return sorted(tables, key=lambda one: (one.origin != CORPUS, one.task != TRAINING, one.batch_size != 16))
+
+
+def evenly(count: int, most: int, always: Iterable[int] = ()) -> List[int]:
+    """Places of a scatter to draw: those that always are, and of the others evenly as many as there is room for."""
+    kept = set(always)
+    others = [place for place in range(count) if place not in kept]
+    room = max(most - len(kept), 0)
+    if len(others) > room:
+        others = [others[int(place)] for place in np.linspace(0, len(others) - 1, room)] if room else []
+    return sorted(kept.union(others))
 
 
 def explorer_json(tables: Sequence[ModeTable]) -> str:

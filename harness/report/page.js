@@ -1,5 +1,5 @@
 "use strict";
-// Tips on hovering or touching what has data-tip, and the explorer: modes of a table, its front, and a power budget.
+// Tips on hovering or touching a mark of a figure, the filters of the take-aways, opening what a link leads to, and the explorer: modes of a table, its front, and a power budget.
 
 const tip = document.getElementById("tip");
 
@@ -15,14 +15,18 @@ function showTip(text, event) {
 
 function hideTip() { tip.style.display = "none"; }
 
+function markUnder(event) {
+  return event.target.closest ? event.target.closest(".panel [aria-roledescription][aria-label]") : null;
+}
+
 document.addEventListener("pointermove", event => {
-  const marked = event.target.closest ? event.target.closest("[data-tip]") : null;
-  if (marked) showTip(marked.dataset.tip, event);
+  const mark = markUnder(event);
+  if (mark && mark.hasAttribute("d")) showTip(mark.getAttribute("aria-label"), event);
   else if (!event.target.closest || !event.target.closest("#plot")) hideTip();
 });
 document.addEventListener("pointerdown", event => {
-  const marked = event.target.closest && event.target.closest("[data-tip]");
-  if (marked) showTip(marked.dataset.tip, event);
+  const mark = markUnder(event);
+  if (mark && mark.hasAttribute("d")) showTip(mark.getAttribute("aria-label"), event);
 });
 document.addEventListener("scroll", hideTip, { passive: true });
 document.addEventListener("keydown", event => { if (event.key === "Escape") hideTip(); });
@@ -112,7 +116,8 @@ function startExplorer(root, tables, ramp) {
     parts.push(`<path id="front" d="${steps.join("")}" fill="none" stroke="var(--ink)" stroke-width="1.5"/>`);
     parts.push(`<g id="budget-mark"></g><circle id="hovered" r="6" fill="none" stroke="var(--ink)" stroke-width="2" visibility="hidden"/>`);
     plot.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    plot.innerHTML = `<title>Time against ${cost} of ${table.title}, ${table.provenance}</title>` + parts.join("");
+    plot.innerHTML = parts.join("");
+    plot.setAttribute("aria-label", `Time against ${cost} of ${table.title}, ${table.provenance}`);
 
     const span = by === 0 ? String : khz => String(Math.round(khz / 1000));
     const thinned = table.total > table.name.length ? ` ${table.name.length} of ${table.total} modes are drawn, evenly taken; all of the fronts are.` : "";
@@ -120,7 +125,8 @@ function startExplorer(root, tables, ramp) {
     root.querySelector("#scale-high").textContent = span(distinct[distinct.length - 1]);
     const badge = root.querySelector("#explorer-badge");
     badge.textContent = table.provenance;
-    badge.className = "badge " + table.provenance;
+    badge.className = "badge";
+    badge.classList.add(table.provenance.replace(/[^a-z]/g, "") || "unknown");
     note.textContent = `Each point is a power mode; colour: ${RESOURCES[by]}; line: Pareto front.${thinned}`;
     drawn = { table, costs, x, y, energy, top, bottom };
   }
@@ -136,13 +142,13 @@ function startExplorer(root, tables, ramp) {
       if (table.power_w[place] <= budget && (best < 0 || time < table.time_ms[best])) best = place;
     });
     const mark = root.querySelector("#budget-mark");
-    const line = energy ? "" : `<path d="M${x(budget)},${top}V${bottom}" stroke="var(--stall)" stroke-width="1.5" stroke-dasharray="5 3"/>`;
+    const line = energy ? "" : `<path d="M${x(budget)},${top}V${bottom}" stroke="var(--mark)" stroke-width="1.5" stroke-dasharray="5 3"/>`;
     if (best < 0) {
       mark.innerHTML = line;
       said.textContent = `No mode draws ${budget.toFixed(1)} W or less.`;
       return;
     }
-    mark.innerHTML = line + `<circle cx="${x(costs[best])}" cy="${y(table.time_ms[best])}" r="7" fill="var(--stall)" stroke="var(--page)" stroke-width="2"/>`;
+    mark.innerHTML = line + `<circle cx="${x(costs[best])}" cy="${y(table.time_ms[best])}" r="7" fill="var(--mark)" stroke="var(--page)" stroke-width="2"/>`;
     const slower = (table.time_ms[best] / table.time_ms[fastest] - 1) * 100;
     const against = slower > 0.05 ? `${figureText(slower)} % slower than the fastest mode of all` : "the fastest mode of all";
     said.textContent = `Fastest within ${budget.toFixed(1)} W: ${modeText(table, best)}. ${figureText(table.time_ms[best])} ms a minibatch at ` +
@@ -196,3 +202,31 @@ if (explorer) {
   startExplorer(explorer, JSON.parse(document.getElementById("explorer-data").textContent),
     JSON.parse(document.getElementById("ramp").textContent));
 }
+
+// A link may lead into what is folded.
+function unfold() {
+  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+  if (target) target.scrollIntoView();
+}
+addEventListener("hashchange", unfold);
+unfold();
+
+const filters = document.getElementById("filters");
+if (filters) {
+  const claims = [...document.querySelectorAll("#claims article")];
+  const filter = () => {
+    const asked = name => filters.querySelector(`[name=${name}]`).value;
+    const text = asked("text").toLowerCase();
+    let count = 0;
+    for (const claim of claims) {
+      const fits = ["verdict", "paper", "device"].every(name => !asked(name) || claim.dataset[name] === asked(name));
+      claim.hidden = !fits || !claim.textContent.toLowerCase().includes(text);
+      count += !claim.hidden;
+    }
+    document.getElementById("shown").textContent = `${count} of ${claims.length}`;
+  };
+  filters.addEventListener("input", filter);
+  filter();
+}
+addEventListener("beforeprint", () => document.querySelectorAll("details.more").forEach(one => { one.open = true; }));

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.corpus import TASKS
-from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED, Verdict, counts_of_claims, worst_of_claims
-from harness.report.layout import figure_text
-from harness.report.material import Material, Row, bare
+from harness.core.units import mw_to_w, mws_to_j
+from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED, Verdict, counts_of_claims
+from harness.report.figure import figure_text
+from harness.report.material import Material, Row, bare, file_name
+from harness.report.mode_tables import ModeTable
 
 Cells = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]
 """Header and rows of a table."""
 
-VERDICT_COLUMNS = ("verdict", "provenance", "claim", "paper", "device", "effect (95 %)", "expected", "n", "case")
+MOST_SURPRISES = 6
+NEARLY = 1.1
+"""Times as long as the fastest mode: nearly as fast."""
 
 
 def lead(material: Material, found: Sequence[Verdict]) -> str:
@@ -57,26 +61,6 @@ def _profiles(rows: Sequence[Row], provenance: str) -> str:
 
 def _number(count: int, thing: str, things: str = "") -> str:
     return f"{count:,} {thing if count == 1 else things or thing + 's'}"
-
-
-def tiles(material: Material, found: Sequence[Verdict], figures: int) -> Tuple[Tuple[str, str], ...]:
-    """Figure and meaning of each tile."""
-    rows = material.rows
-    shown = [(f"{len(rows):,}", "profiles, the newest of each conditions")]
-    shown.append((str(len({row.workload for row in rows if row.task in TASKS})), "workloads"))
-    shown.append((str(len({row.mode or row.power_mode for row in rows})), "power modes"))
-    if material.corpus:
-        shown.append((f"{len(material.corpus):,}", "rows of the corpus"))
-    shown.append((str(figures), "figures"))
-    if found:
-        worst = worst_of_claims(found)
-        counts = Counter(list(worst.values()))
-        others = "".join(f", {count} {name}" for name, count in counts.items() if name != "confirmed")
-        fitted = sum(is_fitted and verdict == "confirmed" for (_, is_fitted, _), verdict in worst.items())
-        others += f"; the simulation was fitted to {fitted} of them" if fitted else ""
-        shown.append((f"{counts.get('confirmed', 0)} of {len(worst)}", f"claims confirmed{others}"))
-    shown.append((str(sum(bool(row.flags) for row in rows)), "profiles with flags"))
-    return tuple(shown)
 
 
 def device_rows(material: Material) -> Cells:
@@ -125,26 +109,92 @@ def flag_rows(rows: Sequence[Row]) -> Cells:
     return ("flag", "profiles", "for example", "case"), cells
 
 
-def verdict_rows(found: Sequence[Verdict]) -> Cells:
+class ClaimRow(NamedTuple):
+    """A verdict in words."""
+
+    anchor: str
+    claim: str
+    verdict: str
+    provenance: str
+    says: str
+    notes: str
+    section: str
+    paper: str
+    device: str
+    effect: str
+    expected: str
+    n: int
+    case: str
+
+
+def claim_rows(found: Sequence[Verdict]) -> List[ClaimRow]:
     """A row for each verdict, what a reader did not expect first."""
     by_news = sorted(found, key=lambda one: (CONTRADICTED, UNDECIDED, CONFIRMED).index(one.verdict))
-    return VERDICT_COLUMNS, [_verdict_row(verdict) for verdict in by_news]
+    return [_claim_row(verdict) for verdict in by_news]
 
 
-def _verdict_row(verdict: Verdict) -> Tuple[Any, ...]:
-    bounds = [f"above {verdict.above:.3g}"] if math.isfinite(verdict.above) else []
-    bounds += [f"below {verdict.below:.3g}"] if math.isfinite(verdict.below) else []
-    interval = f"{figure_text(verdict.effect)} ({figure_text(verdict.low)} to {figure_text(verdict.high)})"
-    why = f"{verdict.says} Known of the model: {verdict.shortfall}" if verdict.shortfall else verdict.says
-    if verdict.fitted:
-        why = f"{why} The simulation was fitted to this: confirmed means that the model can say it."
-    if verdict.provenance == "measured":
-        notes = [f"Runs differ in {verdict.between_runs}"] * bool(verdict.between_runs) + [verdict.apart]
-        why = f"{why} {'; '.join(note for note in notes if note)}"
-    return (
-        *(verdict.verdict, verdict.provenance, why, verdict.section, bare(verdict.device)),
-        *(f"{verdict.meaning}: {interval}", " and ".join(bounds), verdict.n, verdict.case),
+def _claim_row(one: Verdict) -> ClaimRow:
+    bounds = [f"above {one.above:.3g}"] if math.isfinite(one.above) else []
+    bounds += [f"below {one.below:.3g}"] if math.isfinite(one.below) else []
+    interval = f"{figure_text(one.effect)} ({figure_text(one.low)} to {figure_text(one.high)})"
+    notes = [f"Known of the model: {one.shortfall}"] if one.shortfall else []
+    if one.fitted:
+        notes.append("The simulation was fitted to this: confirmed means that the model can say it.")
+    if one.provenance == "measured":
+        notes += [f"Runs differ in {one.between_runs}."] if one.between_runs else []
+        notes += [f"{one.apart}."] if one.apart else []
+    return ClaimRow(
+        anchor=file_name("claim", one.takeaway.replace("_", "-"), one.device),
+        claim=one.takeaway,
+        verdict=one.verdict,
+        provenance=one.provenance,
+        says=one.says,
+        notes=" ".join(notes),
+        section=one.section,
+        paper=one.section.partition(" ")[0],
+        device=bare(one.device),
+        effect=f"{one.meaning}: {interval}",
+        expected=" and ".join(bounds),
+        n=one.n,
+        case=one.case,
     )
+
+
+def answers(found: Sequence[Verdict], claim: str) -> List[ClaimRow]:
+    """What each device says to the claim that answers a section's question."""
+    return [_claim_row(one) for one in found if one.takeaway == claim]
+
+
+def surprises(found: Sequence[Verdict]) -> List[ClaimRow]:
+    """The first claims that were contradicted though nothing was known to do so."""
+    return [row for row in claim_rows(found) if row.verdict == CONTRADICTED and not row.notes][:MOST_SURPRISES]
+
+
+def claim_counts(found: Sequence[Verdict]) -> List[Tuple[str, int, str]]:
+    """Verdict, count and words for each part of the strip of counts."""
+    return [(name.partition(" ")[0], count, name) for name, count in counts_of_claims(found).items()]
+
+
+def recommended_modes(tables: Sequence[ModeTable]) -> Cells:
+    """Of each table of training modes the fastest, the one with the least energy, and the frugal one nearly as fast."""
+    rows = []
+    for table in tables:
+        places = range(len(table.modes))
+        fastest = min(places, key=lambda one: table.time_ms[one])
+        nearly = [one for one in places if table.time_ms[one] <= NEARLY * table.time_ms[fastest]]
+        chosen = (
+            fastest,
+            min(places, key=lambda one: table.energy_mws[one]),
+            min(nearly, key=lambda one: table.power_mw[one]),
+        )
+        told = [
+            f"{table.names[one]}: {figure_text(table.time_ms[one])} ms, {figure_text(mw_to_w(table.power_mw[one]))} W,"
+            f" {figure_text(mws_to_j(table.energy_mws[one]))} J"
+            for one in chosen
+        ]
+        rows.append((table.device, table.workload, table.task, table.batch_size, len(table.modes), *told))
+    goals = ("fastest", "least energy", f"least power within {NEARLY - 1:.0%} of the fastest")
+    return ("device", "workload", "task", "batch size", "modes", *goals), rows
 
 
 def words(values: List[str]) -> str:

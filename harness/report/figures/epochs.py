@@ -1,38 +1,45 @@
-"""E1 to E5, E14: where the time of an epoch goes, as stacked bars of fetch stall, compute and framework overhead.
+"""E1 to E5, E14: where time goes, as stacked bars of fetch stall, compute and framework overhead; and energy and power.
 
 By workers, batch size and device (004 Figs 2 and 4), by storage medium (004 Fig 3, 003 sec. III.B/C), and of the first
-epoch against later ones with the page cache kept and dropped (004 sec. 5.1.1, 003 sec. III.D).
+epoch against later ones with the page cache kept and dropped (004 sec. 5.1.1, 003 sec. III.D). Times and energies are
+per 1,000 samples, so that data sets and batches of any size can stand side by side.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+import dataclasses
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.cases import DROPPED, STATIC, parse_storage
-from harness.core.units import ms_to_s, s_to_ms
-from harness.report.colours import listed
-from harness.report.drawing import cells, panel_of
-from harness.report.figure import CATEGORY, Axis, Bar, Curve, Figure, LegendEntry, Panel
-from harness.report.layout import figure_text
-from harness.report.material import Family, Material, Row, bare, by_device, file_name
+from harness.core.units import ms_to_s, mw_to_w, mwh_to_j
+from harness.judge.evidence import COLD, WARM
+from harness.report.colours import LISTED, MARKERS, PARTS
+from harness.report.figure import (
+    CATEGORY,
+    CURVES,
+    LOG,
+    STACKED,
+    WHISKERS,
+    Axis,
+    Figure,
+    Layer,
+    LegendEntry,
+    Panel,
+    Value,
+    figure_of,
+    figure_text,
+    panel_of,
+)
+from harness.report.material import OF_WORKLOAD, Family, Material, Row, bare, by_device, cells, file_name
 
 LATER, FIRST, MINIBATCH = "epochs 1 and later", "epoch 0", "minibatch"
-LEGEND = (
-    LegendEntry("fetch stall", "stall"),
-    LegendEntry("compute", "compute"),
-    LegendEntry("framework overhead", "overhead"),
-)
+LEGEND = tuple(LegendEntry(part, PARTS[part]) for part in ("fetch stall", "compute", "framework overhead"))
+TIME, ENERGY = "time per 1,000 samples (s)", "energy per 1,000 samples (J)"
 _OF_CASE = ("label", "workload", "workers", "storage", "batch_size", "cache", "power_mode", "data_samples")
+_PER_1000 = ("time_per_1000_samples_s", "time_per_1000_samples_low_s", "time_per_1000_samples_high_s")
 COLUMNS = (
-    *("device", *_OF_CASE[1:], "of", "time_s", "stall_s", "compute_s", "overhead_s"),
-    *("energy_mwh", "provenance", "flags"),
-)
-HOW = (
-    "Bars: sums over the minibatches of an epoch, the mean of epochs 1 and later where whole epochs were run; else"
-    " medians of a minibatch. Stall is the visible wait for a minibatch. Hatched: simulated."
-)
-WITH_FIRST = (
-    "Epoch 0 has the first minibatch in it, in which kernels are chosen and workers start: much of a small epoch."
+    *("device", *_OF_CASE[1:], "of", "samples", "time_s", "stall_s", "compute_s", "overhead_s", "energy_mwh"),
+    *(*_PER_1000, "energy_per_1000_samples_j", "power_mw", "provenance", "flags"),
 )
 
 COLD_AND_KEPT = ("cold", "evicted")
@@ -44,18 +51,23 @@ LEAST_CURVE = 3
 
 
 class Parts(NamedTuple):
-    """The time of an epoch or a minibatch in parts, in seconds, its energy in mWh, and what it is of."""
+    """The time of some samples in parts, in seconds, their energy, and what they are: an epoch or a minibatch."""
 
     stall_s: float
     compute_s: float
     overhead_s: float
     energy_mwh: Optional[float]
     of: str
+    samples: int
 
     @property
     def time_s(self) -> float:
         """All parts."""
         return self.stall_s + self.compute_s + self.overhead_s
+
+    def per_1000(self, figure: Optional[float]) -> Optional[float]:
+        """A figure of the samples, of a thousand of them."""
+        return None if figure is None else figure * 1000 / self.samples
 
 
 class EpochBar(NamedTuple):
@@ -70,42 +82,112 @@ def parts_of(row: Row, first_epoch: bool = False) -> Optional[Parts]:
     """The parts of an epoch 1 or later, of a minibatch where no whole epochs were run, or of epoch 0; None without."""
     prefix, of = ("epoch0", FIRST) if first_epoch else ("epoch", LATER)
     seconds = cells(row, [f"{prefix}_{part}_s" for part in ("stall", "compute", "overhead")])
-    if None not in seconds:
-        return Parts(*seconds, getattr(row, f"{prefix}_energy_mwh"), of)
+    if None not in seconds and row.data_samples:
+        return Parts(*seconds, getattr(row, f"{prefix}_energy_mwh"), of, row.data_samples)
     medians = cells(row, ("fetch_stall_ms", "compute_ms", "overhead_ms"))
-    return None if first_epoch or None in medians else Parts(*map(ms_to_s, medians), None, MINIBATCH)
+    if first_epoch or None in medians:
+        return None
+    energy = row.energy_mwh / row.clean_minibatches if row.energy_mwh and row.clean_minibatches else None
+    return Parts(*map(ms_to_s, medians), energy, MINIBATCH, row.batch_size)
 
 
-def row_of(row: Row, parts: Parts) -> Tuple[Any, ...]:
+def row_of(material: Material, row: Row, parts: Parts) -> Tuple[Any, ...]:
     """A row of `COLUMNS`."""
-    return (*cells(row, _OF_CASE), parts.of, parts.time_s, *parts[:4], row.provenance, row.flags)
+    time = parts.per_1000(parts.time_s)
+    return (
+        *(*cells(row, _OF_CASE), parts.of, parts.samples, parts.time_s, *parts[:4]),
+        *(time, *material.ends(row.id, time, "time", _phase(parts)), energy_j(parts), row.power_mw),
+        *(row.provenance, row.flags),
+    )
+
+
+def energy_j(parts: Parts) -> Optional[float]:
+    """Of 1,000 samples."""
+    return None if parts.energy_mwh is None else mwh_to_j(parts.per_1000(parts.energy_mwh))
+
+
+def _phase(parts: Parts) -> str:
+    return COLD if parts.of == FIRST else WARM
 
 
 def stacked_panel(
-    title: str, columns: Sequence[EpochBar], x_label: str, varies: Sequence[str]
+    material: Material, title: str, columns: Sequence[EpochBar], x_label: str, varies: Sequence[str]
 ) -> Optional[Tuple[Panel, List[Tuple[Any, ...]]]]:
     """A panel with a stacked bar for each column, and its rows of `COLUMNS`; None where none has parts."""
     known = [(column, parts_of(column.row, column.first_epoch)) for column in columns]
     shown = [(column, parts) for column, parts in known if parts is not None]
     if not shown:
         return None
-    of_minibatches = all(parts.of == MINIBATCH for _, parts in shown)
-    change, unit = (s_to_ms, "ms") if of_minibatches else (float, "s")
-    marks = []
-    for place, (column, parts) in enumerate(shown):
-        shares = [("stall", parts.stall_s), ("compute", parts.compute_s), ("overhead", parts.overhead_s)]
-        told = ", ".join(f"{part} {figure_text(change(seconds))} {unit}" for part, seconds in shares)
-        told += f", energy {figure_text(parts.energy_mwh)} mWh" if parts.energy_mwh is not None else ""
-        name, provenance = column.name.replace("\n", " "), column.row.provenance
-        tip = f"{name}: {figure_text(change(parts.time_s))} {unit} per {parts.of} ({told}); {provenance}"
-        heights = tuple((colour, change(seconds)) for colour, seconds in shares)
-        marks.append(Bar(float(place), 0.72, heights, tip, provenance == "simulated"))
-    axes = (
-        Axis(x_label, CATEGORY, tuple(column.name for column, _ in shown)),
-        Axis(f"time of {'a minibatch' if of_minibatches else 'an epoch'} ({unit})"),
-    )
-    panel = panel_of(title, *axes, marks, [column.row for column, _ in shown], varies)
-    return panel, [row_of(column.row, parts) for column, parts in shown]
+    stack, totals = [], []
+    for column, parts in shown:
+        energy = energy_j(parts)
+        total = parts.per_1000(parts.time_s)
+        note = f"{figure_text(total)} s in all, of {parts.of}"
+        note += "" if energy is None else f", {figure_text(energy)} J"
+        for entry, seconds in zip(LEGEND, parts):
+            values = (column.name, parts.per_1000(seconds), column.row.provenance)
+            stack.append(Value(entry.name, *values, apart=column.row.apart, note=note))
+        totals.append(material.value(column.row, "", column.name, total, "time", _phase(parts)))
+    names = tuple(column.name for column, _ in shown)
+    layers = (Layer(STACKED, tuple(stack)), Layer(WHISKERS, tuple(totals)))
+    ids = tuple(column.row.id for column, _ in shown)
+    panel = Panel(title, Axis(x_label, CATEGORY, names), Axis(TIME), layers, ids, tuple(varies))
+    return panel, [row_of(material, column.row, parts) for column, parts in shown]
+
+
+class CurveQuantity(NamedTuple):
+    """What curves show: title and axis of the panel, the quantity that tells the interval, how a row has it."""
+
+    title: str
+    axis: Axis
+    interval_of: str
+    of: Callable[[Row], Optional[float]]
+
+
+def _energy_of(row: Row) -> Optional[float]:
+    parts = parts_of(row)
+    return None if parts is None else energy_j(parts)
+
+
+POWER_W = CurveQuantity("power", Axis("median power (W)"), "power", lambda row: row.power_mw and mw_to_w(row.power_mw))
+ENERGY_AND_POWER = (CurveQuantity("energy", Axis(ENERGY, LOG), "energy", _energy_of), POWER_W)
+
+
+def curve_panels(
+    material: Material,
+    found: Sequence[Family],
+    x_label: str,
+    quantities: Sequence[CurveQuantity],
+    more: Sequence[str] = (),
+) -> List[Panel]:
+    """A curve for each workload over what is varied: a panel for each quantity and for each of other conditions."""
+    values_of = {row.id: value for family in found for value, row in zip(family.values, family.rows)}
+    varies = (*OF_WORKLOAD, *(found[0].varies if found else ()), *more)
+    panels = []
+    groups = material.alike([row for family in found for row in family.rows], varies)
+    for alike in groups:
+        names = tuple(map(str, sorted({values_of[row.id] for row in alike})))
+        workloads = ", ".join(dict.fromkeys(row.workload for row in alike))
+        for title, axis, interval_of, of in quantities:
+            known = sorted(((values_of[row.id], row, of(row)) for row in alike), key=lambda one: one[0])
+            values = [
+                material.value(row, row.workload, str(value), figure, interval_of)
+                for value, row, figure in known
+                if figure
+            ]
+            if values:
+                heading = f"{title}: {workloads}" if len(groups) > 1 else title
+                axes = Axis(x_label, CATEGORY, names), axis
+                panels.append(panel_of(heading, *axes, CURVES, values, alike, varies))
+    return panels
+
+
+def legend_of(material: Material, rows: Sequence[Row]) -> List[LegendEntry]:
+    """An entry for each workload."""
+    entries = {row.workload: material.entry(row) for row in rows}
+    if len({row.device for row in rows}) > 1:  # the axis tells devices
+        return [entry._replace(marker=next(iter(MARKERS))) for entry in entries.values()]
+    return list(entries.values())
 
 
 def sizes_of(rows: Sequence[Row]) -> str:
@@ -116,17 +198,14 @@ def sizes_of(rows: Sequence[Row]) -> str:
 
 
 def worker_figures(material: Material) -> List[Figure]:
-    """Workers of the DataLoader, a figure for each device (004 Fig 2, 003 Figs 2-5)."""
-    found = material.families(_with_warm_epochs(material), "workers")
-    asks = "E1: does loading in parallel hide the stall?"
-    return _of_each_device(found, "workers", "Workers of the DataLoader", "workers", asks)
+    """Workers of the DataLoader, two figures for each device (004 Fig 2, 003 Figs 2-5)."""
+    return _of_each_device(material, material.families(_with_warm_epochs(material), "workers"), "workers", "workers")
 
 
 def batch_size_figures(material: Material) -> List[Figure]:
-    """Batch sizes, a figure for each device (004 Fig 4)."""
+    """Batch sizes, two figures for each device (004 Fig 4)."""
     found = material.families(_with_warm_epochs(material), "batch_size", least=3)
-    asks = "E5: what does the batch size cost and gain?"
-    return _of_each_device(found, "batch-size", "Batch size", "samples per minibatch", asks)
+    return _of_each_device(material, found, "batch-size", "samples per minibatch")
 
 
 def device_figures(material: Material) -> List[Figure]:
@@ -134,8 +213,7 @@ def device_figures(material: Material) -> List[Figure]:
     greatest = [row for row in _with_warm_epochs(material) if row.power_mode == "maxn" and not row.board_instance]
     found = material.families(greatest, "device", split_by=("workload",))
     short = [family._replace(values=tuple(map(bare, family.values))) for family in found]
-    asks = "E14: how do devices compare at their greatest mode?"
-    return _figure_of(short, "devices", "The same workload on several devices", "device", asks)
+    return _figures_of(material, short, "devices", "devices", "device")
 
 
 def _with_warm_epochs(material: Material) -> List[Row]:
@@ -143,31 +221,39 @@ def _with_warm_epochs(material: Material) -> List[Row]:
     return [row for row in material.trained() if row.cache != DROPPED[1]]
 
 
-def _of_each_device(found: Sequence[Family], name: str, title: str, x_label: str, asks: str) -> List[Figure]:
+def _of_each_device(material: Material, found: Sequence[Family], kind: str, x_label: str) -> List[Figure]:
     return [
         figure
         for device, members in by_device(found).items()
-        for figure in _figure_of(members, file_name(name, device), f"{title} on {device}", x_label, asks)
+        for figure in _figures_of(material, members, kind, file_name(kind, device), x_label, device=device)
     ]
 
 
-def _figure_of(found: Sequence[Family], name: str, title: str, x_label: str, asks: str) -> List[Figure]:
+def _figures_of(
+    material: Material, found: Sequence[Family], kind: str, name: str, x_label: str, **details: str
+) -> List[Figure]:
+    """Time in parts, a panel for each workload; and energy and power, a curve for each."""
     panels, rows = [], []
     kept = [_shared_settings(family) for family in found]
     shared = [one for one in kept[0] if all(one in others for others in kept)] if kept else []
     for family, ours in zip(found, kept):
         heading = ", ".join([family.workload, *(one for one in ours if one not in shared)])
         columns = [EpochBar(str(value), row) for value, row in zip(family.values, family.rows)]
-        made = stacked_panel(heading, columns, x_label, family.varies)
+        made = stacked_panel(material, heading, columns, x_label, family.varies)
         if made is not None:
             panels.append(made[0])
             rows += made[1]
     if not panels:
         return []
-    alike = f" ({', '.join(shared)})" if shared else ""
-    sizes = sizes_of([row for family in found for row in family.rows])
-    caption = f"{asks} Time of an epoch or a minibatch (see the axis), in parts, for each value{alike}.{sizes} {HOW}"
-    return [Figure(name, title, caption, panels, LEGEND, COLUMNS, rows)]
+    members = [row for family in found for row in family.rows]
+    details.update(alike=f" ({', '.join(shared)})" if shared else "", sizes=sizes_of(members))
+    figures = [figure_of(kind, name, panels, LEGEND, COLUMNS, rows, **details)]
+    curves = curve_panels(material, found, x_label, ENERGY_AND_POWER)
+    if curves:
+        legend = legend_of(material, members)
+        more = figure_of(kind, f"{name}-energy", curves, legend, COLUMNS, rows, caption="energy", **details)
+        figures.append(dataclasses.replace(more, title=f"{more.title}: energy and power"))
+    return figures
 
 
 def _shared_settings(family: Family) -> List[str]:
@@ -187,29 +273,27 @@ def storage_figures(material: Material) -> List[Figure]:
     figures = []
     for device, members in by_device(on_several).items():
         media = sorted({storage for family in members for _, storage in family.values})
-        panels, rows, signs = [], [], []
+        signs = [
+            LegendEntry(medium, LISTED[place + 2], marker) for place, (medium, marker) in enumerate(zip(media, MARKERS))
+        ]
+        panels, rows, has_curves = [], [], False
         for family in members:
             x_label = "workers and epoch; storage medium"
-            made = stacked_panel(family.workload, _worst_and_expected(family), x_label, family.varies)
+            made = stacked_panel(material, family.workload, _worst_and_expected(family), x_label, family.varies)
             if made is not None:
                 panels.append(made[0])
                 rows += made[1]
-            curves = _over_workers(family, media)
+            curves = _over_workers(material, family)
             if curves is not None:
+                has_curves = True
                 panels.append(curves)
                 parts = [(row, parts_of(row, first_epoch=True)) for row in family.rows]
-                rows += [row_of(row, one) for row, one in parts if one is not None]
-                signs = [LegendEntry(medium, _colour_of(place), place) for place, medium in enumerate(media)]
+                rows += [row_of(material, row, one) for row, one in parts if one is not None]
         if panels:
             sizes = sizes_of([row for family in members for row in family.rows])
-            caption = (
-                "E3, E4: does the storage medium matter, and how many workers hide it? Without workers in epoch 0, the"
-                " worst case, and with workers in epochs 1 and later, the expected one; w: workers, e: epochs; where"
-                f" enough numbers of workers were run, the time of the cold epoch 0 against them.{sizes} {WITH_FIRST}"
-                f" {HOW}"
-            )
-            name, title = file_name("storage", device), f"Storage media on {device}"
-            figures.append(Figure(name, title, caption, panels, (*LEGEND, *signs), COLUMNS, list(dict.fromkeys(rows))))
+            series, name = (*LEGEND, *(signs if has_curves else ())), file_name("storage", device)
+            unique = list(dict.fromkeys(rows))
+            figures.append(figure_of("storage", name, panels, series, COLUMNS, unique, device=device, sizes=sizes))
     return figures
 
 
@@ -225,29 +309,21 @@ def _worst_and_expected(family: Family) -> List[EpochBar]:
     ]
 
 
-def _colour_of(medium: int) -> str:
-    """The colour of a medium's curve; those of stall and compute are left to the bars."""
-    return listed(medium + 2)
-
-
-def _over_workers(family: Family, media: Sequence[str]) -> Optional[Panel]:
-    """Time of epoch 0 against workers, a curve for each medium; None for too few."""
-    workers = sorted({count for count, _ in family.values})
-    curves = []
-    for place, medium in enumerate(media):
-        known = [
-            (float(workers.index(count)), parts.time_s)
-            for (count, storage), row in zip(family.values, family.rows)
-            for parts in [parts_of(row, first_epoch=True)]
-            if storage == medium and parts is not None
-        ]
-        if len(known) >= LEAST_CURVE:
-            tip, dashed = f"{medium}: time of epoch 0", family.provenance == "simulated"
-            curves.append(Curve(_colour_of(place), *zip(*known), tip, dashed=dashed, marker=place))
-    if len(curves) < 2:
+def _over_workers(material: Material, family: Family) -> Optional[Panel]:
+    """Time of epoch 0 against workers, a curve for each medium with enough of them; None for fewer than two curves."""
+    curves: Dict[str, List[Value]] = {}
+    for (count, medium), row in zip(family.values, family.rows):
+        parts = parts_of(row, first_epoch=True)
+        if parts is not None:
+            value = material.value(row, medium, str(count), parts.per_1000(parts.time_s), "time", COLD)
+            curves.setdefault(medium, []).append(value)
+    long = {medium: values for medium, values in curves.items() if len(values) >= LEAST_CURVE}
+    if len(long) < 2:
         return None
-    axes = Axis("workers", CATEGORY, tuple(map(str, workers))), Axis("time of epoch 0 (s)")
-    return panel_of(f"{family.workload}: workers", *axes, curves, family.rows, family.varies)
+    counts = tuple(map(str, sorted({count for count, _ in family.values})))
+    axes = Axis("workers", CATEGORY, counts), Axis(f"epoch 0: {TIME}")
+    values = [value for curve in long.values() for value in curve]
+    return panel_of(f"{family.workload}: workers", *axes, CURVES, values, family.rows, family.varies)
 
 
 def page_cache_figures(material: Material) -> List[Figure]:
@@ -277,19 +353,13 @@ def page_cache_figures(material: Material) -> List[Figure]:
             title = f"{workload}, {row.storage}" if row.storage else workload
             if (row.workers, row.batch_size) != (USUAL_WORKERS, USUAL_BATCH_SIZE):
                 title += f", w{row.workers or 0}, bs {row.batch_size or 0}"
-            made = stacked_panel(title, columns, "epoch, and what was done to the page cache", varies)
+            made = stacked_panel(material, title, columns, "epoch, and what was done to the page cache", varies)
             if made is not None:
                 panels.append(made[0])
                 rows += made[1]
         sizes = sizes_of([row for _, row, _ in chosen.values()])
-        caption = (
-            "E2: what does the page cache save? Epoch 0 begins with a cold cache; later epochs read from memory what"
-            " fits, or, where the cache is dropped before each, from the medium again. 4 workers, batch size 16, or"
-            " what the title says (w: workers, bs: batch size); each panel is of one medium, which its title names."
-            f"{sizes} {WITH_FIRST} {HOW}"
-        )
-        name, title = file_name("page-cache", device), f"First and later epochs on {device}"
-        figures.append(Figure(name, title, caption, panels, LEGEND, COLUMNS, rows))
+        name = file_name("page-cache", device)
+        figures.append(figure_of("page-cache", name, panels, LEGEND, COLUMNS, rows, device=device, sizes=sizes))
     return figures
 
 

@@ -5,28 +5,42 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
-from harness.core.units import khz_to_mhz, mw_to_w, mws_to_j
-from harness.report.colours import listed, ramp
-from harness.report.drawing import Height, bars, evenly
-from harness.report.figure import CATEGORY, LOG, Axis, Curve, Dots, Figure, Label, LegendEntry, Mark, Panel, Ramp
-from harness.report.layout import figure_text
-from harness.report.material import OF_WORKLOAD, Material, file_name
-from harness.report.mode_tables import LETTER, VARIES, ModeTable, mode_tables
-
-MOST_POINTS, MOST_TABLES = 1200, 10
-FEW = 40
-"""Up to here points are large, and named where their names are short."""
-
-RESOURCES = (
-    ("cpu_cores", "CPU cores"),
-    ("cpu_khz", "CPU clock"),
-    ("gpu_khz", "GPU clock"),
-    ("mem_khz", "memory clock"),
+from harness.core.units import khz_to_mhz, ms_to_s, mw_to_w, mws_to_j
+from harness.judge.evidence import WARM
+from harness.report.colours import INK, LISTED
+from harness.report.figure import (
+    BESIDE,
+    CATEGORY,
+    DOTS,
+    LINEAR,
+    LOG,
+    NAMES,
+    STEPS,
+    WHISKERS,
+    Axis,
+    Figure,
+    Layer,
+    LegendEntry,
+    Panel,
+    Value,
+    figure_of,
 )
+from harness.report.material import OF_WORKLOAD, Material, file_name
+from harness.report.mode_tables import LETTER, VARIES, ModeTable, evenly, mode_tables
+from harness.stats.estimates import quotient
+
+MOST_POINTS, MOST_TABLES = 800, 10
+FEW = 40
+"""Up to here points are large, have intervals, and are named where their names are short."""
+
+MOST_FACETS = 5
+"""Memory clocks that have a panel each; points are coloured by the first of the others that varies."""
+
+RESOURCES = (("gpu_khz", "GPU clock (MHz)"), ("cpu_khz", "CPU clock (MHz)"), ("cpu_cores", "CPU cores"))
 OF_TABLE = ("device", "workload", "task", "batch_size")
 COLUMNS = (
     *(*OF_TABLE, "power_mode", *PowerMode._fields, "minibatch_time_ms", "power_mw", "energy_mws"),
@@ -47,27 +61,38 @@ ACROSS_WORKLOADS = (*VARIES, *OF_WORKLOAD, "batch_size", "epochs", "cache")
 """Conditions in which workloads may differ whose ratios of medians stand side by side; their names tell batch sizes."""
 
 
+class Cost(NamedTuple):
+    """What time is drawn against: the axis, and the figure of a time in ms and a power in mW."""
+
+    label: str
+    kind: str
+    of: Callable[[float, float], float]
+
+
+POWER = Cost("median power (W)", LINEAR, lambda _, power_mw: mw_to_w(power_mw))
+ENERGY = Cost("energy of a minibatch (J)", LOG, lambda time_ms, power_mw: mws_to_j(ms_to_s(time_ms) * power_mw))
+
+
 def front_figures(material: Material) -> List[Figure]:
-    """A figure for each table of modes: grouped by each resource that varies, and time against energy."""
+    """A figure for each table of modes: time against power, a panel for each memory clock, and time against energy."""
     tables = mode_tables(material)
     figures = []
     for number, table in enumerate(tables[:MOST_TABLES], 1):
-        shown = evenly(len(table.modes), MOST_POINTS, table.front)
-        panels = [
-            _by_resource(table, field, name, shown) for field, name in RESOURCES if len(_values(table, field)) > 1
-        ]
-        joules = [mws_to_j(energy) for energy in table.energy_mws]
-        marks = [_dots("c7", table, joules, shown), *_front_and_names(table, joules)]
-        panels.append(_scatter(table, "time and energy", "energy of a minibatch (J)", marks))
-        some = f" {len(shown)} of {len(table.modes)} modes are drawn, evenly taken; those on the front all are."
-        more = "" if len(tables) <= MOST_TABLES else f" The first {MOST_TABLES} of {len(tables)} tables have figures."
-        caption = (
-            "E12: which modes are worth having? Median time of a minibatch (ms, logarithmic) against median power"
-            " (W) or energy of a minibatch (J); each point is a power mode, coloured by one resource (MHz for"
-            f" clocks); line: Pareto front of the observed modes.{some if len(shown) < len(table.modes) else ''}{more}"
-        )
         energies = table.energy_mws
         on_power, on_energy = set(table.front), set(pareto_front(table.time_ms, energies).tolist())
+        shown = evenly(len(table.modes), MOST_POINTS, on_power | on_energy)
+        clocks = sorted({mode.mem_khz for mode in table.modes})
+        if len(table.modes) > FEW and 1 < len(clocks) <= MOST_FACETS:
+            parts = [
+                (f"memory at {khz_to_mhz(clock):,.0f} MHz", [one for one in shown if table.modes[one].mem_khz == clock])
+                for clock in clocks
+            ]
+        else:
+            parts = [("time and power", shown)]
+        panels = [_scatter(material, table, title, POWER, places) for title, places in parts]
+        panels.append(_scatter(material, table, "time and energy", ENERGY, shown))
+        some = f" {len(shown)} of {len(table.modes)} modes are drawn, evenly taken; those on a front all are."
+        more = "" if len(tables) <= MOST_TABLES else f" The first {MOST_TABLES} of {len(tables)} tables have figures."
         rows = [
             (
                 *(*table[:4], table.names[place], *mode, table.time_ms[place], table.power_mw[place], energies[place]),
@@ -76,44 +101,43 @@ def front_figures(material: Material) -> List[Figure]:
             for place, mode in enumerate(table.modes)
         ]
         name = file_name(f"front-{number}", table.device, table.workload)
-        series = [LegendEntry("Pareto front", "ink")]
-        figures.append(Figure(name, f"{table.title}: {len(table.modes)} modes", caption, panels, series, COLUMNS, rows))
+        series = [LegendEntry("Pareto front", INK)]
+        details = {"table": table.title, "count": len(table.modes), "more": more}
+        details["some"] = some if len(shown) < len(table.modes) else ""
+        figures.append(figure_of("front", name, panels, series, COLUMNS, rows, **details))
     return figures
 
 
-def _values(table: ModeTable, field: str) -> List[int]:
-    return sorted({getattr(mode, field) for mode in table.modes})
+def _scatter(material: Material, table: ModeTable, title: str, cost: Cost, places: Sequence[int]) -> Panel:
+    """Points of some places of a table in the colours of one resource, with the front of all."""
+    field, resource = next(
+        (one for one in RESOURCES if len({getattr(mode, one[0]) for mode in table.modes}) > 1), RESOURCES[0]
+    )
+    shade = float if field == "cpu_cores" else khz_to_mhz
+    xs = [cost.of(*one) for one in zip(table.time_ms, table.power_mw)]
 
+    def layer(kind: str, shown: Sequence[int], more: Callable[[int], Dict[str, Any]]) -> Layer:
+        values = (Value("", xs[one], table.time_ms[one], table.provenance)._replace(**more(one)) for one in shown)
+        return Layer(kind, tuple(values))
 
-def _by_resource(table: ModeTable, field: str, name: str, shown: Sequence[int]) -> Panel:
-    values = _values(table, field)
-    low, high = (str(end) if field == "cpu_cores" else f"{khz_to_mhz(end):.0f}" for end in (values[0], values[-1]))
-    watts = [mw_to_w(power) for power in table.power_mw]
-    marks: List[Mark] = [Ramp(low, high)]
-    for number, value in enumerate(values):
-        places = [place for place in shown if getattr(table.modes[place], field) == value]
-        if places:
-            marks.append(_dots(ramp(number / (len(values) - 1)), table, watts, places, len(shown)))
-    return _scatter(table, f"by {name}", "median power (W)", [*marks, *_front_and_names(table, watts)])
+    def with_ends(place: int) -> Dict[str, Any]:
+        return dict(zip(("low", "high"), material.ends(table.profiles[place], table.time_ms[place], "time")))
 
-
-def _dots(colour: str, table: ModeTable, xs: Sequence[float], places: Sequence[int], count: int = 0) -> Dots:
-    diameter = 3.0 if (count or len(places)) > FEW else 7.0
-    return Dots(colour, tuple(xs[one] for one in places), tuple(table.time_ms[one] for one in places), diameter)
-
-
-def _front_and_names(table: ModeTable, xs: Sequence[float]) -> List[Mark]:
     front = pareto_front(table.time_ms, xs).tolist()
-    ends = tuple(xs[one] for one in front), tuple(table.time_ms[one] for one in front)
-    marks: List[Mark] = [Curve("ink", *ends, f"Pareto front of {len(front)} modes", step=True)]
-    if len(table.modes) <= FEW and max(map(len, table.names)) <= LETTER:
-        marks += map(Label, xs, table.time_ms, table.names)
-    return marks
-
-
-def _scatter(table: ModeTable, title: str, x_label: str, marks: Sequence[Mark]) -> Panel:
-    axes = Axis(x_label, from_zero=False), Axis("time of a minibatch (ms)", LOG)
-    return Panel(title, *axes, tuple(marks), table.provenance, table.profiles, VARIES)
+    shades = [shade(getattr(mode, field)) for mode in table.modes]
+    dots = layer(DOTS, places, lambda one: {"series": shades[one], "note": resource})
+    layers = [
+        dots._replace(ends=(min(shades), max(shades)), many=len(table.modes) > FEW),
+        layer(STEPS, front, lambda _: {"series": "Pareto front"}),
+    ]
+    if len(table.modes) <= FEW:
+        if table.profiles:
+            layers.append(layer(WHISKERS, places, with_ends))
+        if max(map(len, table.names)) <= LETTER:
+            layers.append(layer(NAMES, places, lambda one: {"note": table.names[one]}))
+    rings = [Value("disturbed", cost.of(*one), one[0], table.provenance, apart=True) for one in table.disturbed]
+    axes = Axis(cost.label, cost.kind, from_zero=False, ends=(min(xs), max(xs))), Axis("time of a minibatch (ms)", LOG)
+    return Panel(title, *axes, (*layers, Layer(DOTS, tuple(rings))), table.profiles, VARIES)
 
 
 class Extremes(NamedTuple):
@@ -154,37 +178,34 @@ def extreme_figures(material: Material) -> List[Figure]:
             if one.table.device == device:
                 alike = material.conditions(one.table.profiles[:1], ACROSS_WORKLOADS)
                 groups.setdefault((one.table.task, one.table.origin, one.table.provenance, *alike), []).append(one)
-        panels = [_ratios_panel(members) for members in groups.values()]
-        caption = (
-            "E13: how much do power modes change at all? For each workload, times as much: time of a minibatch in the"
-            " slowest mode / in the greatest one (all cores, all clocks at their highest); power in the greatest /"
-            " in the slowest; energy of a minibatch in the slowest / in the greatest; of all modes run. The CSV"
-            f" file names them.{PAPER.get(device, '')} Hatched: simulated."
-        )
-        series = [LegendEntry(what, listed(place)) for place, what in enumerate(QUANTITIES)]
+        panels = [_ratios_panel(material, members) for members in groups.values()]
+        series = [LegendEntry(what, colour) for what, colour in zip(QUANTITIES, LISTED)]
         rows = [_row_of(one) for members in groups.values() for one in members]
-        name, title = file_name("extremes", device), f"Extreme modes of {device}"
-        figures.append(Figure(name, title, caption, panels, series, EXTREME_COLUMNS, rows))
+        details = {"device": device, "paper": PAPER.get(device, "")}
+        name = file_name("extremes", device)
+        figures.append(figure_of("extremes", name, panels, series, EXTREME_COLUMNS, rows, **details))
     return figures
 
 
-def _ratios_panel(members: Sequence[Extremes]) -> Panel:
-    heights, names = [], []
-    for category, one in enumerate(members):
-        table = one.table
-        names.append(table.workload + ("" if table.batch_size == 16 else f", bs {table.batch_size}"))
-        for place, (what, ratio) in enumerate(zip(QUANTITIES, one.ratios)):
-            first, second = ("greatest", "slowest") if what == "power" else ("slowest", "greatest")
-            tip = (
-                f"{names[-1]}: {what} in the {first} mode is {figure_text(ratio)} times that in the {second} one,"
-                f" of {len(table.modes)} modes; {table.provenance}"
-            )
-            heights.append(Height(category, place, ratio, tip, table.provenance))
+def _ratios_panel(material: Material, members: Sequence[Extremes]) -> Panel:
+    values = []
+    names = [
+        one.table.workload + ("" if one.table.batch_size == 16 else f", bs {one.table.batch_size}") for one in members
+    ]
+    for name, one in zip(names, members):
+        note = f"of {len(one.table.modes)} modes"
+        profiles = [one.table.profiles[place] for place in (one.greatest, one.slowest)] if one.table.profiles else []
+        for what, ratio in zip(QUANTITIES, one.ratios):
+            estimates = [material.estimates.get(number, {}).get((what, WARM)) for number in profiles]
+            ends = (None, None)
+            if estimates and None not in estimates:
+                ends = quotient(*estimates)._replace(value=ratio).interval()[1:]
+            values.append(Value(what, ratio, name, one.table.provenance, *ends, note=note))
     axes = Axis("times as much (1)"), Axis("", CATEGORY, tuple(names))
-    marks = tuple(bars(heights, [listed(place) for place in range(len(QUANTITIES))]))
     ids = tuple(number for one in members for number in one.table.profiles)
     table = members[0].table
-    return Panel(f"{table.task}, {table.origin}", *axes, marks, table.provenance, ids, ACROSS_WORKLOADS)
+    layers = (Layer(BESIDE, tuple(values)),)
+    return Panel(f"{table.task}, {table.origin}", *axes, layers, ids, ACROSS_WORKLOADS)
 
 
 def _row_of(one: Extremes) -> Tuple[Any, ...]:

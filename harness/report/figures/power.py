@@ -13,14 +13,26 @@ from harness.core.cases import DVFS, IDLE, LOGGING, QUIET, STATIC
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, mwh_to_wh, share_to_percent
-from harness.report.colours import listed
-from harness.report.drawing import Height, bars, panel_of
-from harness.report.figure import CATEGORY, Axis, Bar, Figure, LegendEntry, Panel
+from harness.judge.evidence import WARM
+from harness.report.colours import LISTED, PARTS
+from harness.report.figure import (
+    BESIDE,
+    CATEGORY,
+    STACKED,
+    Axis,
+    Figure,
+    LegendEntry,
+    Panel,
+    Value,
+    figure_of,
+    figure_text,
+    panel_of,
+)
 from harness.report.figures.epochs import COLUMNS as TIME_COLUMNS
-from harness.report.figures.epochs import HOW, LEGEND, EpochBar, parts_of, sizes_of, stacked_panel
-from harness.report.layout import figure_text
+from harness.report.figures.epochs import LEGEND, EpochBar, parts_of, sizes_of, stacked_panel
 from harness.report.material import Family, Material, Row, by_device, file_name
 from harness.report.mode_tables import LETTER
+from harness.stats.estimates import quotient
 from harness.stats.experiments import split_load
 from harness.store.frames import FOLLOWS, telemetry
 
@@ -31,17 +43,17 @@ STEPS = (0, 20, 40, 60, 80, 100)
 IDLE_STATES = {(LOGGING, STATIC): "(i)", (QUIET, STATIC): "(ii)", (QUIET, DVFS): "(iii)"}
 """The paper's names of the idle states that a device can tell by itself."""
 
-IDLE_VARIES = ("workload", "clocks", "idle_s", "storage", "cache", "seed", *FOLLOWS["device"][1:-2])
+_OF_BOARDS = tuple(name for name in FOLLOWS["device"] if name not in ("device", "provenance", "data_source"))
+IDLE_VARIES = ("workload", "clocks", "idle_s", "storage", "cache", "seed", *_OF_BOARDS)
 """What idle states may differ in: their axes, and what does not bear on a device on which nothing runs."""
 
 LEAST_MODES = 3
 MOST_MODES = 30
 """Power modes that have room side by side; more are a scatter's."""
 
-ENERGY = (
-    LegendEntry("incremental energy", "incremental"),
-    LegendEntry("baseload energy", "baseload"),
-    LegendEntry("energy, baseload not measured", "c5"),
+ENERGY = tuple(
+    LegendEntry(part, PARTS[part])
+    for part in ("incremental energy", "baseload energy", "energy, baseload not measured")
 )
 
 Rows = List[Tuple[Any, ...]]
@@ -55,59 +67,54 @@ def dvfs_figures(material: Material) -> List[Figure]:
         rows: Rows = []
         for family in members:
             if set(family.values) == {STATIC, DVFS}:
-                panels.append(_change_panel(family, rows))
+                panels.append(_change_panel(material, family, rows))
                 panels += _residency_panel(material, family.rows[family.values.index(DVFS)], rows)
         if panels:
-            caption = (
-                "E9: what does DVFS change? By workload: change in % of the median time of a minibatch, of median"
-                " power and of energy per sample when clocks may fall, against clocks held at the power mode's; and"
-                " the share of the run's time (%) that clocks spent in each fifth of their greatest value."
-            )
-            series = [LegendEntry(name, listed(place)) for place, name in enumerate(("CPU clock", "GPU clock"))]
+            series = [LegendEntry(name, colour) for name, colour in zip(("CPU clock", "GPU clock", "change"), LISTED)]
             columns = ("device", "workload", "quantity", "clocks_pct_of_max", "value_pct", "provenance")
-            name, title = file_name("dvfs", device), f"DVFS on {device}"
-            figures.append(Figure(name, title, caption, panels, series, columns, rows))
+            name = file_name("dvfs", device)
+            figures.append(figure_of("dvfs", name, panels, series, columns, rows, device=device))
     return figures
 
 
-def _change_panel(family: Family, rows: Rows) -> Panel:
+def _change_panel(material: Material, family: Family, rows: Rows) -> Panel:
     pair = dict(zip(family.values, family.rows))
-    heights: List[Height] = []
-    names = []
+    before, after = pair[STATIC], pair[DVFS]
+    values = []
     for name, key in CHANGES:
-        before, after = getattr(pair[STATIC], key), getattr(pair[DVFS], key)
-        if before and after is not None:
-            change = share_to_percent(after / before - 1)
-            tip = f"{name}: {change:+.2g} % with DVFS"
-            heights.append(Height(len(names), 0, change, tip, family.provenance))
-            names.append(name)
-            rows.append((family.device, family.workload, f"change of {name}", None, change, family.provenance))
-    axes = Axis("with DVFS against without", CATEGORY, tuple(names)), Axis("change (%)")
-    return panel_of(family.workload, *axes, bars(heights, ["c5"], 0.6), family.rows, family.varies)
+        old, new = getattr(before, key), getattr(after, key)
+        if not old or new is None:
+            continue
+        change, ends = share_to_percent(new / old - 1), (None, None)
+        estimates = [material.estimates.get(row.id, {}).get((name, WARM)) for row in (before, after)]
+        if None not in estimates:
+            _, low, high = quotient(*estimates)._replace(value=new / old).interval()
+            ends = share_to_percent(low - 1), share_to_percent(high - 1)
+        values.append(Value("change", name, change, family.provenance, *ends, before.apart or after.apart))
+        rows.append((family.device, family.workload, f"change of {name}", None, change, family.provenance))
+    names = tuple(value.x for value in values)
+    axes = Axis("with DVFS against without", CATEGORY, names), Axis("change (%)")
+    return panel_of(family.workload, *axes, BESIDE, values, family.rows, family.varies)
 
 
 def _residency_panel(material: Material, row: Row, rows: Rows) -> List[Panel]:
     """The share of time in each step of the clocks; none where they were not sampled."""
     samples = telemetry(material.store, [row.id])
     names = tuple(f"{low}-{high}" for low, high in zip(STEPS, STEPS[1:]))
-    heights = []
-    for place, (name, pattern, top) in enumerate(
-        (("CPU", r"cpu\d+_khz", row.cpu_khz), ("GPU", "gpu_khz", row.gpu_khz))
-    ):
+    found = []
+    for name, pattern, top in (("CPU clock", r"cpu\d+_khz", row.cpu_khz), ("GPU clock", "gpu_khz", row.gpu_khz)):
         values = samples["value"][samples["channel"].str.fullmatch(pattern)].to_numpy()
         if not len(values) or not top:
             continue
         counts, _ = np.histogram(np.clip(share_to_percent(values / top), 0, 100), STEPS)
-        for step, count in enumerate(counts):
+        for step, count in zip(names, counts):
             share = float(share_to_percent(count / len(values)))
-            tip = f"{name} clock at {names[step]} % of its greatest for {figure_text(share)} % of the time"
-            heights.append(Height(step, place, share, tip, row.provenance))
-            rows.append((row.device_name, row.workload, f"{name} clock", names[step], share, row.provenance))
-    if not heights:
+            found.append(Value(name, step, share, row.provenance, apart=row.apart))
+            rows.append((row.device_name, row.workload, name, step, share, row.provenance))
+    if not found:
         return []
     axes = Axis("clock (% of the power mode's)", CATEGORY, names), Axis("share of time (%)")
-    marks = bars(heights, [listed(0), listed(1)], 0.72)
-    return [panel_of(f"{row.workload}: clocks with DVFS", *axes, marks, [row])]
+    return [panel_of(f"{row.workload}: clocks with DVFS", *axes, BESIDE, found, [row])]
 
 
 def state_of(row: Row) -> str:
@@ -123,29 +130,22 @@ def baseload_figures(material: Material) -> List[Figure]:
     states = sorted({state_of(row) for row in idle})
     panels, rows = [], []
     for group in material.alike(idle, IDLE_VARIES):
-        modes = list(dict.fromkeys(row.power_mode for row in group))
-        heights = []
+        values = []
         for row in group:
             state, watts = state_of(row), mw_to_w(row.power_mean_mw)
-            tip = f"{row.power_mode} {state}: {figure_text(watts)} W; {row.provenance}"
-            heights.append(Height(modes.index(row.power_mode), states.index(state), watts, tip, row.provenance))
+            values.append(material.value(row, state, row.power_mode, watts, "power"))
             rows.append(
                 (
                     *(row.label, row.power_mode, state, row.workload, row.case.settings.clocks, watts),
                     *(row.power_definition, row.provenance),
                 )
             )
-        axes = Axis("power mode", CATEGORY, tuple(modes)), Axis("mean power (W)")
-        marks = bars(heights, [listed(place) for place in range(len(states))], 0.84)
-        panels.append(panel_of(group[0].label, *axes, marks, group, IDLE_VARIES))
-    caption = (
-        "E10: what does a device draw while nothing runs? Mean power in W, of the device's own total where no meter"
-        " is named: (i) static clocks and telemetry as while training, (ii) static clocks and next to no telemetry,"
-        " (iii) the same with DVFS; other names: a socket meter's records, such as Wake on LAN."
-    )
+        modes = tuple(dict.fromkeys(row.power_mode for row in group))
+        axes = Axis("power mode", CATEGORY, modes), Axis("mean power (W)")
+        panels.append(panel_of(group[0].label, *axes, BESIDE, values, group, IDLE_VARIES))
     columns = ("device", "power_mode", "state", "workload", "clocks", "power_w", "power_definition", "provenance")
-    series = [LegendEntry(state, listed(place)) for place, state in enumerate(states)]
-    return [Figure("baseload", "Baseload", caption, panels, series, columns, rows)]
+    series = [LegendEntry(state, colour) for state, colour in zip(states, LISTED)]
+    return [figure_of("baseload", "baseload", panels, series, columns, rows)]
 
 
 def power_mode_figures(material: Material) -> List[Figure]:
@@ -163,7 +163,7 @@ def power_mode_figures(material: Material) -> List[Figure]:
         for family in members:
             shown = [row for row in _once_each(family.rows) if parts_of(row) is not None]
             made = stacked_panel(
-                family.workload, [EpochBar(row.power_mode, row) for row in shown], "power mode", family.varies
+                material, family.workload, [EpochBar(row.power_mode, row) for row in shown], "power mode", family.varies
             )
             if made is None:
                 continue
@@ -174,15 +174,9 @@ def power_mode_figures(material: Material) -> List[Figure]:
                 rows.append((*cells, *mode, shares.get(row.power_mode)))
         if panels:
             sizes = sizes_of([row for family in members for row in family.rows])
-            caption = (
-                f"E11: what does a power mode cost? First time. {HOW} Then energy of an epoch (Wh) or a minibatch"
-                " (mWh), and the baseload's share of it (%), for modes whose idle power was measured: baseload is the"
-                " mean power of idle state (i) in the same power mode times the time, incremental energy the rest."
-                f"{sizes} The CSV file says what each mode is."
-            )
             columns = (*TIME_COLUMNS, *PowerMode._fields, "baseload_share_pct")
-            name, title = file_name("power-modes", device), f"Power modes on {device}"
-            figures.append(Figure(name, title, caption, panels, (*LEGEND, *ENERGY), columns, rows))
+            name, series = file_name("power-modes", device), (*LEGEND, *ENERGY)
+            figures.append(figure_of("power-modes", name, panels, series, columns, rows, device=device, sizes=sizes))
     return figures
 
 
@@ -201,34 +195,30 @@ def _energy_panels(
     family: Family, rows: Sequence[Row], idle_mw: Dict[Tuple[str, PowerMode], float], shares: Dict[str, float]
 ) -> List[Panel]:
     """Energy of an epoch or a minibatch, and the baseload's share of it where it is known of two modes or more."""
-    marks, names = [], []
     whole = any(row.epoch_energy_mwh is not None for row in rows)
     what, unit, change = ("an epoch", "Wh", mwh_to_wh) if whole else ("a minibatch", "mWh", float)
+    whole_energy, baseload, incremental = (entry.name for entry in (ENERGY[2], ENERGY[1], ENERGY[0]))
+    values = []
     for row in rows:
         name, (energy, time_s) = row.power_mode, _energy_and_time(row, whole)
         if not energy or time_s is None:
             continue
-        parts, told = [("c5", change(energy))], ""
+        parts, note = [(whole_energy, energy)], f"{figure_text(change(energy))} {unit} in all"
         if (row.device_name, row.mode) in idle_mw:
             load = split_load(energy, idle_mw[row.device_name, row.mode], time_s)
-            parts = [("baseload", change(load.baseload_mwh)), ("incremental", change(max(load.incremental_mwh, 0.0)))]
+            parts = [(baseload, load.baseload_mwh), (incremental, max(load.incremental_mwh, 0.0))]
             shares[name] = share_to_percent(load.baseload_share)
-            told = f", {shares[name]:.0f} % of it baseload"
-        tip = f"{name}: energy of {what} {figure_text(change(energy))} {unit}{told}; {row.provenance}"
-        marks.append(Bar(float(len(names)), 0.72, tuple(parts), tip, row.provenance == "simulated"))
-        names.append(name)
-    if not marks:
+            note += f", {shares[name]:.0f} % of it baseload"
+        values += [Value(part, name, change(of), row.provenance, apart=row.apart, note=note) for part, of in parts]
+    if not values:
         return []
-    axes = Axis("power mode", CATEGORY, tuple(names)), Axis(f"energy of {what} ({unit})")
-    panels = [panel_of(f"{family.workload}: energy", *axes, marks, rows, family.varies)]
+    names = tuple(dict.fromkeys(value.x for value in values))
+    axes = Axis("power mode", CATEGORY, names), Axis(f"energy of {what} ({unit})")
+    panels = [panel_of(f"{family.workload}: energy", *axes, STACKED, values, rows, family.varies)]
     if len(shares) > 1:
-        heights = [
-            Height(place, 0, share, f"{mode}: {share:.0f} % of the energy is baseload", family.provenance)
-            for place, (mode, share) in enumerate(shares.items())
-        ]
+        bars = [Value(baseload, mode, share, family.provenance) for mode, share in shares.items()]
         axes = Axis("power mode", CATEGORY, tuple(shares)), Axis("share of the energy (%)")
-        title = f"{family.workload}: baseload"
-        panels.append(panel_of(title, *axes, bars(heights, ["baseload"], 0.72), rows, family.varies))
+        panels.append(panel_of(f"{family.workload}: baseload", *axes, BESIDE, bars, rows, family.varies))
     return panels
 
 

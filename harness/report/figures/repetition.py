@@ -13,11 +13,24 @@ import numpy as np
 from harness.core.metrics import POWER_CHANNEL, epoch_sums, quartiles
 from harness.core.profiles import Series
 from harness.core.units import s_to_ms, share_to_percent
-from harness.report.colours import listed
-from harness.report.drawing import cells, panel_of, shift
-from harness.report.figure import CATEGORY, LINEAR, LOG, SYMLOG, Axis, Curve, Figure, LegendEntry, Panel, Rule, Violin
-from harness.report.layout import FEWEST, figure_text
-from harness.report.material import OF_WORKLOAD, Material, Row, by_defaults, file_name
+from harness.report.figure import (
+    CATEGORY,
+    CURVES,
+    LINEAR,
+    LOG,
+    RULES,
+    SYMLOG,
+    VIOLINS,
+    Axis,
+    Figure,
+    Layer,
+    Panel,
+    Value,
+    figure_of,
+    panel_of,
+)
+from harness.report.material import OF_WORKLOAD, Material, Row, by_defaults, cells, file_name
+from harness.report.vega import FEWEST
 from harness.stats.experiments import stretches_of, variability
 from harness.store.frames import minibatches, telemetry
 
@@ -27,15 +40,7 @@ WIDE_PCT = 50.0
 
 BETWEEN_BOARDS = ("device",)
 SPREAD_COLUMNS = (
-    "device",
-    "workload",
-    "of",
-    "count",
-    "median_ms",
-    "deviation_pct",
-    "iqr_pct",
-    "variation_pct",
-    "provenance",
+    *("device", "workload", "of", "count", "median_ms", "deviation_pct", "iqr_pct", "variation_pct", "provenance"),
 )
 
 LENGTHS = (10, 15, 20, 25, 30, 40)
@@ -96,15 +101,11 @@ def variability_figures(material: Material) -> List[Figure]:
             panel, data = _spread_panel(material, workload, members)
             panels.append(panel)
             rows += data
-        caption = (
-            "E7: how much do repetitions differ? Deviation from the median in %: of the end-to-end time of epochs 1"
-            f" and later where there are {FEWEST} or more of them, else of clean minibatches without the first of"
-            " each epoch. Bar within: quartiles; dot: median; cut at the 0.5 and 99.5 % quantiles. Where some deviate"
-            f" by more than {WIDE_PCT:g} %, the scale is logarithmic beyond 5 %. The CSV file has the greatest"
-            " deviation, the interquartile range and the coefficient of variation."
-        )
-        name, title = file_name("variability", board), f"Variability on {board}"
-        figures.append(Figure(name, title, caption, panels, (), SPREAD_COLUMNS, rows))
+        name = file_name("variability", board)
+        workloads = {row.workload: material.entry(row) for row in repeated if row.device == board}
+        details = {"device": board, "fewest": FEWEST, "wide": WIDE_PCT}
+        series = list(workloads.values())
+        figures.append(figure_of("variability", name, panels, series, SPREAD_COLUMNS, rows, **details))
     return figures
 
 
@@ -115,8 +116,8 @@ def _rank_of_spread(rows: Sequence[Row]) -> Tuple[int, int, float]:
 
 
 def _spread_panel(material: Material, workload: str, members: Sequence[Row]) -> Tuple[Panel, List[Tuple[Any, ...]]]:
-    marks, rows = [], []
-    for place, row in enumerate(members):
+    violins, rows = [], []
+    for row in members:
         of, values = _repetitions(material, row)
         found = variability(values)
         assert found is not None
@@ -127,19 +128,16 @@ def _spread_panel(material: Material, workload: str, members: Sequence[Row]) -> 
         )
         deviation, between_quartiles = share_to_percent(found.deviation), share_to_percent(found.interquartile)
         variation = None if found.coefficient is None else share_to_percent(found.coefficient)
-        tip = (
-            f"{row.label}: {len(values)} {of}, interquartile range {figure_text(between_quartiles)} %; {row.provenance}"
-        )
-        marks.append(Violin(float(place), percents, listed(place), tip, row.provenance == "simulated"))
+        violins.append(Value(workload, percents, row.label, row.provenance, apart=row.apart, note=f"of {of}"))
         figures = (of, found.count, found.median, deviation, between_quartiles, variation)
         rows.append((row.label, workload, *figures, row.provenance))
-    widest = max(abs(value) for mark in marks for value in mark.values)
-    kind = SYMLOG if widest > WIDE_PCT else LINEAR
+    widest = max(abs(percent) for violin in violins for percent in violin.x)
     axes = (
-        Axis("device", CATEGORY, tuple(row.label for row in members)),
-        Axis("deviation from the median (%)", kind),
+        Axis("deviation from the median (%)", SYMLOG if widest > WIDE_PCT else LINEAR),
+        Axis("", CATEGORY, tuple(row.label for row in members)),
     )
-    return panel_of(workload, *axes, [Rule(0.0), *marks], members, BETWEEN_BOARDS), rows
+    layers = (Layer(RULES, (Value("", 0.0, "", members[0].provenance),)), Layer(VIOLINS, tuple(violins)))
+    return Panel(workload, *axes, layers, tuple(row.id for row in members), BETWEEN_BOARDS), rows
 
 
 def _repetitions(material: Material, row: Row) -> Tuple[str, List[float]]:
@@ -184,32 +182,30 @@ def _name_with_settings(row: Row) -> str:
 
 def _length_figure(material: Material, device: str, members: Sequence[Row]) -> Figure:
     found = [_lengths(material, row) for row in members]
+    series = [material.entry(row, _name_with_settings(row)) for row in members]
     panels = []
     for title, label, kind, field, high in QUANTITIES:
-        curves = [
-            _curve(row, lengths, place, len(members), field, high)
-            for place, (row, (_, lengths)) in enumerate(zip(members, found))
-            if any(getattr(one, field) is not None for one in lengths)
+        values = [
+            Value(
+                *(entry.name, str(one.minibatches), figure, row.provenance),
+                *((figure, getattr(one, high)) if high else (None, None)),
+                row.apart,
+            )
+            for entry, row, (_, lengths) in zip(series, members, found)
+            for one in lengths
+            for figure in [getattr(one, field)]
+            if figure is not None
         ]
-        if curves:
+        if values:
             axes = Axis("minibatches of a profile", CATEGORY, tuple(map(str, LENGTHS))), Axis(label, kind)
-            panels.append(panel_of(title, *axes, curves, members, ACROSS_WORKLOADS))
-    caption = (
-        "E18: how many minibatches does a profile need? By how many % the median time and the mean power of a stretch"
-        " are off those of all clean minibatches of the profile, over all stretches of that length: median, whisker up"
-        " to the third quartile; and the seconds that such a stretch takes (logarithmic), without the first minibatch"
-        f" and the settling before it. Of each profile at most the first {MOST} minibatches; a stretch that is as long"
-        " as the profile has no error by definition. Dashed: simulated. The CSV file has the share of stretches"
-        " without a sample of power."
-    )
-    series = [LegendEntry(_name_with_settings(row), listed(place), place) for place, row in enumerate(members)]
+            panels.append(panel_of(title, *axes, CURVES, values, members, ACROSS_WORKLOADS))
     rows = [
         (device, *cells(row, ("workload", "power_mode", "batch_size")), count, *one, row.provenance)
         for row, (count, lengths) in zip(members, found)
         for one in lengths
     ]
-    name, title = file_name("profile-length", device), f"Length of a profile on {device}"
-    return Figure(name, title, caption, panels, series, LENGTH_COLUMNS, rows)
+    name = file_name("profile-length", device)
+    return figure_of("profile-length", name, panels, series, LENGTH_COLUMNS, rows, device=device, most=MOST)
 
 
 def _lengths(material: Material, row: Row) -> Tuple[int, List[Length]]:
@@ -226,21 +222,3 @@ def _lengths(material: Material, row: Row) -> Tuple[int, List[Length]]:
         without = share_to_percent(stretches.without_power) if len(samples) else None
         found.append(Length(length, *times[1:], *powers[1:], without, float(np.median(stretches.seconds))))
     return len(counted), found
-
-
-def _curve(row: Row, lengths: Sequence[Length], place: int, count: int, field: str, high: Optional[str]) -> Curve:
-    """The curve of the profile at a place among so many, its whiskers beside those of the others."""
-    known = [(at, one, y) for at, one in enumerate(lengths) for y in [getattr(one, field)] if y is not None]
-    unit = "s" if field == "seconds" else "%"
-    told = ", ".join(f"{figure_text(y)} {unit} of {one.minibatches}" for _, one, y in known)
-    ys = tuple(y for _, _, y in known)
-    return Curve(
-        listed(place),
-        tuple(at + shift(place, count, 0.6) for at, _, _ in known),
-        ys,
-        f"{row.workload}: {told} minibatches; {row.provenance}",
-        dashed=row.provenance == "simulated",
-        marker=place,
-        lows=ys,
-        highs=tuple(getattr(one, high) for _, one, _ in known) if high else (),
-    )

@@ -35,3 +35,24 @@ def report(material, tmp_path_factory):
     out = tmp_path_factory.mktemp("report") / "out"
     write_report(material, out, (), png=False)
     return out
+
+
+MARKUP = "</title></script><img src=x onerror='window.hacked=1'>"
+
+
+@pytest.fixture(scope="session")
+def hostile_report(sample_store, tmp_path_factory):
+    """A report in which every text of the corpus, the evaluations and the profiles' names is markup too."""
+    corpus = [{**row, "workload": MARKUP, "device": f"orin-agx{MARKUP}"} for row in corpus_rows(40)]
+    hostile = Material.read(
+        sample_store,
+        tuple(corpus),
+        tuple({**one, "target": MARKUP, "predictor": MARKUP, "provenance": MARKUP} for one in predictor_results()),
+        tuple({**one, "strategy": MARKUP, "device": MARKUP, "provenance": MARKUP} for one in strategy_results()),
+    )
+    for name in ("device_model", "flags", "power_definition"):
+        hostile.frame[name] = MARKUP
+    hostile.frame["flag_list"] = [(f"power-unsettled: {MARKUP}",)] * len(hostile.frame)
+    out = tmp_path_factory.mktemp("hostile") / "out"
+    write_report(hostile, out, (), png=False)
+    return out

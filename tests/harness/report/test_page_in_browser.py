@@ -10,28 +10,14 @@ pytestmark = pytest.mark.skipif(
     find_browser() is None, reason="there is no Chromium on the PATH: chromium, google-chrome"
 )
 
-COVERED = """
-(() => {
-  const found = [];
-  for (const svg of document.querySelectorAll("svg.panel, #plot")) {
-    const texts = [...svg.querySelectorAll("text")].map(text => ({ text, box: text.getBoundingClientRect() }));
-    const frame = svg.getBoundingClientRect();
-    const where = svg.closest("figure, #explorer").id;
-    texts.forEach(({ text, box }, place) => {
-      const across = box.left >= frame.left - 1 && box.right <= frame.right + 1;
-      const down = box.top >= frame.top - 1 && box.bottom <= frame.bottom + 1;
-      if (!across || !down) found.push([where, text.textContent, "leaves the panel"]);
-      const slanted = text.hasAttribute("transform") && text.getAttribute("transform").includes("-40");
-      for (const other of texts.slice(place + 1)) {
-        if (slanted && other.text.getAttribute("transform")) continue;
-        const wide = Math.min(box.right, other.box.right) - Math.max(box.left, other.box.left);
-        const high = Math.min(box.bottom, other.box.bottom) - Math.max(box.top, other.box.top);
-        if (wide > 1 && high > 3) found.push([where, text.textContent, other.text.textContent]);
-      }
-    });
-  }
-  return found;
-})()
+OUTSIDE = """
+[...document.querySelectorAll("div.panel > svg, #plot")].flatMap(svg => {
+  const frame = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll("text")].filter(text => {
+    const box = text.getBoundingClientRect();
+    return box.width && (box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1);
+  }).map(text => [svg.closest("figure, #explorer").id, text.textContent]);
+})
 """
 
 
@@ -76,10 +62,11 @@ def test_the_page_reports_no_errors_and_asks_for_nothing(browser, report, width,
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_no_text_of_a_figure_covers_another_or_leaves_it(browser, report, width):
+def test_no_text_leaves_its_panel(browser, report, width):
     page = opened(browser, report, width)
-    assert page.evaluate("document.querySelectorAll('svg.panel').length") > 20
-    assert page.evaluate(COVERED) == []
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert page.evaluate("document.querySelectorAll('div.panel > svg').length") > 20
+    assert page.evaluate(OUTSIDE) == []
 
 
 def test_a_dark_page_has_other_colours_than_a_light_one(browser, report):
@@ -108,9 +95,10 @@ def test_hovering_over_a_point_says_which_mode_it_is_and_that_it_was_measured(br
 
 def test_hovering_over_a_bar_says_what_it_is(browser, report):
     page = opened(browser, report)
-    scrolled_to(page, "figure [data-tip] rect")
+    mark = "figure .mark-rect path[aria-label]"
+    scrolled_to(page, mark)
     place = page.evaluate(
-        "(() => { const box = document.querySelector('figure [data-tip] rect').getBoundingClientRect();"
+        f"(() => {{ const box = document.querySelector('{mark}').getBoundingClientRect();"
         " return {x: box.x + box.width / 2, y: box.y + box.height / 2}; })()"
     )
     page.move_mouse(place["x"], place["y"])
@@ -149,3 +137,40 @@ def test_the_explorer_shows_energy_too_and_every_table(browser, report):
             )
             assert label in page.evaluate("document.querySelector('#plot').textContent")
     assert [event for event in page.events if event["method"] == "Runtime.exceptionThrown"] == []
+
+
+def test_take_aways_are_filtered_by_device_and_text(browser, report):
+    page = opened(browser, report)
+    claims = "[...document.querySelectorAll('#claims article')]"
+    shown = f"{claims}.filter(one => !one.hidden).map(one => one.dataset.device)"
+    ask = (
+        "(([name, value]) => { const field = document.querySelector(`#filters [name=${name}]`); field.value = value;"
+        " field.dispatchEvent(new Event('input', {bubbles: true})); })"
+    )
+    devices = page.evaluate(shown)
+    assert devices
+    page.evaluate(f"{ask}(['device', 'xavier-agx'])")
+    assert page.evaluate(shown) == devices
+    page.evaluate(f"{ask}(['text', 'no claim says this'])")
+    assert page.evaluate(shown) == []
+
+
+def test_a_link_to_a_claim_opens_what_it_is_folded_in(browser, report):
+    page = opened(browser, report)
+    anchor = page.evaluate("document.querySelector('#claims article').id")
+    assert not page.evaluate("document.getElementById('all-claims').open")
+    page.evaluate(f"new Promise(done => {{ location.hash = '{anchor}'; setTimeout(done, 50); }})")
+    assert page.evaluate("document.getElementById('all-claims').open")
+
+
+def test_names_with_markup_are_text(browser, hostile_report):
+    page = opened(browser, hostile_report)
+    count = page.evaluate("document.querySelectorAll('[name=table] option').length")
+    for place in range(count):
+        page.evaluate(
+            f"(() => {{ const field = document.querySelector('[name=table]'); field.value = '{place}';"
+            " field.dispatchEvent(new Event('change')); })()"
+        )
+    page.evaluate("new Promise(done => setTimeout(done, 100))")
+    assert page.evaluate("window.hacked === undefined && document.querySelectorAll('img').length === 0")
+    assert page.evaluate("document.body.textContent.includes('onerror')"), "the names are shown"

@@ -11,7 +11,6 @@ from harness.__main__ import main
 from harness.core.configuration import Configuration
 from harness.devices.registry import open_device
 from harness.measure.run import run
-from harness.report.png import can_write_png
 from harness.store.results import ResultsStore
 from tests.harness.report.sample_results import USUAL, predictor_results, strategy_results
 
@@ -40,6 +39,7 @@ def test_a_report_of_one_profile_names_what_would_bring_the_other_figures(one_pr
     assert "throttled" in page
     assert "3 s &lt;after&gt; the start" in page, "what profiles say is text, not HTML"
     assert '<span class="badge simulated">' in page
+    assert "drawn open and grey" in page
     assert 'href="../one.sqlite"' in page
 
 
@@ -49,7 +49,7 @@ def test_the_page_needs_nothing_from_elsewhere(report):
     assert [one for one in fetched if one.startswith(("http", "//"))] == []
     assert re.findall(r"@import|url\((?!#)", page) == []
     assert "default-src 'none'" in page
-    assert len(page) < 3_000_000
+    assert len(page) < 5_000_000
 
 
 def test_evaluations_become_figures(one_profile, tmp_path):
@@ -62,8 +62,7 @@ def test_evaluations_become_figures(one_profile, tmp_path):
     assert {"prediction-orin-agx-yolov8n-coco-random", "strategies-orin-agx-yolov8n-coco"} <= names
 
 
-@pytest.mark.skipif(not can_write_png(), reason="matplotlib is not installed")
-def test_every_figure_is_a_png_file_too_where_matplotlib_is_installed(one_profile, tmp_path):
+def test_every_figure_is_a_png_file_too(one_profile, tmp_path):
     assert main(["report", "--results", str(one_profile), "--out", str(tmp_path / "rep")]) == 0
     pictures = sorted((tmp_path / "rep" / "figures").glob("*.png"))
     assert [path.stem for path in pictures] == sorted(

@@ -11,13 +11,25 @@ import pandas as pd
 import pytest
 
 from harness.core.pareto import pareto_front
-from harness.report.drawing import evenly, thinned
-from harness.report.figure import Bar, Violin
+from harness.report.colours import MUTED
+from harness.report.figure import (
+    DOTS,
+    LINEAR,
+    STACKED,
+    SYMLOG,
+    VIOLINS,
+    WHISKERS,
+    Axis,
+    LegendEntry,
+    Value,
+    figure_text,
+    panel_of,
+)
 from harness.report.figures import KINDS
+from harness.report.figures.data_sets import thinned
 from harness.report.figures.mode_scatters import extremes_of
-from harness.report.layout import density, lay_out
-from harness.report.mode_tables import mode_tables
-from harness.report.svg import Brush, draw_mark, figure_svg
+from harness.report.mode_tables import evenly, mode_tables
+from harness.report.vega import density, draw_panel, figure_svg, specification
 from harness.store.frames import common_conditions
 from tests.harness.report.sample_results import USUAL
 
@@ -63,6 +75,8 @@ def test_every_figure_has_units_provenance_and_rows_as_wide_as_its_columns(kind,
         assert "provenance" in figure.columns
         for panel in figure.panels:
             assert all("(" in axis.label for axis in (panel.x, panel.y) if axis.kind != "category"), panel
+            drawn = {value.series for layer in panel.layers if layer.kind != DOTS for value in layer.values} - {""}
+            assert drawn <= {entry.name for entry in figure.series}, "what is drawn has a colour"
 
 
 def assert_panels_compare_like_with_like(material, figures):
@@ -96,7 +110,7 @@ SIZES = (
 
 @pytest.mark.parametrize("title", SIZES)
 def test_epochs_of_data_sets_of_different_sizes_never_meet(title, material):
-    """Half of the profiles again, as if run on four times the data: whatever is drawn is of one size."""
+    """Half of the profiles again, as if run on four times the data: whatever is drawn for a workload is of one size."""
     some = [row.id for row in material.trained()][::2]
     more = [
         copied(material, number, data_samples=4 * int(material.frame.loc[number, "data_samples"])) for number in some
@@ -108,37 +122,88 @@ def test_epochs_of_data_sets_of_different_sizes_never_meet(title, material):
         assert doubled.frame.loc[list(panel.profiles), "data_samples"].nunique() == 1, panel.title
 
 
+def texts_of(root):
+    return ["".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
 def test_figures_names_are_unique_and_their_svg_is_well_formed_and_says_what_is_simulated(material):
     figures = [figure for kind in KINDS for figure in kind.make(material)]
     assert len({figure.name for figure in figures}) == len(figures)
-    for figure in figures:
-        root = ElementTree.fromstring(figure_svg(figure))
-        texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-        assert texts.count(figure.provenance) >= len(figure.panels)
+    for figure in figures[::4]:
+        drawn = [draw_panel(panel, figure.series, str(place)) for place, panel in enumerate(figure.panels)]
+        texts = texts_of(ElementTree.fromstring(figure_svg(figure, drawn)))
+        assert figure.title in texts
         assert f"provenance: {figure.provenance}" in texts
-        assert "var(" not in figure_svg(figure), "a colour that only the page knows"
+        assert {panel.x.label for panel in figure.panels} - {""} <= set(texts)
 
 
-def test_simulated_bars_are_hatched_and_measured_ones_are_not(material):
-    simulated = figures_of(material, "Parallel loading")[0]
-    measured = figures_of(material, "Optimisation under power budgets")[0]
-
-    def hatched(figure):
-        return {mark.hatched for panel in figure.panels for mark in panel.marks if isinstance(mark, Bar)}
-
-    assert hatched(simulated) == {True}
-    assert hatched(measured) == {False}
-    assert 'fill="url(#hatch)"' in figure_svg(simulated)
-    assert 'fill="url(#hatch)"' not in figure_svg(measured)
+def bars_of(provenance, **more):
+    values = [Value("a", "one", 2.0, provenance, 1.5, 2.5, **more)]
+    panel = panel_of("bars", Axis("x", "category", ("one",)), Axis("time (s)"), "beside", values)
+    return draw_panel(panel, [LegendEntry("a", "#0072b2")], "p").svg
 
 
-def test_stacked_bars_are_as_high_as_the_epochs_that_they_stand_for(material):
-    (figure,) = figures_of(material, "Parallel loading")
+def test_simulated_bars_are_pale_with_dashed_borders_and_disturbed_ones_open_and_grey():
+    simulated, measured, disturbed = bars_of("simulated"), bars_of("measured"), bars_of("measured", apart=True)
+    assert 'stroke-dasharray="3,2"' in simulated
+    assert 'stroke-dasharray="3,2"' not in measured
+    assert 'fill="#0072b2"' in measured
+    assert f'stroke="{MUTED}"' in disturbed
+    assert 'fill="#0072b2"' not in disturbed
+    assert "one: 2.00 s (1.50 to 2.50); measured" in measured, "what pointing at it says"
+
+
+def test_a_disturbed_profile_is_drawn_apart_and_is_no_mode_to_recommend(material):
+    fastest = min((row for row in material.trained() if row.mode and row.power_mode == "g"), key=lambda row: row.id)
+    frame = material.frame.copy()
+    frame.loc[fastest.id, "usable"] = False
+    disturbed = dataclasses.replace(material, frame=frame)
+    (figure,) = figures_of(disturbed, "Power modes")
+    apart = {value.x for panel in figure.panels for value in panel.values if value.apart}
+    assert apart == {"g"}
+    table = next(table for table in mode_tables(disturbed) if table.device == "xavier-agx")
+    assert (fastest.minibatch_time_ms, fastest.power_mw) in table.disturbed
+    assert fastest.id not in table.profiles
+
+
+def test_bars_and_points_carry_intervals_around_their_figures(material):
+    for title in ("Parallel loading", "DVFS", "Baseload", "Extreme modes", "Devices"):
+        for figure in figures_of(material, title):
+            known = [value for panel in figure.panels for value in panel.values if value.low is not None]
+            assert known, figure.name
+            for value in known:
+                assert value.low < (value.x if isinstance(value.y, str) else value.y) < value.high
+
+
+def test_a_workload_has_one_colour_and_a_device_one_marker_in_all_figures(material):
+    styles = {}
+    for kind in KINDS:
+        for figure in kind.make(material):
+            for entry in figure.series:
+                if entry.name in material.colours:
+                    styles.setdefault(entry.name, set()).add(entry.colour)
+    assert styles
+    assert all(len(colours) == 1 for colours in styles.values())
+    assert len(set(material.colours.values())) == len(material.colours)
+    assert len(set(material.markers.values())) == len(material.markers)
+
+
+def test_stacked_bars_are_as_high_as_the_epochs_that_they_stand_for_per_1000_samples(material):
+    figure, energy = figures_of(material, "Parallel loading")
     (panel,) = figure.panels
-    by_workers = {row.workers: row.epoch_time_s for row in material.families(material.trained(), "workers")[0].rows}
-    heights = [sum(height for _, height in mark.parts) for mark in panel.marks]
+    rows = {str(row.workers): row for row in material.families(material.trained(), "workers")[0].rows}
     assert panel.x.categories == ("0", "2", "4")
-    assert heights == pytest.approx([by_workers[0], by_workers[2], by_workers[4]])
+    assert "per 1,000 samples" in panel.y.label
+    stack, totals = panel.layers
+    assert (stack.kind, totals.kind) == (STACKED, WHISKERS)
+    for total in totals.values:
+        row = rows[total.x]
+        assert total.y == pytest.approx(row.epoch_time_s * 1000 / row.data_samples)
+        assert sum(value.y for value in stack.values if value.x == total.x) == pytest.approx(total.y)
+    cells = [dict(zip(figure.columns, row)) for row in figure.rows]
+    assert all(cell["samples"] == cell["data_samples"] and cell["of"] == "epochs 1 and later" for cell in cells)
+    assert [panel.y.label for panel in energy.panels] == ["energy per 1,000 samples (J)", "median power (W)"]
+    assert all(value.y > 0 for panel in energy.panels for value in panel.values)
 
 
 def test_a_family_differs_in_one_thing_only(material):
@@ -173,7 +238,7 @@ def test_the_baseloads_share_has_a_panel_where_it_is_known_of_several_modes(mate
     (figure,) = figures_of(with_more(material, *more), "Power modes")
     (panel,) = [panel for panel in figure.panels if panel.title == "resnet18-cifar10: baseload"]
     assert panel.x.categories == ("a", "b", "g")
-    assert all(0 < mark.parts[0][1] < 100 for mark in panel.marks)
+    assert all(0 < value.y < 100 for value in panel.values)
 
 
 def test_media_stand_side_by_side_only_with_the_same_medium(material):
@@ -216,13 +281,13 @@ def test_longer_profiles_are_nearer_to_the_whole_and_cost_more(material):
 def test_strategies_are_violins_of_single_choices_and_bars_in_files_without_them(material):
     (figure,) = figures_of(material, "Optimisation under power budgets")
     panels = {panel.title: panel for panel in figure.panels}
-    violins = [mark for mark in panels["time penalty"].marks if isinstance(mark, Violin)]
-    assert [len(mark.values) for mark in violins] == [34, 34, 34]
+    violins = [layer for layer in panels["time penalty"].layers if layer.kind == VIOLINS]
+    assert [len(value.x) for layer in violins for value in layer.values] == [34, 34, 34]
     assert "power error" in panels
     old = tuple({name: value for name, value in one.items() if name != "by_choice"} for one in material.strategies)
     (figure,) = figures_of(dataclasses.replace(material, strategies=old), "Optimisation under power budgets")
     panels = {panel.title: panel for panel in figure.panels}
-    assert [mark.parts[0][1] for mark in panels["time penalty"].marks if isinstance(mark, Bar)] == [2.0, 14.0, -20.0]
+    assert [value.x for value in panels["time penalty"].values] == [2.0, 14.0, -20.0]
     assert "power error" not in panels
 
 
@@ -237,20 +302,19 @@ def test_regressions_are_shown_subset_by_subset(material):
     (figure,) = figures_of(material, "Linear regression")
     assert {row[0] for row in figure.rows} == {"linear"}
     assert len(figure.rows) == 3 * 10
-    assert all(len(mark.values) == 10 for panel in figure.panels for mark in panel.marks)
+    assert all(len(value.x) == 10 for panel in figure.panels for value in panel.values)
 
 
-def test_lying_violins_are_as_wide_as_their_values_and_keep_to_their_rows(material):
+def test_violins_are_as_wide_as_their_values_and_keep_to_their_rows(material):
     (figure,) = figures_of(material, "Optimisation under power budgets")
     panel = next(panel for panel in figure.panels if panel.title == "power error")
-    layout = lay_out(panel)
-    violin = next(mark for mark in panel.marks if isinstance(mark, Violin))
-    path = ElementTree.fromstring(draw_mark(violin, layout, Brush(True))[1]).get("d")
-    corners = [tuple(map(float, corner.split(","))) for corner in path.strip("Mz").split("L")]
-    assert min(x for x, _ in corners) == pytest.approx(layout.x(min(violin.values)), abs=0.1)
-    assert max(x for x, _ in corners) == pytest.approx(layout.x(max(violin.values)), abs=0.1)
-    half = abs(layout.y(1.0) - layout.y(0.0)) / 2
-    assert all(abs(y - layout.y(violin.place)) < half for _, y in corners)
+    drawn = [layer["data"]["values"] for layer in specification(panel, figure.series)["layer"] if "data" in layer]
+    outlines = [row for rows in drawn for row in rows if "y2" in row]
+    for place, value in enumerate(panel.layers[-1].values):
+        own = [row for row in outlines if row["id"] == place]
+        assert min(row["x"] for row in own) == pytest.approx(min(value.x))
+        assert max(row["x"] for row in own) == pytest.approx(max(value.x))
+        assert all(place - 0.5 < row["y"] <= place <= row["y2"] < place + 0.5 for row in own)
 
 
 def test_a_mode_that_was_watched_for_longer_too_stands_in_the_same_table(material):
@@ -271,7 +335,7 @@ def test_a_scatter_is_thinned_says_so_and_keeps_its_front(material):
     table = next(table for table in mode_tables(material) if table.origin == "corpus")
     figure = figures_of(material, "Pareto fronts")[0]
     assert len(table.modes) > 1300
-    assert f"1200 of {len(table.modes)} modes are drawn" in figure.caption
+    assert f"800 of {len(table.modes)} modes are drawn" in figure.caption
     assert len(figure.rows) == len(table.modes), "the CSV file has all"
     on_front = {
         row[figure.columns.index("power_mw")] for row in figure.rows if row[figure.columns.index("on_time_power_front")]
@@ -291,9 +355,17 @@ def test_thinning_keeps_peaks_and_what_must_stay():
 
 
 def test_a_few_values_have_no_density():
-    assert density([1.0, 2.0, 3.0]) == []
-    assert density([1.0] * 50) == []
-    assert max(share for _, share in density([1.0, 2.0, 2.0, 3.0] * 10)) == 1.0
+    assert density([1.0, 2.0, 3.0], LINEAR) == []
+    assert density([1.0] * 50, LINEAR) == []
+    assert max(share for _, share in density([1.0, 2.0, 2.0, 3.0] * 10, SYMLOG)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (0.01234, "0.0123"), (1.234, "1.23"), (12.34, "12.3"), (1234.5, "1,234"), (-2.5, "-2.50")],
+)
+def test_figures_are_told_with_three_digits(value, text):
+    assert figure_text(value) == text
 
 
 def test_the_files_beside_the_page_are_what_it_links_to(report, material):
