@@ -147,7 +147,7 @@ class ResultsStore:
         number, crc, environment_json, *columns = found
         row = ProfileRow(*columns)
         self._verify(number, crc, rows.record_crc(row, environment_json))
-        return number, row, environment_json
+        return number, rows.as_named_now(row, environment_json), environment_json
 
     def _verify(self, number: int, stored: int, found: int) -> None:
         if stored != found:

@@ -110,6 +110,28 @@ def test_the_usable_profile_is_the_newest_that_was_not_disturbed(tmp_path: Path)
         assert store.usable("unknown") is None
 
 
+@pytest.mark.parametrize(
+    ("workload", "version", "provenance", "now"),
+    [
+        ("resnet18-cifar10", "0.1.0", "measured", "resnet18-cifar10-32"),
+        ("bert-squad", "0.1.0", "measured", "bert-squad-128"),
+        ("lenet-mnist+bert-squad-bs4@20", "0.1.0", "measured", "lenet-mnist+bert-squad-128-bs4@20"),
+        ("resnet18-cifar10+lenet-mnist-bs4@20", "0.1.0", "measured", "resnet18-cifar10-32+lenet-mnist-bs4@20"),
+        ("resnet18-cifar10", "0.1.0", "simulated", "resnet18-cifar10"),
+        ("resnet18-cifar10", "0.2.0", "measured", "resnet18-cifar10"),
+        ("resnet18-imagenet", "0.1.0", "measured", "resnet18-imagenet"),
+    ],
+)
+def test_shapes_that_0_1_0_trained_on_have_their_names_of_today(
+    tmp_path: Path, workload: str, version: str, provenance: str, now: str
+) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(make_profile(case={"workload": workload}, provenance=provenance), {"jetwatt": version}, "run")
+        [record], [profile] = store.records(), store.profiles()
+    assert record.case.workload == profile.case.workload == record.comparable["workload"] == now
+    assert record.case_id == profile.case.id
+
+
 def test_equal_environments_are_stored_once(tmp_path: Path) -> None:
     with ResultsStore(tmp_path / "r.sqlite") as store:
         for environment in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2}):

@@ -1,0 +1,54 @@
+"""`docs/own_network.md` as written: its module and its test, in an empty folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.store.results import ResultsStore
+
+PROJECT = Path(__file__).resolve().parents[2]
+DOCUMENT = (PROJECT / "docs" / "own_network.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def run_pytest(tmp_path):
+    """A function that runs the document's test beside its module, with options."""
+    for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", DOCUMENT, re.DOTALL):
+        (tmp_path / name).write_text(code)
+
+    def run(*options):
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTEST_ADDOPTS": "", "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "pytest", "-p", "harness.plugin", "-p", "no:cacheprovider", "test_mine.py"]
+        return subprocess.run(
+            [*command, "--workload", "my_model:WORKLOAD", "--results", "r.sqlite", *options],
+            cwd=str(tmp_path), env=environment, capture_output=True, text=True, check=False, timeout=600,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("options", [("--device", "sim:orin-agx"), ("--batch-size", "1", "--minibatches", "1")])
+def test_the_example_is_measured_as_written(run_pytest, tmp_path, options):
+    pytest.importorskip("torchvision")
+    done = run_pytest(*options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+    with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
+        profiles = list(store.profiles())
+    assert {(profile.case.workload, profile.case.workers) for profile in profiles} == {("my-net", 0), ("my-net", 2)}
+    assert {profile.conditions["parameters"] for profile in profiles} == {1_235_496}
+    assert {profile.conditions["storage_medium"]["kind"] for profile in profiles} == {"in-memory"}
+
+
+def test_every_argument_is_explained():
+    from harness.workloads import Workload
+
+    explained = set(re.findall(r"^\| `(\w+)` \|", DOCUMENT, re.MULTILINE))
+    assert explained == set(Workload.__dataclass_fields__) - {"published"}
