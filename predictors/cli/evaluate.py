@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from pathlib import Path
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from harness.cli.options import output_file, output_folder
 from harness.core.errors import CannotRunError, InvalidValueError
-from harness.core.terminal import Progress, format_duration
-from predictors.cli.options import refuse_below
+from predictors.cli.options import counting, refuse_below
 from predictors.evaluation import Target
 from predictors.models.base import ALL, TASKS, predictor_names
 from predictors.models.persistence import file_sha256
@@ -20,22 +18,6 @@ from predictors.models.tables import Table, find_table, load_tables
 from predictors.plots import write_plots
 from predictors.sampling import SAMPLERS
 from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan, write_results
-
-
-class TrialProgress:
-    """Shows how many trials are done, which was the last, and how long the rest will take."""
-
-    def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
-        self._progress = progress
-        self._clock = clock
-        self._start_s = clock()
-
-    def __call__(self, done: int, total: int, what: str) -> None:
-        """One more is done."""
-        left_s = (self._clock() - self._start_s) / done * (total - done)
-        self._progress.update(f"[{done}/{total}, {format_duration(left_s)} left] {what}")
-        if done == total:
-            self._progress.clear()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 def run_trials(plan: TrialPlan, arguments: argparse.Namespace) -> Results:
     """Run a plan, with progress and what was skipped on standard error."""
     refuse_below(1, arguments, "repeats", "jobs")
-    jobs = arguments.jobs or len(os.sched_getaffinity(0))
-    found = run_plan(plan, jobs, TrialProgress(Progress(sys.stderr)))
+    show = counting(len(plan.groups()) * plan.repeats)
+    found = run_plan(plan, arguments.jobs or len(os.sched_getaffinity(0)), lambda done, total, what: show(what))
     if found.skipped:
         print(format_skipped(found.skipped), file=sys.stderr)
     return found

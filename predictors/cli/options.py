@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
+import time
 from pathlib import Path
-from typing import Optional, Union
+from typing import Callable, Optional, Union
 
 from harness.core.cases import DEFAULT_MINIBATCHES
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME
 from harness.core.device import Device
 from harness.core.errors import InvalidValueError
+from harness.core.terminal import Progress, format_duration
 from harness.workloads import get_workload
 
 Group = Union[argparse.ArgumentParser, argparse._ArgumentGroup]
@@ -46,3 +49,18 @@ def workload_name(text: str, device: Optional[Device] = None) -> str:
     if device is not None and device.provenance == "replayed" and ":" not in text:
         return text
     return get_workload(text).name
+
+
+def counting(total: int) -> Callable[[str], None]:
+    """Takes a line for each piece of work that ended, and shows on standard error how many did and how long is left."""
+    progress, start_s, done = Progress(sys.stderr), time.monotonic(), 0
+
+    def show(what: str) -> None:
+        nonlocal done
+        done += 1
+        left_s = (time.monotonic() - start_s) / done * (total - done)
+        progress.update(f"[{done}/{total}, {format_duration(left_s)} left] {what}")
+        if done == total:
+            progress.clear()
+
+    return show

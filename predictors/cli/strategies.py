@@ -9,13 +9,13 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from harness.cli.options import output_file, output_folder, whole_numbers, write_json
 from harness.core.errors import CannotRunError
-from harness.core.terminal import Countdown, Progress, format_table
+from harness.core.terminal import format_table
 from harness.workloads import get_workload
-from predictors.cli.options import refuse_below
+from predictors.cli.options import counting, refuse_below
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.models.vendor_estimate import estimated_boards
-from predictors.strategies.evaluation import ContestRun, contest_runs, results, run_contest
+from predictors.strategies.evaluation import contest_runs, results, run_contest
 from predictors.strategies.fixed import VendorPreset, presets_of
 from predictors.strategies.goals import budget_goals
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names
@@ -75,15 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
     if not names:
         raise CannotRunError("no strategy is left to run", "the reasons stand above")
     runs = contest_runs(names, targets, profiles, arguments.repeats)
-    progress, countdown = Progress(sys.stderr), Countdown(len(runs))
-
-    def show(run: ContestRun) -> None:
-        label = countdown.start_one()
-        countdown.finish_one()
-        progress.update(f"{label} {run.strategy}, {run.target.workload}, {run.profiles} profiles")
-
-    found = run_contest(runs, goals, setting, arguments.jobs, show)
-    progress.clear()
+    show = counting(len(runs))
+    found = run_contest(
+        runs,
+        goals,
+        setting,
+        arguments.jobs,
+        lambda run: show(f"{run.strategy}, {run.target.workload}, {run.profiles} profiles"),
+    )
     lengths = {table.workload: minibatches_of_training(table.workload, DEFAULT_BATCH_SIZE) for table in targets}
     rows = results(found, targets, len(goals), setting.presets, lengths)
     notes = notes_on(setting.presets)

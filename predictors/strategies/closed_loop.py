@@ -11,7 +11,7 @@ One shot profiles some modes, fits once, and chooses among all modes without mea
 from __future__ import annotations
 
 import math
-from typing import Callable, ClassVar, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -137,8 +137,6 @@ def design_for(references: Tuple[Table, ...], board: Optional[str], seed: int) -
 class ClosedLoop(Strategy):
     """Profiles where a predictor expects the best mode within the limits, and answers with the best one measured."""
 
-    name = "closed-loop"
-
     def __init__(
         self,
         predictor: Callable[[], Predictor],
@@ -228,20 +226,16 @@ class OneShot(Strategy):
     count that break a limit by more than the tolerance with at most that probability.
     """
 
-    name: ClassVar[str] = "one-shot"
-
     def __init__(
         self,
         predictor: Callable[[], Predictor],
         *,
-        name: Optional[str] = None,
         risk: Optional[float] = None,
         seed: int = 0,
     ) -> None:
         """Choose by what `predictor` makes; `seed` draws the modes, `risk` is a probability."""
         if risk is not None and not 0 < risk < 1:
             raise InvalidValueError(f"risk is {risk}, expected a probability between 0 and 1")
-        self.name = name or type(self).name  # type: ignore[misc]
         self._predictor = predictor
         self.risk = risk
         self.seed = seed

@@ -53,7 +53,7 @@ class JudgedChoice(NamedTuple):
 
 
 class ContestRun(NamedTuple):
-    """One run of the contest: a strategy on a table with a number of profiles; `repeat` seeds it."""
+    """A strategy on a table with a number of profiles; `repeat` seeds it."""
 
     strategy: str
     target: Table
@@ -92,13 +92,11 @@ def sweep(
 
     With `together` one set of profiles serves all goals; else each goal has its own, and a seed of its own.
     """
-    if together:
-        choices = make_strategy(seed).choose_all(History(TableProfiler(table), profiles), goals)
-    else:
-        choices = [
-            make_strategy(seed * len(goals) + place).choose(History(TableProfiler(table), profiles), goal)
-            for place, goal in enumerate(goals)
-        ]
+    groups = [goals] if together else [[goal] for goal in goals]
+    choices: List[Choice] = []
+    for place, group in enumerate(groups):
+        history = History(TableProfiler(table), profiles)
+        choices += make_strategy(seed * len(groups) + place).choose_all(history, group)
     return [judge(table, goal, choice) for goal, choice in zip(goals, choices)]
 
 
@@ -171,7 +169,7 @@ def contest_runs(
         for name in strategies:
             kind = STRATEGIES[name]
             numbers = {"given": tuple(profiles), "none": (0,), "all": (len(target),)}[kind.profiles]
-            seeds = 1 if kind.make(StrategySetting(), 0).deterministic else repeats
+            seeds = 1 if kind.deterministic or kind.profiles != "given" else repeats
             runs += [ContestRun(name, target, number, repeat) for number in numbers for repeat in range(seeds)]
     return runs
 

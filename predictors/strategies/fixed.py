@@ -32,9 +32,6 @@ class VendorPreset(NamedTuple):
 class Maxn(Strategy):
     """Always the greatest mode, whatever the limits say (001 sec. 5.1)."""
 
-    name = "maxn"
-    deterministic = True
-
     def choose(self, history: History, goal: Goal) -> Choice:
         """The usable candidate with the greatest cores and clocks, and the greatest batch size; costs no profile.
 
@@ -46,9 +43,6 @@ class Maxn(Strategy):
 
 class Presets(Strategy):
     """The most powerful preset that claims to meet the power budget (001 sec. 1.4)."""
-
-    name = "presets"
-    deterministic = True
 
     def __init__(self, presets: Sequence[VendorPreset] = ()) -> None:
         self.presets = tuple(presets)
@@ -79,9 +73,6 @@ class GreatestEstimatedPower(Strategy):
     The estimator says nothing of time; the more power a mode is estimated to draw, the faster it is taken to be. Limits
     on anything but power are not looked at.
     """
-
-    name = "npe"
-    deterministic = True
 
     def __init__(self, device: str) -> None:
         self.device = device

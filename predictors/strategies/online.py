@@ -74,7 +74,7 @@ class _Running:
     index: int
     set_s: float  # since when its mode is set
     times_ms: List[float]  # of the minibatches that count
-    waiting_s: Optional[float] = None  # since when nothing but its power is missing
+    complete_s: Optional[float] = None  # since when nothing but its power is missing
 
 
 class OnlineTuner:
@@ -203,8 +203,8 @@ class OnlineTuner:
             self._answers.put(MeasuredMode(float(np.median(running.times_ms)), power_mw, now - running.set_s))
             return
         # A fast mode may end before the sensor has spoken: more minibatches then, but not for ever.
-        running.waiting_s = now if running.waiting_s is None else running.waiting_s
-        silent_s = now - running.waiting_s
+        running.complete_s = now if running.complete_s is None else running.complete_s
+        silent_s = now - running.complete_s
         if silent_s >= self._silence_s:
             raise CannotRunError(
                 f"the power meter has given no power above 0 for {silent_s:.0f} s in mode "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
@@ -38,8 +38,7 @@ def draw(found: Found, targets: Sequence[Table], directory: Path) -> List[Path]:
 
 def draw_penalties(path: Path, table: Table, found: Dict[str, List[JudgedChoice]]) -> None:
     """Time penalties over all budgets and repeats as violins, their medians marked (001 Fig 12)."""
-    plt = pyplot()
-    figure, axes = plt.subplots(figsize=(1.1 * len(found) + 2, 4.4), constrained_layout=True)
+    figure, axes = pyplot().subplots(figsize=(1.1 * len(found) + 2, 4.4), constrained_layout=True)
     values = [
         np.array([one.penalty_pct for one in outcomes if one.penalty_pct is not None]) for outcomes in found.values()
     ]
@@ -64,9 +63,8 @@ def draw_penalties(path: Path, table: Table, found: Dict[str, List[JudgedChoice]
 
 def draw_power_errors(path: Path, table: Table, found: Dict[str, List[JudgedChoice]]) -> None:
     """Area above the budget, and the shares of choices over it and over it by 1 W, as bars (001 Fig 13)."""
-    plt = pyplot()
     figures = [summarise(outcomes) for outcomes in found.values()]
-    figure, axes = plt.subplots(figsize=(1.1 * len(found) + 2, 4.4), constrained_layout=True)
+    figure, axes = pyplot().subplots(figsize=(1.1 * len(found) + 2, 4.4), constrained_layout=True)
     places = np.arange(len(found))
     over, over_by_1_w, areas_w = (
         [one[name] for one in figures] for name in ("over_limit_pct", "over_limit_plus1_pct", "area_w")
@@ -86,32 +84,35 @@ def draw_power_errors(path: Path, table: Table, found: Dict[str, List[JudgedChoi
     save(figure, path)
 
 
+def time_and_power(watts: np.ndarray, time_ms: np.ndarray, label: str, title: str) -> Tuple[Any, Any]:
+    """A figure and its axes, with all modes as a cloud."""
+    figure, axes = pyplot().subplots(figsize=(7.8, 5), constrained_layout=True)
+    axes.plot(watts, time_ms, ".", color="#cccccc", markersize=2, label=label, rasterized=True)
+    axes.set_yscale("log")
+    axes.set_xlabel("power (W)")
+    axes.set_ylabel("minibatch time (ms)")
+    axes.set_title(title, fontsize=10)
+    return figure, axes
+
+
 def draw_choices(path: Path, table: Table, found: Dict[str, List[JudgedChoice]]) -> None:
     """All modes of a table with their front, and where the choices lie as observed (001 Fig 11)."""
-    plt = pyplot()
-    figure, axes = plt.subplots(figsize=(7.8, 5), constrained_layout=True)
     watts = mw_to_w(table.power_mw)
-    axes.plot(watts, table.time_ms, ".", color="#cccccc", markersize=2, label="all modes", rasterized=True)
+    figure, axes = time_and_power(watts, table.time_ms, "all modes", _title(table))
     best = pareto_front(table.time_ms, table.power_mw)
     axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
     for place, (name, outcomes) in enumerate(found.items()):
         chosen = sorted({outcome.choice.index for outcome in outcomes})
         mark = "os^"[place % 3]  # colours alone would repeat
         axes.plot(watts[chosen], table.time_ms[chosen], mark, markersize=4, color=colour(place), label=name, alpha=0.8)
-    axes.set_yscale("log")
-    axes.set_xlabel("power (W)")
-    axes.set_ylabel("minibatch time (ms)")
-    axes.set_title(_title(table), fontsize=10)
     axes.legend(fontsize=7, ncol=2)
     save(figure, path)
 
 
 def draw_recommendation(found: Recommendation, path: Path, provenance: str) -> None:
     """Time and power of all modes as predicted, the front, what was profiled, and the recommended mode."""
-    plt = pyplot()
-    figure, axes = plt.subplots(figsize=(7.8, 5), constrained_layout=True)
     time_ms, watts = np.exp(found.posterior.log_time), mw_to_w(np.exp(found.posterior.log_power))
-    axes.plot(watts, time_ms, ".", color="#cccccc", markersize=2, label="predicted", rasterized=True)
+    figure, axes = time_and_power(watts, time_ms, "predicted", f"{found.goal.describe()}, {provenance}")
     front = [(mw_to_w(one.power_mw.value), one.time_ms.value) for one in found.front]
     axes.step(*zip(*front), "k-", where="post", linewidth=1.2, label="front")
     profiled = found.posterior.measured
@@ -124,10 +125,6 @@ def draw_recommendation(found: Recommendation, path: Path, provenance: str) -> N
         axes.axvline(
             mw_to_w(limit), color=colour(1), linewidth=0.9, linestyle="--", label=f"budget {mw_to_w(limit):g} W"
         )
-    axes.set_yscale("log")
-    axes.set_xlabel("power (W)")
-    axes.set_ylabel("minibatch time (ms)")
-    axes.set_title(f"{found.goal.describe()}, {provenance}", fontsize=10)
     axes.legend(fontsize=8)
     save(figure, path)
 

@@ -5,7 +5,7 @@ A `Strategy` sees a device only through its `History`, which takes profiles from
 
 from __future__ import annotations
 
-from typing import Callable, ClassVar, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
+from typing import Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -205,9 +205,6 @@ class History:
 
 class Strategy:
     """From a goal to a power mode; a subclass has `choose`, or `choose_all` where one set of profiles serves all."""
-
-    name: ClassVar[str]  # how the command line calls it
-    deterministic: ClassVar[bool] = False  # whether every seed gives the same choice
 
     def choose(self, history: History, goal: Goal) -> Choice:
         """Choose for one goal, by profiles through `history`, within its limit; what it holds already may be used.

@@ -31,6 +31,7 @@ class StrategyKind(NamedTuple):
     meaning: str  # what it does, for `--help`
     together: bool = False  # one set of profiles serves all budgets of a sweep; else each budget has its own
     profiles: str = "given"  # how many profiles it takes: `given` (as many as allowed), `none` or `all`
+    deterministic: bool = False  # whether every seed gives the same choice; those that take no profiles, or all, do
 
 
 def unfitted(setting: StrategySetting, seed: int, name: str = OURS) -> Callable[[], Predictor]:
@@ -47,7 +48,7 @@ def make_closed_loop(setting: StrategySetting, seed: int, least_gain: float = 0.
 def make_one_shot(setting: StrategySetting, seed: int, papers: str = "") -> OneShot:
     """One pick at the setting's risk; or, by a predictor of the papers, their way: within the limit as predicted."""
     if papers:
-        return OneShot(unfitted(setting, seed, papers), name=papers, seed=seed)
+        return OneShot(unfitted(setting, seed, papers), seed=seed)
     return OneShot(unfitted(setting, seed), risk=setting.risk, seed=seed)
 
 
@@ -70,8 +71,10 @@ STRATEGIES: Dict[str, StrategyKind] = {
         together=True,
     ),
     "random": StrategyKind(lambda setting, seed: RandomSearch(seed), "best of random modes", together=True),
-    "mdbs": StrategyKind(lambda setting, seed: BinarySearch(), "multi-dimensional binary search"),
-    "gmd": StrategyKind(lambda setting, seed: CoordinateSearch(), "coordinate search from the middle"),
+    "mdbs": StrategyKind(lambda setting, seed: BinarySearch(), "multi-dimensional binary search", deterministic=True),
+    "gmd": StrategyKind(
+        lambda setting, seed: CoordinateSearch(), "coordinate search from the middle", deterministic=True
+    ),
     "presets": StrategyKind(
         lambda setting, seed: Presets(setting.presets), "the vendor's best preset", profiles="none"
     ),

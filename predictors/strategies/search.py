@@ -49,8 +49,6 @@ class Grid:
 class RandomSearch(Strategy):
     """Profiles random candidates and takes the best of them (RND, 001 sec. 5.1)."""
 
-    name = "random"
-
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
 
@@ -73,9 +71,6 @@ def profile_random(history: History, count: int, seed: int) -> None:
 class BruteForce(Strategy):
     """Profiles every candidate (001 Table 1); the ground truth where noise allows it."""
 
-    name = "brute-force"
-    deterministic = True
-
     def choose(self, history: History, goal: Goal) -> Choice:
         count = len(history.profiler.candidates.modes)
         if history.limit < count:
@@ -97,9 +92,6 @@ class BinarySearch(Strategy):
     best so far. It does not say what happens when nothing fits: the answer is then infeasible. Nor what happens when a
     middle cannot be profiled: the nearest mode that can stands for it.
     """
-
-    name = "mdbs"
-    deterministic = True
 
     def __init__(
         self, order: Sequence[str] = DIMENSIONS, middle: str = "upper", when_not_better: str = "lower"
@@ -148,9 +140,6 @@ class CoordinateSearch(Strategy):
     going down, and finds by bisection how far to go. A search by the gradient in each dimension is what the literature
     calls GMD; this is one of that kind, not a copy.
     """
-
-    name = "gmd"
-    deterministic = True
 
     def choose(self, history: History, goal: Goal) -> Choice:
         grid = Grid(history.profiler.candidates, history.usable)

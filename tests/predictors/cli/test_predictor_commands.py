@@ -12,7 +12,7 @@ import predictors.models.base
 from harness.core.corpus import write_corpus
 from harness.simulation.corpus import simulate_corpus
 from predictors.__main__ import main
-from predictors.cli.evaluate import TrialProgress, make_target, parse_counts
+from predictors.cli.evaluate import make_target, parse_counts
 from predictors.cli.scenario import named_modes, simulated
 from predictors.published import FILE, read_published
 from predictors.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
@@ -137,20 +137,6 @@ def test_a_reference_that_holds_the_target_s_own_profiles_is_left_out():
 
 def test_counts_are_numbers_or_all():
     assert parse_counts("10,50,all,10") == (10, 50, None)
-
-
-def test_progress_tells_how_long_the_rest_takes():
-    now, lines = [0.0], []
-
-    class Lines:
-        update = staticmethod(lines.append)
-        clear = staticmethod(lambda: lines.append("cleared"))
-
-    progress = TrialProgress(Lines(), clock=lambda: now[0])
-    now[0] = 10.0
-    progress(1, 4, "ridge on bert-squad")
-    progress(4, 4, "ridge on bert-squad")
-    assert lines == ["[1/4, 30 s left] ridge on bert-squad", "[4/4, 0 s left] ridge on bert-squad", "cleared"]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

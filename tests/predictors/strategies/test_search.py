@@ -28,7 +28,7 @@ def history(profiles, table=TABLE):
     return History(TableProfiler(table), profiles)
 
 
-@pytest.mark.parametrize("strategy", SEARCHES, ids=lambda strategy: strategy.name)
+@pytest.mark.parametrize("strategy", SEARCHES, ids=lambda strategy: type(strategy).__name__)
 @given(budget_mw=budgets, profiles=st.integers(1, 30))
 @settings(max_examples=25, deadline=None)
 def test_a_search_spends_no_more_than_it_may_and_answers_with_what_it_measured(strategy, budget_mw, profiles):
@@ -41,7 +41,7 @@ def test_a_search_spends_no_more_than_it_may_and_answers_with_what_it_measured(s
     assert not best or choice.measured.time_ms == min(best)
 
 
-@pytest.mark.parametrize("strategy", SEARCHES, ids=lambda strategy: strategy.name)
+@pytest.mark.parametrize("strategy", SEARCHES, ids=lambda strategy: type(strategy).__name__)
 def test_a_search_says_when_nothing_keeps_the_limit(strategy):
     spent = history(15)
     choice = strategy.choose(spent, power_budget(LEAST_MW / 2))
