@@ -11,7 +11,7 @@ from typing import Any, Optional, Sequence
 import numpy as np
 
 from harness.board.tegrastats import parse_line, parse_log
-from harness.cli.options import add_include_flagged
+from harness.cli.options import add_include_flagged, output_file
 from harness.core.boards import BOARDS, load_board
 from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, described, write_corpus
 from harness.core.errors import InvalidValueError
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     suffixes = ", ".join([*SUFFIXES, *STORES])
     parser.add_argument("sources", type=Path, nargs="*", metavar="SOURCE", help=f"corpora, results files: {suffixes}")
-    parser.add_argument("--out", type=Path, required=True, help=f"the corpus to write, {' or '.join(SUFFIXES)}")
+    parser.add_argument("--out", type=output_file, required=True, help=f"the corpus to write, {' or '.join(SUFFIXES)}")
     parser.add_argument("--skip-bad", action="store_true", help="leave bad rows out, and count them")
     add_include_flagged(parser)
     log = parser.add_argument_group("one profile from a recorded tegrastats log")

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from harness.cli.options import add_results
+from harness.cli.options import add_results, output_folder
 from harness.core.corpus import read_corpus, rows_of
 from harness.core.errors import InvalidValueError, StoreError
 from harness.report.assembly import write_report
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--corpus", type=Path, metavar="FILE", help="a corpus, for scatters of its power modes")
     add("--predictors", type=Path, metavar="JSON", help="from python -m predictors evaluate --json")
     add("--strategies", type=Path, metavar="JSON", help="from python -m predictors strategies evaluate --json")
-    add("--out", type=Path, default=DEFAULT_OUT, metavar="DIR", help="where to (default: %(default)s)")
+    add("--out", type=output_folder, default=DEFAULT_OUT, metavar="DIR", help="where to (default: %(default)s)")
     add("--no-png", action="store_true", help="write no PNG files; they take a third of the time")
 
 
