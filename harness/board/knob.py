@@ -26,10 +26,10 @@ KNOBS = {
     "governor": "governor:Governor",
     "jetson_clocks": "jetson_clocks:JetsonClocks",
     "nvpmodel": "nvpmodel:Nvpmodel",
-    "read_limit": "read_limit:open_knob",
+    "read_limit": "read_limit:ReadLimit",
 }
-"""Name of a knob, as saved states have it, to the module of this package and what opens the knob: it takes a root and
-the options of the spec. Files that earlier versions saved have these names: none may change or go."""
+"""Name of a knob, as saved states have it, to the module of this package and the class, which takes a root and the
+options of the spec. Files that earlier versions saved have these names: none may change or go."""
 
 
 class KnobSpec(NamedTuple):

@@ -143,8 +143,14 @@ def find_rails(root: str) -> List[Rail]:
 
     A label that comes again gets the next free number: `VDD_IN 2`.
     """
+    found: List[Rail] = []
+    for chip, driver in _chips(root):
+        for directory, folders, files in os.walk(chip):
+            depth = directory.count(os.sep) - chip.count(os.sep)
+            folders[:] = sorted(folders) if depth < _DEPTH else []
+            found += _rails_in(directory, set(files), driver)
     rails: Dict[str, Rail] = {}  # by channel
-    for rail in _labelled_rails(root):
+    for rail in found:
         if rail.label in ("", NOT_CONNECTED):
             continue
         label, number = rail.label, 1
@@ -153,14 +159,6 @@ def find_rails(root: str) -> List[Rail]:
             label = f"{rail.label} {number}"
         rails[rail_channel(label)] = rail._replace(label=label)
     return list(rails.values())
-
-
-def _labelled_rails(root: str) -> Iterator[Rail]:
-    for chip, driver in _chips(root):
-        for directory, folders, files in os.walk(chip):
-            depth = directory.count(os.sep) - chip.count(os.sep)
-            folders[:] = sorted(folders) if depth < _DEPTH else []
-            yield from _rails_in(directory, set(files), driver)
 
 
 def _chips(root: str) -> List[Tuple[str, str]]:

@@ -49,9 +49,10 @@ class ReadLimit(Knob):
     name = "read limit"
     topic = "hold reads to a limit"
 
-    def __init__(self, root: str = "/", group: Optional[ReadGroup] = None) -> None:
+    def __init__(self, root: str = "/", **group: str) -> None:
+        """`group`, the fields of a `ReadGroup`, is one that another process made; none for one of this process."""
         self._root = root
-        self._given = group  # one that another process made; None for one of this process
+        self._given = ReadGroup(**group) if group else None
 
     @property
     def spec(self) -> KnobSpec:
@@ -134,11 +135,6 @@ class ReadLimit(Knob):
             os.rmdir(path)
         except OSError as error:
             raise ControlError(f"the control group {path} cannot be removed: {error.strerror}") from error
-
-
-def open_knob(root: str, path: str, origin: str, file: str) -> ReadLimit:
-    """The group that another process made; its paths hold the root."""
-    return ReadLimit(root, ReadGroup(path, origin, file))
 
 
 @contextlib.contextmanager
