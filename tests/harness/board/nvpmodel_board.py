@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.board.nvpmodel import Nvpmodel
 from harness.board.privileged import STATE
-from tests.harness.board.nvpmodel_samples import orin_agx
+from tests.harness.board.nvpmodel_samples import ORIN_AGX
 
 
 class Board:
@@ -16,7 +16,7 @@ class Board:
 
     def __init__(self, path):
         self.path = path
-        self.conf = self.write("etc/nvpmodel.conf", orin_agx())
+        self.conf = self.write("etc/nvpmodel.conf", ORIN_AGX)
         source = (Path(__file__).parent / "fake_nvpmodel.py").read_text()
         self.executable = self.write("usr/sbin/nvpmodel", f"#!{sys.executable} -IS\n{source}")
         Path(self.executable).chmod(0o755)

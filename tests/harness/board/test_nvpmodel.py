@@ -22,7 +22,7 @@ from harness.board.saved_state import preserved, restore
 from harness.core.errors import ControlError
 from harness.core.power_modes import PowerMode
 from tests.harness.board.nvpmodel_board import Board, end
-from tests.harness.board.nvpmodel_samples import orin_agx
+from tests.harness.board.nvpmodel_samples import ORIN_AGX
 from tests.harness.board.privileged_user import needs_linux
 
 LOW = PowerMode(8, 1728000, 612000, 3199000)
@@ -50,7 +50,7 @@ def test_a_mode_is_set_by_its_name_whatever_its_id(board):
     knob = board.knob()
     knob.set(board.stock("MODE_50W"))
     assert knob.read() == board.stock("MODE_50W")
-    board.write("etc/nvpmodel.conf", orin_agx().replace("ID=3 ", "ID=13 "))
+    board.write("etc/nvpmodel.conf", ORIN_AGX.replace("ID=3 ", "ID=13 "))
     knob.set(board.stock("MODE_50W"))
     assert board.lines("var/lib/nvpmodel/status") == ["pmode:0013"]
 
@@ -107,7 +107,7 @@ def test_a_damaged_file_of_ours_does_not_hide_the_board_s_mode(board):
 def test_a_board_whose_conf_changed_gets_no_name_from_an_old_file(board):
     knob = board.knob()
     knob.set(knob.custom(LOW, "MAXN"))
-    own = orin_agx().replace("< POWER_MODEL ID=3", "< POWER_MODEL ID=4 NAME=MINE >\n\n< POWER_MODEL ID=3")
+    own = ORIN_AGX.replace("< POWER_MODEL ID=3", "< POWER_MODEL ID=4 NAME=MINE >\n\n< POWER_MODEL ID=3")
     board.write("etc/nvpmodel.conf", own)
     assert knob.read() == board.stock("MINE")
 
@@ -135,7 +135,7 @@ def test_a_board_whose_conf_changed_gets_no_name_from_an_old_file(board):
         (
             "mask-busy",
             "MODE_50W",
-            r"MODE_50W was not set: writing 0 to /sys/devices/gpu\.0/tpc_pg_mask was refused: No such device "
+            r"MODE_50W was not set: writing 0 to /sys/devices/17000000\.ga10b/tpc_pg_mask was refused: No such device "
             r"\(MAXN is in effect\); the GPU takes power-gating masks at boot only: reboot, then try again",
         ),
         (
@@ -304,7 +304,7 @@ def test_a_run_puts_the_board_s_own_mode_back_and_leaves_no_file(either, tmp_pat
         assert either.kernel("/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq") == "1728000"
         assert either.kernel("/sys/devices/system/cpu/cpu7/online") == "1"
         assert either.kernel("/sys/devices/system/cpu/cpu8/online") == "0"
-        assert either.kernel("/sys/devices/gpu.0/tpc_pg_mask") == "0"
+        assert either.kernel("/sys/devices/17000000.ga10b/tpc_pg_mask") == "0"
     assert either.lines("var/lib/nvpmodel/status") == before
     assert knob.read() == either.stock("MAXN")
     assert either.laid_down() == []

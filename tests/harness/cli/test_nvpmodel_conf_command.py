@@ -12,7 +12,7 @@ from harness.board.nvpmodel_modes import masks, to_power_mode
 from harness.core.boards import load_board
 from harness.core.power_modes import PowerMode
 from tests.harness.board.nvpmodel_board import Board
-from tests.harness.board.nvpmodel_samples import SAMPLES, orin_agx, orin_nano
+from tests.harness.board.nvpmodel_samples import ORIN_AGX, ORIN_NANO, SAMPLES
 
 ASKED = PowerMode(8, 1728000, 612000, 3199000)
 
@@ -50,7 +50,7 @@ def test_the_modes_of_a_conf_are_printed_as_json(command, conf_file, board):
 
 
 def test_the_modes_of_a_conf_are_printed_as_a_table(command, conf_file):
-    _, out, _ = command("--parse", conf_file(orin_agx()))
+    _, out, _ = command("--parse", conf_file(ORIN_AGX))
     assert [line.split() for line in out.splitlines()[2:]] == [
         ["0", "MAXN", "12", "-", "-", "-", "0"],
         ["1", "MODE_15W", "4", "1113.6", "408", "2133", "248"],
@@ -60,9 +60,9 @@ def test_the_modes_of_a_conf_are_printed_as_a_table(command, conf_file):
 
 
 def test_masks_and_cores_are_in_the_json(command, conf_file):
-    _, out, _ = command("--parse", conf_file(orin_nano()), "--json")
-    slowest = json.loads(out)[-1]
-    assert slowest["masks"] == {"FBP_PG_MASK": "2", "TPC_PG_MASK": "252"}
+    _, out, _ = command("--parse", conf_file(ORIN_AGX), "--json")
+    slowest = json.loads(out)[1]
+    assert slowest["masks"] == {"FBP_PG_MASK": "0", "TPC_PG_MASK": "248"}
     assert slowest["online_cores"] == [0, 1, 2, 3]
 
 
@@ -109,13 +109,13 @@ def test_the_mode_whose_masks_are_copied_can_be_chosen(command):
 
 
 def test_a_mode_is_added_to_a_conf_that_is_given(command, conf_file, tmp_path):
-    base, made = conf_file(orin_nano()), tmp_path / "made" / "custom.conf"
+    base, made = conf_file(ORIN_NANO), tmp_path / "made" / "custom.conf"
     code, out, notes = command("--base", base, "--power-mode", "5c-115.2-306-x", "--name", "SLOW", "--out", made)
     assert (code, out) == (0, f"wrote {made}\n")
     assert notes == "note: masks and other caps are those of 25W\n"
     conf = read_conf(made).conf
     assert to_power_mode(conf, conf.model("SLOW")) == (5, 115200, 306000, 3199000)
-    assert conf.models[:-1] == parse(orin_nano()).conf.models
+    assert conf.models[:-1] == parse(ORIN_NANO).conf.models
 
 
 def test_on_the_board_its_own_conf_and_the_mode_in_effect_are_taken(command, tmp_path):
@@ -124,7 +124,7 @@ def test_on_the_board_its_own_conf_and_the_mode_in_effect_are_taken(command, tmp
     _, out, notes = command("--root", board.path, "--power-mode", "8c-1728-612-3199")
     conf = parse(out).conf
     assert to_power_mode(conf, conf.model("CUSTOM")) == ASKED
-    assert masks(conf.model("CUSTOM")) == {"TPC_PG_MASK": "248"}
+    assert masks(conf.model("CUSTOM")) == {"FBP_PG_MASK": "0", "TPC_PG_MASK": "248"}
     assert "MODE_15W" in notes
 
 
@@ -138,7 +138,7 @@ def test_a_mode_that_a_run_left_in_effect_is_not_taken_for_the_booted_one(comman
 
 
 def test_a_file_without_a_default_needs_the_booted_mode(command, conf_file):
-    base = conf_file(orin_agx().replace("< PM_CONFIG DEFAULT=2 >", "< PM_CONFIG DEFAULT=9 >"))
+    base = conf_file(ORIN_AGX.replace("< PM_CONFIG DEFAULT=2 >", "< PM_CONFIG DEFAULT=9 >"))
     code, _, error = command("--base", base, "--power-mode", "8c")
     assert code == 2
     assert "names no default mode; say whose masks to copy with --booted-mode" in error
