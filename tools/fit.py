@@ -26,11 +26,8 @@ from predictors.models.tables import Table
 from tools.measured_tables import simulated_like, split_tables
 from tools.published import BOARD, PHYSICS, WORKLOAD, Owner, Parameters, answers, fitted_parameters
 
-DIGITS = 4
-"""Significant digits of a fitted value; more would say nothing."""
-
-_REACH = 8.0
-"""Greatest distance from the prior, in spreads."""
+DIGITS = 4  # significant digits of a fitted value; more would say nothing
+_REACH = 8.0  # greatest distance from the prior, in spreads
 
 
 class FreeParameter(NamedTuple):
@@ -126,18 +123,12 @@ def file_texts(parameters: Parameters) -> Dict[Path, str]:
     return texts
 
 
-TABLE_DEVIATION = 0.03
-"""Deviation of a table's row from the model that counts as one."""
-
-TABLE_ROWS = 1000.0
-"""Rows that a table counts as, however many it has: rows of a grid are not independent."""
-
+TABLE_DEVIATION = 0.03  # deviation of a table's row from the model that counts as one
+TABLE_ROWS = 1000.0  # rows that a table counts as, however many it has: rows of a grid are not independent
 FIGURE_DEVIATIONS = {"=": 0.05, "~": 0.1, "range": 0.05}
 """The same of a figure with a comparator; 0.1 where it is a bound."""
 
-COMPARISON_DEVIATION = 0.08
-"""The same of a figure that compares two conditions: each of them deviates."""
-
+COMPARISON_DEVIATION = 0.08  # the same of a figure that compares two conditions: each of them deviates
 MOST_STEPS = 40
 
 

@@ -20,12 +20,9 @@ from tools.published import BOARD, PHYSICS, WORKLOAD, Parameters, fitted_paramet
 if TYPE_CHECKING:
     import pandas as pd
 
-BUDGETS_W = tuple(range(17, 51))
-"""The papers' power budgets (001 sec. 5.2)."""
-
+BUDGETS_W = tuple(range(17, 51))  # the papers' power budgets (001 sec. 5.2)
 FEWEST_BUDGETS = 5
-TOLERANCE_W = 1.0
-"""A budget is broken by more than this (001 sec. 1.4: A/L+1)."""
+TOLERANCE_W = 1.0  # a budget is broken by more than this (001 sec. 1.4: A/L+1)
 
 
 def split_tables(rows: Sequence[Row]) -> Tuple[List[Table], List[str]]:
@@ -155,9 +152,7 @@ def keys_of(tables: Sequence[Table]) -> List[str]:
 TARGETS = {"time": "time_ms", "power": "power_mw"}
 COUNTS = (10, 50, 100)
 REPEATS = 10
-FACTOR = 1.5
-"""As hard means: errors differ by no more than this factor."""
-
+FACTOR = 1.5  # as hard means: errors differ by no more than this factor
 FEWEST_MODES = 1_000
 LEARNERS = ("ridge", "gaussian-process")
 SEED = 0

@@ -26,8 +26,7 @@ PROFILED = (
 """What 001 profiled in every mode."""
 
 DRAWN, DRAWS = 50, 10
-BUDGETS_W = range(17, 51)
-"""001 sec. 5.2."""
+BUDGETS_W = range(17, 51)  # 001 sec. 5.2
 
 
 class ClaimResult(NamedTuple):
@@ -67,8 +66,7 @@ def check_model(boards: Optional[Boards] = None) -> List[ClaimResult]:
     return results
 
 
-Outcome = Tuple[bool, str]
-"""Whether a claim holds, and the figures that say so."""
+Outcome = Tuple[bool, str]  # whether a claim holds, and the figures that say so
 
 
 def _value(boards: Boards, metric: str, condition: Condition) -> float:

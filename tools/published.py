@@ -23,18 +23,10 @@ from harness.simulation.parameters import (
     load_workload,
 )
 
-DEFAULT = "default"
-"""The power mode that the papers take as a board's default."""
-
-INSTANCES = 5
-"""Boards of a type that the papers compare (004 sec. 5.4)."""
-
-PROFILED_MINIBATCHES = 41
-"""The first is discarded, 40 are kept (001 sec. 2.5)."""
-
-SETTLING_MS = 2_500.0
-"""Power settles in 2-3 s after a change of mode (001 sec. 2.5)."""
-
+DEFAULT = "default"  # the power mode that the papers take as a board's default
+INSTANCES = 5  # boards of a type that the papers compare (004 sec. 5.4)
+PROFILED_MINIBATCHES = 41  # the first is discarded, 40 are kept (001 sec. 2.5)
+SETTLING_MS = 2_500.0  # power settles in 2-3 s after a change of mode (001 sec. 2.5)
 INTERNAL = {
     "s": MS_PER_S,
     "min": MS_PER_S * S_PER_MINUTE,
@@ -48,12 +40,9 @@ INTERNAL = {
 """What one of a printed unit is inside the suite: in ms, mW, mWh or a share."""
 
 BOARD, WORKLOAD = "board", "workload"
-Owner = Tuple[str, str]
-"""What parameters belong to: a kind and a name."""
-
+Owner = Tuple[str, str]  # what parameters belong to: a kind and a name
 PHYSICS: Owner = ("physics", "physics")
-Parameters = Mapping[Owner, Any]
-"""A whole set: the parameters of physics, of each board and of each workload."""
+Parameters = Mapping[Owner, Any]  # a whole set: the parameters of physics, of each board and of each workload
 
 
 def fitted_parameters() -> Dict[Owner, Any]:

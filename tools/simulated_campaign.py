@@ -16,16 +16,13 @@ from harness.judge.claim_list import load_claims
 from harness.measure.idle import idle_cases
 from harness.measure.run import check, run
 
-BASELOAD = "baseload"
-"""The experiment whose cases are idle states."""
-
+BASELOAD = "baseload"  # the experiment whose cases are idle states
 VARIABILITY, REPETITIONS = "variability", 3
 """The experiment whose cases are repeated, as `benchmarks/test_variability.py` does, with a seed each."""
 
 IDLE_S = 60.0
 
-PAPERS_BOARDS = ("xavier-agx", "xavier-nx", "nano", "orin-agx")
-"""The boards that the papers' claims are about."""
+PAPERS_BOARDS = ("xavier-agx", "xavier-nx", "nano", "orin-agx")  # the boards that the papers' claims are about
 
 
 class SimulatedCampaign:

@@ -32,7 +32,9 @@ def parse_storage(name: str) -> StorageName:
     medium, at, limit = name.partition("@")
     if not at:
         return StorageName(name)
-    if not medium or not _LIMIT.fullmatch(limit):
+    if not medium:
+        raise InvalidValueError(f"storage {name!r} names no medium", f"one stands before the @: ssd{name}")
+    if not _LIMIT.fullmatch(limit):
         raise InvalidValueError(
             f"storage {name!r} is no MEDIUM@MB_PER_S",
             "write ssd@20 or ssd@2.5: a number above 0, at most three decimals, no zeros that could be left out",
@@ -81,9 +83,7 @@ CACHE_STATES = ("cold", "evicted", "warm", "as-is", "drop-each-epoch")
 data set once through the DataLoader, `as-is` does nothing, `drop-each-epoch` is `cold` before every epoch.
 """
 
-DROPPED = ("cold", "drop-each-epoch")
-"""Cache states that need the right to drop the whole page cache."""
-
+DROPPED = ("cold", "drop-each-epoch")  # cache states that need the right to drop the whole page cache
 STATIC, DVFS = "static", "dvfs"
 CLOCKS = (STATIC, DVFS)
 """What clocks do while a case runs (A7): `static`, held at the power mode's (004 sec. 4.4); `dvfs`, free below them."""
@@ -102,9 +102,7 @@ is recorded as while training, or the power sensor alone is read, `QUIET_READING
 
 QUIET_READINGS = 10
 
-CUT_MINIBATCHES = 10
-"""What is left of a profile that takes too long: 10 are the fewest that 001 sec. 2.5 tried."""
-
+CUT_MINIBATCHES = 10  # what is left of a profile that takes too long: 10 are the fewest that 001 sec. 2.5 tried
 DISTURBED_CORES = 0.1
 """Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""
 

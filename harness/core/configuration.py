@@ -15,8 +15,7 @@ from harness.core.files import read_toml, typed
 
 FILE_NAME = "jetwatt.toml"
 DEFAULT_STORAGE = "ssd"
-SECOND_STORAGE = "disk"
-"""A second medium that every machine has, so that a small campaign can compare two."""
+SECOND_STORAGE = "disk"  # a second medium that every machine has, so that a small campaign can compare two
 DEFAULT_DATA_DIRECTORY = Path("out") / "data"
 DEFAULT_RESULTS = Path("out") / "results.sqlite"
 

@@ -12,8 +12,7 @@ from harness.core.configuration import Configuration
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.profiles import Profile
 
-Report = Callable[[str], None]
-"""Takes one line of progress: what is being done now."""
+Report = Callable[[str], None]  # takes one line of progress: what is being done now
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,9 +11,7 @@ from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.profiles import Series
 from harness.core.units import percent_to_share
 
-BIN_PERCENT = 5
-"""Width of a bin in hundredths of the maximum."""
-
+BIN_PERCENT = 5  # width of a bin in hundredths of the maximum
 SET_PERCENT = 95.0
 """From here on a reading counts as the maximum itself: SIGMETRICS sec. 5.5, footnote 2 takes readings within the 95th
 percentile of the value that was set for that value."""

@@ -65,9 +65,7 @@ def format_power_modes(rows: Iterable[Tuple[PowerMode, Mapping[str, object]]], f
     return text.getvalue()
 
 
-MAXN = "maxn"
-"""The name of the mode with the greatest value of every dimension, on every device."""
-
+MAXN = "maxn"  # the name of the mode with the greatest value of every dimension, on every device
 ALL = "all"
 GRIDS: Dict[str, Callable[[PowerModeSpace], PowerModeSpace]] = {"paper": PowerModeSpace.paper_grid}
 """Parts of a space that have a name, and what makes them."""

@@ -198,8 +198,7 @@ def clock_at_cap(cap: Optional[int], allowed: Sequence[int], rounds_up: bool = F
     return max((khz for khz in allowed if khz <= cap), default=allowed[0])
 
 
-NEAREST = 3
-"""How many modes an error names in the place of one that is not there."""
+NEAREST = 3  # how many modes an error names in the place of one that is not there
 
 
 @dataclasses.dataclass(frozen=True)

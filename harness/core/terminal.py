@@ -27,8 +27,7 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown:
     return "\n".join(text.rstrip() for text in lines)
 
 
-PLAIN_INTERVAL_S = 10.0
-"""How often a plain line may come where the output is no terminal."""
+PLAIN_INTERVAL_S = 10.0  # how often a plain line may come where the output is no terminal
 TERMINAL_INTERVAL_S = 0.1
 
 

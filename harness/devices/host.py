@@ -29,9 +29,7 @@ from harness.core.mode_texts import MAXN, parse_power_modes
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import BYTES_PER_GIB
 
-CLOCK_STEP_KHZ = 100_000
-"""Steps offered between a CPU's lowest and highest clock where the driver takes any value."""
-
+CLOCK_STEP_KHZ = 100_000  # steps offered between a CPU's lowest and highest clock where the driver takes any value
 _TOPICS = {
     "cpu": "measure CPU use, own and others'",
     "memory": "measure memory",

@@ -60,6 +60,9 @@ class JetsonDevice:
         self._affinity = Affinity()
         self._control = JetsonControl(self._board_root)
         self._booted = ""
+        # of an emulated board, what its figures are made of
+        made_of = f"times are this machine's, power and clocks come from the board's tree {self._board_root}"
+        self.remarks = [f"emulated: {made_of}"] if self.is_emulated else []
 
     @property
     def _lock_name(self) -> str:
@@ -249,10 +252,3 @@ class JetsonDevice:
     def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:
         """As asked for, else a little below the board's critical trip points."""
         return temperature_limits_c(str(self._board_root), most_c)
-
-    @property
-    def remarks(self) -> List[str]:
-        """Nothing on a board; of an emulated one what its figures are made of."""
-        if not self.is_emulated:
-            return []
-        return [f"emulated: times are this machine's, power and clocks come from the board's tree {self._board_root}"]

@@ -18,12 +18,8 @@ from harness.core.errors import ControlError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, clock_at_cap
 from harness.core.units import hz_to_khz
 
-UNKNOWN_BOARD = "jetson"
-"""The name of a Tegra board that no spec file describes: it runs with what discovery finds."""
-
-EMULATED = "emulated-"
-"""Begins the name of a board that is a tree of files: its figures never look like a board's."""
-
+UNKNOWN_BOARD = "jetson"  # the name of a Tegra board that no spec file describes: it runs with what discovery finds
+EMULATED = "emulated-"  # begins the name of a board that is a tree of files: its figures never look like a board's
 JETPACKS = {
     "32.1.0": "4.2", "32.2.0": "4.2.1", "32.2.1": "4.2.2", "32.2.3": "4.2.3", "32.3.1": "4.3",
     "32.4.3": "4.4", "32.4.4": "4.4.1", "32.5.0": "4.5", "32.5.1": "4.5.1", "32.6.1": "4.6",

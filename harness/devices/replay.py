@@ -20,9 +20,7 @@ from harness.core.power_modes import PowerMode, RecordedSpace
 from harness.core.profiles import Profile, Telemetry, wall_clock
 
 PREFIX = "replay:"
-DEVICE_MARK = "@"
-"""Between the file and a device, where the corpus holds several: `replay:FILE.csv@orin-agx`."""
-
+DEVICE_MARK = "@"  # between the file and a device, where the corpus holds several: `replay:FILE.csv@orin-agx`
 SELECTING = ("workers", "storage")
 """Axes that are no columns of every corpus. One that the corpus lacks is None in every case."""
 

@@ -59,9 +59,7 @@ PREFIX = "sim:"
 INSTANCE_MARK = "@"
 """Between a board and the number of its instance: `sim:orin-agx@3`. Instance 0 is what is simulated without one."""
 
-MEDIA = ("ssd", "sd", "hdd", "emmc")
-"""Storage that the model knows."""
-
+MEDIA = ("ssd", "sd", "hdd", "emmc")  # storage that the model knows
 TOO_LARGE = {("xavier-nx", "resnet18-cifar10"), ("nano", "resnet18-cifar10")}
 """Boards and workloads that the papers could not run on them (H12; 004 sec. 4.3). What others need is not published."""
 

@@ -20,9 +20,7 @@ PHYSICS_FILE = _HERE / "physics.toml"
 BOARD_FILES: Dict[str, Path] = {path.stem: path for path in sorted((_HERE / "boards").glob("*.toml"))}
 WORKLOAD_FILES: Dict[str, Path] = {path.stem: path for path in sorted((_HERE / "workloads").glob("*.toml"))}
 
-SIMULATED_BOARDS: Tuple[str, ...] = tuple(BOARD_FILES)
-"""The boards that have parameters."""
-
+SIMULATED_BOARDS: Tuple[str, ...] = tuple(BOARD_FILES)  # the boards that have parameters
 SIMULATED_WORKLOADS: Tuple[str, ...] = tuple(WORKLOAD_FILES)
 """The workloads that have parameters: all of the corpus schema."""
 

@@ -22,20 +22,15 @@ The papers print no spread within a run. Minibatches of static clocks were seen 
 what many processes take part in.
 """
 
-WORKER_START_CYCLES = 60e6
-"""CPU cycles of starting one DataLoader worker: 27 ms at 2.2 GHz. No paper prints it."""
-
+WORKER_START_CYCLES = 60e6  # CPU cycles of starting one DataLoader worker: 27 ms at 2.2 GHz. No paper prints it
 TUNING_MINIBATCHES, TUNING_CYCLES = 3.0, 1.5e9
 """What choosing and loading kernels costs the first minibatch, which is discarded for it (C12; 001 sec. 2.5).
 
 In minibatches' compute time, and CPU cycles: 0.7 s at 2.2 GHz. No paper prints either.
 """
 
-LEAD_S = 0.05
-"""From the first telemetry sample to the first minibatch."""
-
-DROP_S = 0.5
-"""What dropping the page cache between two epochs takes."""
+LEAD_S = 0.05  # from the first telemetry sample to the first minibatch
+DROP_S = 0.5  # what dropping the page cache between two epochs takes
 
 
 class Steady(NamedTuple):

@@ -28,8 +28,7 @@ from harness.simulation.timeline import (
 )
 from harness.simulation.virtual_telemetry import as_series, observe, rails, still_channels, ticks, total_mw
 
-POWER_DEFINITION = "simulated: base, CPU, GPU and memory of the module"
-"""What the total power is made of."""
+POWER_DEFINITION = "simulated: base, CPU, GPU and memory of the module"  # what the total power is made of
 
 
 class VirtualData(NamedTuple):

@@ -18,17 +18,12 @@ SETTLING_S = 0.8
 SAMPLE_NOISE = 0.015
 """Standard deviation of a power sample's logarithm. No paper prints it; 004 sec. 4.5 averages over such samples."""
 
-TICK_JITTER_S = 0.002
-"""How late a sample is. The papers' own sampling was up to 200 ms late (M1); this suite's is not."""
-
+TICK_JITTER_S = 0.002  # how late a sample is. The papers' own sampling was up to 200 ms late (M1); this suite's is not
 COOL_C, RISE_C, HEATING_S = 35.0, 40.0, 60.0
 """Temperature of a board that draws nothing, what its peak power adds, and the time constant. No paper prints them."""
 
-REQUEST_BYTES = 128 * 1024
-"""The largest read that Linux asks a disk for by default (read_ahead_kb)."""
-
-BASE = "base"
-"""The rail that no clock and no load changes."""
+REQUEST_BYTES = 128 * 1024  # the largest read that Linux asks a disk for by default (read_ahead_kb)
+BASE = "base"  # the rail that no clock and no load changes
 
 
 class Ticks(NamedTuple):

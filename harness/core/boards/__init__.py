@@ -141,7 +141,8 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def any_release_space(self) -> PowerModeSpace:
         """The clocks of every known release together: what a mode that is named in full, or a preset, may have."""
-        return self._space(tuple(sorted({*self.clocks.gpu_khz, *self.clocks.newer_gpu_khz})))
+        lists = (self.clocks.gpu_khz, self.clocks.newer_gpu_khz, self.clocks.older_gpu_khz)
+        return self._space(tuple(sorted({khz for clocks in lists for khz in clocks})))
 
     def _space(self, gpu_khz: Tuple[int, ...]) -> PowerModeSpace:
         lists = {"CPU": self.clocks.cpu_khz, "GPU": gpu_khz, "memory": self.clocks.mem_khz}

@@ -66,6 +66,14 @@ def test_every_name_stands_for_a_mode_that_some_release_allows(name, variant):
     assert modes.get("MAXN", spec.power_mode_space().greatest) == spec.power_mode_space().greatest
 
 
+@pytest.mark.parametrize("gpu_mhz", ["140.25", "497.25", "943.5"])
+def test_clocks_that_a_tx2_listed_under_its_first_releases_are_modes_of_it(gpu_mhz):
+    text = f"6c-2035.2-{gpu_mhz}-1866"
+    assert load_board("tx2").power_modes(text) == [
+        (text, PowerMode(6, 2_035_200, round(1e3 * float(gpu_mhz)), 1_866_000))
+    ]
+
+
 def test_presets_of_an_orin_agx_are_the_clocks_of_their_caps():
     """The caps of its file are clocks of later releases, which list others than the papers' JetPack 5.0."""
     named = load_board("orin-agx").modes_by_name()
