@@ -16,15 +16,20 @@ _MODULES = {
     "PowerModeSpace": "harness.core.power_modes",
     "ResultsStore": "harness.store.results",
     "Workload": "harness.workloads.workload",
+    "check_corpus": "harness.core.corpus",
+    "fit": "jetwatt.fitting",
+    "load": "jetwatt.fitting",
     "load_board": "harness.core.boards",
     "make_predictor": "predictors.models.base",
+    "open_results": "jetwatt.results",
     "power_budget": "predictors.strategies.goals",
     "predictor_class": "predictors.models.base",
     "read_corpus": "harness.core.corpus",
+    "recommend": "jetwatt.recommending",
     "tuning": "predictors.tuning",
     "write_corpus": "harness.core.corpus",
 }
-"""The module that has each public name."""
+"""The module that has each public name; `__init__.pyi` says the same to type checkers."""
 
 __all__ = [*_MODULES, "__version__"]
 

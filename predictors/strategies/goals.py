@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Dict, List, Mapping, NamedTuple, Tuple, Union
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
@@ -82,6 +82,15 @@ class Goal:
 def power_budget(budget_mw: float) -> Goal:
     """The papers' problem (001 sec. 5): the least time with a power of at most `budget_mw`."""
     return Goal("time_ms", {"power_mw": budget_mw})
+
+
+def within(power_w: Optional[float], time_ms: Optional[float]) -> Goal:
+    """The least time within a power, the least power within a time, the least energy of a minibatch within both."""
+    limits = {"power_mw": None if power_w is None else w_to_mw(power_w), "time_ms": time_ms}
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    if not given:
+        raise InvalidValueError("there is no limit to choose a power mode by", "give power_w= or time_ms=")
+    return Goal("energy_mws" if len(given) == 2 else "power_mw" if power_w is None else "time_ms", given)
 
 
 def budget_goals(text: str) -> List[Goal]:

@@ -1,0 +1,19 @@
+from harness.core.boards import load_board as load_board
+from harness.core.corpus import check_corpus as check_corpus
+from harness.core.corpus import read_corpus as read_corpus
+from harness.core.corpus import write_corpus as write_corpus
+from harness.core.power_modes import PowerMode as PowerMode
+from harness.core.power_modes import PowerModeSpace as PowerModeSpace
+from harness.store.results import ResultsStore as ResultsStore
+from harness.workloads.workload import Workload as Workload
+from jetwatt.fitting import fit as fit
+from jetwatt.fitting import load as load
+from jetwatt.recommending import recommend as recommend
+from jetwatt.results import open_results as open_results
+from predictors.models.base import make_predictor as make_predictor
+from predictors.models.base import predictor_class as predictor_class
+from predictors.strategies.goals import Goal as Goal
+from predictors.strategies.goals import power_budget as power_budget
+from predictors.tuning import tuning as tuning
+
+__version__: str

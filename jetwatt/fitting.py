@@ -1,0 +1,247 @@
+"""`fit`: learn time and power of a workload from a few profiled power modes; predict and choose among all others."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from harness.core.boards import BOARDS, load_board
+from harness.core.corpus import check_corpus, read_corpus
+from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.pareto import pareto_front
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.core.units import mw_to_w
+from predictors.evaluation import coverage, fit_to, mape, predict_rows, rows_to_fit
+from predictors.models.base import DEFAULT, Prediction, Predictor, make_predictor, predictor_class
+from predictors.models.persistence import load_model, save_model
+from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
+from predictors.plots import plot_modes
+from predictors.strategies.closed_loop import TOLERANCE
+from predictors.strategies.goals import Goal, within
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+Corpus = Union["pd.DataFrame", str, Path]
+Modes = Union[str, Iterable[Sequence[int]]]
+LEVEL = 0.8  # share of measurements that intervals are to hold
+
+
+def fit(
+    corpus: Corpus,
+    *,
+    workload: str,
+    modes: Optional[int] = 50,
+    seed: int = 0,
+    reference: Union[str, Sequence[str]] = (),
+    predictor: str = DEFAULT,
+    device: Optional[str] = None,
+    task: str = "training",
+) -> FittedModel:
+    """Learn a workload from some of its profiles.
+
+    Args:
+        corpus: a DataFrame with the columns of a corpus, or a file.
+        workload: which of its workloads.
+        modes: how many of its power modes to learn from, drawn by `seed`; all where None, or where there are no more.
+        seed: the same seed gives the same model.
+        reference: other workloads of the corpus that a transfer predictor starts from.
+        predictor: a name of `jetwatt evaluate --predictors`.
+        device: which device, where the corpus has the workload on several.
+        task: `training` or `inference`.
+
+    Raises:
+        InvalidValueError: the corpus cannot be true, has the workload on several devices, or too few profiles of it.
+        UnknownNameError: the corpus has no such workload; there is no such predictor.
+    """
+    tables = _tables(corpus)
+    table = _one_table(tables, workload, task, device)
+    names = [reference] if isinstance(reference, str) else reference or ()
+    references = tuple(_one_table(tables, name, task, table.device) for name in names)
+    count = len(table) if modes is None else min(modes, len(table))
+    learned = table.take(rows_to_fit(table, count, "random", 0, seed, references))
+    learner = make_predictor(predictor_class(predictor), references=references, board=table.device, seed=seed)
+    fit_to(learner, learned)
+    origin = {name: getattr(table, name) for name in TABLE_KEY}
+    origin.update(fitted_rows=count, fitted_sha256=learned.fingerprint, references=list(names), seed=seed)
+    return FittedModel(learner, origin)
+
+
+def load(path: Union[str, Path]) -> FittedModel:
+    """A model that `save`, or `jetwatt fit`, wrote; it is fitted anew to what it had learned from."""
+    model = load_model(Path(path))
+    return FittedModel(model.predictor, model.origin)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class FittedModel:
+    """Time and power of a workload on a device, learned from some power modes."""
+
+    predictor: Predictor  # fitted
+    origin: Dict[str, Any]  # what it learned from: device, workload, task, provenance, ...
+
+    def __repr__(self) -> str:
+        count, origin = len(self.predictor.training_rows_.time_ms), self.origin
+        what = f"{origin['workload']} ({origin['task']}) on {origin['device']}, batch size {self.batch_size}"
+        return f"<{self.predictor.name} of {what}: learned from {count} {origin['provenance']} power modes>"
+
+    @property
+    def batch_size(self) -> int:
+        """Of most profiles that it learned from."""
+        sizes, counts = np.unique(self.predictor.training_rows_.inputs.batch_size, return_counts=True)
+        return int(sizes[counts.argmax()])
+
+    def predict(
+        self, device: Optional[str] = None, modes: Modes = "all", batch_size: Optional[int] = None, level: float = LEVEL
+    ) -> pd.DataFrame:
+        """Time and power of power modes that nobody measured.
+
+        Args:
+            device: a board, `orin-agx` or `sim:orin-agx`; None for the one that it learned of. A device that is no
+                known board has all crossings of the values that were learned.
+            modes: which of its power modes, as `jetwatt modes --power-mode` takes them (`all`, `grid:paper`,
+                `sample:50`, a name), or the modes themselves: (cpu_cores, cpu_khz, gpu_khz, mem_khz).
+            batch_size: None for the one that it learned.
+            level: share of measurements that the intervals are to hold.
+
+        Returns:
+            A row for each mode: `power_mode` (its name), `cpu_cores`, `cpu_khz`, `gpu_khz`, `mem_khz`, `batch_size`,
+            `time_ms`, `time_low_ms`, `time_high_ms`, `power_mw`, `power_low_mw`, `power_high_mw`, and `on_front`: no
+            other mode is expected to beat it in both time and power.
+        """
+        return self._predicted(device, modes, batch_size, level)[0]
+
+    def best(
+        self, power_w: Optional[float] = None, *, time_ms: Optional[float] = None, risk: Optional[float] = None
+    ) -> pd.Series:
+        """The mode with the least time within a power, or the least power within a time; within both, least energy.
+
+        Args:
+            power_w: greatest module power.
+            time_ms: greatest minibatch time.
+            risk: leave out modes of a greater risk; None takes the predicted figures as they are.
+
+        Returns:
+            The row of `predict`, with its `risk`: the probability that the mode draws over 1 W more than `power_w`, or
+            takes longer than `time_ms`.
+
+        Raises:
+            CannotRunError: no mode is expected to keep the limits; names the nearest one.
+        """
+        goal = within(power_w, time_ms)
+        table, prediction = self._predicted(None, "all", None, LEVEL)
+        figures = prediction.time_ms, prediction.power_mw, table["batch_size"].to_numpy()
+        table["risk"] = _risk(prediction, goal)
+        excess = goal.excess(*figures) if risk is None else table["risk"].to_numpy() - risk
+        if not (excess <= 0).any():
+            near = table.iloc[int(excess.argmin())]
+            found = f"{near['time_ms']:.4g} ms at {mw_to_w(near['power_mw']):.4g} W, risk {near['risk']:.2g}"
+            raise CannotRunError(
+                f"no mode has the {goal.describe()}", f"the nearest, {near['power_mode']}, has {found}"
+            )
+        return table.iloc[int(np.where(excess <= 0, goal.objective(*figures), np.inf).argmin())]
+
+    def score(self, test: Corpus) -> pd.Series:
+        """Errors (MAPE) and coverage of the 80 % intervals, in %, on profiles that it did not learn from.
+
+        `test` is a corpus with the workload on the same device; rows that the model has learned are left out.
+        """
+        import pandas as pd
+
+        table = _one_table(_tables(test), *(self.origin[name] for name in ("workload", "task", "device")))
+        learned = self.predictor.training_rows_.inputs
+        known = pd.MultiIndex.from_arrays([*learned.modes.T, learned.batch_size])
+        rows = pd.MultiIndex.from_arrays([*table.modes.T.astype(float), table.batch_size.astype(float)])
+        held_out = table.take(~rows.isin(known))
+        if not len(held_out):
+            raise InvalidValueError("the model has learned from every profile of the test", "keep some for it")
+        found = predict_rows(self.predictor, held_out)
+        return pd.Series({
+            "profiles": len(held_out),
+            "time_mape_pct": mape(held_out.time_ms, found.time_ms),
+            "power_mape_pct": mape(held_out.power_mw, found.power_mw),
+            "time_in_interval_pct": coverage(held_out.time_ms, *found.time_interval_ms(LEVEL)),
+            "power_in_interval_pct": coverage(held_out.power_mw, *found.power_interval_mw(LEVEL)),
+        })  # fmt: skip
+
+    def plot(self, path: Union[str, Path, None] = None) -> Figure:
+        """Time and power of all modes, their front and what was learned from; as a picture file where named."""
+        from matplotlib.figure import Figure
+
+        table, learned = self.predict(), self.predictor.training_rows_
+        figure = Figure(figsize=(7.8, 5), layout="constrained")
+        axes = figure.subplots()
+        plot_modes(axes, mw_to_w(table["power_mw"]).to_numpy(), table["time_ms"].to_numpy(), ("predicted", "front"))
+        axes.plot(mw_to_w(learned.power_mw), learned.time_ms, "+", label="learned from")
+        axes.set(xlabel="power (W)", ylabel="minibatch time (ms)", title=repr(self)[1:].split(":")[0])
+        axes.legend()
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+    def save(self, path: Union[str, Path]) -> None:
+        """Write a file that `load` and `jetwatt predict` read; nothing in it is code."""
+        save_model(Path(path), self.predictor, self.origin)
+
+    def _predicted(
+        self, device: Optional[str], modes: Modes, batch_size: Optional[int], level: float
+    ) -> Tuple[pd.DataFrame, Prediction]:
+        import pandas as pd
+
+        chosen = self._modes(device, modes)
+        table = pd.DataFrame(chosen, columns=list(PowerMode._fields))
+        known = table.clip(lower=1)  # as in `_tables`
+        table.insert(0, "power_mode", [mode.name for mode in chosen])
+        table["batch_size"] = self.batch_size if batch_size is None else batch_size
+        found = self.predictor.predict(known, batch_size=table["batch_size"].to_numpy(), task=self.origin["task"])
+        table["time_ms"] = found.time_ms
+        table["time_low_ms"], table["time_high_ms"] = found.time_interval_ms(level)
+        table["power_mw"] = found.power_mw
+        table["power_low_mw"], table["power_high_mw"] = found.power_interval_mw(level)
+        table["on_front"] = table.index.isin(pareto_front(found.time_ms, found.power_mw))
+        return table, found
+
+    def _modes(self, device: Optional[str], modes: Modes) -> List[PowerMode]:
+        if not isinstance(modes, str):
+            return [PowerMode(*map(int, mode)) for mode in modes]
+        name = (device or self.origin["device"]).rpartition(":")[2].partition("@")[0]
+        if name in BOARDS:
+            return [mode for _, mode in load_board(name).power_modes(modes)]
+        if name != self.origin["device"] or modes != "all":
+            hint = f"known boards: {', '.join(BOARDS)}; of others, modes= takes tuples"
+            raise UnknownNameError(f"the power modes {modes!r} of {name!r} are not known", hint)
+        cores, *clocks = (np.unique(values).astype(int) for values in self.predictor.training_rows_.inputs.modes.T)
+        told = (np.where(values == 1, UNKNOWN_KHZ, values) for values in clocks)
+        return list(PowerModeSpace(*(tuple(values.tolist()) for values in (cores, *told))))
+
+
+def _tables(corpus: Corpus) -> List[Table]:
+    """The tables of a corpus; a clock that nobody knows is 1 kHz in all rows, which predictors can take."""
+    frame = read_corpus(corpus) if isinstance(corpus, (str, Path)) else check_corpus(corpus, "the corpus")
+    return [dataclasses.replace(table, modes=np.maximum(table.modes, 1)) for table in tables_of(frame)]
+
+
+def _one_table(tables: Sequence[Table], workload: str, task: str, device: Optional[str]) -> Table:
+    """The complete rows of a workload on one device."""
+    there = [table for table in tables if device is None or table.device == device]
+    devices = sorted({table.device for table in there if (table.workload, table.task) == (workload, task)})
+    if len(devices) > 1:
+        what = f"the corpus has {task} of {workload!r} on {len(devices)} devices: {', '.join(devices)}"
+        raise InvalidValueError(what, f"choose one: device={devices[0]!r}")
+    return find_table(there, workload, task).complete()
+
+
+def _risk(prediction: Prediction, goal: Goal) -> np.ndarray:
+    """The probability of breaking the limit that is likeliest broken, by more than its tolerance; shape (n,)."""
+    from scipy.stats import t
+
+    risk = np.zeros(len(prediction.time_ms))
+    for name, log_sd in (("time_ms", prediction.time_log_sd), ("power_mw", prediction.power_log_sd)):
+        if name in goal.limits:
+            reach = np.log((goal.limits[name] + TOLERANCE.get(name, 0.0)) / getattr(prediction, name))
+            risk = np.maximum(risk, t.sf(reach / log_sd, prediction.freedom))  # of infinite freedom: normal
+    return risk

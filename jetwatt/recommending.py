@@ -1,0 +1,79 @@
+"""`recommend`: profile a few power modes on a device and name the one that meets a goal best."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Optional, Union
+
+from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
+from harness.core.configuration import FILE_NAME, load_configuration
+from harness.core.terminal import Progress
+from harness.devices.registry import open_device
+from harness.store.results import ResultsStore
+from predictors.cli.options import workload_name
+from predictors.cli.recommend import recommend_mode
+from predictors.cli.recommendation_report import format_recommendation, plain_recommendation
+from predictors.strategies.goals import within
+from predictors.strategies.recommendation import Recommendation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def recommend(
+    device: str,
+    *,
+    workload: str,
+    power_w: Optional[float] = None,
+    time_ms: Optional[float] = None,
+    profiles: int = 15,
+    batch_size: int = 16,
+    workers: int = 4,
+    storage: str = "ssd",
+    minibatches: int = DEFAULT_MINIBATCHES,
+    seed: int = 0,
+    results: Union[str, Path, None] = None,
+) -> Answer:
+    """Search on a device as the command `jetwatt recommend` does.
+
+    Args:
+        device: `sim:orin-agx`, `host`, a board's name on that board, or `replay:CORPUS.csv`.
+        workload: one of the suite's, or your own as `module:NAME`.
+        power_w: greatest module power; the time is to be the least.
+        time_ms: greatest minibatch time; the power is to be the least. With both limits, the energy of a minibatch.
+        profiles: power modes that may be profiled.
+        batch_size: samples per minibatch.
+        workers: of the DataLoader.
+        storage: medium of the data set.
+        minibatches: per profile.
+        seed: the same seed begins with the same modes.
+        results: a file that keeps the profiles.
+
+    Raises:
+        CannotRunError: the device is not here, or tells no power.
+    """
+    goal, opened = within(power_w, time_ms), open_device(device, load_configuration(Path(FILE_NAME)))
+    settings = Settings(minibatches=minibatches, seed=seed)
+    case = Case(device, workload_name(workload, opened), "maxn", workers, storage, batch_size, settings)
+    with ResultsStore(Path(results)) if results else contextlib.nullcontext() as store:
+        return Answer(recommend_mode(opened, case, goal, profiles=profiles, store=store, progress=Progress(sys.stderr)))
+
+
+class Answer:
+    """The power mode to train with; printed, it says what else was found."""
+
+    def __init__(self, found: Recommendation) -> None:
+        self.found = found
+        self.power_mode = found.choice.power_mode
+        self.keeps_limits = found.choice.feasible  # if not, it is the nearest mode that is known
+
+    def __repr__(self) -> str:
+        return format_recommendation(self.found)
+
+    def front(self) -> pd.DataFrame:
+        """The modes that no other is expected to beat in both time and power, by rising power; 80 % intervals."""
+        import pandas as pd
+
+        return pd.json_normalize(plain_recommendation(self.found)["front"], sep="_")

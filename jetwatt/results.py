@@ -1,0 +1,53 @@
+"""`open_results`: a results file as pandas DataFrames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Iterable, Optional, Sequence, Union
+
+from harness.store import frames
+from harness.store.results import ResultsStore
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def open_results(path: Union[str, Path]) -> Results:
+    """What `pytest --results FILE` wrote; a `StoreError` where it is not there, or is none."""
+    with ResultsStore(Path(path), read_only=True):
+        return Results(Path(path))
+
+
+class Results:
+    """A results file, opened anew for each question: it may still be written to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __repr__(self) -> str:
+        table = self.profiles()
+        flagged = int((~table["usable"]).sum())
+        doubtful = f", {flagged} of them disturbed or throttled" if flagged else ""
+        of = f" of {', '.join(table['workload'].unique())} on {', '.join(table['device_name'].unique())}"
+        return f"<{self.path}: {len(table)} profiles{of if len(table) else ''}{doubtful}>"
+
+    def profiles(self, *, usable: bool = False, newest: bool = False) -> pd.DataFrame:
+        """A row for each profile, oldest first, indexed by `profile_id`: figures, conditions, flags.
+
+        `usable` leaves out those that were disturbed or throttled, which the column `usable` tells; `newest` all but
+        the newest of the same conditions.
+        """
+        with ResultsStore(self.path, read_only=True) as store:
+            return frames.profiles(store, include_flagged=not usable, newest_only=newest)
+
+    def minibatches(self, profile_ids: Optional[Iterable[int]] = None) -> pd.DataFrame:
+        """A row for each minibatch of some profiles, or of all: fetch stall, compute and end-to-end time."""
+        with ResultsStore(self.path, read_only=True) as store:
+            return frames.minibatches(store, profile_ids)
+
+    def telemetry(
+        self, profile_ids: Optional[Iterable[int]] = None, channels: Optional[Sequence[str]] = None
+    ) -> pd.DataFrame:
+        """A row for each sample of some profiles, or of all: `profile_id`, `channel`, `time_s`, `value`."""
+        with ResultsStore(self.path, read_only=True) as store:
+            return frames.telemetry(store, profile_ids, channels)
