@@ -1,9 +1,4 @@
-"""The public names of the suite, each imported when it is first used.
-
-    from jetwatt import PowerMode, Goal, Workload, tuning
-
-The command line is `jetwatt COMMAND`.
-"""
+"""The public names of the suite, each imported when it is first used; docs/api.md shows them at work."""
 
 from __future__ import annotations
 
@@ -12,6 +7,7 @@ from typing import Any, List
 
 _MODULES = {
     "Goal": "predictors.strategies.goals",
+    "HarnessError": "harness.core.errors",
     "PowerMode": "harness.core.power_modes",
     "PowerModeSpace": "harness.core.power_modes",
     "ResultsStore": "harness.store.results",

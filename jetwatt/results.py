@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterable, Optional, Sequence, Union
 
@@ -18,11 +19,11 @@ def open_results(path: Union[str, Path]) -> Results:
         return Results(Path(path))
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
 class Results:
     """A results file, opened anew for each question: it may still be written to."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     def __repr__(self) -> str:
         table = self.profiles()

@@ -1,11 +1,20 @@
-"""What the documents name is there: files, tests, and links between them."""
+"""What the documents name is there, files, tests, links between them; and the API page runs, line by line."""
 
 from __future__ import annotations
 
+import ast
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+
+from jetwatt.cli import main as jetwatt
+
+try:
+    import torch
+except ImportError:
+    torch = None
 
 PROJECT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "baselines/README.md")]
@@ -33,3 +42,45 @@ def test_tests_that_a_document_names_exist(document):
         files = [PROJECT / root / name for root in ROOTS if (PROJECT / root / name).is_file()]
         assert files, f"{document.name} names {name}"
         assert f"def {test}(" in files[0].read_text(encoding="utf-8"), f"{document.name} names {name}::{test}"
+
+
+BLOCK = re.compile(r"(?:<!-- (file|needs): (\S+) -->\n)?```(sh|python)\n(.*?)```", re.DOTALL)
+"""Code of a page; a comment before it says that it is a file, or what it needs."""
+
+
+def value_of(text):
+    """A literal, or a repr as it is."""
+    return text if text.startswith("<") else ast.literal_eval(text)
+
+
+def test_the_api_page_runs_line_by_line(tmp_path, monkeypatch):
+    """Each statement by itself; `# -> VALUE` behind one is what it has to be."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    page, names, checked = (PROJECT / "docs" / "api.md").read_text(encoding="utf-8"), {}, 0
+    for block in BLOCK.finditer(page):
+        mark, value, language, code = block.groups()
+        if mark == "file":
+            Path(value).write_text(code, encoding="utf-8")
+        elif language == "sh":
+            assert [jetwatt(shlex.split(line)[1:]) for line in code.splitlines()] == [0]
+        elif mark is None or torch is not None:
+            lines = code.splitlines()
+            for statement in ast.parse(code).body:
+                text = "\n".join(lines[statement.lineno - 1 : statement.end_lineno])
+                where = f"docs/api.md:{page.count(chr(10), 0, block.start(4)) + statement.lineno}"
+                if not isinstance(statement, ast.Expr):
+                    exec(compile(text, where, "exec"), names)
+                    continue
+                found = eval(compile(text.partition("  #")[0], where, "eval"), names)
+                expected = re.search(r"  # -> (.*)", text)
+                if expected:
+                    assert (repr(found) if expected[1].startswith("<") else found) == value_of(expected[1]), where
+                    checked += 1
+    assert checked >= 10
+
+
+def test_every_public_name_of_the_table_api_is_on_the_api_page():
+    page = (PROJECT / "docs" / "api.md").read_text(encoding="utf-8")
+    for name in ("read_corpus", "check_corpus", "write_corpus", "fit", "load", "recommend", "open_results", "tuning"):
+        assert f"jetwatt.{name}(" in page

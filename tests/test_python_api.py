@@ -1,0 +1,165 @@
+"""The public functions on tables: what is learned, chosen and refused; docs/api.md is run by test_documents.py."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import jetwatt
+from harness.core.boards import load_board
+from harness.simulation.corpus import simulate_corpus
+
+SPACE = load_board("orin-agx").power_mode_space()
+MODES = SPACE.sample(60)
+
+
+def corpus_of(device="orin-agx", workload="resnet18-imagenet", modes=MODES):
+    return pd.DataFrame(simulate_corpus(device, workload, modes))
+
+
+CORPUS = pd.concat([corpus_of(), corpus_of(workload="lstm-wikitext")])
+
+
+@pytest.fixture(scope="module")
+def model():
+    return jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=30)
+
+
+def test_the_same_seed_learns_the_same_and_another_one_does_not(model):
+    again, other = (jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=30, seed=seed) for seed in (0, 1))
+    assert again.origin == model.origin
+    pd.testing.assert_frame_equal(again.predict(), model.predict())
+    assert other.origin["fitted_sha256"] != model.origin["fitted_sha256"]
+
+
+def test_more_modes_than_there_are_are_all(model):
+    assert "learned from 60 simulated" in repr(jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=100))
+    with pytest.raises(jetwatt.HarnessError, match="learned from every profile"):
+        jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=None).score(CORPUS)
+
+
+def test_a_reference_is_another_workload_of_the_same_device():
+    both = pd.concat(
+        [CORPUS, corpus_of("xavier-agx", "lstm-wikitext", load_board("xavier-agx").power_mode_space().sample(9))]
+    )
+    fitted = jetwatt.fit(both, workload="resnet18-imagenet", modes=10, reference="lstm-wikitext")
+    [reference] = fitted.predictor.references
+    assert (reference.device, len(reference)) == ("orin-agx", 60)
+
+
+def test_a_table_of_two_boards_asks_which(model):
+    xavier = load_board("xavier-agx").power_mode_space().sample(20)
+    both = pd.concat([CORPUS, corpus_of("xavier-agx", modes=xavier)])
+    with pytest.raises(jetwatt.HarnessError, match=r"2 devices: orin-agx, xavier-agx; choose one: device='orin-agx'"):
+        jetwatt.fit(both, workload="resnet18-imagenet")
+    assert "on xavier-agx" in repr(jetwatt.fit(both, workload="resnet18-imagenet", device="xavier-agx"))
+    assert model.score(both)["profiles"] == 30
+
+
+@pytest.mark.parametrize(
+    ("column", "factor", "words"),
+    [("gpu_khz", 1e-3, "looks like MHz"), ("power_mw", 1e-3, "looks like W"), ("minibatch_time_ms", 1e-3, "like s,")],
+)
+def test_fit_and_score_refuse_a_table_that_cannot_be_true(model, tmp_path, column, factor, words):
+    wrong = CORPUS.assign(**{column: CORPUS[column] * factor})
+    wrong.to_csv(tmp_path / "c.csv", index=False)
+    for use in (lambda: jetwatt.fit(wrong, workload="resnet18-imagenet"), lambda: model.score(tmp_path / "c.csv")):
+        with pytest.raises(jetwatt.HarnessError, match=words):
+            use()
+
+
+def test_predictions_are_a_row_for_each_mode_with_intervals_and_the_front(model):
+    table = model.predict(modes="grid:paper")
+    assert len(table) == 4368
+    assert (table["time_low_ms"] < table["time_ms"]).all()
+    assert (table["power_mw"] < table["power_high_mw"]).all()
+    front = table[table["on_front"]].sort_values("power_mw")
+    assert front["time_ms"].is_monotonic_decreasing
+    wider = model.predict(modes="grid:paper", level=0.95)
+    assert (wider["time_high_ms"] > table["time_high_ms"]).all()
+    assert len(model.predict("sim:xavier-agx@2")) == len(list(load_board("xavier-agx").power_mode_space()))
+
+
+def test_the_best_mode_is_the_best_of_the_table_and_tells_its_risk(model):
+    table = model.predict()
+    best = model.best(power_w=25)
+    assert best["time_ms"] == table[table["power_mw"] <= 25_000]["time_ms"].min()
+    assert 0 < best["risk"] < 0.5
+    assert model.best(time_ms=200)["power_mw"] == table[table["time_ms"] <= 200]["power_mw"].min()
+    careful = model.best(power_w=25, risk=best["risk"] / 10)
+    assert careful["risk"] <= best["risk"] / 10
+    assert careful["time_ms"] > best["time_ms"]
+    within = table[(table["power_mw"] <= 25_000) & (table["time_ms"] <= 200)]
+    found = model.best(power_w=25, time_ms=200)
+    assert found["power_mw"] * found["time_ms"] == pytest.approx((within["power_mw"] * within["time_ms"]).min())
+
+
+def test_a_budget_that_no_mode_meets_and_none_at_all_are_refused(model):
+    with pytest.raises(jetwatt.HarnessError, match=r"no mode has the .* at most 3 W; the nearest, .* has .* W, risk 1"):
+        model.best(power_w=3)
+    with pytest.raises(jetwatt.HarnessError, match="give power_w= or time_ms="):
+        model.best()
+
+
+def test_a_model_is_saved_loaded_and_read_by_the_command(model, tmp_path, capsys):
+    from jetwatt.cli import main
+
+    model.save(tmp_path / "m.jw")
+    loaded = jetwatt.load(tmp_path / "m.jw")
+    assert repr(loaded) == repr(model)
+    pd.testing.assert_frame_equal(loaded.predict(modes="sample:9"), model.predict(modes="sample:9"))
+    words = [
+        "--model",
+        tmp_path / "m.jw",
+        "--board",
+        "orin-agx",
+        "--power-mode",
+        "sample:9",
+        "--out",
+        tmp_path / "p.csv",
+    ]
+    assert main(["predict", *map(str, words)]) == 0
+    assert "predicted from simulated" in capsys.readouterr().out
+
+
+def test_a_device_of_ones_own_with_unknown_clocks_has_the_modes_that_were_learned(tmp_path):
+    rows = [
+        {**dataclasses.asdict(case), "minibatch_time_ms": 4e9 / (case.cpu_cores * case.cpu_khz) ** 0.9}
+        for case in OwnMode.all()
+    ]
+    table = pd.DataFrame(rows).assign(
+        device="my-server", workload="my-net", task="training", gpu_khz=0, mem_khz=0, batch_size=32,
+        power_mw=lambda own: 20_000 + 5 * own["cpu_cores"] * own["cpu_khz"] / 1e3, provenance="measured",
+    )  # fmt: skip
+    model = jetwatt.fit(table, workload="my-net")
+    found = model.predict()
+    assert len(found) == 12
+    assert (found["gpu_khz"] == 0).all()
+    assert np.allclose(found["power_mw"], table["power_mw"], rtol=0.1)
+    with pytest.raises(jetwatt.HarnessError, match="known boards"):
+        model.predict("your-server")
+    assert len(model.predict(modes=[(2, 1_500_000, 0, 0)])) == 1
+
+
+@dataclasses.dataclass
+class OwnMode:
+    cpu_cores: int
+    cpu_khz: int
+
+    @classmethod
+    def all(cls):
+        return [cls(cores, khz) for cores in (1, 2, 4, 8) for khz in (1_200_000, 2_000_000, 3_000_000)]
+
+
+def test_a_plot_is_a_figure_and_a_file(model, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert model.plot(tmp_path / "m.png").axes[0].get_xlabel() == "power (W)"
+    assert (tmp_path / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_results_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(jetwatt.HarnessError, match=r"none\.sqlite"):
+        jetwatt.open_results(tmp_path / "none.sqlite")
