@@ -14,7 +14,8 @@ from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameEr
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import mw_to_w
-from predictors.evaluation import coverage, fit_to, mape, predict_rows, rows_to_fit
+from predictors.cli.evaluate import make_target
+from predictors.evaluation import coverage, fit_to, mape, predict_rows
 from predictors.models.base import DEFAULT, Prediction, Predictor, make_predictor, predictor_class
 from predictors.models.persistence import load_model, save_model
 from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
@@ -55,16 +56,15 @@ def fit(
         task: `training` or `inference`.
 
     Raises:
-        InvalidValueError: the corpus cannot be true, has the workload on several devices, or too few profiles of it.
-        UnknownNameError: the corpus has no such workload; there is no such predictor.
+        HarnessError: the corpus cannot be true, has no such workload, has it on several devices, or too few profiles.
     """
     tables = _tables(corpus)
     table = _one_table(tables, workload, task, device)
     names = [reference] if isinstance(reference, str) else reference or ()
-    references = tuple(_one_table(tables, name, task, table.device) for name in names)
-    count = len(table) if modes is None else min(modes, len(table))
-    learned = table.take(rows_to_fit(table, count, "random", 0, seed, references))
-    learner = make_predictor(predictor_class(predictor), references=references, board=table.device, seed=seed)
+    target = make_target(table, [_one_table(tables, name, task, table.device) for name in names])
+    count = len(target.table) if modes is None else min(modes, len(target.table))
+    learned = target.table.take(target.rows(count, "random", 0, seed))
+    learner = make_predictor(predictor_class(predictor), references=target.references, board=table.device, seed=seed)
     fit_to(learner, learned)
     origin = {name: getattr(table, name) for name in TABLE_KEY}
     origin.update(fitted_rows=count, fitted_sha256=learned.fingerprint, references=list(names), seed=seed)
@@ -73,8 +73,8 @@ def fit(
 
 def load(path: Union[str, Path]) -> FittedModel:
     """A model that `save`, or `jetwatt fit`, wrote; it is fitted anew to what it had learned from."""
-    model = load_model(Path(path))
-    return FittedModel(model.predictor, model.origin)
+    saved = load_model(Path(path))
+    return FittedModel(saved.predictor, saved.origin)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -116,7 +116,7 @@ class FittedModel:
         return self._predicted(device, modes, batch_size, level)[0]
 
     def best(
-        self, power_w: Optional[float] = None, *, time_ms: Optional[float] = None, risk: Optional[float] = None
+        self, power_w: Optional[float] = None, time_ms: Optional[float] = None, risk: Optional[float] = None
     ) -> pd.Series:
         """The mode with the least time within a power, or the least power within a time; within both, least energy.
 
@@ -127,10 +127,7 @@ class FittedModel:
 
         Returns:
             The row of `predict`, with its `risk`: the probability that the mode draws over 1 W more than `power_w`, or
-            takes longer than `time_ms`.
-
-        Raises:
-            CannotRunError: no mode is expected to keep the limits; names the nearest one.
+            takes longer than `time_ms`. A `CannotRunError` names the nearest mode where none keeps the limits.
         """
         goal = within(power_w, time_ms)
         table, prediction = self._predicted(None, "all", None, LEVEL)

@@ -51,8 +51,7 @@ def recommend(
         seed: the same seed begins with the same modes.
         results: a file that keeps the profiles.
 
-    Raises:
-        CannotRunError: the device is not here, or tells no power.
+    A `CannotRunError` says that the device is not here, or tells no power.
     """
     goal, opened = within(power_w, time_ms), open_device(device, load_configuration(Path(FILE_NAME)))
     settings = Settings(minibatches=minibatches, seed=seed)

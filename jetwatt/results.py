@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def open_results(path: Union[str, Path]) -> Results:
+def open_results(path: Union[str, Path]) -> ResultsFile:
     """What `pytest --results FILE` wrote; a `StoreError` where it is not there, or is none."""
     with ResultsStore(Path(path), read_only=True):
-        return Results(Path(path))
+        return ResultsFile(Path(path))
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Results:
+class ResultsFile:
     """A results file, opened anew for each question: it may still be written to."""
 
     path: Path
@@ -33,10 +33,9 @@ class Results:
         return f"<{self.path}: {len(table)} profiles{of if len(table) else ''}{doubtful}>"
 
     def profiles(self, *, usable: bool = False, newest: bool = False) -> pd.DataFrame:
-        """A row for each profile, oldest first, indexed by `profile_id`: figures, conditions, flags.
+        """A row for each profile, oldest first: figures, conditions, flags.
 
-        `usable` leaves out those that were disturbed or throttled, which the column `usable` tells; `newest` all but
-        the newest of the same conditions.
+        `usable` leaves out those that were disturbed or throttled, `newest` all but the newest of the same conditions.
         """
         with ResultsStore(self.path, read_only=True) as store:
             return frames.profiles(store, include_flagged=not usable, newest_only=newest)
