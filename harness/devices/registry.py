@@ -36,9 +36,11 @@ class AbsentBoard:
 
     def _refuse(self) -> NoReturn:
         here = cpu_model(self._root) or "of unknown make"
+        stand_in = SIMULATED + self.name
+        simulated = f"`--device {stand_in}` simulates it, " if self.name in SIMULATED_BOARDS else ""
         raise CannotRunError(
             f"{self.name} is not this machine (an {self._spec.product} is asked for, this CPU is {here})",
-            "run on the board, or `--device host` for this machine",
+            f"run on the board; {simulated}`--device host` measures this machine",
         )
 
     def identity(self) -> Identity:

@@ -1,0 +1,156 @@
+"""Every benchmark can fail: what it is about is broken, and its test fails; whole, it passes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.__main__ import main
+
+pytest.importorskip("scipy")
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+CAMPAIGN = """
+[axes]
+workload = ["lenet-mnist"]
+workers = [0]
+storage = ["ssd"]
+[settings]
+minibatches = 20
+[[sweep]]
+[experiment.worker_parallelism]
+storage = ["ssd"]
+workers = [0, 4]
+[experiment.page_cache]
+settings = { epochs = 2, cache = "cold", data_scale = 0.01 }
+storage = ["hdd"]
+[experiment.storage_media]
+settings = { epochs = 2, cache = "cold", data_scale = 0.01 }
+storage = ["ssd", "hdd"]
+[experiment.dataset_scaling]
+storage = ["ssd"]
+settings = { epochs = 2, cache = "cold", data_scale = 0.02 }
+[experiment.batch_size]
+batch_size = [4, 16]
+[experiment.variability]
+settings = { epochs = 2, data_scale = 0.02 }
+[experiment.dvfs]
+workload = ["resnet18-cifar10"]
+workers = [4]
+[[experiment.dvfs.sweep]]
+[[experiment.dvfs.sweep]]
+settings = { clocks = "dvfs" }
+[experiment.power_modes]
+power_mode = ["a", "g"]
+[experiment.cross_device]
+[experiment.inference]
+task = "inference"
+batch_size = [8]
+[experiment.concurrent_training_inference]
+task = "concurrent"
+workload = ["lenet-mnist+lenet-mnist-bs2@10"]
+settings = { duration_s = 10 }
+[experiment.profile_length]
+settings = { minibatches = 60 }
+[experiment.baseload]
+power_mode = ["a"]
+"""
+
+BREAK = """
+import dataclasses
+import harness.outcome
+from harness.devices.simulated import SimulatedDevice
+
+whole_profile, whole_judge = SimulatedDevice.profile, harness.outcome.judge
+
+def profile(self, case):
+    found = whole_profile(self, case)
+    broken = {"power_mean_mw": None} if case.task == "idle" else {}
+    if case.task == "concurrent":
+        broken = {"inference_per_s": 1.0}
+    return dataclasses.replace(found, aggregates={**found.aggregates, **broken})
+
+def judge(evidence):
+    return [one._replace(verdict="contradicted", shortfall=None) for one in whole_judge(evidence)]
+
+SimulatedDevice.profile = profile
+harness.outcome.judge = judge
+"""
+
+OF_THEIR_OWN = {"containers", "corpus_profiling", "mode_search", "overhead", "prediction_speed", "software_versions"}
+"""Benchmarks that run when they are named, or take longer; they are broken one by one."""
+
+FILES = {path.stem.partition("_")[2] for path in (PROJECT / "benchmarks").glob("test_*.py")}
+
+
+@pytest.fixture
+def outcomes(run_suite, tmp_path):
+    """Runs the benchmarks on a simulated board; gives how the tests of each function ended, by its file and name."""
+    (tmp_path / "c.toml").write_text(CAMPAIGN)
+    (tmp_path / "broken.py").write_text(BREAK)
+
+    def run(*arguments):
+        path = tmp_path / "outcomes.xml"
+        run_suite("--campaign", "c.toml", "--device", "sim:xavier-agx", "--results", "r.sqlite", f"--junitxml={path}",
+                  *arguments, check=False)  # fmt: skip
+        ended = {}
+        for case in ElementTree.parse(path).getroot().iter("testcase"):
+            how = next((part.tag for part in case if part.tag in ("failure", "error", "skipped")), "passed")
+            file = case.get("classname").rpartition(".test_")[2]
+            ended.setdefault((file, case.get("name").partition("[")[0]), set()).add(how)
+        return ended
+
+    return run
+
+
+def test_each_benchmark_passes_whole_and_fails_broken(outcomes, tmp_path):
+    whole = outcomes()
+    assert {file for file, _ in whole} == FILES - OF_THEIR_OWN
+    assert {test: how for test, how in whole.items() if {"failure", "error"} & how} == {}
+    baseline = tmp_path / "b.json"
+    assert main(["baseline", "record", "--results", str(tmp_path / "r.sqlite"), "--baseline", str(baseline)]) == 0
+    recorded = json.loads(baseline.read_text())
+    for case in recorded["cases"]:
+        for run in case["runs"]:
+            run["minibatch_times_ms"] = [time_ms / 2 for time_ms in run["minibatch_times_ms"]]
+    baseline.write_text(json.dumps(recorded))
+    broken = outcomes("-p", "broken", "--baseline", str(baseline))
+    assert [test for test, how in broken.items() if "passed" in how] == []
+    assert {test for test, how in whole.items() if "passed" in how} <= {
+        test for test, how in broken.items() if "failure" in how
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "patch"),
+    [
+        (
+            "mode_search",
+            "from predictors.cli.mode_search import ModeSearches, SearchOutcome\n"
+            "over = SearchOutcome('goal', 'mdbs', 10, 5, 1.2, None, None, 'simulated')\n"
+            "ModeSearches.search = lambda *args, **how: [over]\n"
+            "ModeSearches.judge = lambda *args: [('contradicted', True)]\n",
+        ),
+        (
+            "software_versions",
+            "from harness.judge import software_versions\n"
+            "from harness.stats.estimates import Interval\n"
+            "effect = software_versions.VersionEffect(__import__('harness.core.cases').core.cases.Case("
+            "'host', 'lenet-mnist', 'maxn', 0, 'ssd', 16), {'torch': '1'}, {'torch': '2'}, Interval(2.0, 1.9, 2.1))\n"
+            "software_versions.version_effects = lambda store: [effect]\n",
+        ),
+    ],
+)
+def test_a_benchmark_that_is_named_fails_broken(start_suite, tmp_path, name, patch):
+    (tmp_path / "c.toml").write_text(CAMPAIGN + f"[experiment.{name}]\n" * (name == "mode_search"))
+    (tmp_path / "broken.py").write_text(patch)
+    process = start_suite("--campaign", "c.toml", "--device", "sim:xavier-agx", "-p", "broken", "-k", name,
+                          PROJECT / "benchmarks" / f"test_{name}.py", stdout=subprocess.PIPE, text=True)  # fmt: skip
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 1, said
+    assert " passed" not in said.splitlines()[-1]

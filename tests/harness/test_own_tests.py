@@ -1,0 +1,186 @@
+"""A test of one's own: axes by any marks, each fixture around a loop of one's own, what is refused and why."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.__main__ import main
+from harness.store.results import ResultsStore
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Runs a test file of one's own in an empty folder, on a simulated board unless another device is named."""
+
+    def run(text, *arguments, name="test_mine.py", device="sim:orin-agx"):
+        (tmp_path / name).write_text(text)
+        device_words = ("--device", device) if device else ()
+        command = [sys.executable, "-m", "pytest", "-p", "harness.plugin", "-p", "no:cacheprovider", "--rootdir", ".",
+                   "--results", "r.sqlite", "-rs", name, *device_words, *arguments]  # fmt: skip
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT), "COLUMNS": "200"}
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    return run
+
+
+def ids(done):
+    return [line.partition("::")[2] for line in done.stdout.splitlines() if line.startswith("test_mine.py::")]
+
+
+WHOLE = """
+import pytest
+@pytest.mark.parametrize("workers", [0, 4])
+@pytest.mark.parametrize("batch_size", [8, pytest.param(16, marks=pytest.mark.xfail(reason="is known"))])
+def test_a(profile, workers):
+    assert profile().case.workers == workers
+"""
+
+
+def test_axes_come_from_stacked_marks_and_are_in_the_id(own):
+    assert sorted(ids(own(WHOLE, "--collect-only", "-q"))) == [
+        f"test_a[sim:orin-agx-lenet-mnist-maxn-w{workers}-ssd-bs{size}]" for workers in (0, 4) for size in (16, 8)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--workers", "2"], {"w2"}),
+        (["--campaign", "c.toml"], {"w1"}),
+        (["--campaign", "c.toml", "--workers", "2"], {"w2"}),
+        (["--campaign", "general.toml"], {"w0", "w4"}),
+    ],
+)
+def test_the_command_line_goes_before_the_experiments_table_before_marks_before_the_campaign(
+    own, tmp_path, arguments, expected
+):
+    (tmp_path / "c.toml").write_text("[experiment.mine]\nworkers = [1]\n")
+    (tmp_path / "general.toml").write_text("[axes]\nworkers = [8]\n")
+    found = ids(own(WHOLE, "--collect-only", "-q", *arguments))
+    assert {word for one in found for word in one.split("-") if word[0] == "w" and word[1:].isdigit()} == expected
+
+
+def test_marks_with_other_arguments_indirect_ones_and_a_campaign_for_all(own, tmp_path):
+    text = """
+import pytest
+@pytest.mark.parametrize(("workers", "most_ms"), [(0, 1e9), (4, 1e9)])
+@pytest.mark.parametrize("cache", ["warm", "cold"], indirect=True)
+@pytest.mark.parametrize("other", ["x"])
+def test_a(train, workers, most_ms, cache, other):
+    assert train(minibatches=10).minibatch_time_ms < most_ms
+    assert cache in ("warm", "cold") and other == "x"
+"""
+    done = own(text, "-v")
+    assert "4 passed" in done.stdout, done.stdout
+    with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
+        assert sorted((one.case.workers, one.case.settings.cache) for one in store.records()) == [
+            (0, "cold"), (0, "warm"), (4, "cold"), (4, "warm"),
+        ]  # fmt: skip
+    assert len(ids(own(text, "--collect-only", "-q", "--workers", "4"))) == 2  # of the rows, those that speak of it
+    none = own(text, "--workers", "3")
+    assert "neither the campaign nor the test's own marks have a case of mine" in none.stdout
+
+
+def test_an_axis_that_a_test_does_not_ask_for_is_not_in_its_id(own):
+    text = "def test_a(device, power_mode):\n    assert power_mode.cpu_cores\n"
+    assert ids(own(text, "--collect-only", "-q", "--power-mode", "maxn,mode_30w")) == [
+        "test_a[sim:orin-agx-maxn]", "test_a[sim:orin-agx-MODE_30W]",
+    ]  # fmt: skip
+
+
+def test_each_loop_takes_its_changes_and_gives_a_profile(own):
+    text = """
+import math
+def test_a(train, infer, interleave, idle, telemetry, baseline):
+    trained, answered = train(minibatches=12, workers=0), infer(minibatches=12)
+    assert (trained.case.task, answered.case.task) == ("training", "inference")
+    assert len(trained.counted) >= 12 and trained.case.workers == 0 and answered.minibatch_time_ms > 0
+    assert interleave("lenet-mnist", batch_size=2, per_s=5).aggregates["inference_per_s"] > 0
+    assert idle(seconds=20).aggregates["power_mean_mw"] > 0
+    assert telemetry.stop().series
+    assert baseline(trained) == math.inf
+"""
+    done = own(text)
+    assert "1 passed" in done.stdout, done.stdout
+
+
+def test_parts_work_around_a_loop_of_ones_own_on_this_machine(own):
+    text = """
+import time
+def test_a(device, power_mode, storage, page_cache, telemetry):
+    assert device.name == "host" and storage.files and page_cache.residency is None or page_cache.residency > 0.9
+    time.sleep(0.3)
+    assert telemetry.stop().series
+"""
+    done = own(text, "--workload", "lenet-mnist", "--interval", "0.1", device="host")
+    assert "1 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("train(minibatches=0)", "minibatches must be at least 1"),
+        ("train(epoch=1)", "'epoch' cannot be changed here"),
+        ("train(workload='alexnet')", "workload 'alexnet' is unknown"),
+    ],
+)
+def test_a_wrong_change_fails_with_what_is_known_and_no_traceback_of_ours(own, call, words):
+    done = own(f"def test_a(train):\n    {call}\n")
+    assert "1 failed" in done.stdout
+    assert words in done.stdout
+    assert "harness/fixtures.py" not in done.stdout.split("short test summary")[0].split("FAILURES")[1]
+
+
+def test_a_wrong_mark_says_what_an_axis_takes(own):
+    done = own("import pytest\n@pytest.mark.parametrize('workers', ['many'])\ndef test_a(profile):\n    profile()\n")
+    assert "axis workers takes whole numbers from 0 up, got 'many'" in done.stdout
+
+
+def test_tests_that_use_our_names_for_things_of_their_own_are_left_alone(own):
+    text = """
+import pytest
+@pytest.fixture
+def workload():
+    return 3
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a(device, workload):
+    assert device in ("cpu", "cuda") and workload == 3
+"""
+    done = own(text, device=None)
+    assert "2 passed" in done.stdout, done.stdout
+
+
+def test_a_board_that_is_not_here_names_its_stand_in(own):
+    done = own("def test_a(profile):\n    profile()\n", device="orin-agx")
+    assert "1 skipped" in done.stdout
+    assert "--device sim:orin-agx" in done.stdout
+
+
+def test_a_baseline_that_lacks_a_case_is_said_and_a_halved_one_fails(own, tmp_path):
+    text = """
+def test_a(train, baseline):
+    profile = train(minibatches=30)
+    assert profile.minibatch_time_ms <= baseline(profile)
+"""
+    assert "1 passed" in own(text).stdout
+    baseline = tmp_path / "b.json"
+    assert main(["baseline", "record", "--results", str(tmp_path / "r.sqlite"), "--baseline", str(baseline)]) == 0
+    assert "1 passed" in own(text, "--baseline", "b.json").stdout
+    missing = own(text, "--baseline", "b.json", "--batch-size", "8")
+    assert "1 skipped" in missing.stdout
+    assert "does not hold sim:orin-agx-lenet-mnist-maxn-w4-ssd-bs8" in missing.stdout
+    content = json.loads(baseline.read_text())
+    for run in content["cases"][0]["runs"]:
+        run["minibatch_times_ms"] = [time_ms / 2 for time_ms in run["minibatch_times_ms"]]
+    baseline.write_text(json.dumps(content))
+    assert "1 failed" in own(text, "--baseline", "b.json").stdout
