@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import functools
 import hashlib
+import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -53,7 +54,6 @@ from harness.workloads import get_workload
 from harness.workloads.counting import counted_once, describe
 from harness.workloads.data.data_set import IN_MEMORY
 from harness.workloads.failures import own_code_failed
-from harness.workloads.registry import loaded
 
 PREFIX = "sim:"
 INSTANCE_MARK = "@"
@@ -127,8 +127,6 @@ class SimulatedDevice:
                 self.check(part)
         if case.task in (IDLE, CONCURRENT):
             return
-        if case.workload not in SIMULATED_WORKLOADS:
-            _refuse_unsimulated(case.workload)
         media = [medium for medium in MEDIA if medium in self._spec.storage]
         if case.storage not in media:
             raise CannotRunError(
@@ -196,8 +194,8 @@ class SimulatedDevice:
 
     def _data(self, case: Case) -> VirtualData:
         """As many samples as would be written for the case on a machine, or as `--data-scale` asks for."""
-        workload, scaled_from, _ = _workload(case.workload)
-        samples = round(workload.samples) if scaled_from else get_workload(case.workload).data_set.default_samples
+        workload, trained = _workload(case.workload)[0], get_workload(case.workload)
+        samples = round(workload.samples) if trained.is_own else trained.data_set.default_samples
         settings = case.settings
         size = (case.batch_size, case.workers, settings.cache, samples, settings.data_scale)
         return virtual_data(self._board, workload, *size)
@@ -265,40 +263,37 @@ class SimulatedDevice:
         return conditions, [], telemetry, summarise_idle(telemetry, 0.0, idle_s)
 
 
-def _refuse_unsimulated(name: str) -> None:
-    """Refuse what nothing is known of: a variant of the papers' workloads, and how a user's may train on a board."""
-    own = loaded(name)
-    if own is None:
-        raise CannotRunError(f"{name} is not simulated", f"known: {', '.join(SIMULATED_WORKLOADS)}")
-    if own.precision != "fp32" or own.compile or own.channels_last:
+@functools.lru_cache(maxsize=None)
+def _workload(name: str) -> Tuple[WorkloadParameters, str, Dict[str, Any]]:
+    """A workload's parameters; of others than the papers', scaled by what is counted, from which, and conditions."""
+    if name in SIMULATED_WORKLOADS:
+        return load_workload(name), "", {}
+    workload = get_workload(name)
+    if workload.precision != "fp32" or workload.compile or workload.channels_last:
         raise CannotRunError(
             f"simulated boards train in fp32, without torch.compile and channels-last, and {name} asks for other",
             "measure it: --device host, or a board",
         )
-
-
-@functools.lru_cache(maxsize=None)
-def _workload(name: str) -> Tuple[WorkloadParameters, str, Dict[str, Any]]:
-    """A workload's parameters; of a user's, scaled from a known one by what is counted, its name and the conditions."""
-    own = loaded(name)
-    if own is None:
-        return load_workload(name), "", {}
     try:
-        # a folder lies on its own medium, and is not copied
-        data = own.prepare(Path(own.folder or "."), None, None, 0, lambda line: None)
-        counted = counted_once(own, data.own)
+        with tempfile.TemporaryDirectory() as written:
+            # a folder of one's own lies on its own medium, and is not copied
+            place = Path(workload.folder or ".") if workload.is_own else Path(written)
+            scale = None if workload.is_own else 4 / workload.real_samples
+            data = workload.prepare(place, None, scale, 0, lambda line: None)
+            counted = counted_once(workload, workload.build_data_set(data, 0))
     except HarnessError:
         raise
     except Exception as error:
         raise own_code_failed(f"workload {name}", error) from error
+    samples = data.samples if workload.is_own else workload.real_samples
     parameters, scaled_from = scaled_workload(
         name,
-        samples=data.samples,
-        files=len(data.files),
-        dataset_bytes=data.bytes,
+        samples=samples,
+        files=round(len(data.files) / data.samples * samples),
+        dataset_bytes=data.bytes if workload.is_own else workload.data_set.real_bytes,
         input_bytes=counted.input_bytes,
         flops_forward=counted.flops_forward,
         kernels_forward=counted.kernels_forward,
         parameters=counted.parameters,
     )
-    return parameters, scaled_from, {**describe(own, counted), "scaled_from": scaled_from}
+    return parameters, scaled_from, {**describe(workload, counted), "scaled_from": scaled_from}

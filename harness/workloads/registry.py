@@ -74,11 +74,6 @@ def get_workload(text: str) -> Workload:
     return found
 
 
-def loaded(name: str) -> Optional[Workload]:
-    """The user's workload of this name that was loaded before; None where there is none."""
-    return _own.get(name)
-
-
 def _from_module(text: str) -> Any:
     module_name, _, attribute = text.partition(":")
     module = _imported(module_name, text)

@@ -182,7 +182,6 @@ def test_inference_is_faster_than_training():
         ("orin-agx", {"storage": "ssd@20"}, "has no storage 'ssd@20'; it has ssd, sd, hdd, emmc"),
         ("nano", {"workload": "resnet18-cifar10", "storage": "sd"}, "does not fit into the 4 GiB"),
         ("xavier-nx", {"workload": "resnet18-cifar10"}, "does not fit into the 8 GiB"),
-        ("orin-agx", {"workload": "resnet18-cifar10-32"}, "resnet18-cifar10-32 is not simulated"),
         ("orin-agx", {"batch_size": 2048}, "too few batches of 2048"),
     ],
 )

@@ -213,6 +213,23 @@ def test_a_simulated_board_says_roughly_what_an_own_network_takes_and_that_it_is
         run_own("B = make('b', precision='fp16')", "B", device="sim:orin-agx")
 
 
+@training
+def test_a_small_shape_is_simulated_as_roughly():
+    pytest.importorskip("torchvision")
+    from harness.core.configuration import Configuration
+    from harness.devices.registry import open_device
+
+    device = open_device("sim:orin-agx", Configuration())
+    small, whole = (
+        device.profile(Case("sim:orin-agx", name, "maxn", 4, "ssd", 16))
+        for name in ("resnet18-cifar10-32", "resnet18-cifar10")
+    )
+    assert small.conditions["data_samples"] == whole.conditions["data_samples"]
+    assert small.aggregates["minibatch_time_ms"] < whole.aggregates["minibatch_time_ms"]
+    assert small.conditions["scaled_from"]
+    assert "scaled_from" not in whole.conditions
+
+
 BROKEN = {
     "model": ("B = make('b', model=lambda: torch.nn.Linear(0.5, 1))", "TypeError"),
     "loss": ("B = make('b', loss=lambda model, batch: model(batch[2]))", "IndexError"),
