@@ -27,8 +27,7 @@ from predictors.strategies.closed_loop import design_for
 from predictors.strategies.concurrent import ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.registry import StrategySetting, unfitted
 
-_TRIES = 3
-"""So often a plan whose promise was not kept is made again, with as much more room as it lacked."""
+_TRIES = 3  # so often a plan whose promise was not kept is made again, with as much more room as it lacked
 
 
 class Attempt(NamedTuple):

@@ -35,11 +35,8 @@ from harness.store.results import ResultsStore
 from predictors.sampling import profiling_seconds
 from predictors.strategies.protocol import Candidates, FailedMode, MeasuredMode
 
-TAKES = 2
-"""So often at most a mode is profiled whose profiles come out disturbed or throttled."""
-
-COOLING_S = 60.0
-"""How long a board that was too hot does nothing, before another mode is tried: chosen, not measured."""
+TAKES = 2  # so often at most a mode is profiled whose profiles come out disturbed or throttled
+COOLING_S = 60.0  # how long a board that was too hot does nothing, before another mode is tried: chosen, not measured
 
 
 class DeviceProfiler:

@@ -36,8 +36,7 @@ from predictors.strategies.registry import StrategySetting, make_closed_loop, ma
 OBJECTIVES = {"time": "time_ms", "power": "power_mw", "energy": "energy_mws", "edp": "energy_delay_mws_ms"}
 """Values of `--goal`."""
 
-LEAST_GAIN = 0.002
-"""The search ends where another profile promises less than this share of the time."""
+LEAST_GAIN = 0.002  # the search ends where another profile promises less than this share of the time
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -106,9 +105,6 @@ def run(arguments: argparse.Namespace) -> int:
     case = Case(
         arguments.device, workload, "maxn", arguments.workers, arguments.storage, arguments.batch_size, settings
     )
-    if hasattr(device, "telemetry_sources"):
-        with power_sampler(device, 1.0, device.root):
-            pass  # a device without power is refused now, not after a profile
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
     with ResultsStore(arguments.results) as store:
         found = recommend_mode(
@@ -172,6 +168,9 @@ def recommend_mode(
         minibatches: of the whole training, for the savings; None counts them over an hour.
         progress: where lines go while this works.
     """
+    if hasattr(device, "telemetry_sources"):
+        with power_sampler(device, 1.0, device.root):
+            pass  # a device without power is refused now, not after a profile
     if device.clocks_only_fall and device.provenance == "measured":
         progress.line(
             f"note: some releases of {device.name} can only lower clocks; if a mode is refused, reboot and --resume"

@@ -23,8 +23,7 @@ from predictors.strategies.goals import Goal, log_distribution
 from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.search import profile_random
 
-UNLIKELY = 0.01
-"""Where no mode has a greater probability of keeping the limits, the nearest one is looked for."""
+UNLIKELY = 0.01  # where no mode has a greater probability of keeping the limits, the nearest one is looked for
 
 SAMPLING = "space-filling"
 """Of the first modes: designs that ask the physical model found no better modes than this one, which is the fastest."""
@@ -40,8 +39,7 @@ MEASURED_LOG_SD = 0.005
 ANY_POWER_MW = 10_000.0
 """What a predictor is told of power where none was measured; what it says of power then is not looked at."""
 
-Designer = Callable[[History, int], Sequence[int]]
-"""From a history and a count to the candidates to begin with."""
+Designer = Callable[[History, int], Sequence[int]]  # from a history and a count to the candidates to begin with
 
 
 class CandidatePosterior(NamedTuple):

@@ -30,8 +30,7 @@ from predictors.strategies.closed_loop import (
 )
 from predictors.strategies.protocol import History, Profiler
 
-LEAST_GAIN = 0.002
-"""Where no plan is expected to train faster by this share, no more is profiled."""
+LEAST_GAIN = 0.002  # where no plan is expected to train faster by this share, no more is profiled
 
 
 @dataclasses.dataclass(frozen=True)

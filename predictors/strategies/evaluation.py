@@ -32,8 +32,7 @@ from predictors.strategies.protocol import Choice, History, Strategy, TableProfi
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 
 TOLERANCE_MW = 1000.0  # 001 sec. 5.2: A/L+1
-DIGITS = 3
-"""Decimal places of the figures of single choices: a thousandth of a percent, or of a watt."""
+DIGITS = 3  # decimal places of the figures of single choices: a thousandth of a percent, or of a watt
 
 
 class JudgedChoice(NamedTuple):
@@ -61,8 +60,7 @@ class ContestRun(NamedTuple):
     repeat: int
 
 
-Found = Dict[Tuple[str, str, int], List[JudgedChoice]]
-"""Judged choices by strategy, target and number of profiles."""
+Found = Dict[Tuple[str, str, int], List[JudgedChoice]]  # judged choices by strategy, target and number of profiles
 
 
 def optimum(table: Table, goal: Goal) -> Optional[int]:

@@ -18,8 +18,7 @@ import numpy as np
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.units import w_to_mw
 
-Figures = Union[float, np.ndarray]
-"""Of one candidate, or of shape (n,)."""
+Figures = Union[float, np.ndarray]  # of one candidate, or of shape (n,)
 
 
 class Quantity(NamedTuple):

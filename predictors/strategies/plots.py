@@ -16,8 +16,7 @@ from predictors.strategies.recommendation import Recommendation
 
 LINEAR_TO_PCT = 5
 
-TRUTH = "brute-force"
-"""Is right by definition, and left out."""
+TRUTH = "brute-force"  # is right by definition, and left out
 
 
 def draw(found: Found, targets: Sequence[Table], directory: Path) -> List[Path]:

@@ -18,8 +18,7 @@ from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Choice, History
 from predictors.strategies.search import Grid
 
-LEVEL = 0.8
-"""Share of measurements that the intervals are to hold."""
+LEVEL = 0.8  # share of measurements that the intervals are to hold
 
 
 class FigureInterval(NamedTuple):

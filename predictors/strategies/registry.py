@@ -11,8 +11,7 @@ from predictors.strategies.fixed import GreatestEstimatedPower, Maxn, Presets, V
 from predictors.strategies.protocol import Strategy
 from predictors.strategies.search import BinarySearch, BruteForce, CoordinateSearch, RandomSearch
 
-OURS = "physical-gp"
-"""The predictor behind `one-shot`, `closed-loop` and `front`."""
+OURS = "physical-gp"  # the predictor behind `one-shot`, `closed-loop` and `front`
 
 
 class StrategySetting(NamedTuple):

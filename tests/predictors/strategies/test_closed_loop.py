@@ -52,12 +52,6 @@ def test_it_stops_where_nothing_better_is_likely():
     assert choice.spent.profiles < 40
 
 
-def test_a_budget_below_every_mode_ends_in_the_nearest_mode_and_says_so():
-    choice = closed_loop().choose(History(TableProfiler(TABLE), 15), power_budget(float(TABLE.power_mw.min()) * 0.8))
-    assert not choice.feasible
-    assert choice.measured.power_mw < float(np.quantile(TABLE.power_mw, 0.05))
-
-
 def test_one_set_of_profiles_serves_a_whole_sweep():
     history = History(TableProfiler(TABLE), 25)
     choices = closed_loop().choose_all(history, GOALS)
@@ -66,11 +60,6 @@ def test_one_set_of_profiles_serves_a_whole_sweep():
     alone = penalty(RandomSearch, profiles=25)
     together = np.mean([judge(TABLE, goal, choice).penalty_pct for goal, choice in zip(GOALS, choices)])
     assert together < alone
-
-
-def test_modes_can_be_chosen_in_batches():
-    choice = closed_loop(batch=4).choose(History(TableProfiler(TABLE), 15), power_budget(25_000.0))
-    assert choice.spent.profiles == 15
 
 
 def test_the_least_energy_under_a_deadline_is_found():
@@ -141,6 +130,7 @@ def test_where_nothing_keeps_the_limit_the_nearest_mode_is_found_and_no_more_is_
 def test_modes_of_a_batch_are_profiled_from_high_to_low_clocks():
     history = History(TableProfiler(TABLE), 3 + 4)
     closed_loop(batch=4).choose(history, power_budget(25_000.0))
+    assert history.spent.profiles == 7
     gpu_khz = TABLE.modes[history.places, 2]
     assert (np.diff(gpu_khz[:3]) <= 0).all()
     assert (np.diff(gpu_khz[3:]) <= 0).all()
