@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -12,8 +11,8 @@ from harness.core.corpus import Row
 from harness.core.units import mw_to_w, share_to_percent, w_to_mw
 from harness.simulation.model import Load, cached_share, simulate
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board
-from predictors.evaluation import mape, odd_rows
-from predictors.models.base import one_blas_thread
+from predictors.evaluation import errors, fit_to, odd_rows, predict_rows
+from predictors.models.base import predictor_class
 from predictors.models.tables import Table, tables_of
 from tools.published import BOARD, PHYSICS, WORKLOAD, Parameters, fitted_parameters
 
@@ -154,29 +153,8 @@ COUNTS = (10, 50, 100)
 REPEATS = 10
 FACTOR = 1.5  # as hard means: errors differ by no more than this factor
 FEWEST_MODES = 1_000
-LEARNERS = ("ridge", "gaussian-process")
+LEARNERS = ("ridge", "physical-gp")
 SEED = 0
-
-
-def make_learner(name: str) -> Any:
-    """A regression of the logarithm on standardised logarithms of cores and clocks, one of `LEARNERS`.
-
-    Ridge regression on these, their squares and products; or a Gaussian process with a length for each of them.
-    """
-    from sklearn.compose import TransformedTargetRegressor
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-    from sklearn.linear_model import Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
-
-    if name == "ridge":
-        steps = [PolynomialFeatures(2, include_bias=False), Ridge(0.1)]
-    else:
-        kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RBF([2.0] * 4, (0.1, 50.0)) + WhiteKernel(1e-3, (1e-5, 1.0))
-        steps = [GaussianProcessRegressor(kernel, normalize_y=True)]
-    regression = make_pipeline(FunctionTransformer(np.log), StandardScaler(), *steps)
-    return TransformedTargetRegressor(regression, func=np.log, inverse_func=np.exp)
 
 
 def is_large(table: Table) -> bool:
@@ -185,7 +163,7 @@ def is_large(table: Table) -> bool:
 
 
 def learning_curves(measured: Table, counts: Sequence[int] = COUNTS, repeats: int = REPEATS) -> pd.DataFrame:
-    """Train both models on the same random power modes of a measured table and of the simulated board.
+    """Fit both predictors to the same random power modes of a measured table and of the simulated board.
 
     Rows that are known to be odd are left out on both sides: a simulated board has no other measuring sessions. Its
     rows carry noise as those of a simulated corpus do.
@@ -196,7 +174,6 @@ def learning_curves(measured: Table, counts: Sequence[int] = COUNTS, repeats: in
         latter over the former, and `is_alike`: they differ by no more than `FACTOR`.
     """
     import pandas as pd
-    from sklearn.exceptions import ConvergenceWarning
 
     odd = odd_rows(measured)
     sound = measured if odd is None else measured.take(~odd)
@@ -209,21 +186,23 @@ def learning_curves(measured: Table, counts: Sequence[int] = COUNTS, repeats: in
     )
     orders = [np.random.Generator(np.random.PCG64(SEED + one)).permutation(len(sound)) for one in range(repeats)]
 
-    def error(table: Table, target: str, learner: str, count: int) -> float:
-        values, errors = getattr(table, TARGETS[target]), []
+    def median_errors(table: Table, learner: str, count: int) -> pd.Series:
+        trials = []
         for order in orders:
-            train, test = order[:count], order[count:]
-            model = make_learner(learner).fit(table.modes[train], values[train])
-            errors.append(mape(values[test], model.predict(table.modes[test])))
-        return float(np.median(errors))
+            predictor, rest = predictor_class(learner)(), table.take(order[count:])
+            fit_to(predictor, table.take(order[:count]))
+            trials.append(errors(rest, predict_rows(predictor, rest)))
+        return pd.DataFrame(trials).median()
 
-    asked = [(target, learner, count) for target in TARGETS for learner in LEARNERS for count in counts]
-    found = pd.DataFrame(asked, columns=["target", "learner", "count"])
-    found.insert(0, "workload", measured.workload)
-    with one_blas_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # few modes tell no length of some dimension
-        found["measured_mape_pct"] = [error(sound, *one) for one in asked]
-        found["simulated_mape_pct"] = [error(noisy, *one) for one in asked]
+    rows = []
+    for learner in LEARNERS:
+        for count in counts:
+            both = [median_errors(table, learner, count) for table in (sound, noisy)]
+            rows += [
+                [measured.workload, name, learner, count, *(one[f"{name}_mape"] for one in both)] for name in TARGETS
+            ]
+    columns = ["workload", "target", "learner", "count", "measured_mape_pct", "simulated_mape_pct"]
+    found = pd.DataFrame(rows, columns=columns)
     found["ratio"] = found["simulated_mape_pct"] / found["measured_mape_pct"]
     found["is_alike"] = found["ratio"].between(1.0 / FACTOR, FACTOR)
     return found

@@ -1,4 +1,4 @@
-"""The two plain models of the learning-curve check, and whether simulated boards are as hard to learn as real ones."""
+"""Learning curves: whether simulated boards are as hard to learn as real ones."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ import pytest
 from harness.core.boards import load_board as load_spec
 from predictors.models.tables import Table
 from tests.tools.measured import measured_table
-from tools.measured_tables import LEARNERS, is_large, learning_curves, make_learner, simulated_like
+from tools.measured_tables import LEARNERS, is_large, learning_curves, simulated_like
 
 SPACE = load_spec("orin-agx").power_mode_space()
 
@@ -17,33 +17,15 @@ def modes(count, seed=0):
     return np.array(SPACE.sample(count, seed))
 
 
-def power_law(at):
-    """A response that is linear in logarithms."""
-    return 50.0 * (at[:, 0] / 12) ** -0.2 * (at[:, 1] / 2e6) ** -0.5 * (at[:, 2] / 1e6) ** -0.7
-
-
 def bent(at):
     """A response whose logarithm is smooth, but no polynomial."""
     return 20.0 + 3e7 / at[:, 2] + 4e7 / at[:, 1] + 60.0 / at[:, 0]
-
-
-def error(learner, response, count=100):
-    seen, unseen = modes(count), modes(400, 1)
-    predicted = make_learner(learner).fit(seen, response(seen)).predict(unseen)
-    return float(np.mean(np.abs(predicted / response(unseen) - 1.0)))
 
 
 def as_table(count, sizes=16, power=(2e4, 5e4)):
     at = modes(count)
     name = ("orin-agx", "resnet18-imagenet", "training", "measured")
     return Table(*name, at, np.resize(sizes, count), bent(at), np.resize(np.array(power), count))
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_a_learner_learns_a_power_law_and_the_more_modes_the_better(learner):
-    assert error(learner, power_law) < 0.02
-    assert error(learner, bent, 100) < 0.5 * error(learner, bent, 10)
 
 
 def test_a_table_is_large_with_a_thousand_modes_of_one_size_with_power():
@@ -62,11 +44,12 @@ def test_both_tables_are_learned_from_the_same_modes_and_alike_is_within_a_facto
     }
     assert (points["ratio"] == points["simulated_mape_pct"] / points["measured_mape_pct"]).all()
     assert list(points["is_alike"]) == [1 / 1.5 <= ratio <= 1.5 for ratio in points["ratio"]]
-    assert set(points["target"][points["is_alike"]]) == {"time"}
+    assert points["is_alike"][points["target"] == "time"].all()
+    assert not points["is_alike"].all()
     assert learning_curves(table, counts=(10, 50), repeats=2).equals(points)
 
 
 @pytest.mark.parametrize("workload", ["resnet18-imagenet", "yolov8n-coco"])
 def test_simulated_boards_are_as_hard_to_learn_as_real_ones(workload):
-    points = learning_curves(measured_table(workload))
+    points = learning_curves(measured_table(workload), repeats=5)
     assert points[~points["is_alike"]].to_dict("records") == []
