@@ -15,6 +15,7 @@ import jetwatt
 from harness.__main__ import COMMANDS as HARNESS
 from harness.__main__ import main as harness
 from harness.cli.command_line import GROUPS, REFUSED
+from harness.cli.options import output_file, output_folder
 from jetwatt.cli import COMMANDS as ALL
 from jetwatt.cli import main as all_commands
 from predictors.__main__ import COMMANDS as PREDICTORS
@@ -30,13 +31,13 @@ def help_of(main, words, capsys):
     return capsys.readouterr().out
 
 
-def subcommands(command):
-    """The names of a command's own subcommands, as its module declares them."""
+def parsers(command):
+    """A command's own parser, by the empty name, and those of its subcommands, as its module declares them."""
     parser = argparse.ArgumentParser()
     __import__(command.module)
     sys.modules[command.module].add_arguments(parser)
     actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return [name for action in actions for name in action.choices]
+    return {"": parser, **{name: one for action in actions for name, one in action.choices.items()}}
 
 
 @pytest.mark.parametrize(
@@ -51,8 +52,17 @@ def test_every_command_and_subcommand_explains_itself(program, command, capsys):
     main = PROGRAMS[program][0]
     text = help_of(main, [command.name], capsys)
     assert f"{program} {command.name}" in text
-    for name in subcommands(command):
+    for name in list(parsers(command))[1:]:
         assert f"{command.name} {name}" in help_of(main, [command.name, name], capsys)
+
+
+@pytest.mark.parametrize("command", ALL, ids=lambda command: command.name)
+def test_places_to_write_are_refused_before_any_work_where_they_cannot_be_written(command):
+    written = {"--out", "--json", "--plot", "--plots", "--write-conf"}
+    for parser in parsers(command).values():
+        for action in parser._actions:
+            if written & set(action.option_strings) and action.nargs != 0:
+                assert action.type in (output_file, output_folder), action.option_strings
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

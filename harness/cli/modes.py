@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Optional
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from harness.cli.options import output_file, print_or_write
 from harness.core.boards import BoardSpec, load_board
 from harness.core.errors import InvalidValueError
 from harness.core.mode_orders import AS_GIVEN, ORDERS, count_switches, order_passes
 from harness.core.mode_texts import GRIDS, NamedModes, format_power_modes
-from harness.core.power_modes import PowerModeSpace, format_mhz
+from harness.core.power_modes import PowerMode, PowerModeSpace, format_mhz
 from harness.core.terminal import format_table
 
 FORMATS = ("names", "csv", "table")
@@ -103,18 +103,36 @@ def format_modes(spec: BoardSpec, modes: NamedModes, order: str, how: str) -> st
 
 def format_presets(spec: BoardSpec) -> str:
     """The stock nvpmodel modes of a board as a table: their caps, and the modes that these come to."""
+    rows = [
+        {
+            **{name: getattr(preset, name) for name in ("id", "name", *PowerMode._fields)},
+            "tpc_mask": preset.tpc_pg_mask,
+            "mode": spec.preset_mode(preset).name,
+            "default": preset.name == spec.default_preset,
+        }
+        for preset in spec.presets
+    ]
+    return format_caps(rows) if rows else f"the stock power modes of {spec.name} are not known off-board"
 
-    def cap(khz: Optional[int]) -> str:
-        return "-" if khz is None else format_mhz(khz)
 
-    rows = []
-    for preset in spec.presets:
-        mask = "-" if preset.tpc_pg_mask is None else str(preset.tpc_pg_mask)
-        caps = (cap(preset.cpu_khz), cap(preset.gpu_khz), cap(preset.mem_khz))
-        default = "default" if preset.name == spec.default_preset else ""
-        rows.append(
-            [str(preset.id), preset.name, str(preset.cpu_cores), *caps, mask, spec.preset_mode(preset).name, default]
-        )
-    if not rows:
-        return f"the stock power modes of {spec.name} are not known off-board"
-    return format_table([">id", "name", ">cores", ">CPU MHz", ">GPU MHz", ">memory MHz", ">TPC mask", "mode", ""], rows)
+def format_caps(modes: Sequence[Mapping[str, Any]]) -> str:
+    """Modes of nvpmodel as a table, clocks in MHz; a cap that there is not is None."""
+
+    def cell(value: Optional[int], text: Callable[[int], str] = str) -> str:
+        return "-" if value is None else text(value)
+
+    with_mode = ["mode"] if modes and "mode" in modes[0] else []
+    rows = [
+        [
+            str(mode["id"]),
+            mode["name"],
+            cell(mode["cpu_cores"]),
+            *(cell(mode[clock], format_mhz) for clock in PowerMode._fields[1:]),
+            cell(mode["tpc_mask"]),
+            *(mode[name] for name in with_mode),
+            "default" if mode["default"] else "",
+        ]
+        for mode in modes
+    ]
+    clocks = (">CPU MHz", ">GPU MHz", ">memory MHz")
+    return format_table([">id", "name", ">cores", *clocks, ">TPC mask", *with_mode, ""], rows)

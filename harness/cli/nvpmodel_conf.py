@@ -19,11 +19,11 @@ from harness.board.nvpmodel_modes import (
     to_power_mode,
     tpc_mask,
 )
+from harness.cli.modes import format_caps
 from harness.cli.options import output_file, print_or_write
 from harness.core.boards import BoardSpec, load_board
 from harness.core.errors import InvalidValueError
-from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, format_mhz, parse_power_mode
-from harness.core.terminal import format_table
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.parse is not None:
         modes = describe_modes(_read(arguments.parse), str(arguments.parse))
-        print(json.dumps(modes, indent=2) if arguments.json else format_modes(modes))
+        print(json.dumps(modes, indent=2) if arguments.json else format_caps(modes))
         return 0
     conf, booted, mode, origin = (_from_board if arguments.board else _from_file)(arguments)
     _, text = make_conf(conf, booted, mode, origin, arguments.name, arguments.alone)
@@ -76,22 +76,6 @@ def describe_modes(conf: Conf, source: str) -> List[Dict[str, Any]]:
         ]
     except InvalidValueError as error:
         raise InvalidValueError(f"{source}: {error.what}", error.hint) from error
-
-
-def format_modes(modes: List[Dict[str, Any]]) -> str:
-    """The modes as a table, clocks in MHz."""
-    rows = [
-        [
-            str(mode["id"]),
-            mode["name"],
-            "-" if mode["cpu_cores"] is None else str(mode["cpu_cores"]),
-            *("-" if mode[clock] is None else format_mhz(mode[clock]) for clock in ("cpu_khz", "gpu_khz", "mem_khz")),
-            "-" if mode["tpc_mask"] is None else str(mode["tpc_mask"]),
-            "default" if mode["default"] else "",
-        ]
-        for mode in modes
-    ]
-    return format_table([">id", "name", ">cores", ">CPU MHz", ">GPU MHz", ">memory MHz", ">TPC mask", ""], rows)
 
 
 _COPIED = "masks and other caps are those of"
