@@ -77,148 +77,121 @@ def learn(
     centred = [prior.centred(at) for prior in priors]
     mean = np.repeat([prior.mean for prior in centred], starts, axis=0)
     sd = np.repeat([prior.sd for prior in centred], starts, axis=0)
-    problem = _Problem(at, data, mean, sd)
-    theta = mean.copy()
-    theta[:, problem.free] += (sd * random.normal(size=mean.shape))[:, problem.free]
-    theta[::starts] = mean[::starts]
-    state = problem.start(theta)
+    search = _Search(at, data, mean, sd, starts, random)
     for _ in range(_ROUNDS):
-        state = problem.descend(state, _STEPS)
-        state = problem.reweigh(state)
-    return problem.finish(problem.descend(state, _STEPS), unit)
+        search.descend(_STEPS)
+        search.reweigh()
+    search.descend(_STEPS)
+    return search.posterior(unit)
 
 
 def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.ndarray]:
     """Mean and variance of log time (ms) and log power (W) of m rows, noise included: each of shape (2, m)."""
-    learned = Features(*posterior.rows.T)
-    near = correlation(at, learned)
+    near = correlation(at, Features(*posterior.rows.T))
     count = len(at.cores)
     # The rows say nothing of other batch sizes and tasks than their own: there the prior holds.
     elsewhere = at.batch.any() or at.inference.any()
     open_places = np.setdiff1d(np.arange(posterior.theta.shape[1]), posterior.free) if elsewhere else np.array([], int)
     means, variances = [], []
     for k, theta in enumerate(posterior.theta):
-        amplitude = posterior.scale[k] * AMPLITUDE
-        noise = posterior.scale[k] * NOISE
         middle, jacobian = linearised(theta[None], at, np.concatenate([posterior.free, open_places]))
-        jacobian = jacobian.reshape(2, count, -1)
-        open_variance = np.square(jacobian[:, :, len(posterior.free) :] * posterior.prior_sd[k, open_places]).sum(2)
-        jacobian = jacobian[:, :, : len(posterior.free)]
-        mean, variance = np.empty((2, count)), np.empty((2, count))
-        for what in range(2):
-            white = amplitude[what] ** 2 * near @ posterior.whitening[k, what].T
-            explained = posterior.whitening[k, what] @ np.column_stack(
-                [posterior.residual[k, what], posterior.jacobian[k, what]]
-            )
-            correction = white @ explained
-            unexplained = jacobian[what] - correction[:, 1:]
-            mean[what] = correction[:, 0]
-            variance[what] = amplitude[what] ** 2 - (white**2).sum(1) + noise[what] ** 2
-            variance[what] += ((unexplained @ posterior.covariance[k]) * unexplained).sum(1)
-            variance[what] = posterior.spread[k, what] ** 2 * variance[what] + open_variance[what]
+        jacobian, open_jacobian = np.split(jacobian.reshape(2, count, -1), [len(posterior.free)], axis=2)
+        open_variance = np.square(open_jacobian * posterior.prior_sd[k, open_places]).sum(2)
+        amplitude, noise = (np.square(posterior.scale[k] * sd)[:, None] for sd in (AMPLITUDE, NOISE))
+        white = amplitude[:, None] * near @ np.swapaxes(posterior.whitening[k], 1, 2)
+        learned = np.concatenate([posterior.residual[k, :, :, None], posterior.jacobian[k]], axis=2)
+        correction = white @ (posterior.whitening[k] @ learned)
+        mean, unexplained = correction[:, :, 0], jacobian - correction[:, :, 1:]
+        variance = amplitude - (white**2).sum(2) + noise
+        variance = variance + ((unexplained @ posterior.covariance[k]) * unexplained).sum(2)
+        variances.append(posterior.spread[k, :, None] ** 2 * variance + open_variance)
         values = by_name(theta)
         times = minibatch_times(values, at)
         log_power = np.log(power_w(values, at, times, times.total * np.exp(mean[0])))
         means.append(np.stack([middle[0, :count] + posterior.unit + mean[0], log_power + mean[1]]))
-        variances.append(variance)
     weight = posterior.weight[:, None, None]
     mean = (weight * means).sum(0)
     return mean, (weight * (np.array(variances) + (np.array(means) - mean) ** 2)).sum(0)
 
 
-class _State(NamedTuple):
-    theta: np.ndarray  # (s, d)
-    damping: np.ndarray  # (s,)
-    weights: np.ndarray  # (s, 2, n)
-    scale: np.ndarray  # (s, 2)
-    whitening: np.ndarray  # (s, 2, n, n)
-    cost: np.ndarray  # (s,)
+class _Search:
+    """The least-squares problem of some rows under some priors, one for each of s starts, and how far it is solved."""
 
-
-class _Problem:
-    """The least-squares problem of some rows under some priors, one for each of s starts."""
-
-    def __init__(self, at: Features, data: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> None:
+    def __init__(
+        self, at: Features, data: np.ndarray, mean: np.ndarray, sd: np.ndarray, starts: int, random: np.random.Generator
+    ) -> None:
+        """Start at each prior's mean, and `starts` - 1 times at a draw from it; `data` has shape (2, n)."""
         self.at, self.data, self.mean, self.sd = at, data, mean, sd
         self.covariance = (np.square(AMPLITUDE)[:, None, None] * correlation(at, at))[None]
         self.noise = np.square(NOISE)[:, None]
         jacobian = linearised(mean[:1], at, np.arange(mean.shape[1]), data[0])[1]
         self.free = np.flatnonzero((jacobian != 0).any(axis=(0, 1)))
+        self.theta = mean.copy()  # (s, d)
+        self.theta[:, self.free] += (sd * random.normal(size=mean.shape))[:, self.free]
+        self.theta[::starts] = mean[::starts]
+        self.damping = np.full(len(mean), 0.1)  # (s,)
+        self.weights, self.scale = np.ones((len(mean), *data.shape)), np.ones((len(mean), 2))  # (s, 2, n), (s, 2)
+        self._whiten()
 
-    def start(self, theta: np.ndarray) -> _State:
-        starts = len(theta)
-        weights, scale = np.ones((starts, *self.data.shape)), np.ones((starts, 2))
-        whitening = self._whiten(weights, scale)
-        return _State(theta, np.full(starts, 0.1), weights, scale, whitening, self._cost(theta, whitening))
-
-    def descend(self, state: _State, steps: int) -> _State:
-        theta, damping, cost = state.theta, state.damping, state.cost
+    def descend(self, steps: int) -> None:
+        cost = self._cost(self.theta)
         for _ in range(steps):
-            gradient, curvature, _ = self._expand(theta, state.whitening)
+            gradient, curvature, _ = self._expand()
             diagonal = np.einsum("sii->si", curvature)
-            damped = curvature + (damping[:, None] * diagonal)[:, :, None] * np.eye(len(self.free))
+            damped = curvature + (self.damping[:, None] * diagonal)[:, :, None] * np.eye(len(self.free))
             step = np.linalg.solve(damped, gradient[..., None])[..., 0]
             reach = _FURTHEST_STEP * self.sd[:, self.free]
-            tried = theta.copy()
+            tried = self.theta.copy()
             tried[:, self.free] += np.clip(step, -reach, reach)
-            tried_cost = self._cost(tried, state.whitening)
+            tried_cost = self._cost(tried)
             better = tried_cost < cost
-            theta, cost = np.where(better[:, None], tried, theta), np.where(better, tried_cost, cost)
-            damping = np.clip(np.where(better, damping / 5, damping * 6), 1e-8, 1e4)
-        return state._replace(theta=theta, damping=damping, cost=cost)
+            self.theta, cost = np.where(better[:, None], tried, self.theta), np.where(better, tried_cost, cost)
+            self.damping = np.clip(np.where(better, self.damping / 5, self.damping * 6), 1e-8, 1e4)
 
-    def reweigh(self, state: _State) -> _State:
+    def reweigh(self) -> None:
         """Estimate scale and, from leave-one-out residuals, each row's noise."""
-        _, curvature, jacobian = self._expand(state.theta, state.whitening)
-        covariance, residual = np.linalg.inv(curvature), self._residual(state.theta)
-        white = state.whitening @ np.concatenate([residual[..., None], jacobian], axis=-1)
+        _, curvature, jacobian = self._expand()
+        covariance, residual = np.linalg.inv(curvature), self._residual(self.theta)
+        white = self.whitening @ np.concatenate([residual[..., None], jacobian], axis=-1)
         # What the rows decide of the parameters takes as much of their freedom (MacKay 1992).
         decided = ((white[..., 1:] @ covariance[:, None]) * white[..., 1:]).sum((2, 3))
         ratio = (_SCALE_ROWS + (white[..., 0] ** 2).sum(2)) / (_SCALE_ROWS + self.data.shape[1] - decided)
-        left_out = self._leave_each_out(state, residual, jacobian, covariance)
-        weights = (TAILS + 1) / (TAILS + left_out.residual**2 / (left_out.variance * ratio[:, :, None]))
-        scale = state.scale * np.sqrt(ratio)
-        whitening = self._whiten(weights, scale)
-        return state._replace(
-            weights=weights,
-            scale=scale,
-            whitening=whitening,
-            cost=self._cost(state.theta, whitening),
-            damping=np.full(len(scale), 1e-2),
-        )
+        left_out, variance = self._leave_each_out(residual, jacobian, covariance)
+        self.weights = (TAILS + 1) / (TAILS + left_out**2 / (variance * ratio[:, :, None]))
+        self.scale = self.scale * np.sqrt(ratio)
+        self.damping = np.full(len(self.theta), 1e-2)
+        self._whiten()
 
-    def finish(self, state: _State, unit: float) -> ParameterPosterior:
-        _, curvature, jacobian = self._expand(state.theta, state.whitening)
-        covariance = np.linalg.inv(curvature)
-        residual = self._residual(state.theta)
-        left_out = self._leave_each_out(state, residual, jacobian, covariance)
-        free_sd = self.sd[:, self.free]
-        determinants = np.linalg.slogdet(curvature)[1] / 2 + np.log(free_sd).sum(1)
-        determinants -= np.log(np.einsum("swii->swi", state.whitening)).sum((1, 2))
-        evidence = -state.cost / 2 - determinants
-        kept = self._different(state.theta, np.where(np.isfinite(evidence), evidence, -np.inf))
+    def posterior(self, unit: float) -> ParameterPosterior:
+        _, curvature, jacobian = self._expand()
+        covariance, residual = np.linalg.inv(curvature), self._residual(self.theta)
+        left_out, variance = self._leave_each_out(residual, jacobian, covariance)
+        determinants = np.linalg.slogdet(curvature)[1] / 2 + np.log(self.sd[:, self.free]).sum(1)
+        determinants -= np.log(np.einsum("swii->swi", self.whitening)).sum((1, 2))
+        evidence = -self._cost(self.theta) / 2 - determinants
+        kept = self._different(np.where(np.isfinite(evidence), evidence, -np.inf))
         weight = np.exp(evidence[kept] - evidence[kept].max())
         return ParameterPosterior(
             weight=weight / weight.sum(),
-            theta=state.theta[kept],
+            theta=self.theta[kept],
             free=self.free,
             covariance=covariance[kept],
             prior_sd=self.sd[kept],
             rows=np.column_stack(self.at),
-            whitening=state.whitening[kept],
+            whitening=self.whitening[kept],
             jacobian=jacobian[kept],
             residual=residual[kept],
-            scale=state.scale[kept],
-            spread=spread(left_out.residual[kept] ** 2 / left_out.variance[kept]),
+            scale=self.scale[kept],
+            spread=spread(left_out[kept] ** 2 / variance[kept]),
             unit=np.array(unit),
         )
 
-    def _different(self, theta: np.ndarray, evidence: np.ndarray) -> np.ndarray:
+    def _different(self, evidence: np.ndarray) -> np.ndarray:
         """Places of the minima that count, each once: starts that end in the same must not count twice."""
         kept: List[int] = []
         for place in np.argsort(-evidence):
             near = [
-                (np.abs(theta[place] - theta[other]) < 0.3 * self.sd[place]).all()
+                (np.abs(self.theta[place] - self.theta[other]) < 0.3 * self.sd[place]).all()
                 and np.allclose(self.mean[place], self.mean[other])
                 for other in kept
             ]
@@ -227,34 +200,33 @@ class _Problem:
         return np.array(kept)
 
     def _leave_each_out(
-        self, state: _State, residual: np.ndarray, jacobian: np.ndarray, covariance: np.ndarray
-    ) -> LeftOut:
+        self, residual: np.ndarray, jacobian: np.ndarray, covariance: np.ndarray
+    ) -> Tuple[np.ndarray, np.ndarray]:
         """As if the row left out were as noisy as any, whatever it has shown to be."""
-        left_out = leave_each_out(state.whitening, residual, jacobian, covariance)
-        noise = state.scale[:, :, None] ** 2 * self.noise
-        variance = np.maximum(left_out.variance + noise * (1 - 1 / state.weights), noise)
-        return left_out._replace(variance=variance)
+        left_out, variance = leave_each_out(self.whitening, residual, jacobian, covariance)
+        noise = self.scale[:, :, None] ** 2 * self.noise
+        return left_out, np.maximum(variance + noise * (1 - 1 / self.weights), noise)
 
-    def _whiten(self, weights: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        noise = (self.noise / weights)[..., None] * np.eye(self.data.shape[1])
-        factor = np.linalg.cholesky(scale[:, :, None, None] ** 2 * (self.covariance + noise))
-        return np.linalg.inv(factor)
+    def _whiten(self) -> None:
+        noise = (self.noise / self.weights)[..., None] * np.eye(self.data.shape[1])
+        factor = np.linalg.cholesky(self.scale[:, :, None, None] ** 2 * (self.covariance + noise))
+        self.whitening = np.linalg.inv(factor)  # (s, 2, n, n)
 
     def _residual(self, theta: np.ndarray) -> np.ndarray:
         return self.data - log_response(theta, self.at, self.data[0]).reshape(-1, *self.data.shape)
 
-    def _cost(self, theta: np.ndarray, whitening: np.ndarray) -> np.ndarray:
-        white = np.einsum("swij,swj->swi", whitening, self._residual(theta))
+    def _cost(self, theta: np.ndarray) -> np.ndarray:
+        white = np.einsum("swij,swj->swi", self.whitening, self._residual(theta))
         return (white**2).sum((1, 2)) + (((theta - self.mean) / self.sd) ** 2).sum(1)
 
-    def _expand(self, theta: np.ndarray, whitening: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _expand(self) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Minus half the gradient of the cost, half its Gauss-Newton curvature, and the derivatives of the response."""
-        middle, jacobian = linearised(theta, self.at, self.free, self.data[0])
-        jacobian = jacobian.reshape(len(theta), *self.data.shape, -1)
+        middle, jacobian = linearised(self.theta, self.at, self.free, self.data[0])
+        jacobian = jacobian.reshape(len(self.theta), *self.data.shape, -1)
         residual = self.data - middle.reshape(-1, *self.data.shape)
-        white = whitening @ jacobian
-        white_residual = np.einsum("swij,swj->swi", whitening, residual)
-        sd, offset = self.sd[:, self.free], (theta - self.mean)[:, self.free]
+        white = self.whitening @ jacobian
+        white_residual = np.einsum("swij,swj->swi", self.whitening, residual)
+        sd, offset = self.sd[:, self.free], (self.theta - self.mean)[:, self.free]
         gradient = np.einsum("swif,swi->sf", white, white_residual) - offset / sd**2
         curvature = np.einsum("swif,swig->sfg", white, white) + np.eye(len(self.free)) / sd[:, None, :] ** 2
         return gradient, curvature, jacobian
@@ -268,24 +240,18 @@ def correlation(one: Features, other: Features) -> np.ndarray:
     return (1 + distance) * np.exp(-distance)
 
 
-class LeftOut(NamedTuple):
-    """What all other figures say of each time and power of n rows, in s approximations: shapes (s, 2, n)."""
-
-    residual: np.ndarray  # what was measured, less what the others say
-    variance: np.ndarray  # of that residual
-
-
 def leave_each_out(
     whitening: np.ndarray, residual: np.ndarray, jacobian: np.ndarray, covariance: np.ndarray
-) -> LeftOut:
-    """Leave-one-out residuals without learning anew (Rasmussen and Williams 2006, 5.4.2), parameters taken as linear.
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Each time and power less what all other figures say of it, and the variance of that: shapes (s, 2, n).
 
-    Arguments are as in `ParameterPosterior`: shapes (s, 2, n, n), (s, 2, n), (s, 2, n, f) and (s, f, f).
+    Found without learning anew (Rasmussen and Williams 2006, 5.4.2), parameters taken as linear. Arguments are as in
+    `ParameterPosterior`: shapes (s, 2, n, n), (s, 2, n), (s, 2, n, f) and (s, f, f).
     """
     back = np.swapaxes(whitening, -1, -2)
     reach = back @ (whitening @ jacobian)
     precision = (whitening**2).sum(-2) - ((reach @ covariance[:, None]) * reach).sum(-1)
-    return LeftOut((back @ (whitening @ residual[..., None]))[..., 0] / precision, 1 / precision)
+    return (back @ (whitening @ residual[..., None]))[..., 0] / precision, 1 / precision
 
 
 def spread(squares: np.ndarray) -> np.ndarray:

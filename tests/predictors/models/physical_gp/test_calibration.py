@@ -25,17 +25,15 @@ def test_leaving_out_is_what_learning_without_the_figure_would_say():
         noise[place, place] = factors[what] @ factors[what].T
     covariance = np.linalg.inv(np.linalg.inv(prior) + flat.T @ np.linalg.inv(noise) @ flat)
     learned = covariance @ flat.T @ np.linalg.inv(noise) @ measured.ravel()
-    found = leave_each_out(
+    residual, variance = leave_each_out(
         np.linalg.inv(factors)[None], (measured - slopes @ learned)[None], slopes[None], covariance[None]
     )
     whole = flat @ prior @ flat.T + noise
     for figure in range(2 * count):
         others = np.delete(np.arange(2 * count), figure)
         gain = whole[figure, others] @ np.linalg.inv(whole[np.ix_(others, others)])
-        assert found.residual.ravel()[figure] == pytest.approx(
-            measured.ravel()[figure] - gain @ measured.ravel()[others]
-        )
-        assert found.variance.ravel()[figure] == pytest.approx(whole[figure, figure] - gain @ whole[others, figure])
+        assert residual.ravel()[figure] == pytest.approx(measured.ravel()[figure] - gain @ measured.ravel()[others])
+        assert variance.ravel()[figure] == pytest.approx(whole[figure, figure] - gain @ whole[others, figure])
 
 
 @pytest.mark.parametrize("factor", [0.3, 1.0, 3.0])
