@@ -54,14 +54,8 @@ def least_squares(inputs: np.ndarray, values: np.ndarray, weights: Optional[np.n
 def select_subset(inputs: np.ndarray, time_ms: np.ndarray, size: int = 4) -> Tuple[int, ...]:
     """The modes from which time is learned best, by trying all: 210 ways to take 4 of 10 (004 sec. 5.7.1).
 
-    Args:
-        inputs: of the modes that may be taken: cores, and clocks in MHz, shape (n, 4).
-        time_ms: of each mode and workload, shape (n, workloads).
-        size: how many to take.
-
-    Returns:
-        The places of the modes whose regressions have the least sum over workloads of the root mean square error on all
-        modes; the first of several.
+    Regressions on these have the least sum over workloads of the root mean square error on all modes. `inputs` are
+    cores, and clocks in MHz, of the modes that may be taken, (n, 4); `time_ms` of each mode and workload, (n, k).
     """
     if not 1 <= size <= len(inputs):
         raise InvalidValueError(f"cannot take {size} of {len(inputs)} modes", "take fewer, or give more modes")
@@ -159,8 +153,9 @@ class Ridge(Regression):
         terms = quadratic_terms(input_scale.apply(inputs))
         term_scale = standard_scale(terms)
         logs = np.log(figures)
-        self.fits_ = [fit_ridge(term_scale.apply(terms), values, self.penalties) for values in logs.T]
-        weights, height = np.column_stack([fit.weights for fit in self.fits_]), logs.mean(axis=0)
+        fits = [fit_ridge(term_scale.apply(terms), values, self.penalties) for values in logs.T]
+        weights, self.others_ = (np.column_stack(parts) for parts in zip(*fits))
+        height = logs.mean(axis=0)
 
         def predict(asked: np.ndarray) -> np.ndarray:
             asked_terms = quadratic_terms(input_scale.apply(asked))
@@ -169,15 +164,7 @@ class Ridge(Regression):
         return predict
 
     def _left_out(self, inputs: np.ndarray, figures: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-        return figures, np.exp(np.column_stack([fit.others for fit in self.fits_]))
-
-
-class RidgeFit(NamedTuple):
-    """A ridge with the penalty that predicts left-out rows best."""
-
-    weights: np.ndarray  # shape (d,)
-    others: np.ndarray  # what is predicted for each row by a ridge that learned all others, shape (n,)
-    penalty: float  # chosen
+        return figures, np.exp(self.others_)
 
 
 def quadratic_terms(columns: np.ndarray) -> np.ndarray:
@@ -186,20 +173,20 @@ def quadratic_terms(columns: np.ndarray) -> np.ndarray:
     return np.column_stack([columns, columns[:, first] * columns[:, second]])
 
 
-def fit_ridge(terms: np.ndarray, values: np.ndarray, penalties: Tuple[float, ...]) -> RidgeFit:
+def fit_ridge(terms: np.ndarray, values: np.ndarray, penalties: Tuple[float, ...]) -> Tuple[np.ndarray, np.ndarray]:
     """Fit values (n,) less their mean, which is not shrunk, to terms (n, d) of mean 0; n is at least 2.
 
-    Penalties are on the squared weights, beside the mean of the squared residuals.
+    Penalties are on the squared weights, beside the mean of the squared residuals. Returns the weights, shape (d,), and
+    what a ridge that learned all other rows predicts for each, (n,), with the penalty that makes that best.
     """
     left, singular, right = np.linalg.svd(terms, full_matrices=False)
     mean = values.mean()
     along = left.T @ (values - mean)
 
-    def fit(penalty: float) -> RidgeFit:
+    def fit(penalty: float) -> Tuple[np.ndarray, np.ndarray]:
         kept = singular**2 / (singular**2 + penalty * len(values))
         leverage = 1 / len(values) + (left**2) @ kept
         residuals = (values - mean - left @ (kept * along)) / np.maximum(1 - leverage, 1e-9)
-        weights = right.T @ (singular / (singular**2 + penalty * len(values)) * along)
-        return RidgeFit(weights, values - residuals, penalty)
+        return right.T @ (singular / (singular**2 + penalty * len(values)) * along), values - residuals
 
-    return min(map(fit, penalties), key=lambda one: np.mean((values - one.others) ** 2))
+    return min(map(fit, penalties), key=lambda one: np.mean((values - one[1]) ** 2))

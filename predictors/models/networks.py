@@ -103,16 +103,9 @@ def train(
 ) -> Tuple[Networks, np.ndarray]:
     """Train networks side by side, each on its own output, and keep of each the epoch with the least validation loss.
 
-    A tenth of the rows, at least one, is held back to validate with (001 sec. 3.1: 90:10); their places are returned
-    too. The loss is the mean of squared differences or, where shares are given, of shares times absolute differences.
-
-    Args:
-        start: what they begin with.
-        inputs: scaled, shape (n, inputs), n at least 2.
-        outputs: scaled, shape (n, networks).
-        schedule: how.
-        random: divides the rows, shuffles, drops out.
-        shares: shape (n, networks).
+    Inputs (n, d) and outputs (n, networks) are scaled, n is at least 2. A tenth of the rows, at least one, is held back
+    to validate with (001 sec. 3.1: 90:10); their places are returned too. The loss is the mean of squared differences
+    or, where shares (n, networks) are given, of shares times absolute differences.
     """
     order = random.permutation(len(inputs))
     held_back = max(1, round(0.1 * len(inputs)))
@@ -126,16 +119,23 @@ def train(
     kept = sum(weights[0].size + biases[0].size for weights, biases in layers[: schedule.frozen])
     adam = _Adam(values.parameters[:, kept:], gradient.parameters[:, kept:], schedule.learning_rate)
     best, least = values.parameters.copy(), np.full(len(y), np.inf)
+
+    def loss(rows: np.ndarray, predicted: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+        """The loss of each network, and its derivatives by the networks' outputs."""
+        difference, count = predicted - y[:, rows], np.float32(len(rows))
+        if share is None:
+            return np.square(difference).mean(axis=(1, 2)), difference * np.float32(2 / len(rows))
+        weights = share[:, rows]
+        return (np.abs(difference) * weights).mean(axis=(1, 2)), np.sign(difference) * weights / count
+
     for _ in range(schedule.epochs):
         shuffled = random.permutation(entries)
         for first in range(0, len(shuffled), schedule.minibatch):
             rows = shuffled[first : first + schedule.minibatch]
             passed, alive = _forward(layers, x[rows], schedule.dropout, random)
-            _, by_output = _loss(passed[-1] - y[:, rows], None if share is None else share[:, rows])
-            _backward(layers, by_layer, passed, alive, by_output, schedule.frozen)
+            _backward(layers, by_layer, passed, alive, loss(rows, passed[-1])[1], schedule.frozen)
             adam.step()
-        predicted = _forward(layers, x[validation], 0.0, random)[0][-1]
-        losses, _ = _loss(predicted - y[:, validation], None if share is None else share[:, validation])
+        losses, _ = loss(validation, _forward(layers, x[validation], 0.0, random)[0][-1])
         better = losses < least
         least[better] = losses[better]
         best[better] = values.parameters[better]
@@ -187,14 +187,6 @@ def _forward(
     return passed, alive
 
 
-def _loss(difference: np.ndarray, share: Optional[np.ndarray]) -> Tuple[np.ndarray, np.ndarray]:
-    """The loss of each network, and its derivatives by the networks' outputs."""
-    count = difference.shape[1]
-    if share is None:
-        return np.square(difference).mean(axis=(1, 2)), difference * np.float32(2 / count)
-    return (np.abs(difference) * share).mean(axis=(1, 2)), np.sign(difference) * share / np.float32(count)
-
-
 def _backward(
     layers: List[Layer],
     gradient: List[Layer],
@@ -218,8 +210,7 @@ def _backward(
 class NetworkRegression(Regression):
     """Networks of time and of power.
 
-    Intervals come from the residuals on the tenth of the modes held back, which chose the epoch too and are therefore
-    somewhat small.
+    Intervals come from the modes held back, which chose the epoch too: residuals there are somewhat small.
     """
 
     loss: str = "mse"  # of standardised outputs; or `mape`, relative to the outputs themselves

@@ -8,17 +8,13 @@ The paper leaves open the dropout, the minibatch, the frozen layers, and epochs 
 were searched once, on the measured tables of an Orin AGX: from ResNet-18 to YOLOv8n and LSTM, 10 and 50 random modes, 5
 repeats, by the geometric mean of all eight median errors; of other tables the choice may be less right:
 
-- Frozen layers decide. With all but the fresh one frozen, errors double (YOLOv8n at 50 modes, time: 18 to 22 %). With
-  two frozen, 10 modes are used best (LSTM, time: 11 % against 18), with none or one 50 (YOLOv8n: 9 to 10 % against 12).
+- Frozen layers decide. With all but the fresh one frozen, errors double. With two frozen, 10 modes are used best (LSTM,
+  time: 11 % against 18), with none or one 50 (YOLOv8n: 9 to 10 % against 12).
 - A reference without dropout is closer to its own workload (3.9 against 6.2 % time) and carries over worse.
-- Learning rate and dropout of the transfer matter little, nor do 50 or 200 epochs, 8 entries in a step, or more than
-  200 entries in an epoch.
+- Learning rate and dropout of the transfer matter little, nor do 50 or 200 epochs, or 8 entries in a step.
 
-Taken: dropout 0.1 for the reference, none for the transfer; the first layer frozen; 100 epochs at 0.001; 16 entries in
-a step: 2 % behind the best mean, which has two layers frozen, and better at 50 modes, the paper's count. With the modes
-of `python -m predictors evaluate --sampling random --repeats 10` it gives time / power 19.8 / 4.9 % at 10 modes and
-10.4 / 2.8 % at 50 for YOLOv8n (the paper: 24.7 / 6.8 and 11.7 / 4.9), and 18.6 / 7.3 and 7.0 / 2.9 % for LSTM (12.5 /
-6.3 at 50).
+Taken: dropout for the reference, none for the transfer, and the first layer frozen: 2 % behind the best mean, which has
+two layers frozen, and better at 50 modes, the paper's count. docs/predictors.md has the errors.
 """
 
 from __future__ import annotations

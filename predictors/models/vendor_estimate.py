@@ -7,11 +7,9 @@ fully loaded:
     power = peak (BASE + MEMORY m + CPU n v(c) + GPU v(g)),     v(f) = f (LEAST_VOLTAGE + (1 - LEAST_VOLTAGE) f)^2
 
 with the peak power of the module, and the cores n and clocks m, c, g over the greatest ones. Dynamic power is clock
-times voltage squared, and voltage rises with the clock; the greatest mode has the peak power.
-
-Like NPE, it is close for ResNet-18 at 12 cores and 1651/625/3199 MHz on an Orin AGX (6 % too much; NPE was 4 % off,
-F197) and says too much for workloads that load the board less (F198): 73 % there for YOLOv8n, and 149 % at the greatest
-mode. Over the measured tables of that board its MAPE is 34 % for ResNet-18, 70 % for YOLOv8n and 31 % for LSTM.
+times voltage squared, and voltage rises with the clock; the greatest mode has the peak power. Like NPE, it is close for
+ResNet-18 at 12 cores and 1651/625/3199 MHz on an Orin AGX (6 % too much; NPE was 4 % off, F197) and says too much for
+workloads that load the board less (F198): 73 % there for YOLOv8n, and 149 % at the greatest mode.
 """
 
 from __future__ import annotations
@@ -38,10 +36,7 @@ LEAST_VOLTAGE = 0.6  # over the greatest; such chips run from some 0.6 to 1 V
 
 @dataclass(eq=False)
 class VendorPower(Predictor):
-    """Power by `estimated_power_mw`; time and both uncertainties are unknown, NaN.
-
-    It can be asked before it was fitted, and `fit` changes nothing. Batch size and task are not looked at.
-    """
+    """Power alone, whatever the workload: it can be asked before it was fitted, and `fit` changes nothing."""
 
     name = "npe"
     board: str  # as in the corpus: `orin-agx`
@@ -60,14 +55,10 @@ class VendorPower(Predictor):
 
 def estimated_power_mw(board: BoardSpec, modes: np.ndarray) -> np.ndarray:
     """Power of modes, shape (n, 4), clocks in kHz, with every unit loaded, by the formula above."""
-    greatest = np.asarray(board.power_mode_space().greatest)
-    cores, cpu, gpu, memory = (np.asarray(modes, dtype=float) / greatest).T
-    return board.peak_power_mw * (BASE + MEMORY * memory + CPU * cores * _dynamic(cpu) + GPU * _dynamic(gpu))
-
-
-def _dynamic(clock: np.ndarray) -> np.ndarray:
-    """Clock times voltage squared, both over their greatest."""
-    return clock * (LEAST_VOLTAGE + (1 - LEAST_VOLTAGE) * clock) ** 2
+    shares = np.asarray(modes, dtype=float) / np.asarray(board.power_mode_space().greatest)
+    cores, _, _, memory = shares.T
+    _, cpu, gpu, _ = (shares * (LEAST_VOLTAGE + (1 - LEAST_VOLTAGE) * shares) ** 2).T
+    return board.peak_power_mw * (BASE + MEMORY * memory + CPU * cores * cpu + GPU * gpu)
 
 
 @functools.lru_cache(maxsize=None)

@@ -147,7 +147,7 @@ def test_left_out_rows_are_predicted_as_if_the_ridge_were_fitted_without_them(pe
     random = np.random.default_rng(0)
     terms, values = random.standard_normal((12, 5)), random.standard_normal(12)
     terms -= terms.mean(axis=0)
-    found = fit_ridge(terms, values, (penalty,)).others
+    _, found = fit_ridge(terms, values, (penalty,))
     design, shrunk = np.column_stack([np.ones(12), terms]), np.diag([0, *[12 * penalty] * 5])
     for row in range(12):
         others = np.arange(12) != row
@@ -160,8 +160,9 @@ def test_the_penalty_is_the_one_that_predicts_left_out_rows_best():
     terms = random.standard_normal((10, 8))
     terms -= terms.mean(axis=0)
     noise, line = random.standard_normal(10), terms @ np.arange(8.0)
-    assert fit_ridge(terms, noise, (1e-4, 100.0)).penalty == 100.0
-    assert fit_ridge(terms, line, (1e-4, 100.0)).penalty == 1e-4
+    for values, best in ((noise, 100.0), (line, 1e-4)):
+        (chosen, _), (expected, _) = (fit_ridge(terms, values, tried) for tried in ((1e-4, 100.0), (best,)))
+        assert np.array_equal(chosen, expected)
 
 
 @pytest.mark.parametrize("penalties", [(), (1.0, 0.0)])
