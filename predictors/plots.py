@@ -31,16 +31,14 @@ def write_plots(directory: Path, plan: TrialPlan, results: Sequence[Mapping[str,
         mine = [result for result in results if result["target"] == target.name]
         if not mine:
             continue
-        count = max((count for count in plan.counts if count is not None), default=None)
-        predictions = _predictions(plan, target, count, list(dict.fromkeys(one["predictor"] for one in mine)))
         name = target.name.replace("/", "-").replace(" ", "-")
         paths = [directory / f"{name}-{kind}.png" for kind in ("errors", "predicted", "fronts")]
         plot_errors(paths[0], mine)
-        written.append(paths[0])
+        predictions = _predictions(plan, target, list(dict.fromkeys(one["predictor"] for one in mine)))
         if predictions:
             plot_predicted(paths[1], target, predictions)
             plot_fronts(paths[2], target, predictions)
-            written += paths[1:]
+        written += paths if predictions else paths[:1]
     return written
 
 
@@ -51,9 +49,8 @@ def plot_errors(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
     """
     names = list(dict.fromkeys(result["predictor"] for result in results))
     counts = sorted({result["n_modes"] for result in results})
-    minutes = [
-        np.median([one["profiling_seconds"] for one in results if one["n_modes"] == count]) / 60 for count in counts
-    ]
+    seconds = [[one["profiling_seconds"] for one in results if one["n_modes"] == count] for count in counts]
+    minutes = [np.median(some) / 60 for some in seconds]
     width = 0.8 / len(names)
     figure, grid = pyplot().subplots(1, 2, figsize=(12, 4.8))
     figure.subplots_adjust(left=0.06, right=0.94, top=0.91, bottom=0.2, wspace=0.3)
@@ -133,11 +130,10 @@ def title_of(table: Table, name: str = "") -> str:
     return f"{name or table.workload} on {table.device}, {table.provenance}"
 
 
-def _predictions(
-    plan: TrialPlan, target: Target, count: Optional[int], names: Sequence[str]
-) -> Mapping[str, Prediction]:
+def _predictions(plan: TrialPlan, target: Target, names: Sequence[str]) -> Mapping[str, Prediction]:
     """Those of the predictors that answer both figures, on the modes of the first repeat."""
     table, found = target.table, {}
+    count = max((count for count in plan.counts if count is not None), default=None)
     for name in names:
         predictor = target.make(name, plan.seed)
         try:

@@ -50,16 +50,8 @@ def choose(
 ) -> np.ndarray:
     """The places of the modes to profile, the most wanted first, none twice and none that was profiled already.
 
-    Args:
-        candidates: power modes, shape (n, 4).
-        count: how many.
-        sampling: a name of `SAMPLERS`.
-        seed: the same seed chooses the same modes.
-        references: tables of other workloads, for the designs.
-        board: the device, as the corpus calls it; None where it is not known.
-        batch_size: that the modes are profiled at.
-        task: that the modes are profiled at.
-        history: what was profiled already.
+    Candidates have shape (n, 4); `sampling` is a name of `SAMPLERS`, and the same seed chooses the same modes. Designs
+    learn from `references`, tables of other workloads, and from what device the `board` is, None where nobody knows.
     """
     if sampling not in SAMPLERS:
         raise UnknownNameError(f"sampling {sampling!r} is unknown", f"known: {', '.join(SAMPLERS)}")
@@ -139,11 +131,8 @@ def choose_by_profiling(
 def profiling_seconds(time_ms: np.ndarray) -> float:
     """What profiling modes takes, in s: for each, settling, a first minibatch that is discarded, and 40 that count.
 
-    The sum over modes of 3 s + 41 x minibatch time. For ResNet-18 on the 4,368 modes of an Orin AGX it gives 16.6 s a
-    mode on average; the 13.4 s of 001 sec. 3 (16.3 h) are those of 40 minibatches alone.
-
-    Args:
-        time_ms: minibatch times of the profiled modes, any shape.
+    For ResNet-18 on the 4,368 modes of an Orin AGX it gives 16.6 s a mode on average; the 13.4 s of 001 sec. 3 (16.3 h)
+    are those of 40 minibatches alone.
     """
     times = np.asarray(time_ms, dtype=float)
     return float(SETTLING_S * times.size + (1 + MINIBATCHES) * ms_to_s(times.sum()))

@@ -80,21 +80,19 @@ def run_plan(
     import pandas as pd
 
     groups = plan.groups()
-    targets = [plan.targets[group.target] for group in groups]
-    repeats, total = range(plan.repeats), len(groups) * plan.repeats
     asked = [
-        (group.predictor, target, group.count, plan.sampling, repeat, plan.seed)
-        for group, target in zip(groups, targets)
-        for repeat in repeats
+        (group.predictor, plan.targets[group.target], group.count, plan.sampling, repeat, plan.seed)
+        for group in groups
+        for repeat in range(plan.repeats)
     ]
     outcomes = []
-    for done, outcome in enumerate(in_processes(run_trial, asked, jobs), start=1):
+    for outcome, (predictor, target, *_) in zip(in_processes(run_trial, asked, jobs), asked):
         outcomes.append(outcome)
-        report(done, total, f"{asked[done - 1][0]} on {asked[done - 1][1].name}")
+        report(len(outcomes), len(asked), f"{predictor} on {target.name}")
     results: Dict[Group, Dict[str, Any]] = {}
     skipped = []
-    for number, (group, target) in enumerate(zip(groups, targets)):
-        mine = outcomes[number * plan.repeats : (number + 1) * plan.repeats]
+    for number, group in enumerate(groups):
+        target, mine = plan.targets[group.target], outcomes[number * plan.repeats : (number + 1) * plan.repeats]
         what = {
             "predictor": group.predictor,
             "target": target.name,
@@ -136,27 +134,22 @@ def in_processes(function: Callable[..., Any], asked: Sequence[Tuple[Any, ...]],
 
 def format_results(results: Sequence[Mapping[str, Any]]) -> str:
     """A line for each result, its provenance above them."""
-    rows = []
-    for result in results:
-        without = result["without_slice"] or {}
-        rows.append(
-            [
-                result["predictor"],
-                result["target"],
-                str(result["n_modes"]),
-                _figure(result["time_mape_median"]),
-                _range(result, "time_mape"),
-                _figure(result["power_mape_median"]),
-                _range(result, "power_mape"),
-                _pair(result["all_modes"], "time_mape_median", "power_mape_median"),
-                _pair(without, "time_mape_median", "power_mape_median"),
-                _pair(result["coverage"], "time_80", "power_80", digits=0),
-                f"{result['profiling_seconds'] / 60:.1f}",
-                f"{result['fit_seconds']:.2f}",
-                f"{result['predict_seconds']:.2f}",
-            ]
-        )
-    kinds = ", ".join(sorted({result["provenance"] for result in results}))
+
+    def shown(values: Mapping[str, Any], *names: str, digits: int = 2, between: str = " / ") -> str:
+        figures = [values.get(name) for name in names]
+        return between.join("-" if one is None else f"{one:.{digits}f}" for one in figures)
+
+    rows, medians = [], ("time_mape_median", "power_mape_median")
+    for one in results:
+        row = [one["predictor"], one["target"], str(one["n_modes"])]
+        for what in ("time_mape", "power_mape"):
+            known = one[f"{what}_median"] is not None
+            quartiles = shown(one, f"{what}_q1", f"{what}_q3", digits=1, between="-") if known else "-"
+            row += [shown(one, f"{what}_median"), quartiles]
+        row += [shown(one["all_modes"], *medians), shown(one["without_slice"] or {}, *medians)]
+        row += [shown(one["coverage"], "time_80", "power_80", digits=0), f"{one['profiling_seconds'] / 60:.1f}"]
+        rows.append([*row, shown(one, "fit_seconds"), shown(one, "predict_seconds")])
+    kinds = ", ".join(sorted({one["provenance"] for one in results}))
     return f"tested on {kinds} corpora\n{format_table(HEADER, rows)}\n{LEGEND}"
 
 
@@ -164,9 +157,8 @@ def format_skipped(skipped: Sequence[Mapping[str, Any]]) -> str:
     """A line for each reason why something was skipped."""
     reasons: Dict[str, List[str]] = {}
     for one in skipped:
-        reasons.setdefault(f"{one['predictor']}: {one['reason']}", []).append(
-            f"{one['target']} at {one['modes']} modes"
-        )
+        where = reasons.setdefault(f"{one['predictor']}: {one['reason']}", [])
+        where.append(f"{one['target']} at {one['modes']} modes")
     return "\n".join(f"skipped {reason} ({', '.join(where)})" for reason, where in reasons.items())
 
 
@@ -175,17 +167,3 @@ def write_results(path: Path, found: Results, **further: Any) -> None:
     outcome = {"results": found.results, "skipped": found.skipped}
     content = {**further, "environment": describe_environment(), **outcome}
     write_output(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode("utf-8"))
-
-
-def _figure(value: Optional[float], digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def _range(result: Mapping[str, Any], what: str) -> str:
-    if result[f"{what}_q1"] is None:
-        return "-"
-    return f"{_figure(result[f'{what}_q1'], 1)}-{_figure(result[f'{what}_q3'], 1)}"
-
-
-def _pair(values: Mapping[str, Any], first: str, second: str, digits: int = 2) -> str:
-    return f"{_figure(values.get(first), digits)} / {_figure(values.get(second), digits)}"

@@ -117,13 +117,9 @@ class Predictor(abc.ABC):
                 predictor's space, or there are fewer different rows than `least_modes`.
         """
         rows = self._checked(modes, batch_size, task)
-        measured = {"time_ms": _positive(time_ms, "time_ms"), "power_mw": _positive(power_mw, "power_mw")}
-        for what, values in measured.items():
-            if values.shape != (len(rows.modes),):
-                raise InvalidValueError(
-                    f"{what} has shape {values.shape}, expected one for each of {len(rows.modes)} modes"
-                )
-        learned = TrainingRows(*merge_repeated(rows, **measured))
+        time_ms = _positive(time_ms, "time_ms", len(rows.modes), or_one=False)
+        power_mw = _positive(power_mw, "power_mw", len(rows.modes), or_one=False)
+        learned = TrainingRows(*merge_repeated(rows, time_ms, power_mw))
         if len(learned.time_ms) < self.least_modes:
             raise InvalidValueError(
                 f"{self.name} cannot learn from {len(learned.time_ms)} different power modes",
@@ -214,7 +210,7 @@ def check_inputs(modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Input
             f"power mode number {row} has {PowerMode._fields[column]} {table[row, column]:g}",
             "predictors need every core count and clock to be known: a number above 0",
         )
-    sizes = _one_each(_positive(batch_size, "batch_size"), "batch_size", len(table))
+    sizes = _positive(batch_size, "batch_size", len(table))
     tasks = _one_each(np.asarray(task, dtype=object), "task", len(table))
     unknown = sorted({str(name) for name in tasks} - set(TASKS))
     if unknown:
@@ -234,11 +230,10 @@ def merge_repeated(rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> T
     return rows.take(first[order]), time_ms, power_mw
 
 
-def _one_each(values: np.ndarray, what: str, count: int) -> np.ndarray:
-    if values.shape not in ((), (count,)):
-        raise InvalidValueError(
-            f"{what} has shape {values.shape}, expected one for each of {count} modes", "or give one value for all"
-        )
+def _one_each(values: np.ndarray, what: str, count: int, or_one: bool = True) -> np.ndarray:
+    if values.shape != (count,) and not (or_one and values.shape == ()):
+        hint = "or give one value for all" if or_one else ""
+        raise InvalidValueError(f"{what} has shape {values.shape}, expected one for each of {count} modes", hint)
     return np.broadcast_to(values, (count,)).copy()
 
 
@@ -249,12 +244,13 @@ def _numbers(values: Any, what: str) -> np.ndarray:
         raise InvalidValueError(f"{what} are no table of numbers: {error}", "give them as arrays") from error
 
 
-def _positive(values: Any, what: str) -> np.ndarray:
-    numbers = _numbers(values, what)
+def _positive(values: Any, what: str, count: int, or_one: bool = True) -> np.ndarray:
+    numbers = _one_each(_numbers(values, what), what, count, or_one)
     wrong = ~(np.isfinite(numbers) & (numbers > 0))
     if wrong.any():
-        found = numbers[wrong].flat[0]
-        raise InvalidValueError(f"{what} holds {found:g}, expected numbers above 0", "leave out modes without a figure")
+        raise InvalidValueError(
+            f"{what} holds {numbers[wrong][0]:g}, expected numbers above 0", "leave out modes without a figure"
+        )
     return numbers
 
 

@@ -104,17 +104,11 @@ SCALES = {"standard": standard_scale, "min-max": min_max_scale}
 def residual_spread(
     observed: np.ndarray, predicted: np.ndarray, usual: Tuple[float, float], learned: int
 ) -> Tuple[np.ndarray, float]:
-    """The spread of residuals of time and power, (n, 2), predicted by a regression that had not learned these modes.
+    """Scales of the Student t distributions of log time and log power, shape (2,), and their degrees of freedom.
 
-    Args:
-        observed: above 0; n may be 0.
-        predicted: the same modes.
-        usual: standard deviation of log time and log power residuals that such a regression has after `USUAL_MODES`
-            modes; it is taken to fall with the root of the number of modes.
-        learned: how many modes the regression learned from.
-
-    Returns:
-        Scales of the Student t distributions of log time and log power, shape (2,), and their degrees of freedom.
+    They follow from times and powers, (n, 2), and what was predicted by a regression that `learned` so many modes, but
+    not these. `usual` are the standard deviations that such a regression has after `USUAL_MODES` modes; they are taken
+    to fall with the root of the number of modes.
     """
     squares = np.log(observed / predicted) ** 2
     freedom = USUAL_WEIGHT + len(squares)
