@@ -115,16 +115,14 @@ def choose_by_profiling(
     """
     if sampling != "sequential":
         return choose(candidates, count, sampling=sampling, **options)
-    table = np.asarray(candidates)
-    places = choose(table, max(1, round(_FIRST_SHARE * count)), sampling=sampling, **options)
-    time_ms, power_mw = profile(places)
-    step = max(1, (count - len(places)) // _ROUNDS)
+    table, places, figures = np.asarray(candidates), np.array([], dtype=int), np.empty((2, 0))
+    wanted = max(1, round(_FIRST_SHARE * count))
+    step = max(1, (count - wanted) // _ROUNDS)
     while len(places) < count:
-        known = Profiled(table[places], time_ms, power_mw)
-        more = choose(table, min(step, count - len(places)), sampling=sampling, history=known, **options)
-        measured = profile(more)
-        places = np.concatenate([places, more])
-        time_ms, power_mw = np.concatenate([time_ms, measured[0]]), np.concatenate([power_mw, measured[1]])
+        known = Profiled(table[places], *figures) if len(places) else None
+        more = choose(table, min(wanted, count - len(places)), sampling=sampling, history=known, **options)
+        places, figures = np.concatenate([places, more]), np.column_stack([figures, profile(more)])
+        wanted = step
     return places
 
 

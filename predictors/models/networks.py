@@ -56,15 +56,8 @@ class Networks(NamedTuple):
 
     def outputs(self, inputs: np.ndarray) -> np.ndarray:
         """The forward pass of networks with one output each: scaled inputs (n, d) to shape (n, networks)."""
-        columns: List[np.ndarray] = []
-        for network in range(len(self.parameters)):
-            values = inputs
-            for place, (weights, biases) in enumerate(self.layers):
-                values = values @ weights[network] + biases[network]
-                if place < len(self.sizes) - 2:
-                    values = np.maximum(values, 0)
-            columns.append(values[:, 0])
-        return np.column_stack(columns)
+        parts = np.array_split(inputs, -(-len(inputs) // 1024))  # all at once would take much memory
+        return np.concatenate([_forward(self.layers, part)[0][-1][:, :, 0].T for part in parts])
 
 
 def fresh_networks(networks: int, sizes: Sequence[int], random: np.random.Generator) -> Networks:
@@ -135,7 +128,7 @@ def train(
             passed, alive = _forward(layers, x[rows], schedule.dropout, random)
             _backward(layers, by_layer, passed, alive, loss(rows, passed[-1])[1], schedule.frozen)
             adam.step()
-        losses, _ = loss(validation, _forward(layers, x[validation], 0.0, random)[0][-1])
+        losses, _ = loss(validation, _forward(layers, x[validation])[0][-1])
         better = losses < least
         least[better] = losses[better]
         best[better] = values.parameters[better]
@@ -168,7 +161,7 @@ class _Adam:
 
 
 def _forward(
-    layers: List[Layer], rows: np.ndarray, dropout: float, random: np.random.Generator
+    layers: List[Layer], rows: np.ndarray, dropout: float = 0.0, random: Optional[np.random.Generator] = None
 ) -> Tuple[List[np.ndarray], List[np.ndarray]]:
     """What goes into each layer and comes out of the last, and by how much each neuron of a hidden layer passes on."""
     passed, alive = [np.broadcast_to(rows, (len(layers[0][0]), *rows.shape))], []
@@ -178,7 +171,7 @@ def _forward(
         if place < len(layers) - 1:
             passes = values > 0
             factor = np.float32(1)
-            if dropout > 0 and place < DROPOUT_LAYERS:
+            if random is not None and dropout > 0 and place < DROPOUT_LAYERS:
                 passes &= random.random(values.shape, dtype=np.float32) >= dropout
                 factor = np.float32(1 / (1 - dropout))
             alive.append(passes * factor)

@@ -45,9 +45,6 @@ class Table:
         """The rows that an index array, a slice or a mask picks, as a table."""
         return dataclasses.replace(self, **{name: getattr(self, name)[rows] for name in ARRAYS})
 
-    def power_modes(self) -> List[PowerMode]:
-        return [PowerMode(*row) for row in self.modes.tolist()]
-
     def complete(self) -> Table:
         """The rows whose power was measured; those of one mode and batch size become one with their median."""
         measured = self.take(~np.isnan(self.power_mw))

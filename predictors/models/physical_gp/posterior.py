@@ -24,15 +24,12 @@ if TYPE_CHECKING:
 
 # Set by hand on the measured tables of an Orin AGX; lengths of 0.6 or 1.6 times that, or amplitudes of 0.05, change
 # errors by less than 0.3 points.
+# How far, in natural logarithms, cores, CPU, GPU, memory and batch size reach; and training from inference.
 LENGTHS = np.array([1.0, 1.0, 1.0, 1.5, 1.5, 1.0])
-"""How far, in natural logarithms, cores, CPU, GPU, memory and batch size reach; and training from inference."""
-AMPLITUDE = (0.03, 0.04)
-"""Standard deviation of the smooth part of log time and log power."""
-NOISE = (0.018, 0.016)
-"""Standard deviation of the noise of log time and log power."""
+AMPLITUDE = (0.03, 0.04)  # standard deviation of the smooth part of log time and log power
+NOISE = (0.018, 0.016)  # standard deviation of the noise of log time and log power
 
-TAILS = 2.5
-"""Degrees of freedom of the noise, and of what is predicted."""
+TAILS = 2.5  # degrees of freedom of the noise, and of what is predicted
 
 # Chosen with the measured tables behind 001 in view. Where two of their three networks choose both and `TAILS`, the
 # third is covered as well.

@@ -28,21 +28,16 @@ import numpy as np
 
 from predictors.models.base import DEFAULT_BATCH_SIZE, Inputs
 
-TIME_PARAMETERS = (
+PARAMETERS = (
     *("gpu", "memory", "launch", "prepare", "serial", "constant"),
     *("gpu_slope", "memory_slope", "cpu_slope", "cpu_memory_slope", "background"),
     *("crowd", "crowd_slope", "crowd_main", "traffic_overlap", "overlap"),
-)
-POWER_PARAMETERS = (
-    *("scale", "base", "mem_idle", "mem_power", "mem_busy"),
-    *("core_idle", "cluster", "core_busy", "cpu_voltage"),
+    *("scale", "base", "mem_idle", "mem_power", "mem_busy", "core_idle", "cluster", "core_busy", "cpu_voltage"),
     *("gpu_idle", "gpu_busy", "gpu_traffic", "gpu_voltage"),
+    *("batch_compute", "batch_launch", "batch_cpu", "batch_power"),
+    *("inference_compute", "inference_launch", "inference_cpu", "inference_power"),
 )
-BATCH_PARAMETERS = ("batch_compute", "batch_launch", "batch_cpu", "batch_power")
-TASK_PARAMETERS = ("inference_compute", "inference_launch", "inference_cpu", "inference_power")
-PARAMETERS = (*TIME_PARAMETERS, *POWER_PARAMETERS, *BATCH_PARAMETERS, *TASK_PARAMETERS)
-TIME_SCALES = TIME_PARAMETERS[:6]
-"""Parameters that carry the unit of time: adding the same to all multiplies the time."""
+TIME_SCALES = PARAMETERS[:6]  # carry the unit of time: adding the same to all multiplies the time
 
 UNIT_MODE = np.array([1.0, 2.0e6, 1.0e6, 3.0e6])
 UNIT_BATCH = float(DEFAULT_BATCH_SIZE)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import CannotRunError
+from harness.core.power_modes import PowerMode
 from predictors.strategies.closed_loop import design_for, learn
 from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
 from predictors.strategies.fixed import VendorPreset
@@ -25,8 +26,8 @@ SETTING = StrategySetting(
     "orin-agx",
     (dataclasses.replace(TABLE, workload="another", time_ms=1.3 * TABLE.time_ms),),
     (
-        VendorPreset("MODE_20W", TABLE.power_modes()[GREATEST // 2], 20_000.0),
-        VendorPreset("MAXN", TABLE.power_modes()[-1], np.inf),
+        VendorPreset("MODE_20W", PowerMode(*TABLE.modes[GREATEST // 2].tolist()), 20_000.0),
+        VendorPreset("MAXN", PowerMode(*TABLE.modes[-1].tolist()), np.inf),
     ),
     0.05,
 )

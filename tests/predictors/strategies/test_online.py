@@ -7,6 +7,7 @@ import time
 import pytest
 
 from harness.core.errors import CannotRunError, ControlError, InvalidValueError
+from harness.core.power_modes import PowerMode
 from predictors.strategies.closed_loop import ClosedLoop
 from predictors.strategies.evaluation import judge
 from predictors.strategies.goals import power_budget
@@ -15,7 +16,7 @@ from tests.predictors.strategies.strategy_examples import NearlyRight, example_t
 
 TABLE = example_table()
 GOAL = power_budget(25_000.0)
-MODES = TABLE.power_modes()
+MODES = [PowerMode(*row) for row in TABLE.modes.tolist()]
 
 
 class PretendedDevice:
