@@ -18,7 +18,7 @@ from typing import Dict, List, NamedTuple, Optional
 
 from harness.board.kernel_file import KeptFile, may_read, numbered, read_int, read_text
 from harness.board.power_rails import TOTAL
-from harness.board.source import Counters, Reading, plain_name, read_each
+from harness.board.source import Counters, Reading, add_sum, plain_name, read_each
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import uj_per_s_to_mw
 
@@ -80,22 +80,17 @@ class RaplSource:
         if growth is None:
             return Reading({}, failed)
         window_s, growth_uj = growth
-        values: Dict[str, float] = {}
+        reading = Reading({}, failed)
         for channel, grown_uj in growth_uj.items():
             domain = self._domains[channel]
             try:
                 if grown_uj == 0 and domain.kind in _ALWAYS_DRAW:
                     raise ValueError(f"the energy counter of {domain.name} stands still")
-                values[channel] = uj_per_s_to_mw(energy_growth_uj(grown_uj, domain.range_uj), window_s)
+                reading.values[channel] = uj_per_s_to_mw(energy_growth_uj(grown_uj, domain.range_uj), window_s)
             except ValueError as error:
                 failed[channel] = str(error)
-        parts = [channel for channel, domain in self._domains.items() if domain.in_total]
-        without = [channel for channel in parts if channel not in values]
-        if without:
-            failed[TOTAL] = f"its part {', '.join(without)} gave no value"
-        else:
-            values[TOTAL] = sum(values[channel] for channel in parts)
-        return Reading(values, failed)
+        add_sum(reading, TOTAL, [channel for channel, domain in self._domains.items() if domain.in_total])
+        return reading
 
 
 def find_domains(root: str) -> List[Domain]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from typing import Any, Callable, Collection, Dict, Mapping, NamedTuple, Optional, Protocol, Tuple
+from typing import Any, Callable, Collection, Dict, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from harness.board.kernel_file import KeptFile
 from harness.core.errors import SourceUnavailableError
@@ -85,6 +85,15 @@ def read_each(readers: Mapping[str, Callable[[], float]]) -> Reading:
         except (OSError, ValueError) as error:
             failed[channel] = str(error)
     return Reading(values, failed)
+
+
+def add_sum(reading: Reading, channel: str, parts: Sequence[str]) -> None:
+    """Add the sum of channels to a reading; where one of them gave no value there is none, never a sum of fewer."""
+    without = [part for part in parts if part not in reading.values]
+    if without:
+        reading.failed[channel] = f"its part {', '.join(without)} gave no value"
+    else:
+        reading.values[channel] = sum(reading.values[part] for part in parts)
 
 
 class FileSource:

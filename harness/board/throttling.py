@@ -21,7 +21,7 @@ import re
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from harness.board.kernel_file import KeptFile, may_read, numbered, read_text, text_of
-from harness.board.source import Reading, free_channel, read_each
+from harness.board.source import Reading, add_sum, free_channel, read_each
 from harness.core.errors import SourceUnavailableError
 
 if TYPE_CHECKING:
@@ -55,11 +55,8 @@ class ThrottleSource:
 
     def read(self, now_s: float) -> Reading:
         reading = read_each(self._readers)
-        without = [channel for channel in self._summed if channel not in reading.values]
-        if without:
-            reading.failed[OVERCURRENT] = f"its part {', '.join(without)} gave no value"
-        elif self._summed:
-            reading.values[OVERCURRENT] = sum(reading.values[channel] for channel in self._summed)
+        if self._summed:
+            add_sum(reading, OVERCURRENT, self._summed)
         return reading
 
     def _since_first(self, channel: str, read: Counter) -> int:
