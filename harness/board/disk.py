@@ -73,14 +73,23 @@ def find_mount(path: str, mounts: List[Mount]) -> Optional[Mount]:
     return None if deepest is None else deepest[1]
 
 
-def disk_under(path: str, root: str) -> Tuple[Optional[Mount], Optional[str]]:
-    """The mount that takes what is written to `path`, and the sysfs directory of the whole disk under it.
+def disk_under(path: str, root: str) -> str:
+    """The sysfs directory of the whole disk that takes what is written to `path`.
 
-    Each is None where it is not seen: in a chroot; of a network file system.
+    Raises SourceUnavailableError where it lies on no block device of this machine; says on what it lies.
     """
     mounts = read_mounts(root)
     mount = find_mount(os.path.realpath(path), mounts)
-    return (None, None) if mount is None else _written_to(mount, mounts, root)
+    if mount is None:
+        raise SourceUnavailableError(f"no mount in /proc/self/mountinfo holds {printable(os.path.realpath(path))}")
+    mount, disk = _written_to(mount, mounts, root)
+    if disk is None:
+        source = printable(mount.source)
+        raise SourceUnavailableError(
+            f"{printable(path)} lies on {mount.filesystem} ({source}), which shows no block device here",
+            "for block I/O choose a storage on a disk of this machine",
+        )
+    return disk
 
 
 def _written_to(mount: Mount, mounts: List[Mount], root: str) -> Tuple[Mount, Optional[str]]:
@@ -289,14 +298,5 @@ class DiskSource:
 
 
 def open_source(root: str, path: str) -> DiskSource:
-    """The disk under `path`; SourceUnavailableError where that is no block device of this machine, says what it is."""
-    mount, disk = disk_under(path, root)
-    if mount is None:
-        raise SourceUnavailableError(f"no mount in /proc/self/mountinfo holds {printable(os.path.realpath(path))}")
-    if disk is None:
-        source = printable(mount.source)
-        raise SourceUnavailableError(
-            f"{printable(path)} lies on {mount.filesystem} ({source}), which shows no block device here",
-            "for block I/O choose a storage on a disk of this machine",
-        )
-    return DiskSource(os.path.join(root, "proc/diskstats"), os.path.basename(disk))
+    """The disk under `path`."""
+    return DiskSource(os.path.join(root, "proc/diskstats"), os.path.basename(disk_under(path, root)))

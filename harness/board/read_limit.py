@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional
 
 from harness.board.control_groups import own_groups
-from harness.board.disk import disk_under, printable
+from harness.board.disk import disk_under
 from harness.board.kernel_file import read_setting, text_of, write
 from harness.board.knob import Knob, KnobSpec
 from harness.board.lock import locked
 from harness.board.saved_state import preserved
-from harness.core.errors import CannotRunError, ControlError
+from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 
 ReadLimits = Dict[str, int]
 """Bytes per second by the number of a disk: `{"254:0": 20000000}`."""
@@ -75,13 +75,11 @@ class ReadLimit(Knob):
         here = self.available()
         if not here.available:
             raise CannotRunError(f"reads cannot be held down here: {here.detail}", here.hint)
-        mount, disk = disk_under(path, self._root)
-        if disk is None:
-            what = "no mount that is seen" if mount is None else f"{mount.filesystem} ({printable(mount.source)})"
-            raise CannotRunError(
-                f"{path} lies on {what}, and no disk under it is seen whose reads could be held down",
-                "choose a storage on a disk of this machine",
-            )
+        try:
+            disk = disk_under(path, self._root)
+        except SourceUnavailableError as error:
+            hint = "choose a storage on a disk of this machine"
+            raise CannotRunError(f"reads cannot be held down there: {error.what}", hint) from error
         number = read_setting(os.path.join(disk, "dev"))
         groups = itertools.chain.from_iterable(own_groups(self._root, _CONTROLLER))  # its own and those above
         files = (os.path.join(group, self._group.file) for group in groups)
