@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from pathlib import Path
-from typing import Any, Optional, Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Optional
 
 from harness.board.tegrastats import parse_line, parse_log
 from harness.cli.options import add_include_flagged, output_file
 from harness.core.boards import BOARDS, load_board
-from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, described, write_corpus
+from harness.core.corpus import CORPUS_COLUMNS, SUFFIXES, TASKS, Column, Row, described, rows_of, write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, parse_power_mode
 from harness.simulation import model
@@ -21,10 +18,13 @@ from harness.simulation.model import Load
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_workload
 from harness.simulation.parameters import load_board as load_parameters
 from harness.store.conditions import LEFT_OUT
-from harness.store.corpora import STORES, Entry, read_entries
+from harness.store.corpora import STORES, placed, read_rows
 from harness.store.frames import FURTHER
-from harness.store.import_checks import Expected, check_entries
+from harness.store.import_checks import Expected, check_rows
 from harness.store.recorded_log import FORM, read_text, recorded_row
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 OF_A_LOG = ("device", "workload", "power_mode", "batch_size")
 
@@ -54,41 +54,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found = [entry for path in arguments.sources for entry in read_entries(path, arguments.include_flagged)]
-    entries = [entry for entry in found if not entry.is_flagged]
-    left_out = f"left out: {len(found) - len(entries)} {LEFT_OUT}" if len(entries) < len(found) else ""
+    import pandas as pd
+
+    sources = [read_rows(path, arguments.include_flagged) for path in dict.fromkeys(arguments.sources)]
     if arguments.tegrastats or arguments.minibatch_times:
-        entries.append(_from_log(arguments))
-    if not entries:
+        sources.append(placed([_from_log(arguments)], [str(arguments.tegrastats)]))
+    flagged = sum(source.flagged for source in sources)
+    left_out = f"left out: {flagged} {LEFT_OUT}" if flagged else ""
+    table = pd.concat([source.table for source in sources]) if sources else pd.DataFrame()
+    if table.empty:
         why = f": {left_out}" if left_out else ""
         raise InvalidValueError(f"there is nothing to import{why}", "name a SOURCE with rows, or --tegrastats LOG")
-    checked = check_entries(entries, _of_model)
-    faults = {entry.place: entry.fault for entry in checked if entry.fault}
-    for line in described(faults, len(checked)):
+    known_faults = {place: fault for source in sources for place, fault in source.faults.items()}
+    faults = check_rows(table, known_faults, _of_model)
+    for line in described(faults, len(table)):
         print(line, file=sys.stderr)
-    bad = len(faults)
-    if bad and not arguments.skip_bad:
+    if faults and not arguments.skip_bad:
         raise InvalidValueError(
-            f"{bad} of {len(checked)} rows are bad, nothing was written", "mend them, or --skip-bad leaves them out"
+            f"{len(faults)} of {len(table)} rows are bad, nothing was written",
+            "mend them, or --skip-bad leaves them out",
         )
-    kept = [entry.row for entry in checked if not entry.fault]
+    kept = rows_of(table.drop(list(faults)))
     if not kept:
         raise InvalidValueError("every row is bad, nothing was written", "mend the source")
     known = {column.name: column for column in FURTHER}
-    names = dict.fromkeys(name for row in kept for name in row if name not in CORPUS_COLUMNS)
-    further = [known.get(name, Column(name, str, "")) for name in names]
-    rows = [{**row, **{column.name: _cell(row.get(column.name), column) for column in further}} for row in kept]
+    further = [known.get(name, Column(name, str, "")) for name in table.columns if name not in CORPUS_COLUMNS]
+    rows = [{**row, **{column.name: _cell(row[column.name], column) for column in further}} for row in kept]
     write_corpus(arguments.out, rows, further)
     print(f"{arguments.out}: {len(kept)} rows")
-    if bad:
-        print(f"left out: {bad} bad rows")
+    if faults:
+        print(f"left out: {len(faults)} bad rows")
     if left_out:
         print(left_out)
     return 0
 
 
-def _from_log(arguments: argparse.Namespace) -> Entry:
-    """The entry of the log."""
+def _from_log(arguments: argparse.Namespace) -> Row:
+    """The row that the log comes to."""
     needed = ("tegrastats", "minibatch_times", *OF_A_LOG)
     missing = [f"--{name.replace('_', '-')}" for name in needed if getattr(arguments, name) is None]
     if missing:
@@ -111,19 +113,19 @@ def _from_log(arguments: argparse.Namespace) -> Entry:
     except InvalidValueError as error:
         raise InvalidValueError(f"{log}: {error.what}", error.hint) from error
     began = next((line.at for line in map(parse_line, lines) if not line.is_empty), None)
-    return Entry(str(log), recorded_row(case, telemetry, log, arguments.minibatch_times, began))
+    return recorded_row(case, telemetry, log, arguments.minibatch_times, began)
 
 
-def _of_model(rows: Sequence[Row]) -> Optional[Expected]:
+def _of_model(rows: pd.DataFrame) -> Optional[Expected]:
     """What the physical model says of rows of one device, workload, task and batch size, where it knows both."""
-    first = rows[0]
+    first = rows.iloc[0]
     if first["device"] not in SIMULATED_BOARDS or first["workload"] not in SIMULATED_WORKLOADS:
         return None
-    modes = np.array([[row[field] for field in PowerMode._fields] for row in rows])
+    modes = rows[list(PowerMode._fields)].to_numpy(int)
     if not (modes > UNKNOWN_KHZ).all():
         return None
     board, workload = load_parameters(first["device"]), load_workload(first["workload"])
-    load = Load(batch_size=first["batch_size"], workers=workload.default_workers, task=first["task"])
+    load = Load(batch_size=int(first["batch_size"]), workers=workload.default_workers, task=first["task"])
     response = model.simulate(board, workload, modes, load, rough=False)
     return {"minibatch_time_ms": response.minibatch_time_ms, "power_mw": response.power_mw}
 
@@ -138,7 +140,7 @@ def _mode(device: str, text: str) -> PowerMode:
 
 
 def _cell(value: Any, column: Column) -> Optional[Any]:
-    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+    if value is None or value == "":
         return None
     try:
         return column.kind(float(value)) if column.kind is int else column.kind(value)

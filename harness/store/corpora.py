@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Sequence
 
-from harness.core.corpus import CORPUS, TASKS, Fault, Row, faults_of, rows_of, scan_corpus, write_corpus
+from harness.core.corpus import (
+    CORPUS,
+    CORPUS_COLUMNS,
+    TASKS,
+    Fault,
+    Row,
+    faults_of,
+    rows_of,
+    scan_corpus,
+    write_corpus,
+)
 from harness.core.errors import StoreError
 from harness.core.power_modes import PowerMode
 from harness.store.conditions import LEFT_OUT
@@ -60,37 +70,36 @@ def corpus_rows(frame: pd.DataFrame) -> List[Row]:
         number = int(frame.index[lacking.any(axis=1)][0])
         fields = ", ".join(field for field in PowerMode._fields if lacking.loc[number, field])
         raise StoreError(f"profile {number} ({frame.loc[number, 'case_id']}) has no {fields} in its conditions")
-    table = frame[[column.name for column in (*CORPUS, *FURTHER)]].astype(object)
-    rows: List[Dict[str, Any]] = table.where(table.notna(), None).to_dict("records")
-    return rows
+    return rows_of(frame[[column.name for column in (*CORPUS, *FURTHER)]])
 
 
-class Entry(NamedTuple):
-    """A row from somewhere."""
+class Rows(NamedTuple):
+    """Rows on their way into a corpus."""
 
-    place: str  # file and line, `c.csv line 17`
-    row: Row  # its values
-    fault: Optional[Fault] = None
-    is_flagged: bool = False  # whether it is a profile that was disturbed or throttled, and is left out for that
+    table: pd.DataFrame  # indexed by place, `c.csv line 17`; cells are what they were, None where they were empty
+    faults: Dict[str, Fault]  # what is wrong with some of them, by place
+    flagged: int = 0  # how many profiles were left out because they were disturbed or throttled
 
 
-def read_entries(path: Path, include_flagged: bool = False) -> Iterator[Entry]:
+def placed(rows: Sequence[Row], places: Sequence[str], flagged: int = 0) -> Rows:
+    """Rows with their places, checked one by one."""
+    import pandas as pd
+
+    table = pd.DataFrame(list(rows), list(places), columns=None if rows else list(CORPUS_COLUMNS), dtype=object)
+    return Rows(table, faults_of(table), flagged)
+
+
+def read_rows(path: Path, include_flagged: bool = False) -> Rows:
     """The rows of a corpus, or of a results file: the newest of each conditions that a corpus has a row for."""
-    if path.suffix.lower() not in STORES:
-        table, faults = scan_corpus(path)
-        for place, row in zip(table.index, rows_of(table)):
-            yield Entry(f"{path} {place}", row, faults.get(place))
-        return
-    with ResultsStore(path, read_only=True) as store:
-        every = profiles(store, include_flagged=True, timed=True, tasks=TASKS)
-    counts = every["usable"] | include_flagged
-    for number in every.index[~counts]:
-        yield Entry(f"{path} profile {number}", {}, is_flagged=True)
-    kept = _newest(every[counts])
-    rows = corpus_rows(kept)
-    faults = faults_of(kept)
-    for number, row in zip(kept.index, rows):
-        yield Entry(f"{path} profile {number}", row, faults.get(number))
+    if path.suffix.lower() in STORES:
+        with ResultsStore(path, read_only=True) as store:
+            found = profiles(store, include_flagged, timed=True, tasks=TASKS)
+        kept = _newest(found)
+        places = [f"{path} profile {number}" for number in kept.index]
+        return placed(corpus_rows(kept), places, found.attrs["left_out"][FLAGGED])
+    table, faults = scan_corpus(path)
+    table = table.astype(object).where(table.notna(), None).rename(index=lambda place: f"{path} {place}")
+    return Rows(table, {f"{path} {place}": fault for place, fault in faults.items()})
 
 
 def _newest(frame: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from harness.core.corpus import CORPUS_COLUMNS, read_corpus, rows_of
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.metrics import AGGREGATES
 from harness.core.profiles import Profile
-from harness.store.corpora import Exported, export, read_entries
+from harness.store.corpora import Exported, export, read_rows
 from harness.store.frames import FURTHER
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
@@ -126,7 +126,8 @@ def test_training_with_inference_in_between_has_no_row_and_is_counted(tmp_path: 
         mixed = {"task": "concurrent", "workload": "resnet18-cifar10+lenet-mnist-bs4@20"}
         store.add(make_profile(case=mixed), ENVIRONMENT, "run")
         assert export(store, tmp_path / "c.csv") == Exported(rows=1, older=0, without_time=0, mixed=1)
-    assert [entry.fault for entry in read_entries(tmp_path / "r.sqlite")] == [None]
+    found = read_rows(tmp_path / "r.sqlite")
+    assert (len(found.table), found.faults, found.flagged) == (1, {}, 0)
 
 
 def test_another_suffix_is_refused_and_nothing_written(tmp_path: Path) -> None:
