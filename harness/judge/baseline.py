@@ -222,12 +222,14 @@ def check(
     recorded = {(run.run_id, run.created_at) for case in before for run in case.runs}
     is_recorded = [run in recorded for run in zip(frame["run_id"], frame["created_at"])]
     fresh = frame[frame.index > max(frame.index[is_recorded], default=0)]
-    counts = fresh["key"].value_counts()
+    left_out = fresh["key"][~fresh["usable"] & (not include_flagged)]
     found = []
     for one in judge(before, cases_of(store, fresh, include_flagged, last), threshold):
-        if one.status == NOT_RUN and one.before is not None and one.before.key in counts:
-            note = f"run again, but left out: {counts[one.before.key]} {LEFT_OUT}"
-            one = dataclasses.replace(one, notes=[note])
+        if one.status == NOT_RUN and one.before is not None and not left_out.empty:
+            again = int((left_out == one.before.key).sum())
+            here = f"run again, but left out: {again} {LEFT_OUT}"
+            elsewhere = f"under other conditions, left out: {len(left_out)} {LEFT_OUT}"
+            one = dataclasses.replace(one, notes=[here] if again else [NOT_RUN_NOTE, elsewhere])
         found.append(one)
     return found
 

@@ -443,6 +443,17 @@ def test_disturbed_and_throttled_profiles_are_in_no_baseline(tmp_path: Path) -> 
         assert ([len(case.runs) for case in recorded.cases], recorded.flagged) == ([4], 0)
 
 
+def test_disturbed_profiles_of_other_conditions_are_counted(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        add_runs(store, [[100.0] * 40])
+        record(store, tmp_path / "b.json")
+        add_runs(store, [[100.0] * 40] * 2, case={"batch_size": 8}, flags=["disturbed: a"])
+        [verdict] = check(store, tmp_path / "b.json")
+    assert (verdict.status, len(verdict.notes)) == ("not run", 2)
+    left_out = "left out: 2 profiles flagged disturbed or throttled (--include-flagged keeps them)"
+    assert verdict.notes[1] == f"under other conditions, {left_out}"
+
+
 def test_disturbed_profiles_fail_no_gate(tmp_path: Path) -> None:
     with ResultsStore(tmp_path / "r.sqlite") as store:
         add_runs(store, [[100.0] * 40] * 3)
