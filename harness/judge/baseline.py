@@ -21,6 +21,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import msgspec
+
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.files import write_output
 from harness.core.profiles import Profile
@@ -126,23 +128,13 @@ def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_
 
 def _to_json(case: CaseRuns) -> Dict[str, Any]:
     median, low, high = (round(value, DECIMALS) for value in recorded_median(case))
-    runs = [
-        {
-            "run_id": run.run_id,
-            "created_at": run.created_at,
-            "flags": run.flags,
-            "minibatch_times_ms": run.times_ms,
-            **({"power_mw": run.power_mw} if run.power_mw else {}),
-        }
-        for run in case.runs
-    ]
     return {
         "case": case.case_id,
         "conditions": case.conditions,
         "median_ms": median,
         "interval_ms": [low, high],
         "environment": case.environment,
-        "runs": runs,
+        "runs": msgspec.to_builtins(case.runs),
     }
 
 
@@ -168,16 +160,7 @@ def read_baseline(path: Path) -> List[CaseRuns]:
 
 
 def _from_json(case: Mapping[str, Any]) -> CaseRuns:
-    runs = tuple(
-        Run(
-            run["run_id"],
-            run["created_at"],
-            tuple(run["flags"]),
-            tuple(map(float, run["minibatch_times_ms"])),
-            float(run["power_mw"]) if run.get("power_mw") else None,
-        )
-        for run in case["runs"]
-    )
+    runs = msgspec.convert(case["runs"], Tuple[Run, ...])
     if not runs or not all(run.times_ms and min(run.times_ms) > 0 for run in runs):
         raise ValueError(f"case {case['case']} has a run without minibatch times, or one of 0")
     return CaseRuns(case["case"], dict(case["conditions"]), dict(case["environment"]), runs)

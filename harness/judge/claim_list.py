@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import math
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple, Tuple
 
-from harness.core.errors import InvalidValueError, StoreError
 from harness.judge.evidence import COLD, FIELDS, WARM
-from harness.judge.published_figures import FIGURES_FILE
+from harness.judge.published_figures import FIGURES_FILE, read_published
 
 CLAIMS_FILE = FIGURES_FILE.with_name("claims.csv")
 
@@ -65,24 +63,8 @@ class Claim(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def load_claims(path: Path = CLAIMS_FILE) -> Tuple[Claim, ...]:
-    """The claims of a file.
-
-    Raises:
-        StoreError: the file cannot be read.
-        InvalidValueError: a line is no claim; names the line and what is wrong.
-    """
-    found = []
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            for row in reader:
-                try:
-                    found.append(_claim(row))
-                except (KeyError, ValueError) as error:
-                    raise InvalidValueError(f"{path} line {reader.line_num} is no claim: {error}") from error
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}", "it is part of a clone and of an installation") from error
-    return tuple(found)
+    """The claims of a file; errors as of `read_published`."""
+    return tuple(read_published(path, "claim", _claim))
 
 
 def _claim(row: Mapping[str, str]) -> Claim:

@@ -21,7 +21,7 @@ class Judged(NamedTuple):
     """What follows from some cells, with the one that decides it: nearest to a bound, or farthest beyond."""
 
     verdict: str  # `confirmed`, `contradicted` or `undecided`
-    label: str  # which case it is of
+    case: str  # which case it is of
     effect: float
     low: float  # its interval, together 95 % over all cases
     high: float
@@ -135,20 +135,14 @@ def _verdict(claim: Claim, view: View, views: Dict[str, View]) -> Optional[Verdi
         section=claim.section,
         says=claim.says,
         device=view.device,
-        verdict=judged.verdict,
-        effect=judged.effect,
-        low=judged.low,
-        high=judged.high,
-        above=bounds.above,
-        below=bounds.below,
         meaning=claim.meaning,
-        case=judged.label,
-        n=judged.n,
         provenance=view.provenance,
         shortfall=shortfall,
         between_runs=told(view.run_noise),
         apart="; ".join(apart) if view.provenance == MEASURED else "",
         fitted=is_simulated and claim.is_fitted,
+        **judged._asdict(),
+        **bounds._asdict(),
     )
 
 

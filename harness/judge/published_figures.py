@@ -6,7 +6,7 @@ import csv
 import functools
 import math
 from pathlib import Path
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, TypeVar
 
 from harness.core.errors import InvalidValueError, StoreError
 
@@ -21,6 +21,8 @@ CLOSE = 0.15
 
 VERSUS = "vs_"
 EMPTY = ("", "-")
+
+Parsed = TypeVar("Parsed")
 
 
 class Condition(NamedTuple):
@@ -96,19 +98,31 @@ class PrintedRatio(NamedTuple):
     greatest: float
 
 
-def load_figures(path: Path = FIGURES_FILE) -> List[PublishedFigure]:
-    """The figures of a file.
+def read_published(path: Path, what: str, parse: Callable[[Mapping[str, str]], Parsed]) -> List[Parsed]:
+    """The rows of a CSV file of `baselines/published`, parsed.
 
     Raises:
         StoreError: the file cannot be read.
-        InvalidValueError: a line is no figure; names the line and the value.
+        InvalidValueError: a row lacks a column, or `parse` refuses it by a ValueError; names the line and `what` it is
+            not.
     """
+    found = []
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
-            return [_figure(row, f"{path} line {reader.line_num}") for row in reader]
+            for row in reader:
+                try:
+                    found.append(parse(row))
+                except (KeyError, ValueError) as error:
+                    raise InvalidValueError(f"{path} line {reader.line_num} is no {what}: {error}") from error
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "it is part of a clone and of an installation") from error
+    return found
+
+
+def load_figures(path: Path = FIGURES_FILE) -> List[PublishedFigure]:
+    """The figures of a file; errors as of `read_published`."""
+    return read_published(path, "figure", _figure)
 
 
 @functools.lru_cache(maxsize=1)
@@ -140,35 +154,27 @@ def comparisons(fact: str) -> List[PrintedRatio]:
     return found
 
 
-def _figure(row: Mapping[str, str], place: str) -> PublishedFigure:
-    try:
-        own = {name: row[name] for name in Condition._fields}
-        other = {name: row.get(f"{VERSUS}{name}") or "" for name in Condition._fields}
-        least, _, greatest = row["value"].partition("..")
-        figure = PublishedFigure(
-            fact=row["fact"],
-            paper=row["paper"],
-            section=row["section"],
-            condition=_condition(own),
-            versus=_condition({**own, **{k: v for k, v in other.items() if v}}) if any(other.values()) else None,
-            metric=row["metric"],
-            relation=row["relation"],
-            comparator=row["comparator"],
-            least=float(least),
-            greatest=float(greatest or least),
-            unit=row["unit"],
-            note=row["note"],
+def _figure(row: Mapping[str, str]) -> PublishedFigure:
+    if row["relation"] not in RELATIONS or row["comparator"] not in COMPARATORS:
+        raise ValueError(
+            f"relation {row['relation']!r}, comparator {row['comparator']!r}; relations are {', '.join(RELATIONS)},"
+            f" comparators {', '.join(COMPARATORS)}"
         )
-    except (KeyError, ValueError) as error:
-        raise InvalidValueError(f"{place} is no figure: {error}") from error
-    if figure.relation not in RELATIONS or figure.comparator not in COMPARATORS:
-        raise InvalidValueError(
-            f"{place}: relation {figure.relation!r}, comparator {figure.comparator!r}",
-            f"relations are {', '.join(RELATIONS)}, comparators {', '.join(COMPARATORS)}",
-        )
-    if (figure.relation in ("ratio", CHANGE)) != (figure.versus is not None):
-        raise InvalidValueError(f"{place}: a ratio or a change says what it is compared with, nothing else does")
-    return figure
+    own = {name: row[name] for name in Condition._fields}
+    other = {name: row.get(f"{VERSUS}{name}") for name in Condition._fields}
+    differing = {name: text for name, text in other.items() if text}
+    if (row["relation"] in ("ratio", CHANGE)) != bool(differing):
+        raise ValueError("a ratio or a change says what it is compared with, nothing else does")
+    least, _, greatest = row["value"].partition("..")
+    return PublishedFigure(
+        condition=_condition(own),
+        versus=_condition({**own, **differing}) if differing else None,
+        least=float(least),
+        greatest=float(greatest or least),
+        **{
+            name: row[name] for name in ("fact", "paper", "section", "metric", "relation", "comparator", "unit", "note")
+        },
+    )
 
 
 def _condition(row: Dict[str, str]) -> Condition:

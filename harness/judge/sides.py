@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import msgspec
+
 from harness.core.errors import InvalidValueError, StoreError, UnknownNameError
 from harness.core.units import s_to_ms
 from harness.stats.changes import RunsRatio, compare_runs, learn_noise
@@ -54,8 +56,11 @@ _COMMIT_LENGTH = 12  # as in `suite_commit`
 _WRITE_ONE = "write one: pytest benchmarks --benchmark-json FILE.json"
 
 
-class Run(NamedTuple):
-    """One run of a case: who it is, its flags, the end-to-end times of its clean minibatches, and its power."""
+class Run(msgspec.Struct, frozen=True, rename={"times_ms": "minibatch_times_ms"}, omit_defaults=True):
+    """One run of a case: who it is, its flags, the end-to-end times of its clean minibatches, and its power.
+
+    So a baseline holds it.
+    """
 
     run_id: str
     created_at: str
@@ -109,31 +114,41 @@ def cases_of(
     """
     if last is not None and last < 1:
         raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
-    groups = []
-    for _, every in frame.groupby("key", sort=False):
-        kept = every if include_flagged else every[every["usable"]]
-        if kept.empty:
-            continue
-        telling = [
-            {name: value for name, value in environment.items() if name not in SAYS_NOTHING}
-            for environment in kept["environment"]
-        ]
-        chosen = kept[[one == telling[-1] for one in telling]]
-        groups.append((every, kept, chosen if last is None else chosen.tail(last)))
-    times = minibatches(store, [number for _, _, chosen in groups for number in chosen.index])
+    columns = ["key", "case_id", "comparable", "environment", "usable", "run_id", "created_at", "flag_list", "power_mw"]
+    groups: Dict[str, List[Any]] = {}
+    for row in frame[columns].itertuples():
+        groups.setdefault(row.key, []).append(row)
+    taken = []
+    for every in groups.values():
+        kept = [row for row in every if include_flagged or row.usable]
+        if kept:
+            newest = _telling(kept[-1].environment)
+            alike = [row for row in kept if _telling(row.environment) == newest]
+            taken.append((every, kept, alike if last is None else alike[-last:]))
+    times = minibatches(store, [row.Index for _, _, chosen in taken for row in chosen])
     counted = times[times["counted"]].groupby("profile_id")["e2e_ms"]
     times_ms = {number: tuple(round(time, DECIMALS) for time in series) for number, series in counted}
     cases = []
-    for every, kept, chosen in groups:
-        runs = [
-            Run(run_id, created_at, flags, times_ms.get(number, ()), sure_power(flags, power_mw))
-            for number, run_id, created_at, flags, power_mw in zip(
-                chosen.index, *(chosen[name] for name in ("run_id", "created_at", "flag_list", "power_mw"))
+    for every, kept, chosen in taken:
+        runs = tuple(
+            Run(
+                row.run_id,
+                row.created_at,
+                row.flag_list,
+                times_ms.get(row.Index, ()),
+                sure_power(row.flag_list, row.power_mw),
             )
-        ]
-        newest = kept.iloc[-1][["case_id", "comparable", "environment"]]
-        cases.append(CaseRuns(*newest, tuple(runs), len(kept) - len(chosen), len(every) - len(kept)))
+            for row in chosen
+        )
+        newest = kept[-1]
+        counts = len(kept) - len(chosen), len(every) - len(kept)
+        cases.append(CaseRuns(newest.case_id, newest.comparable, newest.environment, runs, *counts))
     return cases
+
+
+def _telling(environment: Mapping[str, Any]) -> Dict[str, Any]:
+    """What of an environment has to agree."""
+    return {name: value for name, value in environment.items() if name not in SAYS_NOTHING}
 
 
 def sure_power(flags: Sequence[str], power_mw: Optional[float]) -> Optional[float]:

@@ -131,6 +131,9 @@ def series_median(values: Sequence[float], seed: int = 0) -> Estimate:
     """The median of a series of positive values; of a single value the noise is unknown and left at 0."""
     series = np.log(np.asarray(values, dtype=float))
     count, block = len(series), block_length(len(series))
+    value, dof = float(np.median(values)), max(1, count // block - 1)
+    if np.ptp(series) == 0:
+        return Estimate(value, 0.0, dof)
     generator = np.random.default_rng(seed)
     starts = generator.integers(count - block + 1, size=(RESAMPLES, -(-count // block)))
     # Ranks are resampled in the place of values: of thousands of small integers a median takes a tenth of the time.
@@ -141,7 +144,7 @@ def series_median(values: Sequence[float], seed: int = 0) -> Estimate:
     middle = [(count - 1) // 2, count // 2]
     draws = series[order][np.partition(drawn_ranks, middle, axis=1)[:, middle]].mean(axis=1)
     error = float(np.std(draws, ddof=1)) if np.ptp(draws) > 0 else 0.0  # not the rounding error of equal draws' mean
-    return Estimate(float(np.median(values)), error, max(1, count // block - 1))
+    return Estimate(value, error, dof)
 
 
 def quotient(before: Estimate, after: Estimate) -> Estimate:

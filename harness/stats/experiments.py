@@ -65,24 +65,21 @@ LONG = 4 * LENGTHS[-1]
 class Stretches(NamedTuple):
     """Every stretch of so many minibatches of a profile, in the order in which they begin."""
 
+    minibatches: int  # the length of each
     time_errors: Tuple[float, ...]  # |median time / that of all minibatches - 1| of each
     # |mean power / that of all samples - 1| of each; NaN where a stretch holds no power sample (C15)
     power_errors: Tuple[float, ...]
     seconds: Tuple[float, ...]  # how long each took
 
     @property
+    def time_error(self) -> float:
+        """What a profile of so many minibatches would have been off: the median of the errors."""
+        return float(np.median(self.time_errors))
+
+    @property
     def without_power(self) -> float:
         """Share of the stretches that hold no power sample."""
         return float(np.mean(np.isnan(self.power_errors)))
-
-
-class LengthError(NamedTuple):
-    """What a profile of so many minibatches would have said."""
-
-    minibatches: int  # its length
-    time_error: float  # median over all stretches of that length of |median time / that of all - 1|
-    without_power: float  # share of the stretches that hold no power sample (C15)
-    seconds: float  # median time that such a stretch took
 
 
 def stretches_of(minibatches: Sequence[Minibatch], power: Series, length: int) -> Stretches:
@@ -93,7 +90,7 @@ def stretches_of(minibatches: Sequence[Minibatch], power: Series, length: int) -
     times_ms = np.array([minibatch.e2e_ms for minibatch in minibatches])
     starts_s = np.array([minibatch.start_s for minibatch in minibatches])
     if length > len(times_ms):
-        return Stretches((), (), ())
+        return Stretches(length, (), (), ())
     begin = np.arange(len(times_ms) - length + 1)
     medians_ms = np.median(np.lib.stride_tricks.sliding_window_view(times_ms, length), axis=1)
     time_errors = np.abs(medians_ms / np.median(times_ms) - 1.0)
@@ -107,24 +104,9 @@ def stretches_of(minibatches: Sequence[Minibatch], power: Series, length: int) -
     with np.errstate(invalid="ignore", divide="ignore"):  # no sample in a stretch, or none at all: NaN
         power_errors = np.abs((sums[behind] - sums[first]) / (behind - first) / (sums[-1] / len(power_mw)) - 1.0)
     seconds = ends_s[begin + length - 1] - starts_s[begin]
-    return Stretches(tuple(time_errors.tolist()), tuple(power_errors.tolist()), tuple(seconds.tolist()))
+    return Stretches(length, tuple(time_errors.tolist()), tuple(power_errors.tolist()), tuple(seconds.tolist()))
 
 
-def length_errors(
-    minibatches: Sequence[Minibatch], power: Series, lengths: Sequence[int] = LENGTHS
-) -> List[LengthError]:
-    """The error of each length, over all stretches of the profile that are as long; none of lengths that it lacks."""
-    found = []
-    for length in lengths:
-        if not 1 <= length <= len(minibatches):
-            continue
-        stretches = stretches_of(minibatches, power, length)
-        found.append(
-            LengthError(
-                length,
-                float(np.median(stretches.time_errors)),
-                stretches.without_power,
-                float(np.median(stretches.seconds)),
-            )
-        )
-    return found
+def length_errors(minibatches: Sequence[Minibatch], power: Series, lengths: Sequence[int] = LENGTHS) -> List[Stretches]:
+    """The stretches of each length; none of lengths that the profile lacks."""
+    return [stretches_of(minibatches, power, length) for length in lengths if 1 <= length <= len(minibatches)]

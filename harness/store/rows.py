@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import re
@@ -52,7 +53,6 @@ class Record:
     id: int  # the number of the profile in its file; later ones are greater
     run_id: str  # the run of the suite that it belongs to
     case_id: str  # the case's id
-    key: str  # hash of `comparable`; made anew, because another version may have stored a hash of other conditions
     created_at: str  # when it was stored, ISO 8601 in UTC
     started_at: str  # when its measurement began, ISO 8601 with offset
     case: Case  # what was asked for
@@ -62,10 +62,15 @@ class Record:
     flags: List[str]  # what a reader must know before trusting them
     environment: Dict[str, Any]  # the machine and its software
 
-    @property
+    @functools.cached_property
     def comparable(self) -> Dict[str, Any]:
         """What must agree before this profile is compared with another."""
         return comparable_conditions(self.conditions, self.case, self.provenance)
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Their hash; made anew, because another version may have stored a hash of other conditions."""
+        return key(self.comparable)
 
 
 def profile_row(profile: Profile, run_id: str, created_at: str) -> ProfileRow:
@@ -140,17 +145,15 @@ def as_named_now(row: ProfileRow, environment_json: str) -> ProfileRow:
 
 def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
     """The record of a row."""
-    case, conditions = _to_case(row), json.loads(row.conditions_json)
     return Record(
         id=number,
         run_id=row.run_id,
         case_id=row.case_id,
-        key=key(comparable_conditions(conditions, case, row.provenance)),
         created_at=row.created_at,
         started_at=row.started_at,
-        case=case,
+        case=_to_case(row),
         provenance=row.provenance,
-        conditions=conditions,
+        conditions=json.loads(row.conditions_json),
         aggregates=json.loads(row.aggregates_json),
         flags=json.loads(row.flags_json),
         environment=json.loads(environment_json),

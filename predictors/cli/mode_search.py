@@ -112,7 +112,7 @@ class ModeSearches:
                 continue
             line = (
                 f"{one.verdict} ({outcomes[0].provenance}): {name}, {device}: {one.effect:.3g}"
-                f" ({one.low:.3g} to {one.high:.3g}), n = {one.n}, {one.label}"
+                f" ({one.low:.3g} to {one.high:.3g}), n = {one.n}, {one.case}"
             )
             is_known = one.verdict != CONFIRMED and name in NOT_SO
             line += f"; known: {NOT_SO[name]}" if is_known else ""

@@ -327,7 +327,7 @@ def test_nothing_to_look_at_is_no_verdict():
 
 def test_the_case_that_decides_is_named():
     found = judge_cells([cell(0.5, label="fine"), cell(1.5, label="wrong")], Bounds(below=1.0))
-    assert (found.label, found.effect, found.n) == ("wrong", 1.5, 2)
+    assert (found.case, found.effect, found.n) == ("wrong", 1.5, 2)
     assert found.low < 1.5 < found.high
 
 
