@@ -278,10 +278,6 @@ def _pool(case: Case, members: Sequence[Evidence], noise: Mapping[str, RunNoise]
 class View:
     """The pooled evidence of one device, as claims ask for it: cases that differ in one thing and agree in others."""
 
-    device: str  # its name
-    evidence: List[Evidence]  # one for each case
-    left_out: List[Evidence]  # the same of what was disturbed or throttled; no figure is taken from it
-
     def __init__(self, device: str, found: Iterable[Evidence]) -> None:
         """Take the evidence of `device`; that of others is not looked at.
 
@@ -290,39 +286,28 @@ class View:
         """
         self.device = device
         every = [one for one in found if one.case.device == device]
-        self.left_out = [one for one in every if one.is_left_out]
+        self.provenance, self.board = every[0].provenance, every[0].board
+        self.left_out = [one for one in every if one.is_left_out]  # disturbed or throttled: no figure is taken from it
         own = [one for one in every if not one.is_left_out]
         sized = {_kind(one.case) for one in own if one.case.settings.data_scale is not None} - {None}
         self.evidence = [one for one in own if one.case.settings.data_scale is not None or _kind(one.case) not in sized]
-        self._by_fields: Dict[Tuple[Any, ...], List[Evidence]] = {}
-        for one in self.evidence:
-            self._by_fields.setdefault(tuple(one.fields.values()), []).append(one)
-
-    @property
-    def provenance(self) -> str:
-        """Of its profiles."""
-        return (self.evidence or self.left_out)[0].provenance
-
-    @property
-    def board(self) -> str:
-        """What kind of device it is, instances alike."""
-        return (self.evidence or self.left_out)[0].board
-
-    @property
-    def held_down(self) -> Tuple[str, ...]:
-        """The storage whose reads were held to a limit: slow media that were made of fast ones, for want of a disk."""
+        self.run_noise = self.evidence[0].run_noise if self.evidence else {}
+        # Storage whose reads were held to a limit: slow media that were made of fast ones, for want of a disk.
         limited = {one.case.storage for one in self.evidence if one.conditions.get("storage_limit_bytes_per_s")}
-        return tuple(sorted(limited))
-
-    @property
-    def run_noise(self) -> Mapping[str, RunNoise]:
-        """How much runs differ, for each quantity."""
-        return self.evidence[0].run_noise if self.evidence else {}
+        self.held_down = tuple(sorted(limited))
+        self._fields = [one.fields for one in self.evidence]
+        self._by_fields: Dict[Tuple[Any, ...], List[Evidence]] = {}
+        for one, fields in zip(self.evidence, self._fields):
+            self._by_fields.setdefault(tuple(fields.values()), []).append(one)
 
     def where(self, wanted: Mapping[str, Sequence[Any]]) -> List[Evidence]:
         """Evidence whose cases have one of these values in each field; training unless another task is asked for."""
         asked = {"task": (TRAINING,), **wanted}
-        return [one for one in self.evidence if all(one.fields[name] in values for name, values in asked.items())]
+        return [
+            one
+            for one, fields in zip(self.evidence, self._fields)
+            if all(fields[name] in values for name, values in asked.items())
+        ]
 
     def like(self, one: Evidence, changes: Mapping[str, Any], named: Iterable[str] = ()) -> Optional[Evidence]:
         """The case that agrees in all but what changes or is named; the size of the data set agrees above all."""
