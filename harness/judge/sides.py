@@ -26,6 +26,7 @@ from harness.store.conditions import (
     is_disqualified,
     key,
     kinds,
+    leaves,
 )
 from harness.store.frames import minibatches, profiles
 from harness.store.results import ResultsStore
@@ -85,6 +86,11 @@ class CaseRuns:
     def key(self) -> str:
         """The hash of the conditions."""
         return key(self.conditions)
+
+    @functools.cached_property
+    def leaves(self) -> Dict[str, Any]:
+        """The conditions by names such as `power_mode.gpu_khz`."""
+        return leaves(self.conditions)
 
     @property
     def device(self) -> str:
@@ -323,7 +329,13 @@ def nearest(case: CaseRuns, candidates: Sequence[CaseRuns]) -> Optional[int]:
     same = [place for place, one in enumerate(candidates) if one.case_id == case.case_id] or [
         place for place, one in enumerate(candidates) if (one.conditions["workload"], one.conditions["task"]) == subject
     ]
-    return min(same, key=lambda place: len(differences(case.conditions, candidates[place].conditions)), default=None)
+
+    def distance(place: int) -> int:
+        """How many conditions differ."""
+        other = candidates[place].leaves
+        return sum(case.leaves.get(name) != other.get(name) for name in {**case.leaves, **other})
+
+    return min(same, key=distance, default=None)
 
 
 def _is_named(name: str, by: Iterable[str]) -> bool:
@@ -363,7 +375,7 @@ def _ambiguous(side: str, cases: Sequence[CaseRuns], by: Sequence[str]) -> Pair:
 def _refuse_unknown(by: Sequence[str], cases: Sequence[CaseRuns]) -> None:
     known = {*NAMED_IN_CONDITIONS, "python"}
     for case in cases if by else ():
-        known |= set(case.conditions) | {line.partition(":")[0] for line in differences({}, case.conditions)}
+        known |= {*case.conditions, *case.leaves}
     unknown = [name for name in by if name not in known]
     if unknown:
         raise UnknownNameError(f"no condition is called {', '.join(unknown)}; known: {', '.join(sorted(known))}")

@@ -88,24 +88,21 @@ def key(comparable: Mapping[str, Any]) -> str:
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> List[str]:
     """What differs between two comparable conditions, a line for each: `torch: "2.14.0" -> "2.15.0"`."""
-    old, new = _leaves(before), _leaves(after)
+    old, new = leaves(before), leaves(after)
     names = list(old) + [name for name in new if name not in old]
     return [f"{name}: {_text(old, name)} -> {_text(new, name)}" for name in names if old.get(name) != new.get(name)]
 
 
-def _leaves(conditions: Mapping[str, Any], prefix: str = "") -> Dict[str, Any]:
+def leaves(conditions: Mapping[str, Any], prefix: str = "") -> Dict[str, Any]:
     """Nested conditions flattened: `power_mode.gpu_khz`."""
-    leaves: Dict[str, Any] = {}
+    found: Dict[str, Any] = {}
     for name, value in conditions.items():
-        if isinstance(value, Mapping):
-            leaves.update(_leaves(value, f"{prefix}{name}."))
-        else:
-            leaves[f"{prefix}{name}"] = value
-    return leaves
+        found.update(leaves(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
+    return found
 
 
-def _text(leaves: Mapping[str, Any], name: str) -> str:
-    value = leaves.get(name)
+def _text(known: Mapping[str, Any], name: str) -> str:
+    value = known.get(name)
     return "unknown" if value is None else json.dumps(value, sort_keys=True)
 
 
