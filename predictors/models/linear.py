@@ -12,7 +12,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.metrics import minibatch_energy_mws
 from harness.core.power_modes import PowerModeSpace
 from harness.core.units import ms_to_s
-from predictors.models.regression import Figures, Regression, above_zero, standard_scale, table_inputs
+from predictors.models.regression import Figures, Regression, above_zero, column_scale, table_inputs
 from predictors.models.tables import Table
 
 PAPERS_SUBSET = ("e", "f", "i", "j")  # modes of an AGX Xavier (004 Table 3) from which the paper learns (sec. 5.7.1)
@@ -73,12 +73,10 @@ class LinearRegression(Regression):
     """Time by least squares on cores and the three clocks: 004 sec. 5.7.1. A weak baseline.
 
     The paper learns from the modes e, f, i and j of an AGX Xavier, which it chose as `select_subset` does. Each setting
-    takes only two values in them (of the memory clock too, where the paper says three), and CPU and GPU clock change
-    together. So its eight samples are four points measured twice: a system of rank 4 for five coefficients. How much of
-    an effect is the CPU's and how much the GPU's is not in the data but in the solver's choice of the least gradient,
-    and so depends on the unit: MHz and cores, as in the paper.
-
-    The paper has no such model of power. Here power is learned in the same way, so that there is an answer.
+    takes only two values in them, and CPU and GPU clock change together: a system of rank 4 for five coefficients. How
+    much of an effect is the CPU's and how much the GPU's is not in the data but in the solver's choice of the least
+    gradient, and so depends on the unit: MHz and cores, as in the paper. Power, of which the paper has no such model,
+    is learned in the same way.
     """
 
     name = "linear"
@@ -98,11 +96,8 @@ class LinearEnergy(Regression):
     The time is that of `LinearRegression`, learned from the workload's own modes. The energy model learns from the
     measured times and energies of these modes and of all references, each workload weighing the same, as in the paper,
     where each has as many modes. It is asked with the predicted time. Energy is that of a minibatch here, of an epoch
-    in the paper; power is energy over predicted time.
-
-    The paper found large errors: 25 to 60 %, the largest for its smallest network, whose energies count for little in
-    a sum of squares. So it is here: learned from 50 random modes of an Orin AGX and all of ResNet-18 as the reference,
-    power is off by 11 % for YOLOv8n, and by 128 % for an LSTM, whose minibatch takes a seventh of the energy.
+    in the paper; power is energy over predicted time. The paper found errors of 25 to 60 %, the largest for its
+    smallest network, whose energies count for little in a sum of squares; so it is here.
     """
 
     name = "linear-energy"
@@ -149,9 +144,9 @@ class Ridge(Regression):
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         if not self.penalties or min(self.penalties) <= 0:
             raise InvalidValueError(f"{self.name} has penalties {self.penalties}", "give some, all above 0")
-        input_scale = standard_scale(inputs)
+        input_scale = column_scale(inputs)
         terms = quadratic_terms(input_scale.apply(inputs))
-        term_scale = standard_scale(terms)
+        term_scale = column_scale(terms)
         logs = np.log(figures)
         fits = [fit_ridge(term_scale.apply(terms), values, self.penalties) for values in logs.T]
         weights, self.others_ = (np.column_stack(parts) for parts in zip(*fits))

@@ -5,10 +5,9 @@ at 0.001 on the mean squared error, 100 epochs, 90 % of the modes to learn from 
 With all modes of a corpus it is the paper's NN-All, with k of them its NN-k. Times and powers are standardised, which
 the paper does not say: it changes the unit of the error, not its minimum.
 
-Sample construction (001 sec. 4): the paper enters 40 minibatches of each mode, and repeats power samples where there
-are fewer. A corpus row is the median over the minibatches of a mode, so here each row is entered up to 40 times in an
-epoch, as long as the epoch has no more than 200 entries. Five times as many changed no error by more than a point at 50
-modes (YOLOv8n, LSTM), and 10 modes had 3 to 4 points less of time error with twice as many.
+Sample construction (001 sec. 4): the paper enters 40 minibatches of each mode. A corpus row is the median over them, so
+here each row is entered up to 40 times in an epoch, as long as the epoch has no more than 200 entries. Five times as
+many changed no error by more than a point at 50 modes (YOLOv8n, LSTM).
 
 Written in numpy: a step of networks this small takes 0.3 ms where torch takes 1 ms (two networks, 16 rows, one thread),
 and a model can be fitted where there is no torch.
@@ -24,7 +23,7 @@ import numpy as np
 
 from harness.core.errors import UnknownNameError
 from harness.core.power_modes import PowerModeSpace
-from predictors.models.regression import SCALES, ColumnScale, Figures, Regression, above_zero, standard_scale
+from predictors.models.regression import SCALES, ColumnScale, Figures, Regression, above_zero, column_scale
 
 HIDDEN = (256, 128, 64)
 LOSSES = ("mse", "mape")
@@ -224,7 +223,7 @@ class NetworkRegression(Regression):
             raise UnknownNameError(f"loss {self.loss!r} is unknown", f"known: {', '.join(LOSSES)}")
         random = np.random.default_rng(self.seed)
         start, scale = self._start(inputs, random)
-        output_scale = standard_scale(figures)
+        output_scale = column_scale(figures)
         shares = output_scale.width / figures if self.loss == "mape" else None
         minibatch = max(self.minibatch, -(-len(figures) // 64))
         schedule = Schedule(self.epochs, self.learning_rate, self.dropout, minibatch, frozen=self.frozen)
@@ -249,4 +248,4 @@ class NeuralNetwork(NetworkRegression):
     def _start(self, inputs: np.ndarray, random: np.random.Generator) -> Tuple[Networks, ColumnScale]:
         if self.scaling not in SCALES:
             raise UnknownNameError(f"scaling {self.scaling!r} is unknown", f"known: {', '.join(SCALES)}")
-        return fresh_networks(2, (inputs.shape[1], *HIDDEN, 1), random), SCALES[self.scaling](inputs)
+        return fresh_networks(2, (inputs.shape[1], *HIDDEN, 1), random), column_scale(inputs, self.scaling)

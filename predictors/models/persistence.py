@@ -114,7 +114,7 @@ def load_model(path: Path) -> Model:
         whole = path.read_bytes()
     except OSError as error:
         raise StoreError(f"cannot read model {path}: {error}", "name a file that `fit --out` wrote") from error
-    payload = _check_head(path, whole)
+    payload = _archive_in(path, whole)
     try:
         arrays = np.load(io.BytesIO(payload), allow_pickle=False)
         content = json.loads(arrays[CONTENT].decode("utf-8"))
@@ -136,8 +136,7 @@ def _predicted(predictor: Predictor) -> np.ndarray:
     return np.column_stack([prediction.time_ms, prediction.power_mw])
 
 
-def _check_head(path: Path, whole: bytes) -> bytes:
-    """The archive in a model file."""
+def _archive_in(path: Path, whole: bytes) -> bytes:
     head, _, payload = whole.partition(b"\n")
     words = head.split(b" ")
     if words[0] != MAGIC or len(words) != 3 or not words[1].isdigit():

@@ -83,22 +83,16 @@ class ColumnScale(NamedTuple):
         return scaled * self.width + self.shift
 
 
-def standard_scale(values: np.ndarray) -> ColumnScale:
-    """To mean 0 and variance 1, as scikit-learn's StandardScaler."""
-    return ColumnScale(values.mean(axis=0), np.where(_varies(values), values.std(axis=0), 0.0))
+SCALES = ("standard", "min-max")
 
 
-def min_max_scale(values: np.ndarray) -> ColumnScale:
-    """To the range from 0 to 1, as scikit-learn's MinMaxScaler."""
-    return ColumnScale(values.min(axis=0), np.where(_varies(values), np.ptp(values, axis=0), 0.0))
-
-
-def _varies(values: np.ndarray) -> np.ndarray:
-    """Which columns change by more than rounding."""
-    return np.ptp(values, axis=0) > 1e-9 * np.abs(values).max(axis=0)
-
-
-SCALES = {"standard": standard_scale, "min-max": min_max_scale}
+def column_scale(values: np.ndarray, kind: str = "standard") -> ColumnScale:
+    """To mean 0 and variance 1, as scikit-learn's StandardScaler, or from 0 to 1, as its MinMaxScaler."""
+    span = np.ptp(values, axis=0)
+    standard = (values.mean(axis=0), values.std(axis=0))
+    shift, width = standard if kind == "standard" else (values.min(axis=0), span)
+    varies = span > 1e-9 * np.abs(values).max(axis=0)  # by more than rounding
+    return ColumnScale(shift, np.where(varies, width, 0.0))
 
 
 def residual_spread(

@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.core.errors import DependencyError
 from harness.core.power_modes import PowerModeSpace
-from predictors.models.regression import Figures, Regression, standard_scale
+from predictors.models.regression import Figures, Regression, column_scale
 
 
 @dataclass(eq=False)
@@ -58,7 +58,7 @@ class Perceptron(Regression):
 
     def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
         logs = np.log(figures)
-        scale, log_scale = standard_scale(inputs), standard_scale(logs)
+        scale, log_scale = column_scale(inputs), column_scale(logs)
         model = _estimator(self.name, "neural_network", "MLPRegressor")(
             hidden_layer_sizes=self.hidden, solver="lbfgs", alpha=self.penalty, max_iter=500, random_state=self.seed
         )

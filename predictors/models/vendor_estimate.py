@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Dict
 
 import numpy as np
 
@@ -62,20 +62,18 @@ def estimated_power_mw(board: BoardSpec, modes: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=None)
-def estimated_boards() -> Tuple[str, ...]:
+def estimated_boards() -> Dict[str, BoardSpec]:
     """The boards whose peak power and clocks are known."""
-    found = []
+    found = {}
     for name in BOARDS:
         with contextlib.suppress(CannotRunError):
             load_board(name).power_mode_space()
-            found.append(name)
-    return tuple(found)
+            found[name] = load_board(name)
+    return found
 
 
 def board_of(name: str) -> BoardSpec:
-    """What is known of a board; refused where that is too little for an estimate."""
-    if name not in estimated_boards():
-        raise UnknownNameError(
-            f"the vendor's estimate knows no board {name!r}", f"known: {', '.join(estimated_boards())}"
-        )
-    return load_board(name)
+    known = estimated_boards()
+    if name not in known:
+        raise UnknownNameError(f"the vendor's estimate knows no board {name!r}", f"known: {', '.join(known)}")
+    return known[name]

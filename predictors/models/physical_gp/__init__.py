@@ -2,6 +2,50 @@
 
 from __future__ import annotations
 
-from predictors.models.physical_gp.predictor import PhysicalGP
+from dataclasses import dataclass
+from typing import Optional, Tuple
 
-__all__ = ["PhysicalGP"]
+import numpy as np
+
+from harness.core.power_modes import PowerModeSpace
+from harness.core.units import mw_to_w, w_to_mw
+from predictors.models.base import Inputs, Prediction, Predictor
+from predictors.models.physical_gp.posterior import TAILS, infer, learn
+from predictors.models.physical_gp.prior import priors_for
+from predictors.models.physical_gp.response import features
+from predictors.models.tables import Table
+
+MOST_ROWS = 600  # that are learned from: a sample of more, since the cost grows with their cube
+FEW_ROWS = 200  # up to which the response may have several explanations
+
+
+@dataclass(eq=False)
+class PhysicalGP(Predictor):
+    """A physical model of minibatch time and power, and a Gaussian process for what it leaves over.
+
+    The parameters of the model have a prior learned from other workloads, so that a handful of modes is enough; one
+    will do. Every further mode moves parameters and discrepancy together. What is asked at another batch size or task
+    than was profiled is answered from the prior, with the interval that follows.
+    """
+
+    name = "physical-gp"
+    # Tables of other workloads. Those of the same board tell about the board; which are is known where `board` is
+    # given, and left to the evidence of the profiled modes where it is not.
+    references: Tuple[Table, ...] = ()
+    space: Optional[PowerModeSpace] = None  # power modes that may be asked for; any where it is None
+    board: Optional[str] = None  # the device that is learned, as the corpus calls it
+    starts: int = 4  # how many explanations of few modes are looked for
+    seed: int = 0  # of those, and of the sample that is learned from where modes are very many
+
+    def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
+        if len(rows.modes) > MOST_ROWS:
+            kept = np.sort(np.random.default_rng(self.seed).choice(len(rows.modes), MOST_ROWS, replace=False))
+            rows, time_ms, power_mw = rows.take(kept), time_ms[kept], power_mw[kept]
+        starts = self.starts if len(rows.modes) <= FEW_ROWS else 1
+        priors = priors_for(self.references, self.board)
+        self.posterior_ = learn(features(rows), time_ms, mw_to_w(power_mw), priors, starts, self.seed)
+
+    def _infer(self, rows: Inputs) -> Prediction:
+        mean, variance = infer(self.posterior_, features(rows))
+        time_ms, power_w = np.exp(mean)
+        return Prediction(time_ms, w_to_mw(power_w), *np.sqrt(variance), freedom=TAILS)
