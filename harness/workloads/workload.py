@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Union
 
 from harness.core.errors import InvalidValueError
 from harness.workloads.data.data_set import (
@@ -28,19 +28,6 @@ class Published(NamedTuple):
 
     value: float
     fact: str
-
-
-class TrainingData:
-    """A map-style torch data set: some samples of another one, in some order."""
-
-    def __init__(self, samples: Any, indices: Sequence[int]) -> None:
-        self._samples, self._indices = samples, indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def __getitem__(self, index: int) -> Any:
-        return self._samples[self._indices[index]]
 
 
 class Transformed:
@@ -187,9 +174,10 @@ class Workload:
             return prepare(self.folder, storage_dir, data_root, data_scale, seed, report)
         return prepare_own(self.name, self.open, self.folder, storage_dir, data_scale, seed, report)
 
-    def build_data_set(self, prepared: PreparedData, seed: int) -> TrainingData:
+    def build_data_set(self, prepared: PreparedData, seed: int) -> Any:
+        """The torch data set to train on: the chosen samples, which workers can be sent."""
         samples = prepared.own if self.is_own else self.open(prepared.directory)
-        return TrainingData(samples, choose(len(samples), prepared.samples, seed))
+        return require("torch.utils.data").Subset(samples, choose(len(samples), prepared.samples, seed))
 
 
 def read_pictures(folder: Path) -> Transformed:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet, MappedRows, first_with
+from harness.workloads.data.data_set import DataSet, MappedRows
 from harness.workloads.data.written_folder import Report, WriteProgress
 
 SIDE, CHANNELS, CLASSES = 32, 3, 10
@@ -74,11 +74,6 @@ def _open_batch(path: Path) -> Sequence[np.ndarray]:
     return records
 
 
-def find_real(data_root: Path) -> Optional[Path]:
-    """The directory with the batches: as the two archives unpack, or `cifar10`."""
-    return first_with(data_root, ("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py"), ["data_batch_1*"])
-
-
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:
     """Write binary batches of coloured noise whose colours tell the class."""
     palette = np.random.default_rng([seed]).integers(40, 216, size=(CLASSES, CHANNELS, 4, 4))
@@ -103,36 +98,23 @@ CIFAR10 = DataSet(
     real_samples=50_000,
     real_bytes=150_000_000,
     default_samples=1_024,
-    find_real=find_real,
+    places=("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py"),
+    signs=("data_batch_1*",),
     write=write,
     open=Cifar10Samples,
 )
 
 
-class _Type:
+def _byte_type(code: Any, *_: Any) -> np.dtype:
     """Stands for numpy's dtype."""
-
-    def __init__(self, code: Any, *_: Any) -> None:
-        self.code = code
-
-    def __setstate__(self, state: Any) -> None:
-        """Byte order and the like; of no meaning for single bytes."""
+    if code not in (b"u1", "u1"):
+        raise pickle.UnpicklingError(f"it holds an array of type {code!r}, expected u1")
+    return np.dtype(np.uint8)
 
 
-class _Array:
-    """Stands for a numpy array until it is known to be one of bytes."""
-
-    def __init__(self, *_: Any) -> None:
-        self.shape: Optional[Tuple[int, ...]] = None
-
-    def __setstate__(self, state: Any) -> None:
-        """Take shape, type, order and content from numpy's own state tuple."""
-        _, self.shape, kind, self.fortran, self.content = state
-        self.code = kind.code
-
-
-class _ArrayClass:
-    """Stands for the class `numpy.ndarray`, which a pickle only ever passes on."""
+def _empty_array(*_: Any) -> np.ndarray:
+    """Stands for what makes the array that shape and content are given to."""
+    return np.zeros(0, np.uint8)
 
 
 def _encode(text: str, _: str = "latin1") -> bytes:
@@ -141,16 +123,16 @@ def _encode(text: str, _: str = "latin1") -> bytes:
 
 
 _STAND_INS = {
-    ("numpy", "dtype"): _Type,
-    ("numpy", "ndarray"): _ArrayClass,
-    ("numpy.core.multiarray", "_reconstruct"): _Array,
-    ("numpy._core.multiarray", "_reconstruct"): _Array,
+    ("numpy", "dtype"): _byte_type,
+    ("numpy", "ndarray"): None,  # a pickle only ever passes it on
+    ("numpy.core.multiarray", "_reconstruct"): _empty_array,
+    ("numpy._core.multiarray", "_reconstruct"): _empty_array,
     ("_codecs", "encode"): _encode,
 }
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Resolves names to inert stand-ins of this module only, so that nothing a pickle names is ever called."""
+    """Resolves names to stand-ins of this module only, so that nothing else that a pickle names is ever called."""
 
     def find_class(self, module: str, name: str) -> Any:
         try:
@@ -163,29 +145,11 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def read_plain_pickle(path: Path) -> Any:
-    """The value in a pickle file; byte strings of Python 2 stay bytes, arrays of bytes become numpy arrays."""
+    """The value in a pickle file; byte strings of Python 2 stay bytes, arrays can be of bytes only."""
     try:
         with open(path, "rb") as file:
-            return _to_values(_PlainUnpickler(file, encoding="bytes").load())
+            return _PlainUnpickler(file, encoding="bytes").load()
     except OSError:
         raise
     except Exception as error:  # a damaged pickle raises nearly anything
         raise DataSetError(f"{path} is damaged or no plain pickle: {error}", "fetch it again") from error
-
-
-def _to_values(value: Any) -> Any:
-    if isinstance(value, _Array):
-        return _to_array(value)
-    if isinstance(value, dict):
-        return {key: _to_values(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_to_values(item) for item in value)
-    if value is None or isinstance(value, (bool, int, float, str, bytes)):
-        return value
-    raise pickle.UnpicklingError(f"it holds a {type(value).__name__}")
-
-
-def _to_array(value: _Array) -> np.ndarray:
-    if value.code not in (b"u1", "u1") or value.fortran:
-        raise pickle.UnpicklingError(f"it holds an array of type {value.code!r}, expected u1 in C order")
-    return np.frombuffer(value.content, dtype=np.uint8).reshape(value.shape)

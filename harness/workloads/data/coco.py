@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet, first_with
+from harness.workloads.data.data_set import DataSet
 from harness.workloads.data.photographs import draw_size, fit_size, make_jpeg, read_picture, write_files
 from harness.workloads.data.written_folder import Report, WriteProgress
 
@@ -70,11 +70,6 @@ class CocoSamples:
         return [self._list, *(self._folder / name for name in dict.fromkeys(self._names[i] for i in indices))]
 
 
-def find_real(data_root: Path) -> Optional[Path]:
-    """The directory that holds `annotations` and the pictures: `coco-minitrain`, `coco_minitrain` or `coco`."""
-    return first_with(data_root, ("coco-minitrain", "coco_minitrain", "coco"), _LISTS)
-
-
 def _draw(
     seed: int, index: int, palette: np.ndarray
 ) -> Tuple[Tuple[int, int], np.ndarray, np.ndarray, Callable[[], bytes]]:
@@ -127,7 +122,8 @@ COCO = DataSet(
     real_samples=25_000,
     real_bytes=3_900_000_000,
     default_samples=1_024,
-    find_real=find_real,
+    places=("coco-minitrain", "coco_minitrain", "coco"),
+    signs=_LISTS,
     write=write,
     open=CocoSamples,
 )

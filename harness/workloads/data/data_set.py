@@ -47,8 +47,8 @@ class DataSet:
     real_samples: int  # training samples of the real data set, as the papers count them
     real_bytes: int  # its size on the medium, as the papers give it
     default_samples: int  # how many samples are written unless a scale is asked for
-    # from the user's data root to the directory that holds the real data set, None where there is none
-    find_real: Callable[[Path], Optional[Path]]
+    places: Sequence[str]  # directories below the user's data root in which the real data set may lie
+    signs: Sequence[str]  # files, or patterns of them, one of which tells that it does
     # writes `samples` samples made from `seed` into an empty directory, in the real format, and returns what they are
     # (`written`, `packaged: ...`). A sample depends on the seed and its index only, never on how many are written.
     write: Callable[[Path, int, int, Report], str]
@@ -59,6 +59,13 @@ class DataSet:
     @property
     def bytes_per_sample(self) -> float:
         return self.real_bytes / self.real_samples
+
+    def find_real(self, data_root: Path) -> Optional[Path]:
+        """The first of its places that holds the real data set; None where none does."""
+        places = (data_root / name for name in self.places)
+        return next(
+            (place for place in places if any(found for sign in self.signs for found in place.glob(sign))), None
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,12 +236,6 @@ def open_samples(data_set: DataSet, directory: Path) -> RawSamples:
     if len(raw) == 0:
         raise DataSetError(f"{directory} holds no sample of {data_set.name}", "fetch the data set again")
     return raw
-
-
-def first_with(data_root: Path, directories: Sequence[str], files: Sequence[str]) -> Optional[Path]:
-    """The first of some directories of a data root that holds one of some files (or patterns); None where none does."""
-    places = (data_root / name for name in directories)
-    return next((place for place in places if any(found for file in files for found in place.glob(file))), None)
 
 
 def choose(held: int, wanted: int, seed: int) -> Sequence[int]:

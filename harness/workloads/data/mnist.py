@@ -7,12 +7,12 @@ import math
 import struct
 import zlib
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple, Union
+from typing import List, Sequence, Tuple, Union
 
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet, MappedRows, first_with
+from harness.workloads.data.data_set import DataSet, MappedRows
 from harness.workloads.data.written_folder import Report, WriteProgress
 from harness.workloads.optional_packages import require
 
@@ -53,11 +53,6 @@ def _find(directory: Path, name: str) -> Path:
     raise DataSetError(f"{directory} has neither {name} nor {name}.gz")
 
 
-def find_real(data_root: Path) -> Optional[Path]:
-    """The directory with the idx files: `mnist`, `MNIST`, or `MNIST/raw` as torchvision lays them out."""
-    return first_with(data_root, ("mnist", "MNIST", "MNIST/raw"), (IMAGES, f"{IMAGES}.gz"))
-
-
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:
     """Write scikit-learn's digits as idx files; past the 1,797 it has, again and shifted by up to 3 pixels each way."""
     digits = require("sklearn.datasets").load_digits()
@@ -92,7 +87,8 @@ MNIST = DataSet(
     real_samples=60_000,
     real_bytes=46_000_000,
     default_samples=_PACKAGED_DIGITS,
-    find_real=find_real,
+    places=("mnist", "MNIST", "MNIST/raw"),
+    signs=(IMAGES, f"{IMAGES}.gz"),
     write=write,
     open=MnistSamples,
 )

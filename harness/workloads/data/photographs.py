@@ -9,12 +9,12 @@ import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, List, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet, first_with
+from harness.workloads.data.data_set import DataSet
 from harness.workloads.data.written_folder import Report, WriteProgress
 from harness.workloads.optional_packages import require
 
@@ -178,11 +178,6 @@ _USERS = 233
 _GLD23K_SHAPE = (800, 600), 90  # students' paper on AGX and NX storage, sec. II.C: 800 x 600
 
 
-def find_gld23k(data_root: Path) -> Optional[Path]:
-    """The directory with the list of training pictures: `gld23k` or `landmarks`."""
-    return first_with(data_root, ("gld23k", "landmarks"), _LISTS)
-
-
 def open_gld23k(directory: Path) -> LabelledPictures:
     """The training pictures, `images/IMAGE_ID.jpg` each."""
     path = next((directory / name for name in _LISTS if (directory / name).is_file()), None)
@@ -218,7 +213,8 @@ GLD23K = DataSet(
     real_samples=23_080,
     real_bytes=2_827_000_000,
     default_samples=1_024,
-    find_real=find_gld23k,
+    places=("gld23k", "landmarks"),
+    signs=_LISTS,
     write=write_gld23k,
     open=open_gld23k,
 )
@@ -227,12 +223,6 @@ GLD23K = DataSet(
 IMAGENET_CLASSES = 1_000
 _SUFFIXES = (".jpg", ".jpeg", ".png")
 _IMAGENET_SHAPE = (500, 375), 96  # the most frequent size of ImageNet's pictures
-
-
-def find_imagenet(data_root: Path) -> Optional[Path]:
-    """The directory with the class folders: `imagenet-val`, `imagenet/val`, or `ILSVRC2012/val`."""
-    places = (data_root / name for name in ("imagenet-val", "imagenet/val", "ILSVRC2012/val"))
-    return next((place for place in places if place.is_dir() and any(path.is_dir() for path in place.iterdir())), None)
 
 
 def open_image_folder(directory: Path) -> LabelledPictures:
@@ -267,7 +257,8 @@ IMAGENET_VAL = DataSet(
     real_samples=50_000,
     real_bytes=6_700_000_000,
     default_samples=1_024,
-    find_real=find_imagenet,
+    places=("imagenet-val", "imagenet/val", "ILSVRC2012/val"),
+    signs=("*",),  # a folder per class
     write=write_imagenet,
     open=open_image_folder,
 )

@@ -6,12 +6,12 @@ import json
 import re
 import zlib
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet, first_with
+from harness.workloads.data.data_set import DataSet
 from harness.workloads.data.wikitext import describe_source, read_sections
 from harness.workloads.data.written_folder import Report
 
@@ -70,11 +70,6 @@ def _to_question(context: str, item: Dict[str, Any]) -> Question:
     return Question(str(item["question"]), context, text, start)
 
 
-def find_real(data_root: Path) -> Optional[Path]:
-    """The directory with the training questions: `squad`, `squad-v2` or `squad2`."""
-    return first_with(data_root, ("squad", "squad-v2", "squad2"), _FILES)
-
-
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:
     """Write questions about paragraphs of Python's language reference: which words follow some others."""
     paragraphs = [(section.title, text) for section in read_sections() for text in section.paragraphs]
@@ -112,7 +107,8 @@ SQUAD = DataSet(
     real_samples=70_000,
     real_bytes=40_000_000,
     default_samples=1_024,
-    find_real=find_real,
+    places=("squad", "squad-v2", "squad2"),
+    signs=_FILES,
     write=write,
     open=SquadSamples,
 )

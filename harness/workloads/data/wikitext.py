@@ -7,12 +7,12 @@ import itertools
 import platform
 import re
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Sequence
 
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet, first_with
+from harness.workloads.data.data_set import DataSet
 from harness.workloads.data.written_folder import Report
 from harness.workloads.optional_packages import require
 
@@ -71,11 +71,6 @@ def _number(tokens: List[str]) -> Dict[str, int]:
     return {token: number for number, token in enumerate(by_frequency)}
 
 
-def find_real(data_root: Path) -> Optional[Path]:
-    """The directory with the training tokens: `wikitext-2` or `wikitext`."""
-    return first_with(data_root, ("wikitext-2", "wikitext"), [_FILE])
-
-
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:
     """Write Python's language reference as WikiText; past its end, its sections again in another order."""
     sections = read_sections()
@@ -107,7 +102,8 @@ WIKITEXT = DataSet(
     real_samples=36_000,
     real_bytes=17_800_000,
     default_samples=896,
-    find_real=find_real,
+    places=("wikitext-2", "wikitext"),
+    signs=(_FILE,),
     write=write,
     open=WikiTextSamples,
 )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.cifar10 import CIFAR10, Cifar10Samples, find_real, read_plain_pickle
+from harness.workloads.data.cifar10 import CIFAR10, Cifar10Samples, read_plain_pickle
 
 
 def make_batch(count=4, seed=0):
@@ -135,9 +135,9 @@ def test_a_label_that_cannot_be_is_named_when_it_is_read(tmp_path):
 
 @pytest.mark.parametrize("place", ["cifar10", "cifar-10-batches-bin", "cifar-10-batches-py"])
 def test_real_files_are_found_where_the_archives_unpack(tmp_path, place):
-    assert find_real(tmp_path) is None
+    assert CIFAR10.find_real(tmp_path) is None
     write_pickled(tmp_path / place, [make_batch()])
-    assert find_real(tmp_path) == tmp_path / place
+    assert CIFAR10.find_real(tmp_path) == tmp_path / place
 
 
 def test_the_written_set_is_binary_batches_with_all_classes_and_the_seed_decides(prepare_samples):

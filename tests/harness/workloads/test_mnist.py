@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.mnist import IMAGES, LABELS, MNIST, MnistSamples, find_real, read_idx, write_idx
+from harness.workloads.data.mnist import IMAGES, LABELS, MNIST, MnistSamples, read_idx, write_idx
 
 shapes = st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple)
 
@@ -72,9 +72,9 @@ def write_mnist(directory, images=3, labels=3):
 
 @pytest.mark.parametrize("place", ["mnist", "MNIST/raw"])
 def test_real_files_are_found_where_users_keep_them(tmp_path, place):
-    assert find_real(tmp_path) is None
+    assert MNIST.find_real(tmp_path) is None
     write_mnist(tmp_path / place)
-    samples = MnistSamples(find_real(tmp_path))
+    samples = MnistSamples(MNIST.find_real(tmp_path))
     assert [label for _, label in (samples[index] for index in range(len(samples)))] == [0, 1, 2]
     assert sorted(path.name for path in samples.files([0])) == [IMAGES, LABELS]
 

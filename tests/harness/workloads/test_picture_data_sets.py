@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from harness.core.errors import DataSetError
-from harness.workloads.data import coco, photographs
 from harness.workloads.data.coco import COCO
 from harness.workloads.data.photographs import GLD23K, IMAGENET_VAL
 
@@ -33,7 +32,7 @@ def landmarks(tmp_path):
 
 
 def test_real_landmarks_are_found_and_read_with_their_classes(landmarks):
-    samples = GLD23K.open(photographs.find_gld23k(landmarks.parent))
+    samples = GLD23K.open(GLD23K.find_real(landmarks.parent))
     assert [samples[index][1] for index in range(len(samples))] == [7, 202, 0]
     assert samples[1][0].size == (30, 20)
     assert [path.name for path in samples.files([2, 0, 2])] == ["gld23k_user_dict_train.csv", "cc.jpg", "aa.jpg"]
@@ -57,7 +56,7 @@ def test_a_folder_of_classes_is_read_in_the_order_of_their_names(tmp_path):
     for name in ("n02/b.JPEG", "n01/a.jpeg", "n02/a.png", "n10/c.jpg"):
         save_picture(tmp_path / "imagenet" / "val" / name)
     (tmp_path / "imagenet" / "val" / "n01" / "notes.txt").write_text("no picture")
-    samples = IMAGENET_VAL.open(photographs.find_imagenet(tmp_path))
+    samples = IMAGENET_VAL.open(IMAGENET_VAL.find_real(tmp_path))
     assert [samples[index][1] for index in range(len(samples))] == [0, 1, 1, 2]
     assert [path.name for path in samples.files([1, 2])] == ["a.png", "b.JPEG"]
 
@@ -83,7 +82,7 @@ def objects(tmp_path):
 
 
 def test_real_objects_are_read_with_categories_counted_from_zero(objects):
-    samples = COCO.open(coco.find_real(objects.parent))
+    samples = COCO.open(COCO.find_real(objects.parent))
     assert len(samples) == 2
     assert samples[0].classes.tolist() == []
     assert samples[0].boxes.shape == (0, 4)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import DataSetError
-from harness.workloads.data import squad, wikitext
+from harness.workloads.data import wikitext
 from harness.workloads.data.squad import CLS, PAD, SEP, SQUAD, VOCABULARY, Question, encode, tokenise
 from harness.workloads.data.wikitext import WIKITEXT, WikiTextSamples, read_sections
 
@@ -22,7 +22,7 @@ def write_tokens(tmp_path, text):
 
 def test_real_tokens_are_numbered_by_frequency_and_lines_end_in_a_token_of_their_own(tmp_path):
     write_tokens(tmp_path, " \n = Title = \n \n" + " the cat the dog the end \n" * 9)
-    samples = WikiTextSamples(wikitext.find_real(tmp_path))
+    samples = WikiTextSamples(WIKITEXT.find_real(tmp_path))
     # 6 tokens and a line end in each of 9 lines, after ["<eos>", "=", "Title", "=", "<eos>", "<eos>"]
     assert len(samples) == 1
     names = ["the", "<eos>", "cat", "dog", "end", "=", "Title"]
@@ -105,7 +105,7 @@ WHY = {"id": "2", "question": "Why?", "answers": [], "plausible_answers": [{"tex
 
 def test_real_questions_are_read_with_their_first_answer_or_none(tmp_path):
     write_questions(tmp_path, [ON, WHY])
-    samples = SQUAD.open(squad.find_real(tmp_path))
+    samples = SQUAD.open(SQUAD.find_real(tmp_path))
     assert len(samples) == 2
     assert samples[0] == Question("Where?", "The cat sat on the mat.", "on the mat", 12)
     assert samples[1] == Question("Why?", "The cat sat on the mat.", "", 0)
