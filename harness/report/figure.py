@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import enum
 import io
 import math
 from pathlib import Path
@@ -14,24 +15,28 @@ from harness.core.files import read_toml
 TEXTS = read_toml(Path(__file__).parent / "figures.toml")
 """What each kind of figure says."""
 
-LINEAR, LOG, CATEGORY = "linear", "log", "category"
-SYMLOG = "symlog"
-"""Linear up to `LINEAR_TO` on both sides of 0, logarithmic beyond: what is mostly small and sometimes very large."""
-
 LINEAR_TO = 5.0
 
-STACKED, BESIDE, CURVES, STEPS, DOTS, NAMES, VIOLINS, WHISKERS, RULES = (
-    *("stacked", "beside", "curves", "steps", "dots", "names", "violins", "whiskers", "rules"),
-)
-"""Kinds of layers. Bars side by side and curves have whiskers from `low` to `high` too; rules are vertical."""
+
+class Spacing(enum.Enum):
+    """How an axis spaces its values."""
+
+    LINEAR, LOG = range(2)
+    SYMLOG = 2  # linear up to `LINEAR_TO` on both sides of 0, logarithmic beyond: mostly small and sometimes very large
+
+
+class Mark(enum.Enum):
+    """What a layer draws. Bars side by side and curves have whiskers from `low` to `high` too; rules are vertical."""
+
+    STACKED, BESIDE, CURVES, STEPS, DOTS, NAMES, VIOLINS, WHISKERS, RULES = range(9)
 
 
 class Axis(NamedTuple):
-    """An axis, labelled with quantity and unit: `energy per 1,000 samples (J)`; a category axis has names instead."""
+    """An axis, labelled with quantity and unit: `energy per 1,000 samples (J)`; a category axis has names."""
 
     label: str
-    kind: str = LINEAR
-    categories: Tuple[str, ...] = ()  # a line break makes a second line
+    spacing: Spacing = Spacing.LINEAR
+    names: Tuple[str, ...] = ()  # a line break makes a second line
     from_zero: bool = True
     ends: Tuple[float, ...] = ()  # what it shows at least, so that panels share it
 
@@ -49,7 +54,7 @@ class Value(NamedTuple):
 
     Attributes:
         series: the legend's entry that it belongs to; of dots the number that their colour stands for.
-        x, y: where it lies: a number, or one of the axis's categories. Of a violin one of them is all of its values.
+        x, y: where it lies: a number, or one of the axis's names. Of a violin one of them is all of its values.
         provenance: `measured`, `simulated` or `replayed`.
         low, high: its 95 % interval, or what the caption says of the whiskers.
         apart: its profile was disturbed or throttled, so it is drawn open and grey.
@@ -69,7 +74,7 @@ class Value(NamedTuple):
 class Layer(NamedTuple):
     """Values that are drawn alike."""
 
-    kind: str
+    mark: Mark
     values: Tuple[Value, ...]
     ends: Tuple[float, ...] = ()  # of dots: the numbers at the ends of the ramp of colours
     many: bool = False  # of dots: so many that they are small, and say nothing by themselves
@@ -130,24 +135,39 @@ def figure_of(
     caption: str = "caption",
     **details: Any,
 ) -> Figure:
-    """A figure with the title and caption that its kind has in `figures.toml`, filled in with details."""
+    """A figure of the panels that show something, with a legend of what they show.
+
+    Title and caption are its kind's in `figures.toml`, filled in with details.
+    """
     texts = TEXTS[kind]
     title = texts["title"].format(**details)
     told = f"{texts['question']} {texts[caption].format(**TEXTS['common'], **details)}"
-    return Figure(name, title, " ".join(told.split()), panels, series, columns, rows)
+    shown = [panel for panel in panels if panel.values]
+    drawn = {value.series for panel in shown for value in panel.values}
+    legend = [entry for entry in series if entry.name in drawn]
+    return Figure(name, title, " ".join(told.split()), shown, legend, columns, rows)
 
 
 def panel_of(
     title: str,
     x: Axis,
     y: Axis,
-    kind: str,
+    mark: Mark,
     values: Iterable[Value],
     rows: Sequence[Any] = (),
     varies: Sequence[str] = (),
+    behind: Sequence[Layer] = (),
 ) -> Panel:
-    """A panel of one layer that shows profiles which differ in the named conditions and share all others."""
-    return Panel(title, x, y, (Layer(kind, tuple(values)),), tuple(row.id for row in rows), tuple(varies))
+    """A panel of values that profiles have which differ in the named conditions and share all others.
+
+    An axis of names without any has those of the values, in their order.
+    """
+    shown = tuple(values)
+    axes = [
+        axis._replace(names=axis.names or tuple(dict.fromkeys(at for at in places if isinstance(at, str))))
+        for axis, places in ((x, [value.x for value in shown]), (y, [value.y for value in shown]))
+    ]
+    return Panel(title, *axes, (*behind, Layer(mark, shown)), tuple(row.id for row in rows), tuple(varies))
 
 
 def joined(provenances: Iterable[str]) -> str:

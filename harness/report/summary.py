@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from harness.core.corpus import TASKS
 from harness.core.units import mw_to_w, mws_to_j
@@ -109,31 +109,14 @@ def flag_rows(rows: Sequence[Row]) -> Cells:
     return ("flag", "profiles", "for example", "case"), cells
 
 
-class ClaimRow(NamedTuple):
-    """A verdict in words."""
-
-    anchor: str
-    claim: str
-    verdict: str
-    provenance: str
-    says: str
-    notes: str
-    section: str
-    paper: str
-    device: str
-    effect: str
-    expected: str
-    n: int
-    case: str
-
-
-def claim_rows(found: Sequence[Verdict]) -> List[ClaimRow]:
+def claim_rows(found: Sequence[Verdict]) -> List[Dict[str, Any]]:
     """A row for each verdict, what a reader did not expect first."""
     by_news = sorted(found, key=lambda one: (CONTRADICTED, UNDECIDED, CONFIRMED).index(one.verdict))
     return [_claim_row(verdict) for verdict in by_news]
 
 
-def _claim_row(one: Verdict) -> ClaimRow:
+def _claim_row(one: Verdict) -> Dict[str, Any]:
+    """A verdict in words."""
     bounds = [f"above {one.above:.3g}"] if math.isfinite(one.above) else []
     bounds += [f"below {one.below:.3g}"] if math.isfinite(one.below) else []
     interval = f"{figure_text(one.effect)} ({figure_text(one.low)} to {figure_text(one.high)})"
@@ -143,31 +126,25 @@ def _claim_row(one: Verdict) -> ClaimRow:
     if one.provenance == "measured":
         notes += [f"Runs differ in {one.between_runs}."] if one.between_runs else []
         notes += [f"{one.apart}."] if one.apart else []
-    return ClaimRow(
-        anchor=file_name("claim", one.takeaway.replace("_", "-"), one.device),
-        claim=one.takeaway,
-        verdict=one.verdict,
-        provenance=one.provenance,
-        says=one.says,
-        notes=" ".join(notes),
-        section=one.section,
-        paper=one.section.partition(" ")[0],
-        device=bare(one.device),
-        effect=f"{one.meaning}: {interval}",
-        expected=" and ".join(bounds),
-        n=one.n,
-        case=one.case,
-    )
+    return {
+        **one._asdict(),
+        "anchor": file_name("claim", one.takeaway.replace("_", "-"), one.device),
+        "device": bare(one.device),
+        "paper": one.section.partition(" ")[0],
+        "effect": f"{one.meaning}: {interval}",
+        "expected": " and ".join(bounds),
+        "notes": " ".join(notes),
+    }
 
 
-def answers(found: Sequence[Verdict], claim: str) -> List[ClaimRow]:
+def answers(found: Sequence[Verdict], claim: str) -> List[Dict[str, Any]]:
     """What each device says to the claim that answers a section's question."""
     return [_claim_row(one) for one in found if one.takeaway == claim]
 
 
-def surprises(found: Sequence[Verdict]) -> List[ClaimRow]:
+def surprises(found: Sequence[Verdict]) -> List[Dict[str, Any]]:
     """The first claims that were contradicted though nothing was known to do so."""
-    return [row for row in claim_rows(found) if row.verdict == CONTRADICTED and not row.notes][:MOST_SURPRISES]
+    return [row for row in claim_rows(found) if row["verdict"] == CONTRADICTED and not row["notes"]][:MOST_SURPRISES]
 
 
 def claim_counts(found: Sequence[Verdict]) -> List[Tuple[str, int, str]]:

@@ -12,28 +12,7 @@ import numpy as np
 
 from harness.core.metrics import quartiles
 from harness.report.colours import GRID, INK, MARKERS, MUTED, PAGE, RAMP
-from harness.report.figure import (
-    BESIDE,
-    CATEGORY,
-    CURVES,
-    DOTS,
-    LINEAR_TO,
-    LOG,
-    NAMES,
-    RULES,
-    STACKED,
-    STEPS,
-    SYMLOG,
-    VIOLINS,
-    WHISKERS,
-    Axis,
-    Figure,
-    Layer,
-    LegendEntry,
-    Panel,
-    Value,
-    figure_text,
-)
+from harness.report.figure import LINEAR_TO, Axis, Figure, Layer, LegendEntry, Mark, Panel, Spacing, Value, figure_text
 
 VERSION = "5.20"
 """Of Vega-Lite."""
@@ -151,7 +130,7 @@ def _legend_lines(series: Sequence[LegendEntry], width: float) -> List[str]:
 
 def specification(panel: Panel, series: Sequence[LegendEntry]) -> Dict[str, Any]:
     """A panel as Vega-Lite has it."""
-    lying = panel.y.kind == CATEGORY
+    lying = panel.y.names
     colours = {entry.name: entry.colour for entry in series}
     scales = {
         "color": {"domain": list(colours), "range": list(colours.values())},
@@ -159,7 +138,7 @@ def specification(panel: Panel, series: Sequence[LegendEntry]) -> Dict[str, Any]
     }
     axes = {"x": _axis(panel, "x"), "y": _axis(panel, "y")}
     layers = [part for layer in panel.layers for part in _layer(layer, panel, axes, scales)]
-    height = max(len(panel.y.categories), 2) * ROW_HEIGHT if lying else HEIGHT
+    height = max(len(panel.y.names), 2) * ROW_HEIGHT if lying else HEIGHT
     return {
         "$schema": f"https://vega.github.io/schema/vega-lite/v{VERSION}.json",
         "title": panel.title,
@@ -174,17 +153,17 @@ def specification(panel: Panel, series: Sequence[LegendEntry]) -> Dict[str, Any]
 def _axis(panel: Panel, name: str) -> Dict[str, Any]:
     """The encoding of x or y."""
     axis: Axis = getattr(panel, name)
-    if axis.kind == CATEGORY:
+    if axis.names:
         return _categories(panel, axis, name)
     values = _extent(panel, name)
     low, high = min(values, default=0.0), max(values, default=1.0)
     scale: Dict[str, Any] = {"zero": axis.from_zero}
     options: Dict[str, Any] = {"tickCount": 5, "title": axis.label, "labelOverlap": True}
     options["format"] = "~s" if high >= 1e5 else ",~r"
-    if axis.kind == LOG and low > 0:
+    if axis.spacing == Spacing.LOG and low > 0:
         scale = {"type": "log", "nice": False, "domain": [low / 1.15, high * 1.15]}
         options["values"] = _log_ticks(low / 1.15, high * 1.15)
-    elif axis.kind == SYMLOG:
+    elif axis.spacing == Spacing.SYMLOG:
         scale = {"type": "symlog", "constant": LINEAR_TO, "nice": False}
         scale["domain"] = [min(low, 0.0) * 1.15, max(high, LINEAR_TO) * 1.15]
         beyond = [LINEAR_TO * factor * 10.0**power for power in range(12) for factor in (1, 4)]
@@ -200,26 +179,26 @@ def _axis(panel: Panel, name: str) -> Dict[str, Any]:
 def _categories(panel: Panel, axis: Axis, name: str) -> Dict[str, Any]:
     options: Dict[str, Any] = {"title": axis.label or None, "labelExpr": "split(datum.label, '\\n')"}
     if name == "x":
-        longest = max((len(line) for text in axis.categories for line in text.split("\n")), default=0)
-        is_slanted = longest * len(axis.categories) > SLANTED_FROM
+        longest = max((len(line) for text in axis.names for line in text.split("\n")), default=0)
+        is_slanted = longest * len(axis.names) > SLANTED_FROM
         options.update({"labelAngle": -40 if is_slanted else 0, "labelLimit": 110})
         if is_slanted:
             options.update({"labelExpr": "replace(datum.label, '\\n', ' ')", "labelOverlap": True})
-    if any(layer.kind == VIOLINS for layer in panel.layers):  # a violin has a width, which only numbers can tell
-        options["values"] = list(range(len(axis.categories)))
-        options["labelExpr"] = f"{json.dumps(list(axis.categories))}[datum.value]"
-        scale = {"domain": [len(axis.categories) - 0.5, -0.5], "nice": False, "zero": False}
+    if any(layer.mark == Mark.VIOLINS for layer in panel.layers):  # a violin has a width, which only numbers can tell
+        options["values"] = list(range(len(axis.names)))
+        options["labelExpr"] = f"{json.dumps(list(axis.names))}[datum.value]"
+        scale = {"domain": [len(axis.names) - 0.5, -0.5], "nice": False, "zero": False}
         return {"field": name, "type": "quantitative", "scale": scale, "axis": {**options, "grid": False}}
-    scale = {"domain": list(axis.categories)}
+    scale = {"domain": list(axis.names)}
     return {"field": name, "type": "nominal", "sort": None, "scale": scale, "axis": {**options, "grid": False}}
 
 
 def _extent(panel: Panel, name: str) -> List[float]:
     """Every number that an axis has to show."""
     found: List[float] = list(getattr(panel, name).ends)
-    whiskers_on = "x" if panel.y.kind == CATEGORY else "y"
+    whiskers_on = "x" if panel.y.names else "y"
     for layer in panel.layers:
-        if layer.kind == RULES and name == "y":
+        if layer.mark == Mark.RULES and name == "y":
             continue
         for value in layer.values:
             at = getattr(value, name)
@@ -242,7 +221,7 @@ def _log_ticks(low: float, high: float) -> List[float]:
 
 def _tip(value: Value, panel: Panel) -> str:
     """What is said of a value on pointing at it: series, place, figure with unit and interval, provenance."""
-    place, figure, axis = (value.y, value.x, panel.x) if panel.y.kind == CATEGORY else (value.x, value.y, panel.y)
+    place, figure, axis = (value.y, value.x, panel.x) if panel.y.names else (value.x, value.y, panel.y)
     unit = axis.label.rpartition("(")[2].rstrip(")") if "(" in axis.label else ""
     where = str(place).replace("\n", " ") if isinstance(place, str) else figure_text(place)
     if isinstance(figure, tuple):
@@ -265,30 +244,30 @@ def _layer(layer: Layer, panel: Panel, axes: Dict[str, Any], scales: Dict[str, A
     """What Vega-Lite draws of a layer: one mark, or marks over each other."""
     if not layer.values:
         return []
-    data, lying = _data(layer.values, panel), panel.y.kind == CATEGORY
+    data, lying = _data(layer.values, panel), panel.y.names
     category, along = ("y", "x") if lying else ("x", "y")
     series = {"field": "series", "type": "nominal", "scale": scales["color"], "legend": None}
     tip = {"description": {"field": "tip"}}
-    if layer.kind in (STACKED, BESIDE):
+    if layer.mark in (Mark.STACKED, Mark.BESIDE):
         encoding = {**axes, **tip, "fill": {**series, "condition": {**IS_APART, "value": "transparent"}}}
         encoding["stroke"] = {**series, "condition": {**IS_APART, "value": MUTED}}
         encoding["fillOpacity"] = {"condition": {**IS_SIMULATED, "value": 0.6}, "value": 1.0}
         encoding["strokeDash"] = {"condition": {**IS_SIMULATED, "value": [3, 2]}, "value": [1, 0]}
-        if layer.kind == STACKED:
+        if layer.mark == Mark.STACKED:
             encoding["order"] = {"field": "place"}
             return [{"data": data, "mark": "bar", "encoding": encoding}]
         encoding.update(_offset(layer, panel, category))
         return [{"data": data, "mark": "bar", "encoding": encoding}, *_whiskers(layer, panel, axes)]
-    if layer.kind == WHISKERS:
+    if layer.mark == Mark.WHISKERS:
         return _whiskers(layer, panel, axes)
-    if layer.kind in (CURVES, STEPS):
+    if layer.mark in (Mark.CURVES, Mark.STEPS):
         return _curves(layer, panel, axes, series, scales, data)
-    if layer.kind == DOTS:
+    if layer.mark == Mark.DOTS:
         return _dots(layer, panel, axes)
-    if layer.kind == NAMES:
+    if layer.mark == Mark.NAMES:
         mark = {"type": "text", "align": "left", "dx": 5, "dy": -4, "fontSize": 9, "color": INK}
         return [{"data": data, "mark": mark, "encoding": {**axes, "text": {"field": "note"}}}]
-    if layer.kind == RULES:
+    if layer.mark == Mark.RULES:
         mark = {"type": "rule", "strokeDash": [2, 3], "color": MUTED}
         return [{"data": data, "mark": mark, "encoding": {along if lying else "x": axes[along if lying else "x"]}}]
     return _violins(layer, panel, axes, series)
@@ -312,10 +291,10 @@ def _dots(layer: Layer, panel: Panel, axes: Dict[str, Any]) -> List[Dict[str, An
 def _offset(layer: Layer, panel: Panel, category: str) -> Dict[str, Any]:
     """Series side by side within a category: bars in all of its room, points of curves a little beside each other."""
     names = list(dict.fromkeys(value.series for value in layer.values))
-    if len(names) < 2 or getattr(panel, category).kind != CATEGORY:
+    if len(names) < 2 or not getattr(panel, category).names:
         return {}
     scale: Dict[str, Any] = {"domain": names}
-    if layer.kind == CURVES:
+    if layer.mark == Mark.CURVES:
         scale["range"] = [{"expr": f"bandwidth('x') * {share}"} for share in (0.25, 0.75)]
     return {f"{category}Offset": {"field": "series", "type": "nominal", "sort": None, "scale": scale}}
 
@@ -327,9 +306,9 @@ def _whiskers(
     known = [value for value in layer.values if value.low is not None and value.high is not None]
     if not known:
         return []
-    category, along = ("y", "x") if panel.y.kind == CATEGORY else ("x", "y")
+    category, along = ("y", "x") if panel.y.names else ("x", "y")
     encoding = {category: axes[category], along: {**axes[along], "field": "low"}, f"{along}2": {"field": "high"}}
-    encoding.update(_offset(layer, panel, category) if layer.kind != WHISKERS else {})
+    encoding.update(_offset(layer, panel, category) if layer.mark != Mark.WHISKERS else {})
     if colour:
         encoding["color"] = colour
     return [{"data": _data(known, panel), "mark": {"type": "rule", "aria": False}, "encoding": encoding}]
@@ -346,7 +325,7 @@ def _curves(
     offset = _offset(layer, panel, "x") if any(value.low is not None for value in layer.values) else {}
     encoding = {**axes, **offset, "color": series}
     line = {"type": "line", "strokeWidth": 1.5, "aria": False}
-    if layer.kind == STEPS:
+    if layer.mark == Mark.STEPS:
         return [{"data": data, "mark": {**line, "interpolate": "step-after", "color": INK}, "encoding": axes}]
     dashes = {"strokeDash": {"condition": {**IS_SIMULATED, "value": [5, 3]}, "value": [1, 0]}}
     lines = {"data": data, "mark": line, "encoding": {**encoding, **dashes, "order": {"field": "place"}}}
@@ -374,9 +353,9 @@ def _violins(layer: Layer, panel: Panel, axes: Dict[str, Any], series: Dict[str,
     points: List[Dict[str, Any]] = []
     middles: List[Dict[str, Any]] = []
     for value in layer.values:
-        place = panel.y.categories.index(value.y)
+        place = panel.y.names.index(value.y)
         common = {**value._asdict(), "tip": _tip(value, panel), "id": place, "y": place}
-        outline = density(value.x, panel.x.kind)
+        outline = density(value.x, panel.x.spacing)
         outlines += [{**common, "x": x, "y": place - 0.42 * share, "y2": place + 0.42 * share} for x, share in outline]
         points += [] if outline else [{**common, "x": x} for x in value.x]
         first, median, third = quartiles(value.x)
@@ -395,12 +374,12 @@ def _violins(layer: Layer, panel: Panel, axes: Dict[str, Any], series: Dict[str,
     return [{"data": {"values": rows}, "mark": mark, "encoding": encoding} for mark, encoding, rows in found if rows]
 
 
-def density(values: Sequence[float], kind: str) -> List[Tuple[float, float]]:
+def density(values: Sequence[float], spacing: Spacing) -> List[Tuple[float, float]]:
     """Values from least to greatest, each with its density as a share of the greatest one; empty for too few values.
 
     A Gaussian kernel of Silverman's width, over the values as an axis of that kind spaces them.
     """
-    there, back = _straightened(kind)
+    there, back = _straightened(spacing)
     found = there(np.asarray(values, dtype=float))
     if len(found) < FEWEST or np.ptp(found) <= 1e-9 * np.abs(found).max():
         return []
@@ -411,10 +390,10 @@ def density(values: Sequence[float], kind: str) -> List[Tuple[float, float]]:
     return list(zip(back(places).tolist(), (heights / heights.max()).tolist()))
 
 
-def _straightened(kind: str) -> Tuple[Any, Any]:
+def _straightened(spacing: Spacing) -> Tuple[Any, Any]:
     """From values to how an axis spaces them, and back."""
-    if kind == LOG:
+    if spacing == Spacing.LOG:
         return np.log, np.exp
-    if kind == SYMLOG:
+    if spacing == Spacing.SYMLOG:
         return lambda x: np.arcsinh(x / LINEAR_TO), lambda x: LINEAR_TO * np.sinh(x)
     return np.asarray, np.asarray

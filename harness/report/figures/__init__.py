@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, NamedTuple
+from typing import Callable, Dict, Iterable, List, NamedTuple
 
 from harness.report.figure import TEXTS, Figure
 from harness.report.figures import data_sets, epochs, evaluations, mode_scatters, power, repetition, serving
@@ -17,11 +17,15 @@ class FigureKind(NamedTuple):
     title: str
     question: str
     claim: str  # whose verdict answers the question; empty without
-    make: Callable[[Material], List[Figure]]
+    maker: Callable[[Material], Iterable[Figure]]
     needs: str
 
+    def make(self, material: Material) -> List[Figure]:
+        """The figures that there is data for."""
+        return [figure for figure in self.maker(material) if figure.panels]
 
-MAKERS: Dict[str, Callable[[Material], List[Figure]]] = {
+
+MAKERS: Dict[str, Callable[[Material], Iterable[Figure]]] = {
     "workers": epochs.worker_figures,
     "page-cache": epochs.page_cache_figures,
     "storage": epochs.storage_figures,

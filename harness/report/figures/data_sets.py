@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from harness.core.metrics import epoch_sums
 from harness.core.units import BYTES_PER_GIB, BYTES_PER_MIB, mwh_to_wh, share_to_percent
 from harness.judge.evidence import COLD, WARM
 from harness.report.colours import PARTS as COLOURS
-from harness.report.figure import CURVES, RULES, Axis, Figure, Layer, LegendEntry, Panel, Value, figure_of, panel_of
+from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Value, figure_of, panel_of
 from harness.report.material import Family, Material, Row, cells, file_name
 from harness.store.frames import minibatches, telemetry
 
@@ -26,17 +26,15 @@ LEGEND = (
 EPOCHS = (("epoch 0", "epoch0", COLD), ("epochs 1 and later", "epoch", WARM))
 
 
-def scaling_figures(material: Material) -> List[Figure]:
+def scaling_figures(material: Material) -> Iterator[Figure]:
     """Two figures for each device, workload and medium: time and energy against size, and the course over time."""
     whole = [row for row in material.trained() if row.case.settings.epochs is not None]
-    figures = []
     for family in material.families(whole, "data_samples", split_by=("storage",)):
         if max(family.values) >= 1.2 * min(family.values):
             where = (family.device, family.workload, str(family.rows[0].storage))
             of = f"{family.workload} on {family.device}, {where[2]}"
-            figures += [_linearity(material, family, file_name("scaling", *where), of)]
-            figures += [_course(material, family, file_name("scaling-course", *where), of)]
-    return figures
+            yield _linearity(material, family, file_name("scaling", *where), of)
+            yield _course(material, family, file_name("scaling-course", *where), of)
 
 
 def _linearity(material: Material, family: Family, name: str, of: str) -> Figure:
@@ -58,8 +56,7 @@ def _linearity(material: Material, family: Family, name: str, of: str) -> Figure
                     if figure is not None:
                         figure = mwh_to_wh(figure) if quantity == "energy" else figure
                         values.append(material.value(row, part, x, figure, quantity, phase))
-            if values:
-                panels.append(panel_of(title, Axis(x_label), Axis(label), CURVES, values, family.rows, family.varies))
+            panels.append(panel_of(title, Axis(x_label), Axis(label), Mark.CURVES, values, family.rows, family.varies))
     figures = ("epoch0_time_s", "epoch0_stall_s", "epoch_time_s", "epoch_stall_s", "provenance")
     rows = [
         (family.device, family.workload, row.storage, samples, size, *cells(row, figures))
@@ -104,7 +101,7 @@ def _course_of(material: Material, row: Row, size: str) -> Tuple[List[Panel], Li
             continue
         xs, ys = thinned([x for x, _ in points], [y for _, y in points], POINTS)
         curve = tuple(Value(quantity, x, y, row.provenance) for x, y in zip(xs, ys))
-        layers = (Layer(RULES, tuple(borders)), Layer(CURVES, curve))
+        layers = (Layer(Mark.RULES, tuple(borders)), Layer(Mark.CURVES, curve))
         axes = Axis("time since the first minibatch (s)"), Axis(f"{quantity} ({unit})")
         panels.append(Panel(f"{quantity}, {size}", *axes, layers, (row.id,)))
         rows += [(size, quantity, unit, x, y, row.provenance) for x, y in zip(xs, ys)]

@@ -8,23 +8,20 @@ per 1,000 samples, so that data sets and batches of any size can stand side by s
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.cases import DROPPED, STATIC, parse_storage
 from harness.core.units import ms_to_s, mw_to_w, mwh_to_j
 from harness.judge.evidence import COLD, WARM
 from harness.report.colours import LISTED, MARKERS, PARTS
 from harness.report.figure import (
-    CATEGORY,
-    CURVES,
-    LOG,
-    STACKED,
-    WHISKERS,
     Axis,
     Figure,
     Layer,
     LegendEntry,
+    Mark,
     Panel,
+    Spacing,
     Value,
     figure_of,
     figure_text,
@@ -112,27 +109,24 @@ def _phase(parts: Parts) -> str:
 
 def stacked_panel(
     material: Material, title: str, columns: Sequence[EpochBar], x_label: str, varies: Sequence[str]
-) -> Optional[Tuple[Panel, List[Tuple[Any, ...]]]]:
-    """A panel with a stacked bar for each column, and its rows of `COLUMNS`; None where none has parts."""
-    known = [(column, parts_of(column.row, column.first_epoch)) for column in columns]
-    shown = [(column, parts) for column, parts in known if parts is not None]
-    if not shown:
-        return None
-    stack, totals = [], []
-    for column, parts in shown:
-        energy = energy_j(parts)
-        total = parts.per_1000(parts.time_s)
+) -> Tuple[Panel, List[Tuple[Any, ...]]]:
+    """A panel with a stacked bar for each column that has parts, and its rows of `COLUMNS`."""
+    stack, totals, rows, profiles = [], [], [], []
+    for name, row, first_epoch in columns:
+        parts = parts_of(row, first_epoch)
+        if parts is None:
+            continue
+        total, energy = parts.per_1000(parts.time_s), energy_j(parts)
         note = f"{figure_text(total)} s in all, of {parts.of}"
         note += "" if energy is None else f", {figure_text(energy)} J"
         for entry, seconds in zip(LEGEND, parts):
-            values = (column.name, parts.per_1000(seconds), column.row.provenance)
-            stack.append(Value(entry.name, *values, apart=column.row.apart, note=note))
-        totals.append(material.value(column.row, "", column.name, total, "time", _phase(parts)))
-    names = tuple(column.name for column, _ in shown)
-    layers = (Layer(STACKED, tuple(stack)), Layer(WHISKERS, tuple(totals)))
-    ids = tuple(column.row.id for column, _ in shown)
-    panel = Panel(title, Axis(x_label, CATEGORY, names), Axis(TIME), layers, ids, tuple(varies))
-    return panel, [row_of(material, column.row, parts) for column, parts in shown]
+            one = parts.per_1000(seconds)
+            stack.append(Value(entry.name, name, one, row.provenance, apart=row.apart, note=note))
+        totals.append(material.value(row, "", name, total, "time", _phase(parts)))
+        rows.append(row_of(material, row, parts))
+        profiles.append(row)
+    behind = [Layer(Mark.STACKED, tuple(stack))]
+    return panel_of(title, Axis(x_label), Axis(TIME), Mark.WHISKERS, totals, profiles, varies, behind), rows
 
 
 class CurveQuantity(NamedTuple):
@@ -150,35 +144,29 @@ def _energy_of(row: Row) -> Optional[float]:
 
 
 POWER_W = CurveQuantity("power", Axis("median power (W)"), "power", lambda row: row.power_mw and mw_to_w(row.power_mw))
-ENERGY_AND_POWER = (CurveQuantity("energy", Axis(ENERGY, LOG), "energy", _energy_of), POWER_W)
+ENERGY_AND_POWER = (CurveQuantity("energy", Axis(ENERGY, Spacing.LOG), "energy", _energy_of), POWER_W)
 
 
 def curve_panels(
-    material: Material,
-    found: Sequence[Family],
-    x_label: str,
-    quantities: Sequence[CurveQuantity],
-    more: Sequence[str] = (),
+    material: Material, found: Sequence[Family], x_label: str, quantities: Sequence[CurveQuantity]
 ) -> List[Panel]:
     """A curve for each workload over what is varied: a panel for each quantity and for each of other conditions."""
     values_of = {row.id: value for family in found for value, row in zip(family.values, family.rows)}
-    varies = (*OF_WORKLOAD, *(found[0].varies if found else ()), *more)
+    varies = (*OF_WORKLOAD, *(found[0].varies if found else ()))
     panels = []
     groups = material.alike([row for family in found for row in family.rows], varies)
     for alike in groups:
-        names = tuple(map(str, sorted({values_of[row.id] for row in alike})))
+        alike.sort(key=lambda row: values_of[row.id])
         workloads = ", ".join(dict.fromkeys(row.workload for row in alike))
         for title, axis, interval_of, of in quantities:
-            known = sorted(((values_of[row.id], row, of(row)) for row in alike), key=lambda one: one[0])
             values = [
-                material.value(row, row.workload, str(value), figure, interval_of)
-                for value, row, figure in known
+                material.value(row, row.workload, str(values_of[row.id]), figure, interval_of)
+                for row in alike
+                for figure in [of(row)]
                 if figure
             ]
-            if values:
-                heading = f"{title}: {workloads}" if len(groups) > 1 else title
-                axes = Axis(x_label, CATEGORY, names), axis
-                panels.append(panel_of(heading, *axes, CURVES, values, alike, varies))
+            heading = f"{title}: {workloads}" if len(groups) > 1 else title
+            panels.append(panel_of(heading, Axis(x_label), axis, Mark.CURVES, values, alike, varies))
     return panels
 
 
@@ -197,18 +185,20 @@ def sizes_of(rows: Sequence[Row]) -> str:
     return f" Samples in the data set: {told}." if told else ""
 
 
-def worker_figures(material: Material) -> List[Figure]:
+def worker_figures(material: Material) -> Iterator[Figure]:
     """Workers of the DataLoader, two figures for each device (004 Fig 2, 003 Figs 2-5)."""
-    return _of_each_device(material, material.families(_with_warm_epochs(material), "workers"), "workers", "workers")
+    for device, found in by_device(material.families(_with_warm_epochs(material), "workers")).items():
+        yield from _figures_of(material, found, "workers", file_name("workers", device), "workers", device=device)
 
 
-def batch_size_figures(material: Material) -> List[Figure]:
+def batch_size_figures(material: Material) -> Iterator[Figure]:
     """Batch sizes, two figures for each device (004 Fig 4)."""
-    found = material.families(_with_warm_epochs(material), "batch_size", least=3)
-    return _of_each_device(material, found, "batch-size", "samples per minibatch")
+    for device, found in by_device(material.families(_with_warm_epochs(material), "batch_size", least=3)).items():
+        name = file_name("batch-size", device)
+        yield from _figures_of(material, found, "batch-size", name, "samples per minibatch", device=device)
 
 
-def device_figures(material: Material) -> List[Figure]:
+def device_figures(material: Material) -> Iterator[Figure]:
     """The same workload on several devices at their greatest power mode (004 sec. 5.1.7, 001 sec. 1.1)."""
     greatest = [row for row in _with_warm_epochs(material) if row.power_mode == "maxn" and not row.board_instance]
     found = material.families(greatest, "device", split_by=("workload",))
@@ -221,17 +211,9 @@ def _with_warm_epochs(material: Material) -> List[Row]:
     return [row for row in material.trained() if row.cache != DROPPED[1]]
 
 
-def _of_each_device(material: Material, found: Sequence[Family], kind: str, x_label: str) -> List[Figure]:
-    return [
-        figure
-        for device, members in by_device(found).items()
-        for figure in _figures_of(material, members, kind, file_name(kind, device), x_label, device=device)
-    ]
-
-
 def _figures_of(
     material: Material, found: Sequence[Family], kind: str, name: str, x_label: str, **details: str
-) -> List[Figure]:
+) -> Iterator[Figure]:
     """Time in parts, a panel for each workload; and energy and power, a curve for each."""
     panels, rows = [], []
     kept = [_shared_settings(family) for family in found]
@@ -239,21 +221,15 @@ def _figures_of(
     for family, ours in zip(found, kept):
         heading = ", ".join([family.workload, *(one for one in ours if one not in shared)])
         columns = [EpochBar(str(value), row) for value, row in zip(family.values, family.rows)]
-        made = stacked_panel(material, heading, columns, x_label, family.varies)
-        if made is not None:
-            panels.append(made[0])
-            rows += made[1]
-    if not panels:
-        return []
+        panel, data = stacked_panel(material, heading, columns, x_label, family.varies)
+        panels.append(panel)
+        rows += data
     members = [row for family in found for row in family.rows]
     details.update(alike=f" ({', '.join(shared)})" if shared else "", sizes=sizes_of(members))
-    figures = [figure_of(kind, name, panels, LEGEND, COLUMNS, rows, **details)]
-    curves = curve_panels(material, found, x_label, ENERGY_AND_POWER)
-    if curves:
-        legend = legend_of(material, members)
-        more = figure_of(kind, f"{name}-energy", curves, legend, COLUMNS, rows, caption="energy", **details)
-        figures.append(dataclasses.replace(more, title=f"{more.title}: energy and power"))
-    return figures
+    yield figure_of(kind, name, panels, LEGEND, COLUMNS, rows, **details)
+    curves, legend = curve_panels(material, found, x_label, ENERGY_AND_POWER), legend_of(material, members)
+    more = figure_of(kind, f"{name}-energy", curves, legend, COLUMNS, rows, caption="energy", **details)
+    yield dataclasses.replace(more, title=f"{more.title}: energy and power")
 
 
 def _shared_settings(family: Family) -> List[str]:
@@ -266,35 +242,28 @@ def _shared_settings(family: Family) -> List[str]:
     return told
 
 
-def storage_figures(material: Material) -> List[Figure]:
+def storage_figures(material: Material) -> Iterator[Figure]:
     """Worst case (no workers, epoch 0) beside the expected one (workers, epochs 1 and later), for each device."""
     found = material.families(_with_warm_epochs(material), "workers", "storage")
     on_several = [family for family in found if len({storage for _, storage in family.values}) > 1]
-    figures = []
     for device, members in by_device(on_several).items():
         media = sorted({storage for family in members for _, storage in family.values})
         signs = [
             LegendEntry(medium, LISTED[place + 2], marker) for place, (medium, marker) in enumerate(zip(media, MARKERS))
         ]
-        panels, rows, has_curves = [], [], False
+        panels, rows = [], []
         for family in members:
             x_label = "workers and epoch; storage medium"
-            made = stacked_panel(material, family.workload, _worst_and_expected(family), x_label, family.varies)
-            if made is not None:
-                panels.append(made[0])
-                rows += made[1]
+            panel, data = stacked_panel(material, family.workload, _worst_and_expected(family), x_label, family.varies)
             curves = _over_workers(material, family)
-            if curves is not None:
-                has_curves = True
-                panels.append(curves)
+            panels += [panel, curves]
+            rows += data
+            if curves.values:
                 parts = [(row, parts_of(row, first_epoch=True)) for row in family.rows]
                 rows += [row_of(material, row, one) for row, one in parts if one is not None]
-        if panels:
-            sizes = sizes_of([row for family in members for row in family.rows])
-            series, name = (*LEGEND, *(signs if has_curves else ())), file_name("storage", device)
-            unique = list(dict.fromkeys(rows))
-            figures.append(figure_of("storage", name, panels, series, COLUMNS, unique, device=device, sizes=sizes))
-    return figures
+        details = {"device": device, "sizes": sizes_of([row for family in members for row in family.rows])}
+        name, unique = file_name("storage", device), list(dict.fromkeys(rows))
+        yield figure_of("storage", name, panels, (*LEGEND, *signs), COLUMNS, unique, **details)
 
 
 def _worst_and_expected(family: Family) -> List[EpochBar]:
@@ -309,24 +278,21 @@ def _worst_and_expected(family: Family) -> List[EpochBar]:
     ]
 
 
-def _over_workers(material: Material, family: Family) -> Optional[Panel]:
-    """Time of epoch 0 against workers, a curve for each medium with enough of them; None for fewer than two curves."""
+def _over_workers(material: Material, family: Family) -> Panel:
+    """Time of epoch 0 against workers, a curve for each medium with enough of them; empty for fewer than two curves."""
     curves: Dict[str, List[Value]] = {}
     for (count, medium), row in zip(family.values, family.rows):
         parts = parts_of(row, first_epoch=True)
         if parts is not None:
             value = material.value(row, medium, str(count), parts.per_1000(parts.time_s), "time", COLD)
             curves.setdefault(medium, []).append(value)
-    long = {medium: values for medium, values in curves.items() if len(values) >= LEAST_CURVE}
-    if len(long) < 2:
-        return None
-    counts = tuple(map(str, sorted({count for count, _ in family.values})))
-    axes = Axis("workers", CATEGORY, counts), Axis(f"epoch 0: {TIME}")
-    values = [value for curve in long.values() for value in curve]
-    return panel_of(f"{family.workload}: workers", *axes, CURVES, values, family.rows, family.varies)
+    long = [curve for curve in curves.values() if len(curve) >= LEAST_CURVE]
+    values = [value for curve in long for value in curve] if len(long) > 1 else []
+    axes = Axis("workers"), Axis(f"epoch 0: {TIME}")
+    return panel_of(f"{family.workload}: workers", *axes, Mark.CURVES, values, family.rows, family.varies)
 
 
-def page_cache_figures(material: Material) -> List[Figure]:
+def page_cache_figures(material: Material) -> Iterator[Figure]:
     """Epoch 0 against later ones, whole epochs in the greatest mode (004 sec. 4.4), a figure for each device."""
     varies = ("cache", "epochs")
     usual = [
@@ -344,7 +310,6 @@ def page_cache_figures(material: Material) -> List[Figure]:
             rank = _rank_of_cache(row, other is not None)
             if row.workload not in of_device or rank >= of_device[row.workload][0]:
                 of_device[row.workload] = (rank, row, other)
-    figures = []
     for device, chosen in shown.items():
         panels, rows = [], []
         for workload, (_, row, other) in chosen.items():
@@ -353,14 +318,12 @@ def page_cache_figures(material: Material) -> List[Figure]:
             title = f"{workload}, {row.storage}" if row.storage else workload
             if (row.workers, row.batch_size) != (USUAL_WORKERS, USUAL_BATCH_SIZE):
                 title += f", w{row.workers or 0}, bs {row.batch_size or 0}"
-            made = stacked_panel(material, title, columns, "epoch, and what was done to the page cache", varies)
-            if made is not None:
-                panels.append(made[0])
-                rows += made[1]
+            panel, data = stacked_panel(material, title, columns, "epoch, and what was done to the page cache", varies)
+            panels.append(panel)
+            rows += data
         sizes = sizes_of([row for _, row, _ in chosen.values()])
         name = file_name("page-cache", device)
-        figures.append(figure_of("page-cache", name, panels, LEGEND, COLUMNS, rows, device=device, sizes=sizes))
-    return figures
+        yield figure_of("page-cache", name, panels, LEGEND, COLUMNS, rows, device=device, sizes=sizes)
 
 
 def _rank_of_cache(row: Row, is_dropped: bool) -> Tuple[bool, bool, float, bool, bool]:

@@ -5,30 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Hashable, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Hashable, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.metrics import quartiles
 from harness.core.units import S_PER_MINUTE
 from harness.report.colours import LISTED, MARKERS
-from harness.report.figure import (
-    BESIDE,
-    CATEGORY,
-    CURVES,
-    LOG,
-    RULES,
-    SYMLOG,
-    VIOLINS,
-    Axis,
-    Figure,
-    Layer,
-    LegendEntry,
-    Panel,
-    Value,
-    figure_of,
-    panel_of,
-)
+from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Spacing, Value, figure_of, panel_of
 from harness.report.material import Material, file_name
 
 Result = Mapping[str, Any]
@@ -87,24 +71,19 @@ def _legend(results: Iterable[Result], key: str) -> List[LegendEntry]:
     ]
 
 
-def prediction_figures(material: Material) -> List[Figure]:
+def prediction_figures(material: Material) -> Iterator[Figure]:
     """MAPE against modes with profiling time, a figure for each target."""
-    figures = []
     for (target, device, sampling), results in _grouped(material.predictors, "target", "device", "sampling").items():
-        panels = [panel for panel in (_error_panel(what, results) for what in ERRORS) if panel is not None]
-        if panels:
-            rows = [tuple(map(result.get, PREDICTION_COLUMNS)) for result in results]
-            name = file_name("prediction", device, target, sampling)
-            details = {"target": target, "device": device, "sampling": sampling}
-            series = _legend(results, "predictor")
-            figures.append(figure_of("prediction", name, panels, series, PREDICTION_COLUMNS, rows, **details))
-    return figures
+        panels = [_error_panel(what, results) for what in ERRORS]
+        rows = [tuple(map(result.get, PREDICTION_COLUMNS)) for result in results]
+        name = file_name("prediction", device, target, sampling)
+        details = {"target": target, "device": device, "sampling": sampling}
+        series = _legend(results, "predictor")
+        yield figure_of("prediction", name, panels, series, PREDICTION_COLUMNS, rows, **details)
 
 
-def _error_panel(what: str, results: Sequence[Result]) -> Optional[Panel]:
+def _error_panel(what: str, results: Sequence[Result]) -> Panel:
     known = sorted((one for one in results if one.get(f"{what}_mape_median")), key=lambda one: one["n_modes"])
-    if not known:
-        return None
     names = {}
     for (count,), alike in _grouped(known, "n_modes").items():
         took = float(np.median([one["profiling_seconds"] for one in alike])) / S_PER_MINUTE
@@ -116,35 +95,28 @@ def _error_panel(what: str, results: Sequence[Result]) -> Optional[Panel]:
         )
         for one in known
     ]
-    axes = (
-        Axis("profiled modes, and the time that takes", CATEGORY, tuple(names.values())),
-        Axis(f"{what} MAPE (%)", LOG),
-    )
-    return panel_of(what, *axes, CURVES, values)
+    axes = Axis("profiled modes, and the time that takes"), Axis(f"{what} MAPE (%)", Spacing.LOG)
+    return panel_of(what, *axes, Mark.CURVES, values)
 
 
-def regression_figures(material: Material) -> List[Figure]:
+def regression_figures(material: Material) -> Iterator[Figure]:
     """A figure for each device: a panel for each quantity, a violin for each target and number of modes."""
     linear = [
         one for one in material.predictors if one["predictor"] in LINEAR and isinstance(one.get("time_mape"), list)
     ]
-    figures = []
     for (device,), results in _grouped(linear, "device").items():
-        panels = [panel for panel in (_subsets_panel(what, results) for what in ERRORS) if panel is not None]
-        if panels:
-            used = [name for name in LINEAR if any(one["predictor"] == name for one in results)]
-            series = [LegendEntry(name, LISTED[LINEAR.index(name)]) for name in used]
-            rows = [
-                (*map(one.get, SUBSET_COLUMNS[:5]), subset, *errors, one["provenance"])
-                for one in results
-                for subset, errors in enumerate(zip(*(one[f"{what}_mape"] for what in ERRORS)))
-            ]
-            name = file_name("regression", device)
-            figures.append(figure_of("regression", name, panels, series, SUBSET_COLUMNS, rows, device=device))
-    return figures
+        panels = [_subsets_panel(what, results) for what in ERRORS]
+        series = [LegendEntry(name, colour) for name, colour in zip(LINEAR, LISTED)]
+        rows = [
+            (*map(one.get, SUBSET_COLUMNS[:5]), subset, *errors, one["provenance"])
+            for one in results
+            for subset, errors in enumerate(zip(*(one[f"{what}_mape"] for what in ERRORS)))
+        ]
+        name = file_name("regression", device)
+        yield figure_of("regression", name, panels, series, SUBSET_COLUMNS, rows, device=device)
 
 
-def _subsets_panel(what: str, results: Sequence[Result]) -> Optional[Panel]:
+def _subsets_panel(what: str, results: Sequence[Result]) -> Panel:
     values = [
         Value(
             *(one["predictor"], tuple(map(float, one[f"{what}_mape"]))),
@@ -153,15 +125,11 @@ def _subsets_panel(what: str, results: Sequence[Result]) -> Optional[Panel]:
         for one in results
         if all(value is not None for value in one[f"{what}_mape"])
     ]
-    if not values:
-        return None
-    names = tuple(dict.fromkeys(value.y for value in values))
-    return panel_of(what, Axis(f"{what} MAPE (%)", LOG), Axis("", CATEGORY, names), VIOLINS, values)
+    return panel_of(what, Axis(f"{what} MAPE (%)", Spacing.LOG), Axis(""), Mark.VIOLINS, values)
 
 
-def strategy_figures(material: Material) -> List[Figure]:
+def strategy_figures(material: Material) -> Iterator[Figure]:
     """Penalties and power errors, a figure for each target."""
-    figures = []
     for (target, device), results in _grouped(material.strategies, "target", "device").items():
         single = all(result.get(CHOICES) for result in results)
         shown = "as a violin, logarithmic beyond 5 %" if single else "median; the CSV file has mean and greatest"
@@ -175,24 +143,19 @@ def strategy_figures(material: Material) -> List[Figure]:
         panels.append(_bars(results, "area above the budget", area, ("area_w",)))
         name = file_name("strategies", device, target)
         details = {"target": target, "device": device, "shown": shown, "errors": errors if single else ""}
-        figures.append(figure_of("strategies", name, panels, STRATEGY_LEGEND, STRATEGY_COLUMNS, rows, **details))
-    return figures
+        yield figure_of("strategies", name, panels, STRATEGY_LEGEND, STRATEGY_COLUMNS, rows, **details)
 
 
 def _contender(one: Result) -> str:
-    return (
-        f"{one['strategy']} ({one['profiles']})"
-        if one["profiles"] and one["strategy"] != ALL_MODES
-        else one["strategy"]
-    )
+    takes_some = one["profiles"] and one["strategy"] != ALL_MODES
+    return f"{one['strategy']} ({one['profiles']})" if takes_some else one["strategy"]
 
 
 def _distributions(results: Sequence[Result]) -> List[Panel]:
     """Violins of the penalties and of the power errors of single choices (001 Figs 12 and 13)."""
-    names = tuple(dict.fromkeys(map(_contender, results)))
     panels = []
     for title, series, key, axis in (
-        ("time penalty", PENALTY, "penalty_pct", Axis("time penalty (%)", SYMLOG)),
+        ("time penalty", PENALTY, "penalty_pct", Axis("time penalty (%)", Spacing.SYMLOG)),
         ("power error", POWER_ERROR, "power_error_w", Axis("observed power less budget (W)")),
     ):
         values = [
@@ -200,8 +163,8 @@ def _distributions(results: Sequence[Result]) -> List[Panel]:
             for one in results
             if one[CHOICES][key]
         ]
-        layers = (Layer(RULES, (Value("", 0.0, "", results[0]["provenance"]),)), Layer(VIOLINS, tuple(values)))
-        panels.append(Panel(title, axis, Axis("", CATEGORY, names), layers))
+        zero = Layer(Mark.RULES, (Value("", 0.0, "", results[0]["provenance"]),))
+        panels.append(panel_of(title, axis, Axis(""), Mark.VIOLINS, values, behind=[zero]))
     return panels
 
 
@@ -221,36 +184,29 @@ def _bars(results: Sequence[Result], title: str, label: str, keys: Sequence[str]
         for key in keys
         if one[key] is not None
     ]
-    names = tuple(dict.fromkeys(map(_contender, results)))
-    return panel_of(title, Axis(label), Axis("", CATEGORY, names), BESIDE, values)
+    return panel_of(title, Axis(label), Axis(""), Mark.BESIDE, values)
 
 
-def search_figures(material: Material) -> List[Figure]:
+def search_figures(material: Material) -> Iterator[Figure]:
     """A figure for each target: penalty against profiles, and against the time that these take."""
     spending = [
         one
         for one in material.strategies
         if one["profiles_spent"] and one["strategy"] != ALL_MODES and one["penalty_median"] is not None
     ]
-    figures = []
     for (target, device), results in _grouped(spending, "target", "device").items():
-        spent = [
-            (one, float(one["profiles_spent"]), one["profiling_seconds"] / S_PER_MINUTE)
-            for one in sorted(results, key=lambda one: one["profiles_spent"])
-        ]
+        spent = sorted(results, key=lambda one: one["profiles_spent"])
         panels = []
-        for title, label, place in (
-            ("by profiles", "profiles spent (1)", 1),
-            ("by time", "time spent profiling (min)", 2),
+        for title, label, cost in (
+            ("by profiles", "profiles spent (1)", lambda one: float(one["profiles_spent"])),
+            ("by time", "time spent profiling (min)", lambda one: one["profiling_seconds"] / S_PER_MINUTE),
         ):
             values = [
-                Value(
-                    *(entry[0]["strategy"], entry[place], entry[0]["penalty_median"], entry[0]["provenance"]),
-                    *_penalty_quartiles(entry[0]),
-                )
-                for entry in spent
+                Value(one["strategy"], cost(one), one["penalty_median"], one["provenance"], *_penalty_quartiles(one))
+                for one in spent
             ]
-            panels.append(panel_of(title, Axis(label), Axis("time penalty (%)", SYMLOG), CURVES, values))
+            axes = Axis(label), Axis("time penalty (%)", Spacing.SYMLOG)
+            panels.append(panel_of(title, *axes, Mark.CURVES, values))
         rows = [
             (
                 *(one[name] for name in SEARCH_COLUMNS[:7]),
@@ -260,8 +216,7 @@ def search_figures(material: Material) -> List[Figure]:
         ]
         name, series = file_name("search", device, target), _legend(results, "strategy")
         details = {"target": target, "device": device}
-        figures.append(figure_of("search", name, panels, series, SEARCH_COLUMNS, rows, **details))
-    return figures
+        yield figure_of("search", name, panels, series, SEARCH_COLUMNS, rows, **details)
 
 
 def _penalty_quartiles(result: Result) -> Tuple[Any, Any]:

@@ -5,30 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import khz_to_mhz, ms_to_s, mw_to_w, mws_to_j
 from harness.judge.evidence import WARM
 from harness.report.colours import INK, LISTED
-from harness.report.figure import (
-    BESIDE,
-    CATEGORY,
-    DOTS,
-    LINEAR,
-    LOG,
-    NAMES,
-    STEPS,
-    WHISKERS,
-    Axis,
-    Figure,
-    Layer,
-    LegendEntry,
-    Panel,
-    Value,
-    figure_of,
-)
+from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Spacing, Value, figure_of
 from harness.report.material import OF_WORKLOAD, Material, file_name
 from harness.report.mode_tables import LETTER, VARIES, ModeTable, evenly, mode_tables
 from harness.stats.estimates import quotient
@@ -65,18 +49,17 @@ class Cost(NamedTuple):
     """What time is drawn against: the axis, and the figure of a time in ms and a power in mW."""
 
     label: str
-    kind: str
+    spacing: Spacing
     of: Callable[[float, float], float]
 
 
-POWER = Cost("median power (W)", LINEAR, lambda _, power_mw: mw_to_w(power_mw))
-ENERGY = Cost("energy of a minibatch (J)", LOG, lambda time_ms, power_mw: mws_to_j(ms_to_s(time_ms) * power_mw))
+POWER = Cost("median power (W)", Spacing.LINEAR, lambda _, power_mw: mw_to_w(power_mw))
+ENERGY = Cost("energy of a minibatch (J)", Spacing.LOG, lambda time_ms, power_mw: mws_to_j(ms_to_s(time_ms) * power_mw))
 
 
-def front_figures(material: Material) -> List[Figure]:
+def front_figures(material: Material) -> Iterator[Figure]:
     """A figure for each table of modes: time against power, a panel for each memory clock, and time against energy."""
     tables = mode_tables(material)
-    figures = []
     for number, table in enumerate(tables[:MOST_TABLES], 1):
         energies = table.energy_mws
         on_power, on_energy = set(table.front), set(pareto_front(table.time_ms, energies).tolist())
@@ -104,8 +87,7 @@ def front_figures(material: Material) -> List[Figure]:
         series = [LegendEntry("Pareto front", INK)]
         details = {"table": table.title, "count": len(table.modes), "more": more}
         details["some"] = some if len(shown) < len(table.modes) else ""
-        figures.append(figure_of("front", name, panels, series, COLUMNS, rows, **details))
-    return figures
+        yield figure_of("front", name, panels, series, COLUMNS, rows, **details)
 
 
 def _scatter(material: Material, table: ModeTable, title: str, cost: Cost, places: Sequence[int]) -> Panel:
@@ -116,28 +98,31 @@ def _scatter(material: Material, table: ModeTable, title: str, cost: Cost, place
     shade = float if field == "cpu_cores" else khz_to_mhz
     xs = [cost.of(*one) for one in zip(table.time_ms, table.power_mw)]
 
-    def layer(kind: str, shown: Sequence[int], more: Callable[[int], Dict[str, Any]]) -> Layer:
+    def layer(mark: Mark, shown: Sequence[int], more: Callable[[int], Dict[str, Any]]) -> Layer:
         values = (Value("", xs[one], table.time_ms[one], table.provenance)._replace(**more(one)) for one in shown)
-        return Layer(kind, tuple(values))
+        return Layer(mark, tuple(values))
 
     def with_ends(place: int) -> Dict[str, Any]:
         return dict(zip(("low", "high"), material.ends(table.profiles[place], table.time_ms[place], "time")))
 
     front = pareto_front(table.time_ms, xs).tolist()
     shades = [shade(getattr(mode, field)) for mode in table.modes]
-    dots = layer(DOTS, places, lambda one: {"series": shades[one], "note": resource})
+    dots = layer(Mark.DOTS, places, lambda one: {"series": shades[one], "note": resource})
     layers = [
         dots._replace(ends=(min(shades), max(shades)), many=len(table.modes) > FEW),
-        layer(STEPS, front, lambda _: {"series": "Pareto front"}),
+        layer(Mark.STEPS, front, lambda _: {"series": "Pareto front"}),
     ]
     if len(table.modes) <= FEW:
         if table.profiles:
-            layers.append(layer(WHISKERS, places, with_ends))
+            layers.append(layer(Mark.WHISKERS, places, with_ends))
         if max(map(len, table.names)) <= LETTER:
-            layers.append(layer(NAMES, places, lambda one: {"note": table.names[one]}))
+            layers.append(layer(Mark.NAMES, places, lambda one: {"note": table.names[one]}))
     rings = [Value("disturbed", cost.of(*one), one[0], table.provenance, apart=True) for one in table.disturbed]
-    axes = Axis(cost.label, cost.kind, from_zero=False, ends=(min(xs), max(xs))), Axis("time of a minibatch (ms)", LOG)
-    return Panel(title, *axes, (*layers, Layer(DOTS, tuple(rings))), table.profiles, VARIES)
+    axes = (
+        Axis(cost.label, cost.spacing, from_zero=False, ends=(min(xs), max(xs))),
+        Axis("time of a minibatch (ms)", Spacing.LOG),
+    )
+    return Panel(title, *axes, (*layers, Layer(Mark.DOTS, tuple(rings))), table.profiles, VARIES)
 
 
 class Extremes(NamedTuple):
@@ -168,10 +153,9 @@ def extremes_of(table: ModeTable) -> Optional[Extremes]:
     return Extremes(table, slowest, table.modes.index(top))
 
 
-def extreme_figures(material: Material) -> List[Figure]:
+def extreme_figures(material: Material) -> Iterator[Figure]:
     """A figure for each device: ratios of time, power and energy for each workload."""
     found = [one for one in map(extremes_of, mode_tables(material)) if one is not None]
-    figures = []
     for device in dict.fromkeys(one.table.device for one in found):
         groups: Dict[Tuple[Any, ...], List[Extremes]] = {}
         for one in found:
@@ -183,8 +167,7 @@ def extreme_figures(material: Material) -> List[Figure]:
         rows = [_row_of(one) for members in groups.values() for one in members]
         details = {"device": device, "paper": PAPER.get(device, "")}
         name = file_name("extremes", device)
-        figures.append(figure_of("extremes", name, panels, series, EXTREME_COLUMNS, rows, **details))
-    return figures
+        yield figure_of("extremes", name, panels, series, EXTREME_COLUMNS, rows, **details)
 
 
 def _ratios_panel(material: Material, members: Sequence[Extremes]) -> Panel:
@@ -201,10 +184,10 @@ def _ratios_panel(material: Material, members: Sequence[Extremes]) -> Panel:
             if estimates and None not in estimates:
                 ends = quotient(*estimates)._replace(value=ratio).interval()[1:]
             values.append(Value(what, ratio, name, one.table.provenance, *ends, note=note))
-    axes = Axis("times as much (1)"), Axis("", CATEGORY, tuple(names))
+    axes = Axis("times as much (1)"), Axis("", names=tuple(names))
     ids = tuple(number for one in members for number in one.table.profiles)
     table = members[0].table
-    layers = (Layer(BESIDE, tuple(values)),)
+    layers = (Layer(Mark.BESIDE, tuple(values)),)
     return Panel(f"{table.task}, {table.origin}", *axes, layers, ids, ACROSS_WORKLOADS)
 
 

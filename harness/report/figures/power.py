@@ -5,23 +5,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.cases import DVFS, IDLE, LOGGING, QUIET, STATIC
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
-from harness.core.units import mw_to_w, mwh_to_wh, share_to_percent
+from harness.core.units import mw_to_w, percent_to_share, share_to_percent
 from harness.judge.evidence import WARM
 from harness.report.colours import LISTED, PARTS
 from harness.report.figure import (
-    BESIDE,
-    CATEGORY,
-    STACKED,
     Axis,
     Figure,
     LegendEntry,
+    Mark,
     Panel,
     Value,
     figure_of,
@@ -29,7 +27,8 @@ from harness.report.figure import (
     panel_of,
 )
 from harness.report.figures.epochs import COLUMNS as TIME_COLUMNS
-from harness.report.figures.epochs import LEGEND, EpochBar, parts_of, sizes_of, stacked_panel
+from harness.report.figures.epochs import ENERGY as ENERGY_LABEL
+from harness.report.figures.epochs import LEGEND, EpochBar, energy_j, parts_of, sizes_of, stacked_panel
 from harness.report.material import Family, Material, Row, by_device, file_name
 from harness.report.mode_tables import LETTER
 from harness.stats.estimates import quotient
@@ -59,22 +58,18 @@ ENERGY = tuple(
 Rows = List[Tuple[Any, ...]]
 
 
-def dvfs_figures(material: Material) -> List[Figure]:
+def dvfs_figures(material: Material) -> Iterator[Figure]:
     """Change by DVFS, and where clocks then stay, a figure for each device."""
-    figures = []
     for device, members in by_device(material.families(material.trained(), "clocks")).items():
         panels: List[Panel] = []
         rows: Rows = []
         for family in members:
             if set(family.values) == {STATIC, DVFS}:
                 panels.append(_change_panel(material, family, rows))
-                panels += _residency_panel(material, family.rows[family.values.index(DVFS)], rows)
-        if panels:
-            series = [LegendEntry(name, colour) for name, colour in zip(("CPU clock", "GPU clock", "change"), LISTED)]
-            columns = ("device", "workload", "quantity", "clocks_pct_of_max", "value_pct", "provenance")
-            name = file_name("dvfs", device)
-            figures.append(figure_of("dvfs", name, panels, series, columns, rows, device=device))
-    return figures
+                panels.append(_residency_panel(material, family.rows[family.values.index(DVFS)], rows))
+        series = [LegendEntry(name, colour) for name, colour in zip(("CPU clock", "GPU clock", "change"), LISTED)]
+        columns = ("device", "workload", "quantity", "clocks_pct_of_max", "value_pct", "provenance")
+        yield figure_of("dvfs", file_name("dvfs", device), panels, series, columns, rows, device=device)
 
 
 def _change_panel(material: Material, family: Family, rows: Rows) -> Panel:
@@ -92,12 +87,11 @@ def _change_panel(material: Material, family: Family, rows: Rows) -> Panel:
             ends = share_to_percent(low - 1), share_to_percent(high - 1)
         values.append(Value("change", name, change, family.provenance, *ends, before.apart or after.apart))
         rows.append((family.device, family.workload, f"change of {name}", None, change, family.provenance))
-    names = tuple(value.x for value in values)
-    axes = Axis("with DVFS against without", CATEGORY, names), Axis("change (%)")
-    return panel_of(family.workload, *axes, BESIDE, values, family.rows, family.varies)
+    axes = Axis("with DVFS against without"), Axis("change (%)")
+    return panel_of(family.workload, *axes, Mark.BESIDE, values, family.rows, family.varies)
 
 
-def _residency_panel(material: Material, row: Row, rows: Rows) -> List[Panel]:
+def _residency_panel(material: Material, row: Row, rows: Rows) -> Panel:
     """The share of time in each step of the clocks; none where they were not sampled."""
     samples = telemetry(material.store, [row.id])
     names = tuple(f"{low}-{high}" for low, high in zip(STEPS, STEPS[1:]))
@@ -111,10 +105,8 @@ def _residency_panel(material: Material, row: Row, rows: Rows) -> List[Panel]:
             share = float(share_to_percent(count / len(values)))
             found.append(Value(name, step, share, row.provenance, apart=row.apart))
             rows.append((row.device_name, row.workload, name, step, share, row.provenance))
-    if not found:
-        return []
-    axes = Axis("clock (% of the power mode's)", CATEGORY, names), Axis("share of time (%)")
-    return [panel_of(f"{row.workload}: clocks with DVFS", *axes, BESIDE, found, [row])]
+    axes = Axis("clock (% of the power mode's)"), Axis("share of time (%)")
+    return panel_of(f"{row.workload}: clocks with DVFS", *axes, Mark.BESIDE, found, [row])
 
 
 def state_of(row: Row) -> str:
@@ -122,11 +114,9 @@ def state_of(row: Row) -> str:
     return IDLE_STATES.get((row.workload, row.case.settings.clocks), row.workload.partition("-")[2])
 
 
-def baseload_figures(material: Material) -> List[Figure]:
+def baseload_figures(material: Material) -> Iterator[Figure]:
     """One figure with a panel for each device: a group of bars for each power mode."""
     idle = [row for row in material.rows if row.task == IDLE and row.power_mean_mw is not None]
-    if not idle:
-        return []
     states = sorted({state_of(row) for row in idle})
     panels, rows = [], []
     for group in material.alike(idle, IDLE_VARIES):
@@ -134,21 +124,17 @@ def baseload_figures(material: Material) -> List[Figure]:
         for row in group:
             state, watts = state_of(row), mw_to_w(row.power_mean_mw)
             values.append(material.value(row, state, row.power_mode, watts, "power"))
-            rows.append(
-                (
-                    *(row.label, row.power_mode, state, row.workload, row.case.settings.clocks, watts),
-                    *(row.power_definition, row.provenance),
-                )
-            )
-        modes = tuple(dict.fromkeys(row.power_mode for row in group))
-        axes = Axis("power mode", CATEGORY, modes), Axis("mean power (W)")
-        panels.append(panel_of(group[0].label, *axes, BESIDE, values, group, IDLE_VARIES))
+            clocks = row.case.settings.clocks
+            told = (row.label, row.power_mode, state, row.workload, clocks, watts, row.power_definition, row.provenance)
+            rows.append(told)
+        axes = Axis("power mode"), Axis("mean power (W)")
+        panels.append(panel_of(group[0].label, *axes, Mark.BESIDE, values, group, IDLE_VARIES))
     columns = ("device", "power_mode", "state", "workload", "clocks", "power_w", "power_definition", "provenance")
     series = [LegendEntry(state, colour) for state, colour in zip(states, LISTED)]
-    return [figure_of("baseload", "baseload", panels, series, columns, rows)]
+    yield figure_of("baseload", "baseload", panels, series, columns, rows)
 
 
-def power_mode_figures(material: Material) -> List[Figure]:
+def power_mode_figures(material: Material) -> Iterator[Figure]:
     """Stacked time, and energy with the baseload's share, for each power mode, a figure for each device."""
     found = material.families(material.trained(), "power_mode", least=LEAST_MODES)
     idle_mw = {
@@ -156,28 +142,26 @@ def power_mode_figures(material: Material) -> List[Figure]:
         for row in material.rows
         if row.task == IDLE and state_of(row) == "(i)" and row.mode is not None and row.power_mean_mw is not None
     }
-    figures = []
     for device, members in by_device([family for family in found if len(family.values) <= MOST_MODES]).items():
         panels: List[Panel] = []
         rows: Rows = []
         for family in members:
             shown = [row for row in _once_each(family.rows) if parts_of(row) is not None]
-            made = stacked_panel(
-                material, family.workload, [EpochBar(row.power_mode, row) for row in shown], "power mode", family.varies
-            )
-            if made is None:
-                continue
-            shares: Dict[str, float] = {}
-            panels += [made[0], *_energy_panels(family, shown, idle_mw, shares)]
-            for row, cells in zip(shown, made[1]):
+            bars = [EpochBar(row.power_mode, row) for row in shown]
+            panel, data = stacked_panel(material, family.workload, bars, "power mode", family.varies)
+            shares = {
+                row.power_mode: _baseload_share(row, idle_mw[row.device_name, row.mode])
+                for row in shown
+                if (row.device_name, row.mode) in idle_mw and row.energy_mwh
+            }
+            panels += [panel, *_energy_panels(family, shown, shares)]
+            for row, told in zip(shown, data):
                 mode = row.mode or (None,) * len(PowerMode._fields)
-                rows.append((*cells, *mode, shares.get(row.power_mode)))
-        if panels:
-            sizes = sizes_of([row for family in members for row in family.rows])
-            columns = (*TIME_COLUMNS, *PowerMode._fields, "baseload_share_pct")
-            name, series = file_name("power-modes", device), (*LEGEND, *ENERGY)
-            figures.append(figure_of("power-modes", name, panels, series, columns, rows, device=device, sizes=sizes))
-    return figures
+                rows.append((*told, *mode, shares.get(row.power_mode)))
+        sizes = sizes_of([row for family in members for row in family.rows])
+        columns = (*TIME_COLUMNS, *PowerMode._fields, "baseload_share_pct")
+        name, series = file_name("power-modes", device), (*LEGEND, *ENERGY)
+        yield figure_of("power-modes", name, panels, series, columns, rows, device=device, sizes=sizes)
 
 
 def _once_each(rows: Sequence[Row]) -> List[Row]:
@@ -191,40 +175,30 @@ def _once_each(rows: Sequence[Row]) -> List[Row]:
     return [row for row in shown if row.power_mode != MAXN or row.mode not in others]
 
 
-def _energy_panels(
-    family: Family, rows: Sequence[Row], idle_mw: Dict[Tuple[str, PowerMode], float], shares: Dict[str, float]
-) -> List[Panel]:
-    """Energy of an epoch or a minibatch, and the baseload's share of it where it is known of two modes or more."""
-    whole = any(row.epoch_energy_mwh is not None for row in rows)
-    what, unit, change = ("an epoch", "Wh", mwh_to_wh) if whole else ("a minibatch", "mWh", float)
-    whole_energy, baseload, incremental = (entry.name for entry in (ENERGY[2], ENERGY[1], ENERGY[0]))
+def _energy_panels(family: Family, rows: Sequence[Row], shares: Dict[str, float]) -> List[Panel]:
+    """Energy of 1,000 samples, and the baseload's share of it where it is known of two modes or more."""
+    incremental, baseload, unsplit = (entry.name for entry in ENERGY)
     values = []
     for row in rows:
-        name, (energy, time_s) = row.power_mode, _energy_and_time(row, whole)
-        if not energy or time_s is None:
+        energy, share = energy_j(parts_of(row)), shares.get(row.power_mode)
+        if energy is None:
             continue
-        parts, note = [(whole_energy, energy)], f"{figure_text(change(energy))} {unit} in all"
-        if (row.device_name, row.mode) in idle_mw:
-            load = split_load(energy, idle_mw[row.device_name, row.mode], time_s)
-            parts = [(baseload, load.baseload_mwh), (incremental, max(load.incremental_mwh, 0.0))]
-            shares[name] = share_to_percent(load.baseload_share)
-            note += f", {shares[name]:.0f} % of it baseload"
-        values += [Value(part, name, change(of), row.provenance, apart=row.apart, note=note) for part, of in parts]
-    if not values:
-        return []
-    names = tuple(dict.fromkeys(value.x for value in values))
-    axes = Axis("power mode", CATEGORY, names), Axis(f"energy of {what} ({unit})")
-    panels = [panel_of(f"{family.workload}: energy", *axes, STACKED, values, rows, family.varies)]
+        parts, note = [(unsplit, energy)], f"{figure_text(energy)} J in all"
+        if share is not None:
+            held = energy * percent_to_share(share)
+            parts = [(baseload, held), (incremental, max(energy - held, 0.0))]
+            note += f", {share:.0f} % of it baseload"
+        values += [Value(part, row.power_mode, of, row.provenance, apart=row.apart, note=note) for part, of in parts]
+    title = f"{family.workload}: energy"
+    panels = [panel_of(title, Axis("power mode"), Axis(ENERGY_LABEL), Mark.STACKED, values, rows, family.varies)]
     if len(shares) > 1:
         bars = [Value(baseload, mode, share, family.provenance) for mode, share in shares.items()]
-        axes = Axis("power mode", CATEGORY, tuple(shares)), Axis("share of the energy (%)")
-        panels.append(panel_of(f"{family.workload}: baseload", *axes, BESIDE, bars, rows, family.varies))
+        axes = Axis("power mode"), Axis("share of the energy (%)")
+        panels.append(panel_of(f"{family.workload}: baseload", *axes, Mark.BESIDE, bars, rows, family.varies))
     return panels
 
 
-def _energy_and_time(row: Row, whole_epochs: bool) -> Tuple[Optional[float], Optional[float]]:
-    """Energy in mWh and time in s of an epoch 1 or later, or of a minibatch where no whole epochs were run."""
-    if whole_epochs:
-        return row.epoch_energy_mwh, row.epoch_time_s
-    count, energy, time_s = row.clean_minibatches, row.energy_mwh, row.e2e_s
-    return (energy / count, time_s / count) if energy and time_s and count else (None, None)
+def _baseload_share(row: Row, idle_mw: float) -> float:
+    """Of an epoch 1 or later, or of all clean minibatches where no whole epochs were run, in %."""
+    energy, time_s = (row.epoch_energy_mwh, row.epoch_time_s) if row.epoch_energy_mwh else (row.energy_mwh, row.e2e_s)
+    return share_to_percent(split_load(energy, idle_mw, time_s).baseload_share)

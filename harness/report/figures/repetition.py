@@ -6,29 +6,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.metrics import POWER_CHANNEL, epoch_sums, quartiles
 from harness.core.profiles import Series
 from harness.core.units import s_to_ms, share_to_percent
-from harness.report.figure import (
-    CATEGORY,
-    CURVES,
-    LINEAR,
-    LOG,
-    RULES,
-    SYMLOG,
-    VIOLINS,
-    Axis,
-    Figure,
-    Layer,
-    Panel,
-    Value,
-    figure_of,
-    panel_of,
-)
+from harness.report.figure import Axis, Figure, Layer, Mark, Panel, Spacing, Value, figure_of, panel_of
 from harness.report.material import OF_WORKLOAD, Material, Row, by_defaults, cells, file_name
 from harness.report.vega import FEWEST
 from harness.stats.experiments import stretches_of, variability
@@ -70,43 +55,38 @@ class Length(NamedTuple):
 
 LENGTH_COLUMNS = ("device", "workload", "power_mode", "batch_size", "of_minibatches", *Length._fields, "provenance")
 QUANTITIES = (
-    ("time", "error of the median time (%)", LINEAR, "time_error_pct", "time_error_q3_pct"),
-    ("power", "error of the mean power (%)", LINEAR, "power_error_pct", "power_error_q3_pct"),
-    ("what it costs", "time of the minibatches (s)", LOG, "seconds", None),
+    ("time", "error of the median time (%)", Spacing.LINEAR, "time_error_pct", "time_error_q3_pct"),
+    ("power", "error of the mean power (%)", Spacing.LINEAR, "power_error_pct", "power_error_q3_pct"),
+    ("what it costs", "time of the minibatches (s)", Spacing.LOG, "seconds", None),
 )
 """Title, axis, and fields of the median and the whisker's end."""
 
 
-def variability_figures(material: Material) -> List[Figure]:
+def variability_figures(material: Material) -> Iterator[Figure]:
     """A figure for each kind of board: a violin for each workload and device."""
     repeated = [
         row for row in material.trained() if (row.clean_minibatches or 0) >= LEAST_VALUES and row.batch_size == 16
     ]
-    boards: Dict[str, Dict[str, List[Row]]] = {}
-    same: Dict[Tuple[Any, ...], Dict[str, Row]] = {}  # one type of board in one power mode, besides
+    groups = []
     for group in material.alike(repeated, BETWEEN_BOARDS):
+        same: Dict[Tuple[Any, ...], Dict[str, Row]] = {}  # one type of board in one power mode
         for row in group:
-            same.setdefault((group[0].id, row.device, row.mode), {})[row.label] = row
-    for (_, board, _), by_label in sorted(same.items(), key=lambda one: max(row.id for row in one[1].values())):
-        members = list(by_label.values())
-        workloads = boards.setdefault(board, {})
-        before = workloads.get(members[0].workload)
-        if before is None or _rank_of_spread(members) >= _rank_of_spread(before):
-            workloads[members[0].workload] = members
-    figures = []
-    for board in dict.fromkeys(row.device for row in repeated):
+            same.setdefault((row.device, row.mode), {})[row.label] = row
+        groups += [list(by_label.values()) for by_label in same.values()]
+    best: Dict[str, Dict[str, List[Row]]] = {row.device: {} for row in repeated}
+    for members in sorted(groups, key=lambda one: (_rank_of_spread(one), max(row.id for row in one))):
+        best[members[0].device][members[0].workload] = members
+    for board, chosen in best.items():
         panels, rows = [], []
-        for workload in dict.fromkeys(row.workload for row in repeated if row.device == board):
-            members = boards[board][workload]
-            panel, data = _spread_panel(material, workload, members)
+        workloads = dict.fromkeys(row.workload for row in repeated if row.device == board)
+        for workload in workloads:
+            panel, data = _spread_panel(material, workload, chosen[workload])
             panels.append(panel)
             rows += data
-        name = file_name("variability", board)
-        workloads = {row.workload: material.entry(row) for row in repeated if row.device == board}
         details = {"device": board, "fewest": FEWEST, "wide": WIDE_PCT}
-        series = list(workloads.values())
-        figures.append(figure_of("variability", name, panels, series, SPREAD_COLUMNS, rows, **details))
-    return figures
+        series = [material.entry(chosen[workload][0]) for workload in workloads]
+        name = file_name("variability", board)
+        yield figure_of("variability", name, panels, series, SPREAD_COLUMNS, rows, **details)
 
 
 def _rank_of_spread(rows: Sequence[Row]) -> Tuple[int, int, float]:
@@ -132,12 +112,10 @@ def _spread_panel(material: Material, workload: str, members: Sequence[Row]) -> 
         figures = (of, found.count, found.median, deviation, between_quartiles, variation)
         rows.append((row.label, workload, *figures, row.provenance))
     widest = max(abs(percent) for violin in violins for percent in violin.x)
-    axes = (
-        Axis("deviation from the median (%)", SYMLOG if widest > WIDE_PCT else LINEAR),
-        Axis("", CATEGORY, tuple(row.label for row in members)),
-    )
-    layers = (Layer(RULES, (Value("", 0.0, "", members[0].provenance),)), Layer(VIOLINS, tuple(violins)))
-    return Panel(workload, *axes, layers, tuple(row.id for row in members), BETWEEN_BOARDS), rows
+    spacing = Spacing.SYMLOG if widest > WIDE_PCT else Spacing.LINEAR
+    axes = Axis("deviation from the median (%)", spacing), Axis("")
+    zero = Layer(Mark.RULES, (Value("", 0.0, "", members[0].provenance),))
+    return panel_of(workload, *axes, Mark.VIOLINS, violins, members, BETWEEN_BOARDS, [zero]), rows
 
 
 def _repetitions(material: Material, row: Row) -> Tuple[str, List[float]]:
@@ -155,21 +133,19 @@ def _counted(material: Material, row: Row) -> List[Any]:
     return list(frame[frame["counted"]].itertuples())
 
 
-def profile_length_figures(material: Material) -> List[Figure]:
+def profile_length_figures(material: Material) -> Iterator[Figure]:
     """A figure for each device: errors of time and power by length, and how long such a profile runs."""
     devices: Dict[str, Dict[str, Row]] = {}
-    for row in material.trained():
-        is_first = not row.board_instance  # of several boards of a type
-        if is_first and (row.clean_minibatches or 0) >= max(LENGTHS):
-            chosen = devices.setdefault(row.label, {})
-            if row.workload not in chosen or _rank_of_length(row) >= _rank_of_length(chosen[row.workload]):
-                chosen[row.workload] = row
-    return [_length_figure(material, device, list(chosen.values())) for device, chosen in devices.items()]
+    for row in sorted(material.trained(), key=_rank_of_length):  # of equal ones the newest
+        if not row.board_instance and (row.clean_minibatches or 0) >= max(LENGTHS):  # the first of several boards
+            devices.setdefault(row.label, {})[row.workload] = row
+    for device, chosen in devices.items():
+        yield _length_figure(material, device, sorted(chosen.values(), key=lambda row: row.id))
 
 
-def _rank_of_length(row: Row) -> Tuple[float, int]:
+def _rank_of_length(row: Row) -> Tuple[float, int, int]:
     """The longest first, up to what is looked at; of those the papers' defaults."""
-    return min(row.clean_minibatches or 0.0, float(MOST)), by_defaults(row)
+    return min(row.clean_minibatches or 0.0, float(MOST)), by_defaults(row), row.id
 
 
 def _name_with_settings(row: Row) -> str:
@@ -184,7 +160,7 @@ def _length_figure(material: Material, device: str, members: Sequence[Row]) -> F
     found = [_lengths(material, row) for row in members]
     series = [material.entry(row, _name_with_settings(row)) for row in members]
     panels = []
-    for title, label, kind, field, high in QUANTITIES:
+    for title, label, spacing, field, high in QUANTITIES:
         values = [
             Value(
                 *(entry.name, str(one.minibatches), figure, row.provenance),
@@ -196,9 +172,8 @@ def _length_figure(material: Material, device: str, members: Sequence[Row]) -> F
             for figure in [getattr(one, field)]
             if figure is not None
         ]
-        if values:
-            axes = Axis("minibatches of a profile", CATEGORY, tuple(map(str, LENGTHS))), Axis(label, kind)
-            panels.append(panel_of(title, *axes, CURVES, values, members, ACROSS_WORKLOADS))
+        axes = Axis("minibatches of a profile", names=tuple(map(str, LENGTHS))), Axis(label, spacing)
+        panels.append(panel_of(title, *axes, Mark.CURVES, values, members, ACROSS_WORKLOADS))
     rows = [
         (device, *cells(row, ("workload", "power_mode", "batch_size")), count, *one, row.provenance)
         for row, (count, lengths) in zip(members, found)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from harness.core.cases import CONCURRENT, INFERENCE, Mix
 from harness.core.units import mws_to_j
 from harness.report.colours import LISTED
-from harness.report.figure import BESIDE, CATEGORY, LOG, Axis, Figure, LegendEntry, Panel, Value, figure_of, panel_of
+from harness.report.figure import Axis, Figure, LegendEntry, Mark, Panel, Spacing, Value, figure_of, panel_of
 from harness.report.figures.epochs import ENERGY, POWER_W, CurveQuantity, curve_panels, legend_of
 from harness.report.material import Material, Row, by_device, cells, file_name
 
@@ -18,23 +18,24 @@ OF_MIXES = ("workload", "batch_size", "power_mode", "duration_s")
 """Conditions that mixes differ in: batch size and arrivals are in their names."""
 
 OF_BATCHES = (
-    CurveQuantity("time of a batch", Axis("time of a batch (ms)", LOG), "time", lambda row: row.minibatch_time_ms),
-    CurveQuantity("throughput", Axis("samples (1/s)", LOG), "time", lambda row: row.samples_per_s),
     CurveQuantity(
-        *("energy", Axis(ENERGY, LOG), "energy"),
+        "time of a batch", Axis("time of a batch (ms)", Spacing.LOG), "time", lambda row: row.minibatch_time_ms
+    ),
+    CurveQuantity("throughput", Axis("samples (1/s)", Spacing.LOG), "time", lambda row: row.samples_per_s),
+    CurveQuantity(
+        *("energy", Axis(ENERGY, Spacing.LOG), "energy"),
         lambda row: row.energy_per_sample_mws and mws_to_j(1000 * row.energy_per_sample_mws),
     ),
     POWER_W,
 )
 
 
-def concurrent_figures(material: Material) -> List[Figure]:
+def concurrent_figures(material: Material) -> Iterator[Figure]:
     """Throughput and latency of each mix of training and inference, a figure for each device."""
     groups: Dict[Tuple[str, str, str], List[Row]] = {}
     for row in material.rows:
         if row.task == CONCURRENT and row.training_samples_per_s is not None:
             groups.setdefault((row.label, *Mix.parse(row.workload).workloads), []).append(row)
-    figures = []
     for (device, training, inference), rows in groups.items():
         panels = []
         for alike in material.alike(rows, OF_MIXES):
@@ -45,8 +46,7 @@ def concurrent_figures(material: Material) -> List[Figure]:
         data = [cells(row, ("label", "workload", "power_mode", *KEYS, "provenance")) for row in rows]
         name = file_name("concurrent", device, training, inference)
         details = {"device": device, "training": training, "inference": inference}
-        figures.append(figure_of("concurrent", name, panels, series, columns, data, **details))
-    return figures
+        yield figure_of("concurrent", name, panels, series, columns, data, **details)
 
 
 def _mixes_panel(
@@ -54,29 +54,25 @@ def _mixes_panel(
 ) -> Panel:
     """Lying bars: the names of mixes are long."""
     values = []
-    names: Dict[str, None] = {}
     for row in rows:
         mix = Mix.parse(row.workload)
         in_mode = "" if row.power_mode == "maxn" else f", {row.power_mode}"
         name = f"bs{mix.batch_size}, {mix.arrivals_per_s:g}/s{in_mode}"
-        names[name] = None
         for series, key in quantities:
             figure = getattr(row, key)
             if figure is not None:
                 ends = material.ends(row.id, figure, key)
                 values.append(Value(series, figure, name, row.provenance, *ends, row.apart))
-    return panel_of(title, Axis(label), Axis("", CATEGORY, tuple(names)), BESIDE, values, rows, OF_MIXES)
+    return panel_of(title, Axis(label), Axis(""), Mark.BESIDE, values, rows, OF_MIXES)
 
 
-def inference_figures(material: Material) -> List[Figure]:
+def inference_figures(material: Material) -> Iterator[Figure]:
     """Time, energy and power of an inference batch against its size, a figure for each device."""
     answered = [row for row in material.rows if row.task == INFERENCE and row.minibatch_time_ms is not None]
-    figures = []
     for device, members in by_device(material.families(answered, "batch_size")).items():
         panels = curve_panels(material, members, "samples per batch", OF_BATCHES)
         columns = ("workload", "batch_size", "minibatch_time_ms", "samples_per_s", "power_mw", "provenance")
         shown = [row for family in members for row in family.rows]
         rows: List[Tuple[Any, ...]] = [(device, *cells(row, columns)) for row in shown]
         name, legend = file_name("inference", device), legend_of(material, shown)
-        figures.append(figure_of("inference", name, panels, legend, ("device", *columns), rows, device=device))
-    return figures
+        yield figure_of("inference", name, panels, legend, ("device", *columns), rows, device=device)

@@ -12,19 +12,7 @@ import pytest
 
 from harness.core.pareto import pareto_front
 from harness.report.colours import MUTED
-from harness.report.figure import (
-    DOTS,
-    LINEAR,
-    STACKED,
-    SYMLOG,
-    VIOLINS,
-    WHISKERS,
-    Axis,
-    LegendEntry,
-    Value,
-    figure_text,
-    panel_of,
-)
+from harness.report.figure import Axis, LegendEntry, Mark, Spacing, Value, figure_text, panel_of
 from harness.report.figures import KINDS
 from harness.report.figures.data_sets import thinned
 from harness.report.figures.mode_scatters import extremes_of
@@ -74,8 +62,8 @@ def test_every_figure_has_units_provenance_and_rows_as_wide_as_its_columns(kind,
         assert {len(row) for row in figure.rows} == {len(figure.columns)}
         assert "provenance" in figure.columns
         for panel in figure.panels:
-            assert all("(" in axis.label for axis in (panel.x, panel.y) if axis.kind != "category"), panel
-            drawn = {value.series for layer in panel.layers if layer.kind != DOTS for value in layer.values} - {""}
+            assert all("(" in axis.label for axis in (panel.x, panel.y) if not axis.names), panel
+            drawn = {value.series for layer in panel.layers if layer.mark != Mark.DOTS for value in layer.values} - {""}
             assert drawn <= {entry.name for entry in figure.series}, "what is drawn has a colour"
 
 
@@ -139,7 +127,7 @@ def test_figures_names_are_unique_and_their_svg_is_well_formed_and_says_what_is_
 
 def bars_of(provenance, **more):
     values = [Value("a", "one", 2.0, provenance, 1.5, 2.5, **more)]
-    panel = panel_of("bars", Axis("x", "category", ("one",)), Axis("time (s)"), "beside", values)
+    panel = panel_of("bars", Axis("x", names=("one",)), Axis("time (s)"), Mark.BESIDE, values)
     return draw_panel(panel, [LegendEntry("a", "#0072b2")], "p").svg
 
 
@@ -192,10 +180,10 @@ def test_stacked_bars_are_as_high_as_the_epochs_that_they_stand_for_per_1000_sam
     figure, energy = figures_of(material, "Parallel loading")
     (panel,) = figure.panels
     rows = {str(row.workers): row for row in material.families(material.trained(), "workers")[0].rows}
-    assert panel.x.categories == ("0", "2", "4")
+    assert panel.x.names == ("0", "2", "4")
     assert "per 1,000 samples" in panel.y.label
     stack, totals = panel.layers
-    assert (stack.kind, totals.kind) == (STACKED, WHISKERS)
+    assert (stack.mark, totals.mark) == (Mark.STACKED, Mark.WHISKERS)
     for total in totals.values:
         row = rows[total.x]
         assert total.y == pytest.approx(row.epoch_time_s * 1000 / row.data_samples)
@@ -237,7 +225,7 @@ def test_the_baseloads_share_has_a_panel_where_it_is_known_of_several_modes(mate
     more = [copied(material, idle.id, power_mode=row.power_mode, **row.mode._asdict()) for row in others]
     (figure,) = figures_of(with_more(material, *more), "Power modes")
     (panel,) = [panel for panel in figure.panels if panel.title == "resnet18-cifar10: baseload"]
-    assert panel.x.categories == ("a", "b", "g")
+    assert panel.x.names == ("a", "b", "g")
     assert all(0 < value.y < 100 for value in panel.values)
 
 
@@ -281,7 +269,7 @@ def test_longer_profiles_are_nearer_to_the_whole_and_cost_more(material):
 def test_strategies_are_violins_of_single_choices_and_bars_in_files_without_them(material):
     (figure,) = figures_of(material, "Optimisation under power budgets")
     panels = {panel.title: panel for panel in figure.panels}
-    violins = [layer for layer in panels["time penalty"].layers if layer.kind == VIOLINS]
+    violins = [layer for layer in panels["time penalty"].layers if layer.mark == Mark.VIOLINS]
     assert [len(value.x) for layer in violins for value in layer.values] == [34, 34, 34]
     assert "power error" in panels
     old = tuple({name: value for name, value in one.items() if name != "by_choice"} for one in material.strategies)
@@ -355,9 +343,9 @@ def test_thinning_keeps_peaks_and_what_must_stay():
 
 
 def test_a_few_values_have_no_density():
-    assert density([1.0, 2.0, 3.0], LINEAR) == []
-    assert density([1.0] * 50, LINEAR) == []
-    assert max(share for _, share in density([1.0, 2.0, 2.0, 3.0] * 10, SYMLOG)) == 1.0
+    assert density([1.0, 2.0, 3.0], Spacing.LINEAR) == []
+    assert density([1.0] * 50, Spacing.LINEAR) == []
+    assert max(share for _, share in density([1.0, 2.0, 2.0, 3.0] * 10, Spacing.SYMLOG)) == 1.0
 
 
 @pytest.mark.parametrize(
