@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
+import dataclasses
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Sequence, Tuple
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import ms_to_s, mw_to_w
 from harness.report.material import Material
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LEAST_MODES = 4
 CORPUS, RESULTS = "corpus", "results"
@@ -28,8 +31,17 @@ MOST_POINTS, MOST_TABLES = 1500, 12
 """That the explorer shows."""
 
 
-class ModeTable(NamedTuple):
-    """Power modes of one device and workload, each once, with their medians; of a corpus there are no profiles."""
+@dataclasses.dataclass(frozen=True)
+class ModeTable:
+    """Power modes of one device and workload, each once, with their medians.
+
+    Attributes:
+        device, workload, task, batch_size, provenance, origin: what tells it from others.
+        modes: a row for each mode: `power_mode` (its name), the fields of `PowerMode`, `minibatch_time_ms`, `power_mw`,
+            `energy_mws` of a minibatch, whether it is on the front of time and power or energy (0 or 1), and `profile`,
+            its number, 0 of a corpus.
+        disturbed: times in ms and powers in mW that do not count.
+    """
 
     device: str
     workload: str
@@ -37,12 +49,8 @@ class ModeTable(NamedTuple):
     batch_size: int
     provenance: str
     origin: str
-    modes: Tuple[PowerMode, ...]
-    names: Tuple[str, ...]
-    time_ms: Tuple[float, ...]
-    power_mw: Tuple[float, ...]
-    profiles: Tuple[int, ...] = ()
-    disturbed: Tuple[Tuple[float, float], ...] = ()  # times in ms and powers in mW that do not count
+    modes: pd.DataFrame
+    disturbed: Tuple[Tuple[float, float], ...] = ()
 
     @property
     def title(self) -> str:
@@ -51,14 +59,17 @@ class ModeTable(NamedTuple):
         return f"{self.workload} on {self.device}, batch size {self.batch_size}{task}, {self.origin}"
 
     @property
-    def energy_mws(self) -> Tuple[float, ...]:
-        """Energy of a minibatch."""
-        return tuple(ms_to_s(time) * power for time, power in zip(self.time_ms, self.power_mw))
+    def profiles(self) -> Tuple[int, ...]:
+        """Their numbers; none of a corpus."""
+        return () if self.origin == CORPUS else tuple(self.modes["profile"])
 
-    @property
-    def front(self) -> List[int]:
-        """Places of the time-power front, the mode with the least power first."""
-        return pareto_front(self.time_ms, self.power_mw).tolist()
+    def some(self, most: int) -> pd.DataFrame:
+        """Evenly at most about so many modes, and all of both fronts.
+
+        What is fastest within a power budget lies on the front: thinning does not change to which mode a budget leads.
+        """
+        on_a_front = np.flatnonzero(self.modes["on_time_power_front"] | self.modes["on_time_energy_front"])
+        return self.modes.iloc[evenly(len(self.modes), most, on_a_front.tolist())]
 
 
 def mode_tables(material: Material) -> List[ModeTable]:
@@ -68,20 +79,33 @@ def mode_tables(material: Material) -> List[ModeTable]:
         if row["power_mw"] is not None:
             mode = PowerMode(*(row[field] for field in PowerMode._fields))
             place = (row["device"], row["workload"], row["task"], row["batch_size"], row["provenance"], CORPUS)
-            corpora.setdefault(place, {})[mode] = (str(mode), row["minibatch_time_ms"], row["power_mw"])
-    tables = [ModeTable(*place, tuple(modes), *zip(*modes.values())) for place, modes in corpora.items()]
+            corpora.setdefault(place, {})[mode] = (str(mode), *mode, row["minibatch_time_ms"], row["power_mw"], 0)
+    tables = [ModeTable(*place, _framed(modes.values())) for place, modes in corpora.items()]
     known = [row for row in material.rows if row.task in TASKS and row.mode and row.minibatch_time_ms and row.power_mw]
     for group in material.alike(known, VARIES):
         first = group[0]
         place = (first.label, first.workload, first.task, first.batch_size, first.provenance, RESULTS)
-        members = {
-            row.mode: (row.power_mode, row.minibatch_time_ms, row.power_mw, row.id) for row in group if row.usable
+        modes = {
+            row.mode: (row.power_mode, *row.mode, row.minibatch_time_ms, row.power_mw, row.id)
+            for row in group
+            if row.usable
         }
         disturbed = tuple((row.minibatch_time_ms, row.power_mw) for row in group if not row.usable)
-        if members:
-            tables.append(ModeTable(*place, tuple(members), *zip(*members.values()), disturbed))
+        tables.append(ModeTable(*place, _framed(modes.values()), disturbed))
     tables = [table for table in tables if len(table.modes) >= LEAST_MODES]
     return sorted(tables, key=lambda one: (one.origin != CORPUS, one.task != TRAINING, one.batch_size != 16))
+
+
+def _framed(rows: Iterable[Tuple[Any, ...]]) -> pd.DataFrame:
+    import pandas as pd
+
+    columns = ["power_mode", *PowerMode._fields, "minibatch_time_ms", "power_mw", "profile"]
+    modes = pd.DataFrame(list(rows), columns=columns)
+    modes["energy_mws"] = ms_to_s(modes["minibatch_time_ms"]) * modes["power_mw"]
+    for name, cost in (("on_time_power_front", "power_mw"), ("on_time_energy_front", "energy_mws")):
+        modes[name] = 0
+        modes.loc[pareto_front(modes["minibatch_time_ms"].tolist(), modes[cost].tolist()), name] = 1
+    return modes
 
 
 def evenly(count: int, most: int, always: Iterable[int] = ()) -> List[int]:
@@ -94,25 +118,20 @@ def evenly(count: int, most: int, always: Iterable[int] = ()) -> List[int]:
     return sorted(kept.union(others))
 
 
-def explorer_json(tables: Sequence[ModeTable]) -> str:
-    """Plain values of the first tables as JSON that may stand in a script element.
-
-    Of many modes there are evenly some, and all of both fronts: what is fastest within a power budget lies on the
-    front, so thinning does not change which mode a budget leads to.
-    """
+def explorer_tables(tables: Sequence[ModeTable]) -> List[Dict[str, Any]]:
+    """Plain values of the first tables, for the page's explorer."""
     plain = []
     for table in tables[:MOST_TABLES]:
-        always = {*table.front, *pareto_front(table.time_ms, table.energy_mws).tolist()}
-        shown = evenly(len(table.modes), MOST_POINTS, always)
+        shown = table.some(MOST_POINTS)
         plain.append(
             {
                 "title": table.title,
                 "provenance": table.provenance,
                 "total": len(table.modes),
-                "name": [table.names[place] for place in shown],
-                "mode": [list(table.modes[place]) for place in shown],
-                "time_ms": [float(f"{table.time_ms[place]:.5g}") for place in shown],
-                "power_w": [float(f"{mw_to_w(table.power_mw[place]):.5g}") for place in shown],
+                "name": shown["power_mode"].tolist(),
+                "mode": shown[list(PowerMode._fields)].to_numpy().tolist(),
+                "time_ms": [float(f"{time:.5g}") for time in shown["minibatch_time_ms"]],
+                "power_w": [float(f"{mw_to_w(power):.5g}") for power in shown["power_mw"]],
             }
         )
-    return json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")
+    return plain

@@ -14,7 +14,7 @@ from harness.report.colours import MARKERS, RAMP, dark_rules
 from harness.report.figure import Figure, cell_text, joined
 from harness.report.figures import FigureKind
 from harness.report.material import Material
-from harness.report.mode_tables import MOST_TABLES, explorer_json, mode_tables
+from harness.report.mode_tables import MOST_TABLES, explorer_tables, mode_tables
 from harness.report.summary import (
     answers,
     claim_counts,
@@ -105,7 +105,7 @@ def page_html(
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        explorer=Markup(explorer_json(tables)),
+        explorer=explorer_tables(tables),
     )
 
 

@@ -156,20 +156,16 @@ def recommended_modes(tables: Sequence[ModeTable]) -> Cells:
     """Of each table of training modes the fastest, the one with the least energy, and the frugal one nearly as fast."""
     rows = []
     for table in tables:
-        places = range(len(table.modes))
-        fastest = min(places, key=lambda one: table.time_ms[one])
-        nearly = [one for one in places if table.time_ms[one] <= NEARLY * table.time_ms[fastest]]
-        chosen = (
-            fastest,
-            min(places, key=lambda one: table.energy_mws[one]),
-            min(nearly, key=lambda one: table.power_mw[one]),
-        )
+        modes = table.modes
+        time = modes["minibatch_time_ms"]
+        nearly = modes[time <= NEARLY * time.min()]
+        chosen = (time.idxmin(), modes["energy_mws"].idxmin(), nearly["power_mw"].idxmin())
         told = [
-            f"{table.names[one]}: {figure_text(table.time_ms[one])} ms, {figure_text(mw_to_w(table.power_mw[one]))} W,"
-            f" {figure_text(mws_to_j(table.energy_mws[one]))} J"
-            for one in chosen
+            f"{one.power_mode}: {figure_text(one.minibatch_time_ms)} ms, {figure_text(mw_to_w(one.power_mw))} W,"
+            f" {figure_text(mws_to_j(one.energy_mws))} J"
+            for one in modes.loc[list(chosen)].itertuples()
         ]
-        rows.append((table.device, table.workload, table.task, table.batch_size, len(table.modes), *told))
+        rows.append((table.device, table.workload, table.task, table.batch_size, len(modes), *told))
     goals = ("fastest", "least energy", f"least power within {NEARLY - 1:.0%} of the fastest")
     return ("device", "workload", "task", "batch size", "modes", *goals), rows
 

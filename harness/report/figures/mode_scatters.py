@@ -5,17 +5,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+import dataclasses
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from harness.core.pareto import pareto_front
+import numpy as np
+
 from harness.core.power_modes import PowerMode
 from harness.core.units import khz_to_mhz, ms_to_s, mw_to_w, mws_to_j
 from harness.judge.evidence import WARM
 from harness.report.colours import INK, LISTED
-from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Spacing, Value, figure_of
+from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Spacing, Value, figure_of, panel_of
 from harness.report.material import OF_WORKLOAD, Material, file_name
-from harness.report.mode_tables import LETTER, VARIES, ModeTable, evenly, mode_tables
+from harness.report.mode_tables import LETTER, VARIES, ModeTable, mode_tables
 from harness.stats.estimates import quotient
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_POINTS, MOST_TABLES = 800, 10
 FEW = 40
@@ -26,10 +31,11 @@ MOST_FACETS = 5
 
 RESOURCES = (("gpu_khz", "GPU clock (MHz)"), ("cpu_khz", "CPU clock (MHz)"), ("cpu_cores", "CPU cores"))
 OF_TABLE = ("device", "workload", "task", "batch_size")
-COLUMNS = (
-    *(*OF_TABLE, "power_mode", *PowerMode._fields, "minibatch_time_ms", "power_mw", "energy_mws"),
-    *("on_time_power_front", "on_time_energy_front", "provenance"),
+OF_MODE = (
+    *("power_mode", *PowerMode._fields, "minibatch_time_ms", "power_mw", "energy_mws"),
+    *("on_time_power_front", "on_time_energy_front"),
 )
+COLUMNS = (*OF_TABLE, *OF_MODE, "provenance")
 
 PAPER = {"orin-agx": " For ResNet-18 on ImageNet 001 sec. 1.1 has 36 times the time and 4.3 times the power."}
 """What is published of a device's extreme modes."""
@@ -45,112 +51,96 @@ ACROSS_WORKLOADS = (*VARIES, *OF_WORKLOAD, "batch_size", "epochs", "cache")
 """Conditions in which workloads may differ whose ratios of medians stand side by side; their names tell batch sizes."""
 
 
-class Cost(NamedTuple):
-    """What time is drawn against: the axis, and the figure of a time in ms and a power in mW."""
-
-    label: str
-    spacing: Spacing
-    of: Callable[[float, float], float]
-
-
-POWER = Cost("median power (W)", Spacing.LINEAR, lambda _, power_mw: mw_to_w(power_mw))
-ENERGY = Cost("energy of a minibatch (J)", Spacing.LOG, lambda time_ms, power_mw: mws_to_j(ms_to_s(time_ms) * power_mw))
+COSTS = {
+    "power": ("median power (W)", Spacing.LINEAR, "power_mw", mw_to_w),
+    "energy": ("energy of a minibatch (J)", Spacing.LOG, "energy_mws", mws_to_j),
+}
+"""What time is drawn against: label and spacing of the axis, column, change of its unit."""
 
 
 def front_figures(material: Material) -> Iterator[Figure]:
     """A figure for each table of modes: time against power, a panel for each memory clock, and time against energy."""
     tables = mode_tables(material)
     for number, table in enumerate(tables[:MOST_TABLES], 1):
-        energies = table.energy_mws
-        on_power, on_energy = set(table.front), set(pareto_front(table.time_ms, energies).tolist())
-        shown = evenly(len(table.modes), MOST_POINTS, on_power | on_energy)
-        clocks = sorted({mode.mem_khz for mode in table.modes})
-        if len(table.modes) > FEW and 1 < len(clocks) <= MOST_FACETS:
-            parts = [
-                (f"memory at {khz_to_mhz(clock):,.0f} MHz", [one for one in shown if table.modes[one].mem_khz == clock])
-                for clock in clocks
-            ]
+        modes, shown = table.modes, table.some(MOST_POINTS)
+        if len(modes) > FEW and 1 < modes["mem_khz"].nunique() <= MOST_FACETS:
+            facets = [(f"memory at {khz_to_mhz(clock):,.0f} MHz", part) for clock, part in shown.groupby("mem_khz")]
         else:
-            parts = [("time and power", shown)]
-        panels = [_scatter(material, table, title, POWER, places) for title, places in parts]
-        panels.append(_scatter(material, table, "time and energy", ENERGY, shown))
-        some = f" {len(shown)} of {len(table.modes)} modes are drawn, evenly taken; those on a front all are."
+            facets = [("time and power", shown)]
+        panels = [_scatter(material, table, title, "power", part) for title, part in facets]
+        panels.append(_scatter(material, table, "time and energy", "energy", shown))
+        some = f" {len(shown)} of {len(modes)} modes are drawn, evenly taken; those on a front all are."
         more = "" if len(tables) <= MOST_TABLES else f" The first {MOST_TABLES} of {len(tables)} tables have figures."
-        rows = [
-            (
-                *(*table[:4], table.names[place], *mode, table.time_ms[place], table.power_mw[place], energies[place]),
-                *(int(place in on_power), int(place in on_energy), table.provenance),
-            )
-            for place, mode in enumerate(table.modes)
-        ]
+        told = (table.device, table.workload, table.task, table.batch_size)
+        rows = [(*told, *row, table.provenance) for row in modes[list(OF_MODE)].itertuples(index=False, name=None)]
+        details = {"table": table.title, "count": len(modes), "more": more}
+        details["some"] = some if len(shown) < len(modes) else ""
         name = file_name(f"front-{number}", table.device, table.workload)
-        series = [LegendEntry("Pareto front", INK)]
-        details = {"table": table.title, "count": len(table.modes), "more": more}
-        details["some"] = some if len(shown) < len(table.modes) else ""
-        yield figure_of("front", name, panels, series, COLUMNS, rows, **details)
+        yield figure_of("front", name, panels, [LegendEntry("Pareto front", INK)], COLUMNS, rows, **details)
 
 
-def _scatter(material: Material, table: ModeTable, title: str, cost: Cost, places: Sequence[int]) -> Panel:
-    """Points of some places of a table in the colours of one resource, with the front of all."""
-    field, resource = next(
-        (one for one in RESOURCES if len({getattr(mode, one[0]) for mode in table.modes}) > 1), RESOURCES[0]
-    )
-    shade = float if field == "cpu_cores" else khz_to_mhz
-    xs = [cost.of(*one) for one in zip(table.time_ms, table.power_mw)]
-
-    def layer(mark: Mark, shown: Sequence[int], more: Callable[[int], Dict[str, Any]]) -> Layer:
-        values = (Value("", xs[one], table.time_ms[one], table.provenance)._replace(**more(one)) for one in shown)
-        return Layer(mark, tuple(values))
-
-    def with_ends(place: int) -> Dict[str, Any]:
-        return dict(zip(("low", "high"), material.ends(table.profiles[place], table.time_ms[place], "time")))
-
-    front = pareto_front(table.time_ms, xs).tolist()
-    shades = [shade(getattr(mode, field)) for mode in table.modes]
-    dots = layer(Mark.DOTS, places, lambda one: {"series": shades[one], "note": resource})
-    layers = [
-        dots._replace(ends=(min(shades), max(shades)), many=len(table.modes) > FEW),
-        layer(Mark.STEPS, front, lambda _: {"series": "Pareto front"}),
+def _scatter(material: Material, table: ModeTable, title: str, against: str, shown: pd.DataFrame) -> Panel:
+    """Some modes of a table in the colours of one resource, with the front of all."""
+    label, spacing, column, change = COSTS[against]
+    modes, provenance = table.modes, table.provenance
+    field, resource = next((one for one in RESOURCES if modes[one[0]].nunique() > 1), RESOURCES[0])
+    shade = khz_to_mhz if field.endswith("_khz") else np.asarray
+    points = [
+        Value(
+            shade(getattr(one, field)), change(getattr(one, column)), one.minibatch_time_ms, provenance, note=resource
+        )
+        for one in shown.itertuples()
     ]
-    if len(table.modes) <= FEW:
-        if table.profiles:
-            layers.append(layer(Mark.WHISKERS, places, with_ends))
-        if max(map(len, table.names)) <= LETTER:
-            layers.append(layer(Mark.NAMES, places, lambda one: {"note": table.names[one]}))
-    rings = [Value("disturbed", cost.of(*one), one[0], table.provenance, apart=True) for one in table.disturbed]
-    axes = (
-        Axis(cost.label, cost.spacing, from_zero=False, ends=(min(xs), max(xs))),
-        Axis("time of a minibatch (ms)", Spacing.LOG),
-    )
-    return Panel(title, *axes, (*layers, Layer(Mark.DOTS, tuple(rings))), table.profiles, VARIES)
+    on_front = modes[modes[f"on_time_{against}_front"] == 1].sort_values(column)
+    front = [
+        Value("Pareto front", change(cost), time, provenance)
+        for cost, time in zip(on_front[column], on_front["minibatch_time_ms"])
+    ]
+    ramp = (float(shade(modes[field].min())), float(shade(modes[field].max())))
+    layers = [Layer(Mark.DOTS, tuple(points), ramp, len(modes) > FEW), Layer(Mark.STEPS, tuple(front))]
+    if len(modes) <= FEW and table.profiles:
+        ends = [material.ends(number, point.y, "time") for number, point in zip(shown["profile"], points)]
+        whiskers = [point._replace(series="", low=low, high=high) for point, (low, high) in zip(points, ends)]
+        layers.append(Layer(Mark.WHISKERS, tuple(whiskers)))
+    if len(modes) <= FEW and max(map(len, modes["power_mode"])) <= LETTER:
+        names = [point._replace(series="", note=name) for point, name in zip(points, shown["power_mode"])]
+        layers.append(Layer(Mark.NAMES, tuple(names)))
+    rings = [
+        Value("disturbed", change(mw if against == "power" else ms_to_s(ms) * mw), ms, provenance, apart=True)
+        for ms, mw in table.disturbed
+    ]
+    layers.append(Layer(Mark.DOTS, tuple(rings)))
+    ends = (change(modes[column].min()), change(modes[column].max()))
+    axes = Axis(label, spacing, from_zero=False, ends=ends), Axis("time of a minibatch (ms)", Spacing.LOG)
+    return Panel(title, *axes, tuple(layers), table.profiles, VARIES)
 
 
 class Extremes(NamedTuple):
-    """Places in a table of the slowest mode and of the one that no other exceeds in any setting."""
+    """Rows of a table: the slowest mode, and the one that no other exceeds in any setting."""
 
     table: ModeTable
-    slowest: int
-    greatest: int
+    slowest: Any
+    greatest: Any
 
     @property
     def ratios(self) -> Tuple[float, float, float]:
         """Time and energy of the slowest mode over those of the greatest, power of the greatest over the slowest's."""
-        table, slow, great = self
-        energy = table.energy_mws
+        _, slow, great = self
         return (
-            table.time_ms[slow] / table.time_ms[great],
-            table.power_mw[great] / table.power_mw[slow],
-            energy[slow] / energy[great],
+            slow.minibatch_time_ms / great.minibatch_time_ms,
+            great.power_mw / slow.power_mw,
+            slow.energy_mws / great.energy_mws,
         )
 
 
 def extremes_of(table: ModeTable) -> Optional[Extremes]:
     """None where no mode is the greatest in every setting: a sample without MAXN says nothing of it."""
-    top = PowerMode(*map(max, zip(*table.modes)))
-    slowest = max(range(len(table.modes)), key=lambda place: table.time_ms[place])
-    if top not in table.modes or table.modes[slowest] == top:
+    settings = table.modes[list(PowerMode._fields)]
+    slowest = table.modes["minibatch_time_ms"].idxmax()
+    greatest = settings.index[(settings == settings.max()).all(axis=1)]
+    if not len(greatest) or slowest in greatest:
         return None
-    return Extremes(table, slowest, table.modes.index(top))
+    return Extremes(table, table.modes.loc[slowest], table.modes.loc[greatest[0]])
 
 
 def extreme_figures(material: Material) -> Iterator[Figure]:
@@ -172,31 +162,26 @@ def extreme_figures(material: Material) -> Iterator[Figure]:
 
 def _ratios_panel(material: Material, members: Sequence[Extremes]) -> Panel:
     values = []
-    names = [
-        one.table.workload + ("" if one.table.batch_size == 16 else f", bs {one.table.batch_size}") for one in members
-    ]
-    for name, one in zip(names, members):
-        note = f"of {len(one.table.modes)} modes"
-        profiles = [one.table.profiles[place] for place in (one.greatest, one.slowest)] if one.table.profiles else []
+    for one in members:
+        table = one.table
+        name = table.workload + ("" if table.batch_size == 16 else f", bs {table.batch_size}")
         for what, ratio in zip(QUANTITIES, one.ratios):
-            estimates = [material.estimates.get(number, {}).get((what, WARM)) for number in profiles]
+            numbers = (one.greatest["profile"], one.slowest["profile"])
+            estimates = [material.estimates.get(number, {}).get((what, WARM)) for number in numbers]
             ends = (None, None)
-            if estimates and None not in estimates:
+            if None not in estimates:
                 ends = quotient(*estimates)._replace(value=ratio).interval()[1:]
-            values.append(Value(what, ratio, name, one.table.provenance, *ends, note=note))
-    axes = Axis("times as much (1)"), Axis("", names=tuple(names))
+            values.append(Value(what, ratio, name, table.provenance, *ends, note=f"of {len(table.modes)} modes"))
+    panel = panel_of(f"{table.task}, {table.origin}", Axis("times as much (1)"), Axis(""), Mark.BESIDE, values)
     ids = tuple(number for one in members for number in one.table.profiles)
-    table = members[0].table
-    layers = (Layer(Mark.BESIDE, tuple(values)),)
-    return Panel(f"{table.task}, {table.origin}", *axes, layers, ids, ACROSS_WORKLOADS)
+    return dataclasses.replace(panel, profiles=ids, varies=ACROSS_WORKLOADS)
 
 
 def _row_of(one: Extremes) -> Tuple[Any, ...]:
-    table, *places = one
-    columns = (table.time_ms, table.power_mw, table.energy_mws)
+    table, *ends = one
     return (
-        *(*table[:4], table.origin, len(table.modes)),
-        *(value for place in places for value in table.modes[place]),
-        *(column[place] for place in places for column in columns),
+        *(table.device, table.workload, table.task, table.batch_size, table.origin, len(table.modes)),
+        *(end[field] for end in ends for field in PowerMode._fields),
+        *(end[figure] for end in ends for figure in ("minibatch_time_ms", "power_mw", "energy_mws")),
         *(*one.ratios, table.provenance),
     )
