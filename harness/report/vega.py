@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from html import escape
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -24,6 +23,9 @@ ROW_HEIGHT = 24
 PER_ROW = 3
 FONT = "DejaVu Sans, Verdana, sans-serif"
 PNG_SCALE = 2.0
+
+MOST_POINTS_OF_CURVES = 100
+"""Of more values only the lines are drawn."""
 
 FEWEST = 12
 """Fewer values are drawn as points: a density would claim a shape that nobody has seen."""
@@ -55,7 +57,8 @@ CONFIG = {
 }
 
 IS_SIMULATED = {"test": "datum.provenance == 'simulated'"}
-IS_APART = {"test": "datum.apart"}
+TIP = {"description": {"field": "tip"}}
+OUTLINE = {"y2": {"field": "y2"}, "detail": {"field": "at"}}
 
 
 class DrawnPanel(NamedTuple):
@@ -130,23 +133,15 @@ def _legend_lines(series: Sequence[LegendEntry], width: float) -> List[str]:
 
 def specification(panel: Panel, series: Sequence[LegendEntry]) -> Dict[str, Any]:
     """A panel as Vega-Lite has it."""
-    lying = panel.y.names
-    colours = {entry.name: entry.colour for entry in series}
-    scales = {
-        "color": {"domain": list(colours), "range": list(colours.values())},
-        "shape": {"domain": list(colours), "range": [entry.marker for entry in series]},
-    }
-    axes = {"x": _axis(panel, "x"), "y": _axis(panel, "y")}
-    layers = [part for layer in panel.layers for part in _layer(layer, panel, axes, scales)]
-    height = max(len(panel.y.names), 2) * ROW_HEIGHT if lying else HEIGHT
+    drawing = PanelDrawing(panel, series)
     return {
         "$schema": f"https://vega.github.io/schema/vega-lite/v{VERSION}.json",
         "title": panel.title,
         "width": WIDTH,
-        "height": height,
+        "height": max(len(panel.y.names), 2) * ROW_HEIGHT if panel.y.names else HEIGHT,
         "padding": 6,
         "config": CONFIG,
-        "layer": layers,
+        "layer": [unit for layer in panel.layers if layer.values for unit in drawing.units(layer)],
     }
 
 
@@ -162,7 +157,6 @@ def _axis(panel: Panel, name: str) -> Dict[str, Any]:
     options["format"] = "~s" if high >= 1e5 else ",~r"
     if axis.spacing == Spacing.LOG and low > 0:
         scale = {"type": "log", "nice": False, "domain": [low / 1.15, high * 1.15]}
-        options["values"] = _log_ticks(low / 1.15, high * 1.15)
     elif axis.spacing == Spacing.SYMLOG:
         scale = {"type": "symlog", "constant": LINEAR_TO, "nice": False}
         scale["domain"] = [min(low, 0.0) * 1.15, max(high, LINEAR_TO) * 1.15]
@@ -207,18 +201,6 @@ def _extent(panel: Panel, name: str) -> List[float]:
     return found
 
 
-def _log_ticks(low: float, high: float) -> List[float]:
-    """At most six round numbers within."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found: List[float] = []
-    for factors in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 5), (1, 3), (1,)):
-        found = [factor * 10.0**power for power in powers for factor in factors]
-        found = [value for value in found if low <= value <= high]
-        if len(found) <= 6:
-            return found
-    return found[:: math.ceil(len(found) / 6)]
-
-
 def _tip(value: Value, panel: Panel) -> str:
     """What is said of a value on pointing at it: series, place, figure with unit and interval, provenance."""
     place, figure, axis = (value.y, value.x, panel.x) if panel.y.names else (value.x, value.y, panel.y)
@@ -235,143 +217,137 @@ def _tip(value: Value, panel: Panel) -> str:
     return "; ".join(part for part in (f"{label}: {told}", value.note, value.provenance) if part)
 
 
-def _data(values: Sequence[Value], panel: Panel) -> Dict[str, Any]:
-    rows = [{**value._asdict(), "tip": _tip(value, panel), "place": place} for place, value in enumerate(values)]
-    return {"values": rows}
+class PanelDrawing:
+    """Draws the layers of a panel: one unit of Vega-Lite each, or several over each other."""
 
+    def __init__(self, panel: Panel, series: Sequence[LegendEntry]) -> None:
+        """Prepare the axes, and the colours and markers of series."""
+        self.panel = panel
+        self.axes = {"x": _axis(panel, "x"), "y": _axis(panel, "y")}
+        self.category, self.along = ("y", "x") if panel.y.names else ("x", "y")
+        names = [entry.name for entry in series]
+        of_series = {"field": "series", "type": "nominal", "legend": None}
+        self.colour = {**of_series, "scale": {"domain": names, "range": [entry.colour for entry in series]}}
+        self.shape = {**of_series, "scale": {"domain": names, "range": [entry.marker for entry in series]}}
 
-def _layer(layer: Layer, panel: Panel, axes: Dict[str, Any], scales: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """What Vega-Lite draws of a layer: one mark, or marks over each other."""
-    if not layer.values:
-        return []
-    data, lying = _data(layer.values, panel), panel.y.names
-    category, along = ("y", "x") if lying else ("x", "y")
-    series = {"field": "series", "type": "nominal", "scale": scales["color"], "legend": None}
-    tip = {"description": {"field": "tip"}}
-    if layer.mark in (Mark.STACKED, Mark.BESIDE):
-        encoding = {**axes, **tip, "fill": {**series, "condition": {**IS_APART, "value": "transparent"}}}
-        encoding["stroke"] = {**series, "condition": {**IS_APART, "value": MUTED}}
-        encoding["fillOpacity"] = {"condition": {**IS_SIMULATED, "value": 0.6}, "value": 1.0}
-        encoding["strokeDash"] = {"condition": {**IS_SIMULATED, "value": [3, 2]}, "value": [1, 0]}
+    def units(self, layer: Layer) -> List[Dict[str, Any]]:
+        """What Vega-Lite draws of a layer."""
+        draw = {
+            Mark.STACKED: self.bars,
+            Mark.BESIDE: self.bars,
+            Mark.CURVES: self.curves,
+            Mark.STEPS: self.steps,
+            Mark.DOTS: self.dots,
+            Mark.NAMES: self.names,
+            Mark.VIOLINS: self.violins,
+            Mark.WHISKERS: self.whiskers,
+            Mark.RULES: self.rules,
+        }
+        return draw[layer.mark](layer)
+
+    def unit(self, values: Sequence[Value], mark: Dict[str, Any], **encoding: Any) -> Dict[str, Any]:
+        """One mark for each value; what it says on pointing at it stands in `tip`."""
+        rows = [{**value._asdict(), "tip": _tip(value, self.panel), "at": at} for at, value in enumerate(values)]
+        return {"data": {"values": rows}, "mark": mark, "encoding": {**self.axes, **encoding}}
+
+    def unless_apart(self, colour: str) -> Dict[str, Any]:
+        """The series' colour, or another one for what was disturbed or throttled."""
+        return {**self.colour, "condition": {"test": "datum.apart", "value": colour}}
+
+    def bars(self, layer: Layer) -> List[Dict[str, Any]]:
+        """Stacked in the order of the values, or beside each other with whiskers."""
+        encoding = {
+            "fill": self.unless_apart("transparent"),
+            "stroke": self.unless_apart(MUTED),
+            "fillOpacity": {"condition": {**IS_SIMULATED, "value": 0.6}, "value": 1.0},
+            "strokeDash": {"condition": {**IS_SIMULATED, "value": [3, 2]}, "value": [1, 0]},
+            **TIP,
+        }
         if layer.mark == Mark.STACKED:
-            encoding["order"] = {"field": "place"}
-            return [{"data": data, "mark": "bar", "encoding": encoding}]
-        encoding.update(_offset(layer, panel, category))
-        return [{"data": data, "mark": "bar", "encoding": encoding}, *_whiskers(layer, panel, axes)]
-    if layer.mark == Mark.WHISKERS:
-        return _whiskers(layer, panel, axes)
-    if layer.mark in (Mark.CURVES, Mark.STEPS):
-        return _curves(layer, panel, axes, series, scales, data)
-    if layer.mark == Mark.DOTS:
-        return _dots(layer, panel, axes)
-    if layer.mark == Mark.NAMES:
+            return [self.unit(layer.values, {"type": "bar"}, **encoding, order={"field": "at"})]
+        beside = self.beside(layer)
+        return [self.unit(layer.values, {"type": "bar"}, **encoding, **beside), *self.whiskers(layer, **beside)]
+
+    def beside(self, layer: Layer) -> Dict[str, Any]:
+        """Series side by side within a category: bars in all of its room, points of curves in half of it."""
+        names = list(dict.fromkeys(value.series for value in layer.values))
+        if len(names) < 2 or not getattr(self.panel, self.category).names:
+            return {}
+        scale: Dict[str, Any] = {"domain": names}
+        if layer.mark == Mark.CURVES:
+            scale["range"] = [{"expr": f"bandwidth('x') * {share}"} for share in (0.25, 0.75)]
+        return {f"{self.category}Offset": {"field": "series", "type": "nominal", "sort": None, "scale": scale}}
+
+    def whiskers(self, layer: Layer, **encoding: Any) -> List[Dict[str, Any]]:
+        """A line from `low` to `high` of each value that has them."""
+        known = [value for value in layer.values if None not in (value.low, value.high)]
+        encoding[self.along] = {**self.axes[self.along], "field": "low"}
+        encoding[f"{self.along}2"] = {"field": "high"}
+        return [self.unit(known, {"type": "rule", "aria": False}, **encoding)] if known else []
+
+    def curves(self, layer: Layer) -> List[Dict[str, Any]]:
+        """A line for each series, with whiskers and, of few values, points."""
+        beside = self.beside(layer) if any(value.low is not None for value in layer.values) else {}
+        dash = {"condition": {**IS_SIMULATED, "value": [5, 3]}, "value": [1, 0]}
+        encoding = {"color": self.colour, "strokeDash": dash, "order": {"field": "at"}, **beside}
+        lines = self.unit(layer.values, {"type": "line", "strokeWidth": 1.5, "aria": False}, **encoding)
+        if len(layer.values) > MOST_POINTS_OF_CURVES:
+            return [lines]
+        encoding = {"fill": self.unless_apart(PAGE), "stroke": self.unless_apart(MUTED), "shape": self.shape, **beside}
+        points = self.unit(layer.values, {"type": "point", "size": 34, "opacity": 1}, **encoding, **TIP)
+        return [lines, *self.whiskers(layer, color=self.colour, **beside), points]
+
+    def steps(self, layer: Layer) -> List[Dict[str, Any]]:
+        """One line in steps."""
+        mark = {"type": "line", "strokeWidth": 1.5, "interpolate": "step-after", "color": INK, "aria": False}
+        return [self.unit(layer.values, mark, order={"field": "at"})]
+
+    def dots(self, layer: Layer) -> List[Dict[str, Any]]:
+        """Points in the colours of a ramp; rings for what does not count."""
+        mark = {"type": "point", "size": 9 if layer.many else 50, "opacity": 1, "aria": not layer.many}
+        if layer.values[0].apart:
+            return [self.unit(layer.values, {**mark, "color": MUTED}, **TIP)]
+        legend = {"title": layer.values[0].note, "format": ",~r", "gradientThickness": 8, "tickCount": 3}
+        legend.update({"orient": "top", "direction": "horizontal", "titleOrient": "left"})
+        scale = {"range": list(RAMP), "domain": list(layer.ends)}
+        colour = {"field": "series", "type": "quantitative", "scale": scale, "legend": legend}
+        return [self.unit(layer.values, {**mark, "filled": True}, color=colour, **({} if layer.many else TIP))]
+
+    def names(self, layer: Layer) -> List[Dict[str, Any]]:
+        """Notes beside their points."""
         mark = {"type": "text", "align": "left", "dx": 5, "dy": -4, "fontSize": 9, "color": INK}
-        return [{"data": data, "mark": mark, "encoding": {**axes, "text": {"field": "note"}}}]
-    if layer.mark == Mark.RULES:
-        mark = {"type": "rule", "strokeDash": [2, 3], "color": MUTED}
-        return [{"data": data, "mark": mark, "encoding": {along if lying else "x": axes[along if lying else "x"]}}]
-    return _violins(layer, panel, axes, series)
+        return [self.unit(layer.values, mark, text={"field": "note"})]
 
+    def rules(self, layer: Layer) -> List[Dict[str, Any]]:
+        """Lines through the panel at x."""
+        rule = self.unit(layer.values, {"type": "rule", "strokeDash": [2, 3], "color": MUTED})
+        return [{**rule, "encoding": {"x": self.axes["x"]}}]
 
-def _dots(layer: Layer, panel: Panel, axes: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Points in the colours of a ramp; grey rings for what does not count."""
-    many = layer.many
-    mark = {"type": "point", "size": 9 if many else 50, "opacity": 1, "aria": not many}
-    if layer.values[0].apart:
-        return [{"data": _data(layer.values, panel), "mark": {**mark, "color": MUTED}, "encoding": axes}]
-    legend = {"title": layer.values[0].note, "format": ",~r", "gradientThickness": 8, "tickCount": 3}
-    legend.update({"orient": "top", "direction": "horizontal", "titleOrient": "left"})
-    scale = {"range": list(RAMP), "domain": list(layer.ends)}
-    colour = {"field": "series", "type": "quantitative", "scale": scale, "legend": legend}
-    rows = [{"x": one.x, "y": one.y, "series": one.series, "tip": _tip(one, panel)} for one in layer.values]
-    encoding = {**axes, "color": colour, **({} if many else {"description": {"field": "tip"}})}
-    return [{"data": {"values": rows}, "mark": {**mark, "filled": True}, "encoding": encoding}]
-
-
-def _offset(layer: Layer, panel: Panel, category: str) -> Dict[str, Any]:
-    """Series side by side within a category: bars in all of its room, points of curves a little beside each other."""
-    names = list(dict.fromkeys(value.series for value in layer.values))
-    if len(names) < 2 or not getattr(panel, category).names:
-        return {}
-    scale: Dict[str, Any] = {"domain": names}
-    if layer.mark == Mark.CURVES:
-        scale["range"] = [{"expr": f"bandwidth('x') * {share}"} for share in (0.25, 0.75)]
-    return {f"{category}Offset": {"field": "series", "type": "nominal", "sort": None, "scale": scale}}
-
-
-def _whiskers(
-    layer: Layer, panel: Panel, axes: Dict[str, Any], colour: Optional[Dict[str, Any]] = None
-) -> List[Dict[str, Any]]:
-    """A line from `low` to `high` of each value that has them."""
-    known = [value for value in layer.values if value.low is not None and value.high is not None]
-    if not known:
-        return []
-    category, along = ("y", "x") if panel.y.names else ("x", "y")
-    encoding = {category: axes[category], along: {**axes[along], "field": "low"}, f"{along}2": {"field": "high"}}
-    encoding.update(_offset(layer, panel, category) if layer.mark != Mark.WHISKERS else {})
-    if colour:
-        encoding["color"] = colour
-    return [{"data": _data(known, panel), "mark": {"type": "rule", "aria": False}, "encoding": encoding}]
-
-
-def _curves(
-    layer: Layer,
-    panel: Panel,
-    axes: Dict[str, Any],
-    series: Dict[str, Any],
-    scales: Dict[str, Any],
-    data: Dict[str, Any],
-) -> List[Dict[str, Any]]:
-    offset = _offset(layer, panel, "x") if any(value.low is not None for value in layer.values) else {}
-    encoding = {**axes, **offset, "color": series}
-    line = {"type": "line", "strokeWidth": 1.5, "aria": False}
-    if layer.mark == Mark.STEPS:
-        return [{"data": data, "mark": {**line, "interpolate": "step-after", "color": INK}, "encoding": axes}]
-    dashes = {"strokeDash": {"condition": {**IS_SIMULATED, "value": [5, 3]}, "value": [1, 0]}}
-    lines = {"data": data, "mark": line, "encoding": {**encoding, **dashes, "order": {"field": "place"}}}
-    if len(layer.values) > 100:
-        return [lines]
-    shape = {"field": "series", "type": "nominal", "scale": scales["shape"], "legend": None}
-    points = {
-        **encoding,
-        "shape": shape,
-        "description": {"field": "tip"},
-        "fill": {**series, "condition": {**IS_APART, "value": PAGE}},
-        "stroke": {**series, "condition": {**IS_APART, "value": MUTED}},
-    }
-    del points["color"]
-    return [
-        lines,
-        *_whiskers(layer, panel, axes, series),
-        {"data": data, "mark": {"type": "point", "size": 34, "opacity": 1}, "encoding": points},
-    ]
-
-
-def _violins(layer: Layer, panel: Panel, axes: Dict[str, Any], series: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """The outline of each distribution with its quartiles and median; lying, one beside the name of each category."""
-    outlines: List[Dict[str, Any]] = []
-    points: List[Dict[str, Any]] = []
-    middles: List[Dict[str, Any]] = []
-    for value in layer.values:
-        place = panel.y.names.index(value.y)
-        common = {**value._asdict(), "tip": _tip(value, panel), "id": place, "y": place}
-        outline = density(value.x, panel.x.spacing)
-        outlines += [{**common, "x": x, "y": place - 0.42 * share, "y2": place + 0.42 * share} for x, share in outline]
-        points += [] if outline else [{**common, "x": x} for x in value.x]
-        first, median, third = quartiles(value.x)
-        middles.append({**common, "x": median, "low": first, "high": third})
-    colour = {"color": series}
-    area = {"type": "area", "opacity": 0.6, "aria": False}
-    lines = {"x": {**axes["x"], "field": "low"}, "x2": {"field": "high"}, "y": axes["y"]}
-    shapes = {**axes, **colour, "y2": {"field": "y2"}, "detail": {"field": "id"}}
-    dot = {"type": "point", "filled": True, "fill": PAGE, "stroke": INK, "size": 26, "opacity": 1}
-    found = [
-        ({"type": "point", "filled": True, "size": 14}, {**axes, **colour}, points),
-        (area, shapes, outlines),
-        ({"type": "rule", "strokeWidth": 3, "color": INK}, lines, middles),
-        (dot, {**axes, "description": {"field": "tip"}}, middles),
-    ]
-    return [{"data": {"values": rows}, "mark": mark, "encoding": encoding} for mark, encoding, rows in found if rows]
+    def violins(self, layer: Layer) -> List[Dict[str, Any]]:
+        """The outline of each distribution with its quartiles and median, lying beside the name of its category."""
+        outlines, points, middles = [], [], []
+        for value in layer.values:
+            place = self.panel.y.names.index(value.y)
+            row = {**value._asdict(), "tip": _tip(value, self.panel), "at": place, "y": place}
+            outline = density(value.x, self.panel.x.spacing)
+            outlines += [{**row, "x": x, "y": place - 0.42 * share, "y2": place + 0.42 * share} for x, share in outline]
+            points += [] if outline else [{**row, "x": x} for x in value.x]
+            first, median, third = quartiles(value.x)
+            middles.append({**row, "x": median, "low": first, "high": third})
+        colour = {"color": self.unless_apart(MUTED)}
+        ends = {"x": {**self.axes["x"], "field": "low"}, "x2": {"field": "high"}}
+        dot = {"type": "point", "filled": True, "fill": PAGE, "stroke": INK, "size": 26, "opacity": 1}
+        found = [
+            ({"type": "point", "filled": True, "size": 14}, colour, points),
+            ({"type": "area", "opacity": 0.6, "aria": False}, {**colour, **OUTLINE}, outlines),
+            ({"type": "rule", "strokeWidth": 3, "color": INK}, ends, middles),
+            (dot, TIP, middles),
+        ]
+        return [
+            {"data": {"values": rows}, "mark": mark, "encoding": {**self.axes, **encoding}}
+            for mark, encoding, rows in found
+            if rows
+        ]
 
 
 def density(values: Sequence[float], spacing: Spacing) -> List[Tuple[float, float]]:
