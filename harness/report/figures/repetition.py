@@ -135,16 +135,20 @@ def _counted(material: Material, row: Row) -> List[Any]:
 
 def profile_length_figures(material: Material) -> Iterator[Figure]:
     """A figure for each device: errors of time and power by length, and how long such a profile runs."""
+    long = [
+        row
+        for row in material.trained()
+        if not row.board_instance and (row.clean_minibatches or 0) >= max(LENGTHS)  # of several boards the first
+    ]
     devices: Dict[str, Dict[str, Row]] = {}
-    for row in sorted(material.trained(), key=_rank_of_length):  # of equal ones the newest
-        if not row.board_instance and (row.clean_minibatches or 0) >= max(LENGTHS):  # the first of several boards
-            devices.setdefault(row.label, {})[row.workload] = row
+    for row in [*long, *sorted(long, key=_rank_of_length)]:  # in the order of the profiles, of each workload the best
+        devices.setdefault(row.label, {})[row.workload] = row
     for device, chosen in devices.items():
-        yield _length_figure(material, device, sorted(chosen.values(), key=lambda row: row.id))
+        yield _length_figure(material, device, list(chosen.values()))
 
 
 def _rank_of_length(row: Row) -> Tuple[float, int, int]:
-    """The longest first, up to what is looked at; of those the papers' defaults."""
+    """The longest, up to what is looked at; of those the papers' defaults, of equal ones the newest."""
     return min(row.clean_minibatches or 0.0, float(MOST)), by_defaults(row), row.id
 
 

@@ -298,7 +298,7 @@ def test_violins_are_as_wide_as_their_values_and_keep_to_their_rows(material):
     drawn = [layer["data"]["values"] for layer in specification(panel, figure.series)["layer"] if "data" in layer]
     outlines = [row for rows in drawn for row in rows if "y2" in row]
     for place, value in enumerate(panel.layers[-1].values):
-        own = [row for row in outlines if row["id"] == place]
+        own = [row for row in outlines if row["at"] == place]
         assert min(row["x"] for row in own) == pytest.approx(min(value.x))
         assert max(row["x"] for row in own) == pytest.approx(max(value.x))
         assert all(place - 0.5 < row["y"] <= place <= row["y2"] < place + 0.5 for row in own)
