@@ -97,14 +97,16 @@ def plot_predicted(path: Path, target: Target, predictions: Mapping[str, Predict
 def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction]) -> None:
     """All observed modes, their Pareto front, and where the modes of each predicted front really are."""
     table, columns = target.table, min(3, len(predictions))
-    watts = mw_to_w(table.power_mw)
+    watts, best = mw_to_w(table.power_mw), pareto_front(table.time_ms, table.power_mw)
     title = f"{title_of(table, target.name)}: the modes on each front, as observed"
     lines = -(-len(predictions) // columns)
     with panels(path, title, lines, columns, (4.6, 3.4), sharex=True, sharey=True) as grid:
         for axes in grid.flat[len(predictions) :]:
             axes.axis("off")
         for place, (axes, (name, prediction)) in enumerate(zip(grid.flat, predictions.items())):
-            plot_modes(axes, watts, table.time_ms)
+            axes.plot(watts, table.time_ms, ".", color="#cccccc", markersize=2, label="all modes", rasterized=True)
+            axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
+            use_log_scale(axes, "y")
             chosen = pareto_front(prediction.time_ms, prediction.power_mw)
             dots = {"markersize": 3.5, "color": colour(place), "label": "predicted front"}
             axes.plot(watts[chosen], table.time_ms[chosen], "o", **dots)
@@ -114,16 +116,6 @@ def plot_fronts(path: Path, target: Target, predictions: Mapping[str, Prediction
         for axes in grid[:, 0]:
             axes.set_ylabel("observed minibatch time (ms)")
         grid[0, 0].legend(fontsize=8)
-
-
-def plot_modes(
-    axes: Any, watts: np.ndarray, time_ms: np.ndarray, labels: Tuple[str, str] = ("all modes", "observed front")
-) -> None:
-    """Time against power of modes as grey dots, and their Pareto front."""
-    axes.plot(watts, time_ms, ".", color="#cccccc", markersize=2, label=labels[0], rasterized=True)
-    front = pareto_front(time_ms, watts)
-    axes.step(watts[front], time_ms[front], "k-", where="post", linewidth=1.2, label=labels[1])
-    use_log_scale(axes, "y")
 
 
 def title_of(table: Table, name: str = "") -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from harness.core.pareto import pareto_front
 from harness.core.units import mw_to_w
 from predictors.models.tables import Table
-from predictors.plots import colour, pyplot, save
+from predictors.plots import colour, pyplot, save, title_of
 from predictors.strategies.evaluation import Found, JudgedChoice, summarise
 from predictors.strategies.recommendation import Recommendation
 
@@ -56,7 +56,7 @@ def draw_penalties(path: Path, table: Table, found: Dict[str, List[JudgedChoice]
     axes.axhline(0, color="black", linewidth=0.6)
     axes.set_xticks(range(len(found)), list(found), rotation=30, ha="right", fontsize=8)
     axes.set_ylabel("time penalty (%), dot: median")
-    axes.set_title(f"{_title(table)}; scale logarithmic beyond {LINEAR_TO_PCT} %", fontsize=10)
+    axes.set_title(f"{title_of(table)}; scale logarithmic beyond {LINEAR_TO_PCT} %", fontsize=10)
     save(figure, path)
 
 
@@ -79,7 +79,7 @@ def draw_power_errors(path: Path, table: Table, found: Dict[str, List[JudgedChoi
     axes.bar([0], [0], color=colour(2), label="Area (right)")
     axes.set_xticks(places, list(found), rotation=30, ha="right", fontsize=8)
     axes.legend(fontsize=8)
-    axes.set_title(_title(table), fontsize=10)
+    axes.set_title(title_of(table), fontsize=10)
     save(figure, path)
 
 
@@ -97,7 +97,7 @@ def time_and_power(watts: np.ndarray, time_ms: np.ndarray, label: str, title: st
 def draw_choices(path: Path, table: Table, found: Dict[str, List[JudgedChoice]]) -> None:
     """All modes of a table with their front, and where the choices lie as observed (001 Fig 11)."""
     watts = mw_to_w(table.power_mw)
-    figure, axes = time_and_power(watts, table.time_ms, "all modes", _title(table))
+    figure, axes = time_and_power(watts, table.time_ms, "all modes", title_of(table))
     best = pareto_front(table.time_ms, table.power_mw)
     axes.step(watts[best], table.time_ms[best], "k-", where="post", linewidth=1.2, label="observed front")
     for place, (name, outcomes) in enumerate(found.items()):
@@ -126,7 +126,3 @@ def draw_recommendation(found: Recommendation, path: Path, provenance: str) -> N
         )
     axes.legend(fontsize=8)
     save(figure, path)
-
-
-def _title(table: Table) -> str:
-    return f"{table.workload} on {table.device}, {table.provenance}"
