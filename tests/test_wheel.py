@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -92,3 +93,48 @@ def test_pytest_meets_the_plugin_once(run, tmp_path, in_clone):
     assert code == 0, said
     [registered] = [line for line in said.splitlines() if "registered: <module 'harness.plugin'" in line]
     assert (str(PROJECT / "harness") in registered) == in_clone
+
+
+MY_MODEL = """\
+import torch, torchvision
+from jetwatt import Workload
+
+WORKLOAD = Workload(
+    name="my-net",
+    model=lambda: torchvision.models.squeezenet1_1(),
+    data=lambda: torchvision.datasets.FakeData(256, (3, 224, 224), 1000, torchvision.transforms.ToTensor()),
+    loss=lambda model, batch: torch.nn.functional.cross_entropy(model(batch[0]), batch[1]),
+)
+"""
+TEST_MINE = """\
+import pytest
+@pytest.mark.parametrize("workers", [0, 2])
+def test_mine(profile, workers):
+    assert profile().minibatch_time_ms > 0
+@pytest.mark.parametrize("cache", ["warm", "evicted"])
+def test_parts(device, power_mode, page_cache, telemetry, train, baseline, cache):
+    profile = train(minibatches=10)
+    assert power_mode.cpu_cores >= 1 and profile.minibatch_time_ms <= baseline(profile, missing="pass")
+"""
+
+
+@pytest.mark.training
+def test_a_strangers_test_measures_their_own_network_in_an_empty_folder(run, tmp_path):
+    pytest.importorskip("torchvision")
+    (tmp_path / "my_model.py").write_text(MY_MODEL)
+    (tmp_path / "test_mine.py").write_text(TEST_MINE)
+    asked = ["test_mine.py", "--workload", "my_model:WORKLOAD", "--minibatches", "10", "--batch-size", "4"]
+    code, said = run("python", "-m", "pytest", *asked, "--results", "r.sqlite")
+    assert code == 0, said
+    assert "4 passed" in said
+    script = "import jetwatt; print(sorted(jetwatt.open_results('r.sqlite').profiles()['workload']))"
+    assert run("python", "-c", script) == (0, f"{['my-net'] * 4}\n")
+    kept = tmp_path / "b.json"
+    code, said = run("jetwatt", "baseline", "record", "--results", "r.sqlite", "--baseline", kept, "--include-flagged")
+    assert code == 0, said
+    content = json.loads(kept.read_text())
+    for one in (recorded for case in content["cases"] for recorded in case["runs"]):
+        one["minibatch_times_ms"] = [time_ms / 2 for time_ms in one["minibatch_times_ms"]]
+    kept.write_text(json.dumps(content))
+    code, said = run("python", "-m", "pytest", *asked, "-k", "evicted", "--results", "s.sqlite", "--baseline", kept)
+    assert (code, "1 failed" in said) == (1, True), said
