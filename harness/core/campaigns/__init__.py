@@ -146,18 +146,6 @@ class Campaign:
             experiments={name: tuple(map(change, sweeps)) for name, sweeps in self.experiments.items()},
         )
 
-    def per_device(self, change: Callable[[str, Sweep], Sweep]) -> Campaign:
-        """Change sweeps by device.
-
-        `change` takes the name of a device and a sweep of that device alone; it returns what is run of it.
-        """
-        sweeps = tuple(
-            change(device, dataclasses.replace(sweep, axes={**sweep.axes, "device": (device,)}))
-            for sweep in self.sweeps
-            for device in sweep.axes["device"]
-        )
-        return dataclasses.replace(self, sweeps=sweeps)
-
 
 def replace_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """Change some settings; asking for minibatches takes back what was said of epochs, and the other way round.
