@@ -78,7 +78,7 @@ def page_html(
     devices = dict.fromkeys([*(row.base for row in material.rows), *(row["device"] for row in material.corpus)])
     return environment.get_template("page.html").render(
         title=f"jetwatt: {words(list(devices)) or 'report'}",
-        lead=lead(material, found),
+        lead=lead(material),
         made=f"made {now} by jetwatt {harness.__version__} from {words(made_from)}",
         provenances=_provenances(material),
         disturbed=any(kind in DISQUALIFYING for kind, *_ in flags[1]),

@@ -21,8 +21,8 @@ NEARLY = 1.1
 """Times as long as the fastest mode: nearly as fast."""
 
 
-def lead(material: Material, found: Sequence[Verdict]) -> str:
-    """The report in plain sentences."""
+def lead(material: Material) -> str:
+    """What was measured, in plain sentences."""
     told = ["How long a minibatch takes and how much power it draws."]
     for provenance in sorted({row.provenance for row in material.rows}):
         told.append(_profiles([one for one in material.rows if one.provenance == provenance], provenance))
@@ -33,11 +33,6 @@ def lead(material: Material, found: Sequence[Verdict]) -> str:
     if material.strategies:
         strategies = {one["strategy"] for one in material.strategies}
         told.append(f"A contest of {_number(len(strategies), 'strategy', 'strategies')}.")
-    if found:
-        fared = words([f"{count} {name}" for name, count in counts_of_claims(found).items()])
-        told.append(f"Of the papers' claims {len({one.takeaway for one in found})} could be judged: {fared}.")
-        if any(one.fitted for one in found):
-            told.append("Confirmed by a simulation that was fitted to it means that the model can say it.")
     flagged = [row for row in material.rows if row.flags]
     if flagged:
         counts = Counter([kind for row in flagged for kind in sorted(set(row.flag_kinds))])
