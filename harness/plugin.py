@@ -185,7 +185,9 @@ def _is_left_out(item: pytest.Item, plan: Plan) -> bool:
     Idle states of simulated boards take no time, so a campaign with the experiment `baseload` runs them at once.
     """
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    if NO_CASE in (parameters.get("case"), parameters.get(TAKEAWAYS)):
+    if any(
+        parameters.get(name) is NO_CASE for name in ("case", TAKEAWAYS)
+    ):  # others' may be arrays, which == is not for
         return not item.get_closest_marker("skip")
     if not item.get_closest_marker(ON_REQUEST) or plan.is_named(item.path):
         return False

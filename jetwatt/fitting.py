@@ -19,7 +19,6 @@ from predictors.evaluation import coverage, fit_to, mape, predict_rows
 from predictors.models.base import DEFAULT, Prediction, Predictor, make_predictor, predictor_class
 from predictors.models.persistence import load_model, save_model
 from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
-from predictors.plots import plot_modes
 from predictors.strategies.closed_loop import TOLERANCE
 from predictors.strategies.goals import Goal, within
 
@@ -172,9 +171,11 @@ class FittedModel:
         table, learned = self.predict(), self.predictor.training_rows_
         figure = Figure(figsize=(7.8, 5), layout="constrained")
         axes = figure.subplots()
-        plot_modes(axes, mw_to_w(table["power_mw"]).to_numpy(), table["time_ms"].to_numpy(), ("predicted", "front"))
+        front = table[table["on_front"]].sort_values("power_mw")
+        axes.plot(mw_to_w(table["power_mw"]), table["time_ms"], ".", color="#cccccc", markersize=2, label="predicted")
+        axes.step(mw_to_w(front["power_mw"]), front["time_ms"], "k-", where="post", label="front")
         axes.plot(mw_to_w(learned.power_mw), learned.time_ms, "+", label="learned from")
-        axes.set(xlabel="power (W)", ylabel="minibatch time (ms)", title=repr(self)[1:].split(":")[0])
+        axes.set(xlabel="power (W)", ylabel="minibatch time (ms)", yscale="log", title=repr(self)[1:].split(":")[0])
         axes.legend()
         if path is not None:
             figure.savefig(path)

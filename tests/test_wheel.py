@@ -85,8 +85,11 @@ def test_the_command_and_the_public_names_work_in_an_empty_folder(run):
 @pytest.mark.parametrize("in_clone", [True, False], ids=["in-the-clone", "elsewhere"])
 def test_pytest_meets_the_plugin_once(run, tmp_path, in_clone):
     """conftest.py of the clone names the plugin that the entry point has loaded; the modules are the clone's there."""
-    (tmp_path / "test_empty.py").write_text("def test_empty():\n    pass\n")
-    file = PROJECT / "tests" / "test_layout.py" if in_clone else tmp_path / "test_empty.py"
+    arrays = (
+        "import numpy, pytest\n@pytest.mark.parametrize('case', [numpy.arange(2)])\ndef test_mine(case):\n    pass\n"
+    )
+    (tmp_path / "test_mine.py").write_text(arrays)
+    file = PROJECT / "tests" / "test_layout.py" if in_clone else tmp_path / "test_mine.py"
     options = ["--trace-config", "--collect-only", "-q", "-p", "no:cacheprovider", file]
     script = "import sys, pytest; sys.path.remove(''); sys.exit(pytest.main())"  # as the command `pytest` does
     code, said = run("python", "-c", script, *options, cwd=PROJECT if in_clone else tmp_path)
