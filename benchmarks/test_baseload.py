@@ -13,7 +13,6 @@ def test_baseload(profile):
     assert profile().aggregates["power_mean_mw"] is not None, "the power sensor gave nothing"
 
 
-@pytest.mark.on_request
 def test_takeaways(takeaways):
     """004 sec. 5.6.1 and 5.6.2."""
     assert takeaways()

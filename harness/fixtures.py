@@ -22,7 +22,7 @@ import pytest
 from harness.board.page_cache import residency
 from harness.board.sampler import Sampler
 from harness.core.campaigns import replace_settings
-from harness.core.cases import IDLE, INFERENCE, LOGGING, QUIET, STATIC, TRAINING, Case, Settings, concurrent_case
+from harness.core.cases import AXES, IDLE, INFERENCE, LOGGING, QUIET, STATIC, TRAINING, Case, Settings, concurrent_case
 from harness.core.device import Device, RealDevice
 from harness.core.errors import (
     CannotRunError,
@@ -313,21 +313,21 @@ def measure(request: pytest.FixtureRequest, case: Case, progress: Progress, benc
         return measured
 
     def show(measured: Profile, remark: str = "") -> None:
-        if not timed and is_played_back(held, case):
+        if not timed and not remark and is_played_back(held, case):
             timed.append(case.id)
             play_back(benchmark, durations_s(measured))
         benchmark.params = {**_plain(measured.case), "settings": request.node.callspec.params["case"]}
         benchmark.extra_info.update(extra_info(measured))
-        outcome.shown.add(request.node.nodeid)
-        outcome.countdown.finish_one()
+        if request.node.nodeid not in outcome.shown:
+            outcome.shown.add(request.node.nodeid)
+            outcome.countdown.finish_one()
         progress.line(f"    {remark}{describe_result(measured)}")
 
     return take
 
 
 def _plain(case: Case) -> Dict[str, Any]:
-    axes = ("device", "workload", "power_mode", "workers", "storage", "batch_size")
-    return {**{axis: getattr(case, axis) for axis in axes}, "cache": case.settings.cache}
+    return {**{axis: getattr(case, axis) for axis in AXES}, "cache": case.settings.cache}
 
 
 @pytest.fixture
