@@ -21,7 +21,7 @@ import pytest
 
 from harness.board.page_cache import residency
 from harness.board.sampler import Sampler
-from harness.core.campaigns import replace_settings
+from harness.core.campaigns import describe_settings, replace_settings
 from harness.core.cases import AXES, IDLE, INFERENCE, LOGGING, QUIET, STATIC, TRAINING, Case, Settings, concurrent_case
 from harness.core.device import Device, RealDevice
 from harness.core.errors import (
@@ -284,6 +284,8 @@ def measure(request: pytest.FixtureRequest, case: Case, progress: Progress, benc
         case = dataclasses.replace(
             case, settings=dataclasses.replace(case.settings, seed=case.settings.seed + repetition)
         )
+        if not timed:
+            benchmark.params = _parameters(case)
         with as_pytest_outcome():
             check(case, held)
             found = conditions(case, held, progress.update)
@@ -316,7 +318,6 @@ def measure(request: pytest.FixtureRequest, case: Case, progress: Progress, benc
         if not timed and not remark and is_played_back(held, case):
             timed.append(case.id)
             play_back(benchmark, durations_s(measured))
-        benchmark.params = {**_plain(measured.case), "settings": request.node.callspec.params["case"]}
         benchmark.extra_info.update(extra_info(measured))
         if request.node.nodeid not in outcome.shown:
             outcome.shown.add(request.node.nodeid)
@@ -326,8 +327,11 @@ def measure(request: pytest.FixtureRequest, case: Case, progress: Progress, benc
     return take
 
 
-def _plain(case: Case) -> Dict[str, Any]:
-    return {**{axis: getattr(case, axis) for axis in AXES}, "cache": case.settings.cache}
+def _parameters(case: Case) -> Dict[str, Any]:
+    """What pytest-benchmark stores of a case and can group by: plain values, the settings in words."""
+    words = describe_settings(case.settings)
+    settings = words if case.task == TRAINING else f"{case.task}, {words}"
+    return {**{axis: getattr(case, axis) for axis in AXES}, "settings": settings}
 
 
 @pytest.fixture
