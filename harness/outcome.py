@@ -29,6 +29,7 @@ class Outcome:
         self.countdown = Countdown(0)
         self.profiles: List[Profile] = []
         self.evidence: List[Evidence] = []
+        self.is_of_suite = False  # whether benchmarks of the suite run, which claims are judged for
         self.shown: Set[str] = set()  # tests whose line of figures stands on the terminal
         self.without_baseline: List[str] = []  # cases that the baseline does not hold
         self._known: Dict[Tuple[str, str], Profile] = {}

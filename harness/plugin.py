@@ -17,6 +17,7 @@ from harness.plan import (
     ALL_AXES,
     BASELOAD,
     PLAN,
+    SUITE,
     Block,
     Plan,
     experiment_of,
@@ -172,6 +173,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         items[:] = [item for item in items if item not in left_out]
     items[:] = in_safe_order(items, plan.mode_of, plan.clocks_only_fall)
     items.sort(key=lambda item: TAKEAWAYS in getattr(item, "fixturenames", ()))  # judged once all is measured
+    config.stash[OUTCOME].is_of_suite = any(item.path.parent == SUITE for item in items)
     measuring = sum("measure" in getattr(one, "fixturenames", ()) for one in items)
     session = getattr(config, "_benchmarksession", None)  # its table has a row for every test
     if session is not None and measuring > MOST_ROWS and config.getoption("verbose") <= 0:
@@ -238,7 +240,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         in_full = terminalreporter.config.getoption("verbose") > 0
         terminalreporter.section("jetwatt")
         terminalreporter.write_line(format_summary(outcome.profiles, in_full))
-        verdicts = outcome.verdicts()
+        verdicts = outcome.verdicts() if outcome.is_of_suite else []
         if verdicts:
             terminalreporter.section("claims of the papers")
             terminalreporter.write_line(format_verdicts(verdicts, in_full))

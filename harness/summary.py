@@ -85,7 +85,7 @@ def format_verdicts(verdicts: Sequence[Verdict], in_full: bool = True) -> str:
     lines = [", ".join(f"{name}: {count}" for name, count in counts_of_claims(verdicts).items())]
     if any(one.fitted for one in verdicts):
         lines.append(
-            "fitted to it: the simulation was fitted to such a figure, and confirming it says that it can say it"
+            "fitted to it: the simulation was fitted to that very figure, so this only says that it can reproduce it"
         )
     surprising = sorted((one for one in verdicts if one.verdict != "confirmed"), key=lambda one: not one.is_violated)
     shown = surprising if in_full else surprising[:MOST_ROWS]
