@@ -59,6 +59,9 @@ settings = { duration_s = 10 }
 settings = { minibatches = 60 }
 [experiment.baseload]
 power_mode = ["a"]
+[experiment.corpus_profiling]
+workload = ["lenet-mnist"]
+power_mode = ["sample:2"]
 """
 
 BREAK = """
@@ -82,7 +85,7 @@ SimulatedDevice.profile = profile
 harness.outcome.judge = judge
 """
 
-OF_THEIR_OWN = {"containers", "corpus_profiling", "mode_search", "overhead", "prediction_speed", "software_versions"}
+OF_THEIR_OWN = {"containers", "mode_search", "overhead", "prediction_speed", "software_versions"}
 """Benchmarks that run when they are named, or take longer; they are broken one by one."""
 
 FILES = {path.stem.partition("_")[2] for path in (PROJECT / "benchmarks").glob("test_*.py")}
@@ -97,7 +100,7 @@ def outcomes(run_suite, tmp_path):
     def run(*arguments):
         path = tmp_path / "outcomes.xml"
         run_suite("--campaign", "c.toml", "--device", "sim:xavier-agx", "--results", "r.sqlite", f"--junitxml={path}",
-                  *arguments, check=False)  # fmt: skip
+                  PROJECT / "benchmarks" / "test_corpus_profiling.py", *arguments, check=False)  # fmt: skip
         ended = {}
         for case in ElementTree.parse(path).getroot().iter("testcase"):
             how = next((part.tag for part in case if part.tag in ("failure", "error", "skipped")), "passed")
@@ -154,3 +157,53 @@ def test_a_benchmark_that_is_named_fails_broken(start_suite, tmp_path, name, pat
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 1, said
     assert " passed" not in said.splitlines()[-1]
+
+
+TRAINING = [
+    (
+        "overhead",
+        "import harness.measure.training_loop as training_loop\n"
+        "whole = training_loop.run_bare\n"
+        "training_loop.run_bare = lambda trainer, count: [time_ms / 10 for time_ms in whole(trainer, count)]\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    for item in items:\n"
+        "        item.module.PAIRS, item.module.MINIBATCHES = 4, 2\n",
+        "assert found.low <= GOAL",
+    ),
+    (
+        "containers",
+        "import sys\n"
+        "COPY = 'import sqlite3, sys; sqlite3.connect(\"r.sqlite\").backup(sqlite3.connect(sys.argv[1]))'\n"
+        "class Twice:\n"
+        "    def interval(self):\n"
+        "        from harness.stats.estimates import Interval\n"
+        "        return Interval(2.0, 1.9, 2.1)\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    for item in items:\n"
+        "        item.module.find_engine = lambda: 'true'\n"
+        "        item.module.in_container = lambda *args: [sys.executable, '-c', COPY, str(args[-1])]\n"
+        "        item.module.quotient = lambda *times: Twice()\n",
+        "assert found.low <= MOST",
+    ),
+    (
+        "prediction_speed",
+        "def pytest_collection_modifyitems(items):\n"
+        "    for item in items:\n"
+        "        item.module.PAPERS = ()\n"
+        "        item.module.predict_front = lambda *args: 3.0\n",
+        "assert ours <= GOAL_S",
+    ),
+]
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(("name", "patch", "words"), TRAINING, ids=[name for name, *_ in TRAINING])
+def test_a_benchmark_that_times_this_machine_fails_broken(start_suite, tmp_path, name, patch, words):
+    pytest.importorskip("torch")
+    (tmp_path / "broken.py").write_text(patch)
+    process = start_suite("-p", "broken", "--workload", "lenet-mnist", "--workers", "0", "--minibatches", "10",
+                          "-k", name, "--container-image", "image", "--results", "r.sqlite",
+                          PROJECT / "benchmarks" / f"test_{name}.py", stdout=subprocess.PIPE, text=True)  # fmt: skip
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 1, said
+    assert words in said, said
