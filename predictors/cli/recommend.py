@@ -121,6 +121,9 @@ def run(arguments: argparse.Namespace) -> int:
             progress=Progress(sys.stderr),
         )
     print(format_recommendation(found))
+    scaled_from = device.conditions(case).get("scaled_from") if device.provenance == "simulated" else None
+    if scaled_from:
+        print(f"rough:       {device.name} has not seen {workload}: scaled from {scaled_from}, to a factor of 2.2")
     if arguments.json:
         write_json(arguments.json, plain_recommendation(found))
     if arguments.plot:
