@@ -254,7 +254,9 @@ Measure = Callable[..., Profile]
 
 
 @pytest.fixture
-def measure(request: pytest.FixtureRequest, case: Case, progress: Progress, benchmark: Any) -> Measure:
+def measure(
+    request: pytest.FixtureRequest, case: Case, results: ResultsStore, progress: Progress, benchmark: Any
+) -> Measure:
     """A function that measures a case, stores its profile, lets pytest-benchmark time it and returns it.
 
     Skips what cannot run here before anything is touched, and everything once `--deadline` has come.
@@ -267,7 +269,6 @@ def measure(request: pytest.FixtureRequest, case: Case, progress: Progress, benc
     progress.line(f"{outcome.countdown.start_one()} {case.id}")
     with as_pytest_outcome(), ending_the_run(session, ControlError, DependencyError):
         check(case, plan.device(case.device))
-    store: ResultsStore = request.getfixturevalue("results")  # not before: what cannot run here needs no file
     held: Device = request.getfixturevalue("device")
     if not is_self_profiling(held):
         outcome.warn_of_others(progress, case.settings.disturbance_cores)
@@ -292,10 +293,10 @@ def measure(request: pytest.FixtureRequest, case: Case, progress: Progress, benc
             known = key(comparable_conditions(found, case, held.provenance))
         done = None if is_new else outcome.found(known, case)
         if done is None and repetition == 0 and request.config.getoption("jetwatt_resume"):
-            number = store.usable(known)
+            number = results.usable(known)
             if number is not None:
-                outcome.resume(known, case, store.profile(number))
-                pytest.skip(f"measured already under the same conditions, see {store.path}")
+                outcome.resume(known, case, results.profile(number))
+                pytest.skip(f"measured already under the same conditions, see {results.path}")
         if done is not None:
             if repetition == 0:
                 show(done, "as measured before in this run: ")
@@ -306,7 +307,7 @@ def measure(request: pytest.FixtureRequest, case: Case, progress: Progress, benc
                 measured = run(case, held, progress.update, rounds)
             else:
                 measured = metered_profile(case, found, held.provenance, log)
-            store.add(measured, outcome.environment, outcome.run_id)
+            results.add(measured, outcome.environment, outcome.run_id)
         outcome.keep(known, measured)
         if repetition == 0:
             show(measured)

@@ -114,6 +114,7 @@ def test_a(train, infer, interleave, idle, telemetry, baseline):
     assert "1 passed" in done.stdout, done.stdout
 
 
+@pytest.mark.training
 def test_parts_work_around_a_loop_of_ones_own_on_this_machine(own):
     text = """
 import time
