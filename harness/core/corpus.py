@@ -270,7 +270,7 @@ def _typed(table: pd.DataFrame) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
             choices = {"task": TASKS, "provenance": PROVENANCES}.get(column.name)
             right = values.isin(choices) if choices else ~is_empty
         else:
-            values = pd.to_numeric(cells, errors="coerce").astype(float)
+            values = cells.map(_number).astype(float)
             least = 0 if column.name in _CLOCKS else 1
             right = np.isfinite(values) & ((values % 1 == 0) & (values >= least) if column.kind is int else values > 0)
             right |= is_empty & (column.name == "power_mw")
@@ -309,8 +309,16 @@ def _further(cells: pd.Series) -> pd.Series:
     if there and all(_WHOLE.fullmatch(text) for text in there):
         return pd.to_numeric(column).astype("int64" if len(there) == len(texts) else "Int64")
     if there and all(_DECIMAL.fullmatch(text) and repr(float(text)) == text for text in there):
-        return pd.to_numeric(column)
+        return column.map(_number).astype(float)
     return column
+
+
+def _number(cell: Any) -> float:
+    """A cell as Python reads it, to the last bit, which old releases of pandas miss; NaN where it is no number."""
+    try:
+        return np.nan if isinstance(cell, str) and "_" in cell else float(cell)
+    except (TypeError, ValueError):
+        return np.nan
 
 
 def _clock_fault(field: str, shown: str, khz: float) -> Fault:

@@ -80,7 +80,6 @@ def test_the_columns_are_those_of_the_schema_in_order() -> None:
     assert all(column.meaning for column in CORPUS)
 
 
-@pytest.mark.exhaustive
 @settings(max_examples=30)
 @given(table=rows)
 def test_csv_reads_back_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, table: List[Dict]) -> None:
