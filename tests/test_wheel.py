@@ -18,6 +18,12 @@ PROJECT = Path(__file__).resolve().parents[1]
 PACKAGES = ("harness", "predictors", "jetwatt", "baselines")
 
 
+COMMAND_FINDS_THE_CLONE = pytest.mark.skipif(
+    int(pytest.__version__.partition(".")[0]) < 9,
+    reason="before 9, the command `pytest` loads what is installed before it reads pytest.ini: use python -m pytest",
+)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """The wheel, built offline from a copy that holds nothing but what the project has."""
@@ -82,8 +88,15 @@ def test_the_command_and_the_public_names_work_in_an_empty_folder(run):
     assert code == 0, said
 
 
-@pytest.mark.parametrize("in_clone", [True, False], ids=["in-the-clone", "elsewhere"])
-def test_pytest_meets_the_plugin_once(run, tmp_path, in_clone):
+@pytest.mark.parametrize(
+    ("in_clone", "as_module"),
+    [
+        pytest.param(True, True, id="in-the-clone"),
+        pytest.param(True, False, id="in-the-clone-by-command", marks=COMMAND_FINDS_THE_CLONE),
+        pytest.param(False, False, id="elsewhere"),
+    ],
+)
+def test_pytest_meets_the_plugin_once(run, tmp_path, in_clone, as_module):
     """conftest.py of the clone names the plugin that the entry point has loaded; the modules are the clone's there."""
     arrays = (
         "import numpy, pytest\n@pytest.mark.parametrize('case', [numpy.arange(2)])\ndef test_mine(case):\n    pass\n"
@@ -92,7 +105,8 @@ def test_pytest_meets_the_plugin_once(run, tmp_path, in_clone):
     file = PROJECT / "tests" / "test_layout.py" if in_clone else tmp_path / "test_mine.py"
     options = ["--trace-config", "--collect-only", "-q", "-p", "no:cacheprovider", file]
     script = "import sys, pytest; sys.path.remove(''); sys.exit(pytest.main())"  # as the command `pytest` does
-    code, said = run("python", "-c", script, *options, cwd=PROJECT if in_clone else tmp_path)
+    start = ["-m", "pytest"] if as_module else ["-c", script]
+    code, said = run("python", *start, *options, cwd=PROJECT if in_clone else tmp_path)
     assert code == 0, said
     [registered] = [line for line in said.splitlines() if "registered: <module 'harness.plugin'" in line]
     assert (str(PROJECT / "harness") in registered) == in_clone
