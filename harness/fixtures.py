@@ -40,7 +40,7 @@ from harness.judge.baseline import INCONCLUSIVE, check_profile, read_baseline, r
 from harness.judge.claims import CONTRADICTED, Verdict
 from harness.measure.idle import DEFAULT_IDLE_S, idle_cases, metered_profile
 from harness.measure.rounds import run_rounds
-from harness.measure.run import check, conditions, is_self_profiling, make_ready, run, set_cache
+from harness.measure.run import bench_of, check, conditions, is_self_profiling, run, set_cache
 from harness.options import asks_for_strictness, deadline_from
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import experiment_of, plan_of
@@ -161,7 +161,7 @@ def storage(case: Case, device: Device, progress: Progress) -> DataOnStorage:
         return DataOnStorage(case.storage, None, (), {})
     machine = cast(RealDevice, device)
     with as_pytest_outcome(DependencyError):
-        bench = make_ready(case, machine.configuration, machine.root, progress.update)
+        bench = bench_of(case, machine, progress.update)
     files = tuple(bench.data.files)
     medium = bench.conditions["storage_medium"] if files else {}
     return DataOnStorage(case.storage, bench.data.directory if files else None, files, medium)
@@ -186,11 +186,12 @@ def page_cache(storage: DataOnStorage, cache: str, device: Device) -> CacheState
         return CacheState(cache, "simulated" if is_self_profiling(device) else "in-memory", None, None)
     root = cast(RealDevice, device).root
 
-    def read_once() -> None:
+    def read_once() -> str:
         for path in storage.files:
             with path.open("rb") as file:
                 while file.read(_READ_BYTES):
                     pass
+        return "every file read once"
 
     with as_pytest_outcome():
         before = residency(storage.files, str(root)).share
@@ -288,7 +289,8 @@ def measure(
         if not timed:
             benchmark.params = _parameters(case)
         with as_pytest_outcome():
-            check(case, held)
+            if is_new:  # the test's own case was checked before anything was touched
+                check(case, held)
             found = conditions(case, held, progress.update)
             known = key(comparable_conditions(found, case, held.provenance))
         done = None if is_new else outcome.found(known, case)

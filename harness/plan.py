@@ -17,7 +17,7 @@ from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
 from harness.core.power_modes import PowerMode
 from harness.devices.registry import open_device
 from harness.devices.replay import ReplayDevice
-from harness.devices.simulated import INSTANCE_MARK, SimulatedDevice
+from harness.devices.simulated import SimulatedDevice, copies
 from harness.measure.idle import idle_cases, read_meter_logs
 from harness.options import DEFAULT_CAMPAIGN, campaign_from, chosen_axes, configuration_from, device_root_from
 from harness.workloads import get_workload
@@ -71,7 +71,7 @@ class Plan:
             Path(argument.partition("::")[0]).resolve() for argument in config.invocation_params.args if argument
         }
         self._refuse_unknown_experiments(config)
-        sweeps = [own for sweep in self.campaign.sweeps for own in self._per_device(sweep, None)]
+        sweeps = [own for sweep in self.campaign.sweeps for own in self._per_device(sweep, of_experiment=False)]
         self._own_cases = self._expand(sweeps)
         self._idle_cases = idle_cases(self._own_cases, self._idle_s, self.meter_logs)
 
@@ -130,10 +130,10 @@ class Plan:
         for sweep in tables or (self.campaign.general,):
             for own, others, marks in self._with_marks(sweep, blocks):
                 _, _, sweeps = groups.setdefault(repr((others, marks)), (others, marks, []))
-                sweeps += self._per_device(own, sweep if tables else None)
+                sweeps += self._per_device(own, of_experiment=bool(tables))
         return [Point(case, others, marks) for others, marks, own in groups.values() for case in self._expand(own)]
 
-    def idle_points(self, file: Path) -> List[Point]:
+    def idle_points(self) -> List[Point]:
         """The idle states of the campaign's devices and power modes (E10).
 
         Of simulated boards, where that takes no time, state (i) in the modes of the experiment `baseload` too.
@@ -141,7 +141,7 @@ class Plan:
         cases = list(self._idle_cases)
         if not self._asks_for_axes:
             sweeps = self.campaign.experiments.get(BASELOAD, ())
-            found = self._expand([own for sweep in sweeps for own in self._per_device(sweep, sweep)])
+            found = self._expand([own for sweep in sweeps for own in self._per_device(sweep, of_experiment=True)])
             at_once = [case for case in found if self.device(case.device).provenance == "simulated"]
             cases += idle_cases(at_once, self._idle_s, {}, IDLE_STATES[:1])
         self._cases.update((self.key(case), case) for case in cases)
@@ -169,20 +169,18 @@ class Plan:
                 settings = replace_settings(sweep.settings, changes)
                 yield dataclasses.replace(sweep, axes=axes, settings=settings), tuple(others), tuple(marks)
 
-    def _per_device(self, sweep: Sweep, table: Optional[Sweep]) -> Iterator[Sweep]:
+    def _per_device(self, sweep: Sweep, of_experiment: bool) -> Iterator[Sweep]:
         """A sweep for each of its devices that it is for, and for their further instances.
 
-        Replayed corpora have no experiments of their own: what they answer is asked by sweeps that no `table` gives.
+        Replayed corpora have no experiments of their own: what they answer is asked by sweeps that are of none.
         """
         for name in sweep.axes["device"]:
             device = self.device(name)
             if isinstance(device, ReplayDevice):
-                if table is None:
+                if not of_experiment:
                     yield device.narrow(sweep, self._chooses_workloads)
             elif not sweep.boards or self.board(name) in sweep.boards:
-                can_copy = isinstance(device, SimulatedDevice) and INSTANCE_MARK not in name
-                copies = range(1, sweep.instances if can_copy else 1)
-                names = (name, *(f"{name}{INSTANCE_MARK}{number}" for number in copies))
+                names = copies(name, sweep.instances) if isinstance(device, SimulatedDevice) else (name,)
                 yield dataclasses.replace(sweep, axes={**sweep.axes, "device": names})
 
     def _expand(self, sweeps: Sequence[Sweep]) -> List[Case]:

@@ -115,7 +115,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
     plan, marked = plan_of(config), metafunc.definition.get_closest_marker
     try:
         if marked(IDLE_STATES):
-            points = plan.idle_points(file)
+            points = plan.idle_points()
         elif marked(ON_REQUEST) and not plan.is_named(file):
             points = []  # a corpus of thousands of modes is not expanded unless somebody asks for it
         else:
@@ -244,4 +244,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if verdicts:
             terminalreporter.section("claims of the papers")
             terminalreporter.write_line(format_verdicts(verdicts, in_full))
+        lacking = list(dict.fromkeys(outcome.without_baseline))
+        if lacking:
+            more = f" and {len(lacking) - MOST_ROWS} more" if len(lacking) > MOST_ROWS else ""
+            terminalreporter.write_line(f"not in the baseline: {', '.join(lacking[:MOST_ROWS])}{more}")
         terminalreporter.write_line(f"results: {terminalreporter.config.getoption('jetwatt_results')}")

@@ -44,9 +44,9 @@ def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
 
 
 def _extremes(profiles: Sequence[Profile]) -> List[Profile]:
-    """The fastest and slowest minibatch, the least and greatest stall and power, and that for as many as there is room.
+    """The fastest and the slowest, and those with the least and the greatest power, for as many as there is room.
 
-    Compute, stall and power of different workloads are no extremes of each other, so each workload has its own.
+    Time and power of different workloads are no extremes of each other, so each workload has its own.
     """
     chosen: Dict[int, None] = {}
     groups: Dict[Any, List[int]] = {}

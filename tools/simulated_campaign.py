@@ -12,6 +12,7 @@ from harness.core.device import Device
 from harness.core.errors import CannotRunError
 from harness.core.profiles import Profile
 from harness.devices.registry import open_device
+from harness.devices.simulated import copies
 from harness.judge.claim_list import load_claims
 from harness.measure.idle import idle_cases
 from harness.measure.run import check, run
@@ -66,9 +67,7 @@ class SimulatedCampaign:
         sweeps = []
         for sweep in self._campaign.of_experiment(experiment).sweeps:
             boards = [board for board in asked if not sweep.boards or board in sweep.boards]
-            devices = tuple(
-                f"sim:{board}" + (f"@{copy}" if copy else "") for board in boards for copy in range(sweep.instances)
-            )
+            devices = tuple(name for board in boards for name in copies(f"sim:{board}", sweep.instances))
             if devices:
                 sweeps.append(dataclasses.replace(sweep, axes={**sweep.axes, "device": devices}))
         found = expand(Campaign(experiment, "", tuple(sweeps)), self._mode_names)

@@ -59,6 +59,7 @@ PREFIX = "sim:"
 INSTANCE_MARK = "@"
 """Between a board and the number of its instance: `sim:orin-agx@3`. Instance 0 is what is simulated without one."""
 
+
 MEDIA = ("ssd", "sd", "hdd", "emmc")  # storage that the model knows
 TOO_LARGE = {("xavier-nx", "resnet18-cifar10"), ("nano", "resnet18-cifar10")}
 """Boards and workloads that the papers could not run on them (H12; 004 sec. 4.3). What others need is not published."""
@@ -70,6 +71,12 @@ Yielded = Tuple[Dict[str, Any], List[Minibatch], Telemetry, Dict[str, Optional[f
 """What a run yields: further conditions, minibatches, telemetry and aggregates."""
 
 _IDLE_STATES = {(LOGGING, STATIC): "logging", (QUIET, STATIC): "clean", (QUIET, DVFS): "dvfs"}
+
+
+def copies(name: str, count: int) -> Tuple[str, ...]:
+    """The names of so many instances of a simulated board, itself the first; one that is an instance stands alone."""
+    further = () if INSTANCE_MARK in name else range(1, count)
+    return (name, *(f"{name}{INSTANCE_MARK}{number}" for number in further))
 
 
 class SimulatedDevice:

@@ -124,7 +124,7 @@ def conditions(case: Case, device: Device, report: Report) -> Dict[str, Any]:
     `--resume` compares these with what is stored, and `run` puts them into the record.
     """
     own = device.conditions(case)
-    return own if is_self_profiling(device) else {**_bench(case, cast(RealDevice, device), report).conditions, **own}
+    return own if is_self_profiling(device) else {**bench_of(case, cast(RealDevice, device), report).conditions, **own}
 
 
 def run(case: Case, device: Device, report: Report = lambda line: None, rounds: Rounds = run_rounds) -> Profile:
@@ -138,7 +138,7 @@ def run(case: Case, device: Device, report: Report = lambda line: None, rounds: 
         profile = cast(SelfProfiling, device).profile(case)
         return dataclasses.replace(profile, flags=profile.flags or find_flags(profile))
     machine = cast(RealDevice, device)
-    bench = _bench(case, machine, report)
+    bench = bench_of(case, machine, report)
     report(f"    power mode: {case.power_mode}")
     found = machine.set_case(case)
     bench = dataclasses.replace(bench, conditions={**bench.conditions, **found})
@@ -214,7 +214,8 @@ def _check_trainable(case: Case, configuration: Configuration, root: Path) -> No
     require("harness.measure.training_loop")
 
 
-def _bench(case: Case, machine: RealDevice, report: Report) -> Bench:
+def bench_of(case: Case, machine: RealDevice, report: Report) -> Bench:
+    """What a case is measured with; made ready once, however many ask for it in turn."""
     known = _benches.get(machine)
     if known is None or known.case != case:
         known = _benches[machine] = make_ready(case, machine.configuration, machine.root, report)
@@ -356,8 +357,8 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
     return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
 
 
-def set_cache(state: str, files: Sequence[Path], read_once: Callable[[], None], root: Path = Path("/")) -> str:
-    """Bring the page cache into the state asked for; `read_once` reads a data set. Returns how, in words."""
+def set_cache(state: str, files: Sequence[Path], read_once: Callable[[], str], root: Path = Path("/")) -> str:
+    """Bring the page cache into the state asked for; `read_once` reads a data set. Both return how, in words."""
     if not files:
         return IN_MEMORY
     cache = PageCache(str(root))
@@ -371,8 +372,7 @@ def set_cache(state: str, files: Sequence[Path], read_once: Callable[[], None], 
     share = residency(files, str(root)).share
     if share is not None and share >= RESIDENT_SHARE:
         return "resident already"
-    read_once()
-    return "one pass of the DataLoader"
+    return read_once()
 
 
 def _quota_periods(root: Path) -> Optional[int]:

@@ -196,10 +196,11 @@ class Trainer:
         """Fetch and run a minibatch, so that what libraries read from the disk at their first step has been read."""
         self.step(self.to_accelerator(next(iter(self.loader()))))
 
-    def read_once(self) -> None:
+    def read_once(self) -> str:
         """One pass of the DataLoader over the data set, which leaves the set in the page cache (001 sec. 2.3)."""
         for _ in self.loader(epoch=0, drop_last=False):
             pass
+        return "one pass of the DataLoader"
 
     def losses(self) -> Tuple[Optional[float], Optional[float]]:
         """The loss of the first and of the last minibatch; None where it is not a finite number, or there was none."""
