@@ -38,6 +38,7 @@ from harness.judge.sides import (
     SLOWER_CODE,
     TOO_FEW,
     CaseRuns,
+    Pair,
     Run,
     cases_of,
     is_unsure,
@@ -331,7 +332,7 @@ def check_profile(
     if recorded is None or ratio is None:
         return Checked(now.case_id, MISSING, recorded, now, None, [missing])
     status, notes = _status(ratio, threshold, ratio.p_above(), 1 - ratio.p_above()), _notes(recorded, now)
-    if min(sum(map(len, case.series())) for case in (recorded, now)) < MIN_MINIBATCHES:
+    if Pair(recorded, now, []).fewest_minibatches < MIN_MINIBATCHES:
         status, notes = INCONCLUSIVE, [TOO_FEW_NOTE, *notes]
     elif is_disqualified(profile.flags) and not include_flagged:
         status, notes = INCONCLUSIVE, [f"the profile is flagged {' and '.join(profile.flags)}", *notes]

@@ -29,12 +29,10 @@ def measure_concurrent(bench: Any, instruments: Any, report: Report, rounds: Rou
     trained: List[Minibatch] = []
     is_own = bench.workload.is_own or bench.beside.workload.is_own
     with training.failures_explained(f"{mix.name} with batches of {case.batch_size}", is_own):
-        trainer = training.Trainer(
-            bench.workload, bench.workload.build_data_set(bench.data, seed), case.batch_size, case.workers, seed
-        )
+        trainer = training.Trainer(bench.workload, bench.samples, case.batch_size, case.workers, seed)
         inferrer = training.Inferrer(
             bench.beside.workload,
-            bench.beside.workload.build_data_set(bench.beside.data, seed),
+            bench.beside.samples,
             mix.batch_size,
             0,
             seed,

@@ -79,6 +79,7 @@ class Bench:
     workload: Optional[Workload]
     data: Optional[PreparedData]
     conditions: Dict[str, Any]
+    samples: Any = None  # the data set as the DataLoader takes it
     beside: Optional[Bench] = None
 
     @property
@@ -266,7 +267,7 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
             f"{data.samples} samples of {case.workload} make too few batches of {case.batch_size}",
             "a larger --data-scale, more --epochs, or a smaller --batch-size",
         )
-    return Bench(case, workload, data, conditions)
+    return Bench(case, workload, data, conditions, samples)
 
 
 def _medium(data: PreparedData, root: Path) -> Dict[str, Any]:
@@ -290,7 +291,6 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
     training = require("harness.measure.training_loop")
     case, settings, files, root = bench.case, bench.case.settings, bench.data.files, instruments.root
     training.use_threads(bench.conditions["threads"])
-    samples = bench.workload.build_data_set(bench.data, settings.seed)
     conditions = {**bench.conditions, "temperature_limits_c": dict(instruments.limits_c)}
     residency_by_epoch: List[Optional[float]] = []
     cache = PageCache(str(root))
@@ -306,7 +306,7 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
         report(f"    {place}minibatch {minibatch.index} ({minibatch.phase}), {minibatch.e2e_ms:.0f} ms")
 
     with training.failures_explained(f"{case.workload} with batches of {case.batch_size}", bench.workload.is_own):
-        what = (bench.workload, samples, case.batch_size, case.workers, settings.seed)
+        what = (bench.workload, bench.samples, case.batch_size, case.workers, settings.seed)
         limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
         if limit_bytes_per_s is not None:  # libraries load some 90 MB at their first step, and that is not the data
             report("    rehearsing")
