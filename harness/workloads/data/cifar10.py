@@ -9,7 +9,7 @@ from typing import Any, List, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet, MappedRows
+from harness.workloads.data.data_set import DataSet, FileRows
 from harness.workloads.data.written_folder import Report, WriteProgress
 
 SIDE, CHANNELS, CLASSES = 32, 3, 10
@@ -62,7 +62,7 @@ def _open_batch(path: Path) -> Sequence[np.ndarray]:
         size = path.stat().st_size
         if size == 0 or size % _RECORD:
             raise DataSetError(f"{path} has {size} bytes, no multiple of {_RECORD}: it is cut off or no CIFAR-10 batch")
-        return MappedRows(path, 0, (size // _RECORD, _RECORD))
+        return FileRows(path, 0, (size // _RECORD, _RECORD))
     content = read_plain_pickle(path)
     try:
         pixels, labels = content[b"data"], np.asarray(content[b"labels"], dtype=np.uint8)

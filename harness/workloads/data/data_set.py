@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
+from typing import Any, BinaryIO, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
 
@@ -247,29 +247,35 @@ def choose(held: int, wanted: int, seed: int) -> Sequence[int]:
     return sorted(np.random.default_rng(seed).choice(held, wanted, replace=False).tolist())
 
 
-class MappedRows:
-    """The rows of a binary file of bytes.
+class FileRows:
+    """The rows of a binary file of bytes, each read when it is asked for.
 
-    Pickles as its path: a DataLoader worker maps the file anew instead of getting a copy of it.
+    Read, not mapped: the kernel keeps the pages that a process has mapped, so the page cache could not be dropped.
+    Pickles as its path: a DataLoader worker opens the file anew.
     """
 
     def __init__(self, path: Path, offset: int, shape: Tuple[int, ...]) -> None:
         self.path, self._offset, self.shape = path, offset, shape
-        expected, size = offset + int(np.prod(shape)), path.stat().st_size
+        self._row_bytes = int(np.prod(shape[1:]))
+        expected, size = offset + shape[0] * self._row_bytes, path.stat().st_size
         if size != expected:
             raise DataSetError(f"{path} has {size} bytes, but its header or format asks for {expected}")
-        self._rows: Optional[np.ndarray] = None
+        self._file: Optional[BinaryIO] = None
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, index: int) -> np.ndarray:
-        if self._rows is None:
-            try:
-                self._rows = np.memmap(self.path, dtype=np.uint8, mode="r", offset=self._offset, shape=self.shape)
-            except (OSError, ValueError) as error:
-                raise DataSetError(f"cannot read {self.path}: {error}") from error
-        return np.array(self._rows[index])
+        row = range(len(self))[index]
+        try:
+            if self._file is None:
+                self._file = open(self.path, "rb", buffering=0)  # noqa: SIM115 - open as long as the data set is
+            read = os.pread(self._file.fileno(), self._row_bytes, self._offset + row * self._row_bytes)
+        except OSError as error:
+            raise DataSetError(f"cannot read {self.path}: {error}") from error
+        if len(read) < self._row_bytes:
+            raise DataSetError(f"cannot read {self.path}: it ends within sample {row}", "fetch the data set again")
+        return np.frombuffer(bytearray(read), np.uint8).reshape(self.shape[1:])
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_rows": None}
+        return {**self.__dict__, "_file": None}

@@ -12,7 +12,7 @@ from typing import List, Sequence, Tuple, Union
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet, MappedRows
+from harness.workloads.data.data_set import DataSet, FileRows
 from harness.workloads.data.written_folder import Report, WriteProgress
 from harness.workloads.optional_packages import require
 
@@ -104,12 +104,12 @@ def write_idx(path: Path, array: np.ndarray) -> None:
     path.write_bytes(header + array.tobytes())
 
 
-def read_idx(path: Path) -> Union[MappedRows, np.ndarray]:
-    """Open an idx file of bytes: mapped where it is plain, in memory where its name ends in `.gz`."""
+def read_idx(path: Path) -> Union[FileRows, np.ndarray]:
+    """Open an idx file of bytes: read row by row where it is plain, in memory where its name ends in `.gz`."""
     if path.suffix != ".gz":
         with open(path, "rb") as file:
             offset, shape = _parse_header(path, file.read(4 + 4 * 4))
-        return MappedRows(path, offset, shape)
+        return FileRows(path, offset, shape)
     try:
         with gzip.open(path) as file:
             content = file.read()
