@@ -2,11 +2,13 @@
 #   PYTHON  the interpreter to make the environment of        make test PYTHON=python3.12
 #   VENV    the folder of the environment                     make test VENV=/media/ssd/venv
 #   EXTRAS  what is installed of train, jetson, report, dev   make lint EXTRAS=dev
+#   JOBS    processes that share the tests, 0: only this one  make test JOBS=0 ARGS=--pdb
 #   ARGS    further arguments for pytest                      make test ARGS="-k corpus -x"
 
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= train,report,dev
+JOBS ?= 2
 ARGS ?=
 
 RUN := "$(VENV)/bin/python" -m
@@ -53,8 +55,8 @@ else
 		echo "note: no torch and torchvision for $$($(PYTHON) -V) on this board, so it cannot train yet: see docs/install.md"
 endif
 
-test: install ## run the tests
-	$(RUN) pytest tests $(ARGS)
+test: install ## run the tests, in JOBS processes
+	$(RUN) pytest tests -n $(JOBS) --dist worksteal $(ARGS)
 
 bench: install ## measure the quick campaign on this machine into out/results.sqlite, in at most 5 minutes
 	$(RUN) pytest benchmarks/test_training.py --campaign quick --results out/results.sqlite $(ARGS)
