@@ -128,6 +128,7 @@ class FittedModel:
             The row of `predict`, with its `risk`: the probability that the mode draws over 1 W more than `power_w`, or
             takes longer than `time_ms`. A `CannotRunError` names the nearest mode where none keeps the limits.
         """
+        self._refuse_without_power("choose by")
         goal = within(power_w, time_ms)
         table, prediction = self._predicted(None, "all", None, LEVEL)
         figures = prediction.time_ms, prediction.power_mw, table["batch_size"].to_numpy()
@@ -168,6 +169,7 @@ class FittedModel:
         """Time and power of all modes, their front and what was learned from; as a picture file where named."""
         from matplotlib.figure import Figure
 
+        self._refuse_without_power("plot")
         table, learned = self.predict(), self.predictor.training_rows_
         figure = Figure(figsize=(7.8, 5), layout="constrained")
         axes = figure.subplots()
@@ -184,6 +186,11 @@ class FittedModel:
     def save(self, path: Union[str, Path]) -> None:
         """Write a file that `load` and `jetwatt predict` read; nothing in it is code."""
         save_model(Path(path), self.predictor, self.origin)
+
+    def _refuse_without_power(self, what: str) -> None:
+        if np.isnan(self.predictor.training_rows_.power_mw).all():
+            hint = "learn from profiles with power_mw; predict and score tell the time"
+            raise CannotRunError(f"there is no power to {what}: the model learned time alone", hint)
 
     def _predicted(
         self, device: Optional[str], modes: Modes, batch_size: Optional[int], level: float
@@ -224,13 +231,13 @@ def _tables(corpus: Corpus) -> List[Table]:
 
 
 def _one_table(tables: Sequence[Table], workload: str, task: str, device: Optional[str]) -> Table:
-    """The complete rows of a workload on one device."""
+    """The rows of a workload on one device that predictors learn from."""
     there = [table for table in tables if device is None or table.device == device]
     devices = sorted({table.device for table in there if (table.workload, table.task) == (workload, task)})
     if len(devices) > 1:
         what = f"the corpus has {task} of {workload!r} on {len(devices)} devices: {', '.join(devices)}"
         raise InvalidValueError(what, f"choose one: device={devices[0]!r}")
-    return find_table(there, workload, task).complete()
+    return find_table(there, workload, task).usable()
 
 
 def _risk(prediction: Prediction, goal: Goal) -> np.ndarray:

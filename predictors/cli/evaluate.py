@@ -100,18 +100,19 @@ def load_references(arguments: argparse.Namespace, tables: Sequence[Table]) -> T
     if not arguments.reference:
         return ()
     there = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
-    return tuple(find_table(there, name, arguments.task).complete() for name in arguments.reference.split(","))
+    return tuple(find_table(there, name, arguments.task).usable() for name in arguments.reference.split(","))
 
 
 def make_target(table: Table, references: Sequence[Table]) -> Target:
-    """A target with the references that hold no profile of its own."""
-    complete = table.complete()
-    if len(complete) < 2:
+    """A target with the references that hold no profile of its own, and tell of power where it does."""
+    usable = table.usable()
+    if len(usable) < 2:
+        what = "profiles with power" if table.has_power else "profiles"
         raise InvalidValueError(
-            f"{table.workload} on {table.device} has {len(complete)} profiles with power",
-            "predictors need both figures",
+            f"{table.workload} on {table.device} has {len(usable)} {what}", "one to learn from and one to test on"
         )
-    return Target(complete, tuple(one for one in references if not one.overlaps(complete)))
+    telling = [one for one in references if one.has_power or not usable.has_power]
+    return Target(usable, tuple(one for one in telling if not one.overlaps(usable)))
 
 
 def parse_counts(text: str) -> Tuple[Optional[int], ...]:

@@ -9,7 +9,7 @@ import abc
 import dataclasses
 import importlib
 import inspect
-from typing import Any, ClassVar, Dict, Iterable, List, NamedTuple, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, ClassVar, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 import numpy as np
 
@@ -98,7 +98,7 @@ class Predictor(abc.ABC):
         self: Some,
         modes: ModesLike,
         time_ms: Sequence[float],
-        power_mw: Sequence[float],
+        power_mw: Optional[Sequence[float]] = None,
         *,
         batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
         task: Tasks = "training",
@@ -108,7 +108,7 @@ class Predictor(abc.ABC):
         Args:
             modes: power modes, shape (n, 4), columns as in `PowerMode`, clocks in kHz.
             time_ms: minibatch times, shape (n,).
-            power_mw: powers, shape (n,).
+            power_mw: powers, shape (n,); None, or NaN in all rows, where only time was measured.
             batch_size: of all rows, or one for each.
             task: `training` or `inference`, of all rows, or one for each.
 
@@ -118,7 +118,10 @@ class Predictor(abc.ABC):
         """
         rows = self._checked(modes, batch_size, task)
         time_ms = _positive(time_ms, "time_ms", len(rows.modes), or_one=False)
-        power_mw = _positive(power_mw, "power_mw", len(rows.modes), or_one=False)
+        if power_mw is None or np.isnan(_numbers(power_mw, "power_mw")).all():
+            power_mw = np.full(len(rows.modes), np.nan)
+        else:
+            power_mw = _positive(power_mw, "power_mw", len(rows.modes), or_one=False)
         learned = TrainingRows(*merge_repeated(rows, time_ms, power_mw))
         if len(learned.time_ms) < self.least_modes:
             raise InvalidValueError(
@@ -161,7 +164,10 @@ class Predictor(abc.ABC):
 
     @abc.abstractmethod
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
-        """Learn from checked rows, none twice; set attributes that end in `_`. The same rows give the same result."""
+        """Learn from checked rows, none twice; set attributes that end in `_`. The same rows give the same result.
+
+        Where no power was measured it is NaN in all rows, and so has what is predicted of it to be.
+        """
 
     @abc.abstractmethod
     def _infer(self, rows: Inputs) -> Prediction:

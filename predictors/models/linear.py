@@ -110,6 +110,8 @@ class LinearEnergy(Regression):
         workloads = [np.column_stack([inputs, figures])]
         for table in self.references:
             known = table.complete()
+            if not len(known):
+                continue
             settings = self.columns_.matrix_of_others(table_inputs(known))
             workloads.append(np.column_stack([settings, known.time_ms, known.power_mw]))
         rows = np.concatenate(workloads)

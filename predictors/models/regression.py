@@ -143,7 +143,10 @@ class Regression(Predictor):
 
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
         self.columns_ = self._columns(rows)
-        inputs, figures = self._inputs(rows), np.column_stack([time_ms, power_mw])
+        self.power_known_ = not np.isnan(power_mw).all()
+        # A power that nobody measured is learned as a constant, which no time depends on, and never told.
+        figures = np.column_stack([time_ms, power_mw if self.power_known_ else np.ones_like(power_mw)])
+        inputs = self._inputs(rows)
         self.fitted_ = self._fit(inputs, figures)
         left_out = self._left_out(inputs, figures)
         self.log_sd_, self.freedom_ = residual_spread(*left_out, self.usual_log_sd, len(inputs))
@@ -159,5 +162,7 @@ class Regression(Predictor):
 
     def _infer(self, rows: Inputs) -> Prediction:
         figures = self.fitted_(self._inputs(rows)).T
-        log_sd = np.broadcast_to(self.log_sd_[:, None], figures.shape)
-        return Prediction(*figures, *log_sd.copy(), freedom=self.freedom_)
+        log_sd = np.repeat(self.log_sd_[:, None], figures.shape[1], axis=1)
+        if not self.power_known_:
+            figures[1], log_sd[1] = np.nan, np.nan
+        return Prediction(*figures, *log_sd, freedom=self.freedom_)

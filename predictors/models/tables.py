@@ -45,11 +45,23 @@ class Table:
         """The rows that an index array, a slice or a mask picks, as a table."""
         return dataclasses.replace(self, **{name: getattr(self, name)[rows] for name in ARRAYS})
 
+    @property
+    def has_power(self) -> bool:
+        """Whether power was measured in any row."""
+        return not np.isnan(self.power_mw).all()
+
     def complete(self) -> Table:
         """The rows whose power was measured; those of one mode and batch size become one with their median."""
-        measured = self.take(~np.isnan(self.power_mw))
-        rows = Inputs(measured.modes, measured.batch_size, np.zeros(len(measured), dtype=bool))
-        kept, time_ms, power_mw = merge_repeated(rows, measured.time_ms, measured.power_mw)
+        return self.take(~np.isnan(self.power_mw)).merged()
+
+    def usable(self) -> Table:
+        """What predictors learn from: the complete rows, or all, for their time alone, where none has a power."""
+        return self.complete() if self.has_power else self.merged()
+
+    def merged(self) -> Table:
+        """Each mode and batch size once, with the medians of its rows."""
+        rows = Inputs(self.modes, self.batch_size, np.zeros(len(self), dtype=bool))
+        kept, time_ms, power_mw = merge_repeated(rows, self.time_ms, self.power_mw)
         return dataclasses.replace(
             self, modes=kept.modes, batch_size=kept.batch_size, time_ms=time_ms, power_mw=power_mw
         )

@@ -43,9 +43,11 @@ class PhysicalGP(Predictor):
             rows, time_ms, power_mw = rows.take(kept), time_ms[kept], power_mw[kept]
         starts = self.starts if len(rows.modes) <= FEW_ROWS else 1
         priors = priors_for(self.references, self.board)
-        self.posterior_ = learn(features(rows), time_ms, mw_to_w(power_mw), priors, starts, self.seed)
+        power_w = None if np.isnan(power_mw).all() else mw_to_w(power_mw)
+        self.posterior_ = learn(features(rows), time_ms, power_w, priors, starts, self.seed)
 
     def _infer(self, rows: Inputs) -> Prediction:
         mean, variance = infer(self.posterior_, features(rows))
-        time_ms, power_w = np.exp(mean)
-        return Prediction(time_ms, w_to_mw(power_w), *np.sqrt(variance), freedom=TAILS)
+        log_sd, unknown = np.sqrt(variance), np.full(len(rows.modes), np.nan)
+        power_mw, power_log_sd = (w_to_mw(np.exp(mean[1])), log_sd[1]) if len(mean) > 1 else (unknown, unknown)
+        return Prediction(np.exp(mean[0]), power_mw, log_sd[0], power_log_sd, freedom=TAILS)

@@ -13,7 +13,7 @@ minimum m is taken as linear, which makes the posterior normal and gives the evi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -62,15 +62,15 @@ class ParameterPosterior(NamedTuple):
 
 
 def learn(
-    at: Features, time_ms: np.ndarray, power: np.ndarray, priors: Sequence[Prior], starts: int, seed: int
+    at: Features, time_ms: np.ndarray, power: Optional[np.ndarray], priors: Sequence[Prior], starts: int, seed: int
 ) -> ParameterPosterior:
-    """The posterior of n rows with time and power (W), shapes (n,).
+    """The posterior of n rows with time and power (W), shapes (n,); power is None where it was not measured.
 
     Under each of the priors, which the evidence weighs, `starts` minima are looked for; `seed` is of all but the first.
     """
     random = np.random.default_rng(seed)
     unit = np.log(time_ms).mean()
-    data = np.stack([np.log(time_ms) - unit, np.log(power)])
+    data = np.stack([np.log(time_ms) - unit, *([] if power is None else [np.log(power)])])
     centred = [prior.centred(at) for prior in priors]
     mean = np.repeat([prior.mean for prior in centred], starts, axis=0)
     sd = np.repeat([prior.sd for prior in centred], starts, axis=0)
@@ -83,18 +83,22 @@ def learn(
 
 
 def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of log time (ms) and log power (W) of m rows, noise included: each of shape (2, m)."""
+    """Mean and variance of log time (ms) and log power (W) of m rows, noise included: each of shape (2, m).
+
+    Without power in what was learned there is none in what is told, and the shape is (1, m).
+    """
     near = correlation(at, Features(*posterior.rows.T))
-    count = len(at.cores)
+    count, figures = len(at.cores), posterior.scale.shape[1]
     # The rows say nothing of other batch sizes and tasks than their own: there the prior holds.
     elsewhere = at.batch.any() or at.inference.any()
     open_places = np.setdiff1d(np.arange(posterior.theta.shape[1]), posterior.free) if elsewhere else np.array([], int)
     means, variances = [], []
     for k, theta in enumerate(posterior.theta):
         middle, jacobian = linearised(theta[None], at, np.concatenate([posterior.free, open_places]))
-        jacobian, open_jacobian = np.split(jacobian.reshape(2, count, -1), [len(posterior.free)], axis=2)
+        jacobian = jacobian.reshape(2, count, -1)[:figures]
+        jacobian, open_jacobian = np.split(jacobian, [len(posterior.free)], axis=2)
         open_variance = np.square(open_jacobian * posterior.prior_sd[k, open_places]).sum(2)
-        amplitude, noise = (np.square(posterior.scale[k] * sd)[:, None] for sd in (AMPLITUDE, NOISE))
+        amplitude, noise = (np.square(posterior.scale[k] * sd[:figures])[:, None] for sd in (AMPLITUDE, NOISE))
         white = amplitude[:, None] * near @ np.swapaxes(posterior.whitening[k], 1, 2)
         learned = np.concatenate([posterior.residual[k, :, :, None], posterior.jacobian[k]], axis=2)
         correction = white @ (posterior.whitening[k] @ learned)
@@ -105,7 +109,8 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
         values = by_name(theta)
         times = minibatch_times(values, at)
         log_power = np.log(power_w(values, at, times, times.total * np.exp(mean[0])))
-        means.append(np.stack([middle[0, :count] + posterior.unit + mean[0], log_power + mean[1]]))
+        middle = np.stack([middle[0, :count] + posterior.unit, log_power])[:figures]
+        means.append(middle + mean)
     weight = posterior.weight[:, None, None]
     mean = (weight * means).sum(0)
     return mean, (weight * (np.array(variances) + (np.array(means) - mean) ** 2)).sum(0)
@@ -117,17 +122,21 @@ class _Search:
     def __init__(
         self, at: Features, data: np.ndarray, mean: np.ndarray, sd: np.ndarray, starts: int, random: np.random.Generator
     ) -> None:
-        """Start at each prior's mean, and `starts` - 1 times at a draw from it; `data` has shape (2, n)."""
+        """Start at each prior's mean, and `starts` - 1 times at a draw from it; `data` has shape (2, n), or (1, n)."""
         self.at, self.data, self.mean, self.sd = at, data, mean, sd
-        self.covariance = (np.square(AMPLITUDE)[:, None, None] * correlation(at, at))[None]
-        self.noise = np.square(NOISE)[:, None]
-        jacobian = linearised(mean[:1], at, np.arange(mean.shape[1]), data[0])[1]
+        amplitude, noise = (np.square(sd[: len(data)]) for sd in (AMPLITUDE, NOISE))
+        self.covariance = (amplitude[:, None, None] * correlation(at, at))[None]
+        self.noise = noise[:, None]
+        jacobian = linearised(mean[:1], at, np.arange(mean.shape[1]), data[0])[1][:, : data.size]
         self.free = np.flatnonzero((jacobian != 0).any(axis=(0, 1)))
         self.theta = mean.copy()  # (s, d)
         self.theta[:, self.free] += (sd * random.normal(size=mean.shape))[:, self.free]
         self.theta[::starts] = mean[::starts]
         self.damping = np.full(len(mean), 0.1)  # (s,)
-        self.weights, self.scale = np.ones((len(mean), *data.shape)), np.ones((len(mean), 2))  # (s, 2, n), (s, 2)
+        self.weights, self.scale = (
+            np.ones((len(mean), *data.shape)),
+            np.ones((len(mean), len(data))),
+        )  # (s, 2, n), (s, 2)
         self._whiten()
 
     def descend(self, steps: int) -> None:
@@ -210,7 +219,8 @@ class _Search:
         self.whitening = np.linalg.inv(factor)  # (s, 2, n, n)
 
     def _residual(self, theta: np.ndarray) -> np.ndarray:
-        return self.data - log_response(theta, self.at, self.data[0]).reshape(-1, *self.data.shape)
+        response = log_response(theta, self.at, self.data[0])[..., : self.data.size]
+        return self.data - response.reshape(-1, *self.data.shape)
 
     def _cost(self, theta: np.ndarray) -> np.ndarray:
         white = np.einsum("swij,swj->swi", self.whitening, self._residual(theta))
@@ -219,8 +229,8 @@ class _Search:
     def _expand(self) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Minus half the gradient of the cost, half its Gauss-Newton curvature, and the derivatives of the response."""
         middle, jacobian = linearised(self.theta, self.at, self.free, self.data[0])
-        jacobian = jacobian.reshape(len(self.theta), *self.data.shape, -1)
-        residual = self.data - middle.reshape(-1, *self.data.shape)
+        jacobian = jacobian[:, : self.data.size].reshape(len(self.theta), *self.data.shape, -1)
+        residual = self.data - middle[:, : self.data.size].reshape(-1, *self.data.shape)
         white = self.whitening @ jacobian
         white_residual = np.einsum("swij,swj->swi", self.whitening, residual)
         sd, offset = self.sd[:, self.free], (self.theta - self.mean)[:, self.free]

@@ -13,7 +13,6 @@ from typing import NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.errors import InvalidValueError
 from harness.core.files import read_toml
 from harness.core.units import mw_to_w
 from predictors.models.physical_gp.posterior import learn
@@ -68,16 +67,12 @@ def priors_for(references: Sequence[Table], board: Optional[str] = None) -> Tupl
 @functools.lru_cache(maxsize=None)
 def learn_reference(table: Table) -> Prior:
     """What a table tells of the parameters."""
-    known = np.flatnonzero(np.isfinite(table.power_mw))
-    if len(known) == 0:
-        raise InvalidValueError(
-            f"the reference {table.workload} on {table.device} has no mode with time and power", "leave it out"
-        )
-    if len(known) > REFERENCE_ROWS:
-        known = np.sort(np.random.default_rng(0).choice(known, REFERENCE_ROWS, replace=False))
-    part = table.take(known)
+    part = table.usable()
+    if len(part) > REFERENCE_ROWS:
+        part = part.take(np.sort(np.random.default_rng(0).choice(len(part), REFERENCE_ROWS, replace=False)))
     at = features(table_inputs(part))
-    posterior = learn(at, part.time_ms, mw_to_w(part.power_mw), (any_board(),), starts=3, seed=0)
+    power_w = mw_to_w(part.power_mw) if part.has_power else None
+    posterior = learn(at, part.time_ms, power_w, (any_board(),), starts=3, seed=0)
     best = int(np.argmax(posterior.weight))
     sd = any_board().sd
     sd[posterior.free] = np.sqrt(np.diag(posterior.covariance[best]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from harness.core.errors import InvalidValueError, NotFittedError
+from predictors.evaluation import Target
 from predictors.models.base import MODULES, make_predictor, predictor_class
 from predictors.models.persistence import load_model, save_model
+from predictors.trials import TrialPlan, run_plan
 from tests.predictors.plain_predictors import made_table
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -95,6 +98,21 @@ def test_a_setting_that_never_changes_is_learned_around(predictor, dimension):
 def test_a_figure_that_is_missing_is_refused(predictor):
     with pytest.raises(InvalidValueError, match="power_mw"):
         fit(predictor, power_mw=np.where(LEARNED == 6, np.nan, TABLE.power_mw[LEARNED]))
+
+
+def test_without_power_the_time_is_learned_alone(predictor, tmp_path):
+    measured = dataclasses.replace(TABLE, power_mw=np.full(54, np.nan))
+    both = fit(predictor.clone()).predict(TABLE.modes)
+    result = run_plan(TrialPlan((predictor.name,), (Target(measured, (REFERENCE,)),), (18,), repeats=2)).results[0]
+    assert result["power_mape_median"] is result["coverage"]["power_80"] is result["energy_mape_median"] is None
+    assert (result["time_mape_median"] is None) == (predictor.name == "npe")
+    found = fit(predictor, power_mw=None).predict(TABLE.modes)
+    save_model(tmp_path / "model", predictor, {})
+    again = load_model(tmp_path / "model").predictor.predict(TABLE.modes)
+    assert np.array_equal(again.time_ms, found.time_ms, equal_nan=True)
+    if predictor.name != "npe":  # which tells power without learning
+        assert np.isnan([found.power_mw, found.power_log_sd]).all()
+        assert found.time_ms == pytest.approx(both.time_ms, rel=0.15)
 
 
 def test_a_mode_profiled_twice_with_other_figures_counts_once(predictor):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from harness.core.errors import InvalidValueError
 from predictors.evaluation import coverage, mape
 from predictors.models.physical_gp import PhysicalGP
 from predictors.models.physical_gp.prior import any_board, priors_for
+from predictors.models.physical_gp.response import PARAMETERS
 from predictors.models.tables import Table
 from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
 
@@ -101,13 +103,13 @@ def test_references_of_other_boards_are_left_out_where_the_board_is_known():
     assert len(priors_for((here, elsewhere))) == 3
 
 
-def test_a_reference_without_power_is_refused():
-    table = make_table(10)
-    blind = Table(
-        "d", "w", "training", "simulated", table.modes, table.batch_size, table.time_ms, table.power_mw * np.nan
-    )
-    with pytest.raises(InvalidValueError, match="no mode with time and power"):
-        _fit(table, 5, references=(blind,))
+def test_a_reference_without_power_tells_of_time():
+    table, other = make_table(10), make_table(6, workload="other")
+    blind = dataclasses.replace(other, power_mw=np.full(len(other), np.nan))
+    here, nowhere = priors_for((blind,), table.device)[0], any_board()
+    place = PARAMETERS.index("background")
+    assert here.sd[place] < 0.9 * nowhere.sd[place]
+    assert here.mean[PARAMETERS.index("core_idle")] == pytest.approx(nowhere.mean[PARAMETERS.index("core_idle")])
 
 
 def test_batch_sizes_are_learned_where_they_differ_and_guessed_where_not():
