@@ -1,6 +1,6 @@
 """What guards a run that changes a machine: a lock per device, and signals that end the run through its finalizers.
 
-A lock goes with its process, and says who holds it.
+A lock goes with its process, and the kernel says who holds it.
 The locks lie where runs of different users exclude each other too, or in the directory that the environment variable
 `JETWATT_LOCK_DIR` names: runs that do not share it do not exclude each other.
 """
@@ -14,16 +14,20 @@ import os
 import shlex
 import signal
 import stat
-import sys
 import threading
+import time
 from pathlib import Path
 from typing import Iterator, List, Optional, Set
 
 from harness.core.errors import ControlError
+from harness.core.files import is_shared
 
 LOCK_DIR_VARIABLE = "JETWATT_LOCK_DIR"
 
 _OPEN_TO_ALL = ("/run/lock", "/dev/shm")  # empty after a boot; some systems keep the first for root
+_FOR_ALL = 0o666
+_NAMES = 100  # how many files of others in the way are passed over
+_LONGEST = 300
 
 _open_fds: Set[int] = set()
 
@@ -44,24 +48,18 @@ def locked(device: str, *, lock_dir: Optional[Path] = None) -> Iterator[None]:
     Raises ControlError where another process holds it; says which, since when, and its command.
     """
     owner = os.getpid()
-    path = (lock_dir or default_lock_dir()) / f"jetwatt-{device}.lock"
-    fd = _open(path)
+    fd = _open(lock_dir or default_lock_dir(), device)
     _open_fds.add(fd)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(fd, 4096, 0).decode(errors="replace") or "a process that has not said who it is yet"
-            raise ControlError(f"{device} is in use by {holder}", "wait for its end, or end it") from None
-        since = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-        command = " ".join(map(shlex.quote, [sys.executable, *sys.argv]))
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"process {owner} since {since}: {command}".encode(), 0)
+            hint = f"wait for its end, or end it; {LOCK_DIR_VARIABLE}=FOLDER is a lock that only runs with it share"
+            raise ControlError(f"{device} is in use by {_holder(fd)}", hint) from None
         try:
             yield
         finally:
             if os.getpid() == owner:
-                os.ftruncate(fd, 0)
                 # A worker that was forked just now may not have closed its copy yet: closing alone would not unlock.
                 fcntl.flock(fd, fcntl.LOCK_UN)
     finally:
@@ -77,25 +75,58 @@ def default_lock_dir() -> Path:
     if chosen:
         return Path(chosen)
     for directory in map(Path, _OPEN_TO_ALL):
-        if directory.is_dir() and directory.stat().st_mode & stat.S_IWOTH:
+        if directory.is_dir() and is_shared(directory):
             return directory
     raise ControlError(f"neither of {', '.join(_OPEN_TO_ALL)} can be written by every user", f"set {LOCK_DIR_VARIABLE}")
 
 
-def _open(path: Path) -> int:
-    """Open the lock file, or make it for every user; it is never removed, so that all lock the same file."""
+def _open(folder: Path, device: str) -> int:
+    """Open the lock file, or make it for every user; it is never removed, so that all lock the same file.
+
+    It holds nothing. What another user laid in its place (a link, a file that is closed to others) has every run take
+    the next name.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            return os.open(path, os.O_RDWR | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-            os.fchmod(fd, 0o666)  # whatever the umask
-            return fd
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(_NAMES):
+            path = folder / f"jetwatt-{device}{f'-{number}' if number else ''}.lock"
+            umask = os.umask(0)  # with the file, its mode: a run that starts now too must not pass over it
+            try:
+                return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _FOR_ALL)
+            except FileExistsError:
+                pass
+            finally:
+                os.umask(umask)
+            found = path.lstat()
+            if stat.S_ISREG(found.st_mode) and found.st_mode & _FOR_ALL == _FOR_ALL:
+                return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         raise ControlError(
-            f"the lock file {path} cannot be opened: {error.strerror}", "remove it, if no run is on"
+            f"no lock file can be opened in {folder}: {error.strerror}", f"set {LOCK_DIR_VARIABLE}"
         ) from error
+    raise ControlError(f"{_NAMES} files like {path} are no lock files", "remove them, if no run is on")
+
+
+def _holder(fd: int) -> str:
+    """Who holds a file's lock, as the kernel has it: what stands in a file that all may write is nobody's word."""
+    file, holders = os.fstat(fd), []
+    with contextlib.suppress(OSError), open("/proc/locks") as locks:
+        for words in map(str.split, locks):  # 3: FLOCK ADVISORY WRITE 27919 fe:00:5751504 0 EOF
+            device, _, inode = words[5].rpartition(":") if words[1] == "FLOCK" else ("", "", "")
+            if inode == str(file.st_ino):
+                holders.append((device == f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}", words[4]))
+    if not holders:
+        return "a process that this one may not see"
+    process = Path("/proc") / max(holders)[1]  # some file systems have another number in that table
+    try:
+        command = " ".join(map(shlex.quote, os.fsdecode((process / "cmdline").read_bytes()).rstrip("\0").split("\0")))
+        printable = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in command)
+        up_s, ticks = float(Path("/proc/uptime").read_text().split()[0]), (process / "stat").read_text()
+        began_s = time.time() - up_s + int(ticks.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        since = datetime.datetime.fromtimestamp(began_s).astimezone().isoformat(timespec="seconds")
+        return f"process {process.name} of user {process.stat().st_uid} since {since}: {printable[:_LONGEST]}"
+    except OSError:
+        return f"process {process.name}"
 
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import tempfile
 from pathlib import Path
 from typing import Dict, Mapping, Optional
@@ -11,7 +12,7 @@ import msgspec
 
 from harness.core.cases import parse_storage
 from harness.core.errors import CannotRunError, InvalidValueError
-from harness.core.files import read_toml, typed
+from harness.core.files import is_shared, read_toml, typed
 
 FILE_NAME = "jetwatt.toml"
 DEFAULT_STORAGE = "ssd"
@@ -37,21 +38,25 @@ class Configuration:
     data_root: Optional[Path] = None  # where real data sets lie, if anywhere
 
     def data_directory(self, storage: str) -> Path:
-        """The directory for data sets on a storage; one whose reads are held down lies where its medium lies."""
+        """The directory for data sets on a storage; one whose reads are held down lies where its medium lies.
+
+        Where every user may make files, it is named after this one: what another made is not read as data.
+        """
         medium, place = parse_storage(storage).medium, self.place(storage)
         if place is not None:
             if not place.is_dir():
                 raise CannotRunError(f"storage {medium!r} is {place}, which is not a directory now", "mount it")
-            return place / "jetwatt-data"
-        if medium == DEFAULT_STORAGE:
+        elif medium == DEFAULT_STORAGE:
             return DEFAULT_DATA_DIRECTORY
-        if medium == SECOND_STORAGE:
-            return Path(tempfile.gettempdir()) / "jetwatt-data"
-        raise CannotRunError(
-            f"storage {medium!r} has no place on this machine",
-            f'--storage {medium}=/mount/point, or [storage] {medium} = "/mount/point" in {FILE_NAME}; '
-            "`python -m harness doctor` proposes what it finds",
-        )
+        elif medium == SECOND_STORAGE:
+            place = Path(tempfile.gettempdir())
+        else:
+            raise CannotRunError(
+                f"storage {medium!r} has no place on this machine",
+                f'--storage {medium}=/mount/point, or [storage] {medium} = "/mount/point" in {FILE_NAME}; '
+                "`python -m harness doctor` proposes what it finds",
+            )
+        return place / (f"jetwatt-data-{os.getuid()}" if is_shared(place) else "jetwatt-data")
 
     def place(self, storage: str) -> Optional[Path]:
         """Where the medium of a storage was said to lie; None where nothing was said."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import re
+import stat
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Match, Sequence, Type, TypeVar, Union, get_args, get_type_hints
@@ -77,13 +79,42 @@ def _keys(kind: Any, place: str) -> Sequence[str]:
     return kind.__struct_encode_fields__
 
 
+def is_shared(folder: Path) -> bool:
+    """Whether every user may make files in a folder, as in /tmp, so that others may have laid there what they like."""
+    return bool(folder.stat().st_mode & stat.S_IWOTH)
+
+
+def make_own_folder(folder: Path) -> None:
+    """Make a folder where it is missing: in a shared place for this user alone.
+
+    PermissionError where the folder, or one on the way to it, lies in a shared place and another user may change it.
+    """
+    folder = folder.absolute()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700 if is_shared(folder.parent) else 0o777, exist_ok=True)
+    for part in [folder, *folder.parents]:
+        if is_shared(part.parent):
+            found, is_sticky = part.lstat(), part.parent.stat().st_mode & stat.S_ISVTX
+            # Where nothing keeps others from moving it (no sticky bit), its own mode protects nothing either.
+            is_open = (
+                is_sticky and found.st_mode & stat.S_IWOTH and (part == folder or not found.st_mode & stat.S_ISVTX)
+            )
+            if is_open or found.st_uid not in (0, os.geteuid()):
+                why = f"it lies in a shared place and another user may change it (owner {found.st_uid})"
+                raise PermissionError(errno.EPERM, why, str(part))
+
+
 def write_durably(path: Path, content: bytes) -> None:
     """Replace `path` as a whole, making its folder; once this returns, the content is on the medium."""
+    if path.is_symlink() and is_shared(path.parent) and path.lstat().st_uid not in (0, os.geteuid()):
+        raise PermissionError(errno.EPERM, "it is a link of another user", str(path))
     target = path.resolve()  # a link stays a link
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with draft.open("wb") as file:
+        if draft.is_symlink() or draft.exists():
+            draft.unlink()
+        with draft.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Callable, Dict, List, Optional, Protocol, Sequ
 import numpy as np
 
 from harness.core.errors import DataSetError, InvalidValueError
+from harness.core.files import make_own_folder
 from harness.workloads.data.written_folder import Report, WriteProgress, find_or_write
 
 REAL = "real"
@@ -194,7 +195,7 @@ def _on_medium(name: str, folder: Path, storage_dir: Path, report: Report) -> Tu
     """The folder itself where it lies on the medium of `storage_dir`, else its copy there."""
     if not folder.is_dir():
         raise DataSetError(f"the data of workload {name} is {folder.absolute()}, which is no folder")
-    storage_dir.mkdir(parents=True, exist_ok=True)
+    make_own_folder(storage_dir)
     if _lies_on(folder, storage_dir):
         return folder.absolute(), "own"
     sizes = {path.relative_to(folder): path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}

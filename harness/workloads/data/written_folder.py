@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from harness.core.errors import DataSetError
+from harness.core.files import make_own_folder
 from harness.core.terminal import format_duration
 from harness.core.units import BYTES_PER_MIB
 
@@ -36,13 +37,14 @@ def find_or_write(
     The folder is written under another name and renamed when it is on the disk, so a folder with the final name is
     whole even after a crash. A lock keeps a second process waiting until the first has written it. `conditions` are
     what the content depends on; `write` fills an empty folder and says what it wrote, which is returned with the
-    folder. `DataSetError` where the storage is full or not writable, or something else stands in the folder's place.
+    folder. `DataSetError` where the storage is full, not writable, or open to other users, or something else stands in
+    the folder's place.
     """
     folder = storage_dir / "-".join([name, *(f"{key}{value}" for key, value in sorted(conditions.items()))])
     try:
+        make_own_folder(storage_dir)
         manifest, _ = _check(folder, conditions)
         if manifest is None:
-            storage_dir.mkdir(parents=True, exist_ok=True)
             with _locked(storage_dir / f".{folder.name}.lock", name, report):
                 manifest = _write_unless_there(folder, conditions, expected_bytes, write, report)
     except OSError as error:
@@ -56,7 +58,7 @@ def find_or_write(
 @contextlib.contextmanager
 def _locked(path: Path, name: str, report: Report) -> Iterator[None]:
     """Hold an advisory lock; the kernel lets go of it when its holder dies."""
-    with open(path, "w") as lock:
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -28,7 +30,7 @@ def holder(tmp_path):
 
 
 def test_a_second_run_is_told_who_holds_the_device(holder, tmp_path):
-    who = rf"host is in use by process {holder} since \d{{4}}-\d\d-\d\dT.*: .*pytest"
+    who = rf"host is in use by process {holder} of user {os.getuid()} since \d{{4}}-\d\d-\d\dT.*: .*pytest"
     with pytest.raises(ControlError, match=who), locked("host", lock_dir=tmp_path):
         pytest.fail("two runs at once")
 
@@ -121,12 +123,50 @@ def test_every_user_may_lock(tmp_path):
     assert (tmp_path / "jetwatt-host.lock").stat().st_mode & 0o666 == 0o666
 
 
-def test_a_link_is_not_followed(tmp_path):
+@pytest.mark.parametrize(
+    "lay",
+    [
+        lambda path: path.symlink_to(path.with_name("precious")),
+        lambda path: path.symlink_to("nowhere"),
+        lambda path: os.mkfifo(path),
+        lambda path: path.mkdir(),
+        lambda path: os.close(os.open(path, os.O_CREAT, 0o600)),
+    ],
+    ids=["link", "dangling link", "pipe", "folder", "file that is closed to others"],
+)
+def test_what_another_laid_in_the_way_holds_nobody_up_and_all_runs_pass_over_it(tmp_path, lay):
     (tmp_path / "precious").write_text("content")
-    (tmp_path / "jetwatt-host.lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(ControlError, match=r"jetwatt-host\.lock cannot be opened"), locked("host", lock_dir=tmp_path):
-        pytest.fail("locked through a link")
+    lay(tmp_path / "jetwatt-host.lock")
+    refused = pytest.raises(ControlError, match="host is in use")
+    with locked("host", lock_dir=tmp_path), refused, locked("host", lock_dir=tmp_path):
+        pytest.fail("two runs at once")
     assert (tmp_path / "precious").read_text() == "content"
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_what_stands_in_the_file_is_neither_believed_nor_changed(holder, tmp_path):
+    """A user may write there what clears a terminal, or blames another process."""
+    file = tmp_path / "jetwatt-host.lock"
+    file.write_text("process 1 \x1b]0;owned\x07")
+    with pytest.raises(ControlError, match=f"in use by process {holder} ") as caught, locked("host", lock_dir=tmp_path):
+        pytest.fail("two runs at once")
+    assert "\x1b" not in str(caught.value)
+    assert "JETWATT_LOCK_DIR" in caught.value.hint
+    assert file.read_text().endswith("owned\x07")
+
+
+def test_the_command_of_a_holder_reaches_the_terminal_as_printable_text(tmp_path):
+    (tmp_path / "jetwatt-host.lock").touch()
+    (tmp_path / "jetwatt-host.lock").chmod(0o666)
+    hold = "import fcntl, sys; file = open(sys.argv[1]); fcntl.flock(file, fcntl.LOCK_EX); print(flush=True); input()"
+    command = [sys.executable, "-c", hold, str(tmp_path / "jetwatt-host.lock"), "\x1b[2J\u202e"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        refused = pytest.raises(ControlError, match=rf"process {process.pid} .*x1b\[2J")
+        with refused as caught, locked("host", lock_dir=tmp_path):
+            pytest.fail("two runs at once")
+        process.stdin.close()
+    assert str(caught.value).isprintable()
 
 
 def test_the_usual_place_is_one_that_every_user_can_write(tmp_path, monkeypatch):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+
 import pytest
 
 from harness.core.configuration import DEFAULT_DATA_DIRECTORY, Configuration, load_configuration
@@ -29,6 +32,13 @@ def test_without_a_file_the_default_storage_is_the_working_directory(tmp_path):
     assert configuration.data_directory("ssd") == DEFAULT_DATA_DIRECTORY
     assert configuration.is_default_place("ssd")
     assert not Configuration(storage={"ssd": tmp_path}).is_default_place("ssd")
+
+
+def test_in_a_place_for_all_users_each_has_a_folder_of_its_own(tmp_path, monkeypatch):
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = tmp_path / f"jetwatt-data-{os.getuid()}"
+    assert Configuration().data_directory("disk") == Configuration({"card": tmp_path}).data_directory("card") == own
 
 
 def test_a_medium_whose_reads_are_held_down_lies_where_it_lies(tmp_path):

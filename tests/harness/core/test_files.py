@@ -11,6 +11,7 @@ import pytest
 
 from harness.core.errors import StoreError
 from harness.core.files import remove_durably, write_durably, write_output
+from tests.another_user import give_away
 
 
 @pytest.fixture
@@ -42,6 +43,26 @@ def test_the_text_is_on_the_medium_before_the_name_and_the_name_before_the_retur
     assert calls == ["sync file", "replace", "sync directory"]
     assert file.read_text() == "new"
     assert os.listdir(file.parent) == ["state.json"]
+
+
+def test_what_another_laid_where_the_draft_goes_is_replaced_not_followed(file):
+    victim = file.parent.parent / "victim"
+    victim.write_text("as it was")
+    file.with_name(f".{file.name}.{os.getpid()}.part").symlink_to(victim)
+    write_durably(file, b"new")
+    assert (victim.read_text(), file.read_text(), file.is_symlink()) == ("as it was", "new", False)
+
+
+def test_a_link_of_another_user_is_not_followed(file, monkeypatch):
+    link = file.with_name("link")
+    link.symlink_to(file)
+    write_durably(link, b"own link")
+    assert (link.is_symlink(), file.read_text()) == (True, "own link")
+    file.parent.chmod(0o1777)
+    give_away(link, monkeypatch)
+    with pytest.raises(StoreError, match="link of another user"):
+        write_output(link, b"theirs")
+    assert file.read_text() == "own link"
 
 
 def test_a_removal_is_on_the_medium_before_the_return(file, calls):

@@ -3,6 +3,7 @@
 import errno
 import json
 import multiprocessing
+import os
 import shutil
 import time
 
@@ -10,6 +11,7 @@ import pytest
 
 from harness.core.errors import DataSetError
 from harness.workloads.data.written_folder import MANIFEST, WriteProgress, find_or_write
+from tests.another_user import give_away
 
 CONDITIONS = {"samples": 3, "seed": 0, "version": 1}
 
@@ -80,6 +82,56 @@ def test_a_folder_of_somebody_else_is_refused_and_kept(tmp_path):
     with pytest.raises(DataSetError, match="in the way"):
         find(tmp_path)
     assert (folder / "a").exists()
+
+
+# What another user of the machine may have laid there.
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """A place where every user may make files, as /tmp is."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    return folder
+
+
+def test_a_lock_that_is_a_link_empties_no_file(tmp_path):
+    storage, victim = tmp_path / "storage", tmp_path / "victim"
+    folder, _ = find(storage)
+    shutil.rmtree(folder)
+    victim.write_text("as it was")
+    lock = next(storage.glob(".*.lock"))
+    lock.unlink()
+    lock.symlink_to(victim)
+    with pytest.raises(DataSetError, match=r"symbolic links: .*\.lock"):
+        find(storage)
+    lock.unlink()
+    os.link(victim, lock)
+    find(storage)
+    assert victim.read_text() == "as it was"
+
+
+def test_a_folder_in_a_shared_place_is_for_its_user_alone(shared):
+    find(shared / "data")
+    assert (shared / "data").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    "lay",
+    [
+        give_away,
+        lambda place, monkeypatch: place.chmod(0o777),
+        lambda place, monkeypatch: (place.rename(place.with_name("elsewhere")), place.symlink_to("elsewhere")),
+    ],
+    ids=["another user's", "open to all", "a link"],
+)
+def test_a_folder_in_a_shared_place_that_others_may_change_is_refused(shared, monkeypatch, lay):
+    place = shared / "data"
+    place.mkdir(mode=0o700)
+    lay(place, monkeypatch)
+    with pytest.raises(DataSetError, match=r"shared/data: .*another user may change it.*choose another storage"):
+        find(place, write=never)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
