@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 import pytest
 
 from harness.core.campaigns import SHIPPED, Campaign, check_axis, load_campaign
-from harness.core.cases import CACHE_STATES, CLOCKS, CUT_MINIBATCHES, DISTURBED_CORES
+from harness.core.cases import CACHE_STATES, CLOCKS, CUT_MINIBATCHES, DISTURBED_CORES, NO_LIMIT_C
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
 from harness.core.errors import InvalidValueError
 from harness.devices.jetson_board import read_board
@@ -108,6 +108,11 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="CELSIUS",
     )
     option(
+        "--no-temperature-limit",
+        "run on however hot it gets, also where no temperature can be watched: otherwise a board does not start then",
+        action="store_true",
+    )
+    option(
         "--disturbance",
         "how many cores other processes may use before a profile is flagged disturbed, which export, baseline and "
         f"compare leave out (default: {DISTURBED_CORES:g}); it is recorded with the profile",
@@ -176,6 +181,10 @@ def campaign_from(config: pytest.Config) -> Campaign:
     options.update({name: name for name in ("minibatches", "epochs", "cache", "data_scale", "seed", "clocks")})
     given_settings = {name: config.getoption(f"jetwatt_{option}") for name, option in options.items()}
     settings = {name: value for name, value in given_settings.items() if value is not None}
+    if config.getoption("jetwatt_no_temperature_limit"):
+        if "max_temperature_c" in settings:
+            raise InvalidValueError("--max-temperature and --no-temperature-limit were both given", "give one of them")
+        settings["max_temperature_c"] = NO_LIMIT_C
     if "minibatches" in settings and "epochs" in settings:
         raise InvalidValueError("--minibatches and --epochs were both given", "give one of the two")
     return load_campaign(config.getoption("jetwatt_campaign") or DEFAULT_CAMPAIGN).override(axes, settings)

@@ -18,7 +18,7 @@ from harness.core.errors import ControlError
 if TYPE_CHECKING:
     from harness.board import privileges
 
-_READ_BYTES = 4096  # the kernel shows no more than a page in a file of sysfs
+_READ_BYTES = 1 << 16  # a file of sysfs shows no more than a page, those of /proc may be longer
 
 
 def read_text(path: str) -> str:
@@ -26,8 +26,19 @@ def read_text(path: str) -> str:
 
     What is not UTF-8 is replaced: the kernel cuts a process's name after 15 bytes, in the middle of a letter too.
     """
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read().strip()
+    return _content(path).decode(errors="replace").strip()
+
+
+def _content(path: str) -> bytes:
+    """The file's bytes. Python's own files raise a TypeError where the kernel says EAGAIN; here it is an OSError."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            return b"".join(iter(lambda: os.read(fd, _READ_BYTES), b""))
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def text_of(path: str) -> str:
@@ -37,8 +48,7 @@ def text_of(path: str) -> str:
 
 def read_paths(path: str) -> str:
     """The text of a file that names paths, as `read_text`, but with every byte of them kept as `os.fsdecode` does."""
-    with open(path, "rb") as file:
-        return os.fsdecode(file.read()).strip()
+    return os.fsdecode(_content(path)).strip()
 
 
 def read_int(path: str) -> int:

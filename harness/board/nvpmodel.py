@@ -19,6 +19,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 
 from harness.board import privileges
 from harness.board.bounded_process import Finished, run_bounded
+from harness.board.cpu import CpuOnline
 from harness.board.knob import Knob, KnobSpec
 from harness.board.nvpmodel_conf import Conf, PowerModel, read_conf, write
 from harness.board.nvpmodel_modes import custom_conf, masks
@@ -68,7 +69,8 @@ class Nvpmodel(Knob):
         return modes
 
     def own_conf(self) -> Conf:
-        return _read(self._conf)
+        """The board's conf, with the cores that it really has."""
+        return _read(self._conf)._replace(cores=tuple(CpuOnline(self._root).cpus()) or None)
 
     def own(self, name: str) -> Mode:
         return {"conf": self._conf, "mode": name}

@@ -83,6 +83,8 @@ class Conf(NamedTuple):
     default: Optional[int] = None
     default_attributes: Attributes = ()
     others: Tuple[OtherSection, ...] = ()
+    # the cores of the machine, which no file tells: a conf may declare more; None where they are not known
+    cores: Optional[Tuple[int, ...]] = None
 
     def param(self, name: str) -> Optional[Param]:
         return next((param for param in self.params if param.name == name), None)
@@ -313,7 +315,7 @@ def write(conf: Conf, comment: str = "") -> str:
         again = parse(text, "it").conf
     except InvalidValueError as error:
         raise _unwritable(str(error)) from error
-    if again != conf:
+    if again._replace(cores=conf.cores) != conf:
         raise _unwritable("it would not be read back the same")
     return text
 

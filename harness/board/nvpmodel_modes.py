@@ -94,7 +94,9 @@ def clusters(conf: Conf) -> List[Cluster]:
     A conf names the first core only, by the path of its clock; a cluster reaches up to the next one's first.
     """
     first = {param.name: _first_core(param) for param in conf.params}
-    known = {name: core for name, core in first.items() if core is not None}
+    known = {
+        name: core for name, core in first.items() if core is not None and (conf.cores is None or core in conf.cores)
+    }
     between = {name: cores for name, cores in _TX2_DENVER.items() if name in known}
     taken = {core for cores in between.values() for core in cores}
     starts = [core for name, core in known.items() if name not in between]
@@ -105,7 +107,7 @@ def clusters(conf: Conf) -> List[Cluster]:
         found.append(Cluster(name, between.get(name) or tuple(core for core in reach if core not in taken)))
     declared = {param.name for param in conf.params}
     settings = [setting for model in conf.models for setting in model.settings]
-    undeclared = {setting.param: None for setting in settings if setting.param not in declared}
+    undeclared = dict.fromkeys(setting.param for setting in settings if setting.param not in declared)
     return found + [Cluster(name, ()) for name in undeclared if name.startswith("CPU_") and name != CPU_ONLINE]
 
 
@@ -165,7 +167,10 @@ def _custom_settings(conf: Conf, base: PowerModel, mode: PowerMode) -> List[Sett
         if not cluster.cores or set(cluster.cores) & set(online):
             cpu_lines += _clock(conf, base, cluster.param, mode.cpu_khz, every_cluster)
     groups = {
-        (CPU_ONLINE,): [Setting(CPU_ONLINE, switch, str(int(core in online))) for core, switch in switches.items()],
+        (CPU_ONLINE,): [
+            *(Setting(CPU_ONLINE, switch, str(int(core in online))) for core, switch in switches.items()),
+            *(one for one in base.settings if one.param == CPU_ONLINE and one.argument not in switches.values()),
+        ],
         tuple(cluster.param for cluster in every_cluster): cpu_lines,
         (GPU,): _clock(conf, base, GPU, mode.gpu_khz * HZ_PER_KHZ),
         (EMC,): _clock(conf, base, EMC, mode.mem_khz * HZ_PER_KHZ),
@@ -215,16 +220,17 @@ def _is(argument: str, setting: Setting) -> bool:
 
 
 def _switches(conf: Conf) -> Dict[int, str]:
+    """The argument of each core that is there.
+
+    The stock conf of AGX Orin 32GB declares four cores more than the module has, and its modes name none of them.
+    """
+    set_here = {one.argument: "" for model in conf.models for one in model.settings if one.param == CPU_ONLINE}
     param = conf.param(CPU_ONLINE)
-    if param is not None:
-        named = [(argument.name, argument.path) for argument in param.arguments]
-    else:
-        settings = [setting for model in conf.models for setting in model.settings if setting.param == CPU_ONLINE]
-        named = [(setting.argument, "") for setting in settings]
+    named = {argument.name: argument.path for argument in param.arguments} if param else set_here
     switches: Dict[int, str] = {}
-    for name, path in named:
+    for name, path in named.items():
         match = re.search(r"/cpu(\d+)/online$", path) or re.fullmatch(r"CORE_(\d+)", name)
-        if match:
+        if match and (int(match[1]) in conf.cores if conf.cores is not None else name in set_here or not set_here):
             switches.setdefault(int(match[1]), name)
     return switches
 

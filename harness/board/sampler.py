@@ -123,9 +123,9 @@ class Sampler:
         """One channel as far as `poll` has seen it; None where it has no value yet."""
         return self._record.series(channel)
 
-    def newest(self, channel: str) -> Optional[float]:
-        """The newest value of one channel as far as `poll` has seen it; None where it has none yet."""
-        return self._record.newest(channel)
+    def newest(self, channel: str, within_s: float = math.inf) -> Optional[float]:
+        """The newest value of one channel as far as `poll` has seen it; None where it has none that is so new."""
+        return self._record.newest(channel, time.monotonic() - within_s)
 
     def stop(self) -> Telemetry:
         """Let the sampler take its last sample and end, and return all it saw; the same again when asked again."""
@@ -225,8 +225,10 @@ class SamplerRecord:
         times, values = self._series[channel]
         return Series(tuple(times), tuple(values))
 
-    def newest(self, channel: str) -> Optional[float]:
-        return self._series[channel][1][-1] if channel in self._series else None
+    def newest(self, channel: str, since_s: float) -> Optional[float]:
+        if channel not in self._series or self._series[channel][0][-1] < since_s:
+            return None
+        return self._series[channel][1][-1]
 
     def telemetry(self, interval_s: float, started_s: float, stopped_s: float, how_it_ended: str) -> Telemetry:
         """All that was seen of a sampler that was started and told to stop at these times."""

@@ -22,6 +22,7 @@ from typing import Callable, DefaultDict, Dict, Iterable, List, Match, NamedTupl
 
 from harness.board.power_rails import NOT_CONNECTED, TOTAL, choose_total, rail_channel
 from harness.board.source import plain_name
+from harness.board.thermal import SENSOR_OFF_C
 from harness.core.errors import InvalidValueError
 from harness.core.profiles import Series, Telemetry
 from harness.core.units import kib_to_bytes, mhz_to_khz, percent_to_share
@@ -31,9 +32,6 @@ DEFAULT_INTERVAL_S = 1.0
 
 DATE_STEP_S = 1.0
 """The resolution of the dates."""
-
-SENSOR_OFF_C = -256.0
-"""What a temperature sensor shows while its part of the chip is off."""
 
 
 @dataclasses.dataclass

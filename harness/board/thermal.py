@@ -5,6 +5,8 @@ sys/class/thermal/thermal_zone0/trip_point_1_type     `active` (a fan starts), `
 `critical` (the kernel shuts the machine down)
 sys/class/thermal/thermal_zone0/trip_point_1_temp     thousandths of a degree
 sys/class/hwmon/hwmon2/temp1_label, temp1_input       read where there are no zones
+
+A zone whose part of the chip has no power gives EAGAIN (Orin, L4T r36) or -256 C (r35): it is missing by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Dict, Mapping, Optional
 
 from harness.board.kernel_file import numbered, read_int, read_text, text_of
 from harness.board.source import FileSource, free_channel
-from harness.core.errors import OverheatedError, SourceUnavailableError
+from harness.core.errors import CannotRunError, OverheatedError, SourceUnavailableError
 from harness.core.units import millidegree_to_celsius
 
 if TYPE_CHECKING:
@@ -31,17 +33,28 @@ Passive trip points lie lower (AGX Orin: 99 C, critical 104.5 C) and only slow t
 CONSTANT = re.compile(r"temperature_pmic(_die)?(_\d+)?_c")
 """Sensors that do not follow the heat: Jetson's PMIC-Die always says 50 or 100."""
 
+SENSOR_OFF_C = -256.0
+"""What a sensor shows while its part of the chip has no power (jetson_stats#350, L4T r35)."""
+
+SILENCE_S = 10.0
+"""A sensor that gave nothing for so long, or for three samples, is not watched."""
+
 
 def open_source(root: str) -> FileSource:
     """Degrees Celsius of each sensor below `root` now; one that is asleep or gone fails alone."""
     zones = numbered(os.path.join(root, "sys/class/thermal/thermal_zone*"))
-    sensors = [(read_text(os.path.join(zone, "type")), os.path.join(zone, "temp")) for zone in zones]
+    sensors, nameless = [], {}
+    for zone in zones:
+        try:
+            sensors.append((read_text(os.path.join(zone, "type")), os.path.join(zone, "temp")))
+        except OSError as error:
+            nameless[f"temperature_{os.path.basename(zone)}_c"] = str(error)
     if not zones:
         for path in numbered(os.path.join(root, "sys/class/hwmon/hwmon*/temp*_input")):
             chip = read_text(os.path.join(os.path.dirname(path), "name"))
             label = text_of(path.replace("_input", "_label")) or os.path.basename(path)[: -len("_input")]
             sensors.append((f"{chip} {label}", path))
-    if not sensors:
+    if not sensors and not nameless:
         raise SourceUnavailableError(
             f"there is no thermal zone in {os.path.join(root, 'sys/class/thermal')} "
             f"and no temperature in {os.path.join(root, 'sys/class/hwmon')}",
@@ -50,24 +63,39 @@ def open_source(root: str) -> FileSource:
     files: Dict[str, str] = {}
     for name, path in sensors:
         files[free_channel("temperature_{}_c", name, files)] = path
-    return FileSource({channel: (path, millidegree_to_celsius) for channel, path in files.items()})
+    return FileSource({channel: (path, _celsius) for channel, path in files.items()}, missing=nameless)
+
+
+def _celsius(millidegrees: int) -> float:
+    celsius = millidegree_to_celsius(millidegrees)
+    if celsius == SENSOR_OFF_C:
+        raise ValueError(f"{celsius:g} C: its part of the chip has no power")
+    return celsius
 
 
 def temperature_limits_c(root: str, most_c: Optional[float] = None) -> Dict[str, float]:
     """Channel of each sensor below `root` that follows the heat, to the temperature above which a run ends.
 
     That is `most_c` for all of them; where it is None, `MARGIN_C` below each one's lowest critical trip point: a sensor
-    without one has no limit.
+    without one has no limit. None has with `NO_LIMIT_C`; otherwise a machine without any is a CannotRunError.
     """
+    from harness.core.cases import NO_LIMIT_C  # the sampler's process does without
+
+    if most_c == NO_LIMIT_C:
+        return {}
     try:
         files = open_source(root).notes
-    except SourceUnavailableError:
-        return {}  # no sensor, nothing to watch: the record says why under the source's name
+    except SourceUnavailableError as error:
+        raise CannotRunError(f"no temperature can be watched: {error.what}", _UNWATCHED) from error
     files = {channel: path for channel, path in files.items() if not CONSTANT.fullmatch(channel)}
     if most_c is not None:
         return dict.fromkeys(files, most_c)
     criticals_c = {channel: _critical_c(os.path.dirname(path)) for channel, path in files.items()}
-    return {channel: celsius - MARGIN_C for channel, celsius in criticals_c.items() if celsius is not None}
+    limits_c = {channel: celsius - MARGIN_C for channel, celsius in criticals_c.items() if celsius is not None}
+    if not limits_c:
+        what = "no temperature can be watched: no sensor tells a critical trip point"
+        raise CannotRunError(what, f"--max-temperature CELSIUS sets a limit, {_UNWATCHED}")
+    return limits_c
 
 
 def _critical_c(zone: str) -> Optional[float]:
@@ -81,9 +109,22 @@ def _critical_c(zone: str) -> Optional[float]:
     return min((celsius for celsius in found if celsius > 0), default=None)
 
 
+_UNWATCHED = "--no-temperature-limit runs without"
+
+
 def refuse_heat(sampler: Sampler, limits_c: Mapping[str, float]) -> None:
-    """End the run where a sensor's newest sample is above its limit: the OverheatedError names all three."""
+    """End the run where a sensor's newest sample is above its limit: the OverheatedError names all three.
+
+    So it does where there are limits, and no sensor has told anything for `SILENCE_S`; CannotRunError where none ever
+    has. Without limits nothing is watched.
+    """
     sampler.poll()
+    silence_s = max(SILENCE_S, 3 * sampler.interval_s)
+    if limits_c and all(sampler.newest(channel, silence_s) is None for channel in limits_c):
+        why = f"{', '.join(limits_c)}: {sampler.missing.get('thermal', 'each of them fails')}"
+        if all(sampler.newest(channel) is None for channel in limits_c):
+            raise CannotRunError(f"no temperature can be watched, of {why}", _UNWATCHED)
+        raise OverheatedError(f"no sensor with a limit has told its temperature for {silence_s:g} s, of {why}")
     for channel, limit_c in limits_c.items():
         celsius = sampler.newest(channel)
         if celsius is not None and celsius > limit_c:

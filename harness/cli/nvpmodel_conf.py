@@ -96,8 +96,8 @@ def off_board_conf(spec: BoardSpec, mode: PowerMode, booted: str = "") -> Tuple[
 
 def on_board_conf(root: Path, mode: PowerMode) -> Tuple[Conf, str, PowerMode, str]:
     """The same from the conf of the board below `root`; masks and caps are those of the mode in effect."""
-    path = root / "etc/nvpmodel.conf"
-    return _read(path), _in_effect(root), mode, f"Made from {path}."
+    conf = Nvpmodel(str(root)).own_conf()
+    return conf, _in_effect(root), mode, f"Made from {root / 'etc/nvpmodel.conf'}."
 
 
 def _from_board(arguments: argparse.Namespace) -> Tuple[Conf, str, PowerMode, str]:

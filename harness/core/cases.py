@@ -106,6 +106,9 @@ CUT_MINIBATCHES = 10  # what is left of a profile that takes too long: 10 are th
 DISTURBED_CORES = 0.1
 """Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""
 
+NO_LIMIT_C = 0.0
+"""Stands for no limit of the temperature."""
+
 DEFAULT_MINIBATCHES = 40  # PowerTrain sec. 2.5: fewer give no 1-s power sample in fast modes
 
 
@@ -122,7 +125,7 @@ class Settings:
     interval_s: float = 1.0  # telemetry interval asked for, in seconds
     seed: int = 0  # seeds weights, sampling order and the written data sets
     clocks: str = STATIC  # one of `CLOCKS`
-    # above this the run ends; None for what the device's own trip points say, if they do
+    # above this the run ends; None for what the device's own trip points say, `NO_LIMIT_C` for never
     max_temperature_c: Optional[float] = None
     idle_s: Optional[float] = None  # seconds to do nothing for, in a case of the task `idle`; None in all others
     duration_s: Optional[float] = None  # seconds to go on for, in a case of the task `concurrent`; None in all others
@@ -142,7 +145,7 @@ class Settings:
             raise InvalidValueError(f"cache state {self.cache!r} is unknown", f"known: {', '.join(CACHE_STATES)}")
         for name in ("data_scale", "interval_s", "limit_s", "max_temperature_c", "disturbance_cores"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is not None and not value > 0 and (name, value) != ("max_temperature_c", NO_LIMIT_C):
                 raise InvalidValueError(f"{name} must be above 0, got {value}")
         if self.cache == "drop-each-epoch" and self.epochs is None:
             raise InvalidValueError("cache state drop-each-epoch needs epochs", "give epochs, or the cache state cold")

@@ -34,7 +34,7 @@ class ControlError(HarnessError):
 
 
 class OverheatedError(HarnessError):
-    """A device that is hotter than it may be: the run ends, and what was changed is put back."""
+    """A device that is hotter than it may be, or whose heat is not seen any more: the run ends, all is put back."""
 
 
 class SourceUnavailableError(HarnessError):

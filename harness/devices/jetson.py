@@ -26,7 +26,7 @@ from harness.board.read_limit import ReadLimit
 from harness.board.saved_state import preserved
 from harness.board.source import SourceSpec
 from harness.board.thermal import temperature_limits_c
-from harness.core.cases import STATIC, Case
+from harness.core.cases import IDLE, STATIC, Case
 from harness.core.configuration import Configuration
 from harness.core.device import Capability, Identity
 from harness.core.environment import memory_bytes
@@ -124,16 +124,13 @@ class JetsonDevice:
             found.append(Capability(whole, False, f"TPC mask {mask}: {off}", hint))
         found += [source_capability(spec, str(THIS_MACHINE)) for spec in self.telemetry_sources(Path.cwd())]
         by_limit: Dict[float, List[str]] = {}
-        for channel, limit_c in temperature_limits_c(str(self._board_root)).items():
-            by_limit.setdefault(limit_c, []).append(channel)
-        limits = "; ".join(f"above {limit_c:g} C of {', '.join(by_limit[limit_c])}" for limit_c in sorted(by_limit))
-        found.append(
-            Capability("end a run on heat", True, limits)
-            if limits
-            else Capability(
-                "end a run on heat", False, "no sensor tells a critical trip point", "--max-temperature CELSIUS"
-            )
-        )
+        try:
+            for channel, limit_c in self.temperature_limits_c(None).items():
+                by_limit.setdefault(limit_c, []).append(channel)
+            limits = "; ".join(f"above {limit_c:g} C of {', '.join(by_limit[limit_c])}" for limit_c in sorted(by_limit))
+            found.append(Capability("end a run on heat", True, limits))
+        except CannotRunError as error:
+            found.append(Capability("end a run on heat", False, error.what, error.hint))
         return [*found, *self._control.capabilities(), PageCache().available(), ReadLimit().available()]
 
     def _differences(self) -> List[str]:
@@ -170,6 +167,8 @@ class JetsonDevice:
 
     def check(self, case: Case) -> None:
         self._control.check(self._live.space)
+        if case.task != IDLE:
+            self.temperature_limits_c(case.settings.max_temperature_c)
         other_masks = self._control.needs_reboot(case.power_mode) if self._is_own(case.power_mode) else ""
         if other_masks:
             number = self._control.conf.model(case.power_mode).id

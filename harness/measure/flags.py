@@ -56,7 +56,7 @@ def find_flags(profile: Profile) -> List[str]:
         *_throttling(start, end, telemetry),
         *([f"cpu-quota: {_QUOTA.format(periods)}"] if periods else []),
         *_clocks(case, conditions),
-        *([f"temperature-unwatched: {_NO_HEAT.format(most_c)}"] if most_c is not None and not watched else []),
+        *([f"temperature-unwatched: {_NO_HEAT.format(most_c)}"] if most_c and not watched else []),
     ]
     if case.task == CONCURRENT:
         waiting = aggregates["waiting"] or 0.0

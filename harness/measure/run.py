@@ -148,7 +148,7 @@ def run(case: Case, device: Device, report: Report = lambda line: None, rounds: 
         machine.power_source,
         machine.sampler_cpus(PowerMode(**found["power_mode"])),
         machine.root,
-        machine.temperature_limits_c(case.settings.max_temperature_c),
+        {} if case.task == IDLE else machine.temperature_limits_c(case.settings.max_temperature_c),
     )
     if case.task == IDLE:
         profile = measure_idle(case, bench.conditions, instruments, report, rounds)

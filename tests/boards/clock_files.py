@@ -9,13 +9,14 @@ from harness.core.units import HZ_PER_KHZ
 
 DEVFREQ_CLASS = "sys/class/devfreq"
 EMC_CAP = "sys/kernel/nvpmodel_emc_cap/emc_iso_cap"
-CLOCK_CAPS = "sys/kernel/nvpmodel_clk_cap"  # since r36: the memory clock's cap and those of the engines
+CLOCK_CAPS = "sys/kernel/nvpmodel_clk_cap"  # since r36
 BPMP = "sys/kernel/debug/bpmp/debug"
 BWMGR = "sys/kernel/debug/tegra_bwmgr"
 OVERRIDE = "sys/kernel/debug/clk/override.emc"
 
 _GOVERNORS = ["wmark_active", "wmark_simple", "nvhost_podgov", "userspace", "performance", "simple_ondemand"]
 _SWITCH = ["0", "1"]
+_DLAS = [(number, part) for number in (0, 1) for part in ("CORE", "FALCON")]
 
 
 def add_gpu(plan: Plan, layout: Layout, spec: BoardSpec) -> None:
@@ -108,13 +109,14 @@ def add_engine_caps(plan: Plan, layout: Layout, spec: BoardSpec) -> None:
     plan.places["engines"] = []
     if host1x is None or layout.board.startswith("orin-nano"):
         return
-    vps = ("PVA0_VPS0", "pva0_vps0") if layout.soc == "tegra194" else ("PVA0_VPS", "pva0_vps")
-    for param, device, name in (
-        ("DLA0_CORE", "15880000.nvdla0", "dla0_core"),
-        ("DLA0_FALCON", "15880000.nvdla0", "dla0_falcon"),
-        (vps[0], "16000000.pva0", vps[1]),
+    pva = ["PVA0_VPS0"] if layout.soc == "tegra194" else ["PVA0_VPS", "PVA0_AXI"]
+    for param, device in (
+        *((f"DLA{number}_{part}", f"158{number * 4 + 8:x}0000.nvdla{number}") for number, part in _DLAS),
+        *((name, "16000000.pva0") for name in pva),
     ):
-        folder = f"{layout.release.platform}/{host1x}/{device}/acm/clk_cap"
-        path = f"{CLOCK_CAPS if layout.release.major >= 36 else folder}/{name}"
+        name = param.lower().replace("pva0_axi", "pva0_cpu_axi")
+        path = f"{layout.release.platform}/{host1x}/{device}/acm/clk_cap/{name}"
+        if layout.release.major >= 36:
+            path = f"{layout.release.platform}/13e00000.host1x/{device}/clk_cap/{name}"
         plan.control(path, 1_600_000_000, "number")
         plan.places["engines"].append([param, path])

@@ -107,7 +107,8 @@ def _add_thermal(plan: Plan, layout: Layout) -> None:
         plan.show(f"{folder}/trip_point_0_temp", 104500)
         plan.links[f"sys/class/thermal/thermal_zone{number}"] = folder
         dark = zone in layout.dark_zones
-        plan.show(f"{folder}/temp", "" if dark else 35000)  # a read fails; an empty file comes closest
+        off = "" if layout.release.major >= 36 else -256000  # EAGAIN since r36: an empty file comes closest
+        plan.show(f"{folder}/temp", off if dark else 35000)
         plan.places["zones"].append([zone, f"{folder}/temp", dark])
     plan.places["throttles"] = []
     for number, name in enumerate(("pwm-fan", *layout.throttles)):

@@ -14,6 +14,9 @@ from harness.core.units import HZ_PER_KHZ
 CPU_FLOOR_KHZ = {"tegra194": 1_190_400, "tegra234": 729_600}
 """Lowest CPU clock of the stock modes, where it is above the hardware's."""
 
+DECLARED_TOO = {"orin-agx-32gb": range(8, 12)}
+"""Cores that a stock conf declares, that none of its modes names, and that the module does not have."""
+
 GPU_FLOOR_HZ = {"xavier-agx": 318_750_000}
 
 
@@ -38,6 +41,7 @@ def _param(kind: str, name: str, paths: Dict[str, str], twins: bool = False) -> 
 def _params(plan: Plan, layout: Layout, spec: BoardSpec) -> Iterator[tuple]:
     device, twins = layout.gpu_device, layout.release.major in (35, 36)
     cores = [core for core in range(spec.cpu_cores) if f"{CPU}/cpu{core}/online" in plan.controls]
+    cores += list(DECLARED_TOO.get(layout.board, ()))
     yield _param("FILE", "CPU_ONLINE", {f"CORE_{core}": f"{CPU}/cpu{core}/online" for core in cores})
     for mask in layout.masks:
         yield _param("FILE", _gating(mask), {mask.upper(): f"{device}/{mask}"})

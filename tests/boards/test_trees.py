@@ -11,10 +11,11 @@ from boards.clock_lists import spec_of
 from boards.kernel import Kernel
 from boards.layouts import BOARDS, PAIRS, VARIANTS, layout_of
 from boards.processor_files import CPU
-from boards.stock_conf import preset_cores
+from boards.stock_conf import DECLARED_TOO, preset_cores
 from boards.tree import build_board
 from harness.board import disk, thermal
 from harness.board.cpu_clocks import CpuFrequency
+from harness.board.nvpmodel import Nvpmodel
 from harness.board.nvpmodel_conf import parse
 from harness.board.nvpmodel_modes import masks, online_cores, to_power_mode
 from harness.core.boards import BOARDS as SPECS
@@ -102,20 +103,21 @@ def test_an_old_driver_has_its_files_one_level_up(tmp_path):
 
 
 def test_the_conf_is_understood_and_has_the_stock_modes(tree):
-    parsed = parse((tree.path / "etc/nvpmodel.conf").read_text())
-    assert parsed.notes == []
-    assert [(model.id, model.name) for model in parsed.conf.models] == [(p.id, p.name) for p in tree.spec.presets]
-    for model, preset in zip(parsed.conf.models, tree.spec.presets):
-        limits = to_power_mode(parsed.conf, model)
+    assert parse((tree.path / "etc/nvpmodel.conf").read_text()).notes == []
+    conf = Nvpmodel(tree.root).own_conf()
+    assert [(model.id, model.name) for model in conf.models] == [(p.id, p.name) for p in tree.spec.presets]
+    for model, preset in zip(conf.models, tree.spec.presets):
+        limits = to_power_mode(conf, model)
         assert limits == (preset.cpu_cores, preset.cpu_khz, preset.gpu_khz, preset.mem_khz)
-        assert online_cores(parsed.conf, model) == sorted(preset_cores(tree.spec, preset))
+        assert online_cores(conf, model) == sorted(preset_cores(tree.spec, preset))
         assert bool(masks(model)) == bool(tree.layout.masks)
 
 
 def test_the_conf_names_files_that_are_there(tree):
     """By their own path, or by that for newer kernels where that is the one."""
     conf = parse((tree.path / "etc/nvpmodel.conf").read_text()).conf
-    parked = tuple(Kernel(tree.root).state()["parked"])  # of clusters that are off
+    absent = tuple(Kernel(tree.root).state()["parked"])  # of clusters that are off
+    absent += tuple(f"{CPU}/cpu{core}/" for core in DECLARED_TOO.get(tree.layout.board, ()))
     for param in conf.params:
         paths = {argument.name: (argument.path, argument.node) for argument in param.arguments}
         for name in paths:
@@ -124,7 +126,7 @@ def test_the_conf_names_files_that_are_there(tree):
                 there = [
                     list(tree.path.glob(f"{path[1:]}/hwmon*/{node}" if node else path[1:])) for path, node in twins
                 ]
-                assert any(there) or twins[0][0][1:].startswith(parked), (param.name, name)
+                assert any(there) or twins[0][0][1:].startswith(absent), (param.name, name)
 
 
 def test_the_board_is_in_its_default_mode(tree):

@@ -10,7 +10,7 @@ from harness.board.nvpmodel_conf import Conf, PowerModel, Setting, parse, write
 from harness.board.nvpmodel_modes import clusters, custom_conf, masks, online_cores, to_power_mode, tpc_mask
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
-from tests.harness.board.nvpmodel_samples import ORIN_AGX, SAMPLES, TX2
+from tests.harness.board.nvpmodel_samples import ORIN_AGX, SAMPLES, TX2, sample
 
 CONFS = {board: parse(text).conf for board, (text, _, _) in SAMPLES.items()}
 ORIN = CONFS["orin-agx"]
@@ -193,7 +193,10 @@ def test_the_lines_stand_in_the_order_in_which_nvpmodel_makes_them():
         "EMC MAX_FREQ 665600000",
         "DLA0_CORE MAX_FREQ -1",
         "DLA0_FALCON MAX_FREQ -1",
+        "DLA1_CORE MAX_FREQ -1",
+        "DLA1_FALCON MAX_FREQ -1",
         "PVA0_VPS MAX_FREQ -1",
+        "PVA0_AXI MAX_FREQ -1",
     ]
     assert (len(conf.models), conf.default) == (1, conf.models[0].id)
 
@@ -273,3 +276,36 @@ def test_a_conf_without_a_clock_cannot_set_it(param, clock):
     conf = Conf(params, (PowerModel(0, "MAXN", settings),), 0)
     with pytest.raises(InvalidValueError, match=f"this conf has {clock}, so power mode 4c-.* cannot be set"):
         custom_conf(conf, "MAXN", PowerMode(4, 1113600, 408000, 2133000), "C")
+
+
+# -- cores that a conf declares and the board does not have (AGX Orin 32GB) --------------------------------------------
+
+DECLARES_TWELVE = parse(sample("orin-agx-32gb", "r36.4")[0]).conf
+HAS_EIGHT = DECLARES_TWELVE._replace(cores=tuple(range(8)))
+
+
+def test_cores_that_are_not_there_are_in_no_mode_and_in_no_cluster():
+    assert [to_power_mode(HAS_EIGHT, model)[:2] for model in HAS_EIGHT.models] == [
+        (8, None), (4, 1_113_600), (8, 1_728_000), (8, 1_497_600)
+    ]  # fmt: skip
+    assert online_cores(HAS_EIGHT, HAS_EIGHT.model("MODE_15W")) == [0, 1, 2, 3]
+    assert clusters(HAS_EIGHT) == [("CPU_A78_0", (0, 1, 2, 3)), ("CPU_A78_1", (4, 5, 6, 7))]
+
+
+def test_what_is_not_there_is_set_as_the_boards_own_mode_sets_it_and_else_left_alone():
+    mode = PowerMode(5, 729600, 306000, 665600)
+    own = HAS_EIGHT.model("MODE_30W")
+    made = custom_conf(HAS_EIGHT, "MODE_30W", mode, "C")
+    assert write(made).count("cpu11/online") == 1  # its section stands as before, or nvpmodel's helper refuses it
+    assert {one.argument for one in made.model("C").settings if one.param == "CPU_ONLINE"} == {
+        f"CORE_{core}" for core in range(8)
+    }
+    assert to_power_mode(made, made.model("C")) == mode
+    names_it = HAS_EIGHT._replace(
+        models=(own._replace(settings=(Setting("CPU_ONLINE", "CORE_8", "0"), *own.settings)),)
+    )
+    named = custom_conf(names_it, "MODE_30W", mode, "C").model("C")
+    assert named.value("CPU_ONLINE", "CORE_8") == "0"
+    assert named.value("CPU_ONLINE", "CORE_9") is None
+    with pytest.raises(InvalidValueError, match="it has 1 to 8"):
+        custom_conf(HAS_EIGHT, "MAXN", PowerMode(9, 729600, 306000, 665600), "C")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
 from harness.board import thermal
 from harness.board.thermal import MARGIN_C, refuse_heat, temperature_limits_c
-from harness.core.errors import OverheatedError, SourceUnavailableError
+from harness.core.cases import NO_LIMIT_C
+from harness.core.errors import CannotRunError, OverheatedError, SourceUnavailableError
 
 ZONE = "sys/class/thermal/thermal_zone"
 
@@ -28,11 +32,35 @@ def test_zones_are_named_by_their_type_in_celsius(tree):
     }
 
 
-def test_a_sleeping_zone_fails_alone_and_one_below_zero_is_a_temperature(tree):
-    tree.write({**zone(0, "cpu", 45500), **zone(1, "gpu", ""), **zone(2, "outside", -256000)})
+@pytest.fixture
+def powered_off(monkeypatch):
+    """Files whose reads give EAGAIN, as those of a zone whose part of the chip has no power (Orin, L4T r36)."""
+    off, reads = set(), {name: getattr(os, name) for name in ("read", "pread")}
+
+    def refusing(name):
+        def read(fd, *rest):
+            if os.readlink(f"/proc/self/fd/{fd}") in off:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            return reads[name](fd, *rest)
+
+        return read
+
+    for name in reads:
+        monkeypatch.setattr(os, name, refusing(name))
+    return lambda *paths: off.update(os.path.realpath(path) for path in paths)
+
+
+def test_a_zone_that_cannot_be_read_fails_alone_and_ice_is_a_temperature(tree, powered_off):
+    tree.write({**zone(0, "cpu", 45500), **zone(1, "gpu", ""), **zone(2, "outside", -12_000)})
+    # L4T r36 and r35, of a part of the chip that has no power; and a driver that refuses all
+    tree.write({**zone(3, "cv0-thermal"), **zone(4, "CV1-therm", -256_000), **zone(5, "cv2-thermal")})
+    powered_off(tree.path / f"{ZONE}3/temp", tree.path / f"{ZONE}5/temp", tree.path / f"{ZONE}5/type")
     values, failed = thermal.open_source(tree.root).read(0.0)
-    assert values == {"temperature_cpu_c": 45.5, "temperature_outside_c": -256.0}
-    assert set(failed) == {"temperature_gpu_c"}
+    assert values == {"temperature_cpu_c": 45.5, "temperature_outside_c": -12.0}
+    names = ("gpu", "cv0_thermal", "cv1_therm", "thermal_zone5")
+    assert set(failed) == {f"temperature_{name}_c" for name in names}
+    assert "temporarily unavailable" in failed["temperature_cv0_thermal_c"]
+    assert "no power" in failed["temperature_cv1_therm_c"]
 
 
 def test_hwmon_stands_in_where_there_are_no_zones(tree):
@@ -73,14 +101,16 @@ def board(tree):
 class Newest:
     """A sampler, as far as heat goes."""
 
-    def __init__(self, **celsius):
-        self._celsius = celsius
+    interval_s, missing = 1.0, {"thermal": "is broken"}
+
+    def __init__(self, is_silent=False, **celsius):
+        self._celsius, self._is_silent = celsius, is_silent
 
     def poll(self):
         return 0
 
-    def newest(self, channel):
-        return self._celsius.get(channel)
+    def newest(self, channel, within_s=None):
+        return None if self._is_silent and within_s is not None else self._celsius.get(channel)
 
 
 def test_a_run_ends_a_little_below_the_lowest_critical_trip_point_of_each_sensor(board):
@@ -96,19 +126,34 @@ def test_a_limit_that_is_set_holds_for_every_sensor_that_follows_the_heat(board)
     assert limits_c == {f"temperature_{name}_c": 80.0 for name in names}
 
 
-def test_a_trip_point_that_is_switched_off_or_unreadable_is_none(tree):
+def test_a_trip_point_that_is_switched_off_or_unreadable_is_none(tree, powered_off):
     tree.write(zone(0, "a", trips=[("critical", 0)]))
     tree.write({**zone(1, "b", trips=[("critical", 90)]), f"{ZONE}1/trip_point_0_temp": "invalid"})
-    assert temperature_limits_c(tree.root) == {}
+    tree.write({**zone(2, "c", trips=[("critical", 90)]), **zone(3, "d", trips=[("critical", 95)])})
+    powered_off(tree.path / f"{ZONE}2/trip_point_0_temp")
+    assert temperature_limits_c(tree.root) == {"temperature_d_c": 92.0}
 
 
-def test_without_sensors_there_is_nothing_to_watch(tree):
-    assert temperature_limits_c(tree.root, 80.0) == {}
+@pytest.mark.parametrize(("files", "most_c"), [({}, 80.0), (zone(0, "a", trips=[("passive", 90)]), None)])
+def test_where_there_is_nothing_to_watch_no_run_starts_unless_that_was_asked_for(tree, files, most_c):
+    tree.write(files)
+    with pytest.raises(CannotRunError, match="--no-temperature-limit"):
+        temperature_limits_c(tree.root, most_c)
+    assert temperature_limits_c(tree.root, NO_LIMIT_C) == {}
 
 
 def test_a_sensor_above_its_limit_ends_the_run_and_is_named():
     limits_c = {"temperature_cpu_c": 80.0, "temperature_gpu_c": 90.0}
     refuse_heat(Newest(temperature_cpu_c=80.0, temperature_gpu_c=85.0, temperature_pmic_c=100.0), limits_c)
-    refuse_heat(Newest(), limits_c)
+    refuse_heat(Newest(temperature_cpu_c=80.0), limits_c)  # one zone that is silent is not the end
     with pytest.raises(OverheatedError, match=r"temperature_gpu_c is 90\.5.*above 90"):
         refuse_heat(Newest(temperature_cpu_c=70.0, temperature_gpu_c=90.5), limits_c)
+
+
+def test_a_run_that_nobody_watches_does_not_start_and_one_that_is_watched_no_more_ends():
+    limits_c = {"temperature_cpu_c": 80.0}
+    refuse_heat(Newest(), {})
+    with pytest.raises(CannotRunError, match=r"temperature_cpu_c.*is broken.*--no-temperature-limit"):
+        refuse_heat(Newest(), limits_c)
+    with pytest.raises(OverheatedError, match=r"no sensor .* has told its temperature .*is broken"):
+        refuse_heat(Newest(is_silent=True, temperature_cpu_c=70.0), limits_c)

@@ -47,6 +47,10 @@ def machine_with_rapl(tmp_path):
     for name in ("block", "dev", "devices"):
         if Path("/sys", name).exists():
             (root / "sys" / name).symlink_to(f"/sys/{name}")
+    zone = root / "sys/class/thermal/thermal_zone0"
+    zone.mkdir(parents=True)
+    (zone / "type").write_text("x86_pkg_temp\n")
+    (zone / "temp").write_text("40000\n")
     (package / "name").write_text("package-0\n")
     (package / "max_energy_range_uj").write_text("262143328850\n")
     counter = package / "energy_uj"
