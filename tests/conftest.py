@@ -1,5 +1,6 @@
-"""What all tests share: Hypothesis without a deadline, and a Ctrl-C that means what it means in a terminal."""
+"""What all tests share: Hypothesis without a deadline, lean pytests, a Ctrl-C that means what it does in a terminal."""
 
+import os
 import signal
 
 from hypothesis import settings
@@ -7,6 +8,9 @@ from hypothesis import settings
 # Machines are shared, and no test asserts how long something takes.
 settings.register_profile("shared-machine", deadline=None)
 settings.load_profile("shared-machine")
+
+# For every pytest that a test starts: neither is needed, and Hypothesis takes as long to load as the rest of a run.
+os.environ["PYTEST_ADDOPTS"] = "-p no:cacheprovider -p no:hypothesispytest"
 
 # A shell starts what runs in the background with SIGINT ignored, and Python and its children keep it so.
 signal.signal(signal.SIGINT, signal.default_int_handler)

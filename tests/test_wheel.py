@@ -56,7 +56,7 @@ def fresh(wheel, tmp_path_factory):
 def run(fresh, tmp_path):
     """Runs a program of the fresh environment in an empty folder, or in another one."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHON"))}
-    variables.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", JETWATT_LOCK_DIR=str(tmp_path))
+    variables.update(OMP_NUM_THREADS="1", JETWATT_LOCK_DIR=str(tmp_path))
 
     def run(program, *arguments, cwd=tmp_path):
         command = [str(fresh.parent / program), *map(str, arguments)]

@@ -45,7 +45,7 @@ def environment(own_folder: Path) -> Dict[str, str]:
     """The variables of the commands: nothing of the tests' own, folders that nobody else uses."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "JETWATT_"))}
     variables.update(SINGLE_THREADED)
-    variables.update(COLUMNS="120", NO_COLOR="1", TZ="UTC", LC_ALL="C.UTF-8", PYTHONDONTWRITEBYTECODE="1")
+    variables.update(COLUMNS="120", NO_COLOR="1", TZ="UTC", LC_ALL="C.UTF-8")
     for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "JETWATT_LOCK_DIR"):
         variables[variable] = str(own_folder / variable)
         (own_folder / variable).mkdir(exist_ok=True)
@@ -97,8 +97,8 @@ def bench(run: Runs) -> Runs:
     """Runs `pytest benchmarks` on simulated boards, with the campaign beside this file."""
 
     def bench(results: Path, *arguments: Any, where: str = "benchmarks", code: Any = 0) -> Said:
-        fixed = ("-q", "-p", "no:cacheprovider", "--campaign", CAMPAIGN, "--results", results)
-        return run("pytest", where, *fixed, *arguments, code=code)
+        fixed = ("-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--campaign", CAMPAIGN)
+        return run("pytest", where, *fixed, "--results", results, *arguments, code=code)
 
     return bench
 

@@ -35,7 +35,7 @@ def start(tree, folder, *arguments, before=(), **options):
     files = [argument for argument in arguments if str(argument).endswith(".py")] or ["."]
     rest = [argument for argument in arguments if argument not in files]
     command = [*before, sys.executable, "-c", _RUNNER, tree.root, "-c", PROJECT / "pytest.ini", "--rootdir", PROJECT,
-               "-p", "no:cacheprovider", *(PROJECT / "benchmarks" / file for file in files), "--device-root", tree.root,
+               *(PROJECT / "benchmarks" / file for file in files), "--device-root", tree.root,
                "--results", RESULTS, "--workload", "lenet-mnist", "--workers", "0", "--minibatches", "5",
                "--interval", "0.1", *rest]  # fmt: skip
     paths = os.pathsep.join([str(PROJECT), str(TESTS)])

@@ -78,7 +78,7 @@ def start_suite(tmp_path):
 
     def start(*arguments, **kwargs):
         command = [sys.executable, "-m", "pytest", "-c", PROJECT / "pytest.ini", "--rootdir", PROJECT,
-                   "-p", "no:cacheprovider", PROJECT / "benchmarks", *arguments]  # fmt: skip
+                   PROJECT / "benchmarks", *arguments]  # fmt: skip
         environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
         return subprocess.Popen(list(map(str, command)), cwd=tmp_path, env=environment, **kwargs)
 

@@ -24,7 +24,7 @@ def run_pytest(tmp_path):
 
     def run(*options):
         environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTEST_ADDOPTS": "", "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "pytest", "-p", "harness.plugin", "-p", "no:cacheprovider", "test_mine.py"]
+        command = [sys.executable, "-m", "pytest", "-p", "harness.plugin", "test_mine.py"]
         return subprocess.run(
             [*command, "--workload", "my_model:WORKLOAD", "--results", "r.sqlite", *options],
             cwd=str(tmp_path), env=environment, capture_output=True, text=True, check=False, timeout=600,

@@ -23,7 +23,7 @@ def own(tmp_path):
     def run(text, *arguments, name="test_mine.py", device="sim:orin-agx"):
         (tmp_path / name).write_text(text)
         device_words = ("--device", device) if device else ()
-        command = [sys.executable, "-m", "pytest", "-p", "harness.plugin", "-p", "no:cacheprovider", "--rootdir", ".",
+        command = [sys.executable, "-m", "pytest", "-p", "harness.plugin", "--rootdir", ".",
                    "--results", "r.sqlite", "-rs", name, *device_words, *arguments]  # fmt: skip
         environment = {**os.environ, "PYTHONPATH": str(PROJECT), "COLUMNS": "200"}
         return subprocess.run(

@@ -66,7 +66,7 @@ def run(tmp_path):
     def start(*arguments, files=(), device="sim:xavier-agx", campaign=CAMPAIGN):
         (tmp_path / "mine.toml").write_text(campaign)
         places = [BENCHMARKS / file for file in files] or [BENCHMARKS]
-        command = [sys.executable, "-m", "pytest", "-c", BENCHMARKS.parent / "pytest.ini", "-p", "no:cacheprovider",
+        command = [sys.executable, "-m", "pytest", "-c", BENCHMARKS.parent / "pytest.ini",
                    "--rootdir", BENCHMARKS.parent, *places, "--benchmark-disable",
                    "--campaign", "mine.toml", "--device", device, *arguments]  # fmt: skip
         environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parent), "COLUMNS": "200"}
