@@ -45,7 +45,7 @@ from harness.options import asks_for_strictness, deadline_from
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import experiment_of, plan_of
 from harness.playback import durations_s, is_played_back, play_back
-from harness.store.conditions import comparable_conditions, key
+from harness.store.conditions import comparable_conditions, key, without_instance
 from harness.store.results import ResultsStore
 from harness.summary import describe_result, extra_info, left_out_of_verdicts
 from harness.workloads import get_workload
@@ -292,10 +292,11 @@ def measure(
             if is_new:  # the test's own case was checked before anything was touched
                 check(case, held)
             found = conditions(case, held, progress.update)
-            known = key(comparable_conditions(found, case, held.provenance))
+            comparable = comparable_conditions(found, case, held.provenance)
+            known = key(comparable)
         done = None if is_new else outcome.found(known, case)
         if done is None and repetition == 0 and request.config.getoption("jetwatt_resume"):
-            number = results.usable(known)
+            number = results.usable(known) or results.usable(key(without_instance(comparable)))
             if number is not None:
                 outcome.resume(known, case, results.profile(number))
                 pytest.skip(f"measured already under the same conditions, see {results.path}")

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 import pytest
 
 from harness.core.campaigns import SHIPPED, Campaign, Sweep, check_axis, describe_settings, expand, replace_settings
-from harness.core.cases import AXES, CONCURRENT, IDLE, IDLE_STATES, Case, Mix
+from harness.core.cases import AXES, CONCURRENT, IDLE, IDLE_STATES, INSTANCE_MARK, Case, Mix
 from harness.core.device import Device
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
@@ -90,7 +90,9 @@ class Plan:
     def device(self, name: str) -> Device:
         """The device of that name, the same object each time."""
         if name not in self._devices:
-            device = open_device(name, self.configuration, Path("/") if name == "host" else self._root)
+            device = open_device(
+                name, self.configuration, Path("/") if name.partition(INSTANCE_MARK)[0] == "host" else self._root
+            )
             known = self._devices.setdefault(device.name, device)
             if known is not device and known.identity() != device.identity():
                 raise InvalidValueError(f"two devices are called {device.name}", "rename one of the files")
@@ -180,7 +182,7 @@ class Plan:
                 if not of_experiment:
                     yield device.narrow(sweep, self._chooses_workloads)
             elif not sweep.boards or self.board(name) in sweep.boards:
-                names = copies(name, sweep.instances) if isinstance(device, SimulatedDevice) else (name,)
+                names = copies(name, sweep.instances) if isinstance(device, SimulatedDevice) else (device.name,)
                 yield dataclasses.replace(sweep, axes={**sweep.axes, "device": names})
 
     def _expand(self, sweeps: Sequence[Sweep]) -> List[Case]:

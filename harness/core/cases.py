@@ -76,6 +76,9 @@ class Mix(NamedTuple):
 AXES = ("device", "workload", "power_mode", "workers", "storage", "batch_size")
 """The parametrized axes, in the order in which they stand in a case's id."""
 
+INSTANCE_MARK = "@"
+"""Between the type of a device and which one of them it is: `sim:orin-agx@2`, `orin-agx@orin3`."""
+
 CACHE_STATES = ("cold", "evicted", "warm", "as-is", "drop-each-epoch")
 """What is done to the page cache before a case.
 

@@ -1,16 +1,19 @@
-"""Where things lie on this machine: storage media and data sets, from `jetwatt.toml` and the command line."""
+"""What is told of this machine: storage media, data sets, its name; from `jetwatt.toml` and the command line."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Dict, Mapping, Optional
 
 import msgspec
 
+from harness.core.capability import Capability
 from harness.core.cases import parse_storage
+from harness.core.environment import board_instance
 from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.files import is_shared, read_toml, typed
 
@@ -21,11 +24,15 @@ DEFAULT_DATA_DIRECTORY = Path("out") / "data"
 DEFAULT_RESULTS = Path("out") / "results.sqlite"
 
 
+_NAME = re.compile(r"[\w.-]{1,40}", re.ASCII)
+
+
 class Places(msgspec.Struct, forbid_unknown_fields=True):
     """What `jetwatt.toml` holds."""
 
     storage: Dict[str, str] = {}
     data_root: Optional[str] = None
+    board_instance: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +43,7 @@ class Configuration:
     # said, and `disk` that of the temporary directory.
     storage: Mapping[str, Path] = dataclasses.field(default_factory=dict)
     data_root: Optional[Path] = None  # where real data sets lie, if anywhere
+    board_instance: Optional[str] = None  # which one of several boards this is, where its owner gave it a name
 
     def data_directory(self, storage: str) -> Path:
         """The directory for data sets on a storage; one whose reads are held down lies where its medium lies.
@@ -62,6 +70,18 @@ class Configuration:
         """Where the medium of a storage was said to lie; None where nothing was said."""
         return self.storage.get(parse_storage(storage).medium)
 
+    def instance(self, root: Path) -> Optional[str]:
+        """Which one of several machines the one below `root` is: the name that it was given, or a hash of its own."""
+        return self.board_instance or board_instance(root)
+
+    def knows_instance(self, root: Path) -> Capability:
+        """Whether the machine below `root` can be told from others of its type."""
+        name = "tell it from others of its type"
+        instance = self.instance(root)
+        if instance is None:
+            return Capability(name, False, "no serial number, no machine id", f'board_instance = "NAME" in {FILE_NAME}')
+        return Capability(name, True, f"board instance {instance}")
+
     def is_default_place(self, storage: str) -> bool:
         """Whether a storage stands for a directory only because nothing else was said."""
         return parse_storage(storage).medium in (DEFAULT_STORAGE, SECOND_STORAGE) and self.place(storage) is None
@@ -81,9 +101,13 @@ def load_configuration(
         _refuse_missing(f"storage {name}", place)
     if data_root is not None:
         _refuse_missing("data root", data_root)
+    if told.board_instance is not None and not _NAME.fullmatch(told.board_instance):
+        expected = "letters, digits, dots, dashes and underscores, at most 40"
+        raise InvalidValueError(f"board_instance of {path} is {told.board_instance!r}", f"a name has {expected}: orin3")
     return Configuration(
         storage={name: Path(place).expanduser() for name, place in places.items()},
         data_root=None if root is None else Path(root).expanduser(),
+        board_instance=told.board_instance,
     )
 
 

@@ -27,6 +27,7 @@ class Device(Protocol):
     """One device. Nothing touches hardware before `session` is entered."""
 
     name: str  # as given to `--device`
+    board_instance: Optional[str]  # which one of several devices of its type; None where nothing tells
     provenance: str  # of every profile it yields: `measured`, `simulated` or `replayed`
     # whether its CPU and GPU clocks may not rise during a run (C11): its cases are then run in an order in which they
     # do not

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
@@ -65,6 +66,18 @@ def cpu_model(root: Path = Path("/")) -> Optional[str]:
 def memory_bytes(root: Path = Path("/")) -> Optional[int]:
     kib = _first_match(root / "proc/meminfo", r"^MemTotal:\s*(\d+) kB")
     return int(kib) * 1024 if kib else None
+
+
+def board_instance(root: Path = Path("/")) -> Optional[str]:
+    """Which one of several machines of a type this is: a hash of its serial number, else of its machine id.
+
+    None where it tells neither. The number itself is in no record: a machine id is not to be handed out.
+    """
+    for name in ("proc/device-tree/serial-number", "etc/machine-id"):
+        told = _first_match(root / name, r"([^\0\s]+)")
+        if told and told != "uninitialized" and told.strip("0"):
+            return hashlib.sha256(f"jetwatt {told}".encode()).hexdigest()[:12]
+    return None
 
 
 def l4t_release(root: Path = Path("/")) -> Optional[str]:

@@ -67,6 +67,7 @@ class HostDevice:
     def __init__(self, configuration: Configuration, root: Path = Path("/")) -> None:
         self.configuration = configuration
         self.root = root
+        self.board_instance = configuration.instance(root)
         self.remarks: List[str] = []
         self._affinity = Affinity()
         self._frequency = CpuFrequency(str(root))
@@ -118,7 +119,7 @@ class HostDevice:
         root = str(self.root)
         readable = [source_capability(spec, root) for spec in self.telemetry_sources(Path.cwd())]
         knobs = (self._affinity, self._frequency, PageCache(root), ReadLimit(root))
-        return [*readable, *(knob.available() for knob in knobs)]
+        return [self.configuration.knows_instance(self.root), *readable, *(knob.available() for knob in knobs)]
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         """What is sampled during a profile; `data_directory` tells which block device is watched."""
@@ -182,6 +183,7 @@ class HostDevice:
         return {
             "device_model": identity.model,
             "device_specification": identity.specification,
+            "board_instance": self.board_instance,
             "power_mode": mode._asdict(),
             "power_mode_name": case.power_mode,
             "threads": mode.cpu_cores,

@@ -56,6 +56,7 @@ class JetsonDevice:
         self.clocks_only_fall = board.spec is not None and bool(board.spec.clocks_only_fall)
         self._board = board
         self.configuration = configuration
+        self.board_instance = configuration.instance(self._board_root)
         self.root = THIS_MACHINE  # where training runs, also of an emulated board
         self._affinity = Affinity()
         self._control = JetsonControl(self._board_root)
@@ -114,6 +115,7 @@ class JetsonDevice:
         words = [board.product, board.part_number or "part number not told", f"L4T {board.l4t or 'not told'}"]
         words.append(f"JetPack {board.jetpack or 'not known for this L4T'}")
         found = [Capability("know the board", board.spec is not None, ", ".join(words))]
+        found.append(self.configuration.knows_instance(self._board_root))
         found += [Capability("agree with its spec file", False, difference) for difference in self._differences()]
         mask, whole = self._control.tpc_mask(), "use the whole GPU"
         if mask == 0:
@@ -219,6 +221,7 @@ class JetsonDevice:
         return {
             "device_model": identity.model,
             "device_specification": identity.specification,
+            "board_instance": self.board_instance,
             "power_mode": mode._asdict(),
             "power_mode_name": case.power_mode,
             # this machine may have fewer cores than the board that it stands for

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, NoReturn, Optional, Tuple
 
 from harness.core.boards import BOARDS, BoardSpec, load_board
-from harness.core.cases import Case
-from harness.core.configuration import Configuration
+from harness.core.cases import INSTANCE_MARK, Case
+from harness.core.configuration import FILE_NAME, Configuration
 from harness.core.device import Capability, Device, Identity
 from harness.core.environment import cpu_model
 from harness.core.errors import CannotRunError, UnknownNameError
@@ -27,6 +27,7 @@ class AbsentBoard:
     """Stands for a board off-board: what its spec file says is answered, the rest is refused with a hint."""
 
     provenance = "measured"
+    board_instance = None
     clocks_only_fall = False  # nothing runs
 
     def __init__(self, spec: BoardSpec, root: Path) -> None:
@@ -96,24 +97,32 @@ def open_device(name: str, configuration: Configuration, root: Path = Path("/"))
     """A device by its name; touches nothing yet.
 
     Args:
-        name: `host`, a board, what the board below `root` calls itself, `sim:BOARD`, or `replay:CORPUS.csv`.
+        name: `host`, a board, what the board below `root` calls itself, `sim:BOARD`, or `replay:CORPUS.csv`; behind
+            `@` the one board instance that is meant.
         configuration: where storage media and data sets lie.
         root: where the machine's, or an emulated board's, `/sys`, `/proc` and `/etc` are.
 
     Raises:
         UnknownNameError: lists the known devices.
+        CannotRunError: the device that is here is another instance.
         HarnessError: the corpus to replay cannot be read, or is none.
     """
     if name.startswith(SIMULATED):
         return SimulatedDevice(name[len(SIMULATED) :])
     if name.startswith(REPLAY):
         return ReplayDevice(name[len(REPLAY) :])
-    if name == "host":
-        return HostDevice(configuration, root)
+    name, _, instance = name.partition(INSTANCE_MARK)
     board = local_board(configuration, root)
-    if board is not None and board.name == name:
-        return board
+    here = HostDevice(configuration, root) if name == "host" else board
+    if here is not None and here.name == name:
+        if instance not in ("", here.board_instance):
+            own = f"is instance {here.board_instance}" if here.board_instance else "does not tell which one it is"
+            raise CannotRunError(
+                f"this {name} {own}, not {instance}",
+                f'run on {instance}, or leave out @{instance}; board_instance = "NAME" in {FILE_NAME} names a board',
+            )
+        return here
     if name in BOARDS:
         return AbsentBoard(load_board(name), root)
-    here = [board.name] if board is not None and board.name not in BOARDS else []
-    raise UnknownNameError(f"device {name!r} is unknown", f"known: {', '.join([*known_devices(), *here])}")
+    known = [*known_devices(), *([board.name] if board is not None and board.name not in BOARDS else [])]
+    raise UnknownNameError(f"device {name!r} is unknown", f"known: {', '.join(known)}")

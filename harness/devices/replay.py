@@ -31,6 +31,7 @@ class ReplayDevice:
     """A corpus in the place of a device: its power modes are those of the rows, a profile is what a row says."""
 
     provenance = "replayed"
+    board_instance = None  # a corpus may hold rows of several
     clocks_only_fall = False
 
     def __init__(self, text: str) -> None:
@@ -157,6 +158,7 @@ class ReplayDevice:
             "device_model": identity.model,
             "device_specification": identity.specification,
             "board": self.board,
+            **({"board_instance": str(row["board_instance"])} if row.get("board_instance") else {}),
             "power_mode": _mode(row)._asdict(),
             "power_mode_name": case.power_mode,
             "source_provenance": source,

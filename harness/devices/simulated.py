@@ -14,6 +14,7 @@ from harness.core.cases import (
     CONCURRENT,
     DVFS,
     IDLE,
+    INSTANCE_MARK,
     LOGGING,
     QUIET,
     QUIET_READINGS,
@@ -56,10 +57,6 @@ from harness.workloads.data.data_set import IN_MEMORY
 from harness.workloads.failures import own_code_failed
 
 PREFIX = "sim:"
-INSTANCE_MARK = "@"
-"""Between a board and the number of its instance: `sim:orin-agx@3`. Instance 0 is what is simulated without one."""
-
-
 MEDIA = ("ssd", "sd", "hdd", "emmc")  # storage that the model knows
 TOO_LARGE = {("xavier-nx", "resnet18-cifar10"), ("nano", "resnet18-cifar10")}
 """Boards and workloads that the papers could not run on them (H12; 004 sec. 4.3). What others need is not published."""
@@ -88,7 +85,7 @@ class SimulatedDevice:
     def __init__(self, text: str) -> None:
         """Read the board's parameters.
 
-        `text` is `BOARD` or `BOARD@INSTANCE`.
+        `text` is `BOARD` or `BOARD@INSTANCE`; instance 0 is what is simulated without one.
         """
         board, mark, instance = text.partition(INSTANCE_MARK)
         if board not in SIMULATED_BOARDS:
@@ -96,6 +93,7 @@ class SimulatedDevice:
         if mark and not instance.isdecimal():
             raise InvalidValueError(f"device {PREFIX}{text}: instance {instance!r} is no number", f"{PREFIX}{board}@1")
         self.name = PREFIX + text
+        self.board_instance = instance or None
         self._board = load_board(board)
         self._spec = self._board.spec
         self._instance = int(instance or 0)

@@ -50,7 +50,15 @@ from harness.judge.sides import (
 from harness.stats.changes import compare_runs, holm, learn_noise, median_of_runs, pooled_median
 from harness.stats.estimates import CONFIDENCE, Estimate, Interval, student_quantile
 from harness.stats.noise import POWER, TIME, prior
-from harness.store.conditions import LEFT_OUT, comparable_conditions, differences, is_disqualified, kinds
+from harness.store.conditions import (
+    LEFT_OUT,
+    comparable_conditions,
+    differences,
+    is_disqualified,
+    key,
+    kinds,
+    without_instance,
+)
 from harness.store.frames import profiles
 from harness.store.results import ResultsStore
 
@@ -367,7 +375,8 @@ def _to_recorded(
 
     All recorded cases of the device tell the noise between runs.
     """
-    recorded = next((case for case in baseline if case.key == now.key), None)
+    keys = (now.key, key(without_instance(now.conditions)))
+    recorded = next((case for case in baseline if case.key in keys), None)
     if recorded is None:
         place = nearest(now, baseline)
         if place is None:

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 import numpy as np
 
 from harness.core.boards import load_board
-from harness.core.cases import TRAINING
+from harness.core.cases import INSTANCE_MARK, TRAINING
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w
@@ -29,9 +29,6 @@ Views = Mapping[str, View]
 
 DEFAULT_MODES = {"xavier-nx": "6c-1420.8-1109.25-1600"}
 """What 004 takes as a board's default where it is not the greatest: 15 W of NX (sec. 4.4 and Table 3)."""
-
-INSTANCE_MARK = "@"
-"""Between a simulated board and the number of its instance."""
 
 REPEATED = 5
 """Fewer epochs than that say nothing of how much they vary."""

@@ -111,9 +111,13 @@ class Evidence(NamedTuple):
 
 
 def read_evidence(store: ResultsStore) -> Iterator[Evidence]:
-    """The evidence of every profile of a results file, oldest first; raw series are read one profile at a time."""
-    for number in profiles(store, include_flagged=True).index:
-        yield evidence_of(store.profile(int(number)), int(number))
+    """The evidence of every profile of a results file, oldest first; raw series are read one profile at a time.
+
+    Where the file has several instances of a board, each is a device of its own: `orin-agx@orin3`.
+    """
+    for number, label in profiles(store, include_flagged=True)["device_label"].items():
+        one = evidence_of(store.profile(int(number)), int(number))
+        yield one._replace(case=dataclasses.replace(one.case, device=label))
 
 
 def evidence_of(profile: Profile, number: int = 0) -> Evidence:

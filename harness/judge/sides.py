@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from harness.stats.changes import RunsRatio, compare_runs, learn_noise
 from harness.stats.estimates import Interval
 from harness.stats.noise import POWER, TIME, prior
 from harness.store.conditions import (
+    INSTANCE,
     LEFT_OUT,
     NAMED_IN_CONDITIONS,
     POWER_IS_UNSURE,
@@ -27,6 +28,7 @@ from harness.store.conditions import (
     key,
     kinds,
     leaves,
+    without_instance,
 )
 from harness.store.frames import minibatches, profiles
 from harness.store.results import ResultsStore
@@ -120,7 +122,19 @@ def cases_of(
     """
     if last is not None and last < 1:
         raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
-    columns = ["key", "case_id", "comparable", "environment", "usable", "run_id", "created_at", "flag_list", "power_mw"]
+    columns = [
+        "key",
+        "case_id",
+        "device_name",
+        "device_label",
+        "comparable",
+        "environment",
+        "usable",
+        "run_id",
+        "created_at",
+        "flag_list",
+        "power_mw",
+    ]
     groups: Dict[str, List[Any]] = {}
     for row in frame[columns].itertuples():
         groups.setdefault(row.key, []).append(row)
@@ -148,7 +162,8 @@ def cases_of(
         )
         newest = kept[-1]
         counts = len(kept) - len(chosen), len(every) - len(kept)
-        cases.append(CaseRuns(newest.case_id, newest.comparable, newest.environment, runs, *counts))
+        case_id = newest.device_label + newest.case_id[len(newest.device_name) :]
+        cases.append(CaseRuns(case_id, newest.comparable, newest.environment, runs, *counts))
     return cases
 
 
@@ -301,6 +316,7 @@ def pair(
     those of the sides.
     """
     _refuse_unknown(by, [*before, *after])
+    before, after = _of_one_instance(before, after), _of_one_instance(after, before)
     old, new = _by_rest(before, by), _by_rest(after, by)
     alone = [cases[0] for rest, cases in new.items() if rest not in old and len(cases) == 1]
     candidates = [_to_be_found(case, by) for case in alone]
@@ -321,6 +337,24 @@ def pair(
             pairs.append(Pair(one, new[rest][0], [line for line in lines if _is_named(line.partition(":")[0], by)]))
     pairs += [_ambiguous(names[1], cases, by) for cases in new.values() if len(cases) > 1]
     return pairs + [Pair(None, case, []) for place, case in enumerate(alone) if place not in met]
+
+
+def _of_one_instance(cases: Sequence[CaseRuns], others: Sequence[CaseRuns]) -> List[CaseRuns]:
+    """Cases without their board instance, where one side has a single one of the device and the other tells none.
+
+    Files from before 0.2.0 do not tell it. That is no reason to refuse what was compared with them so far.
+    """
+    told: List[Dict[str, Set[Any]]] = [{}, {}]
+    for found, side in zip(told, (cases, others)):
+        for case in side:
+            found.setdefault(case.device, set()).add(case.conditions.get(INSTANCE))
+    kept = []
+    for case in cases:
+        own, other = (found.get(case.device, set()) for found in told)
+        if None in own ^ other and len(own) == len(other) == 1:
+            case = dataclasses.replace(case, conditions=without_instance(case.conditions))
+        kept.append(case)
+    return kept
 
 
 def nearest(case: CaseRuns, candidates: Sequence[CaseRuns]) -> Optional[int]:

@@ -112,7 +112,7 @@ class Material:
             row = SimpleNamespace(
                 **{name: None if _is_missing(value, pd.NA) else value for name, value in values.items()}
             )
-            row.id, row.label = int(number), bare(row.device_name)
+            row.id, row.label = int(number), bare(row.device_label)
             row.base = row.label.partition("@")[0]
             row.apart = not row.usable
             mode = [getattr(row, field) for field in PowerMode._fields]
@@ -144,7 +144,7 @@ class Material:
             least: how many values a family must have.
             split_by: columns; the best family is taken for each of their values.
         """
-        columns = ["device_name" if name == "device" else name for name in varies]
+        columns = ["device_label" if name == "device" else name for name in varies]
         best: Dict[Tuple[Any, ...], Dict[Any, Row]] = {}
         for group in self.alike([row for row in rows if None not in cells(row, columns)], varies):
             named: Dict[str, Dict[Any, Row]] = {}  # a power mode may go by two names
@@ -154,7 +154,7 @@ class Material:
                 named.setdefault(name, {})[value if len(value) > 1 else value[0]] = row
             for members in named.values():
                 place = (
-                    "" if "device" in varies else group[0].device_name,
+                    "" if "device" in varies else group[0].device_label,
                     group[0].workload,
                     *cells(group[0], split_by),
                 )

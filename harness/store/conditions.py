@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Dict, Iterable, List, Mapping, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
-from harness.core.cases import STATIC, Case
+from harness.core.cases import INSTANCE_MARK, STATIC, Case
 from harness.core.errors import StoreError
+
+INSTANCE = "board_instance"
 
 NAMED_IN_CONDITIONS = (
     "device_model",
     "device_specification",
+    INSTANCE,
     "power_mode",
     "tpc_mask",
     "dvfs",
@@ -84,6 +87,20 @@ def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance:
 def key(comparable: Mapping[str, Any]) -> str:
     """A short hash of comparable conditions: equal for equal conditions on any machine, Python version and day."""
     return hashlib.sha256(canonical_json(comparable).encode("ascii")).hexdigest()[:KEY_LENGTH]
+
+
+def without_instance(comparable: Mapping[str, Any]) -> Dict[str, Any]:
+    """Comparable conditions as files from before 0.2.0 have them, which do not tell the board instance."""
+    return {name: value for name, value in comparable.items() if name != INSTANCE}
+
+
+def board_instance(conditions: Mapping[str, Any], device: str) -> Optional[str]:
+    """Which one of several devices of a type a profile is of; None where it is the only one, or nothing tells.
+
+    A simulated one is told by its name, and has no such condition.
+    """
+    named = device.partition(INSTANCE_MARK)[2] if device.startswith("sim:") else ""
+    return conditions.get(INSTANCE) or named or None
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> List[str]:

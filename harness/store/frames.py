@@ -7,7 +7,7 @@
     FURTHER     what `export` writes behind them: case_id, power_mode (its name), workers, storage, cache, clocks, seed,
                 ..., every aggregate, conditions, environment, flags (one text), started_at, created_at, run_id, key
     device_name         str, the device as asked for: `sim:orin-agx@2`
-    board_instance      str, which one of several devices of a type; empty where it is the only one, or nothing tells
+    device_label        str, the same with the board instance, where the frame has several of it: `orin-agx@orin3`
     data_scale_asked    float, settings as asked for; NaN where they were not given
     idle_s, duration_s, max_temperature_c, limit_s      float, likewise
     storage_limit_bytes_per_s   float, what reads of the storage were held down to; NaN where they were not
@@ -24,16 +24,16 @@ Numbers that are missing are NaN (NA in whole-number columns), texts None. Raw s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from harness.core.cases import Case
+from harness.core.cases import INSTANCE_MARK, Case
 from harness.core.corpus import CORPUS, CORPUS_COLUMNS, Column
 from harness.core.metrics import AGGREGATES, CONCURRENT_AGGREGATES
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import counted_minibatches
-from harness.store.conditions import is_disqualified, key, kinds
+from harness.store.conditions import board_instance, is_disqualified, key, kinds
 from harness.store.rows import Record
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from harness.store.results import ResultsStore
 
 _CONDITIONS = (
+    Column("board_instance", str, "which one of several devices of a type; empty where nothing tells"),
     Column("power_definition", str, "what the total power is made of"),
     Column("device_model", str, "the device in words"),
     Column("accelerator", str, "cpu, or the GPU's name"),
@@ -92,7 +93,7 @@ FURTHER: Tuple[Column, ...] = (
 _SETTINGS = ("idle_s", "duration_s", "max_temperature_c", "limit_s")
 _KINDS: Dict[str, type] = {
     **{column.name: column.kind for column in (*CORPUS, *FURTHER)},
-    **dict.fromkeys(("device_name", "board_instance"), str),
+    **dict.fromkeys(("device_name", "device_label"), str),
     **dict.fromkeys(("data_scale_asked", *_SETTINGS, "storage_limit_bytes_per_s", *CONCURRENT_AGGREGATES), float),
     **dict.fromkeys(("flag_list", "flag_kinds"), tuple),
     "usable": bool,
@@ -114,8 +115,19 @@ FOLLOWS: Dict[str, Tuple[str, ...]] = {
     "clocks": ("clocks", "dvfs"),
     "power_mode": ("power_mode", "tpc_mask", "threads"),
     "device": (
-        *("device", "device_model", "device_specification", "accelerator", "threads", "power_mode", "tpc_mask"),
-        *("dvfs", "storage_medium", "torch", "cuda", "python", "l4t", "jetpack", "provenance", "data_source"),
+        *("device", "device_model", "device_specification", "board_instance", "accelerator", "threads", "power_mode"),
+        *(
+            "tpc_mask",
+            "dvfs",
+            "storage_medium",
+            "torch",
+            "cuda",
+            "python",
+            "l4t",
+            "jetpack",
+            "provenance",
+            "data_source",
+        ),
     ),
 }
 """What else changes of the comparable conditions when a thing is varied; of others only the thing itself does."""
@@ -234,7 +246,15 @@ def _framed(records: Sequence[Record]) -> pd.DataFrame:
     import pandas as pd
 
     index = pd.Index([record.id for record in records], name="profile_id", dtype="int64")
-    frame = pd.DataFrame([_row(record) for record in records], index, list(_KINDS), dtype=object)
+    rows = [_row(record) for record in records]
+    told: Dict[str, Set[str]] = {}
+    for row in rows:
+        told.setdefault(row["device_name"], set()).add(row["board_instance"])
+    for row in rows:
+        name, instance = row["device_name"], row["board_instance"]
+        is_one_of_several = len(told[name]) > 1 and instance and INSTANCE_MARK not in name
+        row["device_label"] = f"{name}{INSTANCE_MARK}{instance}" if is_one_of_several else name
+    frame = pd.DataFrame(rows, index, list(_KINDS), dtype=object)
     dtypes = {float: float, int: "Int64", bool: bool}
     return frame.astype({name: dtypes[kind] for name, kind in _KINDS.items() if kind in dtypes})
 
@@ -261,7 +281,7 @@ def _row(record: Record) -> Dict[str, Any]:
         "flags": "; ".join(record.flags),
         **{name: getattr(record, name) for name in ("case_id", "started_at", "created_at", "run_id", "key")},
         "device_name": case.device,
-        "board_instance": case.device.partition("@")[2],
+        "board_instance": board_instance(conditions, case.device),
         "data_scale_asked": case.settings.data_scale,
         **{name: getattr(case.settings, name) for name in _SETTINGS},
         "storage_limit_bytes_per_s": conditions.get("storage_limit_bytes_per_s"),

@@ -200,7 +200,7 @@ def batch_size_figures(material: Material) -> Iterator[Figure]:
 
 def device_figures(material: Material) -> Iterator[Figure]:
     """The same workload on several devices at their greatest power mode (004 sec. 5.1.7, 001 sec. 1.1)."""
-    greatest = [row for row in _with_warm_epochs(material) if row.power_mode == "maxn" and not row.board_instance]
+    greatest = [row for row in _with_warm_epochs(material) if row.power_mode == "maxn" and "@" not in row.label]
     found = material.families(greatest, "device", split_by=("workload",))
     short = [family._replace(values=tuple(map(bare, family.values))) for family in found]
     return _figures_of(material, short, "devices", "devices", "device")

@@ -138,7 +138,7 @@ def profile_length_figures(material: Material) -> Iterator[Figure]:
     long = [
         row
         for row in material.trained()
-        if not row.board_instance and (row.clean_minibatches or 0) >= max(LENGTHS)  # of several boards the first
+        if "@" not in row.label and (row.clean_minibatches or 0) >= max(LENGTHS)  # of several boards the first
     ]
     devices: Dict[str, Dict[str, Row]] = {}
     for row in [*long, *sorted(long, key=_rank_of_length)]:  # in the order of the profiles, of each workload the best

@@ -24,6 +24,7 @@ def comparable(**changes: Any) -> Dict[str, Any]:
     [
         {"device_model": "Another CPU"},
         {"device_specification": {"cpus": 4, "memory_gib": 24}},
+        {"board_instance": "orin3"},
         {"power_mode": {"cpu_cores": 1, "cpu_khz": 0, "gpu_khz": 0, "mem_khz": 0}},
         {"accelerator": "NVIDIA H200"},
         {"torch": "2.14.0"},

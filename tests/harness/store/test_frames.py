@@ -53,6 +53,16 @@ def test_a_profile_is_a_row_with_what_it_ran_under(store: ResultsStore) -> None:
     assert row["environment"] == ENVIRONMENT
 
 
+def test_boards_of_a_type_have_their_own_labels_where_there_are_several(store: ResultsStore) -> None:
+    for device, told in (("nano", {"board_instance": "a"}), ("nano", {"board_instance": "b"}), ("tx2", {})):
+        add(store, case={"device": device}, conditions=told)
+    add(store, case={"device": "host"}, conditions={"board_instance": "c"})
+    frame = profiles(store)
+    assert frame["device_label"].tolist() == ["nano@a", "nano@b", "tx2", "host"]
+    assert frame["board_instance"].tolist() == ["a", "b", None, "c"]
+    assert frame["key"].nunique() == 4
+
+
 def test_what_does_not_count_is_left_out_and_counted(store: ResultsStore) -> None:
     old, new = add(store), add(store)
     disturbed = add(store, flags=["disturbed: by others"])
