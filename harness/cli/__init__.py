@@ -20,5 +20,6 @@ COMMANDS = commands_in(
     ("simulation", MEASURE, "fit simulated boards to the papers and measured tables, or check them against these"),
     ("report", RESULTS, "make a page and figures of results"),
     ("baseline", RESULTS, "record medians, or check against them"),
+    ("results", RESULTS, "say what results files hold, merge them into one, remove old raw series"),
     ("compare", RESULTS, "compare two results files: what became slower or takes more power"),
 )

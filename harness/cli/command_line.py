@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Se
 
 import harness
 from harness.core.errors import HarnessError
+from harness.core.terminal import shown
 
 REFUSED = 2
 INTERRUPTED = 130
@@ -78,7 +79,7 @@ def run_command(
         arguments = _program_parser(prog, description, commands, grouped).parse_args(words)
         return arguments.run(arguments)
     except HarnessError as error:
-        print(f"{prog} {command}: {error}", file=sys.stderr)
+        print(f"{prog} {command}: {shown(str(error))}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:  # whatever was held is put back by now
         print(f"{prog} {command}: interrupted", file=sys.stderr)

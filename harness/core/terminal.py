@@ -6,11 +6,19 @@ import time
 from typing import Callable, List, Optional, Sequence, TextIO
 
 
+def shown(text: str) -> str:
+    """A text as it may be written to a terminal: control characters, also those that reorder text, are escaped."""
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+
+
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False) -> str:
     """Lay out a table.
 
-    A header that begins with `>` is aligned right and loses the sign.
+    A header that begins with `>` is aligned right and loses the sign. Cells may hold names from foreign files.
     """
+    rows = [[shown(cell.replace("\n", " ")) for cell in row] for row in rows]
+    if markdown:
+        rows = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
     right = [name.startswith(">") for name in header]
     names = [name[1:] if is_right else name for name, is_right in zip(header, right)]
     widths = [max(map(len, column)) for column in zip(names, *rows)]

@@ -23,6 +23,7 @@ from harness.store.conditions import (
     LEFT_OUT,
     NAMED_IN_CONDITIONS,
     POWER_IS_UNSURE,
+    RAW_PRUNED,
     differences,
     is_disqualified,
     key,
@@ -117,8 +118,8 @@ def cases_of(
 ) -> List[CaseRuns]:
     """The cases of some profiles; of each comparable conditions the runs in the environment of the newest one.
 
-    The frame holds flagged profiles too: they are counted, and left out unless they are to be kept. `last` takes the
-    newest runs of each case.
+    The frame holds flagged profiles too: they are counted, and left out unless they are to be kept. Pruned ones have no
+    series to compare. `last` takes the newest runs of each case.
     """
     if last is not None and last < 1:
         raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
@@ -136,7 +137,7 @@ def cases_of(
         "power_mw",
     ]
     groups: Dict[str, List[Any]] = {}
-    for row in frame[columns].itertuples():
+    for row in frame[~frame["flag_kinds"].map(lambda found: RAW_PRUNED in found).astype(bool)][columns].itertuples():
         groups.setdefault(row.key, []).append(row)
     taken = []
     for every in groups.values():

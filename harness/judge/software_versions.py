@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from harness.core.cases import IDLE, Case
@@ -34,9 +35,12 @@ def version_effects(store: ResultsStore) -> List[VersionEffect]:
 
     Profiles that were disturbed or throttled do not count. Raw series are read of such cases alone.
     """
+    import pandas as pd
+
     frame = profiles(store)
     frame = frame[frame["task"] != IDLE]
-    cases = frame["case"].map(same_case)
+    labelled = zip(frame["case"], frame["device_label"])  # boards of a type are not each other's versions
+    cases = pd.Series([same_case(dataclasses.replace(case, device=name)) for case, name in labelled], frame.index)
     versions = frame["conditions"].map(lambda conditions: tuple(conditions.get(name) for name in SOFTWARE))
     times: Dict[Case, Dict[Tuple[Any, ...], List[Estimate]]] = {}
     noises: Dict[str, RunNoise] = {}
@@ -44,7 +48,7 @@ def version_effects(store: ResultsStore) -> List[VersionEffect]:
         evidence = evidence_of(store.profile(number))
         if ("time", WARM) in evidence.figures:
             times.setdefault(cases[number], {}).setdefault(versions[number], []).append(evidence.figures["time", WARM])
-            noises[evidence.case.device] = prior(evidence.board, TIME)
+            noises[cases[number].device] = prior(evidence.board, TIME)
     for device, known in noises.items():  # runs with other software do not tell the noise between runs
         groups = [runs for case, by_versions in times.items() if case.device == device for runs in by_versions.values()]
         noises[device] = learn(groups, known)

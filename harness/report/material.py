@@ -14,6 +14,7 @@ from harness.judge.evidence import WARM, Evidence, pooled, read_evidence
 from harness.report.colours import colours_of, markers_of
 from harness.report.figure import LegendEntry, Value, joined
 from harness.stats.estimates import Estimate
+from harness.store.conditions import RAW_PRUNED
 from harness.store.frames import common_conditions, profiles
 from harness.store.results import ResultsStore
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 Row = Any
 """A profile with the columns of `harness.store.frames.profiles` as attributes, None where there is no value; besides:
 `id`; `label`, what its device is called beside its provenance; `base`, the same without the board instance; `mode`,
-its `PowerMode` as read back, or None; `apart`, whether it was disturbed or throttled."""
+its `PowerMode` as read back, or None; `apart`, whether it was disturbed or throttled; `has_raw`, whether raw series are
+left of it."""
 
 OF_WORKLOAD = ("workload", "data_samples", "data_source", "device_specification")
 """Conditions that differ between workloads; a simulated board's specification holds its parameters of the workload."""
@@ -115,6 +117,7 @@ class Material:
             row.id, row.label = int(number), bare(row.device_label)
             row.base = row.label.partition("@")[0]
             row.apart = not row.usable
+            row.has_raw = RAW_PRUNED not in row.flag_kinds
             mode = [getattr(row, field) for field in PowerMode._fields]
             row.mode = None if None in mode else PowerMode(*mode)
             found.append(row)

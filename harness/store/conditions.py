@@ -135,6 +135,9 @@ time is right.
 POWER_IS_UNSURE = ("power-unsettled", "telemetry-lost")
 """Flags with which a profile's time is compared and its power is not."""
 
+RAW_PRUNED = "raw-pruned"
+"""Kind of the flag of profiles whose raw series were removed: aggregates are all that is left of them."""
+
 LEFT_OUT = f"profiles flagged {' or '.join(DISQUALIFYING)} (--include-flagged keeps them)"
 """What was left out, after its number."""
 

@@ -183,10 +183,11 @@ def profiles(
             left_out[FLAGGED] += 1
         else:
             kept.append(record)
+    kept.sort(key=lambda record: record.created_at)  # a merged file has the runs of one board after those of another
     if newest_only:
         newest = {(record.key, record.case_id): record for record in kept}
         left_out[OLDER] = len(kept) - len(newest)
-        kept = sorted(newest.values(), key=lambda record: record.id)
+        kept = sorted(newest.values(), key=lambda record: (record.created_at, record.id))
     frame = _framed(kept)
     frame.attrs["left_out"] = left_out
     return frame

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from harness.core.errors import StoreError
 from harness.core.profiles import Profile
 from harness.store import rows
 from harness.store.conditions import canonical_json, is_disqualified, plain
 from harness.store.opening import RESCUE, explain, open_to_read, open_to_write
-from harness.store.rows import RAW_COLUMNS, ProfileRow, Record
+from harness.store.rows import RAW_COLUMNS, ProfileRow, Raw, Record
 
 _CHUNK = 256
 _PROFILE_COLUMNS = ", ".join(ProfileRow._fields)
@@ -26,6 +27,13 @@ _SELECT_PROFILES = (
     f"SELECT profiles.id, record_crc, content, {_PROFILE_COLUMNS} FROM profiles"
     " LEFT JOIN environments ON environments.id = environment_id"
 )
+
+
+class Merged(NamedTuple):
+    """What a merge took over, and what was there already: numbers of profiles."""
+
+    added: int
+    known: int
 
 
 class ResultsStore:
@@ -78,19 +86,51 @@ class ResultsStore:
         raw = rows.raw_rows(profile)
         content = canonical_json(plain(dict(environment), "environment"))
         with self._explained("write to"), _transaction(self._own_connection()) as connection:
-            connection.execute("INSERT OR IGNORE INTO environments (content) VALUES (?)", (content,))
-            cursor = connection.execute(
-                f"INSERT INTO profiles ({_PROFILE_COLUMNS}, record_crc, raw_crc, environment_id)"
-                f" VALUES ({_places(len(row) + 2)}, (SELECT id FROM environments WHERE content = ?))",
-                (*row, rows.record_crc(row, content), rows.crc(*raw), content),
-            )
-            number = int(cursor.lastrowid or 0)
-            for (table, columns), values in zip(RAW_COLUMNS.items(), raw):
-                connection.executemany(
-                    f"INSERT INTO {table} (profile_id, {', '.join(columns)}) VALUES ({_places(len(columns) + 1)})",
-                    [(number, *value) for value in values],
-                )
-        return number
+            return _insert(connection, row, content, raw)
+
+    def merge(self, source: ResultsStore) -> Merged:
+        """Take over what this file lacks of another one's profiles, raw series included; all of them or none.
+
+        A profile is the same where run, case, conditions (and with them the board instance) and moment of storing are,
+        so that merging a file again adds nothing. It keeps run, environment and moment, whichever version wrote it.
+
+        Raises:
+            StoreError: a profile of the source is damaged, or this file cannot be written; nothing was added.
+        """
+        same = "run_id = ? AND created_at = ? AND case_id = ? AND key = ?"
+        added = known = 0
+        with self._explained("write to"), _transaction(self._own_connection()) as connection:
+            connection.execute("CREATE INDEX IF NOT EXISTS profiles_of_run ON profiles (run_id, created_at)")
+            for number, row, content in source._rows():
+                place = (row.run_id, row.created_at, row.case_id, row.key)
+                if connection.execute(f"SELECT 1 FROM profiles WHERE {same}", place).fetchone():
+                    known += 1
+                else:
+                    _insert(connection, row, content, source._raw(number))
+                    added += 1
+        return Merged(added, known)
+
+    def prune(self, before: str, flag: str) -> int:
+        """Remove the raw series of profiles stored before a moment (ISO 8601 in UTC); aggregates and the rest stay.
+
+        Each gets the flag, which says that they were there. Returns how many profiles had some.
+        """
+        raw_of = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE profile_id = profiles.id)" for table in RAW_COLUMNS)
+        numbers = self._query(f"SELECT id FROM profiles WHERE created_at < ? AND ({raw_of})", (before,))
+        with self._explained("write to"):
+            with _transaction(self._own_connection()) as connection:
+                for (number,) in numbers:
+                    [(_, row, content)] = self._rows("profiles.id = ?", (number,))
+                    row = row._replace(flags_json=canonical_json([*json.loads(row.flags_json), flag]))
+                    for table in RAW_COLUMNS:
+                        connection.execute(f"DELETE FROM {table} WHERE profile_id = ?", (number,))
+                    connection.execute(
+                        "UPDATE profiles SET flags_json = ?, record_crc = ?, raw_crc = ? WHERE id = ?",
+                        (row.flags_json, rows.record_crc(row, content), rows.crc(), number),
+                    )
+            if numbers:
+                self._own_connection().execute("VACUUM")
+        return len(numbers)
 
     def __len__(self) -> int:
         """How many profiles there are."""
@@ -109,16 +149,8 @@ class ResultsStore:
 
     def records(self, after: int = 0) -> Iterator[Record]:
         """Every profile without its raw series, oldest first."""
-        last = after
-        while True:
-            chunk = self._query(
-                f"{_SELECT_PROFILES} WHERE profiles.id > ? ORDER BY profiles.id LIMIT ?", (last, _CHUNK)
-            )
-            if not chunk:
-                return
-            for found in chunk:
-                last, row, environment_json = self._verified(found)
-                yield rows.to_record(last, row, environment_json)
+        for number, row, content in self._rows("profiles.id > ?", (after,)):
+            yield rows.to_record(number, rows.as_named_now(row, content), content)
 
     def numbers(self) -> List[int]:
         """The number of every profile, oldest first."""
@@ -130,24 +162,34 @@ class ResultsStore:
 
     def profile(self, number: int) -> Profile:
         """The profile of that number."""
-        found = self._query(f"{_SELECT_PROFILES} WHERE profiles.id = ?", (number,))
+        found = list(self._rows("profiles.id = ?", (number,)))
         if not found:
             raise StoreError(f"{self.path} has no profile {number}")
-        _, row, _ = self._verified(found[0])
+        [(_, row, content)] = found
+        return rows.to_profile(rows.as_named_now(row, content), *self._raw(number))
+
+    def _rows(self, where: str = "1", values: Tuple[Any, ...] = ()) -> Iterator[Tuple[int, ProfileRow, str]]:
+        """Number, row and environment of some profiles, oldest first, with their checksums verified."""
+        last = 0
+        while True:
+            condition = f"{where} AND profiles.id > ? ORDER BY profiles.id LIMIT ?"
+            chunk = self._query(f"{_SELECT_PROFILES} WHERE {condition}", (*values, last, _CHUNK))
+            if not chunk:
+                return
+            for last, crc, content, *columns in chunk:
+                row = ProfileRow(*columns)
+                self._verify(last, crc, rows.record_crc(row, content))
+                yield last, row, content
+
+    def _raw(self, number: int) -> List[Raw]:
+        """The raw series of a profile, verified: minibatches, telemetry."""
         raw = [
             self._query(f"SELECT {', '.join(columns)} FROM {table} WHERE profile_id = ? ORDER BY position", (number,))
             for table, columns in RAW_COLUMNS.items()
         ]
         stored = self._query("SELECT raw_crc FROM profiles WHERE id = ?", (number,))[0][0]
         self._verify(number, stored, rows.crc(*raw))
-        return rows.to_profile(row, *raw)
-
-    def _verified(self, found: Tuple[Any, ...]) -> Tuple[int, ProfileRow, str]:
-        """Number, row and environment of what `_SELECT_PROFILES` found."""
-        number, crc, environment_json, *columns = found
-        row = ProfileRow(*columns)
-        self._verify(number, crc, rows.record_crc(row, environment_json))
-        return number, rows.as_named_now(row, environment_json), environment_json
+        return raw
 
     def _verify(self, number: int, stored: int, found: int) -> None:
         if stored != found:
@@ -172,6 +214,23 @@ class ResultsStore:
             yield
         except (sqlite3.Error, OSError) as error:
             raise explain(self.path, doing, error) from error
+
+
+def _insert(connection: sqlite3.Connection, row: ProfileRow, content: str, raw: Sequence[Raw]) -> int:
+    """Add a profile with its environment and raw series; returns its number."""
+    connection.execute("INSERT OR IGNORE INTO environments (content) VALUES (?)", (content,))
+    cursor = connection.execute(
+        f"INSERT INTO profiles ({_PROFILE_COLUMNS}, record_crc, raw_crc, environment_id)"
+        f" VALUES ({_places(len(row) + 2)}, (SELECT id FROM environments WHERE content = ?))",
+        (*row, rows.record_crc(row, content), rows.crc(*raw), content),
+    )
+    number = int(cursor.lastrowid or 0)
+    for (table, columns), values in zip(RAW_COLUMNS.items(), raw):
+        connection.executemany(
+            f"INSERT INTO {table} (profile_id, {', '.join(columns)}) VALUES ({_places(len(columns) + 1)})",
+            [(number, *value) for value in values],
+        )
+    return number
 
 
 @contextlib.contextmanager

@@ -72,6 +72,8 @@ def _course(material: Material, family: Family, name: str, of: str) -> Figure:
     rows: List[Tuple[Any, ...]] = []
     for place in sorted({0, count // 2, count - 1}) if count > MOST_SIZES else range(count):
         row = family.rows[place]
+        if not row.has_raw:
+            continue
         made, data = _course_of(material, row, _size_text(row))
         panels += made
         rows += data

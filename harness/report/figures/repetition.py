@@ -65,7 +65,9 @@ QUANTITIES = (
 def variability_figures(material: Material) -> Iterator[Figure]:
     """A figure for each kind of board: a violin for each workload and device."""
     repeated = [
-        row for row in material.trained() if (row.clean_minibatches or 0) >= LEAST_VALUES and row.batch_size == 16
+        row
+        for row in material.trained()
+        if row.has_raw and (row.clean_minibatches or 0) >= LEAST_VALUES and row.batch_size == 16
     ]
     groups = []
     for group in material.alike(repeated, BETWEEN_BOARDS):
@@ -138,7 +140,9 @@ def profile_length_figures(material: Material) -> Iterator[Figure]:
     long = [
         row
         for row in material.trained()
-        if "@" not in row.label and (row.clean_minibatches or 0) >= max(LENGTHS)  # of several boards the first
+        if row.has_raw
+        and "@" not in row.label
+        and (row.clean_minibatches or 0) >= max(LENGTHS)  # of several boards the first
     ]
     devices: Dict[str, Dict[str, Row]] = {}
     for row in [*long, *sorted(long, key=_rank_of_length)]:  # in the order of the profiles, of each workload the best

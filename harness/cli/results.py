@@ -1,0 +1,141 @@
+"""`results`: what results files hold, several as one, and old raw series out of them."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, Dict, Tuple
+
+from harness.cli.options import output_file
+from harness.core.errors import InvalidValueError, StoreError
+from harness.core.terminal import format_table, shown
+from harness.core.units import bytes_to_mb
+from harness.store.conditions import RAW_PRUNED, board_instance, kinds
+from harness.store.results import ResultsStore
+
+OK_CODE, LEFT_OUT_CODE = 0, 2
+_DAYS = {"d": 1, "w": 7}
+_OF = ("device", "board_instance", "provenance", "jetpack", "torch", "jetwatt", "host_name")
+_COUNTS = ("profiles", "runs", "flagged", "raw_pruned")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Results files: what is in them, several as one, and old raw series out of them."
+    actions = parser.add_subparsers(dest="action", required=True)
+    merging = actions.add_parser(
+        "merge",
+        description="Copy every profile of some results files into one, raw series included. Each keeps its board, its"
+        " run, its software and its provenance. A profile that is there already is not added again: after an"
+        " interruption, or with more files, run it once more.",
+        epilog="exit code: 0 all files are in OUT; 2 one could not be read, which is said, and the others are in OUT",
+    )
+    merging.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results files, of any version")
+    merging.add_argument(
+        "--out", type=output_file, required=True, help="the file to add to, made where it is not there"
+    )
+    informing = actions.add_parser(
+        "info", description="Say of results files which boards and software their profiles are of, how many, and when."
+    )
+    informing.add_argument("files", type=Path, nargs="+", metavar="FILE", help="results files")
+    informing.add_argument("--json", action="store_true", help="print JSON")
+    pruning = actions.add_parser(
+        "prune",
+        description="Remove the raw minibatches and telemetry of old profiles, for good. Aggregates, conditions and"
+        " flags stay, so exports and `history` have them all; `compare` and `baseline` need raw series and leave pruned"
+        f" profiles out, which are flagged {RAW_PRUNED}. Keep a copy where you may need them again.",
+    )
+    pruning.add_argument("file", type=Path, metavar="FILE", help="a results file")
+    pruning.add_argument(
+        "--keep-raw", type=_days, required=True, metavar="AGE", help="how old raw series may be: 30d (days), 8w (weeks)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return {"merge": _merge, "info": _info, "prune": _prune}[arguments.action](arguments)
+
+
+def _merge(arguments: argparse.Namespace) -> int:
+    unread = 0
+    with ResultsStore(arguments.out) as out:
+        for path in dict.fromkeys(arguments.files):
+            if path.resolve() == arguments.out.resolve():
+                continue
+            try:
+                with ResultsStore(path, read_only=True) as source:
+                    done = out.merge(source)
+            except StoreError as error:
+                unread += 1
+                print(f"left out: {shown(str(error))}", file=sys.stderr)
+            else:
+                print(f"{shown(str(path))}: {done.added} added, {done.known} there already")
+        print(f"{shown(str(arguments.out))}: {len(out)} profiles")
+    return LEFT_OUT_CODE if unread else OK_CODE
+
+
+def _prune(arguments: argparse.Namespace) -> int:
+    if not arguments.file.exists():
+        raise StoreError(f"there is no results file {arguments.file}", "name one that is there")
+    size = arguments.file.stat().st_size
+    now = datetime.datetime.now(datetime.timezone.utc)
+    with ResultsStore(arguments.file) as store:
+        flag = f"{RAW_PRUNED}: minibatches and telemetry were removed on {now.date()}"
+        before = (now - datetime.timedelta(days=arguments.keep_raw)).isoformat(timespec="microseconds")
+        count = store.prune(before, flag)
+    freed = bytes_to_mb(size - arguments.file.stat().st_size)
+    print(f"{shown(str(arguments.file))}: raw series of {count} profiles removed, {freed:.1f} MB freed")
+    return OK_CODE
+
+
+def _days(text: str) -> int:
+    found = re.fullmatch(r"(\d{1,5})([dw])", text)
+    if found is None:
+        raise InvalidValueError(f"--keep-raw is {text!r}", "write a number of days or weeks: 30d, 8w")
+    return int(found[1]) * _DAYS[found[2]]
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    found = []
+    for path in dict.fromkeys(arguments.files):
+        with ResultsStore(path, read_only=True) as store:
+            found.append({"file": str(path), "bytes": path.stat().st_size, **_described(store)})
+    print(json.dumps(found, indent=1) if arguments.json else "\n\n".join(map(_in_words, found)))
+    return OK_CODE
+
+
+def _described(store: ResultsStore) -> Dict[str, Any]:
+    """How many profiles a file has, when they were stored, and of which boards and software; record by record."""
+    groups: Dict[Tuple[Any, ...], Dict[str, Any]] = {}
+    runs, stored = set(), []
+    for record in store.records():
+        environment, conditions = record.environment, record.conditions
+        place = (
+            *(record.case.device, board_instance(conditions, record.case.device), record.provenance),
+            *(conditions.get("jetpack"), conditions.get("torch")),
+            " ".join(str(environment[name]) for name in ("jetwatt", "suite_commit") if name in environment) or None,
+            environment.get("host_name"),
+        )
+        group = groups.setdefault(place, {"profiles": 0, "runs": set(), "flagged": 0, "raw_pruned": 0})
+        group["profiles"] += 1
+        group["runs"].add(record.run_id)
+        group["flagged"] += bool(set(kinds(record.flags)) - {RAW_PRUNED})
+        group["raw_pruned"] += RAW_PRUNED in kinds(record.flags)
+        runs.add(record.run_id)
+        stored = [min([*stored[:1], record.created_at]), max([*stored[1:], record.created_at])]
+    boards = [{**dict(zip(_OF, place)), **group, "runs": len(group["runs"])} for place, group in groups.items()]
+    return {"profiles": len(store), "runs": len(runs), "stored": stored, "boards": boards}
+
+
+def _in_words(found: Dict[str, Any]) -> str:
+    size = f"{bytes_to_mb(found['bytes']):.1f} MB"
+    told = f"{shown(found['file'])}: {found['profiles']} profiles of {found['runs']} runs, {size}"
+    if not found["boards"]:
+        return told
+    told += f", stored {' to '.join(moment[:16].replace('T', ' ') for moment in found['stored'])} UTC"
+    names = [name for name in (*_OF, *_COUNTS) if any(one[name] for one in found["boards"])]
+    header = [">" * (name in _COUNTS) + name.replace("_", " ") for name in names]
+    rows = [["" if one[name] is None else str(one[name]) for name in names] for one in found["boards"]]
+    return f"{told}\n{format_table(header, rows)}"
