@@ -9,10 +9,8 @@ from harness.board import privileges
 from harness.board.bounded_process import run_bounded, run_checked
 from harness.board.kernel_file import check_writable, read_int_setting, write
 from harness.board.knob import Knob, KnobSpec
-from harness.board.privileged import FAN_SERVICE, KINDS, ONLY, SYSTEMCTL, SYSTEMCTL_TIMEOUT_S, nodes
+from harness.board.privileged import FAN_SERVICE, FULL_PWM, KINDS, ONLY, SYSTEMCTL, SYSTEMCTL_TIMEOUT_S, nodes
 from harness.core.errors import ControlError
-
-FULL_PWM = 255
 
 _UNIT_FOLDERS = ("etc/systemd/system", "lib/systemd/system", "usr/lib/systemd/system")
 
@@ -61,8 +59,17 @@ class Fan(Knob):
         return found
 
     def apply(self, value: Setting) -> None:
-        """Take the fan from who sets it, set the speed, or give it back."""
+        """Take the fan from who sets it, set the speed, or give it back.
+
+        The helper knows full speed and what was before it: it lets no user slow a fan down.
+        """
         speeds = self._speeds()
+        files = [*speeds, *self._automatic()]
+        if privileges.needed(self._root) and (
+            "service" in value or not all(os.access(path, os.W_OK) for path in files)
+        ):
+            privileges.call("fan", "full" if value.get("pwm") == self.maximum()["pwm"] else "back")
+            return
         if value.get("service") is False and self._service_runs():
             self._turn_service("stop")
         if value.get("automatic") == 0:
@@ -96,8 +103,5 @@ class Fan(Knob):
         return run_bounded([self._systemctl, "is-active", FAN_SERVICE], timeout_s=SYSTEMCTL_TIMEOUT_S).status == 0
 
     def _turn_service(self, act: str) -> None:
-        if privileges.needed(self._root):
-            privileges.call("fan-service", act)
-            return
         command = [self._systemctl, act, FAN_SERVICE]
         run_checked(command, timeout_s=SYSTEMCTL_TIMEOUT_S, hint=f"see `journalctl -u {FAN_SERVICE}`")

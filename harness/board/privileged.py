@@ -1,4 +1,4 @@
-#!/usr/bin/python3 -I
+#!/usr/bin/python3 -IS
 """The few acts that need root: a fixed list, run through sudo by the one rule that `doctor --sudoers` prints.
 
     privileged list KIND                         names of the nodes of a kind (see KINDS)
@@ -8,23 +8,27 @@
     privileged forget-conf CUSTOM
     privileged nvpmodel own|CUSTOM ID
     privileged jetson-clocks show|store|pin|restore|forget
-    privileged fan-service start|stop
+    privileged fan full|back                     full speed, set by nobody else; back to what was before the first
 
 What runs with root's rights is a copy of this file that only root can change. It stands alone: the standard library,
-from Python 3.6 on, which is what JetPack 4 calls python3; no environment variable is read or handed on. No argument
-becomes part of a path: a node is named by what is found under /sys, and files lie in one folder of root's.
+from Python 3.6 on, which is what JetPack 4 calls python3; no environment variable is read or handed on, no limit or
+signal mask of the caller's is kept. No argument becomes part of a path: a node is named by what is found under /sys,
+and files lie in one folder of root's.
 """
 
 # No `from __future__ import annotations` here: Python 3.6 does not know it.
 
 import contextlib
+import fcntl
+import json
 import os
 import re
+import resource
 import signal
 import stat
 import subprocess
 import sys
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 DONE, FAILED, REFUSED, TIMED_OUT = 0, 1, 2, 124
 """Exit statuses: done; tried in vain; not tried, because it is nothing that may be asked for; begun and ended early."""
@@ -37,6 +41,9 @@ SYSTEMCTL = "usr/bin/systemctl"
 FAN_SERVICE = "nvfancontrol"
 CUSTOM_CONFS = ("custom-1", "custom-2")
 CLOCKS_FILE = "jetson_clocks.conf"
+FAN_FILE = "fan.json"
+BOOT_ID = "proc/sys/kernel/random/boot_id"
+FULL_PWM = 255
 DRAFT = ".part"
 """Ends the name of a file until it is whole."""
 
@@ -48,9 +55,20 @@ JETSON_CLOCKS_TIMEOUT_S = 90.0  # it waits for nvpmodel and the GPU, and writes 
 SYSTEMCTL_TIMEOUT_S = 60.0
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+_NONE = resource.RLIM_INFINITY
+_LIMITS = {
+    **{f"RLIMIT_{name}": (_NONE, _NONE) for name in ("AS", "CPU", "DATA", "FSIZE", "MEMLOCK", "NPROC", "RSS")},
+    "RLIMIT_STACK": (8 << 20, _NONE),
+    "RLIMIT_NOFILE": (1024, 4096),
+    "RLIMIT_CORE": (0, 0),
+}
+_FROM_TERMINALS = (
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
+)  # fmt: skip
 _GRACE_S = 5.0  # a killed process is gone in milliseconds, unless the kernel holds it
 _LONGEST_INPUT = 256 * 1024  # NVIDIA's confs have some 30 KiB
 _HIGHEST_KHZ = 10**7
+_CORE_SWITCH = re.compile(r"/sys/devices/system/cpu/cpu[0-9]{1,4}/online")
 _HIGHEST_HZ = 10**10
 _WORD = re.compile(r"[A-Za-z0-9_]{1,64}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,10})")
@@ -166,9 +184,10 @@ KINDS = {
     "emc-override-current": Kind(_DEBUG + "/clk/override.emc/clk_rate"),
     "bwmgr-lowest": Kind(_DEBUG + "/tegra_bwmgr/emc_min_rate"),
     "bwmgr-highest": Kind(_DEBUG + "/tegra_bwmgr/emc_max_rate"),
-    "fan-pwm": Kind("sys/class/hwmon/*/pwm1", _between(0, 255), _is_fan),
-    "fan-target": Kind("sys/devices/pwm-fan/target_pwm", _between(0, 255)),
-    "fan-automatic": Kind("sys/devices/pwm-fan/temp_control", _between(0, 1)),
+    # Not one by one: by the operation `fan`, which never leaves a board that gets hot with a slow fan.
+    "fan-pwm": Kind("sys/class/hwmon/*/pwm1", None, _is_fan),
+    "fan-target": Kind("sys/devices/pwm-fan/target_pwm"),
+    "fan-automatic": Kind("sys/devices/pwm-fan/temp_control"),
     "page-cache": Kind("proc/sys/vm/drop_caches", _between(1, 3)),
 }
 
@@ -226,9 +245,13 @@ def _list(machine: Machine, read_input: Callable[[int], bytes], kind: str) -> Tu
 
 
 def _read(machine: Machine, read_input: Callable[[int], bytes], kind: str, name: str) -> Tuple[int, str]:
-    fd = _open_node(_node(kind, name, machine), os.O_RDONLY, machine)
+    return DONE, _text_of(_node(kind, name, machine), machine)
+
+
+def _text_of(path: str, machine: Machine) -> str:
+    fd = _open_node(path, os.O_RDONLY, machine)
     try:
-        return DONE, os.read(fd, 65536).decode("ascii", "replace")
+        return os.read(fd, 65536).decode("ascii", "replace")
     finally:
         os.close(fd)
 
@@ -237,13 +260,17 @@ def _write(machine: Machine, read_input: Callable[[int], bytes], kind: str, name
     path, is_value = _node(kind, name, machine), _kind(kind).is_value
     if is_value is None or not is_value(value, path):
         raise RefusedError(f"{kind} of {name} may not be set to this value")
+    _set_node(path, value, machine)
+    return DONE, ""
+
+
+def _set_node(path: str, value: str, machine: Machine) -> None:
     fd = _open_node(path, os.O_WRONLY, machine)
     try:
         os.ftruncate(fd, 0)
         os.write(fd, (value + "\n").encode("ascii"))
     finally:
         os.close(fd)
-    return DONE, ""
 
 
 def _kind(name: str) -> Kind:
@@ -322,10 +349,58 @@ def _jetson_clocks(machine: Machine, read_input: Callable[[int], bytes], act: st
         os.close(folder)
 
 
-def _fan_service(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tuple[int, str]:
-    if act not in ("start", "stop"):
-        raise RefusedError("fan-service takes start or stop")
-    return _run([_trusted(SYSTEMCTL, machine), act, FAN_SERVICE], SYSTEMCTL_TIMEOUT_S)
+def _fan(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tuple[int, str]:
+    """Full speed, or what was before: no other speed, and the automatic control never goes without full speed."""
+    if act not in ("full", "back"):
+        raise RefusedError("fan takes full or back")
+    systemctl = os.path.join(machine.root, SYSTEMCTL)
+    service = [_trusted(SYSTEMCTL, machine)] if os.path.exists(systemctl) else []
+    speeds, automatic = ([path for kind in kinds for path in sorted(nodes(KINDS[kind], machine.root).values())]
+                         for kinds in (("fan-pwm", "fan-target"), ("fan-automatic",)))  # fmt: skip
+    # Nothing that a terminal sends may end it between the control's end and full speed.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _FROM_TERMINALS)
+    folder = _open_state(machine)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        before = _fan_before(folder)
+        if act == "back":
+            if before is None:
+                return FAILED, "no fan was set to full speed\n"
+            if not (before["service"] or "1" in before["automatic"]):
+                for path, speed in zip(speeds, before["speeds"]):
+                    _set_node(path, speed, machine)
+            for path, value in zip(automatic, before["automatic"]):
+                _set_node(path, value, machine)
+            status, output = (
+                _run([*service, "start", FAN_SERVICE], SYSTEMCTL_TIMEOUT_S) if before["service"] else (DONE, "")
+            )
+            if status == DONE:
+                _unlink(folder, FAN_FILE)
+            return status, output
+        boot = _text_of(os.path.join(machine.root, BOOT_ID), machine)
+        runs = bool(service) and _run([*service, "is-active", FAN_SERVICE], SYSTEMCTL_TIMEOUT_S)[0] == DONE
+        if before is None or before["boot"] != boot:
+            found = {"boot": boot, "service": runs}
+            for name, paths in (("automatic", automatic), ("speeds", speeds)):
+                found[name] = [_text_of(path, machine).strip() for path in paths]
+            _replace(folder, FAN_FILE, json.dumps(found).encode("ascii"))
+        status, output = _run([*service, "stop", FAN_SERVICE], SYSTEMCTL_TIMEOUT_S) if runs else (DONE, "")
+        for path, value in [*((path, "0") for path in automatic), *((path, str(FULL_PWM)) for path in speeds)]:
+            _set_node(path, value, machine)
+        return status, output
+    finally:
+        os.close(folder)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _fan_before(folder: int) -> Optional[Dict[str, Any]]:
+    """What `fan full` found, if it was not put back."""
+    try:
+        fd = os.open(FAN_FILE, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(fd) as file:
+        return json.load(file)
 
 
 OPERATIONS = {
@@ -336,15 +411,16 @@ OPERATIONS = {
     ("forget-conf", 1): _forget_conf,
     ("nvpmodel", 2): _nvpmodel,
     ("jetson-clocks", 1): _jetson_clocks,
-    ("fan-service", 1): _fan_service,
+    ("fan", 1): _fan,
 }  # type: Dict[Tuple[str, int], Callable[..., Tuple[int, str]]]
 
 
 def checked_conf(own: str, given: str) -> str:
     """A conf that gives nvpmodel no other files than the board's own conf does, written anew from its words.
 
-    nvpmodel writes with root's rights to whatever path its conf names: a conf from outside may add modes, which set
-    what the board's PARAM sections declare, and nothing else.
+    nvpmodel writes with root's rights to whatever path its conf names: a conf from outside may add modes, which give
+    values of their own to clocks and to the switches of cores alone. Over-current and thermal limits, power-gating
+    masks and all else keep values that the board's own modes give them.
 
     Args:
         own: the board's conf.
@@ -354,10 +430,14 @@ def checked_conf(own: str, given: str) -> str:
         RefusedError: `given` names something that `own` does not, or a value that is no number and none of `own`'s.
     """
     known = _sections(own)
-    declared, words = set(), set()  # type: Set[Tuple[str, str]], Set[Tuple[str, ...]]
+    free, words = set(), set()  # type: Set[Tuple[str, str]], Set[Tuple[str, ...]]
     for head, lines in known:
         if head[0] == "PARAM":
-            declared.update((name[5:], line[0]) for name in head if name.startswith("NAME=") for line in lines)
+            for name, line in ((word[5:], line) for word in head if word.startswith("NAME=") for line in lines):
+                if "TYPE=CLOCK" in head:
+                    free.add((name, line[0]))
+                elif _CORE_SWITCH.fullmatch(line[-1]):
+                    words.update([(name, line[0], "0"), (name, line[0], "1")])
         elif head[0] == "POWER_MODEL":
             words.update(lines)
     sections = _sections(given)
@@ -365,8 +445,8 @@ def checked_conf(own: str, given: str) -> str:
         if head[0] != "POWER_MODEL":
             if not any((head[0], set(head), lines) == (name[0], set(name), content) for name, content in known):
                 raise RefusedError(f"section {' '.join(head)} is not one of the board's own conf")
-        elif not _is_mode_head(head) or not all(_is_setting(line, declared, words) for line in lines):
-            raise RefusedError(f"mode {' '.join(head)} sets what the board's own conf does not declare")
+        elif not _is_mode_head(head) or not all(_is_setting(line, free, words) for line in lines):
+            raise RefusedError(f"mode {' '.join(head)} sets what is neither a clock nor in the board's own conf")
     return "".join(
         "".join([f"< {' '.join(head)} >\n", *(" ".join(line) + "\n" for line in lines), "\n"])
         for head, lines in sections
@@ -401,8 +481,8 @@ def _is_mode_head(head: Tuple[str, ...]) -> bool:
     return re.fullmatch(r"POWER_MODEL ID=[0-9]{1,4} NAME=[A-Za-z0-9_.-]{1,64}", " ".join(head)) is not None
 
 
-def _is_setting(line: Tuple[str, ...], declared: Set[Tuple[str, str]], known: Set[Tuple[str, ...]]) -> bool:
-    is_new = len(line) == 3 and line[:2] in declared and _NUMBER.fullmatch(line[2]) is not None
+def _is_setting(line: Tuple[str, ...], free: Set[Tuple[str, str]], known: Set[Tuple[str, ...]]) -> bool:
+    is_new = len(line) == 3 and line[:2] in free and _NUMBER.fullmatch(line[2]) is not None
     return line in known or is_new
 
 
@@ -475,6 +555,7 @@ def _run(command: List[str], timeout_s: float, answer: bytes = b"") -> Tuple[int
         env=_ENVIRONMENT,
         cwd="/",
         start_new_session=True,  # a process group of its own, to be killed as a whole
+        preexec_fn=undo_limits,
     )
     try:
         output, _ = process.communicate(answer, timeout=timeout_s)
@@ -497,15 +578,30 @@ def _kill(process: "subprocess.Popen[bytes]") -> bool:
     return True
 
 
+def undo_limits() -> None:
+    """Undo the limits and the signal mask that the caller may have set to end a program in the middle of its work."""
+    for name, wanted in _LIMITS.items():
+        number = getattr(resource, name)
+        _, hard = resource.getrlimit(number)
+        try:
+            resource.setrlimit(number, wanted)
+        except (ValueError, OSError):  # no root, in tests
+            resource.setrlimit(number, (hard, hard))
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def main() -> int:
     """Do what the command line asks for, as root, from a file that only root can change."""
     try:
-        if not sys.flags.isolated:
+        if not (sys.flags.isolated and sys.flags.no_site):
             raise RefusedError("run it by its own name: its first line keeps the environment out")
         part = untrusted_part(__file__, THIS_MACHINE)
         if part is not None:
             raise RefusedError(f"{part} may be changed by others than root")
         os.umask(0o022)
+        undo_limits()
         status, output = perform(sys.argv[1:], THIS_MACHINE, sys.stdin.buffer.read)
     except RefusedError as error:
         status, output = REFUSED, f"refused: {error}\n"

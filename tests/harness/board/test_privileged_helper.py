@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -22,7 +24,7 @@ from harness.board.privileged import KINDS, Machine, RefusedError, checked_conf,
 from harness.core.power_modes import PowerMode
 from tests.harness.board.kernel_trees import CPU, EMC, cpus, emc, gpu, policy
 from tests.harness.board.nvpmodel_board import end
-from tests.harness.board.nvpmodel_samples import SAMPLES
+from tests.harness.board.nvpmodel_samples import SAMPLES, TX2
 
 OWN_CONF, OWN_MODES, BOOTED = SAMPLES["orin-agx"]
 
@@ -57,6 +59,7 @@ def board(tree):
             "sys/devices/pwm-fan/temp_control": 1,
             "proc/sys/vm/drop_caches": 0,
             "proc/sysrq-trigger": "",
+            "proc/sys/kernel/random/boot_id": "first",
             "etc/shadow": "secret",
             "etc/nvpmodel.conf": OWN_CONF,
             "var/lib/other": "",
@@ -108,9 +111,6 @@ VALUES = {
     "emc-clock-cap": ("-", "2133000000"),
     "emc-override": ("-", "1"),
     "emc-override-rate": ("-", "204000000"),
-    "fan-pwm": ("hwmon3", "255"),
-    "fan-target": ("-", "255"),
-    "fan-automatic": ("-", "0"),
     "page-cache": ("-", "3"),
 }
 
@@ -180,7 +180,6 @@ def test_a_value_that_is_none_is_refused(ask, board, kind):
         ("cpufreq-max", ["115199", "2201601"]),
         ("devfreq-max", ["10000000001"]),
         ("emc-rate", ["0"]),
-        ("fan-pwm", ["256"]),
         ("page-cache", ["0", "4"]),
     ],
 )
@@ -235,9 +234,13 @@ def test_what_is_written_is_a_plain_number_or_a_word_of_the_kernels(board, ask, 
         ("jetson-clocks", "/tmp/evil"),
         ("jetson-clocks", "store", "/tmp/evil"),
         ("jetson-clocks", "restore"),  # nothing stored yet
-        ("fan-service", "restart"),
-        ("fan-service", "stop sshd"),
-        ("fan-service", "stop", "sshd"),
+        ("fan", "stop"),
+        ("fan", "full", "0"),
+        ("fan", "back", "nvfancontrol"),
+        ("fan-service", "stop"),
+        ("write", "fan-pwm", "hwmon3", "0"),
+        ("write", "fan-target", "-", "0"),
+        ("write", "fan-automatic", "-", "0"),
         ("store-conf", "custom-3"),
         ("store-conf", "../custom-1"),
         ("store-conf", "/etc/cron.d/x"),
@@ -358,6 +361,30 @@ def test_a_conf_that_reaches_further_than_the_boards_own_is_refused(ask, board, 
     refused(ask, board, "store-conf", "custom-1", given=change(CUSTOM).encode())
 
 
+@pytest.mark.parametrize(
+    ("board_name", "line"),
+    [
+        ("xavier-nx", "VDDIN_OC_LIMIT WARN 99999"),  # TYPE=HWMON
+        ("tx2", "VDDIN_OC_LIMIT WARN 99999"),  # TYPE=FILE on older releases
+        ("orin-agx", "TPC_POWER_GATING TPC_PG_MASK 3"),
+        ("orin-agx", "CPU_ONLINE CORE_1 -1"),
+        ("orin-agx", "THROTTLE TRIP 120"),
+    ],
+)
+def test_limits_that_protect_the_board_keep_the_values_of_its_own_modes(board_name, line):
+    own = SAMPLES[board_name][0] if board_name in SAMPLES else TX2
+    section = "< PARAM TYPE=FILE NAME={} >\n{} /sys/x\n\n< POWER_MODEL"
+    own = own.replace("< POWER_MODEL", section.format("THROTTLE", "TRIP"), 1)
+    if board_name == "tx2":
+        own = own.replace("< POWER_MODEL", section.format("VDDIN_OC_LIMIT", "WARN"), 1)
+        own = own.replace("\n\n# the mode of", "\nVDDIN_OC_LIMIT WARN 3000\n\n# the mode of")
+    custom = own.replace("< PM_CONFIG", f"< POWER_MODEL ID=40 NAME=CUSTOM >\n{line}\n\n< PM_CONFIG")
+    with pytest.raises(RefusedError, match="neither a clock nor in the board's own conf"):
+        checked_conf(own, custom)
+    if "OC_LIMIT" in line:
+        checked_conf(own, custom.replace("99999", "3000"))
+
+
 def test_what_a_comment_hides_is_not_stored(ask, board):
     assert ask("store-conf", "custom-1", given=f"# /etc/shadow\r# x\n{CUSTOM} # /etc/shadow".encode())[0] == 0
     assert "shadow" not in (board.path / "var/lib/jetwatt/custom-1.conf").read_text()
@@ -435,7 +462,7 @@ def test_programs_get_an_environment_of_their_own(ask, board, monkeypatch):
     for name in ("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "BASH_ENV", "ENV", "IFS", "HOME"):
         monkeypatch.setenv(name, "/tmp/evil")
     monkeypatch.setenv("PATH", "/tmp/evil")
-    for words in (("nvpmodel", "own", "2"), ("jetson-clocks", "show"), ("fan-service", "stop")):
+    for words in (("nvpmodel", "own", "2"), ("jetson-clocks", "show"), ("fan", "full")):
         assert ask(*words)[0] == 0
         assert "/tmp/evil" not in (board.path / "env").read_text()
 
@@ -453,6 +480,66 @@ def test_a_program_that_is_a_link_into_an_open_folder_is_not_run(ask, board):
     shutil.move(str(board.path / "usr/sbin/nvpmodel"), str(board.path / "tmp/nvpmodel"))
     board.link("usr/sbin/nvpmodel", board.path / "tmp/nvpmodel")
     assert "may be changed by others" in refused(ask, board, "nvpmodel", "own", "2")
+
+
+SERVICE = """#!/bin/sh
+case "$1" in
+is-active) [ ! -e {root}/stopped ];;
+stop) touch {root}/stopped; cat {root}/{pwm} > {root}/before;;
+start) rm {root}/stopped;;
+esac"""
+
+
+@pytest.mark.parametrize(("service", "automatic"), [(True, "1"), (False, "1"), (False, "0")])
+def test_a_fan_runs_at_full_speed_or_as_before_and_no_slower(ask, board, service, automatic):
+    pwm = board.path / "sys/class/hwmon/hwmon3/pwm1"
+    board.write(
+        {
+            "sys/devices/pwm-fan/temp_control": automatic,
+            "usr/bin/systemctl": SERVICE.format(root=board.root, pwm="sys/class/hwmon/hwmon3/pwm1"),
+            **({} if service else {"stopped": ""}),
+        }
+    )
+    (board.path / "usr/bin/systemctl").chmod(0o755)
+    before = board.contents()
+    assert ask("fan", "back")[0] == privileged.FAILED  # nothing to put back, and nothing done
+    for _ in range(2):  # what was found is kept, also when it is asked for twice
+        assert ask("fan", "full") == (0, "")
+        assert pwm.read_text() == (board.path / "sys/devices/pwm-fan/target_pwm").read_text() == "255\n"
+        assert (board.path / "sys/devices/pwm-fan/temp_control").read_text() == "0\n"
+        assert (board.path / "stopped").exists()
+    assert ask("fan", "back") == (0, "")
+    assert (board.path / "stopped").exists() != service
+    assert (board.path / "sys/devices/pwm-fan/temp_control").read_text().strip() == automatic
+    is_automatic = service or automatic == "1"
+    assert pwm.read_text() == ("255\n" if is_automatic else "77\n")  # who sets it then, does so from 255 on
+    assert not set(board.contents()) - set(before) - {"before"}
+
+
+def test_what_was_found_before_a_boot_is_not_what_the_next_run_puts_back(ask, board):
+    board.write({"sys/devices/pwm-fan/temp_control": 0, "usr/bin/systemctl": "#!/bin/sh\n[ $1 != is-active ]"})
+    pwm = board.path / "sys/class/hwmon/hwmon3/pwm1"
+    ask("fan", "full")
+    board.write({"proc/sys/kernel/random/boot_id": "second", "sys/class/hwmon/hwmon3/pwm1": 120})
+    ask("fan", "full")
+    ask("fan", "back")
+    assert pwm.read_text() == "120\n"
+
+
+def test_limits_of_the_caller_do_not_end_a_program_in_the_middle(ask, board):
+    """A caller's `ulimit -f 0` kills who writes a file; sudo hands it on."""
+    board.write({"usr/bin/jetson_clocks": "#!/bin/sh\nulimit -f; ulimit -n"})
+    (board.path / "usr/bin/jetson_clocks").chmod(0o755)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        limit, files = ask("jetson-clocks", "show")[1].split()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    assert limit == ("unlimited" if before[1] == resource.RLIM_INFINITY else str(before[1] // 512))
+    assert int(files) >= 1024 or os.geteuid()
 
 
 # The folder of the state, and races for it.
@@ -529,7 +616,7 @@ def test_every_part_of_the_way_to_a_trusted_file_must_be_the_owners(tree):
 
 
 def run_file(file, *words, isolated=True, **kwargs):
-    options = ["-I"] if isolated else []
+    options = ["-I", "-S"] if isolated else ["-I"]
     return subprocess.run([sys.executable, *options, str(file), *words], capture_output=True, **kwargs)
 
 
@@ -578,9 +665,22 @@ def test_neither_arguments_nor_environment_name_a_root():
 
 def test_it_is_readable_for_the_python_of_jetpack_4_and_keeps_the_environment_out():
     source = Path(privileged.__file__).read_text()
-    assert source.splitlines()[0] == "#!/usr/bin/python3 -I"
+    assert source.splitlines()[0] == "#!/usr/bin/python3 -IS"
     tree = ast.parse(source, feature_version=(3, 6))
     imported = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
     names = {alias.name for node in imported if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in imported if isinstance(node, ast.ImportFrom)}
-    assert names == {"contextlib", "os", "re", "signal", "stat", "subprocess", "sys", "typing"}
+    standing_alone = {
+        "contextlib",
+        "fcntl",
+        "json",
+        "os",
+        "re",
+        "resource",
+        "signal",
+        "stat",
+        "subprocess",
+        "sys",
+        "typing",
+    }
+    assert names == standing_alone

@@ -109,10 +109,13 @@ def test_a_tree_elsewhere_is_never_written_through_the_helper(user, plain_user):
 def test_programs_of_this_machine_are_run_by_the_helper(user):
     log = user(says="cpu0: Online=1 MinFreq=1 MaxFreq=2")
     assert JetsonClocks("/").read()["dvfs"] == "on"
-    Fan("/")._turn_service("stop")
+    knob = Fan("/")
+    knob.apply({**knob.maximum(), "service": False})
+    knob.apply({"service": True})
     assert [line.split()[2:] for line in log.read_text().splitlines()] == [
         ["jetson-clocks", "show"],
-        ["fan-service", "stop"],
+        ["fan", "full"],
+        ["fan", "back"],
     ]
 
 
