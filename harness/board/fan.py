@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from harness.board import privileges
 from harness.board.bounded_process import run_bounded, run_checked
@@ -25,10 +25,14 @@ class Fan(Knob):
     name = "fan"
     topic = "set the fan"
 
-    def __init__(self, root: str, *, systemctl: Optional[str] = None) -> None:
+    spec = KnobSpec("fan", {"systemctl": None})
+
+    def __init__(self, root: str, *, systemctl: None = None) -> None:
+        """`systemctl` is in saved states of 0.1.0, always None: no file names a program to run."""
+        if systemctl is not None:
+            raise ControlError(f"the fan's service is not run by {systemctl!r}")
         self._root = root
-        self._systemctl = systemctl or os.path.join(root, SYSTEMCTL)
-        self.spec = KnobSpec("fan", {"systemctl": systemctl})
+        self._systemctl = os.path.join(root, SYSTEMCTL)
 
     def usable(self) -> str:
         speeds = self._speeds()

@@ -99,7 +99,10 @@ class GpuFrequency(Knob):
         return {gpu.name: self._files(gpu.name).read() for gpu in self.gpus()}
 
     def apply(self, value: Dict[str, Limits]) -> None:
+        there = [gpu.name for gpu in self.gpus()]
         for name, target in value.items():
+            if name not in there:
+                raise ControlError(f"there is no GPU {name} with clocks", f"found: {', '.join(there) or 'none'}")
             files = self._files(name)
             if files.read() != target:
                 files.write(target)

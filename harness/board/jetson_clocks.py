@@ -94,6 +94,11 @@ class JetsonClocks(Knob):
                 f"and is at {found['shown'].get(name)}"
             )
 
+    def check(self, saved: Dict[str, Any]) -> None:
+        """What it showed is compared only; neither becomes part of a path."""
+        if not (isinstance(saved, dict) and saved.get(DVFS) in (ON, OFF) and "leftover" in saved):
+            raise ControlError(f"{self.name} is said to have stood at {saved!r}, expected {DVFS} {ON} or {OFF}")
+
     def restore(self, saved: Dict[str, Any]) -> None:
         if self._stored_in_this_run(saved):
             self._do("restore")

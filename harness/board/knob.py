@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import importlib
+import re
 from typing import Any, Dict, NamedTuple
 
 from harness.core.capability import Capability
@@ -85,6 +86,11 @@ class Knob(abc.ABC):
         self.apply(value)
         self.verify(value)
 
+    def check(self, saved: Value) -> None:
+        """Refuse, by a ControlError, what cannot be a setting that a run saved: what it names becomes part of paths."""
+        if not _is_plain(saved):
+            raise ControlError(f"{self.name} is said to have stood at {saved!r}, which it cannot")
+
     def restore(self, saved: Value) -> None:
         """Put back what `read` returned earlier; ControlError where that was refused or did not take."""
         self.set(saved)
@@ -94,6 +100,17 @@ class Knob(abc.ABC):
 
         `saved` is what `read` returned before the run. Raises ControlError where it was refused.
         """
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether a value is made of numbers and words, none of which leads elsewhere as a part of a path."""
+    if isinstance(value, dict):
+        return all(map(_is_plain, [*value, *value.values()]))
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    if isinstance(value, str):
+        return re.fullmatch(r"\w[\w.:-]{0,63}", value, re.ASCII) is not None
+    return value is None or isinstance(value, int)
 
 
 def open_knob(spec: KnobSpec, root: str) -> Knob:

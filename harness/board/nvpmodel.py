@@ -143,6 +143,12 @@ class Nvpmodel(Knob):
                 self._way_through_reboot(value, self._find(value)),
             )
 
+    def check(self, saved: Mode) -> None:
+        """A conf names the files that nvpmodel writes as root: the board's own and those made here alone are taken."""
+        confs = [self._conf, *self._custom_files()]
+        if not (isinstance(saved, dict) and set(saved) == {"conf", "mode"} and saved["conf"] in confs):
+            raise ControlError(f"{self.name} is said to have stood at {saved!r}, none of {', '.join(confs)}")
+
     def forget(self, saved: Mode) -> None:
         """Remove the confs with custom modes, and what a kill left of one that was being written."""
         for path in self._custom_files():

@@ -298,18 +298,21 @@ def _open_node(path: str, flags: int, machine: Machine) -> int:
 
 
 def _store_conf(machine: Machine, read_input: Callable[[int], bytes], conf: str) -> Tuple[int, str]:
-    own = _trusted(OWN_CONF, machine)
     given = read_input(_LONGEST_INPUT + 1)
     if len(given) > _LONGEST_INPUT:
         raise RefusedError(f"the conf is longer than {_LONGEST_INPUT} bytes")
-    with open(own, "rb") as file:
-        text = checked_conf(file.read().decode("ascii", "replace"), given.decode("ascii", "replace"))
+    text = checked_conf(_conf_text(OWN_CONF, machine), given.decode("ascii", "replace"))
     folder = _open_state(machine)
     try:
         _replace(folder, _conf_file(conf), text.encode("ascii"))
     finally:
         os.close(folder)
     return DONE, ""
+
+
+def _conf_text(name: str, machine: Machine) -> str:
+    with open(_trusted(name, machine), "rb") as file:
+        return file.read().decode("ascii", "replace")
 
 
 def _forget_conf(machine: Machine, read_input: Callable[[int], bytes], conf: str) -> Tuple[int, str]:
@@ -320,6 +323,8 @@ def _nvpmodel(machine: Machine, read_input: Callable[[int], bytes], conf: str, n
     if not whole_number(number, 0, 9999):
         raise RefusedError("a mode's ID is a number from 0 to 9999")
     path = OWN_CONF if conf == "own" else os.path.join(STATE, _conf_file(conf))
+    if conf != "own":  # an earlier helper may have stored it, for another conf of the board
+        checked_conf(_conf_text(OWN_CONF, machine), _conf_text(path, machine))
     command = [_trusted(NVPMODEL, machine), "-f", _trusted(path, machine), "-m", number]
     return _run(command, NVPMODEL_TIMEOUT_S, b"n\n")  # should it ask whether to reboot
 

@@ -13,6 +13,7 @@ import contextlib
 import functools
 import itertools
 import os
+import re
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional
 
@@ -109,6 +110,17 @@ class ReadLimit(Knob):
         for number, limit_bytes_per_s in value.items():
             write(os.path.join(self._group.path, self._group.file), f"{number} {key}{limit_bytes_per_s}", hint="")
         write(os.path.join(self._group.path, MEMBERS), os.getpid(), hint="")
+
+    def check(self, saved: Optional[ReadLimits]) -> None:
+        """A group that another process made is one that `find_group` gives."""
+        path, origin, file = self._group
+        groups = os.path.join(os.path.abspath(self._root), "sys/fs/cgroup", "")
+        is_own = re.fullmatch(r"jetwatt-reads-\d+", os.path.basename(path)) and file in (LIMITS_V1, LIMITS_V2)
+        if not is_own or any(
+            os.path.abspath(folder) != folder or not folder.startswith(groups) for folder in (path, origin)
+        ):
+            raise ControlError(f"{path} is no control group of a run, or {origin} not where its processes came from")
+        super().check(saved)
 
     def verify(self, value: Optional[ReadLimits]) -> None:
         super().verify(value)

@@ -11,8 +11,11 @@ import contextlib
 import datetime
 import json
 import os
+import stat
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+
+import msgspec
 
 from harness.board.knob import Knob, KnobSpec, Value, open_knob
 from harness.board.lock import ending_signals_interrupt, locked, signals_wait
@@ -21,6 +24,8 @@ from harness.core.files import remove_durably, write_durably
 
 FORMAT = 1
 """Version of the saved file: {format, device, root, pid, saved_at, knobs: [{module, options, value}, ...]}."""
+
+_LONGEST = 1 << 20  # bytes; a board with 16 CPUs has 10,000
 
 RESTORE_COMMAND = "python -m harness restore"
 
@@ -82,15 +87,14 @@ def left_behind(state_dir: Optional[Path] = None) -> List[str]:
 def restore(device: str, *, state_dir: Optional[Path] = None, lock_dir: Optional[Path] = None) -> List[str]:
     """Put back what a killed run saved, and return the names of the knobs; none where there is nothing saved.
 
-    Raises ControlError where a run is using the device now, the file cannot be read, or a knob could not be put back;
-    the file stays.
+    Raises ControlError where a run is using the device now, the file cannot be read, belongs to another user or names
+    what this device has not, or a knob could not be put back; the file stays.
     """
     path = _path(device, state_dir)
     with locked(device, lock_dir=lock_dir), signals_wait():
         if not path.exists():
             return []
-        saved_root, saved = _load(path)
-        knobs = [(open_knob(spec, saved_root), value) for spec, value in saved]
+        knobs = _load(path, device)
         _put_back(knobs, device, was_killed=True)
         remove_durably(path)
         return [knob.name for knob, _ in knobs]
@@ -125,20 +129,48 @@ def _save(path: Path, device: str, root: str, before: Sequence[Tuple[Knob, Value
         ) from error
 
 
-def _load(path: Path) -> Tuple[str, List[Tuple[KnobSpec, Value]]]:
+class _Entry(msgspec.Struct):
+    module: str
+    options: Dict[str, Union[str, float, None]]
+    value: Any
+
+
+class _State(msgspec.Struct):
+    device: str
+    root: str
+    knobs: List[_Entry]
+
+
+def _load(path: Path, device: str) -> List[Tuple[Knob, Value]]:
+    """The knobs that a file names, opened, and what they stood at: nothing that a run on this device did not save."""
     try:
-        state = json.loads(path.read_text(encoding="utf-8"))
-        if state["format"] != FORMAT:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(fd, "rb") as file:
+            found = os.fstat(fd)
+            owner, writable = found.st_uid, found.st_mode & stat.S_IWOTH
+            if not stat.S_ISREG(found.st_mode) or writable or owner not in (0, os.geteuid()):
+                raise ControlError(
+                    f"the saved state {path} is not believed: user {owner} owns it, and every user "
+                    f"{'may' if writable else 'may not'} write it",
+                    "restore as the user whose run it was",
+                )
+            content = json.loads(file.read(_LONGEST))
+        if content["format"] != FORMAT:
             raise ControlError(
-                f"the saved state {path} has format {state['format']}, not {FORMAT}",
+                f"the saved state {path} has format {content['format']}, not {FORMAT}",
                 "restore with the version that saved it",
             )
-        knobs = [(KnobSpec(entry["module"], entry["options"]), entry["value"]) for entry in state["knobs"]]
-        return state["root"], knobs
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        state = msgspec.convert(content, _State)
+        if state.device != device:
+            raise ValueError(f"it is of {state.device!r}")
+        knobs = [(open_knob(KnobSpec(one.module, one.options), state.root), one.value) for one in state.knobs]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ControlError(
             f"the saved state {path} cannot be read: {error!r}", "put the device back by hand, remove it"
         ) from error
+    for knob, value in knobs:
+        knob.check(value)
+    return knobs
 
 
 def _put_back(before: Sequence[Tuple[Knob, Value]], device: str, *, was_killed: bool = False) -> None:

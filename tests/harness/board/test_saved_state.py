@@ -17,6 +17,7 @@ from harness.board.knob import KNOBS, Knob, KnobSpec, open_knob
 from harness.board.lock import locked
 from harness.board.saved_state import default_state_dir, left_behind, preserved, restore
 from harness.core.errors import ControlError
+from tests.another_user import give_away
 from tests.harness.board.killed import die_before_change, in_a_child
 
 DEVICE = "host"
@@ -338,6 +339,9 @@ def test_a_running_device_is_not_restored(dial, places):
         '{"format": 1, "root": "/"}',
         '{"format": 1, "knobs": []}',
         '{"format": 1, "root": "/", "knobs": [{"module": "dial"}]}',
+        '{"format": 1, "device": "host", "root": "/", "knobs": [{"module": "emc", "options": {"x": 1}, "value": 1}]}',
+        '{"format": 1, "device": "nano", "root": "/", "knobs": []}',
+        "[" * 100_000,
     ],
 )
 def test_a_damaged_or_foreign_state_is_named_and_kept(places, text):
@@ -347,6 +351,48 @@ def test_a_damaged_or_foreign_state_is_named_and_kept(places, text):
     with pytest.raises(ControlError, match=r"host\.json"):
         restore(DEVICE, **places)
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "value"),
+    [
+        ("fan", {"systemctl": "/home/user/program"}, {"service": True}),
+        ("nvpmodel", {}, {"conf": "/home/user/own.conf", "mode": "MAXN"}),
+        ("nvpmodel", {}, {"conf": "ROOT/etc/../home/own.conf", "mode": "MAXN"}),
+        ("cpufreq", {}, {"../../../../../home/user": [1, 2]}),
+        ("governor", {"of": "cpu"}, {"policy0": "../performance"}),
+        ("devfreq", {}, {"15340000.vic": [1, 2]}),
+        ("emc", {}, {"cap_hz": "1 /etc/shadow"}),
+        ("jetson_clocks", {}, {"dvfs": "/home/user/program"}),
+        ("read_limit", {"path": "/home/jetwatt-reads-1", "origin": "ROOT/sys/fs/cgroup", "file": "io.max"}, None),
+        ("read_limit", {"path": "ROOT/sys/fs/cgroup/own", "origin": "ROOT/sys/fs/cgroup", "file": "io.max"}, None),
+    ],
+)
+def test_what_no_run_on_this_board_saved_is_not_put_back(tree, places, module, options, value):
+    """`sudo ... restore` of a file in a user's home would run programs and write files that the user chose."""
+    tree.write({"sys/class/devfreq/15340000.vic/min_freq": 1, "sys/class/devfreq/15340000.vic/max_freq": 1})
+    entry = {"module": module, "options": options, "value": value}
+    text = json.dumps({"format": 1, "device": "host", "root": "ROOT", "knobs": [entry]}).replace("ROOT", tree.root)
+    places["state_dir"].mkdir()
+    (places["state_dir"] / "host.json").write_text(text)
+    before = tree.contents()
+    with pytest.raises(ControlError, match=r"stood at|not run by|no control group|no GPU 15340000\.vic"):
+        restore("host", **places)
+    assert tree.contents() == before
+
+
+@pytest.mark.parametrize("lay", [give_away, lambda path, monkeypatch: path.chmod(0o666)], ids=["theirs", "open"])
+def test_a_file_that_another_user_may_have_written_is_refused(places, monkeypatch, lay):
+    path = places["state_dir"] / "host.json"
+    path.parent.mkdir()
+    path.write_text('{"format": 1, "device": "host", "root": "/", "knobs": []}')
+    lay(path, monkeypatch)
+    with pytest.raises(ControlError, match=r"is not believed: user .*; restore as the user whose run it was"):
+        restore("host", **places)
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(ControlError, match="cannot be read"):
+        restore("host", **places)
 
 
 def test_a_state_that_cannot_be_saved_stops_the_run_before_a_change(dial, places):
