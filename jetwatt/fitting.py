@@ -19,7 +19,6 @@ from predictors.evaluation import coverage, fit_to, mape, predict_rows
 from predictors.models.base import DEFAULT, Prediction, Predictor, make_predictor, predictor_class
 from predictors.models.persistence import load_model, save_model
 from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
-from predictors.strategies.closed_loop import TOLERANCE
 from predictors.strategies.goals import Goal, within
 
 if TYPE_CHECKING:
@@ -125,8 +124,8 @@ class FittedModel:
             risk: leave out modes of a greater risk; None takes the predicted figures as they are.
 
         Returns:
-            The row of `predict`, with its `risk`: the probability that the mode draws over 1 W more than `power_w`, or
-            takes longer than `time_ms`. A `CannotRunError` names the nearest mode where none keeps the limits.
+            The row of `predict`, with its `risk`: the probability that the mode exceeds `power_w` or `time_ms` by over
+            2 %, as `Goal.breaks` has it. A `CannotRunError` names the nearest mode where none keeps the limits.
         """
         self._refuse_without_power("choose by")
         goal = within(power_w, time_ms)
@@ -247,6 +246,6 @@ def _risk(prediction: Prediction, goal: Goal) -> np.ndarray:
     risk = np.zeros(len(prediction.time_ms))
     for name, log_sd in (("time_ms", prediction.time_log_sd), ("power_mw", prediction.power_log_sd)):
         if name in goal.limits:
-            reach = np.log((goal.limits[name] + TOLERANCE.get(name, 0.0)) / getattr(prediction, name))
+            reach = np.log((goal.limits[name] + goal.slack(name)) / getattr(prediction, name))
             risk = np.maximum(risk, t.sf(reach / log_sd, prediction.freedom))  # of infinite freedom: normal
     return risk

@@ -28,13 +28,10 @@ from predictors.cli.recommendation_report import format_recommendation, plain_re
 from predictors.cli.strategies import minibatches_of_training
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.strategies.fixed import presets_of
-from predictors.strategies.goals import Goal
+from predictors.strategies.goals import OBJECTIVES, Goal
 from predictors.strategies.protocol import History
 from predictors.strategies.recommendation import Recommendation, recommend
 from predictors.strategies.registry import StrategySetting, make_closed_loop, make_one_shot, unfitted
-
-OBJECTIVES = {"time": "time_ms", "power": "power_mw", "energy": "energy_mws", "edp": "energy_delay_mws_ms"}
-"""Values of `--goal`."""
 
 LEAST_GAIN = 0.002  # the search ends where another profile promises less than this share of the time
 
@@ -62,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--risk",
         type=float,
         metavar="P",
-        help="pick unmeasured, from random modes, at this chance of over 1 W too much",
+        help="pick unmeasured, from random modes, at this chance to break a limit",
     )
     add("--batch", type=int, default=1, help="modes chosen at once, run from high to low (default: 1)")
     add("--corpus", type=Path, metavar="FILE", help="profiles of other workloads to start from")
@@ -163,7 +160,7 @@ def recommend_mode(
         case: what is profiled; its power mode is replaced.
         goal: what is wanted.
         profiles: modes that may be profiled.
-        risk: pick without measuring, from random modes, at this probability of breaking a limit by more than 1 W.
+        risk: pick without measuring, from random modes, at this probability of breaking a limit.
         batch: modes that are chosen at once.
         references: tables of other workloads to start from.
         store: keeps the profiles; None keeps none.

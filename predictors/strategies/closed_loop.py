@@ -11,7 +11,7 @@ One shot profiles some modes, fits once, and chooses among all modes without mea
 from __future__ import annotations
 
 import math
-from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -27,9 +27,6 @@ UNLIKELY = 0.01  # where no mode has a greater probability of keeping the limits
 
 SAMPLING = "space-filling"
 """Of the first modes: designs that ask the physical model found no better modes than this one, which is the fastest."""
-
-TOLERANCE = {"power_mw": 1000.0}
-"""A choice counts as breaking a power limit when it exceeds it by more (A/L+1, 001 sec. 5.2)."""
 
 WIDENING = 8.0
 
@@ -68,18 +65,18 @@ class CandidatePosterior(NamedTuple):
         """The excess over the limits at the median of the distribution."""
         return goal.excess(np.exp(self.log_time), np.exp(self.log_power), self.batch_size)
 
-    def chance(self, goal: Goal, slack: Mapping[str, float]) -> np.ndarray:
+    def chance(self, goal: Goal, not_broken: bool = False) -> np.ndarray:
         """How likely each candidate keeps all limits: the probability of its least likely one.
 
-        The limits' probabilities are not multiplied, because they are not independent. `slack` is by how much a limit
-        may be exceeded, by the quantity's name and in its unit.
+        The limits' probabilities are not multiplied, because they are not independent. With `not_broken` a limit may be
+        exceeded by as much as does not count as breaking it.
         """
         from scipy.special import ndtr
 
         least = np.ones(len(self.log_time))
         for name, limit in goal.limits.items():
             mean, sd = self.log_quantity(name)
-            least = np.minimum(least, ndtr((np.log(limit + slack.get(name, 0.0)) - mean) / sd))
+            least = np.minimum(least, ndtr((np.log(limit + not_broken * goal.slack(name)) - mean) / sd))
         return least
 
 
@@ -186,7 +183,7 @@ def expected_gains(posterior: CandidatePosterior, history: History, goals: Seque
     """
     total, untried = np.zeros(len(posterior.log_time)), history.untried
     for goal in goals:
-        chance = posterior.chance(goal, {})
+        chance = posterior.chance(goal)
         mean, sd = posterior.log_objective(goal)
         best = history.best_measured(goal)
         if best is not None and posterior.excess(goal)[best] <= 0:
@@ -221,7 +218,7 @@ class OneShot(Strategy):
     """Chooses by a predictor that was fitted to random modes (PT and NN, 001 sec. 5).
 
     Without `risk` the choice is the papers': the best mode whose predicted figures keep the limits. With it, only modes
-    count that break a limit by more than the tolerance with at most that probability.
+    count that break a limit, as `Goal.breaks` has it, with at most that probability.
     """
 
     def __init__(
@@ -248,9 +245,9 @@ class OneShot(Strategy):
             nearest = posterior.excess(goal)
             allowed, promise = nearest <= 0, "predicted to keep the limits"
         else:
-            chance = posterior.chance(goal, TOLERANCE)
+            chance = posterior.chance(goal, not_broken=True)
             allowed, nearest = chance >= 1 - self.risk, -chance
-            promise = f"at most {self.risk:.0%} likely to break a limit by more than the tolerance"
+            promise = f"at most {self.risk:.0%} likely to break a limit"
         allowed = allowed & history.usable
         if not allowed.any():
             index = int(np.where(history.usable, nearest, np.inf).argmin())

@@ -1,5 +1,7 @@
 """How good strategies are: the papers' contest under power budgets, on tables where every mode is known.
 
+A goal may be another one, over throughput, latency or energy: then its objective stands for the time.
+
 For a table, budget and strategy, with t and p the observed minibatch time and power of the chosen mode, and t* the
 least observed time of all modes whose observed power is within the budget (the observed Pareto front, 001 sec. 5):
 
@@ -7,6 +9,8 @@ least observed time of all modes whose observed power is within the budget (the 
 - Area = mean over choices of max(p - budget, 0), in W: the area of the power above the budget, divided by the number of
   choices, since the paper gives it as "W per solution".
 - A/L = share of choices with p > budget; A/L+1 = share with p > budget + 1 W, both in % (001 sec. 5.2).
+- violations = share of choices that break any limit, as `Goal.breaks` has it: 1 W is a fiftieth of one board's budget
+  and a tenth of another's.
 
 A choice that says that no mode keeps the limit, where there is one, counts as `infeasible`; its mode still counts in
 the figures above, because a person would have to run something. Budgets that no mode of the table meets are left out of
@@ -31,7 +35,7 @@ from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Choice, History, Strategy, TableProfiler
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 
-TOLERANCE_MW = 1000.0  # 001 sec. 5.2: A/L+1
+PAPERS_TOLERANCE_MW = 1000.0  # 001 sec. 5.2: A/L+1
 DIGITS = 3  # decimal places of the figures of single choices: a thousandth of a percent, or of a watt
 
 
@@ -44,6 +48,7 @@ class JudgedChoice(NamedTuple):
     time_ms: float  # as observed, of the chosen mode
     power_mw: float
     penalty_pct: Optional[float]  # see the module; None without an optimum
+    breaks: bool  # whether it breaks a limit of the goal
 
     @property
     def over_mw(self) -> float:
@@ -75,7 +80,9 @@ def judge(table: Table, goal: Goal, choice: Choice) -> JudgedChoice:
     best, place = optimum(table, goal), choice.index
     objective = goal.objective(table.time_ms, table.power_mw, table.batch_size)
     penalty = None if best is None else float(100 * (objective[place] / objective[best] - 1))
-    return JudgedChoice(goal, choice, best, float(table.time_ms[place]), float(table.power_mw[place]), penalty)
+    time_ms, power_mw = float(table.time_ms[place]), float(table.power_mw[place])
+    breaks = bool(goal.breaks(time_ms, power_mw, float(table.batch_size[place])))
+    return JudgedChoice(goal, choice, best, time_ms, power_mw, penalty, breaks)
 
 
 def sweep(
@@ -99,15 +106,14 @@ def sweep(
 
 
 def summarise(outcomes: Sequence[JudgedChoice]) -> Dict[str, Any]:
-    """The figures over judged choices; None where no budget can be met.
+    """The figures over judged choices; None where no budget can be met. `missed` names the goals held to be infeasible.
 
     `profiles_spent` and `profiling_seconds` are what one answer cost: the mean over choices, or over sweeps where one
     set of profiles served all budgets.
     """
     met = [outcome for outcome in outcomes if outcome.penalty_pct is not None]
-    figures: Dict[str, Optional[float]] = dict.fromkeys(
-        ("penalty_median", "penalty_mean", "penalty_max", "over_limit_pct", "over_limit_plus1_pct", "area_w")
-    )
+    names = ("penalty_median", "penalty_mean", "penalty_max", "over_limit_pct", "over_limit_plus1_pct", "area_w")
+    figures: Dict[str, Optional[float]] = dict.fromkeys((*names, "violations_pct"))
     if met:
         penalties = np.array([outcome.penalty_pct for outcome in met])
         over_mw = np.array([outcome.over_mw for outcome in met])
@@ -116,12 +122,14 @@ def summarise(outcomes: Sequence[JudgedChoice]) -> Dict[str, Any]:
             "penalty_mean": float(np.mean(penalties)),
             "penalty_max": float(np.max(penalties)),
             "over_limit_pct": float(100 * np.mean(over_mw > 0)),
-            "over_limit_plus1_pct": float(100 * np.mean(over_mw > TOLERANCE_MW)),
+            "over_limit_plus1_pct": float(100 * np.mean(over_mw > PAPERS_TOLERANCE_MW)),
+            "violations_pct": float(100 * np.mean([outcome.breaks for outcome in met])),
             "area_w": float(mw_to_w(np.mean(over_mw))),
         }
     return {
         **figures,
         "infeasible": sum(not outcome.choice.feasible for outcome in met),
+        "missed": list(dict.fromkeys(one.goal.describe() for one in met if not one.choice.feasible)),
         "unmeetable": len(outcomes) - len(met),
         "choices": len(met),
         "profiling_seconds": float(np.mean([outcome.choice.spent.seconds for outcome in outcomes])),
@@ -130,11 +138,12 @@ def summarise(outcomes: Sequence[JudgedChoice]) -> Dict[str, Any]:
 
 
 def by_choice(outcomes: Sequence[JudgedChoice]) -> Dict[str, List[float]]:
-    """What each choice under a power budget came to, in order, rounded; those that `summarise` counts.
+    """What each choice under a power budget came to, in order, rounded; of those that `summarise` counts.
 
     `power_error_w` is observed power less the budget: below 0 where the budget is not used up.
     """
-    met = [(one.goal.limits["power_mw"], one) for one in outcomes if one.penalty_pct is not None]
+    limited = [one for one in outcomes if one.penalty_pct is not None and "power_mw" in one.goal.limits]
+    met = [(one.goal.limits["power_mw"], one) for one in limited]
     return {
         "budget_w": [round(mw_to_w(budget_mw), DIGITS) for budget_mw, _ in met],
         "penalty_pct": [round(one.penalty_pct, DIGITS) for _, one in met],
@@ -147,13 +156,13 @@ def hours_saved(
 ) -> Optional[float]:
     """Hours that the choices save over a whole training against other choices for the same goals, on average (Q5).
 
-    001 sec. 1.4 counts them as epochs x the gain of an epoch. Goals for which either choice breaks a power limit by
-    more than the tolerance are left out: what is not allowed saves nothing. None where no goal is left.
+    001 sec. 1.4 counts them as epochs x the gain of an epoch. Goals for which either choice breaks a limit are left
+    out: what is not allowed saves nothing. None where no goal is left.
     """
     saved = [
         ms_to_s((other.time_ms - outcome.time_ms) * minibatches) / S_PER_HOUR
         for outcome, other in zip(outcomes, others)
-        if max(outcome.over_mw, other.over_mw) <= TOLERANCE_MW
+        if not (outcome.breaks or other.breaks)
     ]
     return float(np.mean(saved)) if saved else None
 
@@ -210,7 +219,7 @@ def results(
 ) -> List[Dict[str, Any]]:
     """The figures of each strategy, target and number of profiles, as plain values.
 
-    `by_repeat` holds median and quartiles, over repeats, of the mean penalty and of A/L+1 of one repeat, both in %;
+    `by_repeat` holds median and quartiles, over repeats, of mean penalty, A/L+1 and violations of one repeat, in %;
     `by_choice` every single choice, repeat after repeat. A sweep had so many `goals`; `hours_saved_vs_presets` needs
     `presets` and the `minibatches` of a whole training, by workload.
     """
@@ -222,6 +231,7 @@ def results(
         by_repeat = {
             "penalty": spread([one["penalty_mean"] for one in sweeps]),
             "over_limit_plus1": spread([one["over_limit_plus1_pct"] for one in sweeps]),
+            "violations": spread([one["violations_pct"] for one in sweeps]),
         }
         length = (minibatches or {}).get(target)
         saved = None

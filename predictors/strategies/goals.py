@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -19,6 +19,12 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.units import w_to_mw
 
 Figures = Union[float, np.ndarray]  # of one candidate, or of shape (n,)
+
+BREAKING_SHARE = 0.02
+"""A limit counts as broken where it is exceeded by more than this share of it, and by more than the sensor's noise."""
+
+SENSOR_NOISE = {"power_mw": 150.0}
+"""By quantity, in its unit: an INA3221 tells steps of 40 uV, which across 5 mOhm at 19 V are 0.15 W."""
 
 
 class Quantity(NamedTuple):
@@ -31,6 +37,15 @@ class Quantity(NamedTuple):
     words: str  # what it is, for people
     shown_in: Tuple[str, float]  # the unit that it is shown in, and what one of its own units makes in that
 
+    @property
+    def lowered_by(self) -> Tuple[str, str]:
+        """Which way clocks and cores, and the batch size, lower it: `up` or `down`.
+
+        Energy falls with the time, since a board draws most of its power at any clock. A larger batch takes longer and
+        draws more, and less of both per sample.
+        """
+        return "up" if self.time else "down", "up" if self.batch < 0 else "down"
+
 
 QUANTITIES: Dict[str, Quantity] = {
     "time_ms": Quantity(1, 0, 0, 1.0, "minibatch time", ("ms", 1.0)),  # the latency of an inference batch
@@ -40,6 +55,13 @@ QUANTITIES: Dict[str, Quantity] = {
     "sample_time_ms": Quantity(1, 0, -1, 1.0, "time of a sample", ("ms", 1.0)),  # the inverse of the throughput
     "sample_energy_mws": Quantity(1, 1, -1, 1e-3, "energy of a sample", ("J", 1e-3)),
 }
+
+
+OBJECTIVES = {
+    "time": "time_ms", "power": "power_mw", "energy": "energy_mws", "edp": "energy_delay_mws_ms",
+    "throughput": "sample_time_ms", "sample-energy": "sample_energy_mws",
+}  # fmt: skip
+"""What can be asked for, by the name of the quantity that is to be small."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +91,25 @@ class Goal:
             worst = np.maximum(worst, value_of(name, time_ms, power_mw, batch_size) / limit - 1)
         return worst
 
+    def worst(self, time_ms: float, power_mw: float, batch_size: float) -> str:
+        """The quantity whose limit a candidate breaks most; the objective where it keeps all."""
+        shares = {
+            name: float(value_of(name, time_ms, power_mw, batch_size)) / self.limits[name] for name in self.limits
+        }
+        worst = max(shares, key=shares.__getitem__, default=self.minimise)
+        return worst if shares.get(worst, 0.0) > 1 else self.minimise
+
+    def slack(self, name: str) -> float:
+        """By how much a limit may be exceeded before it counts as broken, in the unit of the quantity's name."""
+        return max(BREAKING_SHARE * self.limits[name], SENSOR_NOISE.get(name, 0.0))
+
+    def breaks(self, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> np.ndarray:
+        """Whether any limit is broken, bool of shape (n,)."""
+        broken = np.zeros(np.shape(time_ms), dtype=bool)
+        for name, limit in self.limits.items():
+            broken |= value_of(name, time_ms, power_mw, batch_size) > limit + self.slack(name)
+        return broken
+
     def describe(self) -> str:
         """The goal in words: `least minibatch time with power at most 30 W`."""
         limits = []
@@ -92,8 +133,11 @@ def within(power_w: Optional[float], time_ms: Optional[float]) -> Goal:
     return Goal("energy_mws" if len(given) == 2 else "power_mw" if power_w is None else "time_ms", given)
 
 
-def budget_goals(text: str) -> List[Goal]:
-    """The papers' goals for power budgets written as `17:50:1` (first, last, step) or as a comma list, in W."""
+def budget_goals(text: str, minimise: str = "time_ms", latencies_ms: Sequence[float] = ()) -> List[Goal]:
+    """The papers' goals for power budgets written as `17:50:1` (first, last, step) or as a comma list, in W.
+
+    With latencies, each of them is a limit beside each budget.
+    """
     try:
         if ":" in text:
             first, last, step = (float(part) for part in text.split(":"))
@@ -104,7 +148,8 @@ def budget_goals(text: str) -> List[Goal]:
         watts = np.array([])
     if not len(watts) or not (watts > 0).all():
         raise InvalidValueError(f"budgets {text!r} are none", "write FIRST:LAST:STEP or a comma list, in W: 17:50:1")
-    return [power_budget(w_to_mw(float(value))) for value in watts]
+    others = [{"time_ms": latency_ms} for latency_ms in latencies_ms] or [{}]
+    return [Goal(minimise, {"power_mw": w_to_mw(float(value)), **other}) for value in watts for other in others]
 
 
 def value_of(name: str, time_ms: Figures, power_mw: Figures, batch_size: Figures) -> np.ndarray:

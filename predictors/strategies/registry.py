@@ -20,7 +20,7 @@ class StrategySetting(NamedTuple):
     device: str = ""  # name of the board, as in the corpus; strategies that know vendor figures look it up
     references: Tuple[Table, ...] = ()  # tables of other workloads that transfer predictors may start from
     presets: Tuple[VendorPreset, ...] = ()  # the vendor's modes
-    risk: Optional[float] = None  # of `one-shot`: greatest probability of breaking a limit by more than 1 W
+    risk: Optional[float] = None  # of `one-shot`: greatest probability of breaking a limit
 
 
 class StrategyKind(NamedTuple):

@@ -51,6 +51,27 @@ def test_a_limit_that_nothing_can_meet_is_refused(limit):
         Goal("time_ms", {"power_mw": limit})
 
 
+@pytest.mark.parametrize(
+    ("limit_mw", "power_mw", "breaks"),
+    [(50_000.0, 50_900.0, False), (50_000.0, 51_100.0, True), (10_000.0, 10_300.0, True), (5_000.0, 5_140.0, False)],
+)
+def test_a_limit_is_broken_by_a_share_of_it_that_the_sensor_can_tell(limit_mw, power_mw, breaks):
+    assert power_budget(limit_mw).breaks(100.0, power_mw, 16) == breaks
+    assert Goal("power_mw", {"time_ms": 100.0}).breaks(np.array([101.0, 103.0]), power_mw, 16).tolist() == [False, True]
+
+
+def test_the_worst_limit_is_named_and_where_all_are_kept_the_objective():
+    goal = Goal("sample_time_ms", {"power_mw": 20_000.0, "time_ms": 100.0})
+    worst = [goal.worst(*how, 16) for how in ((120.0, 22_000.0), (105.0, 22_000.0), (90.0, 19_000.0))]
+    assert worst == ["time_ms", "power_mw", "sample_time_ms"]
+
+
+def test_each_latency_is_a_limit_beside_each_budget():
+    goals = budget_goals("20,30", "sample_time_ms", [50.0, 200.0])
+    assert [goal.limits["time_ms"] for goal in goals] == [50.0, 200.0] * 2
+    assert {goal.minimise for goal in goals} == {"sample_time_ms"}
+
+
 def test_an_unknown_quantity_is_refused_with_the_known_ones():
     with pytest.raises(UnknownNameError, match="energy_mws"):
         Goal("joules")

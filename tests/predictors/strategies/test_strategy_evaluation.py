@@ -24,6 +24,7 @@ from predictors.strategies.evaluation import (
 )
 from predictors.strategies.fixed import Maxn
 from predictors.strategies.goals import Goal, budget_goals, power_budget
+from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names
 from predictors.strategies.search import BruteForce, RandomSearch
 from tests.predictors.strategies.strategy_examples import example_table
@@ -73,6 +74,18 @@ def test_single_choices_are_those_that_the_figures_are_made_of():
 def test_half_a_watt_too_much_counts_as_over_the_limit_but_not_by_a_watt():
     figures = summarise(sweep(FOUR, lambda seed: Maxn(), budget_goals("39.5"), 0, 0))
     assert (figures["over_limit_pct"], figures["over_limit_plus1_pct"]) == (100, 0)
+
+
+def test_a_choice_breaks_a_limit_by_a_share_of_it():
+    """40 W at budgets of 39.5 and 39 W: half a watt is nothing there, a watt is more than 2 %."""
+    figures = summarise(sweep(FOUR, lambda seed: Maxn(), budget_goals("39,39.5"), 0, 0))
+    assert (figures["violations_pct"], figures["over_limit_plus1_pct"]) == (50, 0)
+
+
+def test_goals_that_are_missed_are_named():
+    goal = power_budget(10e3)
+    outcomes = [judge(FOUR, goal, RandomSearch().choose(History(TableProfiler(FOUR.take([1, 2])), 2), goal))]
+    assert summarise(outcomes)["missed"] == ["least minibatch time with power at most 10 W"]
 
 
 def test_a_strategy_that_says_infeasible_where_there_is_a_mode_is_counted():
