@@ -24,7 +24,7 @@ from harness.store.results import ResultsStore
 from predictors.cli.device_profiler import DeviceProfiler
 from predictors.cli.options import add_search_arguments, refuse_below, workload_name
 from predictors.strategies.closed_loop import design_for
-from predictors.strategies.concurrent import ConcurrentChoice, ConcurrentGoal, choose_concurrent
+from predictors.strategies.concurrent import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.registry import StrategySetting, unfitted
 
 _TRIES = 3  # so often a plan whose promise was not kept is made again, with as much more room as it lacked
@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--inference-batches", default="1,4,16", metavar="LIST", help="to choose from (default: 1,4,16)")
     add("--workers", type=int, default=4, help="num_workers of the training (default: 4)")
     add("--switching-ms", type=float, metavar="MS", help="a mode for each kind of work, at this cost of a change")
+    add("--strategy", choices=SEARCHES, default=SEARCHES[0], help="how to find it (default: %(default)s)")
     add("--duration", type=float, default=30.0, metavar="S", help="of the run that checks (default: 30)")
     add_search_arguments(parser, profiles=30)
     add("--json", type=output_file, metavar="OUT", help="write goal, choice and what came out")
@@ -87,8 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
     with ResultsStore(arguments.results) as store, device.session():
         attempts = find_plan(
-            device, training, inference, goal, sizes, arguments.duration, progress, arguments.profiles, store
-        )
+            device, training, inference, goal, sizes, arguments.duration, progress, arguments.profiles, store,
+            arguments.strategy,
+        )  # fmt: skip
     progress.clear()
     print(format_attempts(training, inference, goal, attempts))
     if arguments.json:
@@ -108,6 +110,7 @@ def find_plan(
     progress: Progress,
     profiles: int = 30,
     store: Optional[ResultsStore] = None,
+    search: str = SEARCHES[0],
 ) -> List[Attempt]:
     """Plans on a device that is held, each with what it gave; another is made where a promise was not kept.
 
@@ -121,6 +124,7 @@ def find_plan(
         progress: where lines go while this works.
         profiles: of both kinds of work together.
         store: keeps all profiles; None keeps none.
+        search: one of `SEARCHES`.
     """
     modes = device.power_modes("all", template.workload)
     names = {mode: name for name, mode in modes}
@@ -137,7 +141,9 @@ def find_plan(
     found: List[Attempt] = []
     wanted = goal
     for _ in range(_TRIES):
-        choice = choose_concurrent(trainer, server, wanted, make, first, profiles=profiles, report=progress.line)
+        choice = choose_concurrent(
+            trainer, server, wanted, make, first, profiles=profiles, search=search, report=progress.line
+        )
         progress.line(f"training with inference in between for {duration_s:g} s in {choice.training_mode.name}")
         mode = names.get(modes[choice.training][1], choice.training_mode.name)
         profile = run_concurrent(

@@ -2,8 +2,9 @@
 
 The goal is the least time within a share of the power that MAXN draws; of inference, and of training with inference in
 between, with at most twice the latency that MAXN has. The papers' search, by halving, is held against a closed loop
-that may profile as many modes; training with inference in between is planned in a closed loop alone. Of a simulated
-board the best mode is known without noise, and so is by how much a search misses it.
+that may profile as many modes. A probe of training with inference in between is a plan: a mode and a batch size, which
+both kinds of work are profiled in. Of a simulated board the best mode is known without noise, and so is by how much a
+search misses it.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ def search(profiler: DeviceProfiler, known: Optional[Truth]) -> List[SearchOutco
 
 
 def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[SearchOutcome]:
-    """Plan training with inference in between for each budget, in a closed loop, and run what was planned.
+    """Plan training with inference in between for each budget, by halving and in a closed loop, and run the plans.
 
     A budget that no mode is known to keep is left out.
     """
@@ -183,28 +184,36 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
         lacking = "gave no power" if at_maxn["power_mw"] is None else "served no request"
         raise SourceUnavailableError(f"{case.id} {lacking}", "search on a device that measures power, and for longer")
     trained, served = truth(device, training, [case.batch_size]), truth(device, inference, BATCHES)
-    candidates = len(device.power_modes("all")) * (1 + len(BATCHES))
+    modes = len(device.power_modes("all"))
     outcomes = []
     for share in POWER_SHARES:
         goal = ConcurrentGoal(mix.arrivals_per_s, LATENCY * at_maxn["latency_p95_ms"], share * at_maxn["power_mw"])
-        attempts = concurrent.find_plan(
-            device, training, mix.inference, goal, BATCHES, case.settings.duration_s, Progress(io.StringIO())
-        )
-        best_attempt = concurrent.best_of(goal, attempts)
-        true_over = slower = None
+        expected = best = None
         if trained is not None and served is not None:
             expected = expect(*trained, *served, np.array(BATCHES), mix.arrivals_per_s)
             worst = np.maximum(expected.latency_ms / goal.latency_ms, expected.power_mw / goal.power_mw)
             best = expected.training_per_s[worst <= 1].max(initial=0.0)
             if not best:
                 continue
-            place = best_attempt.choice.training, best_attempt.choice.inference % len(BATCHES)
-            true_over, slower = float(worst[place]), float(best / expected.training_per_s[place])
         label = f"{case.workload}, {mw_to_w(goal.power_mw):.1f} W and {goal.latency_ms:.0f} ms"
-        over, spent = max(best_attempt.shortfalls(goal)), attempts[-1].choice.profiles
-        outcomes.append(
-            SearchOutcome(label, CLOSED_LOOP, candidates, spent, over, true_over, slower, device.provenance)
-        )
+        for name in (HALVING, CLOSED_LOOP):
+            attempts = concurrent.find_plan(
+                device, training, mix.inference, goal, BATCHES, case.settings.duration_s, Progress(io.StringIO()),
+                search=name,
+            )  # fmt: skip
+            attempt, spent, among = (
+                concurrent.best_of(goal, attempts),
+                attempts[-1].choice.profiles,
+                modes * (1 + len(BATCHES)),
+            )
+            true_over = slower = None
+            if expected is not None:
+                place = attempt.choice.training, attempt.choice.inference % len(BATCHES)
+                true_over, slower = float(worst[place]), float(best / expected.training_per_s[place])
+            if name == HALVING:  # counted in plans, each of two profiles
+                spent, among = math.ceil(spent / 2), modes * len(BATCHES)
+            over = max(attempt.shortfalls(goal))
+            outcomes.append(SearchOutcome(label, name, among, spent, over, true_over, slower, device.provenance))
     return outcomes
 
 

@@ -5,7 +5,8 @@ arithmetic. A plan is found in a closed loop: both workloads are profiled where 
 learn, and so on; the answer is the best plan whose modes were profiled. Before there is one that keeps the limits, what
 promises most is what looks best and is likely to keep them; then it is what is expected to improve on the best one so
 far, as in `ClosedLoop`. Either both kinds of work share one mode, or each has its own and a change costs time (000 sec.
-6).
+6). Where they share one, binary search finds it as well, which is what 000 does (sec. 2.1, 4.2): each of its probes is
+a mode with an inference batch size, and profiles both kinds of work.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Callable, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.errors import InvalidValueError
+from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.interleaving import Expected, expect
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
@@ -29,6 +30,9 @@ from predictors.strategies.closed_loop import (
     learn,
 )
 from predictors.strategies.protocol import History, Profiler
+from predictors.strategies.search import BinarySearch, Grid, Probed
+
+SEARCHES = (CLOSED_LOOP, HALVING, BRUTE_FORCE) = ("closed-loop", "mdbs", "brute-force")
 
 LEAST_GAIN = 0.002  # where no plan is expected to train faster by this share, no more is profiled
 
@@ -73,24 +77,33 @@ def choose_concurrent(
     first: Designer,
     profiles: int = 30,
     initial: int = 3,
+    search: str = SEARCHES[0],
     report: Callable[[str], None] = lambda line: None,
 ) -> ConcurrentChoice:
     """Find a plan with at most so many `profiles`, of both kinds together; all is profiled where they suffice for that.
 
     The candidates of `training` are modes, those of `inference` modes and batch sizes. `first` chooses `initial` of
-    each to begin with; `predictor` makes a predictor that is not fitted.
+    each to begin with; `predictor` makes a predictor that is not fitted. `search` is one of `SEARCHES`; brute force
+    profiles everything, whatever `profiles` says.
     """
+    if search not in SEARCHES:
+        raise UnknownNameError(f"search {search!r} is unknown", f"known: {', '.join(SEARCHES)}")
+    everything = len(training.candidates.modes) + len(inference.candidates.modes)
+    if search == BRUTE_FORCE:
+        profiles = everything
     if profiles < 2:
         raise InvalidValueError(f"{profiles} profiles do not suffice", "allow one of training and one of inference")
     histories = (History(training, profiles, report), History(inference, profiles, report))
-    everything = sum(len(history.profiler.candidates.modes) for history in histories)
-    for history in histories:
+    halves = search == HALVING and everything > profiles
+    if halves:
+        _halve(histories, goal, profiles)
+    for history in () if halves else histories:
         begin = range(history.limit) if everything <= profiles else first(history, min(initial, profiles // 2))
         for index in from_high_to_low(history, begin):
             history.profile(index)
     while True:
         weighed = _weigh(*(learn(predictor(), history) for history in histories), histories, goal)
-        place = weighed.most_promising()
+        place = None if halves else weighed.most_promising()
         wanted = (
             [] if place is None else [(histories[0], weighed.training[place]), (histories[1], weighed.inference[place])]
         )
@@ -100,7 +113,7 @@ def choose_concurrent(
             break
         for history, index in wanted:
             history.profile(index)  # a mode that fails is in no plan any more
-    best = weighed.best()
+    best = weighed.best(measured=halves)
     train_in, infer_in = int(weighed.training[best]), int(weighed.inference[best])
     return ConcurrentChoice(
         train_in,
@@ -127,11 +140,16 @@ class _Weighed(NamedTuple):
     excess: np.ndarray  # by which share it is expected to break the worst limit; 0 and below where all are kept
     profiled: np.ndarray  # whether both of its modes were
 
-    def best(self) -> int:
-        """The best that was profiled and keeps the limits; where none does, what looks best, or comes nearest."""
+    def best(self, measured: bool = False) -> int:
+        """The best that was profiled and keeps the limits; where none does, what looks best, or comes nearest.
+
+        With `measured` what was not profiled comes nearest to nothing.
+        """
         kept = self.profiled & (self.excess <= 0)
         if kept.any():
             return int(np.where(kept, self.expected.training_per_s, -np.inf).argmax())
+        if measured:
+            return int(np.where(self.profiled, self.excess, np.inf).argmin())
         likely = self.chance.max() > UNLIKELY
         return int((self.expected.training_per_s * self.chance).argmax() if likely else self.excess.argmin())
 
@@ -144,6 +162,41 @@ class _Weighed(NamedTuple):
         gains = np.where(self.profiled, 0.0, expected_improvement(log_time, self.log_sd, log_time[best]) * self.chance)
         index = int(gains.argmax())
         return index if gains[index] > LEAST_GAIN else None
+
+
+def _halve(histories: Sequence[History], goal: ConcurrentGoal, profiles: int) -> None:
+    """Profile both kinds of work at each probe of a binary search over the modes that they share, and batch sizes."""
+    training, inference = histories
+    place = {tuple(mode): index for index, mode in enumerate(training.profiler.candidates.modes.tolist())}
+    modes, sizes = inference.profiler.candidates.modes, inference.profiler.candidates.batch_size
+    partner = [place.get(tuple(mode)) for mode in modes.tolist()]
+    inference.usable[[index for index, one in enumerate(partner) if one is None]] = False
+    if not inference.usable.any():
+        raise InvalidValueError("training and inference have no power mode in common")
+
+    def may_probe(index: int) -> bool:
+        wanted = (partner[index] not in training.taken) + (index not in inference.taken)
+        return sum(history.spent.profiles for history in histories) + wanted <= profiles
+
+    def probe(index: int) -> Optional[Probed]:
+        trained = training.profile(partner[index])
+        served = None if trained is None else inference.profile(index)
+        if served is None:
+            inference.usable[index] = False
+            return None
+        expected = expect(*trained[:2], *served[:2], sizes[index], goal.arrivals_per_s)
+        # Each limit, by which share it is used, and which way clocks and the batch size bring that down.
+        used = [
+            (float(expected.latency_ms / goal.latency_ms), ("up", "down"), False),
+            (float(expected.load), ("up", "up"), False),
+        ]
+        if goal.power_mw is not None:
+            used.append((float(expected.power_mw / goal.power_mw), ("down", "down"), True))
+        worst = max(used, key=lambda one: one[0])
+        how = worst[1:] if worst[0] > 1 else (("up", "up"), False)
+        return Probed(-float(expected.training_per_s), worst[0] - 1, *how)
+
+    BinarySearch().search(Grid(inference.profiler.candidates, inference.usable), may_probe, probe)
 
 
 def _weigh(

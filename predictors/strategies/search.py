@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
-from predictors.strategies.goals import Goal
+from predictors.strategies.goals import QUANTITIES, Goal
 from predictors.strategies.protocol import Candidates, Choice, History, MeasuredMode, Strategy
 
 DIMENSIONS = ("cpu_cores", "cpu_khz", "gpu_khz", "mem_khz", "batch_size")
+BATCH = DIMENSIONS.index("batch_size")
 
 
 class Grid:
@@ -22,17 +23,21 @@ class Grid:
     """
 
     def __init__(self, candidates: Candidates, usable: Optional[np.ndarray] = None) -> None:
-        self._usable = np.ones(len(candidates.modes), dtype=bool) if usable is None else usable
+        self.usable = np.ones(len(candidates.modes), dtype=bool) if usable is None else usable
         self._rows = np.column_stack([candidates.known_modes, candidates.batch_size])
         self._values = [np.unique(column) for column in self._rows.T]
         self.steps = np.column_stack([np.searchsorted(*pair) for pair in zip(self._values, self._rows.T)])
         self.shape = tuple(len(values) for values in self._values)  # how many values each dimension has
 
-    def at(self, step: Sequence[int]) -> int:
-        """The candidate at a step of each dimension, or the nearest one: by steps, each as a share of its dimension."""
+    def at(self, step: Sequence[float], among: Optional[np.ndarray] = None) -> int:
+        """The candidate at a step of each dimension, or the nearest one: by steps, each as a share of its dimension.
+
+        `among` are those to choose from, bool of shape (n,); all by default.
+        """
         scale = np.maximum(np.array(self.shape) - 1.0, 1.0)
         distance = (np.abs(self.steps - np.asarray(step)) / scale).sum(axis=1)
-        return int(np.where(self._usable, distance, np.inf).argmin())
+        usable = self.usable if among is None else self.usable & among
+        return int(np.where(usable, distance, np.inf).argmin())
 
     def greatest(self) -> int:
         """The candidate with the greatest value of every dimension, or the nearest to it."""
@@ -43,7 +48,7 @@ class Grid:
         cores = np.abs(self._rows[:, 0] - mode[0]) / self._values[0][-1]
         clocks = np.abs(np.log(self._rows[:, 1:4] / np.maximum(mode[1:4], 1.0))).sum(axis=1)
         ordered = np.lexsort((-self._rows[:, 4], cores + clocks))
-        return int(ordered[self._usable[ordered]][0])
+        return int(ordered[self.usable[ordered]][0])
 
 
 class RandomSearch(Strategy):
@@ -80,17 +85,28 @@ class BruteForce(Strategy):
         return history.choose_measured(goal, f"best of all {len(history.taken)} modes")
 
 
+class Probed(NamedTuple):
+    """What a search makes of one candidate."""
+
+    objective: float
+    excess: float  # as of `Goal.excess`: 0 and below is within all limits
+    lowers: Tuple[str, str]  # which way clocks, and the batch size, lower what is worst: `up` or `down`
+    by_clocks_alone: bool  # whether the batch size hardly matters for it
+
+
 class BinarySearch(Strategy):
     """Multi-dimensional binary search, MDBS (000 sec. 4.2).
 
     Keeps a range of values in each dimension and profiles the middle of all ranges. Within the limits: the upper half
-    of the current dimension is kept, above them the lower half; then comes the next dimension that has more than one
-    value left, until one mode remains, which is profiled too. The answer is the best mode profiled within the limits.
+    of the current dimension is kept, with too much power the lower half, under a latency limit and too slow the upper
+    half, of batch sizes the lower one; then comes the next dimension that has more than one value left, until one mode
+    remains, which is profiled too. The answer is the best mode profiled within the limits.
 
     The report leaves open (and this class has as parameters): the order of the dimensions, which of the two middle
-    values of an even range is profiled, and what is dropped when a mode is within the limits but not faster than the
-    best so far. It does not say what happens when nothing fits: the answer is then infeasible. Nor what happens when a
-    middle cannot be profiled: the nearest mode that can stands for it.
+    values of an even range is profiled, and what is dropped when a mode is within the limits but not better than the
+    best so far. It does not say what happens when nothing fits: then the search goes on, as far as there are profiles,
+    in the middle of those modes that no profile rules out, and is infeasible where that finds none either. Nor what
+    happens when a middle cannot be profiled: the nearest mode that can stands for it.
     """
 
     def __init__(
@@ -98,30 +114,86 @@ class BinarySearch(Strategy):
     ) -> None:
         self.order = tuple(order)  # in which the dimensions are halved, again and again
         self.middle = middle  # `upper` or `lower` of the two middle values
-        # The half dropped within the limits without an improvement: `lower` (there is room to go up), or `upper`.
+        # The half dropped within the limits without an improvement: that of worse values, `lower`, or the other.
         self.when_not_better = when_not_better
 
     def choose(self, history: History, goal: Goal) -> Choice:
+        sizes = history.profiler.candidates.batch_size
+
+        def probe(index: int) -> Optional[Probed]:
+            found = history.profile(index)
+            if found is None:
+                return None
+            worst = QUANTITIES[goal.worst(*found[:2], sizes[index])]
+            return Probed(*history.figures(index, goal), worst.lowered_by, worst.time == worst.batch == 0)
+
+        grid = Grid(history.profiler.candidates, history.usable)
+        self.search(grid, lambda index: index in history.taken or history.left > 0, probe)
+        return history.choose_measured(goal, f"binary search over {len(grid.shape)} dimensions")
+
+    def search(
+        self, grid: Grid, may_probe: Callable[[int], bool], probe: Callable[[int], Optional[Probed]]
+    ) -> Optional[int]:
+        """The best candidate of a grid that `probe` found within the limits; None without one.
+
+        `probe` is None of what cannot be profiled, which is unusable then; `may_probe` says whether profiles are left.
+        """
         if sorted(self.order) != sorted(DIMENSIONS):
             raise InvalidValueError(f"order {self.order!r} is none of the dimensions", f"order {', '.join(DIMENSIONS)}")
-        grid = Grid(history.profiler.candidates, history.usable)
+        found: Dict[int, Probed] = {}
+
+        def probe_nearest(step: Sequence[int], among: Optional[np.ndarray] = None) -> Optional[int]:
+            while True:
+                index = grid.at(step, among)
+                if not may_probe(index):
+                    return None
+                one = probe(index)
+                if one is not None:
+                    found[index] = one
+                    return index
+
         ranges = [(0, size - 1) for size in grid.shape]
         turns = itertools.cycle([DIMENSIONS.index(name) for name in self.order])
         best = np.inf
         while True:
             middle = [(low + high + (self.middle == "upper")) // 2 for low, high in ranges]
-            index = profile_nearest(history, grid, middle)
-            if index is None:
+            index = probe_nearest(middle)
+            if index is None or all(low == high for low, high in ranges):
                 break
-            objective, excess = history.figures(index, goal)
-            better = excess <= 0 and objective < best
-            best = objective if better else best
-            if all(low == high for low, high in ranges):
+            one = found[index]
+            better = one.excess <= 0 and one.objective < best
+            open_places = [place for place in range(len(ranges)) if ranges[place][0] < ranges[place][1]]
+            if one.by_clocks_alone and open_places != [BATCH]:
+                open_places = [place for place in open_places if place != BATCH]
+            place = next(place for place in turns if place in open_places)
+            goes_up = one.lowers[place == BATCH] == "up"
+            if one.excess <= 0 and not better and self.when_not_better != "lower":
+                goes_up = not goes_up
+            best = min(best, one.objective) if better else best
+            ranges[place] = self._half(ranges[place], middle[place], goes_up)
+        # Where nothing fitted: what was too slow rules out all that is nowhere above it, and the other way round.
+        open_still = np.ones(len(grid.steps), dtype=bool)
+        while all(one.excess > 0 for one in found.values()):
+            for index, one in found.items():
+                signs = np.array([1 if one.lowers[place == BATCH] == "up" else -1 for place in range(len(DIMENSIONS))])
+                open_still &= ((grid.steps - grid.steps[index]) * signs > 0).any(axis=1)
+            open_still &= grid.usable
+            if not open_still.any() or probe_nearest(np.median(grid.steps[open_still], axis=0), open_still) is None:
                 break
-            place = next(place for place in turns if ranges[place][0] < ranges[place][1])
-            keep_upper = excess <= 0 and (better or self.when_not_better == "lower")
-            ranges[place] = self._half(ranges[place], middle[place], keep_upper)
-        return history.choose_measured(goal, f"binary search over {len(grid.shape)} dimensions")
+        best_found = self._best(found)
+        # Clocks have moved since the batch size was halved.
+        while best_found is not None and found[best_found].lowers[1] == "up":
+            step = grid.steps[best_found].copy()
+            step[BATCH] += 1
+            if step[BATCH] == grid.shape[BATCH] or probe_nearest(step) is None or self._best(found) == best_found:
+                break
+            best_found = self._best(found)
+        return best_found
+
+    @staticmethod
+    def _best(found: Dict[int, Probed]) -> Optional[int]:
+        kept = [index for index, one in found.items() if one.excess <= 0]
+        return min(kept, key=lambda index: found[index].objective, default=None)
 
     def _half(self, bounds: Tuple[int, int], middle: int, keep_upper: bool) -> Tuple[int, int]:
         """The half of a range that is kept; never empty, and smaller than the range."""

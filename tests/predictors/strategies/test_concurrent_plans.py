@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.core.errors import InvalidValueError
+from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.interleaving import expect
 from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
 from predictors.strategies.protocol import TableProfiler
@@ -27,7 +27,7 @@ def spread(history, count):
     return np.linspace(0, len(history.profiler.candidates.modes) - 1, count).astype(int)
 
 
-def chosen(goal, profiles=30, log_sd=0.03):
+def chosen(goal, profiles=30, log_sd=0.03, **options):
     return choose_concurrent(
         TableProfiler(TRAINING),
         TableProfiler(INFERENCE),
@@ -35,6 +35,7 @@ def chosen(goal, profiles=30, log_sd=0.03):
         lambda: EitherTable(log_sd=log_sd),
         spread,
         profiles=profiles,
+        **options,
     )
 
 
@@ -126,3 +127,30 @@ def test_a_single_profile_does_not_suffice():
 def test_limits_that_nothing_can_meet_are_refused(name):
     with pytest.raises(InvalidValueError, match=name):
         ConcurrentGoal(**{"arrivals_per_s": 1.0, "latency_ms": 1.0, name: 0.0})
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=str)
+def test_halving_keeps_the_limits_and_profiles_both_kinds_of_work_at_each_probe(goal):
+    found = chosen(goal, search="mdbs")
+    assert found.feasible
+    assert found.expected.latency_ms <= goal.latency_ms
+    assert found.training_mode == found.inference_mode
+    assert found.expected.training_per_s >= 0.6 * best_shared_mode(goal)
+    assert found.profiles <= 30
+
+
+def test_halving_says_when_no_plan_keeps_the_limits():
+    found = chosen(ConcurrentGoal(5.0, 0.5), profiles=12, search="mdbs")
+    assert not found.feasible
+    assert found.profiles <= 12
+
+
+def test_brute_force_finds_the_best_plan():
+    found = chosen(GOALS[1], search="brute-force")
+    assert found.profiles == len(TRAINING) + len(INFERENCE)
+    assert found.expected.training_per_s == pytest.approx(best_shared_mode(GOALS[1]))
+
+
+def test_a_search_that_does_not_exist_is_refused():
+    with pytest.raises(UnknownNameError, match="closed-loop, mdbs, brute-force"):
+        chosen(GOALS[0], search="hope")

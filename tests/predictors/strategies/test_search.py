@@ -64,9 +64,10 @@ def test_brute_force_asks_for_all_profiles():
 @given(budget_mw=budgets, middle=st.sampled_from(["upper", "lower"]), dropped=st.sampled_from(["upper", "lower"]))
 @settings(max_examples=40, deadline=None)
 def test_binary_search_needs_about_the_logarithm_of_the_number_of_modes(budget_mw, middle, dropped):
-    choice = BinarySearch(middle=middle, when_not_better=dropped).choose(history(1000), power_budget(budget_mw))
     halvings = sum(math.ceil(math.log2(size)) for size in Grid(TableProfiler(TABLE).candidates).shape)
-    assert choice.spent.profiles <= halvings + 1
+    halved = BinarySearch(middle=middle, when_not_better=dropped).choose(history(halvings + 1), power_budget(budget_mw))
+    spent = BinarySearch(middle=middle, when_not_better=dropped).choose(history(1000), power_budget(budget_mw)).spent
+    assert spent.profiles <= halvings + 1 or not halved.feasible
 
 
 def test_binary_search_follows_the_report_step_by_step():
@@ -77,6 +78,32 @@ def test_binary_search_follows_the_report_step_by_step():
     assert modes[0] == PowerMode(8, 1_200_000, 700_000, 2_100_000)
     assert modes[1] == PowerMode(12, 1_200_000, 700_000, 2_100_000)
     assert modes[2] == PowerMode(12, 1_600_000, 700_000, 2_100_000)
+
+
+INFERENCE = example_table(batch_sizes=(1, 4, 16, 64), task="inference")
+LATENCY_GOALS = [
+    Goal(minimise, {"power_mw": watts * 1e3, "time_ms": latency_ms})
+    for minimise in ("sample_time_ms", "sample_energy_mws", "power_mw")
+    for watts in (14, 18, 30)
+    for latency_ms in (70, 150, 600)
+]
+
+
+@pytest.mark.parametrize("goal", LATENCY_GOALS, ids=Goal.describe)
+def test_binary_search_meets_every_limit_that_some_mode_keeps(goal):
+    """Too slow moves clocks up and the batch size down; too much power moves clocks down."""
+    outcome = judge(INFERENCE, goal, BinarySearch().choose(history(40, INFERENCE), goal))
+    assert (outcome.optimum is not None) == outcome.choice.feasible
+    assert outcome.breaks != outcome.choice.feasible
+
+
+def test_binary_search_goes_up_from_a_mode_that_is_too_slow():
+    slow_side = TABLE.time_ms[TABLE.modes[:, 2] == 700_000].min()
+    spent = history(2)
+    BinarySearch(order=("gpu_khz", "cpu_khz", "cpu_cores", "mem_khz", "batch_size")).choose(
+        spent, Goal("power_mw", {"time_ms": float(0.9 * slow_side)})
+    )
+    assert [spent.mode(index).gpu_khz for index in spent.taken] == [700_000, 1_100_000]
 
 
 def test_binary_search_refuses_an_order_that_leaves_a_dimension_out():
