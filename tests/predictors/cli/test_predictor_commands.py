@@ -55,6 +55,26 @@ def test_evaluate_prints_and_writes_its_results(corpus, tmp_path, capsys):
     assert "tested on simulated corpora" in capsys.readouterr().out
 
 
+def test_strategies_choose_the_batch_size_of_inference_by_the_time_of_a_sample(tmp_path, capsys):
+    rows = [
+        row
+        for size in (1, 4, 16)
+        for row in simulate_corpus("orin-agx", WORKLOADS[0], list(SPACE), batch_size=size, task="inference")
+    ]
+    write_corpus(tmp_path / "c.csv", rows)
+    asked = ("strategies", "evaluate", "--corpus", tmp_path / "c.csv", "--target", WORKLOADS[0], "--task", "inference")
+    how = ("--strategies", "mdbs,random,brute-force", "--budgets", "20,40", "--profiles", 12, "--repeats", 1)
+    limits = ("--latency-limits", "200,2000", "--jobs", 1, "--json", tmp_path / "o.json")
+    assert run(*asked, *how, *limits) == 0
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert (found["task"], found["goal"]) == ("inference", "throughput")
+    best = {row["strategy"]: row for row in found["results"]}["brute-force"]
+    assert (best["choices"], best["penalty_max"], best["violations_pct"]) == (4, 0, 0)
+    assert "viol %" in capsys.readouterr().out
+    assert run(*asked, "--latency-limits", "20,fast") == 2
+    assert "write milliseconds" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
