@@ -20,15 +20,16 @@ DEFAULT_OUT = Path("out") / "report"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     parser.description = (
-        "Write a report: one page that needs no network, and each figure as SVG, PNG and CSV. A figure without data is"
-        " left out, and the page names what would bring it."
+        "Write a report: one page that needs no network, and each figure as SVG and CSV. A figure without data is left"
+        " out, and the page names what would bring it."
     )
     add_results(parser)
     add("--corpus", type=Path, metavar="FILE", help="a corpus, for scatters of its power modes")
     add("--predictors", type=Path, metavar="JSON", help="from python -m predictors evaluate --json")
     add("--strategies", type=Path, metavar="JSON", help="from python -m predictors strategies evaluate --json")
     add("--out", type=output_folder, default=DEFAULT_OUT, metavar="DIR", help="where to (default: %(default)s)")
-    add("--no-png", action="store_true", help="write no PNG files; they take a third of the time")
+    add("--png", action="store_true", help="write each figure as PNG too, which takes as long again")
+    add("--no-png", action="store_false", dest="png", help="write no PNG files, as without --png")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
             read_evaluation(arguments.predictors, "predictor"),
             read_evaluation(arguments.strategies, "strategy"),
         )
-        done = write_report(material, arguments.out, made_from, not arguments.no_png)
-    formats = "SVG and CSV" if arguments.no_png else "SVG, PNG and CSV"
+        done = write_report(material, arguments.out, made_from, arguments.png)
+    formats = "SVG, PNG and CSV" if arguments.png else "SVG and CSV"
     print(f"{done.page}: {done.figures} figures, each as {formats} in {arguments.out / 'figures'}")
     if done.missing:
         print(f"no data for: {', '.join(done.missing)}")

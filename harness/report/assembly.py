@@ -30,7 +30,7 @@ class Written(NamedTuple):
     missing: Tuple[str, ...]
 
 
-def write_report(material: Material, out: Path, made_from: Sequence[Path], png: bool = True) -> Written:
+def write_report(material: Material, out: Path, made_from: Sequence[Path], png: bool = False) -> Written:
     """Write a report.
 
     Args:

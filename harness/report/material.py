@@ -13,6 +13,7 @@ from harness.core.power_modes import PowerMode
 from harness.judge.evidence import WARM, Evidence, pooled, read_evidence
 from harness.report.colours import colours_of, markers_of
 from harness.report.figure import LegendEntry, Value, joined
+from harness.report.mode_tables import ModeTable, mode_tables
 from harness.stats.estimates import Estimate
 from harness.store.conditions import RAW_PRUNED
 from harness.store.frames import common_conditions, profiles
@@ -122,6 +123,11 @@ class Material:
             row.mode = None if None in mode else PowerMode(*mode)
             found.append(row)
         return found
+
+    @functools.cached_property
+    def tables(self) -> List[ModeTable]:
+        """Its tables of power modes."""
+        return mode_tables(self)
 
     def trained(self) -> List[Row]:
         """Profiles of training with at least one clean minibatch."""

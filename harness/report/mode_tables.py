@@ -12,10 +12,11 @@ from harness.core.corpus import TASKS
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import ms_to_s, mw_to_w
-from harness.report.material import Material
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from harness.report.material import Material
 
 LEAST_MODES = 4
 CORPUS, RESULTS = "corpus", "results"
@@ -80,7 +81,9 @@ def mode_tables(material: Material) -> List[ModeTable]:
             mode = PowerMode(*(row[field] for field in PowerMode._fields))
             place = (row["device"], row["workload"], row["task"], row["batch_size"], row["provenance"], CORPUS)
             corpora.setdefault(place, {})[mode] = (str(mode), *mode, row["minibatch_time_ms"], row["power_mw"], 0)
-    tables = [ModeTable(*place, _framed(modes.values())) for place, modes in corpora.items()]
+    tables = [
+        ModeTable(*place, _framed(modes.values())) for place, modes in corpora.items() if len(modes) >= LEAST_MODES
+    ]
     known = [row for row in material.rows if row.task in TASKS and row.mode and row.minibatch_time_ms and row.power_mw]
     for group in material.alike(known, VARIES):
         first = group[0]
@@ -91,8 +94,8 @@ def mode_tables(material: Material) -> List[ModeTable]:
             if row.usable
         }
         disturbed = tuple((row.minibatch_time_ms, row.power_mw) for row in group if not row.usable)
-        tables.append(ModeTable(*place, _framed(modes.values()), disturbed))
-    tables = [table for table in tables if len(table.modes) >= LEAST_MODES]
+        if len(modes) >= LEAST_MODES:
+            tables.append(ModeTable(*place, _framed(modes.values()), disturbed))
     return sorted(tables, key=lambda one: (one.origin != CORPUS, one.task != TRAINING, one.batch_size != 16))
 
 

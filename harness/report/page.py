@@ -14,7 +14,7 @@ from harness.report.colours import MARKERS, RAMP, dark_rules
 from harness.report.figure import Figure, cell_text, joined
 from harness.report.figures import FigureKind
 from harness.report.material import Material
-from harness.report.mode_tables import MOST_TABLES, explorer_tables, mode_tables
+from harness.report.mode_tables import MOST_TABLES, explorer_tables
 from harness.report.summary import (
     answers,
     claim_counts,
@@ -73,7 +73,7 @@ def page_html(
     )
     environment.filters["cell"] = cell_text
     script = (HERE / "page.js").read_text(encoding="utf-8")
-    tables, flags = mode_tables(material), flag_rows(material.rows)
+    tables, flags = material.tables, flag_rows(material.rows)
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     devices = dict.fromkeys([*(row.base for row in material.rows), *(row["device"] for row in material.corpus)])
     return environment.get_template("page.html").render(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from html import escape
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -30,6 +31,9 @@ MOST_POINTS_OF_CURVES = 100
 FEWEST = 12
 """Fewer values are drawn as points: a density would claim a shape that nobody has seen."""
 
+TITLE, LABEL = 44, 46
+"""Characters of a line of a title and of an axis's label: wrapped here, because Vega measures what it might cut."""
+
 SLANTED_FROM = 44
 """Characters that fit below the axis side by side."""
 
@@ -37,7 +41,7 @@ CONFIG = {
     "background": None,
     "font": FONT,
     "view": {"stroke": None},
-    "title": {"anchor": "start", "fontSize": 12, "color": INK, "limit": 330, "frame": "bounds"},
+    "title": {"anchor": "start", "fontSize": 12, "color": INK, "limit": 0, "frame": "bounds"},
     "axis": {
         "labelColor": MUTED,
         "titleColor": INK,
@@ -48,7 +52,7 @@ CONFIG = {
         "titleFontSize": 10.5,
         "titleFontWeight": "normal",
         "labelLimit": 165,
-        "titleLimit": 300,
+        "titleLimit": 0,
     },
     "legend": {"labelColor": MUTED, "titleColor": MUTED, "titleFontWeight": "normal", "gradientLength": 120},
     "bar": {"strokeWidth": 1},
@@ -136,7 +140,7 @@ def specification(panel: Panel, series: Sequence[LegendEntry]) -> Dict[str, Any]
     drawing = PanelDrawing(panel, series)
     return {
         "$schema": f"https://vega.github.io/schema/vega-lite/v{VERSION}.json",
-        "title": panel.title,
+        "title": textwrap.wrap(panel.title, TITLE),
         "width": WIDTH,
         "height": max(len(panel.y.names), 2) * ROW_HEIGHT if panel.y.names else HEIGHT,
         "padding": 6,
@@ -153,7 +157,7 @@ def _axis(panel: Panel, name: str) -> Dict[str, Any]:
     values = _extent(panel, name)
     low, high = min(values, default=0.0), max(values, default=1.0)
     scale: Dict[str, Any] = {"zero": axis.from_zero}
-    options: Dict[str, Any] = {"tickCount": 5, "title": axis.label, "labelOverlap": True}
+    options: Dict[str, Any] = {"tickCount": 5, "title": textwrap.wrap(axis.label, LABEL), "labelOverlap": True}
     options["format"] = "~s" if high >= 1e5 else ",~r"
     if axis.spacing == Spacing.LOG and low > 0:
         scale = {"type": "log", "nice": False, "domain": [low / 1.15, high * 1.15]}
@@ -171,7 +175,10 @@ def _axis(panel: Panel, name: str) -> Dict[str, Any]:
 
 
 def _categories(panel: Panel, axis: Axis, name: str) -> Dict[str, Any]:
-    options: Dict[str, Any] = {"title": axis.label or None, "labelExpr": "split(datum.label, '\\n')"}
+    options: Dict[str, Any] = {
+        "title": textwrap.wrap(axis.label, LABEL) or None,
+        "labelExpr": "split(datum.label, '\\n')",
+    }
     if name == "x":
         longest = max((len(line) for text in axis.names for line in text.split("\n")), default=0)
         is_slanted = longest * len(axis.names) > SLANTED_FROM

@@ -119,7 +119,7 @@ def values_of(value):
 @pytest.fixture(scope="module")
 def report(campaign, run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    said = run("harness", "report", "--results", campaign["results"], "--out", folder, "--no-png")
+    said = run("harness", "report", "--results", campaign["results"], "--out", folder)
     return folder, said.out
 
 
@@ -266,7 +266,7 @@ def test_results_files_of_0_1_0_can_be_read(old_results, run_each, golden, tmp_p
             "export": ("harness", "export", "--results", old_results, "--out", tmp_path / "old.csv"),
             "record": ("harness", "baseline", "record", "--results", old_results, "--baseline", tmp_path / "b.json"),
             "compare": ("harness", "compare", old_results, old_results),
-            "report": ("harness", "report", "--results", old_results, "--out", tmp_path / "report", "--no-png"),
+            "report": ("harness", "report", "--results", old_results, "--out", tmp_path / "report"),
         }
     )
     rows = read_csv(tmp_path / "old.csv")

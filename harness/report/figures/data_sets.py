@@ -12,7 +12,6 @@ from harness.judge.evidence import COLD, WARM
 from harness.report.colours import PARTS as COLOURS
 from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Value, figure_of, panel_of
 from harness.report.material import Family, Material, Row, cells, file_name
-from harness.store.frames import minibatches, telemetry
 
 MOST_SIZES = 3
 """Sizes whose course over time is drawn: least, middle and greatest."""
@@ -83,18 +82,18 @@ def _course(material: Material, family: Family, name: str, of: str) -> Figure:
 
 
 def _course_of(material: Material, row: Row, size: str) -> Tuple[List[Panel], List[Tuple[Any, ...]]]:
-    steps = list(minibatches(material.store, [row.id]).itertuples())
+    profile = material.store.profile(row.id)
+    steps, series = profile.minibatches, profile.telemetry.series
     start = steps[0].start_s
     borders = [Value("", epoch.start_s - start, 0.0, row.provenance) for epoch in epoch_sums(steps)[1:]]
-    samples = telemetry(material.store, [row.id], ("data_cached_share", "disk_reads_per_s"))
     curves: List[Tuple[str, str, Sequence[float], Sequence[float]]] = []
     for quantity, unit, channel, change in (
         ("cached", "%", "data_cached_share", share_to_percent),
         ("reads", "1/s", "disk_reads_per_s", float),
     ):
-        known = samples[samples["channel"] == channel]
-        if len(known):
-            curves.append((quantity, unit, known["time_s"].tolist(), [change(value) for value in known["value"]]))
+        if channel in series:
+            times, values = series[channel]
+            curves.append((quantity, unit, times, [change(value) for value in values]))
     curves.append(("fetch stall", "ms", [step.start_s for step in steps], [step.stall_ms for step in steps]))
     panels, rows = [], []
     for quantity, unit, times, values in curves:  # telemetry begins before the first minibatch

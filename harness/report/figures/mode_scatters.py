@@ -16,7 +16,7 @@ from harness.judge.evidence import WARM
 from harness.report.colours import INK, LISTED
 from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Spacing, Value, figure_of, panel_of
 from harness.report.material import OF_WORKLOAD, Material, file_name
-from harness.report.mode_tables import LETTER, VARIES, ModeTable, mode_tables
+from harness.report.mode_tables import LETTER, VARIES, ModeTable
 from harness.stats.estimates import quotient
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ COSTS = {
 
 def front_figures(material: Material) -> Iterator[Figure]:
     """A figure for each table of modes: time against power, a panel for each memory clock, and time against energy."""
-    tables = mode_tables(material)
+    tables = material.tables
     for number, table in enumerate(tables[:MOST_TABLES], 1):
         modes, shown = table.modes, table.some(MOST_POINTS)
         if len(modes) > FEW and 1 < modes["mem_khz"].nunique() <= MOST_FACETS:
@@ -145,7 +145,7 @@ def extremes_of(table: ModeTable) -> Optional[Extremes]:
 
 def extreme_figures(material: Material) -> Iterator[Figure]:
     """A figure for each device: ratios of time, power and energy for each workload."""
-    found = [one for one in map(extremes_of, mode_tables(material)) if one is not None]
+    found = [one for one in map(extremes_of, material.tables) if one is not None]
     for device in dict.fromkeys(one.table.device for one in found):
         groups: Dict[Tuple[Any, ...], List[Extremes]] = {}
         for one in found:

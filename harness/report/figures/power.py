@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import numpy as np
@@ -33,7 +34,7 @@ from harness.report.material import Family, Material, Row, by_device, file_name
 from harness.report.mode_tables import LETTER
 from harness.stats.estimates import quotient
 from harness.stats.experiments import split_load
-from harness.store.frames import FOLLOWS, telemetry
+from harness.store.frames import FOLLOWS
 
 CHANGES = (("time", "minibatch_time_ms"), ("power", "power_mw"), ("energy", "energy_per_sample_mws"))
 STEPS = (0, 20, 40, 60, 80, 100)
@@ -93,11 +94,13 @@ def _change_panel(material: Material, family: Family, rows: Rows) -> Panel:
 
 def _residency_panel(material: Material, row: Row, rows: Rows) -> Panel:
     """The share of time in each step of the clocks; none where they were not sampled."""
-    samples = telemetry(material.store, [row.id])
+    series = material.store.profile(row.id).telemetry.series
     names = tuple(f"{low}-{high}" for low, high in zip(STEPS, STEPS[1:]))
     found = []
     for name, pattern, top in (("CPU clock", r"cpu\d+_khz", row.cpu_khz), ("GPU clock", "gpu_khz", row.gpu_khz)):
-        values = samples["value"][samples["channel"].str.fullmatch(pattern)].to_numpy()
+        values = np.array(
+            [value for channel in series if re.fullmatch(pattern, channel) for value in series[channel].values]
+        )
         if not len(values) or not top:
             continue
         counts, _ = np.histogram(np.clip(share_to_percent(values / top), 0, 100), STEPS)

@@ -17,7 +17,6 @@ from harness.report.figure import Axis, Figure, Layer, Mark, Panel, Spacing, Val
 from harness.report.material import OF_WORKLOAD, Material, Row, by_defaults, cells, file_name
 from harness.report.vega import FEWEST
 from harness.stats.experiments import stretches_of, variability
-from harness.store.frames import minibatches, telemetry
 
 LEAST_VALUES, MOST_VALUES = 20, 2000
 WIDE_PCT = 50.0
@@ -122,17 +121,12 @@ def _spread_panel(material: Material, workload: str, members: Sequence[Row]) -> 
 
 def _repetitions(material: Material, row: Row) -> Tuple[str, List[float]]:
     """What is repeated, and its times in ms: epochs, or minibatches but an epoch's first, which waits for workers."""
-    counted = _counted(material, row)
+    counted = material.store.profile(row.id).counted
     epochs = [s_to_ms(epoch.e2e_s) for epoch in epoch_sums(counted) if epoch.epoch > 0]
     if len(epochs) >= FEWEST:
         return "epochs", epochs
     later = [one.e2e_ms for before, one in zip(counted, counted[1:]) if one.epoch == before.epoch]
     return "minibatches", later or [one.e2e_ms for one in counted]
-
-
-def _counted(material: Material, row: Row) -> List[Any]:
-    frame = minibatches(material.store, [row.id])
-    return list(frame[frame["counted"]].itertuples())
 
 
 def profile_length_figures(material: Material) -> Iterator[Figure]:
@@ -193,15 +187,15 @@ def _length_figure(material: Material, device: str, members: Sequence[Row]) -> F
 
 def _lengths(material: Material, row: Row) -> Tuple[int, List[Length]]:
     """How many minibatches are looked at, and what profiles of each length would have said."""
-    counted = _counted(material, row)[:MOST]
-    samples = telemetry(material.store, [row.id], (POWER_CHANNEL,))
-    power = Series(tuple(samples["time_s"]), tuple(samples["value"]))
+    profile = material.store.profile(row.id)
+    counted = profile.counted[:MOST]
+    power = profile.telemetry.series.get(POWER_CHANNEL, Series((), ()))
     found = []
     for length in LENGTHS:
         stretches = stretches_of(counted, power, length)
         times = quartiles([share_to_percent(error) for error in stretches.time_errors])
         known = [share_to_percent(error) for error in stretches.power_errors if not math.isnan(error)]
         powers = quartiles(known) if known else (None,) * 3
-        without = share_to_percent(stretches.without_power) if len(samples) else None
+        without = share_to_percent(stretches.without_power) if power.values else None
         found.append(Length(length, *times[1:], *powers[1:], without, float(np.median(stretches.seconds))))
     return len(counted), found

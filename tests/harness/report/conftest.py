@@ -33,7 +33,7 @@ def material(sample_store):
 def report(material, tmp_path_factory):
     """The folder of a report with every figure."""
     out = tmp_path_factory.mktemp("report") / "out"
-    write_report(material, out, (), png=False)
+    write_report(material, out, ())
     return out
 
 
@@ -54,5 +54,5 @@ def hostile_report(sample_store, tmp_path_factory):
         hostile.frame[name] = MARKUP
     hostile.frame["flag_list"] = [(f"power-unsettled: {MARKUP}",)] * len(hostile.frame)
     out = tmp_path_factory.mktemp("hostile") / "out"
-    write_report(hostile, out, (), png=False)
+    write_report(hostile, out, ())
     return out

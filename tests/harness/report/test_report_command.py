@@ -27,7 +27,7 @@ def one_profile(tmp_path):
 
 
 def test_a_report_of_one_profile_names_what_would_bring_the_other_figures(one_profile, tmp_path, capsys):
-    assert main(["report", "--results", str(one_profile), "--out", str(tmp_path / "rep"), "--no-png"]) == 0
+    assert main(["report", "--results", str(one_profile), "--out", str(tmp_path / "rep")]) == 0
     said = capsys.readouterr().out
     page = (tmp_path / "rep" / "index.html").read_text()
     assert str(tmp_path / "rep" / "index.html") in said
@@ -56,14 +56,14 @@ def test_evaluations_become_figures(one_profile, tmp_path):
     files = {"predictors": predictor_results(), "strategies": strategy_results()}
     for name, results in files.items():
         (tmp_path / f"{name}.json").write_text(json.dumps({"results": results}))
-    command = ["report", "--results", str(one_profile), "--out", str(tmp_path / "rep"), "--no-png"]
+    command = ["report", "--results", str(one_profile), "--out", str(tmp_path / "rep")]
     assert main([*command, *(text for name in files for text in (f"--{name}", str(tmp_path / f"{name}.json")))]) == 0
     names = {path.stem for path in (tmp_path / "rep" / "figures").glob("*.svg")}
     assert {"prediction-orin-agx-yolov8n-coco-random", "strategies-orin-agx-yolov8n-coco"} <= names
 
 
 def test_every_figure_is_a_png_file_too(one_profile, tmp_path):
-    assert main(["report", "--results", str(one_profile), "--out", str(tmp_path / "rep")]) == 0
+    assert main(["report", "--results", str(one_profile), "--out", str(tmp_path / "rep"), "--png"]) == 0
     pictures = sorted((tmp_path / "rep" / "figures").glob("*.png"))
     assert [path.stem for path in pictures] == sorted(
         path.stem for path in (tmp_path / "rep" / "figures").glob("*.svg")

@@ -16,7 +16,7 @@ from harness.report.figure import Axis, LegendEntry, Mark, Spacing, Value, figur
 from harness.report.figures import KINDS
 from harness.report.figures.data_sets import thinned
 from harness.report.figures.mode_scatters import extremes_of
-from harness.report.mode_tables import evenly, mode_tables
+from harness.report.mode_tables import evenly
 from harness.report.vega import density, draw_panel, figure_svg, specification
 from harness.store.frames import common_conditions
 from tests.harness.report.sample_results import USUAL
@@ -149,7 +149,7 @@ def test_a_disturbed_profile_is_drawn_apart_and_is_no_mode_to_recommend(material
     (figure,) = figures_of(disturbed, "Power modes")
     apart = {value.x for panel in figure.panels for value in panel.values if value.apart}
     assert apart == {"g"}
-    table = next(table for table in mode_tables(disturbed) if table.device == "xavier-agx")
+    table = next(table for table in disturbed.tables if table.device == "xavier-agx")
     assert (fastest.minibatch_time_ms, fastest.power_mw) in table.disturbed
     assert fastest.id not in table.profiles
 
@@ -241,7 +241,7 @@ def test_media_stand_side_by_side_only_with_the_same_medium(material):
 def test_extremes_compare_the_greatest_mode_with_the_slowest(material):
     (figure,) = [one for one in figures_of(material, "Extreme modes") if one.name == "extremes-xavier-agx"]
     (row,) = [dict(zip(figure.columns, row)) for row in figure.rows]
-    table = next(table for table in mode_tables(material) if table.device == "xavier-agx")
+    table = next(table for table in material.tables if table.device == "xavier-agx")
     (greatest,) = table.modes["minibatch_time_ms"][table.modes["power_mode"].isin(["g", "maxn"])]
     assert row["slowest_minibatch_time_ms"] == table.modes["minibatch_time_ms"].max()
     assert row["time_ratio"] == pytest.approx(table.modes["minibatch_time_ms"].max() / greatest)
@@ -250,7 +250,7 @@ def test_extremes_compare_the_greatest_mode_with_the_slowest(material):
 
 
 def test_a_table_without_the_greatest_mode_has_no_extremes(material):
-    table = next(table for table in mode_tables(material) if table.device == "xavier-agx")
+    table = next(table for table in material.tables if table.device == "xavier-agx")
     kept = table.modes[~table.modes["power_mode"].isin(["g", "maxn"])]
     without = dataclasses.replace(table, modes=kept)
     assert extremes_of(table) is not None
@@ -305,7 +305,7 @@ def test_violins_are_as_wide_as_their_values_and_keep_to_their_rows(material):
 
 
 def test_a_mode_that_was_watched_for_longer_too_stands_in_the_same_table(material):
-    tables = mode_tables(material)
+    tables = material.tables
     counts = itertools.cycle((40, 200))
     short = [
         copied(material, row.id, epochs=None, minibatches=next(counts))
@@ -313,13 +313,13 @@ def test_a_mode_that_was_watched_for_longer_too_stands_in_the_same_table(materia
         if row.power_mode in tuple("abefgh")
     ]
     empty = dataclasses.replace(material, frame=material.frame.iloc[:0], corpus=())
-    (table,) = mode_tables(with_more(empty, *short))
+    (table,) = with_more(empty, *short).tables
     assert len(table.modes) == 6
     assert [one.origin for one in tables] == sorted(one.origin for one in tables)
 
 
 def test_a_scatter_is_thinned_says_so_and_keeps_its_front(material):
-    table = next(table for table in mode_tables(material) if table.origin == "corpus")
+    table = next(table for table in material.tables if table.origin == "corpus")
     figure = figures_of(material, "Pareto fronts")[0]
     assert len(table.modes) > 1300
     assert f"800 of {len(table.modes)} modes are drawn" in figure.caption
