@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 from harness.cli import COMMANDS as MEASURING
-from harness.cli.command_line import run_as_program, run_command
+from harness.cli.command_line import Command, run_as_program, run_command
 from predictors.cli import COMMANDS as PREDICTING
 
-COMMANDS = (*MEASURING, *PREDICTING)
+EXTENDED = {"report": "jetwatt.reporting"}
+"""Commands of the harness that know of predictors here, and their modules."""
+
+COMMANDS: Tuple[Command, ...] = (
+    *(command._replace(module=EXTENDED.get(command.name, command.module)) for command in MEASURING),
+    *PREDICTING,
+)
 
 
 def main(argv: Optional[List[str]] = None) -> int:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from harness.cli.options import add_results, output_folder
+from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.corpus import read_corpus, rows_of
 from harness.core.errors import InvalidValueError, StoreError
 from harness.report.assembly import write_report
 from harness.report.material import Material
+from harness.report.mode_tables import ModeTable
 from harness.store.results import ResultsStore
 
 DEFAULT_OUT = Path("out") / "report"
@@ -21,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     parser.description = (
         "Write a report: one page that needs no network, and each figure as SVG and CSV. A figure without data is left"
-        " out, and the page names what would bring it."
+        " out, and the page names what would bring it. Without a results file it is made of the other files named."
     )
     add_results(parser)
     add("--corpus", type=Path, metavar="FILE", help="a corpus, for scatters of its power modes")
@@ -32,15 +35,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-png", action="store_false", dest="png", help="write no PNG files, as without --png")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    given = [arguments.results, arguments.corpus, arguments.predictors, arguments.strategies]
-    made_from = [path for path in given if path is not None]
-    with ResultsStore(arguments.results, read_only=True) as store:
+def run(arguments: argparse.Namespace, predicted: Sequence[ModeTable] = (), models: Sequence[Path] = ()) -> int:
+    """Write the report; `predicted`: tables of modes that the saved predictors `models` made."""
+    others = [arguments.corpus, arguments.predictors, arguments.strategies, *models]
+    results: Optional[Path] = arguments.results
+    if results == DEFAULT_RESULTS and not results.exists() and any(others):
+        results = None
+    made_from = [path for path in (results, *others) if path is not None]
+    opened = ResultsStore(results, read_only=True) if results else contextlib.nullcontext()
+    with opened as store:
         material = Material.read(
             store,
             tuple(rows_of(read_corpus(arguments.corpus))) if arguments.corpus else (),
             read_evaluation(arguments.predictors, "predictor"),
             read_evaluation(arguments.strategies, "strategy"),
+            predicted=tuple(predicted),
         )
         done = write_report(material, arguments.out, made_from, arguments.png)
     formats = "SVG, PNG and CSV" if arguments.png else "SVG and CSV"

@@ -43,7 +43,7 @@ def write_report(material: Material, out: Path, made_from: Sequence[Path], png: 
         DependencyError: what draws figures is not installed.
         StoreError: there is nothing to report, or a file cannot be written.
     """
-    if not (material.rows or material.corpus or material.predictors or material.strategies):
+    if not (material.rows or material.corpus or material.predictors or material.strategies or material.predicted):
         raise StoreError(f"{material.store.path} holds no profile", "measure some: pytest benchmarks")
     for package in ("jinja2", "vl_convert"):
         if importlib.util.find_spec(package) is None:
@@ -78,7 +78,9 @@ def _write_figure(figure: Figure, folder: Path, png: bool) -> List[DrawnPanel]:
 def _write_tables(material: Material, found: Sequence[Verdict], out: Path) -> List[Tuple[str, str]]:
     """Write the results as a corpus, and the verdicts; each file with what it is."""
     files = []
-    rows = corpus_rows(profiles(material.store, include_flagged=True, newest_only=True, timed=True, tasks=TASKS))
+    rows = []
+    if material.store is not None:
+        rows = corpus_rows(profiles(material.store, include_flagged=True, newest_only=True, timed=True, tasks=TASKS))
     if rows:
         write_corpus(out / "results.csv", rows, FURTHER)
         files.append(("results.csv", f"the newest profile of each comparable conditions as a corpus, {len(rows)} rows"))

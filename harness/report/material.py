@@ -37,26 +37,35 @@ class Material:
     """What a report is made of.
 
     Attributes:
-        store: the results file, for raw series.
+        store: the results file, for raw series; None where the report is made without one.
         frame: its profiles, the newest of each comparable conditions and case.
         corpus: rows of a corpus.
         predictors: results of `python -m predictors evaluate --json`.
         strategies: results of `python -m predictors strategies evaluate --json`.
         evidence: what each profile of the file says, for intervals and verdicts.
+        predicted: tables of modes that a saved predictor made.
     """
 
-    store: ResultsStore
-    frame: pd.DataFrame
+    store: Optional[ResultsStore]
+    frame: Optional[pd.DataFrame]
     corpus: Tuple[Dict[str, Any], ...] = ()
     predictors: Tuple[Dict[str, Any], ...] = ()
     strategies: Tuple[Dict[str, Any], ...] = ()
     evidence: Tuple[Evidence, ...] = ()
+    predicted: Tuple[ModeTable, ...] = ()
 
     @classmethod
-    def read(cls, store: ResultsStore, *others: Tuple[Dict[str, Any], ...]) -> Material:
+    def read(
+        cls,
+        store: Optional[ResultsStore],
+        *others: Tuple[Dict[str, Any], ...],
+        predicted: Tuple[ModeTable, ...] = (),
+    ) -> Material:
         """The profiles of a results file, flagged ones too: they are drawn apart."""
+        if store is None:
+            return cls(None, None, *others, predicted=predicted)
         frame = profiles(store, include_flagged=True, newest_only=True)
-        return cls(store, frame, *others, evidence=tuple(read_evidence(store)))
+        return cls(store, frame, *others, evidence=tuple(read_evidence(store)), predicted=predicted)
 
     @functools.cached_property
     def estimates(self) -> Dict[int, Mapping[Tuple[str, str], Estimate]]:
@@ -94,7 +103,8 @@ class Material:
         """Of each workload, the same in every figure."""
         evaluated = [one["target"] for one in (*self.predictors, *self.strategies)]
         own = [row.workload for row in self.rows if row.task in TASKS]
-        return colours_of([*own, *(row["workload"] for row in self.corpus), *evaluated])
+        others = [*(row["workload"] for row in self.corpus), *(table.workload for table in self.predicted)]
+        return colours_of([*own, *others, *evaluated])
 
     @functools.cached_property
     def markers(self) -> Dict[str, str]:
@@ -110,6 +120,8 @@ class Material:
         """The profiles, oldest first."""
         import pandas as pd
 
+        if self.frame is None:
+            return []
         found = []
         for number, values in zip(self.frame.index, self.frame.to_dict("records")):
             row = SimpleNamespace(
@@ -142,7 +154,7 @@ class Material:
 
     def conditions(self, ids: Sequence[int], varies: Sequence[str]) -> List[str]:
         """What stands for the comparable conditions of some profiles but the named ones."""
-        return common_conditions(self.frame.loc[list(ids)], varies).tolist()
+        return common_conditions(self.frame.loc[list(ids)], varies).tolist() if ids else []
 
     def families(self, rows: Sequence[Row], *varies: str, least: int = 2, split_by: Sequence[str] = ()) -> List[Family]:
         """Families in which one thing is varied: of each device and workload the one with the most values.

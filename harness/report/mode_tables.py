@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Tuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from harness.report.material import Material
 
 LEAST_MODES = 4
-CORPUS, RESULTS = "corpus", "results"
+CORPUS, RESULTS, PREDICTED = "corpus", "results", "predicted"
 """Origins of a table."""
 
 VARIES = ("power_mode", "minibatches")
@@ -28,8 +28,11 @@ VARIES = ("power_mode", "minibatches")
 LETTER = 3
 """Names of modes up to this long stand beside their points."""
 
-MOST_POINTS, MOST_TABLES = 1500, 12
-"""That the explorer shows."""
+MOST_POINTS, MOST_TABLES = 4500, 12
+"""That the explorer shows; the papers' grid has 4,368 modes."""
+
+INTERVALS = ("time_low_ms", "time_high_ms", "power_low_mw", "power_high_mw")
+"""Further columns of a predicted table."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +43,7 @@ class ModeTable:
         device, workload, task, batch_size, provenance, origin: what tells it from others.
         modes: a row for each mode: `power_mode` (its name), the fields of `PowerMode`, `minibatch_time_ms`, `power_mw`,
             `energy_mws` of a minibatch, whether it is on the front of time and power or energy (0 or 1), and `profile`,
-            its number, 0 of a corpus.
+            its number, 0 where there is none; of predicted ones also `INTERVALS`, which hold 80 % of measurements.
         disturbed: times in ms and powers in mW that do not count.
     """
 
@@ -61,8 +64,8 @@ class ModeTable:
 
     @property
     def profiles(self) -> Tuple[int, ...]:
-        """Their numbers; none of a corpus."""
-        return () if self.origin == CORPUS else tuple(self.modes["profile"])
+        """Their numbers; none of a corpus and of what was predicted."""
+        return tuple(self.modes["profile"]) if self.origin == RESULTS else ()
 
     def some(self, most: int) -> pd.DataFrame:
         """Evenly at most about so many modes, and all of both fronts.
@@ -80,7 +83,7 @@ def mode_tables(material: Material) -> List[ModeTable]:
         if row["power_mw"] is not None:
             mode = PowerMode(*(row[field] for field in PowerMode._fields))
             place = (row["device"], row["workload"], row["task"], row["batch_size"], row["provenance"], CORPUS)
-            corpora.setdefault(place, {})[mode] = (str(mode), *mode, row["minibatch_time_ms"], row["power_mw"], 0)
+            corpora.setdefault(place, {})[mode] = (mode.name, *mode, row["minibatch_time_ms"], row["power_mw"], 0)
     tables = [
         ModeTable(*place, _framed(modes.values())) for place, modes in corpora.items() if len(modes) >= LEAST_MODES
     ]
@@ -96,14 +99,20 @@ def mode_tables(material: Material) -> List[ModeTable]:
         disturbed = tuple((row.minibatch_time_ms, row.power_mw) for row in group if not row.usable)
         if len(modes) >= LEAST_MODES:
             tables.append(ModeTable(*place, _framed(modes.values()), disturbed))
-    return sorted(tables, key=lambda one: (one.origin != CORPUS, one.task != TRAINING, one.batch_size != 16))
+    order = (CORPUS, RESULTS, PREDICTED)
+    tables += material.predicted
+    return sorted(tables, key=lambda one: (order.index(one.origin), one.task != TRAINING, one.batch_size != 16))
 
 
 def _framed(rows: Iterable[Tuple[Any, ...]]) -> pd.DataFrame:
     import pandas as pd
 
     columns = ["power_mode", *PowerMode._fields, "minibatch_time_ms", "power_mw", "profile"]
-    modes = pd.DataFrame(list(rows), columns=columns)
+    return with_fronts(pd.DataFrame(list(rows), columns=columns))
+
+
+def with_fronts(modes: pd.DataFrame) -> pd.DataFrame:
+    """A table's modes with their energy, and whether they are on its fronts."""
     modes["energy_mws"] = ms_to_s(modes["minibatch_time_ms"]) * modes["power_mw"]
     for name, cost in (("on_time_power_front", "power_mw"), ("on_time_energy_front", "energy_mws")):
         modes[name] = 0
@@ -121,17 +130,28 @@ def evenly(count: int, most: int, always: Iterable[int] = ()) -> List[int]:
     return sorted(kept.union(others))
 
 
-def explorer_tables(tables: Sequence[ModeTable]) -> List[Dict[str, Any]]:
+def explorer_tables(material: Material) -> List[Dict[str, Any]]:
     """Plain values of the first tables, for the page's explorer."""
+    cases = {row.id: f"{row.case_id}, profile {row.id}" for row in material.rows}
     plain = []
-    for table in tables[:MOST_TABLES]:
+    for table in material.tables[:MOST_TABLES]:
         shown = table.some(MOST_POINTS)
         plain.append(
             {
                 "title": table.title,
                 "provenance": table.provenance,
                 "total": len(table.modes),
-                "name": shown["power_mode"].tolist(),
+                "workload": table.workload,
+                "task": table.task,
+                "batch_size": table.batch_size,
+                "device": table.device,
+                "origin": table.origin,
+                "name": [  # the explorer makes exact names itself
+                    "" if name == PowerMode(*mode).name else name
+                    for name, *mode in zip(shown["power_mode"], *(shown[field] for field in PowerMode._fields))
+                ],
+                "case": [cases.get(number, "") for number in shown["profile"]] if table.profiles else [],
+                "low_high": shown[list(INTERVALS)].round(3).to_numpy().tolist() if table.origin == PREDICTED else [],
                 "mode": shown[list(PowerMode._fields)].to_numpy().tolist(),
                 "time_ms": [float(f"{time:.5g}") for time in shown["minibatch_time_ms"]],
                 "power_w": [float(f"{mw_to_w(power):.5g}") for power in shown["power_mw"]],

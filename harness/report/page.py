@@ -75,7 +75,8 @@ def page_html(
     script = (HERE / "page.js").read_text(encoding="utf-8")
     tables, flags = material.tables, flag_rows(material.rows)
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    devices = dict.fromkeys([*(row.base for row in material.rows), *(row["device"] for row in material.corpus)])
+    corpora = [*(row["device"] for row in material.corpus), *(table.device for table in material.predicted)]
+    devices = dict.fromkeys([*(row.base for row in material.rows), *corpora])
     return environment.get_template("page.html").render(
         title=f"jetwatt: {words(list(devices)) or 'report'}",
         lead=lead(material),
@@ -105,11 +106,13 @@ def page_html(
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        explorer=explorer_tables(tables),
+        explorer=explorer_tables(material),
     )
 
 
 def _provenances(material: Material) -> Dict[str, Any]:
     """Those in the report."""
     others = (*material.corpus, *material.predictors, *material.strategies)
-    return dict.fromkeys([*(row.provenance for row in material.rows), *(row["provenance"] for row in others)])
+    predicted = [table.provenance for table in material.predicted]
+    named = [*(row.provenance for row in material.rows), *(row["provenance"] for row in others), *predicted]
+    return dict.fromkeys(named)

@@ -28,6 +28,8 @@ def lead(material: Material) -> str:
         told.append(_profiles([one for one in material.rows if one.provenance == provenance], provenance))
     for name, count in Counter([f"{row['device']}, {row['provenance']}" for row in material.corpus]).items():
         told.append(f"A corpus of {name}: {count:,} rows.")
+    for table in material.predicted:
+        told.append(f"{len(table.modes):,} modes of {table.device} {table.provenance} profiles of {table.workload}.")
     if material.predictors:
         told.append(f"An evaluation of {_number(len({one['predictor'] for one in material.predictors}), 'predictor')}.")
     if material.strategies:

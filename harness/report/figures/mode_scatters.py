@@ -16,7 +16,7 @@ from harness.judge.evidence import WARM
 from harness.report.colours import INK, LISTED
 from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Spacing, Value, figure_of, panel_of
 from harness.report.material import OF_WORKLOAD, Material, file_name
-from harness.report.mode_tables import LETTER, VARIES, ModeTable
+from harness.report.mode_tables import INTERVALS, LETTER, PREDICTED, VARIES, ModeTable
 from harness.stats.estimates import quotient
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ OF_MODE = (
     *("power_mode", *PowerMode._fields, "minibatch_time_ms", "power_mw", "energy_mws"),
     *("on_time_power_front", "on_time_energy_front"),
 )
-COLUMNS = (*OF_TABLE, *OF_MODE, "provenance")
 
 PAPER = {"orin-agx": " For ResNet-18 on ImageNet 001 sec. 1.1 has 36 times the time and 4.3 times the power."}
 """What is published of a device's extreme modes."""
@@ -72,11 +71,13 @@ def front_figures(material: Material) -> Iterator[Figure]:
         some = f" {len(shown)} of {len(modes)} modes are drawn, evenly taken; those on a front all are."
         more = "" if len(tables) <= MOST_TABLES else f" The first {MOST_TABLES} of {len(tables)} tables have figures."
         told = (table.device, table.workload, table.task, table.batch_size)
-        rows = [(*told, *row, table.provenance) for row in modes[list(OF_MODE)].itertuples(index=False, name=None)]
+        columns = (*OF_MODE, *(INTERVALS if table.origin == PREDICTED else ()))
+        rows = [(*told, *row, table.provenance) for row in modes[list(columns)].itertuples(index=False, name=None)]
+        columns = (*OF_TABLE, *columns, "provenance")
         details = {"table": table.title, "count": len(modes), "more": more}
         details["some"] = some if len(shown) < len(modes) else ""
         name = file_name(f"front-{number}", table.device, table.workload)
-        yield figure_of("front", name, panels, [LegendEntry("Pareto front", INK)], COLUMNS, rows, **details)
+        yield figure_of("front", name, panels, [LegendEntry("Pareto front", INK)], columns, rows, **details)
 
 
 def _scatter(material: Material, table: ModeTable, title: str, against: str, shown: pd.DataFrame) -> Panel:

@@ -9,10 +9,13 @@ import pytest
 
 from harness.__main__ import main
 from harness.core.configuration import Configuration
+from harness.core.corpus import write_corpus
 from harness.devices.registry import open_device
 from harness.measure.run import run
 from harness.store.results import ResultsStore
-from tests.harness.report.sample_results import USUAL, predictor_results, strategy_results
+from jetwatt import fit
+from jetwatt.cli import main as jetwatt
+from tests.harness.report.sample_results import USUAL, corpus_rows, predictor_results, strategy_results
 
 
 @pytest.fixture
@@ -85,3 +88,51 @@ def test_a_results_file_without_profiles_is_refused(tmp_path, capsys):
     assert main(["report", "--results", str(tmp_path / "empty.sqlite"), "--out", str(tmp_path / "rep")]) == 2
     assert "pytest benchmarks" in capsys.readouterr().err
     assert not (tmp_path / "rep" / "index.html").exists()
+
+
+@pytest.fixture
+def small_corpus(tmp_path, monkeypatch):
+    """A corpus of a board that nobody knows, in a folder without a results file."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "corpus.csv"
+    write_corpus(path, [{**row, "device": "own-board"} for row in corpus_rows(60)])
+    return path
+
+
+def explorer_of(folder):
+    found = re.search(r'id="explorer-data">(.*?)</script>', (folder / "index.html").read_text())
+    return json.loads(found[1])
+
+
+def test_a_corpus_is_reported_without_a_results_file(small_corpus, tmp_path):
+    assert main(["report", "--corpus", str(small_corpus), "--out", str(tmp_path / "rep")]) == 0
+    (table,) = explorer_of(tmp_path / "rep")
+    assert (table["total"], len(table["mode"]), table["provenance"]) == (60, 60, "measured")
+    assert (tmp_path / "rep" / "figures" / "front-1-own-board-resnet18-imagenet.csv").is_file()
+    assert "resnet18-imagenet" in (tmp_path / "rep" / "index.html").read_text()
+
+
+def test_a_results_file_that_was_named_is_not_done_without(small_corpus, tmp_path, capsys):
+    command = ["report", "--corpus", str(small_corpus), "--results", "other.sqlite", "--out", str(tmp_path / "rep")]
+    assert main(command) == 2
+    assert "other.sqlite" in capsys.readouterr().err
+
+
+def test_modes_of_a_saved_model_stand_beside_measured_ones_with_intervals(small_corpus, tmp_path):
+    fit(str(small_corpus), workload="resnet18-imagenet", modes=20, predictor="linear").save(tmp_path / "model")
+    command = ["report", "--corpus", str(small_corpus), "--model", str(tmp_path / "model")]
+    assert jetwatt([*command, "--out", str(tmp_path / "rep")]) == 0
+    measured, predicted = explorer_of(tmp_path / "rep")
+    assert predicted["provenance"] == "predicted from measured"
+    assert [measured[name] for name in ("device", "workload", "task", "batch_size")] == [
+        predicted[name] for name in ("device", "workload", "task", "batch_size")
+    ]
+    for time, power, (fast, slow, little, much) in zip(
+        predicted["time_ms"], predicted["power_w"], predicted["low_high"]
+    ):
+        assert fast <= time * 1.001
+        assert slow >= time * 0.999
+        assert little / 1000 <= power * 1.001
+        assert much / 1000 >= power * 0.999
+    assert jetwatt(["report", "--model", str(tmp_path / "model"), "--out", str(tmp_path / "alone")]) == 0
+    assert len(explorer_of(tmp_path / "alone")) == 1
