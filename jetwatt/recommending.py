@@ -28,6 +28,7 @@ def recommend(
     workload: str,
     power_w: Optional[float] = None,
     time_ms: Optional[float] = None,
+    strategy: str = "closed-loop",
     profiles: int = 15,
     batch_size: int = 16,
     workers: int = 4,
@@ -43,6 +44,7 @@ def recommend(
         workload: one of the suite's, or your own as `module:NAME`.
         power_w: greatest module power; the time is to be the least.
         time_ms: greatest minibatch time; the power is to be the least. With both limits, the energy of a minibatch.
+        strategy: how to search: `closed-loop`, `mdbs`, `presets` or another of docs/strategies.md.
         profiles: power modes that may be profiled.
         batch_size: samples per minibatch.
         workers: of the DataLoader.
@@ -57,7 +59,8 @@ def recommend(
     settings = Settings(minibatches=minibatches, seed=seed)
     case = Case(device, workload_name(workload, opened), "maxn", workers, storage, batch_size, settings)
     with ResultsStore(Path(results)) if results else contextlib.nullcontext() as store:
-        return Answer(recommend_mode(opened, case, goal, profiles=profiles, store=store, progress=Progress(sys.stderr)))
+        how = {"strategy": strategy, "profiles": profiles, "store": store, "progress": Progress(sys.stderr)}
+        return Answer(recommend_mode(opened, case, [goal], **how)[0])
 
 
 class Answer:

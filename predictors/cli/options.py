@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Optional, Union
+from typing import Callable, List, Optional, Union
 
 from harness.core.cases import DEFAULT_MINIBATCHES
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME
@@ -42,6 +42,18 @@ def refuse_below(least: float, arguments: argparse.Namespace, *names: str, above
         if value is not None and not (least < value < math.inf or (value == least and not above)):
             wanted = f"a number above {least:g}" if above else f"{least:g} or more"
             raise InvalidValueError(f"--{name.replace('_', '-')} is {value:g}, expected {wanted}")
+
+
+def numbers(option: str, text: str, example: str) -> List[float]:
+    """The numbers above 0 in a list with commas."""
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    for value in found or [math.nan]:
+        if not 0 < value < math.inf:
+            raise InvalidValueError(f"{option} is {text}, expected numbers above 0", f"like {option} {example}")
+    return found
 
 
 def workload_name(text: str, device: Optional[Device] = None) -> str:

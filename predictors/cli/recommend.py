@@ -7,7 +7,7 @@ import math
 import signal
 import sys
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from harness.cli.nvpmodel_conf import make_conf, off_board_conf, on_board_conf
 from harness.cli.options import output_file, write_json
@@ -23,7 +23,7 @@ from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
 from harness.devices.registry import open_device
 from harness.store.results import ResultsStore
 from predictors.cli.device_profiler import DeviceProfiler, board_of, power_sampler
-from predictors.cli.options import add_search_arguments, refuse_below, workload_name
+from predictors.cli.options import add_search_arguments, numbers, refuse_below, workload_name
 from predictors.cli.recommendation_report import format_recommendation, plain_recommendation
 from predictors.cli.strategies import minibatches_of_training
 from predictors.models.tables import Table, find_table, load_tables
@@ -31,9 +31,12 @@ from predictors.strategies.fixed import presets_of
 from predictors.strategies.goals import OBJECTIVES, Goal
 from predictors.strategies.protocol import History
 from predictors.strategies.recommendation import Recommendation, recommend
-from predictors.strategies.registry import StrategySetting, make_closed_loop, make_one_shot, unfitted
+from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_on_device, unfitted
 
 LEAST_GAIN = 0.002  # the search ends where another profile promises less than this share of the time
+
+ON_DEVICE = "closed-loop"
+RISK = 0.05  # of `one-shot`, where none is given
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -48,13 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=float, help="of the training, for hours and watt-hours saved")
     add = parser.add_argument_group("the goal").add_argument
     add("--goal", choices=tuple(OBJECTIVES), default="time", help="what to make small (default: time)")
-    add("--power-budget", type=float, metavar="W", help="greatest module power")
+    add("--power-budget", metavar="W[,W]", help="greatest module power; several share one set of profiles")
     add("--time-limit", type=float, metavar="MS", help="greatest minibatch time")
     add("--deadline", type=float, metavar="HOURS", help="greatest time of the whole training")
     add("--energy-budget", type=float, metavar="WH", help="greatest energy of the whole training")
     search = parser.add_argument_group("the search")
     add_search_arguments(search, profiles=15)
     add = search.add_argument
+    listed = ", ".join(STRATEGIES)
+    add("--strategy", choices=tuple(STRATEGIES), metavar="NAME", help=f"{listed} (default: {ON_DEVICE})")
     add(
         "--risk",
         type=float,
@@ -81,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     refuse_below(0, arguments, "seed", "workers")
     refuse_below(
-        0, arguments, "batch_size", "profiles", "batch", "minibatches", "epochs", "max_temperature", "power_budget",
+        0, arguments, "batch_size", "profiles", "batch", "minibatches", "epochs", "max_temperature",
         "time_limit", "deadline", "energy_budget", above=True,
     )  # fmt: skip
     if arguments.risk is not None and not 0 < arguments.risk < 1:
@@ -93,7 +98,12 @@ def run(arguments: argparse.Namespace) -> int:
     device = open_device(arguments.device, load_configuration(arguments.config), arguments.device_root)
     workload = workload_name(arguments.workload, device)
     minibatches = minibatches_of_training(workload, arguments.batch_size, arguments.epochs)
-    goal = goal_of(arguments, minibatches)
+    goals = goals_of(arguments, minibatches)
+    if len(goals) > 1 and (arguments.write_conf or arguments.plot):
+        raise InvalidValueError("--write-conf and --plot are of one mode", "give one --power-budget with them")
+    strategy = arguments.strategy or (ON_DEVICE if arguments.risk is None else "one-shot")
+    if arguments.risk is not None and strategy != "one-shot":
+        raise InvalidValueError(f"--risk is of one-shot, and --strategy is {strategy}", "leave one of them out")
     if arguments.write_conf and not board_of(device):
         raise InvalidValueError(f"{arguments.device} has no nvpmodel", "leave --write-conf out")
     settings = Settings(
@@ -107,7 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
         found = recommend_mode(
             device,
             case,
-            goal,
+            goals,
+            strategy=strategy,
             profiles=arguments.profiles,
             risk=arguments.risk,
             batch=arguments.batch,
@@ -117,24 +128,29 @@ def run(arguments: argparse.Namespace) -> int:
             minibatches=minibatches,
             progress=Progress(sys.stderr),
         )
-    print(format_recommendation(found))
+    print(format_recommendation(*found))
     scaled_from = device.conditions(case).get("scaled_from") if device.provenance == "simulated" else None
     if scaled_from:
         print(f"rough:       {device.name} has not seen {workload}: scaled from {scaled_from}, to a factor of 2.2")
     if arguments.json:
-        write_json(arguments.json, plain_recommendation(found))
+        plain = [plain_recommendation(one) for one in found]
+        write_json(
+            arguments.json, plain[0] if len(plain) == 1 else {"recommendations": plain, "spent": plain[0]["spent"]}
+        )
     if arguments.plot:
         from predictors.strategies.plots import draw_recommendation
 
-        draw_recommendation(found, arguments.plot, device.provenance)
+        draw_recommendation(found[0], arguments.plot, device.provenance)
         print(f"wrote {arguments.plot}")
     if arguments.write_conf:
-        _write_conf(arguments, device, found.choice.power_mode)
-    if not found.choice.feasible:
-        near = found.mode
+        _write_conf(arguments, device, found[0].choice.power_mode)
+    missed = [one for one in found if not one.choice.feasible]
+    if missed:
+        near = missed[0].mode
         figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
         raise CannotRunError(
-            f"no mode is known for the {goal.describe()}", f"the nearest has {figures}: allow that, or more --profiles"
+            f"no mode is known for the {' or the '.join(one.goal.describe() for one in missed)}",
+            f"the nearest has {figures}: allow that, or more --profiles",
         )
     return 0
 
@@ -142,8 +158,9 @@ def run(arguments: argparse.Namespace) -> int:
 def recommend_mode(
     device: Device,
     case: Case,
-    goal: Goal,
+    goals: Sequence[Goal],
     *,
+    strategy: str = ON_DEVICE,
     profiles: int = 15,
     risk: Optional[float] = None,
     batch: int = 1,
@@ -152,15 +169,16 @@ def recommend_mode(
     resume: bool = False,
     minibatches: Optional[float] = None,
     progress: Progress,
-) -> Recommendation:
-    """Hold a device, profile up to `profiles` of its modes, and name the one that meets the goal best.
+) -> List[Recommendation]:
+    """Hold a device, profile up to `profiles` of its modes, and name for each goal the one that meets it best.
 
     Args:
         device: opened, not held.
         case: what is profiled; its power mode is replaced.
-        goal: what is wanted.
+        goals: what is wanted; one set of profiles serves all.
+        strategy: by which way, a name of `STRATEGIES`.
         profiles: modes that may be profiled.
-        risk: pick without measuring, from random modes, at this probability of breaking a limit.
+        risk: of `one-shot`: the greatest probability of breaking a limit; 0.05 where it is not said.
         batch: modes that are chosen at once.
         references: tables of other workloads to start from.
         store: keeps the profiles; None keeps none.
@@ -176,15 +194,19 @@ def recommend_mode(
             f"note: some releases of {device.name} can only lower clocks; if a mode is refused, reboot and --resume"
         )
     board = board_of(device)
-    setting = StrategySetting(board, references, presets_of(board), risk)
+    presets, modes = presets_of(board), device.power_modes("all", case.workload)
+    if strategy == "presets" and device.provenance != "replayed":
+        # By name they are the vendor's modes in full: clusters of the GPU that a preset switches off are off.
+        presets = tuple(preset._replace(has_less_gpu=False) for preset in presets)
+        modes = [mode for preset in presets for mode in device.power_modes(preset.name, case.workload)]
+    setting = StrategySetting(board, references, presets, RISK if risk is None else risk)
     seed = case.settings.seed
-    by_risk = risk is not None
-    strategy = make_one_shot(setting, seed) if by_risk else make_closed_loop(setting, seed, LEAST_GAIN, batch)
+    chooses = strategy_on_device(strategy, setting, seed, LEAST_GAIN, batch)
     with device.session():
         profiler = DeviceProfiler(
             device,
             case,
-            device.power_modes("all", case.workload),
+            modes,
             store=store,
             resume=resume,
             report=progress.update,
@@ -200,7 +222,7 @@ def recommend_mode(
         history = History(profiler, profiles, show)
         try:
             predictor = unfitted(setting, seed)()
-            found = recommend(history, goal, strategy.choose, predictor, setting.presets, minibatches)
+            found = recommend(history, goals, chooses, predictor, setting.presets, minibatches)
         except (KeyboardInterrupt, HarnessError):
             if history.taken and store is not None:
                 progress.line(f"{len(history.taken)} profiles are kept in {store.path}: --resume goes on with them")
@@ -209,11 +231,9 @@ def recommend_mode(
     return found
 
 
-def goal_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> Goal:
-    """The goal that the options ask for; `minibatches` of the whole training, None where unknown."""
+def goals_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> List[Goal]:
+    """The goals that the options ask for, one a budget; `minibatches` of the whole training, None where unknown."""
     limits = {}
-    if arguments.power_budget is not None:
-        limits["power_mw"] = w_to_mw(arguments.power_budget)
     if arguments.time_limit is not None:
         limits["time_ms"] = arguments.time_limit
     for option, value in (("deadline", arguments.deadline), ("energy-budget", arguments.energy_budget)):
@@ -225,13 +245,16 @@ def goal_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> Goal
             limits["time_ms"] = min(limits.get("time_ms", math.inf), s_to_ms(value * S_PER_HOUR) / minibatches)
         else:
             limits["energy_mws"] = w_to_mw(value * S_PER_HOUR) / minibatches
+    if arguments.power_budget is not None:
+        budgets = numbers("--power-budget", arguments.power_budget, "20,30")
+        return [Goal(OBJECTIVES[arguments.goal], {"power_mw": w_to_mw(budget), **limits}) for budget in budgets]
     if not limits and arguments.goal in ("time", "power"):
         extreme = "greatest" if arguments.goal == "time" else "least"
         raise InvalidValueError(
             f"the least {arguments.goal} without any limit is that of the {extreme} mode",
             "give --power-budget, --time-limit, --deadline or --energy-budget",
         )
-    return Goal(OBJECTIVES[arguments.goal], limits)
+    return [Goal(OBJECTIVES[arguments.goal], limits)]
 
 
 def _references(arguments: argparse.Namespace, workload: str) -> Tuple[Table, ...]:

@@ -13,35 +13,50 @@ from predictors.strategies.recommendation import FigureInterval, ModeFigures, Re
 _FRONT_LINES = 12
 
 
-def format_recommendation(found: Recommendation) -> str:
-    """What a person wants to read: the front, the mode, what it saves, what it cost."""
-    choice, mode, history, profiler = found.choice, found.mode, found.history, found.history.profiler
+def format_recommendation(*found: Recommendation) -> str:
+    """What a person wants to read: the front, for each goal the mode and what it saves, and what all of it cost."""
+    first, history, profiler = found[0], found[0].history, found[0].history.profiler
     provenance = profiler.device.provenance
-    shown = thinned(found.front, _FRONT_LINES)
-    if all(one.power_mode != mode.power_mode for one in shown):
-        shown.append(mode)
+    shown, recommended = thinned(first.front, _FRONT_LINES), {one.mode.power_mode: one.mode for one in found}
+    shown += [mode for name, mode in recommended.items() if all(one.power_mode != name for one in shown)]
     rows = []
     for one in sorted(shown, key=lambda one: one.power_mw.value):
-        marks = {"profiled": one.time_ms.profiled, "<- recommended": one.power_mode == mode.power_mode}
+        marks = {"profiled": one.time_ms.profiled, "<- recommended": one.power_mode in recommended}
         mark = " ".join(mark for mark, holds in marks.items() if holds)
         rows.append([f"{one.time_ms.value:.1f}", f"{mw_to_w(one.power_mw.value):.1f}", one.power_mode.name, mark])
     lines = [
-        _plot(found),
+        _plot(first, [one.choice.index for one in found]),
         "",
         f"front of time and power ({provenance}; without a mark: predicted)",
         format_table([">time ms", ">power W", "mode", ""], rows),
-        "",
+    ]
+    for one in found:
+        lines += ["", *_lines_of_goal(one, provenance)]
+    spent = first.choice.spent
+    lines.append(
+        f"spent:       {spent.profiles} profiles, {format_duration(spent.seconds)}"
+        + (f", {profiler.resumed} of them from the results file" if profiler.resumed else "")
+        + (f", for all {len(found)} goals together" if len(found) > 1 else "")
+    )
+    lines += [f"failed:      {history.mode(index).name}: {reason}" for index, reason in history.failed.items()]
+    for index, flags in profiler.flagged.items():
+        lines.append(f"doubtful:    {history.mode(index).name} was profiled twice: {'; '.join(flags)}")
+    return "\n".join(lines if len(found) > 1 else [*lines, *_savings(first)])
+
+
+def _lines_of_goal(found: Recommendation, provenance: str) -> List[str]:
+    choice, mode = found.choice, found.mode
+    return [
         f"goal:        {found.goal.describe()}",
         f"{'recommended' if choice.feasible else 'NOT WITHIN THE LIMITS, the nearest'}: {choice.power_mode.name}, "
         f"batch size {choice.batch_size} ({choice.reason})",
         f"minibatch:   {_figure(mode.time_ms, 1.0, 'ms')}, {provenance}",
         f"power:       {_figure(mode.power_mw, 1e3, 'W')}, {provenance}",
-        f"spent:       {choice.spent.profiles} profiles, {format_duration(choice.spent.seconds)}"
-        + (f", {profiler.resumed} of them from the results file" if profiler.resumed else ""),
     ]
-    lines += [f"failed:      {history.mode(index).name}: {reason}" for index, reason in history.failed.items()]
-    for index, flags in profiler.flagged.items():
-        lines.append(f"doubtful:    {history.mode(index).name} was profiled twice: {'; '.join(flags)}")
+
+
+def _savings(found: Recommendation) -> List[str]:
+    lines = []
     span = "the whole training" if found.minibatches is not None else "an hour's training in this mode"
     for saving in found.savings:
         other = saving.other
@@ -53,7 +68,7 @@ def format_recommendation(found: Recommendation) -> str:
         )
         kept = "" if saving.keeps_limits else "; that mode breaks the limits"
         lines.append(f"against {other.label} ({other.power_mode.name}, {figures}): {saved} over {span}{kept}")
-    return "\n".join(lines)
+    return lines
 
 
 def plain_recommendation(found: Recommendation) -> Dict[str, Any]:
@@ -101,7 +116,7 @@ def _figure(estimate: FigureInterval, unit: float, name: str) -> str:
     return f"{value:.1f} {name} {'profiled' if estimate.profiled else 'predicted'} (80 %: {low:.1f} to {high:.1f})"
 
 
-def _plot(found: Recommendation) -> str:
+def _plot(found: Recommendation, chosen: List[int]) -> str:
     time_ms, power_w = np.exp(found.posterior.log_time), mw_to_w(np.exp(found.posterior.log_power))
     measured, known = found.posterior.measured, np.isfinite(power_w)
     front_w = np.array([mw_to_w(one.power_mw.value) for one in found.front])
@@ -110,7 +125,7 @@ def _plot(found: Recommendation) -> str:
         (".", power_w[known], np.log10(time_ms[known])),
         ("o", front_w, np.log10(front_ms)),
         ("+", power_w[measured], np.log10(time_ms[measured])),
-        ("X", power_w[[found.choice.index]], np.log10(time_ms[[found.choice.index]])),
+        ("X", power_w[chosen], np.log10(time_ms[chosen])),
     ]
     x_label = "power in W   (. all modes, o front, + profiled, X recommended)"
     return scatter(layers, x_label, "log10 of the minibatch time in ms")

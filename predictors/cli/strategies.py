@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from harness.cli.options import output_file, output_folder, whole_numbers, write_json
-from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.errors import CannotRunError
 from harness.core.terminal import format_table
 from harness.workloads import get_workload
-from predictors.cli.options import counting, refuse_below
+from predictors.cli.options import counting, numbers, refuse_below
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE, TASKS
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.models.vendor_estimate import estimated_boards
@@ -74,8 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
         elsewhere = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
         references = (find_table(elsewhere, arguments.reference, arguments.task),)
     sizes = max(len(set(table.batch_size.tolist())) for table in targets)
+    limits = arguments.latency_limits
+    latencies_ms = numbers("--latency-limits", limits, "50,200") if limits else ()
     goal = arguments.goal or ("throughput" if sizes > 1 else "time")
-    goals = budget_goals(arguments.budgets, OBJECTIVES[goal], latencies_of(arguments.latency_limits))
+    goals = budget_goals(arguments.budgets, OBJECTIVES[goal], latencies_ms)
     setting = StrategySetting(references=references, presets=presets_of(targets[0].device), risk=arguments.risk)
     for name, why in _left_out(setting, targets).items():
         if name in names:
@@ -115,17 +116,6 @@ def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[flo
     """
     epochs = epochs if epochs is not None else EPOCHS.get(workload)
     return None if epochs is None else epochs * (get_workload(workload).real_samples // batch_size)
-
-
-def latencies_of(text: Optional[str]) -> List[float]:
-    """The latencies in ms that a list with commas names; none without a list."""
-    try:
-        found = [float(part) for part in text.split(",")] if text else []
-    except ValueError:
-        found = [math.nan]
-    if not all(0 < one < math.inf for one in found):
-        raise InvalidValueError(f"--latency-limits {text!r} are none", "write milliseconds: 50,200")
-    return found
 
 
 def _left_out(setting: StrategySetting, targets: Sequence[Table]) -> Dict[str, str]:

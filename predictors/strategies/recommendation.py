@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.errors import InvalidValueError
+from harness.core.errors import CannotRunError, InvalidValueError
 from harness.core.metrics import minibatch_energy_mws
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
@@ -15,7 +15,7 @@ from predictors.models.base import Predictor
 from predictors.strategies.closed_loop import CandidatePosterior, learn
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset
 from predictors.strategies.goals import Goal
-from predictors.strategies.protocol import Choice, History
+from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.search import Grid
 
 LEVEL = 0.8  # share of measurements that the intervals are to hold
@@ -67,21 +67,46 @@ class Recommendation(NamedTuple):
 
 def recommend(
     history: History,
-    goal: Goal,
-    choose: Callable[[History, Goal], Choice],
+    goals: Sequence[Goal],
+    strategy: Strategy,
     predictor: Predictor,
     presets: Tuple[VendorPreset, ...] = (),
     minibatches: Optional[float] = None,
-) -> Recommendation:
-    """Choose by a strategy's `choose`, and collect what there is to say of the choice.
+) -> List[Recommendation]:
+    """Choose for each goal by a strategy, with one set of profiles, and collect what there is to say of the choices.
 
-    `predictor` is fitted anew to all profiles, for what was not measured. `minibatches` are those of the whole
-    training, for the savings; None counts them over an hour's training in the chosen mode.
+    `predictor` is fitted anew to all profiles, for what was not measured. Where the strategy took none, the modes that
+    it chose are profiled. `minibatches` are those of the whole training, for the savings; None counts them over an
+    hour's training in the chosen mode.
     """
-    choice = choose(history, goal)
+    choices = strategy.choose_all(history, goals)
     if not history.taken:
-        raise InvalidValueError("a recommendation needs profiles", "allow some with --profiles")
+        choices = [_profiled(history, goal, choice) for goal, choice in zip(goals, choices)]
     posterior = learn(predictor, history)
+    spent = history.spent  # of all goals together
+    return [
+        _recommend(posterior, history, goal, choice._replace(spent=spent), presets, minibatches)
+        for goal, choice in zip(goals, choices)
+    ]
+
+
+def _profiled(history: History, goal: Goal, choice: Choice) -> Choice:
+    """A choice that nothing was profiled for, with what profiling its mode gives."""
+    if history.left <= 0 and choice.index not in history.taken:
+        raise InvalidValueError("a recommendation needs profiles", "allow some with --profiles")
+    if history.profile(choice.index) is None:
+        raise CannotRunError(f"{choice.reason} cannot be profiled: {history.failed[choice.index]}")
+    return history.choice(choice.index, choice.reason, history.figures(choice.index, goal)[1] <= 0)
+
+
+def _recommend(
+    posterior: CandidatePosterior,
+    history: History,
+    goal: Goal,
+    choice: Choice,
+    presets: Tuple[VendorPreset, ...],
+    minibatches: Optional[float],
+) -> Recommendation:
     chosen = describe(posterior, history, choice.index, "recommended")
     total = minibatches if minibatches is not None else s_to_ms(S_PER_HOUR) / chosen.time_ms.value
     greatest = Maxn().choose(history, goal).index

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from harness.core.errors import InvalidValueError
 from predictors.models.base import Predictor, make_predictor, names_in, predictor_class
 from predictors.models.tables import Table
 from predictors.strategies.closed_loop import ClosedLoop, OneShot, design_for
@@ -86,6 +87,15 @@ STRATEGIES: Dict[str, StrategyKind] = {
     ),
 }
 """Ours first, then the papers' and the plain ones."""
+
+
+def strategy_on_device(name: str, setting: StrategySetting, seed: int, least_gain: float, batch: int = 1) -> Strategy:
+    """A strategy for a search on a device, which ends where no profile promises a gain of `least_gain`."""
+    if name == "powertrain" and not setting.references:
+        raise InvalidValueError("powertrain starts from a reference workload", "give --corpus FILE --reference W")
+    if STRATEGIES[name].make is make_closed_loop:
+        return make_closed_loop(setting, seed, least_gain, batch)
+    return STRATEGIES[name].make(setting, seed)
 
 
 def strategy_names(text: str) -> List[str]:

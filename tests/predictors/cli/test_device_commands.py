@@ -8,6 +8,7 @@ import pytest
 
 from harness.board.nvpmodel_conf import read_conf
 from harness.board.nvpmodel_modes import to_power_mode
+from harness.core.cases import Case
 from harness.core.errors import ControlError
 from harness.core.power_modes import PowerMode
 from harness.devices.host import HostDevice
@@ -101,6 +102,9 @@ def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
         (["--power-budget", "inf"], "--power-budget is inf"),
         (["--power-budget", "30", "--workers", "-1"], "--workers is -1"),
         (["--power-budget", "30", "--risk", "2"], "--risk is 2"),
+        (["--power-budget", "30", "--risk", "0.1", "--strategy", "mdbs"], "--strategy is mdbs"),
+        (["--power-budget", "30", "--strategy", "powertrain"], "give --corpus FILE"),
+        (["--power-budget", "20,30", "--write-conf", "c.conf"], "give one --power-budget"),
         (["--power-budget", "30", "--max-temperature", "0"], "--max-temperature is 0"),
         (["--power-budget", "30", "--json", "/tmp"], "cannot write /tmp: it is a folder"),
         (["--power-budget", "30", "--write-conf", "/dev/null/c.conf"], "/dev/null is no folder"),
@@ -124,6 +128,34 @@ def test_a_machine_without_a_power_sensor_is_refused_before_anything_is_trained(
     code, _, err = run(capsys, "recommend", "--device", "host", "--workload", "lenet-mnist", "--power-budget", 30)
     assert code == 2
     assert "host has no power sensor" in err
+
+
+def test_budgets_share_one_set_of_profiles(capsys, tmp_path):
+    options = ["--power-budget", "20,35", "--strategy", "gmd", "--profiles", 14, "--json", tmp_path / "o.json"]
+    code, out, _ = run(capsys, *RECOMMEND, *options)
+    assert code == 0
+    assert out.count("recommended:") == 2
+    assert "for all 2 goals together" in out
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert found["spent"]["profiles"] <= 14
+    assert [one["goal"]["limits"]["power_mw"] for one in found["recommendations"]] == [20_000.0, 35_000.0]
+
+
+def test_a_preset_on_a_simulated_board_runs_with_a_part_of_its_gpu_off(capsys, tmp_path):
+    """30 W of Orin AGX: with all of its GPU those clocks are faster, and draw more."""
+    options = ["--power-budget", 30, "--strategy", "presets", "--results", tmp_path / "r.sqlite"]
+    code, out, _ = run(capsys, *RECOMMEND, *options, "--json", tmp_path / "o.json")
+    assert code == 0
+    assert "(preset MODE_30W)" in out
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        (record,) = store.records()
+        assert store.profile(record.id).conditions["tpc_mask"] != 0
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert found["spent"]["profiles"] == 1
+    in_full = found["choice"]["mode"]
+    board = SimulatedDevice("orin-agx")
+    whole = board.profile(Case("sim:orin-agx", "mobilenetv3-gld23k", in_full, 4, "ssd", 16)).aggregates
+    assert whole["minibatch_time_ms"] < found["choice"]["time_ms"]["value"]
 
 
 def test_a_pick_at_a_risk_is_not_measured_again(capsys):

@@ -139,7 +139,7 @@ def test_a_recommendation_leaves_failed_modes_out_of_its_front_and_compares_with
     history = History(Flawed(lambda index: index in (GREATEST, quickest)), 12)
     for index in {GREATEST, quickest}:
         history.profile(index)
-    found = recommend(history, GOALS[1], closed_loop().choose, NearlyRight(TABLE, log_sd=1e-6))
+    found = recommend(history, [GOALS[1]], closed_loop(), NearlyRight(TABLE, log_sd=1e-6))[0]
     assert not {history.mode(index) for index in history.failed} & {mode.power_mode for mode in found.front}
     assert [saving.other.label for saving in found.savings] == ["the greatest mode that did not fail"]
 

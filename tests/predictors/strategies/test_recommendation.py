@@ -21,7 +21,7 @@ def recommended(budget_mw=25_000.0, minibatches=1e5, presets=(PRESET,)):
     strategy = ClosedLoop(lambda: NearlyRight(TABLE, log_sd=0.02), middle_modes)
     history = History(TableProfiler(TABLE), 12)
     goal = power_budget(budget_mw)
-    return recommend(history, goal, strategy.choose, NearlyRight(TABLE, log_sd=0.02), presets, minibatches)
+    return recommend(history, [goal], strategy, NearlyRight(TABLE, log_sd=0.02), presets, minibatches)[0]
 
 
 def test_the_recommended_mode_has_the_figures_that_were_profiled():
@@ -63,4 +63,17 @@ def test_a_long_front_is_thinned_and_keeps_its_ends():
 
 def test_nothing_profiled_is_no_recommendation():
     with pytest.raises(InvalidValueError, match="profiles"):
-        recommend(History(TableProfiler(TABLE), 0), power_budget(25e3), Maxn().choose, NearlyRight(TABLE))
+        recommend(History(TableProfiler(TABLE), 0), [power_budget(25e3)], Maxn(), NearlyRight(TABLE))
+
+
+def test_several_goals_share_one_set_of_profiles_and_each_says_what_all_of_them_cost():
+    goals = [power_budget(20e3), power_budget(30e3)]
+    strategy = ClosedLoop(lambda: NearlyRight(TABLE, log_sd=0.02), middle_modes)
+    found = recommend(History(TableProfiler(TABLE), 14), goals, strategy, NearlyRight(TABLE))
+    assert [one.choice.spent.profiles for one in found] == [14, 14]
+    assert found[0].mode.time_ms.value > found[1].mode.time_ms.value
+
+
+def test_what_a_strategy_chose_without_profiles_is_profiled():
+    (found,) = recommend(History(TableProfiler(TABLE), 5), [power_budget(20e3)], Maxn(), NearlyRight(TABLE))
+    assert (found.choice.spent.profiles, found.choice.feasible, found.mode.time_ms.profiled) == (1, False, True)
