@@ -11,7 +11,6 @@ all of the table either way, because whoever profiles does not know what is odd.
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 import zlib
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 import numpy as np
 
 from harness.core.errors import InvalidValueError, StoreError
+from harness.core.files import read_json
 from harness.core.metrics import minibatch_energy_mws, quartiles
 from harness.core.units import share_to_percent
 from predictors.models.base import Prediction, Predictor, make_predictor, predictor_class
@@ -227,7 +227,7 @@ def read_recorded(path: Path) -> List[Dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        return json.loads(path.read_text(encoding="utf-8"))["entries"]
+        return read_json(path)["entries"]
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}") from error
     except (KeyError, TypeError, ValueError) as error:

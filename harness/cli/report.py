@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -12,6 +11,7 @@ from harness.cli.options import add_results, output_folder
 from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.corpus import read_corpus, rows_of
 from harness.core.errors import InvalidValueError, StoreError
+from harness.core.files import read_json
 from harness.report.assembly import write_report
 from harness.report.material import Material
 from harness.report.mode_tables import ModeTable
@@ -66,7 +66,7 @@ def read_evaluation(path: Optional[Path], what: str) -> Tuple[Dict[str, Any], ..
     command = "evaluate" if what == "predictor" else "strategies evaluate"
     hint = f"write it by `python -m predictors {command} --json`"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "name a file that there is") from error
     except ValueError as error:

@@ -26,6 +26,9 @@ SUFFIXES = (".csv", ".parquet")
 Row = Dict[str, Any]
 """A row of a corpus: values by column, None where a cell is empty."""
 
+MOST_COLUMNS, MOST_CELLS = 1_000, 50_000_000
+"""A file of a few kilobytes can say that it has any number of either."""
+
 SEPARATORS = {";": "semicolons", "\t": "tabs"}
 """What others put between cells."""
 
@@ -201,6 +204,8 @@ def _read_csv(path: Path) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             header = next(reader, [])
+            if len(header) > MOST_COLUMNS:
+                raise InvalidValueError(f"{path} has {len(header)} columns, expected at most {MOST_COLUMNS}")
             for cells in filter(None, reader):
                 place = f"line {reader.line_num}"
                 if len(cells) != len(header):
@@ -219,6 +224,11 @@ def _read_csv(path: Path) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
 def _read_parquet(path: Path) -> pd.DataFrame:
     arrow, parquet = _pyarrow()
     try:
+        told = parquet.read_metadata(str(path))
+        if told.num_columns > MOST_COLUMNS or told.num_rows * told.num_columns > MOST_CELLS:
+            shape = f"{told.num_rows} rows of {told.num_columns} columns"
+            limits = f"at most {MOST_COLUMNS} columns and {MOST_CELLS} cells"
+            raise InvalidValueError(f"{path} has {shape}, expected {limits}", "divide it, or leave columns out")
         table = parquet.read_table(str(path))
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "name a corpus file") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import os
 import re
 import stat
@@ -28,10 +29,42 @@ _WORDS = {
 }  # fmt: skip
 
 
+MOST_BYTES = 1 << 30
+"""Of a file that is read as a whole: the largest of the data sets, COCO's list, has half of it."""
+
+_MOST_TOML_BYTES = 1 << 20  # the parser's time grows with the square of some texts
+_MOST_DIGITS = 400  # of a float; older releases of Python take time with the square of a number's digits
+
+
+def read_bounded(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """The content of a file from elsewhere; ValueError where it is larger than anything that is meant."""
+    with path.open("rb") as file:
+        found = os.fstat(file.fileno())
+        if found.st_size <= most_bytes:
+            content = file.read((found.st_size if stat.S_ISREG(found.st_mode) else most_bytes) + 1)
+            if len(content) <= most_bytes:
+                return content
+    raise ValueError(f"it has more than {most_bytes:,} bytes")
+
+
+def read_json(path: Path) -> Any:
+    """The value in a JSON file in UTF-8; ValueError where it is none, or larger or nested deeper than is meant."""
+
+    def whole_number(text: str) -> int:
+        if len(text) > _MOST_DIGITS:
+            raise ValueError(f"a number has {len(text)} digits")
+        return int(text)
+
+    try:
+        return json.loads(read_bounded(path).decode("utf-8"), parse_int=whole_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def read_toml(path: Path) -> Dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        return tomllib.loads(read_bounded(path, _MOST_TOML_BYTES).decode("utf-8").replace("\r\n", "\n"))
+    except (ValueError, RecursionError, OSError) as error:
         raise InvalidValueError(f"{path} is not a readable TOML file: {error}") from error
 
 

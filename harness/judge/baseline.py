@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional
 import msgspec
 
 from harness.core.errors import InvalidValueError, StoreError
-from harness.core.files import write_output
+from harness.core.files import read_json, write_output
 from harness.core.profiles import Profile
 from harness.core.terminal import format_table
 from harness.judge.sides import (
@@ -151,7 +151,7 @@ def _to_json(case: CaseRuns) -> Dict[str, Any]:
 def read_baseline(path: Path) -> List[CaseRuns]:
     """Read a baseline."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except OSError as error:
         raise StoreError(f"cannot read the baseline {path}: {error}", _RECORD_ONE) from error
     except ValueError as error:

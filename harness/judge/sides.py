@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, NamedTuple
 import msgspec
 
 from harness.core.errors import InvalidValueError, StoreError, UnknownNameError
+from harness.core.files import read_json
 from harness.core.units import s_to_ms
 from harness.stats.changes import RunsRatio, compare_runs, learn_noise
 from harness.stats.estimates import Interval
@@ -204,7 +205,7 @@ def read_side(path: Path, include_flagged: bool = False) -> Side:
 
 def _read_json(path: Path, include_flagged: bool) -> Side:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}") from error
     except ValueError as error:

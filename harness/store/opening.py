@@ -80,6 +80,8 @@ _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 _USER_VERSION_AT, _APPLICATION_ID_AT = 60, 68  # offsets in the header of an SQLite file, big-endian
 _RETRY_S = 0.05
+_WORDS_OF_PROGRAMS = ("VIRTUAL", "CHECK", " AS (", " AS(")
+_PROGRAMS = " OR ".join(["type NOT IN ('table', 'index')", *(f"sql LIKE '%{word}%'" for word in _WORDS_OF_PROGRAMS)])
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
@@ -206,6 +208,9 @@ def _refuse_damaged(path: Path) -> None:
 def _is_whole(path: Path, options: str) -> bool:
     connection = _connect(path, options)
     try:
+        # Before anything else is asked: a view in the place of a table, or an expression in one, is a program.
+        if connection.execute(f"SELECT count(*) FROM sqlite_master WHERE {_PROGRAMS}").fetchone()[0]:
+            raise StoreError(f"{path} has views, triggers or computed columns, which no results file has", RESCUE)
         return [row[0] for row in connection.execute("PRAGMA quick_check(1)")] == ["ok"]
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):

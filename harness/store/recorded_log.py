@@ -14,8 +14,9 @@ import math
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from harness.core.corpus import Row
+from harness.core.corpus import MOST_COLUMNS, Row
 from harness.core.errors import InvalidValueError, StoreError
+from harness.core.files import read_bounded
 from harness.core.metrics import POWER_CHANNEL, STABLE_WINDOW_S, stable_from, summarise
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch, Telemetry
 
@@ -67,10 +68,10 @@ def phased(starts_s: Sequence[float], times_ms: Sequence[float], telemetry: Tele
 def read_text(path: Path) -> str:
     """The text of a file in UTF-8, which may be missing or something else."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_bounded(path).decode("utf-8-sig")
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error}", "name a file that is there") from error
-    except UnicodeDecodeError as error:
+    except ValueError as error:
         raise InvalidValueError(f"{path} is no text in UTF-8: {error}") from error
 
 
@@ -78,6 +79,8 @@ def _read_times(path: Path, began: Optional[datetime.datetime]) -> List[Tuple[fl
     """Start in seconds since the log's first line, and time in ms, of each minibatch."""
     reader = csv.DictReader(read_text(path).splitlines())
     header = reader.fieldnames or []
+    if len(header) > MOST_COLUMNS:
+        raise InvalidValueError(f"{path} line 1: it has {len(header)} columns", f"expected: {FORM}")
     starts = [name for name in (SECONDS, DATE) if name in header]
     if len(starts) != 1 or TIME not in header:
         raise InvalidValueError(f"{path} line 1: the columns are {', '.join(header) or 'none'}", f"expected: {FORM}")

@@ -26,6 +26,7 @@ from predictors.models.tables import TABLE_KEY, Table
 
 VERSION = 2
 MAGIC = b"jetwatt-model"
+MOST_UNPACKED_BYTES = 1 << 28  # training rows of half a million modes
 CONTENT = "model.json"
 ARRAY = "arrays/{}".format  # numpy adds the ending
 
@@ -116,6 +117,10 @@ def load_model(path: Path) -> Model:
         raise StoreError(f"cannot read model {path}: {error}", "name a file that `fit --out` wrote") from error
     payload = _archive_in(path, whole)
     try:
+        with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+        if unpacked > MOST_UNPACKED_BYTES:
+            raise ValueError(f"it unpacks to {unpacked:,} bytes, expected at most {MOST_UNPACKED_BYTES:,}")
         arrays = np.load(io.BytesIO(payload), allow_pickle=False)
         content = json.loads(arrays[CONTENT].decode("utf-8"))
         kind = predictor_class(content["predictor"])
@@ -126,7 +131,7 @@ def load_model(path: Path) -> Model:
         off = np.abs(_predicted(predictor) / arrays[ARRAY("predicted")] - 1)
         deviation = float(np.nanmax(off, initial=0.0))
         return Model(predictor, content["origin"], content["environment"], deviation)
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, MemoryError, RecursionError, OSError) as error:
         raise InvalidValueError(f"model {path} does not hold what it should: {error}", "fit it again") from error
 
 

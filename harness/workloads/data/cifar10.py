@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import pickletools
 from pathlib import Path
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import DataSetError
+from harness.core.files import read_bounded
 from harness.workloads.data.data_set import DataSet, FileRows
 from harness.workloads.data.written_folder import Report, WriteProgress
 
@@ -65,12 +68,13 @@ def _open_batch(path: Path) -> Sequence[np.ndarray]:
         return FileRows(path, 0, (size // _RECORD, _RECORD))
     content = read_plain_pickle(path)
     try:
-        pixels, labels = content[b"data"], np.asarray(content[b"labels"], dtype=np.uint8)
+        pixels, labels = content[b"data"], content[b"labels"]
+        if not (type(labels) is list and set(map(type, labels)) == {int} and len(labels) * _PIXELS == pixels.size):
+            raise ValueError(f"expected {_PIXELS} pixels for each of a list of labels")
+        labels = np.asarray(labels, dtype=np.uint8)
         records = np.concatenate([labels[:, np.newaxis], pixels.reshape(len(labels), _PIXELS)], axis=1)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataSetError(f"{path} is no CIFAR-10 batch: {error!r}", "fetch it again") from error
-    if records.dtype != np.uint8:
-        raise DataSetError(f"{path} holds {pixels.dtype} pixels, expected uint8")
     return records
 
 
@@ -105,16 +109,30 @@ CIFAR10 = DataSet(
 )
 
 
-def _byte_type(code: Any, *_: Any) -> np.dtype:
-    """Stands for numpy's dtype."""
-    if code not in (b"u1", "u1"):
-        raise pickle.UnpicklingError(f"it holds an array of type {code!r}, expected u1")
-    return np.dtype(np.uint8)
+class ByteType:
+    """Stands for numpy's dtype: that of bytes, whatever state a pickle gives it."""
+
+    def __init__(self, code: Any, *_: Any) -> None:
+        if code not in (b"u1", "u1"):
+            raise pickle.UnpicklingError(f"it holds an array of type {code!r}, expected u1")
+
+    def __setstate__(self, state: Any) -> None:
+        """Byte order and alignment say nothing of bytes."""
 
 
-def _empty_array(*_: Any) -> np.ndarray:
-    """Stands for what makes the array that shape and content are given to."""
-    return np.zeros(0, np.uint8)
+class ByteArray:
+    """Stands for numpy's array, and holds one of bytes as soon as a pickle gives it its state."""
+
+    array: np.ndarray
+
+    def __init__(self, *_: Any) -> None:
+        """Takes the class and a shape that is not the array's yet."""
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, kind, is_fortran, content = state
+        if not isinstance(kind, ByteType):
+            raise pickle.UnpicklingError("it holds an array of no type")
+        self.array = np.frombuffer(content, np.uint8).reshape(shape, order="F" if is_fortran else "C")
 
 
 def _encode(text: str, _: str = "latin1") -> bytes:
@@ -123,10 +141,10 @@ def _encode(text: str, _: str = "latin1") -> bytes:
 
 
 _STAND_INS = {
-    ("numpy", "dtype"): _byte_type,
+    ("numpy", "dtype"): ByteType,
     ("numpy", "ndarray"): None,  # a pickle only ever passes it on
-    ("numpy.core.multiarray", "_reconstruct"): _empty_array,
-    ("numpy._core.multiarray", "_reconstruct"): _empty_array,
+    ("numpy.core.multiarray", "_reconstruct"): ByteArray,
+    ("numpy._core.multiarray", "_reconstruct"): ByteArray,
     ("_codecs", "encode"): _encode,
 }
 
@@ -144,11 +162,53 @@ class _PlainUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError("it refers to something outside itself")
 
 
+_MAKE_CONTAINERS = {
+    "LIST", "EMPTY_LIST", "TUPLE", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "DICT", "EMPTY_DICT",
+}  # fmt: skip
+_OPERATIONS = _MAKE_CONTAINERS | {
+    "PROTO", "FRAME", "STOP", "MARK", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "APPEND", "APPENDS", "SETITEM",
+    "SETITEMS", "BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET", "NONE", "NEWTRUE", "NEWFALSE", "BININT",
+    "BININT1", "BININT2", "LONG1", "BINFLOAT", "SHORT_BINSTRING", "BINSTRING", "BINUNICODE", "SHORT_BINUNICODE",
+    "BINUNICODE8", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8",
+}  # fmt: skip
+"""What pickle writes for a batch in protocols 2 to 4."""
+
+_FEWEST_OPERATIONS, _BYTES_PER_OPERATION = 10_000, 64  # a picture of 3,072 bytes takes some six
+
+
+def _check_operations(content: bytes) -> None:
+    """Refuse a pickle that would make much out of few bytes, before it is run.
+
+    A container that is taken up again, in itself or in others, doubles what it holds with each few bytes; a number of
+    the memo has a table made that is as long.
+    """
+    memo: Dict[int, str] = {}
+    last = ""
+    for count, (operation, argument, _) in enumerate(pickletools.genops(content)):
+        name = operation.name
+        if name not in _OPERATIONS:
+            raise pickle.UnpicklingError(f"it has the operation {name}, which plain data does not need")
+        if count > _FEWEST_OPERATIONS + len(content) / _BYTES_PER_OPERATION:
+            raise pickle.UnpicklingError("it has more operations than pictures can need")
+        if name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            place = len(memo) if argument is None else int(argument)
+            if place > count:
+                raise pickle.UnpicklingError(f"it keeps a value at place {place}")
+            memo[place] = last
+        elif name in ("BINGET", "LONG_BINGET") and memo.get(int(argument), "LIST") in _MAKE_CONTAINERS:
+            raise pickle.UnpicklingError("it takes up a list, tuple or dict again")
+        last = name
+
+
 def read_plain_pickle(path: Path) -> Any:
     """The value in a pickle file; byte strings of Python 2 stay bytes, arrays can be of bytes only."""
     try:
-        with open(path, "rb") as file:
-            return _PlainUnpickler(file, encoding="bytes").load()
+        content = read_bounded(path)
+        _check_operations(content)
+        value = _PlainUnpickler(io.BytesIO(content), encoding="bytes").load()
+        if isinstance(value, dict):
+            return {key: one.array if isinstance(one, ByteArray) else one for key, one in value.items()}
+        return value
     except OSError:
         raise
     except Exception as error:  # a damaged pickle raises nearly anything

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import DataSetError
+from harness.core.files import read_json
 from harness.workloads.data.data_set import DataSet
 from harness.workloads.data.photographs import draw_size, fit_size, make_jpeg, read_picture, write_files
 from harness.workloads.data.written_folder import Report, WriteProgress
@@ -40,7 +41,7 @@ class CocoSamples:
         if self._list is None or self._folder is None:
             raise DataSetError(f"{directory} needs one of {', '.join(_LISTS)} and one of {', '.join(_FOLDERS)}")
         try:
-            content = json.loads(self._list.read_text(encoding="utf-8"))
+            content = read_json(self._list)
             category_ids = sorted(int(category["id"]) for category in content["categories"])
             images = {int(image["id"]): str(image["file_name"]) for image in content["images"]}
             objects = [item for item in content["annotations"] if not item.get("iscrowd", 0)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import os
 import shutil
 from pathlib import Path
@@ -257,7 +258,7 @@ class FileRows:
 
     def __init__(self, path: Path, offset: int, shape: Tuple[int, ...]) -> None:
         self.path, self._offset, self.shape = path, offset, shape
-        self._row_bytes = int(np.prod(shape[1:]))
+        self._row_bytes = math.prod(shape[1:])
         expected, size = offset + shape[0] * self._row_bytes, path.stat().st_size
         if size != expected:
             raise DataSetError(f"{path} has {size} bytes, but its header or format asks for {expected}")

@@ -12,6 +12,7 @@ from typing import List, Sequence, Tuple, Union
 import numpy as np
 
 from harness.core.errors import DataSetError
+from harness.core.files import MOST_BYTES
 from harness.workloads.data.data_set import DataSet, FileRows
 from harness.workloads.data.written_folder import Report, WriteProgress
 from harness.workloads.optional_packages import require
@@ -29,6 +30,8 @@ class MnistSamples:
     def __init__(self, directory: Path) -> None:
         self._files = [_find(directory, IMAGES), _find(directory, LABELS)]
         self._images, labels = (read_idx(path) for path in self._files)
+        if [len(read.shape) for read in (self._images, labels)] != [3, 1]:
+            raise DataSetError(f"{self._files[0]} holds no pictures, or {self._files[1]} no labels", "fetch them again")
         if len(labels) != len(self._images):
             raise DataSetError(
                 f"{self._files[1]} has {len(labels)} labels for {len(self._images)} pictures of {self._files[0]}"
@@ -94,6 +97,7 @@ MNIST = DataSet(
 )
 
 
+_LONGEST_HEADER = 4 + 4 * 4
 _UNSIGNED_BYTE = 8  # third byte of the magic number; MNIST has no other type
 
 
@@ -108,16 +112,21 @@ def read_idx(path: Path) -> Union[FileRows, np.ndarray]:
     """Open an idx file of bytes: read row by row where it is plain, in memory where its name ends in `.gz`."""
     if path.suffix != ".gz":
         with open(path, "rb") as file:
-            offset, shape = _parse_header(path, file.read(4 + 4 * 4))
+            offset, shape = _parse_header(path, file.read(_LONGEST_HEADER))
         return FileRows(path, offset, shape)
     try:
         with gzip.open(path) as file:
-            content = file.read()
+            content = file.read(_LONGEST_HEADER)
+            offset, shape = _parse_header(path, content)
+            expected = offset + math.prod(shape)
+            if expected > MOST_BYTES:  # before it is unpacked: a thousandth of that may be on the medium
+                raise DataSetError(f"{path} would unpack to {expected:,} bytes, expected at most {MOST_BYTES:,}")
+            content += file.read(max(0, expected - len(content)) + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataSetError(f"{path} is damaged: {error}", "fetch it again") from error
-    offset, shape = _parse_header(path, content)
-    if len(content) != offset + math.prod(shape):
-        raise DataSetError(f"{path} unpacks to {len(content)} bytes instead of {offset + math.prod(shape)}")
+    if len(content) != expected:
+        more = "more" if len(content) > expected else f"{len(content)} bytes"
+        raise DataSetError(f"{path} unpacks to {more} instead of {expected} bytes")
     return np.frombuffer(content, dtype=np.uint8, offset=offset).reshape(shape)
 
 
@@ -128,5 +137,7 @@ def _parse_header(path: Path, start: bytes) -> Tuple[int, Tuple[int, ...]]:
         raise DataSetError(
             f"{path} is no idx file of bytes: it starts with {start[:4].hex()}, expected 000008 and 01-04"
         )
-    shape: Sequence[int] = struct.unpack(f">{dimensions}I", start[4:offset])
-    return offset, tuple(shape)
+    shape: Tuple[int, ...] = struct.unpack(f">{dimensions}I", start[4:offset])
+    if 0 in shape:  # of no bytes there can be any number
+        raise DataSetError(f"{path} holds {' x '.join(map(str, shape))} bytes, expected some")
+    return offset, shape

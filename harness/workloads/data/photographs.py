@@ -27,10 +27,12 @@ _TOLERANCE = 0.03  # a file size further off than this is tried once more
 
 def read_picture(path: Path) -> Any:
     """Read and decode a picture file to a PIL picture in RGB."""
+    pillow = require("PIL.Image")
+    bomb = pillow.DecompressionBombError  # more than 179 million pixels
     try:
-        with require("PIL.Image").open(path) as picture:
+        with pillow.open(path) as picture:
             return picture.convert("RGB")
-    except (OSError, SyntaxError, ValueError) as error:  # Pillow raises SyntaxError on broken headers
+    except (OSError, SyntaxError, ValueError, bomb) as error:  # Pillow raises SyntaxError on broken headers
         raise DataSetError(f"cannot read picture {path}: {error}", "fetch or write the data set again") from error
 
 

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import DataSetError
+from harness.core.files import read_json
 from harness.workloads.data.data_set import DataSet
 from harness.workloads.data.wikitext import describe_source, read_sections
 from harness.workloads.data.written_folder import Report
@@ -41,7 +42,7 @@ class SquadSamples:
             raise DataSetError(f"{directory} has none of {', '.join(_FILES)}")
         self._path = path
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
             self._questions = [
                 _to_question(paragraph["context"], item)
                 for article in content["data"]

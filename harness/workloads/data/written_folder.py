@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from harness.core.errors import DataSetError
-from harness.core.files import make_own_folder
+from harness.core.files import make_own_folder, read_json
 from harness.core.terminal import format_duration
 from harness.core.units import BYTES_PER_MIB
 
@@ -80,7 +80,7 @@ def _check(folder: Path, conditions: Dict[str, Any]) -> Tuple[Optional[Dict[str,
             "move it away or choose another storage",
         )
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(folder / MANIFEST)
         files = {str(path): int(size) for path, size in manifest["files"].items()}
         if manifest["conditions"] != conditions or not isinstance(manifest["source"], str):
             return None, f"{MANIFEST} tells of another data set"

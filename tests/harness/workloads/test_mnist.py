@@ -50,7 +50,7 @@ def test_a_cut_off_idx_file_is_named(tmp_path, zipped):
 
 
 def test_a_cut_off_gzip_file_is_named(tmp_path):
-    (tmp_path / "cut.gz").write_bytes(gzip.compress(bytes(1000))[:-9])
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(bytes((0, 0, 8, 1, 0, 0, 3, 232)) + bytes(1000))[:-9])
     with pytest.raises(DataSetError, match=r"cut\.gz is damaged"):
         read_idx(tmp_path / "cut.gz")
 
