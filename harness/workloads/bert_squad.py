@@ -15,7 +15,7 @@ from typing import Any, Dict
 
 from harness.workloads.data.squad import SQUAD, Question, encode
 from harness.workloads.optional_packages import require
-from harness.workloads.workload import Published, Workload, transformed
+from harness.workloads.workload import Workload, transformed
 
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1",
@@ -64,13 +64,6 @@ BERT_SQUAD = Workload(
     data=transformed(SQUAD, lambda: Encoded(384)),
     loss=lambda model, batch: model(**batch).loss,  # mean cross-entropy of the answer's beginning and its end
     forward=_forward,
-    published={
-        "layers": Published(12, "F299"),
-        "parameters": Published(110e6, "F300"),
-        "flops_forward": Published(11.5e12, "F301"),
-    },
 )
 
-BERT_SQUAD_128 = dataclasses.replace(
-    BERT_SQUAD, name="bert-squad-128", data=transformed(SQUAD, lambda: Encoded(128)), published={}
-)
+BERT_SQUAD_128 = dataclasses.replace(BERT_SQUAD, name="bert-squad-128", data=transformed(SQUAD, lambda: Encoded(128)))

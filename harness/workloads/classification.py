@@ -10,7 +10,7 @@ from harness.workloads.data.cifar10 import CIFAR10
 from harness.workloads.data.mnist import MNIST
 from harness.workloads.data.photographs import GLD23K, IMAGENET_VAL
 from harness.workloads.optional_packages import require
-from harness.workloads.workload import Published, Workload, transformed
+from harness.workloads.workload import Workload, transformed
 
 SIDE = 224
 
@@ -92,12 +92,6 @@ LENET_MNIST = classifier(
     model=lambda: require("harness.workloads.networks").LeNet5(),
     folder=MNIST,
     data=transformed(MNIST, build_mnist_transform),
-    published={
-        "layers": Published(7, "F828"),
-        "parameters": Published(60_000, "F829"),
-        "model_bytes": Published(0.35e6, "F830"),
-        "flops_forward": Published(4.4e6, "F831"),
-    },
 )
 
 # SIGMETRICS 2023 table 2, PowerTrain table 3. 5.48 M parameters are the network with its 1,000 outputs, though GLD-23k
@@ -107,12 +101,6 @@ MOBILENETV3_GLD23K = classifier(
     model=torchvision_model("mobilenet_v3_large"),
     folder=GLD23K,
     data=transformed(GLD23K, build_imagenet_transform),
-    published={
-        "layers": Published(20, "F836"),
-        "parameters": Published(5.48e6, "F837"),
-        "model_bytes": Published(124.73e6, "F838"),
-        "flops_forward": Published(225.4e6, "F839"),
-    },
 )
 
 # SIGMETRICS 2023 table 2. Its 1.82 G are the multiply-adds of this network on 224 x 224 pictures, and its epoch of
@@ -123,12 +111,6 @@ RESNET18_CIFAR10 = classifier(
     model=enlarged_resnet18,
     folder=CIFAR10,
     data=transformed(CIFAR10, build_cifar10_transform),
-    published={
-        "layers": Published(18, "F844"),
-        "parameters": Published(1.168e7, "F845"),
-        "model_bytes": Published(53.89e6, "F846"),
-        "flops_forward": Published(1.82e9, "F847"),
-    },
 )
 
 # The same network on pictures as they are, a forty-eighth of the work: for small machines, and no workload of a paper.
@@ -137,7 +119,6 @@ RESNET18_CIFAR10_32 = dataclasses.replace(
     name="resnet18-cifar10-32",
     model=torchvision_model("resnet18"),
     smallest_batch=2,  # the last stage is one pixel wide
-    published={},
 )
 
 # SIGMETRICS 2023 table 2. The paper uses it once, to test its time model. Its 7.63 G are the multiply-adds on 224 x 224
@@ -147,12 +128,6 @@ VGG11_CIFAR10 = classifier(
     model=torchvision_model("vgg11"),
     folder=CIFAR10,
     data=transformed(CIFAR10, build_cifar10_transform),
-    published={
-        "layers": Published(11, "F852"),
-        "parameters": Published(1.3286e8, "F853"),
-        "model_bytes": Published(509.78e6, "F854"),
-        "flops_forward": Published(7.63e9, "F855"),
-    },
 )
 
 # PowerTrain's reference workload (table 3).
@@ -161,11 +136,6 @@ RESNET18_IMAGENET = classifier(
     model=torchvision_model("resnet18"),
     folder=IMAGENET_VAL,
     data=transformed(IMAGENET_VAL, build_imagenet_transform),
-    published={
-        "layers": Published(18, "F287"),
-        "parameters": Published(11.7e6, "F288"),
-        "flops_forward": Published(1.8e9, "F289"),
-    },
 )
 
 # PowerTrain sec. 4.3.1: the model of one workload on the data set of another.

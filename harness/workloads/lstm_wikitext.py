@@ -12,7 +12,7 @@ from typing import Any, Tuple
 
 from harness.workloads.data.wikitext import VOCABULARY, WIKITEXT
 from harness.workloads.optional_packages import require
-from harness.workloads.workload import Published, Workload, transformed
+from harness.workloads.workload import Workload, transformed
 
 
 def _split(window: Any) -> Tuple[Any, Any]:
@@ -40,9 +40,4 @@ LSTM_WIKITEXT = Workload(
     data=transformed(WIKITEXT, lambda: _split),
     loss=_loss,
     forward=_forward,
-    published={
-        "layers": Published(2, "F305"),
-        "parameters": Published(8.6e6, "F306"),
-        "flops_forward": Published(3.9e9, "F307"),
-    },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, List, Mapping, Optional, Union
 
 from harness.core.errors import InvalidValueError
 from harness.workloads.data.data_set import (
@@ -21,13 +21,6 @@ from harness.workloads.optional_packages import require
 
 PRECISIONS = ("fp32", "fp16", "bf16")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-class Published(NamedTuple):
-    """A figure of a paper, and its id among the papers' figures; the workload's module names the paper and table."""
-
-    value: float
-    fact: str
 
 
 class Transformed:
@@ -83,8 +76,6 @@ class Workload:
         compile: whether `torch.compile` compiles the model.
         channels_last: whether model and pictures lie in memory as channels-last.
         gradient_accumulation: minibatches whose gradients are added up before each optimizer step.
-        published: the papers' figures by name: `parameters`, `flops_forward`, `layers`, `model_bytes`. Where they
-            differ from what is counted, the module says why.
     """
 
     name: str
@@ -100,7 +91,6 @@ class Workload:
     compile: bool = False
     channels_last: bool = False
     gradient_accumulation: int = 1
-    published: Mapping[str, Published] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):

@@ -16,7 +16,7 @@ import numpy as np
 
 from harness.workloads.data.coco import CLASSES, COCO, DetectionSample
 from harness.workloads.optional_packages import require
-from harness.workloads.workload import Published, Workload, transformed
+from harness.workloads.workload import Workload, transformed
 
 SIDE = 640
 _GREY = 114  # what ultralytics fills the border with
@@ -96,9 +96,4 @@ YOLOV8N_COCO = Workload(
     loss=_loss,
     forward=_forward,
     collate=collate,
-    published={
-        "layers": Published(53, "F293"),
-        "parameters": Published(3.2e6, "F294"),
-        "flops_forward": Published(8.7e9, "F295"),
-    },
 )

@@ -1,5 +1,6 @@
 """Parameters and floating-point operations, counted, and next to what the papers print."""
 
+import pandas as pd
 import pytest
 
 from harness.workloads import WORKLOADS, get_workload
@@ -47,10 +48,11 @@ def test_figures_are_as_stated_and_agree_with_the_papers_or_it_is_known_why_not(
     assert counted.parameters == parameters
     assert counted.flops_forward == pytest.approx(operations, rel=1e-5)
     assert counted.optimizer == "SGD"
-    if workload.published:
+    published = pd.read_csv("baselines/published/networks.csv", index_col=["workload", "quantity"])["value"]
+    if name in published:
         tolerance = 0.03 if parameters < FEW_PARAMETERS else 0.02
-        assert parameters == pytest.approx(workload.published["parameters"].value, rel=tolerance)
-        printed = workload.published["flops_forward"].value * (1 if name in IN_OPERATIONS else 2)
+        assert parameters == pytest.approx(published[name, "parameters"], rel=tolerance)
+        printed = published[name, "flops_forward"] * (1 if name in IN_OPERATIONS else 2)
         assert (counted.flops_forward == pytest.approx(printed, rel=0.05)) != (name in NO_FIT)
 
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 from harness.core.errors import DependencyError, UnknownNameError
@@ -26,7 +27,7 @@ VARIANTS = {"resnet18-cifar10-32", "bert-squad-128"}
 
 def test_all_workloads_of_the_papers_are_there_under_their_own_names():
     assert set(WORKLOADS) == NAMES | VARIANTS
-    assert {name for name, workload in WORKLOADS.items() if workload.published} == NAMES
+    assert set(pd.read_csv("baselines/published/networks.csv")["workload"]) == NAMES
     assert all(get_workload(name).name == name for name in NAMES)
 
 
