@@ -52,26 +52,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with ResultsStore(arguments.results, read_only=True) as store:
-        return _record(store, arguments) if arguments.action == "record" else _check(store, arguments)
-
-
-def _record(store: ResultsStore, arguments: argparse.Namespace) -> int:
-    done = record(store, arguments.baseline, arguments.last, arguments.include_flagged)
+        if arguments.action == "check":
+            threshold = percent_to_share(arguments.threshold)
+            found = check(store, arguments.baseline, threshold, arguments.last, arguments.include_flagged)
+            print(format_checked(found, threshold))
+            return exit_code(found)
+        done = record(store, arguments.baseline, arguments.last, arguments.include_flagged)
+    vague = []
     for case in done.cases:
         estimate = recorded_median(case)
         runs = f"{len(case.runs)} run{'s' if len(case.runs) > 1 else ''}"
         older = f", {case.older} older profiles not used" if case.older else ""
         print(f"{case.case_id}: {estimate.value:.3f} ms ({estimate.low:.3f} to {estimate.high:.3f}), {runs}{older}")
+        if len(case.runs) == 1 and estimate.high > estimate.value * (1 + DEFAULT_THRESHOLD):
+            vague.append(case.case_id)
     for case_id in done.dropped:
         print(f"{case_id}: no longer in the baseline, {arguments.results} has no profile of the same conditions")
     if done.flagged:
         print(f"left out: {done.flagged} {LEFT_OUT}")
+    if vague:
+        print(
+            f"warning: {len(vague)} of {len(done.cases)} cases rest on one run and are uncertain by more than"
+            f" {DEFAULT_THRESHOLD:.0%}, so a check misses changes of that size: repeat the same pytest command twice,"
+            " without --resume, and record again"
+        )
     print(f"{arguments.baseline}: {len(done.cases)} cases")
     return OK_CODE
-
-
-def _check(store: ResultsStore, arguments: argparse.Namespace) -> int:
-    threshold = percent_to_share(arguments.threshold)
-    found = check(store, arguments.baseline, threshold, arguments.last, arguments.include_flagged)
-    print(format_checked(found, threshold))
-    return exit_code(found)

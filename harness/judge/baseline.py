@@ -19,12 +19,12 @@ import datetime
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import msgspec
 
 from harness.core.errors import InvalidValueError, StoreError
-from harness.core.files import read_json, write_output
+from harness.core.files import write_output
 from harness.core.profiles import Profile
 from harness.core.terminal import format_table
 from harness.judge.sides import (
@@ -45,11 +45,11 @@ from harness.judge.sides import (
     nearest,
     pair,
     ratios,
-    sure_power,
+    read_object,
 )
 from harness.stats.changes import compare_runs, holm, learn_noise, median_of_runs, pooled_median
 from harness.stats.estimates import CONFIDENCE, Estimate, Interval, student_quantile
-from harness.stats.noise import POWER, TIME, prior
+from harness.stats.noise import prior
 from harness.store.conditions import (
     LEFT_OUT,
     comparable_conditions,
@@ -89,8 +89,7 @@ TEST = (
 
 
 def _timed(store: ResultsStore) -> pd.DataFrame:
-    """The profiles that a baseline is about; a replayed one has a median alone."""
-    return profiles(store, include_flagged=True, timed=True, replayed=False)
+    return profiles(store, include_flagged=True, timed=True, replayed=False)  # a replayed one has a median alone
 
 
 def recorded_median(case: CaseRuns) -> Interval:
@@ -99,8 +98,6 @@ def recorded_median(case: CaseRuns) -> Interval:
 
 
 class Recorded(NamedTuple):
-    """What a recording did."""
-
     cases: List[CaseRuns]  # what it wrote
     dropped: List[str]  # the ids of cases that the file held before and holds no more
     flagged: int  # how many profiles were left out because of their flags
@@ -149,37 +146,28 @@ def _to_json(case: CaseRuns) -> Dict[str, Any]:
 
 
 def read_baseline(path: Path) -> List[CaseRuns]:
-    """Read a baseline."""
-    try:
-        document = read_json(path)
-    except OSError as error:
-        raise StoreError(f"cannot read the baseline {path}: {error}", _RECORD_ONE) from error
-    except ValueError as error:
-        raise StoreError(f"{path} is no baseline: it is not JSON ({error})", _RECORD_ONE) from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    document = read_object(path, "baseline", _RECORD_ONE)
+    if document.get("format") != FORMAT:
         raise StoreError(f"{path} is no baseline: it does not say format {FORMAT!r}", _RECORD_ONE)
     if document.get("version") != VERSION:
         raise StoreError(
             f"{path} is a baseline of version {document.get('version')!r}; this version of jetwatt reads {VERSION}",
             "update jetwatt, or record a new one",
         )
+    cases = []
     try:
-        return [_from_json(case) for case in document["cases"]]
+        for case in document["cases"]:
+            runs = msgspec.convert(case["runs"], Tuple[Run, ...])
+            if not runs or not all(run.times_ms and min(run.times_ms) > 0 for run in runs):
+                raise ValueError(f"case {case['case']} has a run without minibatch times, or one of 0")
+            cases.append(CaseRuns(case["case"], dict(case["conditions"]), dict(case["environment"]), runs))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"{path} is damaged: {type(error).__name__} {error}", _RECORD_ONE) from error
-
-
-def _from_json(case: Mapping[str, Any]) -> CaseRuns:
-    runs = msgspec.convert(case["runs"], Tuple[Run, ...])
-    if not runs or not all(run.times_ms and min(run.times_ms) > 0 for run in runs):
-        raise ValueError(f"case {case['case']} has a run without minibatch times, or one of 0")
-    return CaseRuns(case["case"], dict(case["conditions"]), dict(case["environment"]), runs)
+    return cases
 
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """What came out for one case."""
-
     case_id: str  # the case's id
     # `slower`, `faster` or `same` where it was compared, `inconclusive` where it was and its interval reaches beyond
     # the threshold both ways; `refused` where the conditions differ; `too few` where a side has less than
@@ -189,6 +177,7 @@ class Checked:
     after: Optional[CaseRuns]  # its runs now; None where there are none
     ratio: Optional[Estimate] = None  # of the medians now / baseline, with its noise; None where it was not compared
     notes: Sequence[str] = ()  # what to know about the verdict, one short sentence each
+    limit_ms: Optional[float] = None  # of one profile: slower begins above this time
 
 
 def check(
@@ -229,8 +218,7 @@ def check(
 
 def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: float = DEFAULT_THRESHOLD) -> List[Checked]:
     """Compare cases with cases, each key at most once on a side; `check` says how."""
-    if not threshold >= 0:
-        raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
+    _check_threshold(threshold)
     pairs = pair(before, after)
     enough = [one for one in pairs if one.is_compared and one.fewest_minibatches >= MIN_MINIBATCHES]
     found_ratios = {name: ratio.estimate for name, ratio in ratios(enough).items()}
@@ -252,6 +240,11 @@ def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: floa
             status, notes = _status(ratio, threshold, slower[old.key], faster[old.key]), _notes(old, new)
         found.append(Checked(one.case_id, status, old, new, ratio, notes))
     return found
+
+
+def _check_threshold(threshold: float) -> None:
+    if not threshold >= 0:
+        raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
 
 
 def _status(ratio: Estimate, threshold: float, p_slower: float, p_faster: float) -> str:
@@ -281,117 +274,52 @@ def _notes(before: CaseRuns, after: CaseRuns) -> List[str]:
     return notes
 
 
-class RecordedLimit(NamedTuple):
-    """What a baseline holds of one figure under the conditions of a profile, and how much more is too much."""
-
-    recorded: Optional[float]  # the median over the recorded runs, in ms or mW; None where nothing is recorded
-    limit: Optional[float]  # above it the profile is slower, or takes more power; None likewise
-    missing: str = ""  # why nothing is recorded; empty where something is
-
-
-def recorded_time_limit(
-    baseline: Sequence[CaseRuns], profile: Profile, threshold: float = DEFAULT_THRESHOLD
-) -> RecordedLimit:
-    """The recorded minibatch time under exactly the conditions of a profile, and the time above which it is slower.
-
-    The limit is where the gate begins to say `slower`: beyond the threshold, and beyond noise at `SIGNIFICANCE`. So it
-    depends on how much the profile's own minibatches scatter too, and on how much recorded runs differ.
+def check_profile(
+    baseline: Sequence[CaseRuns], profile: Profile, threshold: float = DEFAULT_THRESHOLD, include_flagged: bool = False
+) -> Checked:
+    """Compare one profile's minibatch time with a baseline, as `check` does with those of a results file.
 
     Args:
-        baseline: what `read_baseline` read.
+        baseline: what `read_baseline` read; all its cases of the device tell the noise between runs.
         profile: what was measured.
         threshold: a share, 0.05 is 5 %.
+        include_flagged: whether a profile that was disturbed or throttled may be more than inconclusive.
 
     Returns:
-        Both figures in ms; neither, and why, where the baseline has nothing under these conditions.
+        The status is `SLOWER`, `FASTER`, `SAME` or `INCONCLUSIVE`, or `MISSING` where the baseline has nothing under
+        exactly these conditions; the notes say why. Fewer than `MIN_MINIBATCHES` clean minibatches are inconclusive.
 
     Raises:
         InvalidValueError: the threshold is below 0.
     """
-    return _recorded_limit(baseline, profile, TIME, threshold)
-
-
-def recorded_power_limit(
-    baseline: Sequence[CaseRuns], profile: Profile, threshold: float = DEFAULT_THRESHOLD
-) -> RecordedLimit:
-    """The same of power, in mW: what was recorded, and the power above which it takes more.
-
-    A baseline recorded before 0.2.0 holds no power.
-    """
-    return _recorded_limit(baseline, profile, POWER, threshold)
-
-
-def check_profile(
-    baseline: Sequence[CaseRuns],
-    profile: Profile,
-    threshold: float = DEFAULT_THRESHOLD,
-    include_flagged: bool = False,
-) -> Checked:
-    """Compare one profile's minibatch time with a baseline, as `check` does with those of a results file.
-
-    The status is `SLOWER`, `FASTER`, `SAME` or `INCONCLUSIVE`, or `MISSING` where the baseline has nothing under
-    exactly these conditions; the notes say why. A profile that was disturbed or throttled is inconclusive unless
-    `include_flagged`, and so is one with fewer than `MIN_MINIBATCHES` clean minibatches.
-
-    Arguments and errors are those of `recorded_time_limit`.
-    """
-    now = case_of(profile)
-    recorded, ratio, missing = _to_recorded(baseline, now, TIME)
-    if recorded is None or ratio is None:
-        return Checked(now.case_id, MISSING, recorded, now, None, [missing])
+    _check_threshold(threshold)
+    times_ms = tuple(round(minibatch.e2e_ms, DECIMALS) for minibatch in profile.counted)
+    run = Run("", profile.started_at, tuple(profile.flags), times_ms)
+    comparable = comparable_conditions(profile.conditions, profile.case, profile.provenance)
+    now = CaseRuns(profile.case.id, comparable, {}, (run,))
+    keys = (now.key, key(without_instance(comparable)))
+    recorded = next((case for case in baseline if case.key in keys), None)
+    if recorded is None or not times_ms:
+        place = None if recorded else nearest(now, baseline)
+        why = f"the baseline has nothing of {comparable['workload']}"
+        if recorded is not None:
+            why = f"{now.case_id} has no minibatch times"
+        elif place is not None:
+            differ = "; ".join(differences(baseline[place].conditions, comparable))
+            why = f"not recorded; not compared with {baseline[place].case_id}: {differ}"
+        return Checked(now.case_id, MISSING, recorded, now, notes=[why])
+    known = prior(now.device)
+    others = [[case.series()] for case in baseline if case.device == now.device and case is not recorded]
+    noise = learn_noise([[recorded.series(), [times_ms]], *others], False, known)
+    ratio = compare_runs(recorded.series(), [times_ms], noise, known).estimate
     status, notes = _status(ratio, threshold, ratio.p_above(), 1 - ratio.p_above()), _notes(recorded, now)
     if Pair(recorded, now, []).fewest_minibatches < MIN_MINIBATCHES:
         status, notes = INCONCLUSIVE, [TOO_FEW_NOTE, *notes]
     elif is_disqualified(profile.flags) and not include_flagged:
         status, notes = INCONCLUSIVE, [f"the profile is flagged {' and '.join(profile.flags)}", *notes]
-    return Checked(now.case_id, status, recorded, now, ratio, notes)
-
-
-def case_of(profile: Profile) -> CaseRuns:
-    """A profile as the one run of its case; its environment is unknown."""
-    times_ms = tuple(round(minibatch.e2e_ms, DECIMALS) for minibatch in profile.counted)
-    power_mw = sure_power(profile.flags, profile.aggregates.get("power_mw"))
-    run = Run("", profile.started_at, tuple(profile.flags), times_ms, power_mw)
-    comparable = comparable_conditions(profile.conditions, profile.case, profile.provenance)
-    return CaseRuns(profile.case.id, comparable, {}, (run,))
-
-
-def _recorded_limit(baseline: Sequence[CaseRuns], profile: Profile, quantity: str, threshold: float) -> RecordedLimit:
-    if not threshold >= 0:
-        raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
-    now = case_of(profile)
-    recorded, ratio, missing = _to_recorded(baseline, now, quantity)
-    if recorded is None or ratio is None:
-        return RecordedLimit(None, None, missing)
-    median = pooled_median(recorded.series(quantity))
-    noise = math.exp(student_quantile(ratio.dof, 1 - SIGNIFICANCE) * ratio.error)
-    return RecordedLimit(median, median * max(1 + threshold, noise))
-
-
-def _to_recorded(
-    baseline: Sequence[CaseRuns], now: CaseRuns, quantity: str
-) -> Tuple[Optional[CaseRuns], Optional[Estimate], str]:
-    """The case of a baseline under exactly these conditions, the ratio to it, and else why there is none.
-
-    All recorded cases of the device tell the noise between runs.
-    """
-    keys = (now.key, key(without_instance(now.conditions)))
-    recorded = next((case for case in baseline if case.key in keys), None)
-    if recorded is None:
-        place = nearest(now, baseline)
-        if place is None:
-            return None, None, f"the baseline has nothing of {now.conditions['workload']}"
-        other = baseline[place]
-        differ = "; ".join(differences(other.conditions, now.conditions))
-        return None, None, f"not recorded; not compared with {other.case_id}: {differ}"
-    before, after = recorded.series(quantity), now.series(quantity)
-    if not before or not after:
-        lacking = "the profile" if before else "the baseline"
-        return recorded, None, f"{lacking} has no {quantity} of {recorded.case_id}"
-    known = prior(now.device, quantity)
-    others = [[case.series(quantity)] for case in baseline if case.device == now.device and case is not recorded]
-    noise = learn_noise([[before, after], *([runs] for (runs,) in others if runs)], False, known)
-    return recorded, compare_runs(before, after, noise, known).estimate, ""
+    beyond_noise = math.exp(student_quantile(ratio.dof, 1 - SIGNIFICANCE) * ratio.error)
+    limit_ms = pooled_median(recorded.series()) * max(1 + threshold, beyond_noise)
+    return Checked(now.case_id, status, recorded, now, ratio, notes, limit_ms)
 
 
 def exit_code(found: Sequence[Checked]) -> int:

@@ -62,7 +62,6 @@ def exactly(label: str, found: float, *evidence: Evidence) -> Cell:
 
 
 def default_mode(board: str) -> str:
-    """The power mode that 004 takes as a board's default."""
     return DEFAULT_MODES.get(board, "maxn")
 
 
@@ -338,27 +337,6 @@ def _best_of_both_over_maxn(modes: ModesOfClaim, times: np.ndarray, energies: np
     return float(np.delete(worse, place).min())
 
 
-def _correlation(modes: ModesOfClaim, x: np.ndarray, y: np.ndarray) -> float:
-    return float(np.corrcoef(np.log(x), np.log(y))[0, 1])
-
-
-def _is_first_on_front(modes: ModesOfClaim, x: np.ndarray, y: np.ndarray) -> float:
-    return float(0 in pareto_front(x, y))
-
-
-def _points_on_front(modes: ModesOfClaim, x: np.ndarray, y: np.ndarray) -> float:
-    """How many modes no other one beats in both quantities."""
-    return float(len(pareto_front(x, y)))
-
-
-def _share_saved(modes: ModesOfClaim, values: np.ndarray) -> float:
-    return float(1.0 - values.min() / values.max())
-
-
-def _range(modes: ModesOfClaim, values: np.ndarray) -> float:
-    return float(values.max() / values.min())
-
-
 def _best_at_greatest_cpu_clock(modes: ModesOfClaim, values: np.ndarray) -> float:
     return float(values[modes.cpu_khz == modes.cpu_khz.max()].min() / values.min())
 
@@ -379,7 +357,7 @@ def _linear_error(modes: ModesOfClaim, times: np.ndarray, fitted_to: Optional[st
 def range_of_papers_modes(claim: Claim, view: View, views: Views) -> List[Cell]:
     """Greatest over least of the profiled modes whose CPU clock is within the papers' range."""
     least = min(mode.cpu_khz for _, mode in load_board("orin-agx").power_modes("grid:paper"))
-    cells = over_modes(claim, view, views, _range, least)
+    cells = over_modes(claim, view, views, lambda modes, values: float(values.max() / values.min()), least)
     return [cell._replace(label=f"{cell.label}, {len(cell.evidence)} modes") for cell in cells]
 
 
@@ -391,7 +369,7 @@ def best_at_greatest_cpu_clock(claim: Claim, view: View, views: Views) -> List[C
 
 def points_on_front(claim: Claim, view: View, views: Views) -> List[Cell]:
     """How many modes are on the front of two quantities; a draw by their noise would only add some."""
-    cells = over_modes(claim, view, views, _points_on_front)
+    cells = over_modes(claim, view, views, lambda modes, x, y: float(len(pareto_front(x, y))))
     return [exactly(cell.label, cell.figure.value, *cell.evidence) for cell in cells]
 
 
@@ -453,11 +431,11 @@ FUNCTIONS: Mapping[str, ClaimFunction] = {
     "variation_of_boards": functools.partial(over_boards, statistic=lambda values: float(_coefficient(values))),
     "throttled_share": throttled_share,
     "best_of_both_over_maxn": _of_modes(_best_of_both_over_maxn),
-    "correlation": _of_modes(_correlation),
+    "correlation": _of_modes(lambda modes, x, y: float(np.corrcoef(np.log(x), np.log(y))[0, 1])),
     "points_on_front": points_on_front,
     "points_more_than_first": points_more_than_first,
-    "first_mode_on_front": _of_modes(_is_first_on_front),
-    "share_saved": _of_modes(_share_saved),
+    "first_mode_on_front": _of_modes(lambda modes, x, y: float(0 in pareto_front(x, y))),
+    "share_saved": _of_modes(lambda modes, values: float(1.0 - values.min() / values.max())),
     "range_of_papers_modes": range_of_papers_modes,
     "best_at_greatest_cpu_clock": best_at_greatest_cpu_clock,
     "slowest_at_fast_cpu_over_fastest_at_slow": _of_modes(_slowest_at_fast_cpu_over_fastest_at_slow),

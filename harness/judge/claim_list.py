@@ -52,14 +52,6 @@ class Claim(NamedTuple):
     shortfall: str  # why simulated boards are known not to behave so; empty where they do
     known: Mapping[str, Bounds]  # what they are known to do instead, as `bounds`
 
-    def bounds_on(self, board: str) -> Bounds:
-        """The bounds on a board."""
-        return self.bounds.get(board, self.bounds[""])
-
-    def known_on(self, board: str) -> Bounds:
-        """What the simulation of a board is known to do."""
-        return self.known.get(board, self.known[""])
-
 
 @functools.lru_cache(maxsize=None)
 def load_claims(path: Path = CLAIMS_FILE) -> Tuple[Claim, ...]:

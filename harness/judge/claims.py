@@ -70,7 +70,6 @@ class Verdict(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The verdict in a line."""
         limits = [f"above {self.above:g}"] if self.above != float("-inf") else []
         limits += [f"below {self.below:g}"] if self.below != float("inf") else []
         expected = f"; expected {' and '.join(limits)}" if limits else ""
@@ -116,13 +115,13 @@ def _verdict(claim: Claim, view: View, views: Dict[str, View]) -> Optional[Verdi
     if claim.boards and view.board not in claim.boards and (is_simulated or claim.only_there):
         return None
     cells = FUNCTIONS[claim.function](claim, view, views)
-    bounds = claim.bounds_on(view.board)
+    bounds = claim.bounds.get(view.board, claim.bounds[""])
     judged = judge_cells(cells, bounds)
     if judged is None:
         return None
     shortfall = None
     if is_simulated and claim.shortfall and judged.verdict != CONFIRMED:
-        as_known = judge_cells(cells, claim.known_on(view.board))
+        as_known = judge_cells(cells, claim.known.get(view.board, claim.known[""]))
         shortfall = claim.shortfall if as_known is not None and as_known.verdict == CONFIRMED else None
     apart = []
     if claim.boards and view.board not in claim.boards:

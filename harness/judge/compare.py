@@ -160,7 +160,6 @@ def _judge_figure(pairs: Sequence[Pair], figure: str, same_question: bool, thres
 
 
 def _suffices(one: Pair, figure: str) -> bool:
-    """Whether there is enough of a case to say something."""
     if figure == FAST_TIME and min(len(case.series()) for case in one.sides) < FEWEST_RUNS:
         return False
     return figure == POWER or one.fewest_minibatches >= MIN_MINIBATCHES
@@ -194,8 +193,6 @@ _MOST_LINES = 40
 
 @dataclasses.dataclass(frozen=True)
 class ComparedSides:
-    """Everything about one comparison."""
-
     before: Side  # one side
     after: Side  # the other
     by: Sequence[str]  # the conditions in question
@@ -204,7 +201,6 @@ class ComparedSides:
     threshold: float  # as a share
 
     def of(self, scope: str) -> List[Compared]:
-        """The findings about cases, workloads or all."""
         return [one for one in self.found if one.scope == scope]
 
     @property
@@ -228,7 +224,6 @@ class ComparedSides:
 
     @property
     def changed(self) -> List[str]:
-        """What differs of the conditions in question, each line once."""
         return list(dict.fromkeys(line for one in self.compared for line in one.differ))
 
     @property

@@ -86,7 +86,6 @@ class Evidence(NamedTuple):
 
     @property
     def software(self) -> Tuple[Any, ...]:
-        """The versions that it was measured with."""
         return tuple(self.conditions.get(name) for name in SOFTWARE)
 
     @property
@@ -121,12 +120,7 @@ def read_evidence(store: ResultsStore) -> Iterator[Evidence]:
 
 
 def evidence_of(profile: Profile, number: int = 0) -> Evidence:
-    """The evidence of a profile.
-
-    Args:
-        profile: with its raw series.
-        number: of the profile in its results file, if it is in one.
-    """
+    """The evidence of a profile with its raw series; `number` is its id in the results file, if it is in one."""
     case, conditions, minibatches = profile.case, profile.conditions, profile.minibatches
     epochs = np.array([each.epoch for each in minibatches])
     counted, figures, exact = profile.counted, _figures(profile.counted, profile, WARM), {}

@@ -41,8 +41,6 @@ class Condition(NamedTuple):
 
 
 class PublishedFigure(NamedTuple):
-    """A figure of a paper."""
-
     fact: str  # its id
     paper: str
     section: str
@@ -56,7 +54,6 @@ class PublishedFigure(NamedTuple):
     least: float  # the value in `unit`, equal to `greatest` but for a range
     greatest: float
     unit: str  # as printed
-    note: str  # how it was read, where that is not plain
 
     @property
     def value(self) -> str:
@@ -135,11 +132,7 @@ def _figures_by_fact() -> Dict[str, List[PublishedFigure]]:
 
 
 def comparisons(fact: str) -> List[PrintedRatio]:
-    """What is printed.
-
-    Args:
-        fact: id of a ratio or a change; or two ids of values, `F919/F918`: the first over the second.
-    """
+    """The printed ratios of a fact: the id of a ratio or change, or `F919/F918`, one value over another."""
     numerator, _, denominator = fact.partition("/")
     figures = _figures_by_fact()
     if denominator:
@@ -171,9 +164,7 @@ def _figure(row: Mapping[str, str]) -> PublishedFigure:
         versus=_condition({**own, **differing}) if differing else None,
         least=float(least),
         greatest=float(greatest or least),
-        **{
-            name: row[name] for name in ("fact", "paper", "section", "metric", "relation", "comparator", "unit", "note")
-        },
+        **{name: row[name] for name in ("fact", "paper", "section", "metric", "relation", "comparator", "unit")},
     )
 
 

@@ -62,10 +62,7 @@ _WRITE_ONE = "write one: pytest benchmarks --benchmark-json FILE.json"
 
 
 class Run(msgspec.Struct, frozen=True, rename={"times_ms": "minibatch_times_ms"}, omit_defaults=True):
-    """One run of a case: who it is, its flags, the end-to-end times of its clean minibatches, and its power.
-
-    So a baseline holds it.
-    """
+    """One run of a case, as a baseline stores it."""
 
     run_id: str
     created_at: str
@@ -88,7 +85,6 @@ class CaseRuns:
 
     @functools.cached_property
     def key(self) -> str:
-        """The hash of the conditions."""
         return key(self.conditions)
 
     @functools.cached_property
@@ -101,10 +97,7 @@ class CaseRuns:
         return str(self.conditions.get("device", ""))
 
     def by_run(self, quantity: str = TIME) -> Dict[Tuple[str, int], Tuple[float, ...]]:
-        """The times in ms, or the one power in mW, of each run that has some.
-
-        A run goes by its id and by which of its profiles of the case this is: so the cases of a run are found together.
-        """
+        """The times in ms, or the one power in mW, of each run, by run id and number of the profile within it."""
         ids = [run.run_id for run in self.runs]
         values = [((run.power_mw,) if run.power_mw else ()) if quantity == POWER else run.times_ms for run in self.runs]
         return {(ids[place], ids[:place].count(ids[place])): own for place, own in enumerate(values) if own}
@@ -191,7 +184,7 @@ class Side(NamedTuple):
 def read_side(path: Path, include_flagged: bool = False) -> Side:
     """Read a results file or, where the name ends in `.json`, what pytest-benchmark wrote."""
     if path.suffix == ".json":
-        side = _read_json(path, include_flagged)
+        side = _from_pytest_benchmark(path, include_flagged)
     else:
         with ResultsStore(path, read_only=True) as store:  # a replayed profile repeats one figure of its corpus
             frame = profiles(store, include_flagged=True, replayed=False)
@@ -203,14 +196,22 @@ def read_side(path: Path, include_flagged: bool = False) -> Side:
     return side
 
 
-def _read_json(path: Path, include_flagged: bool) -> Side:
+def read_object(path: Path, what: str, hint: str) -> Dict[str, Any]:
+    """The JSON object that a file holds; a `StoreError` says that it is no `what`."""
     try:
         document = read_json(path)
     except OSError as error:
-        raise StoreError(f"cannot read {path}: {error}") from error
+        raise StoreError(f"cannot read the {what} {path}: {error}", hint) from error
     except ValueError as error:
-        raise StoreError(f"{path} is not JSON ({error})", _WRITE_ONE) from error
-    if not isinstance(document, dict) or not {"benchmarks", "machine_info"} <= set(document):
+        raise StoreError(f"{path} is no {what}: it is not JSON ({error})", hint) from error
+    if not isinstance(document, dict):
+        raise StoreError(f"{path} is no {what}: it holds a {type(document).__name__}", hint)
+    return document
+
+
+def _from_pytest_benchmark(path: Path, include_flagged: bool) -> Side:
+    document = read_object(path, "file of pytest-benchmark", _WRITE_ONE)
+    if not {"benchmarks", "machine_info"} <= set(document):
         raise StoreError(f"{path} is no file of pytest-benchmark: it has no benchmarks and machine_info", _WRITE_ONE)
     cases: Dict[str, CaseRuns] = {}
     flagged = 0
@@ -285,7 +286,6 @@ class Pair(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The hash of the conditions, as the first side has them."""
         return self.sides[0].key
 
     @property
@@ -295,7 +295,6 @@ class Pair(NamedTuple):
 
     @property
     def sides(self) -> Tuple[CaseRuns, CaseRuns]:
-        """Both sides of what is compared."""
         assert self.before is not None
         assert self.after is not None
         return self.before, self.after
@@ -367,7 +366,6 @@ def nearest(case: CaseRuns, candidates: Sequence[CaseRuns]) -> Optional[int]:
     ]
 
     def distance(place: int) -> int:
-        """How many conditions differ."""
         other = candidates[place].leaves
         return sum(case.leaves.get(name) != other.get(name) for name in {**case.leaves, **other})
 

@@ -66,10 +66,10 @@ power_mode = ["sample:2"]
 
 BREAK = """
 import dataclasses
-import harness.outcome
+import harness.judge.claims
 from harness.devices.simulated import SimulatedDevice
 
-whole_profile, whole_judge = SimulatedDevice.profile, harness.outcome.judge
+whole_profile, whole_judge = SimulatedDevice.profile, harness.judge.claims.judge
 
 def profile(self, case):
     found = whole_profile(self, case)
@@ -82,7 +82,7 @@ def judge(evidence):
     return [one._replace(verdict="contradicted", shortfall=None) for one in whole_judge(evidence)]
 
 SimulatedDevice.profile = profile
-harness.outcome.judge = judge
+harness.judge.claims.judge = judge
 """
 
 OF_THEIR_OWN = {"containers", "corpus_profiling", "mode_search", "overhead", "prediction_speed", "software_versions"}
@@ -148,8 +148,7 @@ def test_each_benchmark_passes_whole_and_fails_broken(outcomes, tmp_path):
             "software_versions",
             "from harness.judge import software_versions\n"
             "from harness.stats.estimates import Interval\n"
-            "effect = software_versions.VersionEffect(__import__('harness.core.cases').core.cases.Case("
-            "'host', 'lenet-mnist', 'maxn', 0, 'ssd', 16), {'torch': '1'}, {'torch': '2'}, Interval(2.0, 1.9, 2.1))\n"
+            "effect = software_versions.VersionEffect('a case', ['torch: 1 -> 2'], Interval(2.0, 1.9, 2.1))\n"
             "software_versions.version_effects = lambda store: [effect]\n",
         ),
     ],

@@ -26,6 +26,17 @@ def results(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize(("device", "runs", "is_told"), [("host", 1, True), ("host", 3, False), ("orin-agx", 1, False)])
+def test_a_baseline_of_one_run_on_a_noisy_machine_says_how_to_make_a_better_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture, device: str, runs: int, is_told: bool
+) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        for number in range(runs):
+            store.add(make_profile(case={"device": device}), ENVIRONMENT, f"run {number}")
+    assert run("baseline", "record", "--results", tmp_path / "r.sqlite", "--baseline", tmp_path / "b.json") == 0
+    assert ("1 of 1 cases rest on one run" in capsys.readouterr().out) == is_told
+
+
 def test_export_writes_a_corpus_and_tells_what_it_left_out(results: Path, capsys: pytest.CaptureFixture) -> None:
     out = results.parent / "c.csv"
     assert run("export", "--results", results, "--out", out) == 0

@@ -160,7 +160,7 @@ def scaled(profile, quantity, factor, phase):
 
 def one_case(claim, view, cells):
     """The second case of the first cell, so that its figure leaves the bounds."""
-    bounds, cell = claim.bounds_on(view.board), cells[0]
+    bounds, cell = claim.bounds.get(view.board, claim.bounds[""]), cells[0]
     (quantity, *_) = claim.quantities or (printed_quantity(cell),)
     value = cell.figure.value
     if quantity == "read_again" and not len(claim.pairs):

@@ -295,9 +295,9 @@ def test_versions_of_software_are_compared_case_by_case(tmp_path):
         assert version_effects(store) == []
         store.add(slowed(profile, 1.4, torch="2.0"), {}, "new")
         (effect,) = version_effects(store)
-    assert (effect.before, effect.after) == ({"torch": "1.12"}, {"torch": "2.0"})
+    assert effect.differ == ['torch: "1.12" -> "2.0"']
     assert effect.ratio.low < 1.4 < effect.ratio.high
-    assert "torch 1.12 to 2.0" in effect.text
+    assert "2.0" in effect.text
 
 
 def cell(value, error=0.01, label="one"):

@@ -27,7 +27,6 @@ def figure(value="10", comparator="=", relation="value"):
         float(least),
         float(greatest or least),
         "W",
-        "",
     )
 
 

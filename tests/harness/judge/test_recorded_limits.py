@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, List, Sequence
 
@@ -11,14 +10,7 @@ import pytest
 
 from harness.core.errors import InvalidValueError
 from harness.core.profiles import Profile
-from harness.judge.baseline import (
-    CaseRuns,
-    check_profile,
-    read_baseline,
-    record,
-    recorded_power_limit,
-    recorded_time_limit,
-)
+from harness.judge.baseline import CaseRuns, check_profile, read_baseline, record
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
@@ -40,11 +32,9 @@ def noisy(median_ms: float, share: float = 0.02, seed: int = 3, **changes: Any) 
 
 def test_the_limit_of_a_calm_board_is_the_recorded_median_and_the_threshold(tmp_path: Path) -> None:
     baseline = baseline_of(tmp_path, [make_profile([100.0] * 40, case=BOARD)] * 3)
-    allowed = recorded_time_limit(baseline, make_profile([104.0] * 40, case=BOARD))
-    assert allowed.recorded == 100.0
-    assert allowed.limit == pytest.approx(105.0)
-    assert recorded_time_limit(baseline, make_profile([104.0] * 40, case=BOARD), threshold=0.5).limit == 150.0
-    assert not allowed.missing
+    profile = make_profile([104.0] * 40, case=BOARD)
+    assert check_profile(baseline, profile).limit_ms == pytest.approx(105.0)
+    assert check_profile(baseline, profile, threshold=0.5).limit_ms == 150.0
 
 
 @pytest.mark.parametrize("device", ["orin-agx", "host"])
@@ -56,8 +46,8 @@ def test_a_profile_is_above_its_limit_where_the_verdict_is_slower(
     case = {"device": device}
     baseline = baseline_of(tmp_path, [noisy(100.0, seed=seed, case=case) for seed in range(runs)])
     profile = noisy(100.0 * slowdown, 0.1, seed=9, case=case)
-    limit = recorded_time_limit(baseline, profile).limit
-    assert (profile.aggregates["minibatch_time_ms"] > limit) == (check_profile(baseline, profile).status == "slower")
+    found = check_profile(baseline, profile)
+    assert (profile.aggregates["minibatch_time_ms"] > found.limit_ms) == (found.status == "slower")
 
 
 def test_a_noisy_machine_is_allowed_more(tmp_path: Path) -> None:
@@ -67,7 +57,7 @@ def test_a_noisy_machine_is_allowed_more(tmp_path: Path) -> None:
         folder = tmp_path / device
         folder.mkdir()
         profile = make_profile(times, case={"device": device})
-        limits.append(recorded_time_limit(baseline_of(folder, [profile]), profile).limit)
+        limits.append(check_profile(baseline_of(folder, [profile]), profile).limit_ms)
     assert limits[0] < 106 < 115 < limits[1] < 130
 
 
@@ -75,7 +65,7 @@ def test_twice_the_recorded_time_is_above_any_limit(tmp_path: Path) -> None:
     """Even of a few minibatches on a machine of which nothing is known."""
     baseline = baseline_of(tmp_path, [make_profile([50.0, 52.0, 48.0, 55.0, 50.0])])
     profile = make_profile([100.0, 104.0, 96.0, 110.0, 100.0])
-    assert profile.aggregates["minibatch_time_ms"] > recorded_time_limit(baseline, profile).limit
+    assert profile.aggregates["minibatch_time_ms"] > check_profile(baseline, profile).limit_ms
 
 
 @pytest.mark.parametrize(
@@ -93,10 +83,10 @@ def test_the_verdict_on_a_profile(tmp_path: Path, median_ms: float, share: float
 def test_other_conditions_are_missing_and_say_what_differs(tmp_path: Path) -> None:
     baseline = baseline_of(tmp_path, [noisy(100.0)])
     profile = noisy(100.0, case={**BOARD, "batch_size": 32})
-    limit, verdict = recorded_time_limit(baseline, profile), check_profile(baseline, profile)
-    assert (limit.recorded, limit.limit, verdict.status) == (None, None, "missing")
-    assert "batch_size: 16 -> 32" in limit.missing == verdict.notes[0]
-    assert recorded_time_limit([], profile).missing == "the baseline has nothing of lenet-mnist"
+    verdict = check_profile(baseline, profile)
+    assert (verdict.before, verdict.limit_ms, verdict.status) == (None, None, "missing")
+    assert "batch_size: 16 -> 32" in verdict.notes[0]
+    assert check_profile([], profile).notes[0] == "the baseline has nothing of lenet-mnist"
 
 
 @pytest.mark.parametrize("flag", ["disturbed: other processes used 0.8 cores", "throttled: at 95 C"])
@@ -111,31 +101,9 @@ def test_a_disturbed_profile_is_inconclusive_unless_it_is_kept(tmp_path: Path, f
 def test_a_few_minibatches_are_inconclusive(tmp_path: Path) -> None:
     baseline = baseline_of(tmp_path, [make_profile([100.0] * 9)])
     found = check_profile(baseline, make_profile([200.0] * 9))
-    assert (found.status, found.notes[0]) == (
-        "inconclusive",
-        "at least 10 clean minibatches are needed on each side",
-    )
-
-
-def test_power_has_a_limit_where_it_was_recorded(tmp_path: Path) -> None:
-    baseline = baseline_of(tmp_path, [noisy(100.0, power_mw=9000.0)] * 3)
-    allowed = recorded_power_limit(baseline, noisy(100.0, power_mw=12000.0))
-    assert allowed.recorded == 9000.0
-    assert allowed.limit == pytest.approx(9450.0)
-    assert recorded_power_limit(baseline, noisy(100.0, power_mw=None)).missing.startswith("the profile has no power")
-
-
-def test_a_baseline_of_an_older_version_has_times_and_no_power(tmp_path: Path) -> None:
-    baseline_of(tmp_path, [noisy(100.0)])
-    document = json.loads((tmp_path / "b.json").read_text())
-    for run in document["cases"][0]["runs"]:
-        del run["power_mw"]
-    (tmp_path / "old.json").write_text(json.dumps(document))
-    old = read_baseline(tmp_path / "old.json")
-    assert recorded_time_limit(old, noisy(100.0)).limit
-    assert recorded_power_limit(old, noisy(100.0)).missing.startswith("the baseline has no power")
+    assert (found.status, found.notes[0]) == ("inconclusive", "at least 10 clean minibatches are needed on each side")
 
 
 def test_a_threshold_below_0_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match="threshold must be 0 or more"):
-        recorded_time_limit(baseline_of(tmp_path, [noisy(100.0)]), noisy(100.0), threshold=-0.1)
+        check_profile(baseline_of(tmp_path, [noisy(100.0)]), noisy(100.0), threshold=-0.1)
