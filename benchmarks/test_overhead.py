@@ -38,7 +38,7 @@ def test_instruments_cost_little(
     hold_device(device)
     bench = make_ready(CASE, configuration_from(pytestconfig), Path("/"), progress.update)
     profiling = require("harness.measure.training_loop")
-    profiling.use_threads(device.apply(device.power_mode_space().greatest).cpu_cores)
+    profiling.torch.set_num_threads(device.apply(device.power_mode_space().greatest).cpu_cores)
     trainer = profiling.Trainer(bench.workload, bench.samples, CASE.batch_size, CASE.workers, CASE.settings.seed)
     sources = device.telemetry_sources(bench.data.directory)
     bare: List[float] = []

@@ -15,15 +15,27 @@ import dataclasses
 import datetime
 import math
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Type, cast
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Type, cast
 
 import pytest
 
 from harness.board.page_cache import residency
 from harness.board.sampler import Sampler
 from harness.core.campaigns import describe_settings, replace_settings
-from harness.core.cases import AXES, IDLE, INFERENCE, LOGGING, QUIET, STATIC, TRAINING, Case, Settings, concurrent_case
-from harness.core.device import Device, RealDevice
+from harness.core.cases import (
+    AXES,
+    DEFAULT_IDLE_S,
+    IDLE,
+    INFERENCE,
+    LOGGING,
+    QUIET,
+    STATIC,
+    TRAINING,
+    Case,
+    Settings,
+    concurrent_case,
+)  # fmt: skip
+from harness.core.device import Device, RealDevice, is_self_profiling
 from harness.core.errors import (
     CannotRunError,
     ControlError,
@@ -36,29 +48,24 @@ from harness.core.errors import (
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry
 from harness.core.terminal import Progress
-from harness.judge.baseline import INCONCLUSIVE, check_profile, read_baseline, recorded_time_limit
-from harness.judge.claims import CONTRADICTED, Verdict
-from harness.measure.idle import DEFAULT_IDLE_S, idle_cases, metered_profile
 from harness.measure.rounds import run_rounds
-from harness.measure.run import bench_of, check, conditions, is_self_profiling, run, set_cache
 from harness.options import asks_for_strictness, deadline_from
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import experiment_of, plan_of
 from harness.playback import durations_s, is_played_back, play_back
 from harness.store.conditions import comparable_conditions, key, without_instance
-from harness.store.results import ResultsStore
 from harness.summary import describe_result, extra_info, left_out_of_verdicts
-from harness.workloads import get_workload
+
+if TYPE_CHECKING:
+    from harness.judge.claims import Verdict
+    from harness.store.results import ResultsStore
 
 _READ_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
 def as_pytest_outcome(*skipped: Type[HarnessError]) -> Iterator[None]:
-    """A case that cannot run here is skipped; what went wrong fails the test with its message alone.
-
-    `skipped` are further errors that mean that a case cannot run here.
-    """
+    """Skip a case that cannot run here (`CannotRunError`, `skipped`); other errors fail the test with their message."""
     try:
         yield
     except (CannotRunError, *skipped) as error:
@@ -86,7 +93,7 @@ def progress(request: pytest.FixtureRequest) -> Progress:
 @pytest.fixture
 def case(request: pytest.FixtureRequest) -> Case:
     """The test's case: device, workload, power mode, workers, storage, batch size, and how it is measured."""
-    return plan_of(request.config).case_at(request.param)
+    return plan_of(request.config).cases[request.param]
 
 
 @pytest.fixture
@@ -159,6 +166,8 @@ def storage(case: Case, device: Device, progress: Progress) -> DataOnStorage:
     """The data set of the workload, put on the storage medium under test: its directory and files."""
     if is_self_profiling(device):
         return DataOnStorage(case.storage, None, (), {})
+    from harness.measure.run import bench_of
+
     machine = cast(RealDevice, device)
     with as_pytest_outcome(DependencyError):
         bench = bench_of(case, machine, progress.update)
@@ -184,6 +193,8 @@ def page_cache(storage: DataOnStorage, cache: str, device: Device) -> CacheState
     """
     if not storage.files:
         return CacheState(cache, "simulated" if is_self_profiling(device) else "in-memory", None, None)
+    from harness.measure.run import set_cache
+
     root = cast(RealDevice, device).root
 
     def read_once() -> str:
@@ -245,6 +256,8 @@ def telemetry(case: Case, device: Device) -> Iterator[Recording]:
 @pytest.fixture(scope="session")
 def results(request: pytest.FixtureRequest) -> Iterator[ResultsStore]:
     """The results file (`--results`), opened before the first case is measured."""
+    from harness.store.results import ResultsStore
+
     with as_pytest_outcome(), ending_the_run(request.session, StoreError):
         store = ResultsStore(Path(request.config.getoption("jetwatt_results")))
     with store:
@@ -262,6 +275,9 @@ def measure(
 
     Skips what cannot run here before anything is touched, and everything once `--deadline` has come.
     """
+    from harness.measure.idle import metered_profile
+    from harness.measure.run import check, conditions, run
+
     plan, outcome, session = plan_of(request.config), request.config.stash[OUTCOME], request.session
     deadline = deadline_from(request.config)
     if deadline is not None and datetime.datetime.now() >= deadline:
@@ -349,7 +365,7 @@ def profile(case: Case, measure: Measure) -> Measure:
 
 
 def _loop(request: pytest.FixtureRequest, case: Case, measure: Measure, task: str) -> Callable[..., Profile]:
-    """A function that measures the case with changes, as a new profile."""
+    from harness.workloads import get_workload
 
     def take(**changes: Any) -> Profile:
         axes = {name: changes.pop(name) for name in ("workload", "workers", "storage", "batch_size") if name in changes}
@@ -394,6 +410,7 @@ def infer(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Calla
 @pytest.fixture
 def interleave(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
     """A function that trains while another workload answers: `interleave("lenet-mnist", batch_size=4, per_s=20)`."""
+    from harness.workloads import get_workload
 
     def take(workload: str, batch_size: int = 1, per_s: float = 10.0, duration_s: float = 10.0) -> Profile:
         with as_pytest_outcome():
@@ -407,6 +424,7 @@ def interleave(request: pytest.FixtureRequest, case: Case, measure: Measure) -> 
 @pytest.fixture
 def idle(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
     """A function that does nothing and records power: `idle(seconds=60)`; `quiet=True` reads the power sensor alone."""
+    from harness.measure.idle import idle_cases
 
     def take(seconds: float = DEFAULT_IDLE_S, quiet: bool = False) -> Profile:
         with as_pytest_outcome():
@@ -424,6 +442,8 @@ def takeaways(request: pytest.FixtureRequest, judged_device: str) -> Callable[[]
     It fails where simulated profiles contradict one that the model should confirm; with `--assert-takeaways` also where
     they leave it undecided, and where measured ones contradict one. Skips where there is nothing to judge.
     """
+    from harness.judge.claims import CONTRADICTED
+
     experiment, outcome = experiment_of(request.path), request.config.stash[OUTCOME]
 
     def judge() -> List[Verdict]:
@@ -453,6 +473,8 @@ def baseline(request: pytest.FixtureRequest) -> Callable[..., float]:
     baseline that does not hold these conditions skips the test, or with `missing="pass"` gives infinity; both are said
     at the end of the run. With `--strict` a profile that is neither surely slower nor surely as fast fails.
     """
+    from harness.judge.baseline import INCONCLUSIVE, check_profile, read_baseline
+
     path = request.config.getoption("jetwatt_baseline")
     with as_pytest_outcome():
         recorded = None if path is None else read_baseline(Path(path))
@@ -461,16 +483,14 @@ def baseline(request: pytest.FixtureRequest) -> Callable[..., float]:
     def limit_ms(profile: Profile, missing: str = "skip") -> float:
         if recorded is None:
             return math.inf
-        found = recorded_time_limit(recorded, profile)
-        if found.limit is None:
+        found = check_profile(recorded, profile)
+        if found.limit_ms is None:
             outcome.without_baseline.append(profile.case.id)
             if missing != "pass":
-                pytest.skip(f"{path} does not hold {profile.case.id}: {found.missing}")
+                pytest.skip(f"{path} does not hold {profile.case.id}: {found.notes[0]}")
             return math.inf
-        if is_strict:
-            checked = check_profile(recorded, profile)
-            if checked.status == INCONCLUSIVE:
-                pytest.fail(f"{profile.case.id} is inconclusive: {'; '.join(checked.notes)}", pytrace=False)
-        return found.limit
+        if is_strict and found.status == INCONCLUSIVE:
+            pytest.fail(f"{profile.case.id} is inconclusive: {'; '.join(found.notes)}", pytrace=False)
+        return found.limit_ms
 
     return limit_ms

@@ -1,4 +1,4 @@
-"""The suite's pytest options, and the campaign that comes out of them."""
+"""The suite's pytest options, and the campaign that comes out of them; every pytest run loads this."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 import pytest
 
 from harness.core.campaigns import SHIPPED, Campaign, check_axis, load_campaign
-from harness.core.cases import CACHE_STATES, CLOCKS, CUT_MINIBATCHES, DISTURBED_CORES, NO_LIMIT_C
+from harness.core.cases import CACHE_STATES, CLOCKS, CUT_MINIBATCHES, DEFAULT_IDLE_S, DISTURBED_CORES, NO_LIMIT_C
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
 from harness.core.errors import InvalidValueError
-from harness.devices.jetson_board import read_board
-from harness.devices.registry import local_board
-from harness.measure.idle import DEFAULT_IDLE_S
 
 DEFAULT_CAMPAIGN = "quick"
 
@@ -173,6 +170,8 @@ def campaign_from(config: pytest.Config) -> Campaign:
                 axis, [value.partition("=")[0] for value in values] if axis == "storage" else values
             )
     if "device" not in axes:
+        from harness.devices.registry import local_board
+
         board = local_board(Configuration(), device_root_from(config))
         if board is not None:
             axes["device"] = (board.name,)
@@ -191,7 +190,6 @@ def campaign_from(config: pytest.Config) -> Campaign:
 
 
 def chosen_options(config: pytest.Config) -> Set[str]:
-    """The options of this suite that were given."""
     given = {str(argument).partition("=")[0] for argument in config.invocation_params.args}
     return {name for name in given if hasattr(config.option, "jetwatt_" + name.strip("-").replace("-", "_"))}
 
@@ -205,7 +203,6 @@ def asks_for_strictness(config: pytest.Config) -> bool:
 
 
 def chosen_axes(config: pytest.Config) -> Set[str]:
-    """The axes that an option replaces."""
     return {axis for axis in (*_AXIS_HELP, "cache") if config.getoption(f"jetwatt_{axis}") is not None}
 
 
@@ -229,6 +226,8 @@ def device_root_from(config: pytest.Config) -> Path:
     given: Optional[str] = config.getoption("jetwatt_device_root")
     if given is None:
         return Path("/")
+    from harness.devices.jetson_board import read_board
+
     root = Path(given).expanduser()
     if read_board(root) is None:
         raise InvalidValueError(

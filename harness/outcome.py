@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import uuid
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 import pytest
 
@@ -14,16 +14,16 @@ from harness.core.cases import DISTURBED_CORES, Case
 from harness.core.environment import describe_environment
 from harness.core.profiles import Profile
 from harness.core.terminal import Countdown, Progress
-from harness.judge.claims import Verdict, judge
-from harness.judge.evidence import Evidence, evidence_of
+
+if TYPE_CHECKING:
+    from harness.judge.claims import Verdict
+    from harness.judge.evidence import Evidence
 
 LOOK_S = 0.5
 """How long to look at other processes before the first measurement."""
 
 
 class Outcome:
-    """What came out of a run so far."""
-
     def __init__(self) -> None:
         self.run_id = uuid.uuid4().hex
         self.countdown = Countdown(0)
@@ -56,25 +56,28 @@ class Outcome:
             )
 
     def found(self, key: str, case: Case) -> Optional[Profile]:
-        """The profile of this case under these conditions that this run has made already.
-
-        One of the same power mode by another name is another profile: claims ask for modes by their names.
-        """
+        """This run's profile of the case under these conditions; by case id, because claims ask for modes by name."""
         return self._known.get((key, case.id))
 
     def keep(self, key: str, profile: Profile) -> None:
+        from harness.judge.evidence import evidence_of
+
         self.profiles.append(profile)
         self.evidence.append(evidence_of(profile))
         self._known.setdefault((key, profile.case.id), profile)
 
     def resume(self, key: str, case: Case, stored: Profile) -> None:
         """Let a profile of an earlier run, of these conditions, speak in this one's verdicts."""
+        from harness.judge.evidence import evidence_of
+
         if (key, case.id) not in self._resumed:
             self._resumed.add((key, case.id))
             self.evidence.append(evidence_of(stored)._replace(case=case))
 
     def verdicts(self) -> List[Verdict]:
         """What the profiles of this run say to the papers' claims."""
+        from harness.judge.claims import judge
+
         if self._judged[0] != len(self.evidence):
             self._judged = (len(self.evidence), judge(self.evidence))
         return self._judged[1]

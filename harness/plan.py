@@ -9,18 +9,13 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import pytest
 
-from harness.core.campaigns import SHIPPED, Campaign, Sweep, check_axis, describe_settings, expand, replace_settings
+from harness.core.campaigns import SHIPPED, Sweep, check_axis, describe_settings, expand, replace_settings
 from harness.core.cases import AXES, CONCURRENT, IDLE, IDLE_STATES, INSTANCE_MARK, Case, Mix
 from harness.core.device import Device
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
 from harness.core.power_modes import PowerMode
-from harness.devices.registry import open_device
-from harness.devices.replay import ReplayDevice
-from harness.devices.simulated import SimulatedDevice, copies
-from harness.measure.idle import idle_cases, read_meter_logs
 from harness.options import DEFAULT_CAMPAIGN, campaign_from, chosen_axes, configuration_from, device_root_from
-from harness.workloads import get_workload
 
 Item = TypeVar("Item")
 ModeOf = Callable[[Item], Optional[Tuple[str, PowerMode]]]
@@ -55,6 +50,8 @@ class Plan:
 
     def __init__(self, config: pytest.Config) -> None:
         """Read campaign and places from the options; refuse what they name and nobody knows."""
+        from harness.measure.idle import idle_cases, read_meter_logs
+
         self.configuration = configuration_from(config)
         self._root = device_root_from(config)
         self.campaign = campaign_from(config)
@@ -65,7 +62,7 @@ class Plan:
         self._idle_s: float = config.getoption("jetwatt_idle_seconds")
         self._devices: Dict[str, Device] = {}
         self._modes: Dict[Tuple[str, str], PowerMode] = {}
-        self._cases: Dict[str, Case] = {}
+        self.cases: Dict[str, Case] = {}  # by `key`
         self.left_out: Set[str] = set()
         self._named = {
             Path(argument.partition("::")[0]).resolve() for argument in config.invocation_params.args if argument
@@ -90,9 +87,10 @@ class Plan:
     def device(self, name: str) -> Device:
         """The device of that name, the same object each time."""
         if name not in self._devices:
-            device = open_device(
-                name, self.configuration, Path("/") if name.partition(INSTANCE_MARK)[0] == "host" else self._root
-            )
+            from harness.devices.registry import open_device
+
+            root = Path("/") if name.partition(INSTANCE_MARK)[0] == "host" else self._root
+            device = open_device(name, self.configuration, root)
             known = self._devices.setdefault(device.name, device)
             if known is not device and known.identity() != device.identity():
                 raise InvalidValueError(f"two devices are called {device.name}", "rename one of the files")
@@ -140,13 +138,15 @@ class Plan:
 
         Of simulated boards, where that takes no time, state (i) in the modes of the experiment `baseload` too.
         """
+        from harness.measure.idle import idle_cases
+
         cases = list(self._idle_cases)
         if not self._asks_for_axes:
             sweeps = self.campaign.experiments.get(BASELOAD, ())
             found = self._expand([own for sweep in sweeps for own in self._per_device(sweep, of_experiment=True)])
             at_once = [case for case in found if self.device(case.device).provenance == "simulated"]
             cases += idle_cases(at_once, self._idle_s, {}, IDLE_STATES[:1])
-        self._cases.update((self.key(case), case) for case in cases)
+        self.cases.update((self.key(case), case) for case in cases)
         return [Point(case) for case in cases]
 
     def _with_marks(self, sweep: Sweep, blocks: Sequence[Block]) -> Iterator[Tuple[Sweep, Tuple[Any, ...], Any]]:
@@ -176,6 +176,9 @@ class Plan:
 
         Replayed corpora have no experiments of their own: what they answer is asked by sweeps that are of none.
         """
+        from harness.devices.replay import ReplayDevice
+        from harness.devices.simulated import SimulatedDevice, copies
+
         for name in sweep.axes["device"]:
             device = self.device(name)
             if isinstance(device, ReplayDevice):
@@ -192,8 +195,8 @@ class Plan:
             return [mode_name for mode_name, _ in found]
 
         named = [dataclasses.replace(one, axes={**one.axes, "workload": _workload_names(one)}) for one in sweeps]
-        cases = expand(Campaign("", "", tuple(named)), mode_names)
-        self._cases.update((self.key(case), case) for case in cases)
+        cases = expand(named, mode_names)
+        self.cases.update((self.key(case), case) for case in cases)
         return cases
 
     @staticmethod
@@ -201,18 +204,14 @@ class Plan:
         """A case in words, in which no two are alike: what pytest has as the parameter, and can store."""
         return f"{case.id} ({case.task}, {describe_settings(case.settings)})"
 
-    def case_at(self, key: str) -> Case:
-        return self._cases[key]
-
     def case_of(self, item: pytest.Item) -> Optional[Case]:
-        return self._cases.get(getattr(getattr(item, "callspec", None), "params", {}).get("case"))
+        return self.cases.get(getattr(getattr(item, "callspec", None), "params", {}).get("case"))
 
     def board(self, name: str) -> str:
         """What kind of board a device is; its own name where it is none."""
         return str(self.device(name).identity().specification.get("board") or name)
 
     def mode_of(self, item: pytest.Item) -> Optional[Tuple[str, PowerMode]]:
-        """The device and the power mode of a test; None of one that has no case."""
         case = self.case_of(item)
         return None if case is None else (case.device, self._modes[case.device, case.power_mode])
 
@@ -222,6 +221,8 @@ class Plan:
 
 def _workload_names(sweep: Sweep) -> Tuple[str, ...]:
     """The workloads of a sweep by the names that their cases have; an unknown one ends the run here."""
+    from harness.workloads import get_workload
+
     if sweep.task != CONCURRENT:
         return tuple(get_workload(text).name for text in sweep.axes["workload"])
     mixes = [Mix.parse(text) for text in sweep.axes["workload"]]
@@ -235,11 +236,7 @@ PLAN = pytest.StashKey[Plan]()
 
 
 def plan_of(config: pytest.Config) -> Plan:
-    """The plan of this run, made when it is first asked for: a run of other tests has none.
-
-    Raises:
-        pytest.UsageError: an option names what nobody knows; says what is known.
-    """
+    """The plan of this run, made on first use; a `pytest.UsageError` lists what is known where an option is wrong."""
     if PLAN not in config.stash:
         try:
             config.stash[PLAN] = Plan(config)
@@ -262,10 +259,7 @@ def short_id(case: Case, asked: Sequence[str]) -> str:
 
 
 def in_safe_order(items: Sequence[Item], mode_of: ModeOf, clocks_only_fall: Callable[[str], bool]) -> List[Item]:
-    """Put the cases of devices whose clocks only fall into an order with the fewest passes and few switches.
-
-    What has no case, and the cases of other devices, keep their places.
-    """
+    """Order the cases of devices whose clocks only fall, in the fewest passes; everything else keeps its place."""
     ordered = list(items)
     for places in _places(items, mode_of, clocks_only_fall).values():
         passes = order_passes([items[place] for place in places], SAFE, lambda item: mode_of(item)[1])

@@ -6,10 +6,9 @@ from collections import deque
 from typing import Any, Deque, List, Sequence
 
 from harness.core.cases import IDLE, IDLE_STATES, Case
-from harness.core.device import Device
+from harness.core.device import Device, is_self_profiling
 from harness.core.profiles import Profile
 from harness.core.units import ms_to_s
-from harness.measure.run import is_self_profiling
 
 _readings: Deque[float] = deque()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import sys
 import warnings
 from typing import Any, Generator, List, Optional, Sequence, Tuple
@@ -80,13 +81,18 @@ class _Parametrization:
     """A test's `parametrize` calls: those that name an axis are kept, the others go on to pytest."""
 
     def __init__(self, metafunc: pytest.Metafunc) -> None:
-        self.go_on = metafunc.parametrize
+        self.metafunc, self.go_on = metafunc, metafunc.parametrize
         self.blocks: List[Block] = []
         metafunc.parametrize = self.take  # type: ignore[method-assign]
 
     def take(self, argnames: Any, argvalues: Any, *args: Any, **kwargs: Any) -> None:
         names = [name.strip() for name in argnames.split(",")] if isinstance(argnames, str) else list(argnames)
         names = [name for name in names if name]
+        for name in names:
+            meant = difflib.get_close_matches(name, ALL_AXES, 1, cutoff=0.8) if name not in ALL_AXES else []
+            if meant:
+                text = f"parametrize names {name!r}, which is no axis: the case stays as it is. Was {meant[0]!r} meant?"
+                self.metafunc.definition.warn(pytest.PytestWarning(text))
         if not set(names) & set(ALL_AXES):
             self.go_on(argnames, argvalues, *args, **kwargs)
             return

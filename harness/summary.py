@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 from harness.core.cases import IDLE
 from harness.core.profiles import Profile
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, mwh_to_wh
-from harness.judge.claims import Verdict, counts_of_claims
 from harness.store.conditions import DISQUALIFYING, canonical_json, comparable_conditions
+
+if TYPE_CHECKING:
+    from harness.judge.claims import Verdict
 
 NO_POWER_SENSOR = "no power sensor"
 
@@ -82,6 +84,8 @@ def format_verdicts(verdicts: Sequence[Verdict], in_full: bool = True) -> str:
 
     Of more than `MOST_ROWS` of those, unless all are asked for, the ones that should not be so come first.
     """
+    from harness.judge.claims import counts_of_claims
+
     lines = [", ".join(f"{name}: {count}" for name, count in counts_of_claims(verdicts).items())]
     if any(one.fitted for one in verdicts):
         lines.append(
@@ -164,7 +168,6 @@ def _number(value: Optional[float]) -> str:
 
 
 def describe_concurrent(profile: Profile) -> str:
-    """One line on what training and inference gave together."""
     figures = profile.aggregates
     parts = [f"trained {_number(figures['training_samples_per_s'])} samples/s"]
     parts.append(f"served {_number(figures['inference_per_s'])} requests/s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Dict, Iterator, List, Optional, Sequence
 
-from harness.core.campaigns import Campaign, expand, load_campaign
+from harness.core.campaigns import expand, load_campaign
 from harness.core.cases import IDLE, IDLE_STATES, TRAINING, Case
 from harness.core.configuration import Configuration
 from harness.core.device import Device
@@ -41,7 +41,6 @@ class SimulatedCampaign:
         campaign: str = "paper",
         experiments: Optional[Sequence[str]] = None,
     ) -> None:
-        """Open the boards and expand the campaign."""
         self._devices: Dict[str, Device] = {}
         self._campaign = load_campaign(campaign)
         cases: Dict[Case, None] = {}
@@ -51,7 +50,6 @@ class SimulatedCampaign:
         self.cases = [case for case in cases if case.task in (TRAINING, IDLE)]
 
     def profiles(self) -> Iterator[Profile]:
-        """A profile of each case that the board can run."""
         for case in self.cases:
             try:
                 check(case, self._device(case.device))
@@ -65,12 +63,12 @@ class SimulatedCampaign:
 
     def _cases_of(self, experiment: str, asked: Sequence[str]) -> List[Case]:
         sweeps = []
-        for sweep in self._campaign.of_experiment(experiment).sweeps:
+        for sweep in self._campaign.experiments.get(experiment, ()):
             boards = [board for board in asked if not sweep.boards or board in sweep.boards]
             devices = tuple(name for board in boards for name in copies(f"sim:{board}", sweep.instances))
             if devices:
                 sweeps.append(dataclasses.replace(sweep, axes={**sweep.axes, "device": devices}))
-        found = expand(Campaign(experiment, "", tuple(sweeps)), self._mode_names)
+        found = expand(sweeps, self._mode_names)
         if experiment == VARIABILITY:
             return [
                 dataclasses.replace(case, settings=dataclasses.replace(case.settings, seed=seed))

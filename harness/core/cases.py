@@ -104,6 +104,7 @@ IDLE_STATES = ((LOGGING, STATIC), (QUIET, STATIC), (QUIET, DVFS))
 is recorded as while training, or the power sensor alone is read, `QUIET_READINGS` times in all."""
 
 QUIET_READINGS = 10
+DEFAULT_IDLE_S = 60.0  # the paper watches for 30 min; a board's own sensors give in one what a meter gives in twenty
 
 CUT_MINIBATCHES = 10  # what is left of a profile that takes too long: 10 are the fewest that 001 sec. 2.5 tried
 DISTURBED_CORES = 0.1

@@ -17,8 +17,6 @@ Report = Callable[[str], None]  # takes one line of progress: what is being done
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """Who a device is."""
-
     model: str  # the product in words (`NVIDIA Jetson AGX Orin`, a CPU model, ...)
     specification: Dict[str, Any]  # plain values that tell it from others: part number, cores, memory, GPU, ..
 
@@ -54,28 +52,16 @@ class Device(Protocol):
         """What can be measured and controlled here, and what it would take for the rest."""
 
     def check(self, case: Case) -> None:
-        """Refuse a case before anything is changed.
-
-        Raises:
-            CannotRunError: this device cannot run the case now.
-        """
+        """Raise a `CannotRunError`, before anything is changed, if this device cannot run the case now."""
 
     def session(self) -> ContextManager[None]:
         """Hold the device: lock it and save its state; on leaving, put back what was changed."""
 
     def apply(self, mode: PowerMode) -> PowerMode:
-        """Set a power mode and return it as read back.
-
-        Raises:
-            ControlError: the mode did not take.
-        """
+        """Set a power mode and return it as read back; a `ControlError` if it did not take."""
 
     def conditions(self, case: Case) -> Dict[str, Any]:
-        """What the device knows of a case's conditions before it is measured, as plain values.
-
-        Raises:
-            CannotRunError: the case cannot be measured here.
-        """
+        """What is known of a case's conditions before it is measured, as plain values; may raise `CannotRunError`."""
 
 
 class RealDevice(Device, Protocol):
@@ -96,11 +82,7 @@ class RealDevice(Device, Protocol):
         """Channel of a temperature to where it ends the run; `most_c` is what the case asks for."""
 
     def set_case(self, case: Case) -> Dict[str, Any]:
-        """Set a case's power mode and clocks; returns the device's conditions with what was read back.
-
-        Raises:
-            ControlError: the mode did not take.
-        """
+        """Set a case's power mode and clocks; return the device's conditions with what was read back."""
 
 
 class SelfProfiling(Device, Protocol):
@@ -108,3 +90,7 @@ class SelfProfiling(Device, Protocol):
 
     def profile(self, case: Case) -> Profile:
         """What the case yields."""
+
+
+def is_self_profiling(device: Device) -> bool:
+    return hasattr(device, "profile")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Dict, Mapping, NamedTuple
+from typing import Any, Dict, Mapping
 
 from harness.core.metrics import between
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
@@ -20,22 +20,16 @@ _CHANNELS = {"cpu_khz": r"cpu\d+_khz", "gpu_khz": r"gpu\d*_khz", "mem_khz": r"em
 """Dimension of a power mode to the telemetry channels that show its clock."""
 
 
-class ClockUse(NamedTuple):
-    """What one clock did during a profile."""
-
-    set_khz: int  # what the power mode sets it to
-    residency: Dict[str, float]  # as `frequency_residency`, the edges as text: `{"0.9": 0.25, "1": 0.75}`
-    samples: int  # how often it was read
-    off: int  # how many of these readings do not count as `set_khz` by the 95 % rule (C3)
-
-
-def clock_use(series: Mapping[str, Series], mode: PowerMode, start_s: float, end_s: float) -> Dict[str, ClockUse]:
+def clock_use(series: Mapping[str, Series], mode: PowerMode, start_s: float, end_s: float) -> Dict[str, Dict[str, Any]]:
     """What each clock did from `start_s` to `end_s`, in monotonic seconds, by its channel.
 
-    `mode` is the power mode as it was read back. Channels without a sample in that time are left out, and those whose
-    clock the mode does not tell.
+    Channels without a sample in that time are left out, and those whose clock the mode does not tell.
+
+    Returns:
+        `set_khz`, what the mode as read back sets it to; `residency`, as of `frequency_residency` with the edges as
+        text; `samples`, how often it was read; `off`, how many readings are not `set_khz` by the 95 % rule (C3).
     """
-    used: Dict[str, ClockUse] = {}
+    used: Dict[str, Dict[str, Any]] = {}
     near = percent_to_share(SET_PERCENT)
     for channel, clock in series.items():
         set_khz = next(
@@ -48,7 +42,12 @@ def clock_use(series: Mapping[str, Series], mode: PowerMode, start_s: float, end
         # The paper gives a lower bound (2,262 MHz are taken for 2,265 MHz); the upper one lies as far above, so that a
         # clock that was not lowered is not taken for a low one.
         off = sum(not near * set_khz <= reading <= (2 - near) * set_khz for reading in readings)
-        used[channel] = ClockUse(set_khz, {f"{edge:g}": share for edge, share in residency.items()}, len(readings), off)
+        used[channel] = {
+            "set_khz": set_khz,
+            "residency": {f"{edge:g}": share for edge, share in residency.items()},
+            "samples": len(readings),
+            "off": off,
+        }
     return used
 
 

@@ -161,53 +161,42 @@ POWER_CHANNEL = "power_total_mw"
 """The telemetry channel that power and energy are taken from: the device's own definition of its total."""
 
 
-class Aggregate(NamedTuple):
-    """What an aggregate of a profile is: its unit and its meaning in one sentence."""
-
-    unit: str
-    meaning: str
-
-
-AGGREGATES: Dict[str, Aggregate] = {
-    "minibatch_time_ms": Aggregate("ms", "median end-to-end time of a clean minibatch"),
-    "minibatch_time_q1_ms": Aggregate("ms", "first quartile of the end-to-end time of the clean minibatches"),
-    "minibatch_time_q3_ms": Aggregate("ms", "third quartile of the end-to-end time of the clean minibatches"),
-    "minibatch_time_mean_ms": Aggregate("ms", "mean end-to-end time of a clean minibatch"),
-    "fetch_stall_ms": Aggregate("ms", "median fetch stall of a clean minibatch"),
-    "compute_ms": Aggregate("ms", "median compute time of a clean minibatch"),
-    "overhead_ms": Aggregate("ms", "median framework overhead of a clean minibatch: E2E - stall - compute"),
-    "clean_minibatches": Aggregate("1", "minibatches that count: not the first, not before power settled"),
-    "e2e_s": Aggregate("s", "sum of the end-to-end times of the clean minibatches"),
-    "samples_per_s": Aggregate("1/s", "clean minibatches x batch size / e2e_s"),
-    "power_mw": Aggregate("mW", "median over the stable power samples taken during the clean minibatches"),
-    "power_mean_mw": Aggregate("mW", "energy of the clean minibatches / the time that they took"),
-    "power_samples": Aggregate("1", "power samples behind power_mw"),
-    "power_settled_s": Aggregate(
-        "s", "from the start of the first minibatch until power is stable; empty: never stable"
-    ),
-    "energy_mwh": Aggregate(
-        "mWh",
-        "energy of the clean minibatches: sum of p(i) x (t(i) - t(i-1)), without what lies between epochs; empty where"
-        " power samples do not reach over all of them or lie more than 3 median intervals apart",
-    ),
-    "energy_per_sample_mws": Aggregate("mWs", "energy of the clean minibatches / samples trained in them"),
-    "disk_read_bytes": Aggregate("B", "read from the storage's disk during the clean minibatches, by any process"),
-    "disk_reads_per_s": Aggregate("1/s", "mean read requests to the storage's disk during the clean minibatches"),
-    "epochs": Aggregate("1", "whole epochs that count: all but epoch 0"),
-    "epoch_time_s": Aggregate("s", "mean end-to-end time of epochs 1 and later"),
-    "epoch_stall_s": Aggregate("s", "mean fetch stall of epochs 1 and later, each a sum over its minibatches"),
-    "epoch_compute_s": Aggregate("s", "mean compute time of epochs 1 and later, each a sum over its minibatches"),
-    "epoch_overhead_s": Aggregate("s", "mean framework overhead of epochs 1 and later"),
-    "epoch_energy_mwh": Aggregate("mWh", "mean energy of epochs 1 and later"),
-    "epoch0_time_s": Aggregate("s", "end-to-end time of epoch 0, its first minibatch included"),
-    "epoch0_stall_s": Aggregate("s", "fetch stall of epoch 0"),
-    "epoch0_compute_s": Aggregate("s", "compute time of epoch 0"),
-    "epoch0_overhead_s": Aggregate("s", "framework overhead of epoch 0"),
-    "epoch0_energy_mwh": Aggregate("mWh", "energy of epoch 0"),
+AGGREGATES: Dict[str, str] = {
+    "minibatch_time_ms": "median end-to-end time of a clean minibatch",
+    "minibatch_time_q1_ms": "first quartile of the end-to-end time of the clean minibatches",
+    "minibatch_time_q3_ms": "third quartile of the end-to-end time of the clean minibatches",
+    "minibatch_time_mean_ms": "mean end-to-end time of a clean minibatch",
+    "fetch_stall_ms": "median fetch stall of a clean minibatch",
+    "compute_ms": "median compute time of a clean minibatch",
+    "overhead_ms": "median framework overhead of a clean minibatch: E2E - stall - compute",
+    "clean_minibatches": "minibatches that count: not the first, not before power settled",
+    "e2e_s": "sum of the end-to-end times of the clean minibatches",
+    "samples_per_s": "clean minibatches x batch size / e2e_s",
+    "power_mw": "median over the stable power samples taken during the clean minibatches",
+    "power_mean_mw": "energy of the clean minibatches / the time that they took",
+    "power_samples": "power samples behind power_mw",
+    "power_settled_s": "from the start of the first minibatch until power is stable; empty: never stable",
+    "energy_mwh": "energy of the clean minibatches: sum of p(i) x (t(i) - t(i-1)), without what lies between epochs;"
+    " empty where power samples do not reach over all of them or lie more than 3 median intervals apart",
+    "energy_per_sample_mws": "energy of the clean minibatches / samples trained in them",
+    "disk_read_bytes": "read from the storage's disk during the clean minibatches, by any process",
+    "disk_reads_per_s": "mean read requests to the storage's disk during the clean minibatches",
+    "epochs": "whole epochs that count: all but epoch 0",
+    "epoch_time_s": "mean end-to-end time of epochs 1 and later",
+    "epoch_stall_s": "mean fetch stall of epochs 1 and later, each a sum over its minibatches",
+    "epoch_compute_s": "mean compute time of epochs 1 and later, each a sum over its minibatches",
+    "epoch_overhead_s": "mean framework overhead of epochs 1 and later",
+    "epoch_energy_mwh": "mean energy of epochs 1 and later",
+    "epoch0_time_s": "end-to-end time of epoch 0, its first minibatch included",
+    "epoch0_stall_s": "fetch stall of epoch 0",
+    "epoch0_compute_s": "compute time of epoch 0",
+    "epoch0_overhead_s": "framework overhead of epoch 0",
+    "epoch0_energy_mwh": "energy of epoch 0",
 }
-"""Every aggregate of a profile. Its value is None, never 0, where there was nothing to measure it with or over.
+"""Every aggregate of a profile, and what it means; the unit ends the name.
 
-A profile of the task `idle` has those of power and energy only, over all of its time instead of clean minibatches.
+A value is None, never 0, where there was nothing to measure it with or over. A profile of the task `idle` has those of
+power and energy only, over all of its time instead of clean minibatches.
 """
 
 
@@ -251,10 +240,7 @@ def summarise(
 
 
 def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[str, Optional[float]]:
-    """The aggregates of a time in which nothing was to run.
-
-    None for all that is not power or energy, and for these without a sensor.
-    """
+    """Power and energy of a stretch in which nothing ran; None for everything else."""
     figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
     power = between(telemetry.series.get(POWER_CHANNEL, NO_SERIES), start_s, end_s)
     if power.values:
@@ -263,12 +249,9 @@ def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[s
 
 
 def summarise_concurrent(
-    found: Interleaved, power: Optional[Series], training_batch: int, inference_batch: int, start_s: float, end_s: float
+    found: Interleaved, power: Optional[Series], training_batch: int, start_s: float, end_s: float
 ) -> Dict[str, Optional[float]]:
-    """The aggregates of a concurrent case: `AGGREGATES` as far as they mean something, and `CONCURRENT_AGGREGATES`.
-
-    Refuses a case in which inference left no time for a single training minibatch.
-    """
+    """`AGGREGATES` and `CONCURRENT_AGGREGATES` of a concurrent case; refuses one that left no time to train."""
     if not found.training_ms:
         raise CannotRunError("inference leaves no time to train", "fewer requests per second, or a larger batch")
     figures: Dict[str, Optional[float]] = {**dict.fromkeys(AGGREGATES), **dict.fromkeys(CONCURRENT_AGGREGATES)}

@@ -57,8 +57,6 @@ def source_capability(spec: SourceSpec, root: str) -> Capability:
 
 
 class HostDevice:
-    """Any Linux machine, measured as it is."""
-
     name = "host"
     provenance = "measured"
     clocks_only_fall = False

@@ -35,10 +35,7 @@ class ReplayDevice:
     clocks_only_fall = False
 
     def __init__(self, text: str) -> None:
-        """Read the corpus.
-
-        `text` is `FILE.csv` or `FILE.parquet`, with `@DEVICE` behind it where it holds several devices.
-        """
+        """`text` is a corpus file, CSV or Parquet, followed by `@DEVICE` where it holds several devices."""
         file, mark, chosen = text.rpartition(DEVICE_MARK)
         if not mark or Path(text).expanduser().exists():  # a file whose own name holds the mark
             file, chosen = text, ""
@@ -81,10 +78,7 @@ class ReplayDevice:
         return self._spaces[workload]
 
     def power_modes(self, text: str, workload: str = "") -> NamedModes:
-        """The recorded modes that a `--power-mode` value stands for.
-
-        `grid:paper` means the modes of the board's grid that are recorded.
-        """
+        """The recorded modes that a `--power-mode` value stands for; a grid is that of the board."""
         space = self._space(workload)
         if text.startswith("grid:"):
             recorded = [(name, mode) for name, mode in load_board(self.board).power_modes(text) if mode in space]
@@ -98,7 +92,6 @@ class ReplayDevice:
         return [Capability("replay", True, f"{profiles}: {_values(self._rows, 'workload')}")]
 
     def check(self, case: Case) -> None:
-        """Refuse a case that the corpus does not hold, naming what it holds."""
         self._row(case)
 
     def _row(self, case: Case) -> Row:
@@ -126,7 +119,6 @@ class ReplayDevice:
         return rows[0]
 
     def _refuse(self, case: Case, mode: PowerMode) -> List[Row]:
-        """Say which of task, workload, batch size and mode is not there, and what is."""
         rows: Sequence[Row] = self._rows
         for column in ("task", "workload", "batch_size"):
             found = [row for row in rows if row[column] == getattr(case, column)]
@@ -200,7 +192,6 @@ def _of_one_device(rows: Sequence[Row], chosen: str, path: Path) -> Tuple[List[R
 
 
 def _values(rows: Sequence[Row], column: str) -> str:
-    """What stands in a column, each value once, as text."""
     return ", ".join(dict.fromkeys(str(row[column]) for row in rows))
 
 

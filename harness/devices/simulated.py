@@ -83,10 +83,7 @@ class SimulatedDevice:
     clocks_only_fall = False  # every case finds the board switched on anew
 
     def __init__(self, text: str) -> None:
-        """Read the board's parameters.
-
-        `text` is `BOARD` or `BOARD@INSTANCE`; instance 0 is what is simulated without one.
-        """
+        """`text` is `BOARD` or `BOARD@INSTANCE`; instance 0 is what is simulated without one."""
         board, mark, instance = text.partition(INSTANCE_MARK)
         if board not in SIMULATED_BOARDS:
             raise UnknownNameError(f"board {board!r} is not simulated", f"known: {', '.join(SIMULATED_BOARDS)}")
@@ -249,8 +246,8 @@ class SimulatedDevice:
         parts = [(part, _workload(part.workload)[0], self._data(part)) for part in parts_of(case)]
         found, minibatches, telemetry = run_interleaved(self._in_mode(case.power_mode), case, parts)
         power = telemetry.series[POWER_CHANNEL]
-        batches = [part.batch_size for part, _, _ in parts]
-        return {}, minibatches, telemetry, summarise_concurrent(found, power, *batches, 0.0, found.duration_s)
+        aggregates = summarise_concurrent(found, power, case.batch_size, 0.0, found.duration_s)
+        return {}, minibatches, telemetry, aggregates
 
     def _idle(self, case: Case) -> Yielded:
         state = _IDLE_STATES.get((case.workload, case.settings.clocks))
@@ -259,11 +256,10 @@ class SimulatedDevice:
         board, idle_s = self._in_mode(case.power_mode), case.settings.idle_s
         interval_s = case.settings.interval_s if state == "logging" else idle_s / QUIET_READINGS
         telemetry = run_idle(board, case, state, interval_s)
-        used = clock_use(telemetry.series, board.mode, 0.0, idle_s)
         conditions = {
             "logging": "on" if state == "logging" else f"the power sensor alone, every {interval_s:g} s",
             "clean_process": True,
-            "clock_use": {channel: use._asdict() for channel, use in used.items()},
+            "clock_use": clock_use(telemetry.series, board.mode, 0.0, idle_s),
         }
         return conditions, [], telemetry, summarise_idle(telemetry, 0.0, idle_s)
 

@@ -21,27 +21,20 @@ from harness.workloads.optional_packages import require
 
 
 def measure_concurrent(bench: Any, instruments: Any, report: Report, rounds: Rounds = run_rounds) -> Profile:
-    """Measure a concurrent case under the power mode that is set now."""
     training = require("harness.measure.training_loop")
     case, seed = bench.case, bench.case.settings.seed
     mix = Mix.parse(case.workload)
-    training.use_threads(bench.conditions["threads"])
+    training.torch.set_num_threads(bench.conditions["threads"])
     trained: List[Minibatch] = []
     is_own = bench.workload.is_own or bench.beside.workload.is_own
     with training.failures_explained(f"{mix.name} with batches of {case.batch_size}", is_own):
         trainer = training.Trainer(bench.workload, bench.samples, case.batch_size, case.workers, seed)
-        inferrer = training.Inferrer(
-            bench.beside.workload,
-            bench.beside.samples,
-            mix.batch_size,
-            0,
-            seed,
-        )
+        inferrer = training.Inferrer(bench.beside.workload, bench.beside.samples, mix.batch_size, 0, seed)
         if case.settings.cache != "as-is":
             report("    page cache: warm")
             trainer.read_once()
             inferrer.read_once()
-        train, serve = training.one_by_one(trainer), training.one_by_one(inferrer)
+        train, serve = (training.time_minibatches(one, one.loader(), since_asked=True) for one in (trainer, inferrer))
 
         def train_one() -> None:
             trained.append(Minibatch(0, len(trained), CLEAN, *next(train)))
@@ -73,13 +66,13 @@ def measure_concurrent(bench: Any, instruments: Any, report: Report, rounds: Rou
         train.close()
         serve.close()
     power = telemetry.series.get(POWER_CHANNEL)
-    uses = clock_use(telemetry.series, PowerMode(**bench.conditions["power_mode"]), start_s, end_s)
+    mode = PowerMode(**bench.conditions["power_mode"])
     conditions = {
         **bench.conditions,
         "temperature_limits_c": dict(instruments.limits_c),
         "power_source": instruments.power_source if power is not None else None,
         "power_definition": telemetry.notes.get(POWER_CHANNEL, "no power sensor"),
-        "clock_use": {channel: use._asdict() for channel, use in uses.items()},
+        "clock_use": clock_use(telemetry.series, mode, start_s, end_s),
     }
-    aggregates = summarise_concurrent(outcomes[0], power, case.batch_size, mix.batch_size, start_s, end_s)
+    aggregates = summarise_concurrent(outcomes[0], power, case.batch_size, start_s, end_s)
     return Profile(case, "measured", conditions, trained, telemetry, aggregates, [], started_at)

@@ -16,7 +16,7 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from harness.board.power_log import read_power_log
 from harness.core.cases import IDLE, IDLE_STATES, LOGGING, QUIET_READINGS, STATIC, Case
@@ -28,41 +28,27 @@ from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile, Telemetry, wall_clock
 from harness.measure.rounds import Rounds, nothing, run_rounds
 
-DEFAULT_IDLE_S = 60.0
-"""The paper watches for 30 minutes; a board's own sensors give in a minute what a meter gives in twenty."""
-
 SETTLING_S = 5.0
 """Power settles 2-3 s after a change of mode (001 sec. 2.5)."""
 
 
-class MeterLog(NamedTuple):
-    """What a socket meter recorded while a device was in an idle state: the state's name, the file, and its content."""
-
-    state: str
-    path: Path
-    telemetry: Telemetry
-
-
-def read_meter_logs(text: str) -> Dict[str, MeterLog]:
+def read_meter_logs(text: str) -> Dict[str, Telemetry]:
     """The records of `--socket-meter STATE=FILE.csv,...`, by the workload that their cases have (`idle-STATE`)."""
-    logs: Dict[str, MeterLog] = {}
+    logs: Dict[str, Telemetry] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         state, _, file = part.partition("=")
         if not re.fullmatch("[a-z][a-z0-9-]*", state) or not file:
             raise InvalidValueError(
                 f"--socket-meter takes STATE=FILE.csv, got {part!r}", "the state in lower case: wol=FILE.csv"
             )
-        logs[f"{IDLE}-{state}"] = MeterLog(state, Path(file), read_power_log(Path(file)))
+        logs[f"{IDLE}-{state}"] = read_power_log(Path(file))
     return logs
 
 
 def idle_cases(
-    cases: Sequence[Case], idle_s: float, logs: Mapping[str, MeterLog], states: Sequence[Tuple[str, str]] = IDLE_STATES
+    cases: Sequence[Case], idle_s: float, logs: Mapping[str, Telemetry], states: Sequence[Tuple[str, str]] = IDLE_STATES
 ) -> List[Case]:
-    """The idle states of each device and power mode of a campaign.
-
-    `logs` are of a socket meter, from `read_meter_logs`: of the one device and power mode of the campaign.
-    """
+    """The idle states of each device and power mode of a campaign; `logs` are those of `read_meter_logs`."""
     first: Dict[Any, Case] = {}
     for case in cases:
         first.setdefault((case.device, case.power_mode), case)
@@ -72,7 +58,7 @@ def idle_cases(
         )
     wanted = [(name, clocks, idle_s) for name, clocks in states]
     for name, log in logs.items():
-        times_s = log.telemetry.series[POWER_CHANNEL].times_s
+        times_s = log.series[POWER_CHANNEL].times_s
         wanted.append((name, STATIC, times_s[-1] - times_s[0]))
 
     def idle(case: Case, name: str, clocks: str, idle_s: float) -> Case:
@@ -87,13 +73,11 @@ def idle_cases(
 def measure_idle(
     case: Case, conditions: Mapping[str, Any], instruments: Any, report: Report, rounds: Rounds = run_rounds
 ) -> Profile:
-    """Do nothing for `case.settings.idle_s`, under the power mode and clocks that are set now, and watch power.
-
-    A quiet case reads the power sensor alone. `CannotRunError` where there is none.
-    """
+    """Record power while nothing runs, for `case.settings.idle_s`; `CannotRunError` without a power sensor."""
     idle_s, is_logged = case.settings.idle_s, case.workload == LOGGING
     if not is_logged:
-        instruments = instruments.only_power()
+        sources = [one for one in instruments.sources if one.name == instruments.power_source]
+        instruments = dataclasses.replace(instruments, sources=sources)
     power_source = instruments.power_source
     interval_s = case.settings.interval_s if is_logged else idle_s / QUIET_READINGS
     report(f"    idle for {idle_s:g} s")
@@ -107,12 +91,11 @@ def measure_idle(
         rounds(nothing, lambda: time.sleep(idle_s), 1)
         end_s = time.monotonic()
         telemetry = sampler.stop()
-    uses = clock_use(telemetry.series, PowerMode(**conditions["power_mode"]), start_s, end_s)
     own = {
         **conditions,
         "logging": "on" if is_logged else f"the power sensor alone, every {interval_s:g} s",
         "clean_process": "torch" not in sys.modules,
-        "clock_use": {channel: use._asdict() for channel, use in uses.items()},
+        "clock_use": clock_use(telemetry.series, PowerMode(**conditions["power_mode"]), start_s, end_s),
         "power_source": power_source,
         "power_definition": telemetry.notes.get(POWER_CHANNEL, "the power sensor gave no total"),
     }
@@ -120,15 +103,15 @@ def measure_idle(
     return Profile(case, "measured", own, [], telemetry, aggregates, [], started_at)
 
 
-def metered_profile(case: Case, conditions: Mapping[str, Any], provenance: str, log: MeterLog) -> Profile:
+def metered_profile(case: Case, conditions: Mapping[str, Any], provenance: str, log: Telemetry) -> Profile:
     """What a socket meter recorded, as the profile of an idle case; of clocks its state's name says what there is."""
-    times_s = log.telemetry.series[POWER_CHANNEL].times_s
+    times_s = log.series[POWER_CHANNEL].times_s
     own = {
         **{name: value for name, value in conditions.items() if name != "dvfs"},
         "logging": "none on the device",
         "power_source": "socket meter",
-        "power_definition": log.telemetry.notes[POWER_CHANNEL],
+        "power_definition": log.notes[POWER_CHANNEL],
     }
-    aggregates = summarise_idle(log.telemetry, times_s[0], times_s[-1])
+    aggregates = summarise_idle(log, times_s[0], times_s[-1])
     imported_at = wall_clock()
-    return Profile(case, provenance, own, [], log.telemetry, aggregates, [], imported_at)
+    return Profile(case, provenance, own, [], log, aggregates, [], imported_at)

@@ -30,13 +30,12 @@ from harness.core.cases import (
     IDLE,
     TRAINING,
     Case,
-    concurrent_case,
     concurrent_conditions,
     parse_storage,
     parts_of,
 )  # fmt: skip
 from harness.core.configuration import Configuration
-from harness.core.device import Device, RealDevice, Report, SelfProfiling
+from harness.core.device import Device, RealDevice, Report, SelfProfiling, is_self_profiling
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 from harness.core.frequency_residency import clock_use
 from harness.core.metrics import (
@@ -90,16 +89,11 @@ class Bench:
 
 @dataclasses.dataclass(frozen=True)
 class Instruments:
-    """What a case is measured with."""
-
     sources: Sequence[SourceSpec]  # telemetry to record
     power_source: str  # which of them measures power
     sampler_cpus: Sequence[int]  # where the sampler may run: best where training does not
     root: Path  # where `/sys` and `/proc` are
     limits_c: Mapping[str, float]  # channel of a temperature to where it ends the run
-
-    def only_power(self) -> Instruments:
-        return dataclasses.replace(self, sources=[one for one in self.sources if one.name == self.power_source])
 
     def sampler(self, interval_s: float) -> Sampler:
         return Sampler(self.sources, interval_s, root=str(self.root), cpus=self.sampler_cpus)
@@ -120,10 +114,7 @@ def check(case: Case, device: Device) -> None:
 
 
 def conditions(case: Case, device: Device, report: Report) -> Dict[str, Any]:
-    """What is known of a case's conditions before it is measured; makes its data set ready.
-
-    `--resume` compares these with what is stored, and `run` puts them into the record.
-    """
+    """The conditions known before measuring, which `--resume` compares; makes the data set ready."""
     own = device.conditions(case)
     return own if is_self_profiling(device) else {**bench_of(case, cast(RealDevice, device), report).conditions, **own}
 
@@ -158,28 +149,6 @@ def run(case: Case, device: Device, report: Report = lambda line: None, rounds: 
         profile = _measure(bench, instruments, report, rounds)
     flags = [*device.remarks, *find_flags(profile)]
     return dataclasses.replace(profile, provenance=device.provenance, flags=flags)
-
-
-def run_concurrent(
-    device: Device,
-    training: Case,
-    inference: Case,
-    arrivals_per_s: float,
-    duration_s: float,
-    report: Report = lambda line: None,
-) -> Profile:
-    """Train one workload while another one serves requests, on a device that is held by the caller.
-
-    `CONCURRENT_AGGREGATES` says what such a profile has beside the usual aggregates. Of `inference` the workload and
-    the batch size are used.
-    """
-    case = concurrent_case(training, inference, arrivals_per_s, duration_s)
-    check(case, device)
-    return run(case, device, report)
-
-
-def is_self_profiling(device: Device) -> bool:
-    return hasattr(device, "profile")
 
 
 def _refuse_small_batches(case: Case) -> None:
@@ -249,8 +218,8 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
     conditions = {
         **made_of,
         "accelerator": training.accelerator_name(),
-        "torch": training.torch_version(),
-        "cuda": training.cuda_version(),
+        "torch": training.torch.__version__,
+        "cuda": training.torch.version.cuda,
         "python": platform.python_version(),
         "data_source": data.source,
         "data_samples": data.samples,
@@ -290,7 +259,7 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
     """Train or infer under the power mode that is set now."""
     training = require("harness.measure.training_loop")
     case, settings, files, root = bench.case, bench.case.settings, bench.data.files, instruments.root
-    training.use_threads(bench.conditions["threads"])
+    training.torch.set_num_threads(bench.conditions["threads"])
     conditions = {**bench.conditions, "temperature_limits_c": dict(instruments.limits_c)}
     residency_by_epoch: List[Optional[float]] = []
     cache = PageCache(str(root))
@@ -315,7 +284,7 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
         report(f"    page cache: {settings.cache}")
         conditions["cache_method"] = set_cache(settings.cache, files, trainer.read_once, root)
         conditions["cache_residency_before"] = residency(files, str(root)).share
-        training.seed_generators(settings.seed)  # warming the cache drew from them
+        training.torch.manual_seed(settings.seed)  # warming the cache drew from them
         started_at = wall_clock()
         periods = _quota_periods(root)
         limit = reads_held(limit_bytes_per_s, bench.directory, case.device, str(root))
@@ -351,8 +320,7 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
         why = "; ".join(missing[name] for name in (source, POWER_CHANNEL, SAMPLER) if name in missing)
         conditions.update(power_source=None, power_definition=f"no power sensor: {why or f'{source} gave no total'}")
     start, end = minibatches[0].start_s, end_s(minibatches[-1])
-    uses = clock_use(telemetry.series, PowerMode(**conditions["power_mode"]), start, end)
-    conditions["clock_use"] = {channel: use._asdict() for channel, use in uses.items()}
+    conditions["clock_use"] = clock_use(telemetry.series, PowerMode(**conditions["power_mode"]), start, end)
     aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
     return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
 

@@ -57,31 +57,9 @@ def accelerator_name() -> str:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
 
 
-def cuda_version() -> Optional[str]:
-    """The CUDA release that torch was built for; None without one."""
-    return torch.version.cuda
-
-
-def torch_version() -> str:
-    """The version of torch with its build, such as `2.15.0+cu132`."""
-    return torch.__version__
-
-
-def use_threads(count: int) -> None:
-    torch.set_num_threads(count)
-
-
-def seed_generators(seed: int) -> None:
-    """Begin torch's random numbers anew, whatever was drawn before."""
-    torch.manual_seed(seed)
-
-
 @contextlib.contextmanager
 def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
-    """Says of a network that does not fit into memory that it cannot run here; frees the accelerator's memory after.
-
-    `what` is the workload, `is_own` whether it is a user's: then what else fails is said to be in the user's code.
-    """
+    """Turn out-of-memory into `CannotRunError`, and other failures of a user's own workload into their own error."""
     try:
         yield
     except HarnessError:
@@ -174,7 +152,6 @@ class Trainer:
             self.first_loss = self.last_loss
 
     def autocast(self) -> ContextManager[Any]:
-        """The precision of forward pass and loss."""
         if self.workload.precision == "fp32":
             return contextlib.nullcontext()
         kind = torch.float16 if self.workload.precision == "fp16" else torch.bfloat16
@@ -220,7 +197,6 @@ class Inferrer(Trainer):
         self.model.eval()
 
     def step(self, batch: Any) -> None:
-        """The network's output for a minibatch that is on the accelerator."""
         with torch.no_grad(), self.autocast():
             (self.workload.forward or self.workload.loss)(self._run, batch)
 
@@ -254,7 +230,6 @@ class StepTimer:
             self._events = tuple(torch.cuda.Event(enable_timing=True) for _ in range(2))
 
     def time_ms(self, step: Callable[[], Any]) -> float:
-        """Run a step to its end and return how long it took, in milliseconds."""
         if self._events is None:
             start = time.perf_counter()
             step()
@@ -276,16 +251,17 @@ class Timing(NamedTuple):
     e2e_ms: float
 
 
-def time_minibatches(trainer: Trainer, loader: DataLoader) -> Iterator[Timing]:
-    """Train on each minibatch of a loader and time it.
+def time_minibatches(trainer: Trainer, loader: DataLoader, since_asked: bool = False) -> Iterator[Timing]:
+    """Train on each minibatch of a loader and time it; close it to end the loader's workers.
 
-    The clock runs on while the caller handles a timing: that time is framework overhead of the next minibatch.
+    The time that the caller takes to handle a timing is framework overhead of the next minibatch; with `since_asked` it
+    is left out, for callers that do other work in between.
     """
     timer = StepTimer(trainer.device)
     asked = end = time.monotonic()
     batches = iter(loader)  # starts the workers: the first minibatch waits for that, so its stall holds it
     while True:
-        start = end
+        start = asked if since_asked else end
         batch = next(batches, None)
         fetched = time.monotonic()
         if batch is None:
@@ -295,22 +271,6 @@ def time_minibatches(trainer: Trainer, loader: DataLoader) -> Iterator[Timing]:
         end = time.monotonic()
         yield Timing(start, s_to_ms(fetched - asked), compute_ms, s_to_ms(end - start))
         asked = time.monotonic()
-
-
-def one_by_one(trainer: Trainer) -> Iterator[Timing]:
-    """As `time_minibatches`, without an end, for who does other work in between: E2E begins when one is asked for.
-
-    Close it to end the loader's workers.
-    """
-    timer = StepTimer(trainer.device)
-    for_each = iter(trainer.loader())
-    while True:
-        start = time.monotonic()
-        batch = next(for_each)
-        fetched = time.monotonic()
-        batch = trainer.to_accelerator(batch)
-        compute_ms = timer.time_ms(lambda: trainer.step(batch))  # noqa: B023 (called at once)
-        yield Timing(start, s_to_ms(fetched - start), compute_ms, s_to_ms(time.monotonic() - start))
 
 
 def profile_minibatches(
@@ -394,10 +354,7 @@ def profile_epochs(
 
 
 def run_bare(trainer: Trainer, count: int) -> List[float]:
-    """The same loop without instruments: E2E milliseconds of `count` minibatches, after a first that is left out.
-
-    What `benchmarks/test_overhead.py` compares the instrumented loop with.
-    """
+    """E2E times in ms of `count` minibatches after the first, without instruments, for test_overhead.py."""
     batches = iter(trainer.loader())
     times_ms = []
     end = time.monotonic()

@@ -79,7 +79,7 @@ FURTHER: Tuple[Column, ...] = (
     Column("interval_s", float, "seconds between telemetry samples asked for"),
     Column("clocks", str, "what clocks were to do: static or dvfs"),
     Column("seed", int, "of weights, sampling order and written data sets"),
-    *(Column(name, float, figure.meaning) for name, figure in AGGREGATES.items() if name not in CORPUS_COLUMNS),
+    *(Column(name, float, meaning) for name, meaning in AGGREGATES.items() if name not in CORPUS_COLUMNS),
     *_CONDITIONS,
     *_ENVIRONMENT,
     Column("flags", str, "what to know before trusting the figures"),

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.cli.options import output_file, whole_numbers, write_json
-from harness.core.cases import INFERENCE, Case, Settings
+from harness.core.cases import INFERENCE, Case, Settings, concurrent_case
 from harness.core.configuration import load_configuration
 from harness.core.device import Device
 from harness.core.errors import CannotRunError
@@ -19,7 +19,8 @@ from harness.core.profiles import Profile
 from harness.core.terminal import Progress, format_duration
 from harness.core.units import mw_to_w, w_to_mw
 from harness.devices.registry import open_device
-from harness.measure.run import run_concurrent
+from harness.measure.run import check
+from harness.measure.run import run as run_case
 from harness.store.results import ResultsStore
 from predictors.cli.device_profiler import DeviceProfiler
 from predictors.cli.options import add_search_arguments, refuse_below, workload_name
@@ -146,14 +147,11 @@ def find_plan(
         )
         progress.line(f"training with inference in between for {duration_s:g} s in {choice.training_mode.name}")
         mode = names.get(modes[choice.training][1], choice.training_mode.name)
-        profile = run_concurrent(
-            device,
-            dataclasses.replace(template, power_mode=mode),
-            dataclasses.replace(serving, power_mode=mode, batch_size=choice.inference_batch),
-            goal.arrivals_per_s,
-            duration_s,
-            progress.update,
-        )
+        training = dataclasses.replace(template, power_mode=mode)
+        answering = dataclasses.replace(serving, batch_size=choice.inference_batch)
+        both = concurrent_case(training, answering, goal.arrivals_per_s, duration_s)
+        check(both, device)
+        profile = run_case(both, device, progress.update)
         trainer.keep(profile)
         found.append(Attempt(choice, profile))
         latency, power = found[-1].shortfalls(goal)

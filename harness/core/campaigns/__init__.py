@@ -23,7 +23,7 @@ from typing import (
 import msgspec
 
 from harness.core.boards import BOARDS
-from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Mix, Settings, parse_storage
+from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Settings, parse_storage
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
 
@@ -52,20 +52,13 @@ SettingsTable = msgspec.defstruct(
 """The table `settings`: fields of `Settings`, those that are given."""
 
 
-class AxesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The table `axes`: a value or a list of each axis that is given; `check_axis` says what they may be."""
-
-    device: Any = None
-    workload: Any = None
-    power_mode: Any = None
-    workers: Any = None
-    storage: Any = None
-    batch_size: Any = None
+AxesTable = msgspec.defstruct(
+    "AxesTable", [(axis, Any, None) for axis in AXES], frozen=True, forbid_unknown_fields=True
+)
+"""The table `axes`: a value or a list of each axis that is given; `check_axis` says what they may be."""
 
 
 class SweepTable(AxesTable, frozen=True, forbid_unknown_fields=True):
-    """A table of `[[sweep]]`."""
-
     settings: SettingsTable = SettingsTable()
     task: Optional[str] = None
     boards: Optional[Tuple[str, ...]] = None
@@ -79,8 +72,6 @@ class ExperimentTable(SweepTable, frozen=True, forbid_unknown_fields=True):
 
 
 class CampaignTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A campaign file."""
-
     description: str = ""
     axes: AxesTable = AxesTable()
     settings: SettingsTable = SettingsTable()
@@ -99,38 +90,18 @@ class Sweep:
     instances: int = 1  # how many copies of a simulated board run it
     own: FrozenSet[str] = frozenset()  # axes that its own table names (`cache` among them), the campaign's do not count
 
-    def points(self) -> List[Tuple[Any, ...]]:
-        """Every combination, each a tuple in the order of `AXES`, the last axis changing fastest."""
-        return list(itertools.product(*(self.axes[axis] for axis in AXES)))
-
 
 @dataclasses.dataclass(frozen=True)
 class Campaign:
     """Sweeps run one after the other; a case that stands in several of them runs once."""
 
-    name: str  # of the file
-    description: str  # in a sentence
     sweeps: Tuple[Sweep, ...]  # what `benchmarks/test_training.py` runs
     # name of an experiment to the sweeps that `benchmarks/test_NAME.py` runs
     experiments: Mapping[str, Tuple[Sweep, ...]] = dataclasses.field(default_factory=dict)
     general: Sweep = Sweep(AXIS_DEFAULTS, Settings())  # its axes and settings for tests that none of these are for
 
-    @property
-    def workloads(self) -> List[str]:
-        """The name of every workload that its sweeps run; of a mix both."""
-        asked = [(sweep.task, name) for sweep in self.sweeps for name in sweep.axes["workload"]]
-        parts = (Mix.parse(name).workloads if task == CONCURRENT else (name,) for task, name in asked)
-        return list(dict.fromkeys(itertools.chain.from_iterable(parts)))
-
-    def of_experiment(self, name: str) -> Campaign:
-        """The campaign that consists of one experiment; without any sweep where this campaign does not have it."""
-        return dataclasses.replace(self, sweeps=self.experiments.get(name, ()), experiments={})
-
     def override(self, axes: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> Campaign:
-        """Replace axes and settings in every sweep.
-
-        Minibatches replace epochs and the other way round.
-        """
+        """Replace axes and settings in every sweep."""
         given = {axis: tuple(values) for axis, values in axes.items()}
 
         def change(sweep: Sweep) -> Sweep:
@@ -182,21 +153,22 @@ def load_campaign(name_or_path: str) -> Campaign:
     try:
         if isinstance(content.get("sweep"), dict):
             raise InvalidValueError("sweep must be an array of tables", "write [[sweep]]")
-        return _campaign(path.stem, typed(content, CampaignTable))
+        return _campaign(typed(content, CampaignTable))
     except HarnessError as error:
         raise InvalidValueError(f"campaign file {path}: {error.what}", error.hint) from error
 
 
-def expand(campaign: Campaign, mode_names: Callable[[str, str, str], List[str]]) -> List[Case]:
-    """The cases of a campaign, in order; one that stands in several sweeps comes once.
+def expand(sweeps: Sequence[Sweep], mode_names: Callable[[str, str, str], List[str]]) -> List[Case]:
+    """The cases of sweeps, in order; one that stands in several sweeps comes once.
 
     `mode_names` takes a device's name, a workload's and a power-mode value, and returns the names of the modes that the
     value stands for.
     """
     cases: Dict[str, Case] = {}
     names: Dict[Tuple[str, str, str], List[str]] = {}
-    for sweep in campaign.sweeps:
-        for device, workload, mode_text, workers, storage, batch_size in sweep.points():
+    for sweep in sweeps:
+        points = itertools.product(*(sweep.axes[axis] for axis in AXES))
+        for device, workload, mode_text, workers, storage, batch_size in points:
             if (device, workload, mode_text) not in names:
                 names[device, workload, mode_text] = mode_names(device, workload, mode_text)
             for mode in names[device, workload, mode_text]:
@@ -227,14 +199,14 @@ def describe_settings(settings: Settings) -> str:
     return ", ".join([f"{settings.cache} cache", length, *clocks, *others])
 
 
-def _campaign(name: str, table: CampaignTable) -> Campaign:
+def _campaign(table: CampaignTable) -> Campaign:
     settings = replace_settings(Settings(), _given(table.settings))
     base = Sweep({**AXIS_DEFAULTS, **_axes(table.axes)}, settings)
     experiments: Dict[str, Tuple[Sweep, ...]] = {}
     for experiment, own in table.experiment.items():
         common = _sweep(base, own)
         experiments[experiment] = tuple(_sweep(common, one) for one in own.sweep)
-    return Campaign(name, table.description, tuple(_sweep(base, one) for one in table.sweep), experiments, base)
+    return Campaign(tuple(_sweep(base, one) for one in table.sweep), experiments, base)
 
 
 def _sweep(base: Sweep, table: SweepTable) -> Sweep:

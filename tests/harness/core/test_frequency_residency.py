@@ -64,13 +64,13 @@ def test_each_clock_of_the_mode_has_its_residency_and_its_readings_that_are_off(
         "power_total_mw": Series(times_s, (1,) * 5),
     }
     used = clock_use(series, MODE, 1.0, 4.0)
-    assert {name: (use.set_khz, use.samples, use.off) for name, use in used.items()} == {
+    assert {name: (use["set_khz"], use["samples"], use["off"]) for name, use in used.items()} == {
         "cpu0_khz": (2_265_000, 4, 0),
         "cpu4_khz": (2_265_000, 4, 2),
         "gpu_khz": (1_000_000, 4, 4),  # not lowered: as far off as one that fell
     }
-    assert used["cpu0_khz"].residency == {"1": 1.0}
-    assert used["cpu4_khz"].residency == pytest.approx({"0.5": 1 / 3, "1": 2 / 3})
+    assert used["cpu0_khz"]["residency"] == {"1": 1.0}
+    assert used["cpu4_khz"]["residency"] == pytest.approx({"0.5": 1 / 3, "1": 2 / 3})
 
 
 def test_a_clock_that_was_not_read_in_that_time_says_nothing():
@@ -86,4 +86,4 @@ def test_a_clock_that_was_not_read_in_that_time_says_nothing():
 )
 def test_readings_a_little_off_count_as_the_clock_that_was_set(reading_khz, counts):
     used = clock_use({"cpu0_khz": Series((0.0, 1.0), (reading_khz,) * 2)}, MODE, 0.0, 1.0)
-    assert used["cpu0_khz"].off == (0 if counts else 2)
+    assert used["cpu0_khz"]["off"] == (0 if counts else 2)

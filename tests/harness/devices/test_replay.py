@@ -60,7 +60,8 @@ def test_axes_that_are_not_recorded_fall_together(device):
     axes = {"device": ("replay:x/agx.csv",), "workload": ("yolov8n-coco",), "power_mode": ("maxn",),
             "workers": (0, 4), "storage": ("ssd", "sd"), "batch_size": (16,)}  # fmt: skip
     sweep = device.narrow(Sweep(axes, Settings(minibatches=3, cache="evicted")), is_chosen=True)
-    assert sweep.points() == [("replay:agx.csv", "yolov8n-coco", "maxn", None, None, 16)]
+    assert sweep.axes == {"device": ("replay:agx.csv",), "workload": ("yolov8n-coco",), "power_mode": ("maxn",),
+                          "workers": (None,), "storage": (None,), "batch_size": (16,)}  # fmt: skip
     assert sweep.settings == Settings()
     unasked = device.narrow(Sweep(axes, Settings()), is_chosen=False)
     assert unasked.axes["workload"] == ("yolov8n-coco", "lstm-wikitext")

@@ -13,7 +13,7 @@ from harness.core.interleaving import Interleaved
 from harness.core.metrics import summarise_concurrent
 from harness.core.profiles import Series
 from harness.devices.registry import open_device
-from harness.measure.run import run_concurrent
+from harness.measure.run import check, run
 
 BOARD = "sim:orin-agx"
 TRAIN = Case(BOARD, "resnet18-cifar10", "maxn", 4, "ssd", 16)
@@ -47,6 +47,12 @@ def test_a_concurrent_case_comes_apart_into_what_it_was_made_of():
     assert (inference.task, inference.workload, inference.batch_size) == (INFERENCE, "lenet-mnist", 4)
 
 
+def run_concurrent(device, *what):
+    case = concurrent_case(*what)
+    check(case, device)
+    return run(case, device)
+
+
 def test_a_simulated_board_trains_less_the_more_it_serves():
     device = open_device(BOARD, Configuration())
     few, many = (run_concurrent(device, TRAIN, SERVE, rate, 60.0) for rate in (5.0, 100.0))
@@ -65,7 +71,7 @@ def test_requests_that_cannot_be_served_in_time_are_flagged():
     )
     assert not any(flag.startswith("overloaded") for flag in profile.flags)
     with pytest.raises(CannotRunError, match="no time to train"):
-        summarise_concurrent(Interleaved(1.0, (), (5.0,), (9.0,), 40, ()), None, 16, 4, 0.0, 1.0)
+        summarise_concurrent(Interleaved(1.0, (), (5.0,), (9.0,), 40, ()), None, 16, 0.0, 1.0)
 
 
 def test_a_board_refuses_a_mix_of_which_it_cannot_run_a_part():
@@ -77,11 +83,11 @@ def test_a_board_refuses_a_mix_of_which_it_cannot_run_a_part():
 
 def test_without_a_sensor_there_is_no_power_and_not_a_zero():
     found = Interleaved(10.0, (100.0,) * 50, (20.0,) * 10, (30.0,) * 40, 0, ())
-    figures = summarise_concurrent(found, None, 16, 4, 0.0, 10.0)
+    figures = summarise_concurrent(found, None, 16, 0.0, 10.0)
     assert figures["power_mw"] is None
     assert figures["training_samples_per_s"] == 80.0
     assert figures["inference_per_s"] == 4.0
-    assert summarise_concurrent(found, Series((1.0, 2.0), (5.0, 7.0)), 16, 4, 0.0, 10.0)["power_mean_mw"] == 6.0
+    assert summarise_concurrent(found, Series((1.0, 2.0), (5.0, 7.0)), 16, 0.0, 10.0)["power_mean_mw"] == 6.0
 
 
 def test_a_case_goes_on_for_a_duration_or_a_number_of_minibatches_not_both():
