@@ -90,10 +90,7 @@ class Configuration:
 def load_configuration(
     path: Path, storage: Optional[Mapping[str, str]] = None, data_root: Optional[str] = None
 ) -> Configuration:
-    """Read `jetwatt.toml` where there is one; what is given on the command line goes first.
-
-    `storage` is of `--storage NAME=PATH`, `data_root` of `--data-root`.
-    """
+    """Read `jetwatt.toml` where there is one; `--storage NAME=PATH` and `--data-root` take precedence."""
     told = typed(read_toml(path) if path.exists() else {}, Places, str(path))
     places = {**_by_medium(told.storage), **_by_medium(storage or {})}
     root = data_root if data_root is not None else told.data_root

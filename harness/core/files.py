@@ -69,10 +69,7 @@ def read_toml(path: Path) -> Dict[str, Any]:
 
 
 def typed(table: Mapping[str, Any], kind: Type[Made], what: str = "the file") -> Made:
-    """A table of a TOML file as a `msgspec.Struct`.
-
-    An `UnknownNameError` lists the known keys, an `InvalidValueError` names key, value and expectation.
-    """
+    """A table of a TOML file as a `msgspec.Struct`; errors name key, value and what was expected."""
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:

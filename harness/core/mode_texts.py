@@ -54,10 +54,7 @@ def _mode(header: Sequence[str], cells: Sequence[str], where: str) -> PowerMode:
 
 
 def format_power_modes(rows: Iterable[Tuple[PowerMode, Mapping[str, object]]], further: Sequence[str] = ()) -> str:
-    """The CSV text of a list of power modes.
-
-    `further` names the columns that follow the four of a mode.
-    """
+    """A list of power modes as CSV text; `further` names the columns after the four of a mode."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*COLUMNS, *further])

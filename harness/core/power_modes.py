@@ -187,10 +187,7 @@ class PowerModeSpace:
 
 
 def clock_at_cap(cap: Optional[int], allowed: Sequence[int], rounds_up: bool = False) -> int:
-    """The clock that a cap comes to: the greatest allowed one not above it, or the least not below; both in kHz.
-
-    None is no cap; `allowed` ascends.
-    """
+    """The greatest allowed clock not above a cap, or the least not below it, in kHz; None is no cap."""
     if cap is None:
         return allowed[-1]
     if rounds_up:
@@ -234,7 +231,6 @@ class RecordedSpace(PowerModeSpace):
         return mode in self._known
 
     def at(self, index: int) -> PowerMode:
-        """The mode at a place in the order of `__iter__`."""
         self._check_index(index)
         return self.modes[index]
 

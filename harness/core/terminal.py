@@ -12,9 +12,9 @@ def shown(text: str) -> str:
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False) -> str:
-    """Lay out a table.
+    """Lay out a table; a header that begins with `>` is right-aligned and loses the sign.
 
-    A header that begins with `>` is aligned right and loses the sign. Cells may hold names from foreign files.
+    Cells may hold names from foreign files.
     """
     rows = [[shown(cell.replace("\n", " ")) for cell in row] for row in rows]
     if markdown:

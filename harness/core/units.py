@@ -60,7 +60,6 @@ def mws_to_j(mws: float) -> float:
 
 
 def uj_per_s_to_mw(microjoule: float, seconds: float) -> float:
-    """Energy in microjoule over a time in seconds to mean power in milliwatt."""
     return microjoule / seconds / 1_000.0
 
 
@@ -69,7 +68,6 @@ def millidegree_to_celsius(millidegree: float) -> float:
 
 
 def mv_ma_to_mw(millivolt: float, milliampere: float) -> float:
-    """Voltage in millivolt times current in milliampere, as power in milliwatt."""
     return millivolt * milliampere / 1_000.0
 
 

@@ -15,8 +15,6 @@ from harness.simulation.terms import deviations
 
 
 class Load(NamedTuple):
-    """How a workload is run."""
-
     batch_size: int = 16  # samples per minibatch
     workers: int = 4  # `num_workers` of the DataLoader
     storage: str = "ssd"  # medium that the data set lies on: `ssd`, `sd`, `hdd`, `emmc`
@@ -92,12 +90,13 @@ def instance_factors(board: BoardParameters, instance: int) -> Tuple[float, floa
 
 
 def _check(board: BoardParameters, modes: np.ndarray, load: Load, tpc_share: float) -> None:
-    if load.task not in ("training", "inference"):
-        raise InvalidValueError(f"task {load.task!r} is not simulated", "training or inference")
-    if load.clocks not in ("static", "dvfs"):
-        raise InvalidValueError(f"clocks {load.clocks!r} are not simulated", "static or dvfs")
-    if load.storage not in ("ssd", "sd", "hdd", "emmc"):
-        raise InvalidValueError(f"storage {load.storage!r} is not simulated", "ssd, sd, hdd or emmc")
+    for name, known in (
+        ("task", ("training", "inference")),
+        ("clocks", ("static", "dvfs")),
+        ("storage", ("ssd", "sd", "hdd", "emmc")),
+    ):
+        if getattr(load, name) not in known:
+            raise InvalidValueError(f"{name} {getattr(load, name)!r} is not simulated", f"known: {', '.join(known)}")
     if load.batch_size < 1 or load.workers < 0 or not 0.0 <= load.cached_share <= 1.0:
         raise InvalidValueError(f"{load} is no load", "batch size 1 or more, workers 0 or more, cached share 0 to 1")
     if not 0.0 < tpc_share <= 1.0:
@@ -258,10 +257,7 @@ IDLE_STATES = ("logging", "clean", "dvfs", "wol")
 
 
 def idle_power_mw(board: BoardParameters, mode: PowerMode, state: str = "logging", *, socket: bool = False) -> float:
-    """Power of an idle board.
-
-    At the socket, carrier board and adapter are included, as the papers' meter sees it.
-    """
+    """Power of an idle board; at the socket, carrier board and adapter included, as the papers' meter sees it."""
     states = [name for name in IDLE_STATES if name != "wol" or board.wol_mw > 0]
     if state not in states:
         raise UnknownNameError(f"idle state {state!r} is unknown of {board.name}", f"it has {', '.join(states)}")

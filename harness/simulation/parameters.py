@@ -11,7 +11,7 @@ import msgspec
 
 from harness.core.boards import BoardSpec
 from harness.core.boards import load_board as load_spec
-from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.errors import UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.power_modes import PowerMode
 
@@ -41,8 +41,6 @@ class ParameterEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PhysicsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is the same on all boards and for all workloads."""
-
     gpu_sharpness: float  # of the smooth maximum of arithmetic and memory traffic
     launch_sharpness: float  # of the smooth maximum of GPU and kernel launches
     pipeline_sharpness: float  # of the smooth maximum of compute and the supply of minibatches by workers
@@ -71,8 +69,6 @@ class PhysicsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class BoardParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A board."""
-
     spec: BoardSpec  # what is known of it
     cpu_speed: float  # work of a core per cycle over that of a Cortex-A78AE
     memory_wait: float  # memory cycles that CPU work waits for over those of an AGX Orin
@@ -113,14 +109,11 @@ class BoardParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def greatest(self) -> PowerMode:
-        """The mode with the greatest value of every dimension."""
         clocks = self.spec.clocks
         return PowerMode(self.spec.cpu_cores, clocks.cpu_khz[-1], clocks.gpu_khz[-1], clocks.mem_khz[-1])
 
 
 class WorkloadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A workload."""
-
     name: str  # as in the corpus
     samples: float  # of its data set
     dataset_bytes: float  # on the medium
@@ -176,7 +169,6 @@ def load_workload(name: str) -> WorkloadParameters:
 
 
 def read_entries(path: Path) -> Dict[str, ParameterEntry]:
-    """What stands in a parameter file."""
     return typed(read_toml(path), Dict[str, ParameterEntry], str(path))
 
 
@@ -238,8 +230,4 @@ def _find(name: str, files: Mapping[str, Path], kind: str) -> Path:
 
 
 def _parse(kind: Type[P], path: Path, entries: Mapping[str, ParameterEntry], known: Mapping[str, Any]) -> P:
-    values = {key: entry.value for key, entry in entries.items()}
-    for key, value in values.items():
-        if not isinstance(value, (int, float)) or value < 0:
-            raise InvalidValueError(f"{path}: {key} is {value!r}, expected a number, 0 or more")
-    return typed({**values, **known}, kind, str(path))
+    return typed({**{key: entry.value for key, entry in entries.items()}, **known}, kind, str(path))

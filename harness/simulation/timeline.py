@@ -51,7 +51,6 @@ class Steady(NamedTuple):
 
 
 def steady_state(response: Response, cached_share: float) -> Steady:
-    """The steady state of the one mode of a response."""
     names = ("stall_ms", "compute_ms", "overhead_ms", "cpu_utilisation", "gpu_utilisation")
     return Steady(
         cached_share=cached_share,

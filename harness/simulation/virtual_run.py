@@ -58,10 +58,7 @@ def virtual_data(
     default_samples: int,
     data_scale: Optional[float],
 ) -> VirtualData:
-    """The data set of a case.
-
-    A simulated board is switched on for each case, so that only `warm` finds anything in its page cache.
-    """
+    """The data set of a case. A simulated board is switched on for each case: only `warm` finds anything cached."""
     samples = default_samples if data_scale is None else max(1, round(workload.samples * data_scale))
     scale = samples / workload.samples
     holds = cached_share(board, workload, scale, workers=workers)
@@ -77,8 +74,6 @@ def virtual_data(
 
 
 class SimulatedBoard(NamedTuple):
-    """One board in one power mode."""
-
     parameters: BoardParameters  # of the board
     instance: int  # which copy of it
     mode: PowerMode  # the power mode

@@ -49,10 +49,7 @@ def ticks(end_s: float, interval_s: float, noise: np.random.Generator) -> Ticks:
 def rails(
     at: Ticks, timeline: Timeline, states: Sequence[Steady], idle_mw: float, power_factor: float
 ) -> Dict[str, np.ndarray]:
-    """Power of each rail at each sample, in mW.
-
-    All rails but the base go together from the idle board's power to the steady state's.
-    """
+    """Power of each rail at each sample, in mW: all but the base settle from idle to the steady state."""
     now = timeline.state_at(at.times_s)
     steady_mw = {name: np.array([one.rails_mw[name] for one in states])[now] for name in states[0].rails_mw}
     moving = sum(power for name, power in steady_mw.items() if name != BASE)
@@ -81,21 +78,10 @@ def observe(
     held: np.ndarray,
     held_before: float,
 ) -> Dict[str, Series]:
-    """Every channel of a board that trains.
+    """Every channel of a board that trains, at the samples `at`, in mode `mode`.
 
-    Args:
-        at: the samples.
-        timeline: the minibatches that run.
-        states: the steady states that they are in.
-        rails_mw: power of each rail at each sample.
-        mode: the clocks in effect.
-        idle_mw: power before the run.
-        peak_mw: the module's greatest power.
-        memory_bytes: RAM in use.
-        batch_size: samples per minibatch.
-        batch_bytes: of a minibatch on the medium.
-        held: share of the data set in the page cache after each minibatch, shape (n,).
-        held_before: the same before the run.
+    `idle_mw` and `held_before` are power and cached share before the run; `held` is the share of the data set in the
+    page cache after each minibatch, shape (n,); `batch_bytes` are those of a minibatch on the medium.
     """
     number = np.searchsorted(timeline.start_s, at.times_s, side="right") - 1
     running = number >= 0

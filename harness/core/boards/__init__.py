@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import msgspec
 
-from harness.core.errors import CannotRunError, HarnessError, InvalidValueError, UnknownNameError
+from harness.core.errors import CannotRunError, UnknownNameError
 from harness.core.files import read_toml, typed
 from harness.core.mode_texts import MAXN, NamedModes, parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
@@ -33,8 +33,6 @@ class Cpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The GPU."""
-
     name: str  # of its chip, as in its sysfs path
     architecture: str  # Maxwell, Pascal, Volta, Ampere, ..
     cuda_cores: int  # those that the module has
@@ -64,14 +62,6 @@ class ClockLists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     older_gpu_khz: Tuple[int, ...] = ()  # what earlier releases listed instead
     # names of the lists that are known to lack clocks, or were not seen on this very board
     incomplete: Tuple[str, ...] = ()
-
-
-class ClockRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Clocks at even distances, both ends included."""
-
-    first: int = msgspec.field(name="from")
-    last: int = msgspec.field(name="to")
-    step: int
 
 
 class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,10 +123,7 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return {name: PowerMode(cores, *map(mhz_to_khz, mhz)) for name, (cores, *mhz) in self.named_mhz.items()}
 
     def power_mode_space(self) -> PowerModeSpace:
-        """The power modes known off-board: every core count, with the clocks of the lists.
-
-        `CannotRunError` where nothing is known of a clock, here and below.
-        """
+        """The power modes known off-board: any core count, listed clocks; `CannotRunError` where none are listed."""
         return self._space(self.clocks.gpu_khz)
 
     def any_release_space(self) -> PowerModeSpace:
@@ -154,10 +141,7 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return PowerModeSpace(tuple(range(1, self.cpu_cores + 1)), *lists.values())
 
     def preset_mode(self, preset: Preset) -> PowerMode:
-        """The power mode that a preset's caps come to, with the clocks of every known release.
-
-        Caps are written for the newest.
-        """
+        """The power mode that a preset's caps come to, over the clocks of every known release."""
         caps = (preset.cpu_cores, preset.cpu_khz, preset.gpu_khz, preset.mem_khz)
         return self.any_release_space().at_caps(*caps, self.gpu_cap_rounds_up)
 
@@ -185,29 +169,26 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def known_variants(name: str) -> List[str]:
     """The variants of a board, the default one first."""
-    return _variants_of(_content(name))
+    content = _content(name)
+    return [content["variant"], *content.get("variants", {})]
 
 
 @functools.lru_cache(maxsize=None)
 def load_board(name: str, variant: str = "") -> BoardSpec:
-    """What is known of a board.
+    """What is known of a board by its name in the corpus, `orin-agx`, and variant, `32gb` (default: the papers').
 
-    Args:
-        name: as in the corpus: `orin-agx`.
-        variant: which of its modules, `32gb`; empty for the one that the papers' counts of power modes are of.
-
-    Raises:
-        UnknownNameError: there is no such board or variant; lists the known ones.
-        InvalidValueError: the board's file is wrong; names file, key and value.
+    The file's top level describes the default variant. A table `[variants.NAME]` has what differs: a value or a list
+    replaces the one above, a table replaces key by key.
     """
     content = _content(name)
-    if variant and variant not in _variants_of(content):
-        known = ", ".join(_variants_of(content))
-        raise UnknownNameError(f"variant {variant!r} of {name} is unknown", f"known: {known}")
-    try:
-        return parse_board(name, content, variant)
-    except HarnessError as error:
-        raise InvalidValueError(f"board file {BOARDS[name]}: {error.what}", error.hint) from error
+    variants = known_variants(name)
+    if variant and variant not in variants:
+        raise UnknownNameError(f"variant {variant!r} of {name} is unknown", f"known: {', '.join(variants)}")
+    table = {key: value for key, value in content.items() if key != "variants"}
+    if variant not in ("", variants[0]):
+        table = _overlaid(table, {**content["variants"][variant], "variant": variant})
+    table["clocks"] = {key: _expanded(entries) for key, entries in table.get("clocks", {}).items()}
+    return typed({**table, "name": name}, BoardSpec, f"board file {BOARDS[name]}")
 
 
 def find_board(compatible: Sequence[str], model: str = "") -> Optional[BoardSpec]:
@@ -239,33 +220,6 @@ def _content(name: str) -> Dict[str, Any]:
     return read_toml(BOARDS[name])
 
 
-def _variants_of(content: Mapping[str, Any]) -> List[str]:
-    if not isinstance(content.get("variant"), str):
-        raise InvalidValueError("variant is missing", "give the default variant a name")
-    return [content["variant"], *content.get("variants", {})]
-
-
-def parse_board(name: str, content: Mapping[str, Any], variant: str = "") -> BoardSpec:
-    """Make the spec of a variant out of a file's content.
-
-    The top level describes the default variant. A table `[variants.NAME]` has what differs: a value or a list replaces
-    the one above, a table replaces key by key. A list of clocks may hold ranges `{ from, to, step }`, ends included.
-    """
-    default = _variants_of(content)[0]
-    table: Dict[str, Any] = {key: value for key, value in content.items() if key != "variants"}
-    if variant not in ("", default):
-        own = content["variants"][variant]
-        if not isinstance(own, dict) or not {"part_numbers", "marks"} & set(own):
-            raise InvalidValueError(f"variants.{variant} must be a table with part_numbers or marks to tell it by")
-        table = _overlaid(table, {**own, "variant": variant})
-    clocks = table.get("clocks")
-    if isinstance(clocks, dict):
-        table["clocks"] = {key: _expanded(value, f"clocks.{key}") for key, value in clocks.items()}
-    spec = typed({**table, "name": name}, BoardSpec)
-    _refuse_contradictions(spec)
-    return spec
-
-
 def _overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> Dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
@@ -274,46 +228,9 @@ def _overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> Dict[str, A
     return merged
 
 
-def _expanded(entries: Any, where: str) -> Any:
-    """A list of clocks with its ranges written out; anything else as it is."""
-    if not isinstance(entries, list):
-        return entries
+def _expanded(entries: Sequence[Any]) -> List[Any]:
+    """A list of clocks with its ranges `{ from, to, step }`, both ends included, written out."""
     clocks: List[Any] = []
     for entry in entries:
-        if isinstance(entry, dict):
-            found = typed(entry, ClockRange, f"a range in {where}")
-            if found.step < 1 or found.last < found.first or (found.last - found.first) % found.step:
-                raise InvalidValueError(
-                    f"{where}: no whole number of steps leads from {found.first} to {found.last} in {found.step}"
-                )
-            clocks += range(found.first, found.last + 1, found.step)
-        else:
-            clocks.append(entry)
+        clocks += range(entry["from"], entry["to"] + 1, entry["step"]) if isinstance(entry, dict) else [entry]
     return clocks
-
-
-def _refuse_contradictions(spec: BoardSpec) -> None:
-    cores = sorted(core for cluster in spec.cpu.clusters for core in cluster.cores)
-    if cores != list(range(len(cores))) or not cores:
-        raise InvalidValueError(f"the clusters must hold each core from 0 up once, got {cores}")
-    for key in ("cpu_khz", "gpu_khz", "mem_khz", "newer_gpu_khz", "older_gpu_khz"):
-        clocks = (0, *getattr(spec.clocks, key))
-        if any(low >= high for low, high in zip(clocks, clocks[1:])):
-            raise InvalidValueError(f"clocks.{key} must be above 0 and strictly ascending, got {list(clocks[1:])}")
-    names = [preset.name.lower() for preset in spec.presets]
-    for preset in spec.presets:
-        if not 1 <= preset.cpu_cores <= len(cores):
-            raise InvalidValueError(f"preset {preset.name} has {preset.cpu_cores} cores, the board has {len(cores)}")
-        if names.count(preset.name.lower()) > 1:
-            raise InvalidValueError(f"preset {preset.name} stands there twice")
-    for key in ("default_preset", "papers_mode"):
-        name = getattr(spec, key)
-        if name and name.lower() not in names:
-            raise InvalidValueError(f"{key} {name!r} is no preset", f"there are {', '.join(names)}")
-    for where, given, known in (
-        ("clocks.incomplete", spec.clocks.incomplete, ("cpu_khz", "gpu_khz", "mem_khz")),
-        ("rails.total", spec.rails.total, spec.rails.labels),
-    ):
-        unknown = [name for name in given if name not in known]
-        if unknown:
-            raise UnknownNameError(f"{unknown[0]!r} in {where} is unknown", f"known: {', '.join(known)}")
