@@ -40,5 +40,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> List[str]:
-    """The public names."""
     return sorted(__all__)

@@ -18,11 +18,9 @@ COMMANDS: Tuple[Command, ...] = (
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    """Run a command and return its exit code."""
     description = "Measure, predict and choose: DNN training on power-limited edge devices."
     return run_command("jetwatt", description, COMMANDS, argv, grouped=True)
 
 
 def start() -> None:
-    """Run as the console command."""
     run_as_program(main)

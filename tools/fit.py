@@ -92,10 +92,7 @@ def read_free_parameters() -> Tuple[List[FreeParameter], List[Tie]]:
 def with_values(
     fixed: Parameters, free: Sequence[FreeParameter], ties: Sequence[Tie], distances: np.ndarray
 ) -> Parameters:
-    """A set of parameters with free ones moved to some distances from their priors, and the ties drawn.
-
-    Distances are in spreads, shape (n,).
-    """
+    """The parameters with free ones moved from their priors by `distances` in spreads, shape (n,), and ties applied."""
     moved = _replaced(fixed, [(one.owner, one.key, one.value(distance)) for one, distance in zip(free, distances)])
     return _replaced(moved, [(tie.owner, tie.key, getattr(moved[tie.source], tie.key) * tie.times) for tie in ties])
 
@@ -133,8 +130,6 @@ MOST_STEPS = 40
 
 
 class Fitted(NamedTuple):
-    """What a fit found."""
-
     parameters: Parameters  # the set
     distances: Dict[FreeParameter, float]  # of each free parameter from its prior, in spreads
     cost: float  # half the sum of squares at the end

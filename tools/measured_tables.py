@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -41,10 +41,7 @@ def split_tables(rows: Sequence[Row]) -> Tuple[List[Table], List[str]]:
 
 
 def simulated_like(table: Table, parameters: Optional[Parameters] = None, *, rough: bool = True) -> Table:
-    """The same rows as a simulated board has them: data set on an SSD and cached, workers as in the papers.
-
-    The parameters are the suite's own where None.
-    """
+    """The same rows on a simulated board: data cached from an SSD, workers as in the papers."""
     used = fitted_parameters() if parameters is None else parameters
     board, workload = used[BOARD, table.device], used[WORKLOAD, table.workload]
     workers = workload.default_workers
@@ -58,21 +55,18 @@ def simulated_like(table: Table, parameters: Optional[Parameters] = None, *, rou
     return dataclasses.replace(table, time_ms=time_ms, power_mw=power_mw)
 
 
-class Choices(NamedTuple):
-    """What comes of choosing power modes from one table while another one is true."""
-
-    budgets_w: np.ndarray  # power budgets
-    # time of the chosen mode over that of the best mode within the budget, less one, per budget
-    penalty_pct: np.ndarray
-    excess_w: np.ndarray  # power of the chosen mode over the budget, 0 where it is met, per budget
-
-
-def choose(believed: Table, true: Table) -> Choices:
+def choose(believed: Table, true: Table) -> pd.DataFrame:
     """For each budget, choose the fastest mode that is believed to meet it, and look at what it truly does.
 
     The budgets are the papers' 17 to 50 W that some mode meets truly and believedly and not all do; on a small board,
     where these are fewer than five, 34 spread evenly over its range of power.
+
+    Returns:
+        A row for each of `budgets_w`: `penalty_pct`, the excess time over the best mode within the budget, and
+        `excess_w`, the chosen mode's power over the budget, 0 where it is met.
     """
+    import pandas as pd
+
     powers_w = mw_to_w(true.power_mw)
     least = max(powers_w.min(), mw_to_w(believed.power_mw.min()))
     budgets = np.array([budget for budget in BUDGETS_W if least <= budget < powers_w.max()], dtype=float)
@@ -85,7 +79,8 @@ def choose(believed: Table, true: Table) -> Choices:
 
     chosen = fastest(believed)
     penalty = true.time_ms[chosen] / true.time_ms[fastest(true)] - 1.0
-    return Choices(budgets, share_to_percent(penalty), np.maximum(powers_w[chosen] - budgets, 0.0))
+    excess_w = np.maximum(powers_w[chosen] - budgets, 0.0)
+    return pd.DataFrame({"budgets_w": budgets, "penalty_pct": share_to_percent(penalty), "excess_w": excess_w})
 
 
 def compare(measured: Table, simulated: Table) -> Dict[str, Any]:
@@ -111,11 +106,11 @@ def compare(measured: Table, simulated: Table) -> Dict[str, Any]:
             found[f"{name}_median_bias"] = float(np.median(errors))
             found[f"{name}_rank_correlation"] = float(spearmanr(true[known], said[known])[0])
     if is_whole(measured):
-        _, penalty_pct, excess_w = choose(simulated, measured)
-        found["front_median_penalty_pct"] = float(np.median(penalty_pct))
-        found["front_worst_penalty_pct"] = float(penalty_pct.max())
-        found["front_median_excess_w"] = float(np.median(excess_w))
-        found["front_over_budget_pct"] = share_to_percent(float(np.mean(excess_w > TOLERANCE_W)))
+        chosen = choose(simulated, measured)
+        found["front_median_penalty_pct"] = float(chosen["penalty_pct"].median())
+        found["front_worst_penalty_pct"] = float(chosen["penalty_pct"].max())
+        found["front_median_excess_w"] = float(chosen["excess_w"].median())
+        found["front_over_budget_pct"] = share_to_percent(float((chosen["excess_w"] > TOLERANCE_W).mean()))
     return found
 
 

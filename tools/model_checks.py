@@ -42,10 +42,7 @@ class ClaimResult(NamedTuple):
 
 
 def load_statements() -> List[Any]:
-    """The statements of papers that no profile is asked for, with the file's columns as attributes.
-
-    `check` names a function of this module, and is empty where the model cannot tell either.
-    """
+    """The statements of papers that no profile answers; `check` names a function of this module, or is empty."""
     import pandas as pd
 
     return list(pd.read_csv(UNJUDGED_FILE, dtype=str, keep_default_na=False).itertuples(index=False))

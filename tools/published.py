@@ -46,7 +46,6 @@ Parameters = Mapping[Owner, Any]  # a whole set: the parameters of physics, of e
 
 
 def fitted_parameters() -> Dict[Owner, Any]:
-    """Those of the suite's own files."""
     return {
         PHYSICS: load_physics(),
         **{(BOARD, name): load_board(name) for name in SIMULATED_BOARDS},
@@ -55,8 +54,6 @@ def fitted_parameters() -> Dict[Owner, Any]:
 
 
 class Modes(NamedTuple):
-    """The power modes of a condition."""
-
     table: np.ndarray  # shape (n, 4), kHz
     count: int  # how many are profiled, drawn from the table
     budget_mw: float  # the most that one of them may draw
@@ -174,7 +171,6 @@ class Boards:
     """
 
     def __init__(self, parameters: Optional[Parameters] = None, *, rough: bool = True) -> None:
-        """Simulate nothing yet."""
         self.parameters = fitted_parameters() if parameters is None else parameters
         self._rough = rough
         self._simulated: Dict[Tuple[Condition, int], Response] = {}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 from harness.core.corpus import read_corpus, rows_of
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
-from harness.core.terminal import format_table
 from harness.core.units import share_to_percent
 from harness.judge.claim_list import load_claims
 from harness.judge.claims import CONFIRMED, Verdict, judge
@@ -28,8 +27,6 @@ OK_CODE, CLAIMS_CODE = 0, 1
 
 
 class Report(NamedTuple):
-    """All that was found."""
-
     # a row for each figure of a paper: `figure`, `kind` (its metric, and what is made of it), what simulated boards
     # answer (`simulated`, in the figure's unit), `deviation` as `PublishedFigure.deviation` has it, and `is_close`
     figures: pd.DataFrame
@@ -40,10 +37,7 @@ class Report(NamedTuple):
 
 
 def validate(tables: Sequence[Table] = (), device: Optional[str] = None) -> Report:
-    """Compare the suite's simulated boards with all there is.
-
-    With a device only its figures and tables, and no claims: these compare boards.
-    """
+    """Compare simulated boards with all there is; for one device, its figures and tables without the claims."""
     import pandas as pd
 
     figures = [figure for figure in load_figures() if device in (None, *figure.condition.device.split(","))]
@@ -138,19 +132,6 @@ def as_json(report: Report) -> Dict[str, Any]:
     return found
 
 
-CORPUS_COLUMNS = (
-    ("time_median_ape", "time med %"),
-    ("time_p90_ape", "p90 %"),
-    ("power_median_ape", "power med %"),
-    ("power_p90_ape", "p90 %"),
-    ("time_rank_correlation", "time rank r"),
-    ("power_rank_correlation", "power rank r"),
-    ("front_median_penalty_pct", "front med %"),
-    ("front_worst_penalty_pct", "worst %"),
-    ("front_over_budget_pct", "over budget %"),
-)
-
-
 def run(arguments: argparse.Namespace) -> int:
     rows = [row for path in arguments.corpus for row in rows_of(read_corpus(path))]
     tables, left_out = split_tables(rows)
@@ -171,51 +152,58 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _sections(report: Report) -> List[str]:
+    """Each part of the report as a table with its title."""
+    import pandas as pd
+
     sections = []
+
+    def add(title: str, table: pd.DataFrame) -> None:
+        text = table.to_string(index=False, na_rep="-", float_format="{:.3g}".format)
+        sections.append(f"{title}\n\n{text}\n")
+
     if len(report.figures):
-        sections += ["Published figures, and what simulated boards answer\n", _figures(report.figures)]
-        kinds = [
-            [kind, str(count), f"{close:.0f}", f"{median:.1f}", f"{greatest:.1f}"]
-            for kind, count, close, median, greatest in summaries(report.figures).itertuples()
-        ]
-        header = ("quantity", ">figures", ">within 15 %", ">median %", ">greatest %")
-        sections += ["\nDeviations by kind of figure\n", format_table(header, kinds)]
+        figures = report.figures["figure"]
+        table = pd.DataFrame(
+            {
+                "device": [one.condition.device for one in figures],
+                "workload": [one.condition.workload or "idle" for one in figures],
+                "quantity": report.figures["kind"],
+                "condition": list(map(_told, figures)),
+                "published": [one.value for one in figures],
+                "simulated": report.figures["simulated"],
+                "unit": [one.unit for one in figures],
+                "off_pct": share_to_percent(report.figures["deviation"]),
+                "close": report.figures["is_close"].map({True: "", False: "no"}),
+                "fact": [f"{one.fact} ({one.paper} {one.section})" for one in figures],
+            }
+        )
+        title = "Published figures, and what simulated boards answer"
+        add(title, table.sort_values(["device", "workload", "quantity"], kind="stable"))
+        add("Deviations by kind of figure", summaries(report.figures).rename_axis("quantity").reset_index())
     if report.claims:
-        sections += ["\nClaims of the papers on simulated boards\n", _claims(report.claims)]
+        claims = [[_verdict(one), one.name, " ".join(one.facts), one.found] for one in report.claims]
+        title = "Claims of the papers on simulated boards"
+        add(title, pd.DataFrame(claims, columns=["verdict", "claim", "facts", "found"]))
+        sections.append(f"{sum(claim.holds for claim in report.claims)} of {len(report.claims)} hold.")
+        sections += [f"{claim.name}: {claim.shortfall}" for claim in report.claims if claim.shortfall]
     if report.corpora:
-        sections += ["\nSimulated boards against measured tables\n", _corpora(report.corpora)]
+        rows = []
+        for key, found in report.corpora.items():
+            whole = {name: value for name, value in found.items() if not isinstance(value, dict)}
+            rows.append({"table": key, **whole})
+            for part, name in (("sound", "  without the odd slice"), ("smooth", "  smooth model")):
+                rows += [{"table": name, **found[part]}] if part in found else []
+        add("\nSimulated boards against measured tables", pd.DataFrame(rows))
     if len(report.curves):
-        header = ("workload", "target", "model", ">modes", ">measured", ">simulated", ">ratio", "alike")
-        curves = [
-            [*names, str(count), f"{measured:.1f}", f"{simulated:.1f}", f"{ratio:.2f}", "yes" if is_alike else "no"]
-            for *names, count, measured, simulated, ratio, is_alike in report.curves.itertuples(index=False)
-        ]
-        title = f"\nLearning curves, mean absolute error in %; alike: within a factor of {FACTOR:g}\n"
-        sections += [title, format_table(header, curves)]
+        title = f"Learning curves, mean absolute error in %; alike: within a factor of {FACTOR:g}"
+        add(title, report.curves)
     return sections
 
 
-def _figures(figures: pd.DataFrame) -> str:
-    ordered = sorted(
-        figures.itertuples(),
-        key=lambda row: (row.figure.condition.device, row.figure.condition.workload, row.kind),
-    )
-    rows = [
-        [
-            row.figure.condition.device,
-            row.figure.condition.workload or "idle",
-            row.kind,
-            _told(row.figure),
-            row.figure.value,
-            f"{row.simulated:.4g}",
-            row.figure.unit,
-            f"{100.0 * row.deviation:+.1f} %" + ("" if row.is_close else " !"),
-            f"{row.figure.fact} ({row.figure.paper} {row.figure.section})",
-        ]
-        for row in ordered
-    ]
-    header = ("device", "workload", "quantity", "condition", ">published", ">simulated", "unit", ">off", "fact")
-    return format_table(header, rows)
+def _verdict(claim: ClaimResult) -> str:
+    if claim.is_as_known:
+        return "holds" if claim.holds else "known not to"
+    return "holds now" if claim.holds else "FAILS"
 
 
 def _told(figure: PublishedFigure) -> str:
@@ -240,29 +228,3 @@ def _mode(text: str) -> str:
     """A power mode's text; a list of single letters as their range."""
     names = text.split(",")
     return text if len(names) < 4 else f"{names[0]}..{names[-1]} ({len(names)})"
-
-
-def _claims(claims: List[ClaimResult]) -> str:
-    def verdict(claim: ClaimResult) -> str:
-        if claim.is_as_known:
-            return "holds" if claim.holds else "known not to"
-        return "holds now" if claim.holds else "FAILS"
-
-    rows = [[verdict(claim), claim.name, " ".join(claim.facts), claim.found] for claim in claims]
-    reasons = [f"{claim.name}: {claim.shortfall}" for claim in claims if claim.shortfall]
-    end = f"\n{sum(claim.holds for claim in claims)} of {len(claims)} hold."
-    return "\n".join([format_table(("verdict", "claim", "facts", "found"), rows), end, *reasons])
-
-
-def _corpora(corpora: Dict[str, Dict[str, Any]]) -> str:
-    def cells(found: Dict[str, Any]) -> List[str]:
-        figures = [found.get(name) for name, _ in CORPUS_COLUMNS]
-        return [str(found["rows"]), *("-" if figure is None else f"{figure:.3g}" for figure in figures)]
-
-    rows = []
-    for key, found in corpora.items():
-        rows.append([key, found["device"], found["task"], *cells(found)])
-        for part, title in (("sound", "without the odd slice"), ("smooth", "smooth model")):
-            if part in found:
-                rows.append([f"  {title}", "", "", *cells(found[part])])
-    return format_table(("workload", "device", "task", ">rows", *(f">{title}" for _, title in CORPUS_COLUMNS)), rows)

@@ -58,7 +58,6 @@ class _CommandParser(argparse.ArgumentParser):
         self._command = command
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As of any parser."""
         if self._command is not None:
             module, self._command = importlib.import_module(self._command.module), None
             module.add_arguments(self)
@@ -69,10 +68,7 @@ class _CommandParser(argparse.ArgumentParser):
 def run_command(
     prog: str, description: str, commands: Sequence[Command], argv: Optional[List[str]] = None, grouped: bool = False
 ) -> int:
-    """Run the command that the arguments name and return its exit code; `grouped` lists the commands by group.
-
-    An error that the user can act on is printed in a line. `argv` is None for the arguments of this process.
-    """
+    """Run the command that the arguments name; return its exit code. `grouped` lists the commands by group."""
     words = sys.argv[1:] if argv is None else argv
     command = next((word for word in words if not word.startswith("-")), "")
     try:

@@ -90,7 +90,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _from_log(arguments: argparse.Namespace) -> Row:
-    """The row that the log comes to."""
     needed = ("tegrastats", "minibatch_times", *OF_A_LOG)
     missing = [f"--{name.replace('_', '-')}" for name in needed if getattr(arguments, name) is None]
     if missing:

@@ -15,14 +15,12 @@ from harness.store.conditions import DISQUALIFYING
 
 
 def add_results(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the results file."""
     parser.add_argument(
         "--results", type=Path, default=DEFAULT_RESULTS, metavar="FILE", help="the results file (default: %(default)s)"
     )
 
 
 def add_include_flagged(parser: argparse.ArgumentParser) -> None:
-    """Add the option that keeps profiles which are left out otherwise."""
     flags = " or ".join(DISQUALIFYING)
     parser.add_argument("--include-flagged", action="store_true", help=f"keep profiles that were flagged {flags}")
 

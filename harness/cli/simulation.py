@@ -53,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the subcommand."""
     try:
         module = importlib.import_module(MODULES[arguments.simulation_command])
     except ImportError as error:

@@ -108,10 +108,7 @@ def learn_noise(cases: Sequence[Sequence[Runs]], same_question: bool, known: Run
 
 
 def compare_runs(before: Runs, after: Runs, noise: RunNoise, known: RunNoise) -> RunsRatio:
-    """The ratio of the medians of two sides.
-
-    `noise` is what `learn_noise` found, `known` the prior that it started from.
-    """
+    """The ratio of the medians of two sides, with the noise that `learn_noise` found, and its prior `known`."""
     own, within = _own_noise((before, after), noise)
     share = math.sqrt(1 / len(before) + 1 / len(after))
     value = pooled_median(after) / pooled_median(before)

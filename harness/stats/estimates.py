@@ -200,15 +200,14 @@ def drawn(label: str, estimates: Sequence[Sequence[Estimate]], statistic: Callab
     """
     generator = np.random.default_rng(int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "big"))
     values = [np.array([each.value for each in series]) for series in estimates]
-    errors = [np.array([_normal_error(each) for each in series]) for series in estimates]
+    # The standard deviation of the normal noise whose interval is as wide as Student's.
+    normal, probability = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2), 0.5 + CONFIDENCE / 2
+    errors = [
+        np.array([student_quantile(each.dof, probability) * each.error / normal for each in series])
+        for series in estimates
+    ]
     draws = []
     for _ in range(DRAWS):
         noisy = [value * np.exp(error * generator.standard_normal(len(error))) for value, error in zip(values, errors)]
         draws.append(float(statistic(*noisy)))
     return Drawn(float(statistic(*values)), tuple(draws))
-
-
-def _normal_error(estimate: Estimate) -> float:
-    """The standard deviation of the normal noise whose interval is as wide as that of the estimate."""
-    quantile = student_quantile(estimate.dof, 0.5 + CONFIDENCE / 2)
-    return quantile * estimate.error / NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)

@@ -6,37 +6,20 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.errors import InvalidValueError
 from harness.core.profiles import Minibatch, Series
 from harness.core.units import ms_to_s, mws_to_mwh
 
 
-class LoadShares(NamedTuple):
-    """Energy of an epoch in two parts, in mWh, and the baseload's share of it, 0 to 1."""
+def baseload_share(energy_mwh: float, idle_mw: float, epoch_s: float) -> float:
+    """The baseload's share of an epoch's energy: power in the idle state x epoch time (004 sec. 5.6.2).
 
-    baseload_mwh: float
-    incremental_mwh: float
-    baseload_share: float
-
-
-def split_load(energy_mwh: float, idle_mw: float, epoch_s: float) -> LoadShares:
-    """Baseload is power in the idle state x epoch time, incremental load what is left of the energy (004 sec. 5.6.2).
-
-    The idle state is (i): static clocks, telemetry on. Where training draws less than it did, the incremental load is
-    below 0: noise, or another state.
-
-    Raises:
-        InvalidValueError: the energy is not above 0.
+    The idle state is (i): static clocks, telemetry on. Where training draws less than it did, the share is above 1:
+    noise, or another state.
     """
-    if not energy_mwh > 0:
-        raise InvalidValueError(f"energy must be above 0 mWh, got {energy_mwh}")
-    baseload_mwh = mws_to_mwh(idle_mw * epoch_s)
-    return LoadShares(baseload_mwh, energy_mwh - baseload_mwh, baseload_mwh / energy_mwh)
+    return mws_to_mwh(idle_mw * epoch_s) / energy_mwh
 
 
 class Variability(NamedTuple):
-    """The spread of repeated figures."""
-
     median: float
     deviation: float  # the greatest distance from the median as a share of it (004 sec. 5.4.1)
     interquartile: float  # third less first quartile, as a share of the median (the boxes of 004 Fig. 5)

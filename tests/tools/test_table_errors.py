@@ -98,8 +98,8 @@ def test_a_table_without_power_has_errors_of_time_only():
 def test_choosing_by_the_truth_costs_nothing():
     true = table([10.0, 8.0, 6.0, 4.0], [16_000.0, 20_000.0, 25_000.0, 40_000.0])
     choices = choose(true, true)
-    assert choices.penalty_pct == pytest.approx(0.0)
-    assert choices.excess_w == pytest.approx(0.0)
+    assert choices["penalty_pct"].max() == pytest.approx(0.0)
+    assert choices["excess_w"].max() == pytest.approx(0.0)
     assert list(choices.budgets_w) == list(range(17, 40))
 
 

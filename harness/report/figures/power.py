@@ -33,7 +33,7 @@ from harness.report.figures.epochs import LEGEND, EpochBar, energy_j, parts_of, 
 from harness.report.material import Family, Material, Row, by_device, file_name
 from harness.report.mode_tables import LETTER
 from harness.stats.estimates import quotient
-from harness.stats.experiments import split_load
+from harness.stats.experiments import baseload_share
 from harness.store.frames import FOLLOWS
 
 CHANGES = (("time", "minibatch_time_ms"), ("power", "power_mw"), ("energy", "energy_per_sample_mws"))
@@ -204,4 +204,4 @@ def _energy_panels(family: Family, rows: Sequence[Row], shares: Dict[str, float]
 def _baseload_share(row: Row, idle_mw: float) -> float:
     """Of an epoch 1 or later, or of all clean minibatches where no whole epochs were run, in %."""
     energy, time_s = (row.epoch_energy_mwh, row.epoch_time_s) if row.epoch_energy_mwh else (row.energy_mwh, row.e2e_s)
-    return share_to_percent(split_load(energy, idle_mw, time_s).baseload_share)
+    return share_to_percent(baseload_share(energy, idle_mw, time_s))

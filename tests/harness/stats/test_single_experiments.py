@@ -10,21 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core import metrics
-from harness.core.errors import InvalidValueError
 from harness.core.profiles import CLEAN, Minibatch, Series
-from harness.stats.experiments import length_errors, split_load, stretches_of, variability
+from harness.stats.experiments import baseload_share, length_errors, stretches_of, variability
 
 
-def test_energy_splits_into_baseload_and_the_rest():
-    load = split_load(energy_mwh=10.0, idle_mw=6_000.0, epoch_s=3.0)
-    assert load.baseload_mwh == pytest.approx(5.0)
-    assert load.incremental_mwh == pytest.approx(5.0)
-    assert load.baseload_share == pytest.approx(0.5)
-
-
-def test_a_share_of_no_energy_is_refused():
-    with pytest.raises(InvalidValueError):
-        split_load(0.0, 1.0, 1.0)
+def test_the_baseload_is_a_share_of_the_energy():
+    assert baseload_share(energy_mwh=10.0, idle_mw=6_000.0, epoch_s=3.0) == pytest.approx(0.5)
 
 
 def test_variability_of_equal_epochs_is_zero_and_of_one_unknown():
