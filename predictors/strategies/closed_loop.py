@@ -2,7 +2,7 @@
 
 Closed loop profiles the mode that promises most, learns from it, and answers with the best mode that was measured, so
 its promise rests on no prediction. Each step weighs by how much a mode would improve on the best one so far against how
-likely it keeps the limits: the acquisition function is the expected improvement of the objective's logarithm times the
+likely it keeps the limits: the acquisition function is the expected improvement of the objective, as a share, times the
 probability of being within (Gelbart et al. 2014, constrained Bayesian optimisation).
 
 One shot profiles some modes, fits once, and chooses among all modes without measuring again.
@@ -21,12 +21,16 @@ from predictors.models.tables import Table
 from predictors.sampling import choose
 from predictors.strategies.goals import Goal, log_distribution
 from predictors.strategies.protocol import Choice, History, Strategy
-from predictors.strategies.search import profile_random
+from predictors.strategies.search import Grid, profile_random
 
 UNLIKELY = 0.01  # where no mode has a greater probability of keeping the limits, the nearest one is looked for
 
 SAMPLING = "space-filling"
 """Of the first modes: designs that ask the physical model found no better modes than this one, which is the fastest."""
+
+INITIAL = 3
+"""Modes to begin with where there are several goals. For one goal a single mode is better: what the physical model
+tells from it leads nearer to the goal than two more modes from anywhere."""
 
 WIDENING = 8.0
 
@@ -110,13 +114,19 @@ def design_for(references: Tuple[Table, ...], board: Optional[str], seed: int) -
 
     def design(history: History, count: int) -> Sequence[int]:
         candidates, task = history.profiler.candidates, history.profiler.task
+        grid = Grid(candidates, history.usable)
+        # The middle of all settings tells most of the scale of each part of the time; a corner tells of one part only.
+        middle = grid.at([size // 2 for size in grid.shape])
         # A design is of modes at one batch size; where there are several, the middle one tells most of the others.
         sizes = np.unique(candidates.batch_size)
         size = int(sizes[len(sizes) // 2])
         places = np.flatnonzero((candidates.batch_size == size) & history.usable)
+        places = places[places != middle]
+        if count < 2 or not len(places):
+            return [middle]
         chosen = choose(
             candidates.known_modes[places],
-            min(count, len(places)),
+            min(count - 1, len(places)),
             sampling=SAMPLING,
             seed=seed,
             references=references,
@@ -124,7 +134,7 @@ def design_for(references: Tuple[Table, ...], board: Optional[str], seed: int) -
             batch_size=size,
             task=task,
         )
-        return [int(place) for place in places[chosen]]
+        return [middle, *(int(place) for place in places[chosen])]
 
     return design
 
@@ -137,17 +147,17 @@ class ClosedLoop(Strategy):
         predictor: Callable[[], Predictor],
         design: Designer,
         *,
-        initial: int = 3,
+        initial: Optional[int] = None,
         least_gain: float = 0.0,
         batch: int = 1,
     ) -> None:
-        """Search by what `predictor` makes, from `initial` modes that `design` chooses.
+        """Search by what `predictor` makes, from `initial` modes that `design` chooses; None leaves that to the goals.
 
         `least_gain` ends the search where the expected improvement, as a share of the objective, is below it; 0 spends
         all profiles. A `batch` of modes is chosen at once, and profiled from high to low clocks; 1 learns from each.
         """
         for name, value in (("batch", batch), ("initial", initial)):
-            if value < 1:
+            if value is not None and value < 1:
                 raise InvalidValueError(f"{name} is {value}, expected 1 or more")
         self._predictor = predictor
         self._design = design
@@ -156,7 +166,9 @@ class ClosedLoop(Strategy):
         self.batch = batch
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
-        for index in from_high_to_low(history, self._design(history, min(self.initial, history.left))):
+        initial = self.initial or (INITIAL if len(goals) > 1 else 1)
+        begin = self._design(history, min(initial, history.left)) if history.left > 0 else []
+        for index in from_high_to_low(history, begin):
             history.profile(index)
         while history.left > 0:
             gains = expected_gains(learn(self._predictor(), history), history, goals)
@@ -177,8 +189,8 @@ def from_high_to_low(history: History, places: Sequence[int]) -> List[int]:
 def expected_gains(posterior: CandidatePosterior, history: History, goals: Sequence[Goal]) -> np.ndarray:
     """The acquisition function of each candidate, summed over goals, shape (n,); 0 for those tried already.
 
-    For a goal with a measured mode within its limits it is the expected improvement of the objective's logarithm on
-    that mode, times the probability of keeping the limits. For a goal without one it is that probability, weighted by
+    For a goal with a measured mode within its limits it is the expected improvement of the objective on that mode, as a
+    share of it, times the probability of keeping the limits. For a goal without one it is that probability, weighted by
     how good the objective looks, so that the first feasible mode is found, and a good one.
     """
     total, untried = np.zeros(len(posterior.log_time)), history.untried
@@ -197,11 +209,15 @@ def expected_gains(posterior: CandidatePosterior, history: History, goals: Seque
 
 
 def expected_improvement(mean: np.ndarray, sd: np.ndarray, incumbent: float) -> np.ndarray:
-    """Expected fall below `incumbent` of normal variables (Jones et al. 1998), shape (n,)."""
-    from scipy.special import ndtr
+    """Expected fall below exp(incumbent), as a share of it, of variables whose logarithms are normal, shape (n,).
+
+    Of logarithms themselves (Jones et al. 1998) it would have no upper end, and what is uncertain by a factor of three
+    would be tried before what is likely a tenth better.
+    """
+    from scipy.special import log_ndtr, ndtr
 
     score = (incumbent - mean) / sd
-    return sd * (score * ndtr(score) + np.exp(-(score**2) / 2) / math.sqrt(2 * math.pi))
+    return np.maximum(ndtr(score) - np.exp(mean + sd**2 / 2 - incumbent + log_ndtr(score - sd)), 0.0)
 
 
 def widening(profiles: int) -> float:

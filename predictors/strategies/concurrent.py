@@ -176,7 +176,8 @@ def _halve(histories: Sequence[History], goal: ConcurrentGoal, profiles: int) ->
 
     def may_probe(index: int) -> bool:
         wanted = (partner[index] not in training.taken) + (index not in inference.taken)
-        return sum(history.spent.profiles for history in histories) + wanted <= profiles
+        spent = sum(history.spent.profiles for history in histories)
+        return bool(inference.usable[index]) and spent + wanted <= profiles
 
     def probe(index: int) -> Optional[Probed]:
         trained = training.profile(partner[index])

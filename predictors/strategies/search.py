@@ -131,12 +131,10 @@ class BinarySearch(Strategy):
         self.search(grid, lambda index: index in history.taken or history.left > 0, probe)
         return history.choose_measured(goal, f"binary search over {len(grid.shape)} dimensions")
 
-    def search(
-        self, grid: Grid, may_probe: Callable[[int], bool], probe: Callable[[int], Optional[Probed]]
-    ) -> Optional[int]:
-        """The best candidate of a grid that `probe` found within the limits; None without one.
+    def search(self, grid: Grid, may_probe: Callable[[int], bool], probe: Callable[[int], Optional[Probed]]) -> None:
+        """Probe a grid; `probe` is None of what cannot be profiled and is not usable any more: the nearest follows.
 
-        `probe` is None of what cannot be profiled, which is unusable then; `may_probe` says whether profiles are left.
+        `may_probe` says whether a candidate was probed already, or profiles are left.
         """
         if sorted(self.order) != sorted(DIMENSIONS):
             raise InvalidValueError(f"order {self.order!r} is none of the dimensions", f"order {', '.join(DIMENSIONS)}")
@@ -188,7 +186,6 @@ class BinarySearch(Strategy):
             if step[BATCH] == grid.shape[BATCH] or probe_nearest(step) is None or self._best(found) == best_found:
                 break
             best_found = self._best(found)
-        return best_found
 
     @staticmethod
     def _best(found: Dict[int, Probed]) -> Optional[int]:

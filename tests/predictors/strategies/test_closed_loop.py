@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
-from predictors.strategies.closed_loop import ClosedLoop, OneShot, expected_gains, expected_improvement, learn
+from harness.core.power_modes import PowerMode
+from predictors.strategies.closed_loop import (
+    ClosedLoop,
+    OneShot,
+    design_for,
+    expected_gains,
+    expected_improvement,
+    learn,
+)
 from predictors.strategies.evaluation import judge, optimum, summarise, sweep
 from predictors.strategies.goals import Goal, budget_goals, power_budget
 from predictors.strategies.protocol import History, TableProfiler
@@ -81,8 +89,8 @@ def test_what_was_profiled_promises_nothing():
 @given(st.floats(-3, 3), st.floats(0.01, 2), st.floats(-3, 3))
 def test_expected_improvement_is_the_mean_of_what_falls_below(mean, sd, incumbent):
     drawn = np.random.default_rng(0).normal(mean, sd, 40_000)
-    expected = np.maximum(incumbent - drawn, 0).mean()
-    assert expected_improvement(np.array(mean), np.array(sd), incumbent) == pytest.approx(expected, abs=0.03 * sd)
+    expected = np.maximum(1 - np.exp(drawn - incumbent), 0).mean()
+    assert expected_improvement(np.array(mean), np.array(sd), incumbent) == pytest.approx(expected, abs=0.02)
 
 
 def test_a_pick_at_a_risk_breaks_the_limit_no_more_often_than_that():
@@ -129,7 +137,7 @@ def test_where_nothing_keeps_the_limit_the_nearest_mode_is_found_and_no_more_is_
 
 def test_modes_of_a_batch_are_profiled_from_high_to_low_clocks():
     history = History(TableProfiler(TABLE), 3 + 4)
-    closed_loop(batch=4).choose(history, power_budget(25_000.0))
+    closed_loop(batch=4, initial=3).choose(history, power_budget(25_000.0))
     assert history.spent.profiles == 7
     gpu_khz = TABLE.modes[history.places, 2]
     assert (np.diff(gpu_khz[:3]) <= 0).all()
@@ -140,3 +148,20 @@ def test_modes_of_a_batch_are_profiled_from_high_to_low_clocks():
 def test_a_loop_without_modes_is_refused(option):
     with pytest.raises(InvalidValueError, match=option):
         closed_loop(**{option: 0})
+
+
+def test_a_search_for_one_goal_begins_in_the_middle_and_for_several_goals_with_more():
+    history = History(TableProfiler(TABLE), 15)
+    first = design_for((), None, 0)(history, 1)
+    assert [history.mode(index) for index in first] == [PowerMode(8, 1_200_000, 700_000, 2_100_000)]
+    began = []
+    for goals in (GOALS[:1], GOALS):
+        counted = ClosedLoop(NearlyRight, lambda history, count: began.append(count) or [0])
+        counted.choose_all(History(TableProfiler(TABLE), 4), goals)
+    assert began == [1, 3]
+
+
+def test_what_is_uncertain_by_orders_of_magnitude_promises_no_more_than_all_of_it():
+    gains = expected_improvement(np.array([0.0, 700.0, 0.0]), np.array([1.0, 2.0, 40.0]), 0.0)
+    assert np.isfinite(gains).all()
+    assert (gains <= 1).all()
