@@ -1,5 +1,5 @@
 "use strict";
-// Tips on hovering or touching a mark of a figure, the filters of the take-aways, opening what a link leads to, and the explorer: modes of a table, its front, and a power budget.
+// Tips on marks of figures, the explorer of power modes, sorting of tables, filters of the take-aways, opening what a link leads to.
 
 const tip = document.getElementById("tip");
 
@@ -31,26 +31,35 @@ document.addEventListener("pointerdown", event => {
 document.addEventListener("scroll", hideTip, { passive: true });
 document.addEventListener("keydown", event => { if (event.key === "Escape") hideTip(); });
 
-const RESOURCES = ["CPU cores", "CPU clock (MHz)", "GPU clock (MHz)", "memory clock (MHz)"];
+const SETTINGS = ["CPU cores", "CPU clock (MHz)", "GPU clock (MHz)", "memory clock (MHz)"];
+const FILTERS = ["cores", "cpu", "gpu", "mem"];
 
 function figureText(value) {
   const digits = value === 0 ? 0 : Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
   return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
-function modeText(table, place) {
-  const [cores, cpu, gpu, mem] = table.mode[place];
-  const mhz = khz => String(Math.round(khz / 100) / 10);
-  const name = table.name[place];
-  const full = `${cores} cores at ${mhz(cpu)} MHz, GPU ${mhz(gpu)} MHz, memory ${mhz(mem)} MHz`;
-  return name.length < 20 && !/^\d+c-/.test(name) ? `${name}: ${full}` : full;
+// An element with attributes and children; texts become text nodes, whatever they hold.
+function make(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
 }
 
+const clockText = khz => khz ? String(khz / 1000) : "x";
+const settingText = (by, value) => by === 0 ? String(value) : clockText(value);
+// As `nvpmodel-conf` and `--power-mode` take it.
+const exactName = mode => [`${mode[0]}c`, ...mode.slice(1).map(clockText)].join("-");
+
 // Places of the points that no other one beats, the cheapest first.
-function frontOf(times, costs) {
-  const order = times.map((_, place) => place).sort((a, b) => costs[a] - costs[b] || times[a] - times[b]);
+function frontOf(places, times, costs) {
   let best = Infinity;
-  return order.filter(place => times[place] < best && ((best = times[place]), true));
+  return [...places].sort((a, b) => costs[a] - costs[b] || times[a] - times[b])
+    .filter(place => times[place] < best && ((best = times[place]), true));
 }
 
 function niceTicks(low, high, about) {
@@ -69,80 +78,133 @@ function logTicks(low, high) {
         const value = factor * 10 ** power;
         if (value >= low && value <= high) found.push(Number(value.toPrecision(3)));
       }
-    if (found.length <= 8) return found;
+    if (found.length > 2 && found.length <= 8) return found;
   }
-  return [low, high];
+  return niceTicks(low, high, 5);
 }
 
 function startExplorer(root, tables, ramp) {
   const pick = name => root.querySelector(`[name=${name}]`);
-  const plot = root.querySelector("#plot"), said = root.querySelector("output"), note = root.querySelector("#note");
-  let drawn = null;
+  const plot = root.querySelector("#plot"), dots = root.querySelector("#dots"), said = root.querySelector("output");
+  const colourOf = name => getComputedStyle(root).getPropertyValue(name).trim();
+  let view = null;  // what is drawn: table, places, costs and scales
+  let zoom = null;  // least and greatest cost and time that are shown; null for all
+  let picked = -1, pins = [];  // a place in the table; [table, place] of each
 
-  function rampColour(share) {
-    return ramp[Math.min(ramp.length - 1, Math.floor(share * ramp.length))];
+  for (const table of tables) {
+    table.energy_j = table.time_ms.map((time, place) => time * table.power_w[place] / 1000);
+    table.places = new Map(table.mode.map((mode, place) => [exactName(mode), place]));
+    table.told = place => table.name[place] ? `${table.name[place]}: ${exactName(table.mode[place])}` : exactName(table.mode[place]);
+    table.alike = tables.filter(other => ["device", "workload", "task", "batch_size"].every(name => other[name] === table[name]));
+  }
+
+  function fillFilters() {
+    const table = tables[pick("table").value];
+    FILTERS.forEach((name, by) => {
+      const values = [...new Set(table.mode.map(mode => mode[by]))].sort((a, b) => a - b);
+      pick(name).replaceChildren(make("option", { value: "" }, "all"), ...values.map(value => make("option", { value }, settingText(by, value))));
+    });
+    const slider = pick("budget");
+    slider.min = Math.floor(Math.min(...table.power_w) * 10) / 10;
+    slider.max = Math.ceil(Math.max(...table.power_w) * 10) / 10;
+    slider.value = (Number(slider.min) + Number(slider.max)) / 2;
+    zoom = null;
+    picked = -1;
   }
 
   function draw() {
     const table = tables[pick("table").value], by = Number(pick("colour").value), cost = pick("cost").value;
-    const narrow = root.clientWidth < 520;
-    const width = narrow ? 380 : 900, height = narrow ? 360 : 420, left = 52, right = width - 12, top = 24, bottom = height - 40;
-    const energy = cost === "energy";
-    const costs = energy ? table.time_ms.map((time, place) => time * table.power_w[place] / 1000) : table.power_w;
-    const low = Math.min(...costs), high = Math.max(...costs), room = (high - low) * 0.04 || 1;
-    const slow = Math.max(...table.time_ms) * 1.12, fast = Math.min(...table.time_ms) / 1.12;
-    const x = value => left + (value - low + room) / (high - low + 2 * room) * (right - left);
+    const narrow = root.clientWidth < 520, width = narrow ? 380 : 900, height = narrow ? 360 : 420;
+    const left = 52, right = width - 12, top = 24, bottom = height - 40;
+    const costs = cost === "energy" ? table.energy_j : table.power_w, times = table.time_ms;
+    const asked = FILTERS.map(name => pick(name).value);
+    const places = [...times.keys()].filter(place => asked.every((value, field) => !value || table.mode[place][field] === Number(value)));
+    const of = (values, least, start) => places.reduce((found, place) => least(found, values[place]), start);
+    const ends = [of(costs, Math.min, Infinity), of(costs, Math.max, 0), of(times, Math.min, Infinity), of(times, Math.max, 0)];
+    const room = (ends[1] - ends[0]) * 0.04 || 1;
+    const [low, high, fast, slow] = zoom || (places.length ? [ends[0] - room, ends[1] + room, ends[2] / 1.12, ends[3] * 1.12] : [0, 1, 1, 10]);
+    const x = value => left + (value - low) / (high - low) * (right - left);
     const y = value => bottom - Math.log(value / fast) / Math.log(slow / fast) * (bottom - top);
-    const parts = [];
-    for (const value of niceTicks(low - room, high + room, narrow ? 5 : 9))
-      parts.push(`<path d="M${x(value)},${top}V${bottom}" stroke="var(--grid)"/><text x="${x(value)}" y="${bottom + 16}" text-anchor="middle">${value}</text>`);
-    for (const value of logTicks(fast, slow))
-      parts.push(`<path d="M${left},${y(value)}H${right}" stroke="var(--grid)"/><text x="${left - 6}" y="${y(value) + 4}" text-anchor="end">${value}</text>`);
-    parts.push(`<text x="${(left + right) / 2}" y="${height - 6}" text-anchor="middle">${energy ? "energy of a minibatch (J)" : "median power (W)"}</text>`);
-    parts.push(`<text x="6" y="14">time of a minibatch (ms, logarithmic)</text>`);
+    const inside = places.filter(place => costs[place] >= low && costs[place] <= high && times[place] >= fast && times[place] <= slow);
 
-    const values = table.mode.map(mode => mode[by]);
-    const distinct = [...new Set(values)].sort((a, b) => a - b);
-    const groups = new Map();
-    values.forEach((value, place) => {
-      const colour = distinct.length > 1 ? rampColour(distinct.indexOf(value) / (distinct.length - 1) * 0.999) : ramp[1];
-      const dot = `M${x(costs[place]).toFixed(1)},${y(table.time_ms[place]).toFixed(1)}h0`;
-      groups.set(colour, (groups.get(colour) || "") + dot);
-    });
-    const size = table.time_ms.length > 60 ? 4 : 9;
-    groups.forEach((path, colour) => parts.push(`<path d="${path}" stroke="${colour}" stroke-width="${size}" stroke-linecap="round" fill="none"/>`));
-    const front = frontOf(table.time_ms, costs);
-    const steps = front.map((place, index) => index === 0 ? `M${x(costs[place])},${y(table.time_ms[place])}` : `H${x(costs[place])}V${y(table.time_ms[place])}`);
-    parts.push(`<path id="front" d="${steps.join("")}" fill="none" stroke="var(--ink)" stroke-width="1.5"/>`);
-    parts.push(`<g id="budget-mark"></g><circle id="hovered" r="6" fill="none" stroke="var(--ink)" stroke-width="2" visibility="hidden"/>`);
+    // Dots on a canvas, which draws thousands of them within a frame; all else is SVG above it.
+    const scale = devicePixelRatio || 1, pen = dots.getContext("2d");
+    dots.width = width * scale;
+    dots.height = height * scale;
+    pen.scale(scale, scale);
+    pen.strokeStyle = colourOf("--grid");
+    pen.beginPath();
+    const texts = [];
+    for (const value of niceTicks(low, high, narrow ? 5 : 9)) {
+      pen.moveTo(x(value), top); pen.lineTo(x(value), bottom);
+      texts.push(`<text x="${x(value)}" y="${bottom + 16}" text-anchor="middle">${value}</text>`);
+    }
+    for (const value of logTicks(fast, slow)) {
+      pen.moveTo(left, y(value)); pen.lineTo(right, y(value));
+      texts.push(`<text x="${left - 6}" y="${y(value) + 4}" text-anchor="end">${value}</text>`);
+    }
+    pen.stroke();
+    const dot = (source, place, size, at) => pen.fillRect(x(at[place]) - size / 2, y(source.time_ms[place]) - size / 2, size, size);
+    const predicted = table.alike.find(other => other.origin === "predicted" && other !== table);
+    pick("predicted").parentElement.hidden = !predicted;
+    if (predicted && pick("predicted").checked) {
+      const at = cost === "energy" ? predicted.energy_j : predicted.power_w;
+      pen.fillStyle = colourOf("--grid");
+      for (const place of predicted.time_ms.keys())
+        if (at[place] >= low && at[place] <= high && predicted.time_ms[place] >= fast && predicted.time_ms[place] <= slow) dot(predicted, place, 3, at);
+    }
+    const distinct = [...new Set(table.mode.map(mode => mode[by]))].sort((a, b) => a - b);
+    const colours = new Map(distinct.map((value, rank) => [value, ramp[distinct.length > 1 ? Math.floor(rank / (distinct.length - 1) * 0.999 * ramp.length) : 1]]));
+    for (const place of inside) {
+      pen.fillStyle = colours.get(table.mode[place][by]);
+      dot(table, place, places.length > 400 ? 3 : places.length > 60 ? 4.5 : 8, costs);
+    }
+
+    const front = frontOf(places, times, costs);
+    const steps = front.map((place, index) => index ? `H${x(costs[place])}V${y(times[place])}` : `M${x(costs[place])},${y(times[place])}`);
     plot.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    plot.innerHTML = parts.join("");
-    plot.setAttribute("aria-label", `Time against ${cost} of ${table.title}, ${table.provenance}`);
-
-    const span = by === 0 ? String : khz => String(Math.round(khz / 1000));
-    const thinned = table.total > table.name.length ? ` ${table.name.length} of ${table.total} modes are drawn, evenly taken; all of the fronts are.` : "";
-    root.querySelector("#scale-low").textContent = span(distinct[0]);
-    root.querySelector("#scale-high").textContent = span(distinct[distinct.length - 1]);
+    plot.innerHTML = `<clipPath id="within"><path d="M${left},${top}H${right}V${bottom}H${left}Z"/></clipPath>${texts.join("")}` +
+      `<text x="${(left + right) / 2}" y="${height - 6}" text-anchor="middle">${cost === "energy" ? "energy of a minibatch (J)" : "median power (W)"}</text>` +
+      `<text x="6" y="14">time of a minibatch (ms, logarithmic)</text>` +
+      `<g clip-path="url(#within)"><path id="front" d="${steps.join("")}" fill="none" stroke="var(--ink)" stroke-width="1.5"/><g id="marks"></g><g id="budget-mark"></g></g>` +
+      `<rect id="brush" fill="var(--mark)" opacity=".18" visibility="hidden"/><circle id="hovered" r="6" fill="none" stroke="var(--ink)" stroke-width="2" visibility="hidden"/>`;
+    plot.setAttribute("aria-label", `Time against ${cost} of ${table.title}, ${table.provenance}. Arrow keys walk along the front, Enter pins.`);
+    root.querySelector("#scale-low").textContent = settingText(by, distinct[0]);
+    root.querySelector("#scale-high").textContent = settingText(by, distinct[distinct.length - 1]);
     const badge = root.querySelector("#explorer-badge");
     badge.textContent = table.provenance;
     badge.className = "badge";
     badge.classList.add(table.provenance.replace(/[^a-z]/g, "") || "unknown");
-    note.textContent = `Each point is a power mode; colour: ${RESOURCES[by]}; line: Pareto front.${thinned}`;
-    drawn = { table, costs, x, y, energy, top, bottom };
+    const thinned = table.total > times.length ? ` ${times.length} of ${table.total} modes are here, evenly taken; all of the fronts are.` : "";
+    root.querySelector("#note").textContent = `${inside.length.toLocaleString("en")} of ${times.length.toLocaleString("en")} modes; colour: ` +
+      `${SETTINGS[by]}; line: Pareto front of ${places.length < times.length ? "those that the filters leave" : "all"}.${thinned}`;
+    root.querySelector("#whole").hidden = !zoom;
+    view = { table, by, places, inside, costs, front, x, y, left, right, top, bottom, low, high, fast, slow };
+    drawMarks();
+    choose();
+  }
+
+  // Rings of the picked and the pinned modes; with their intervals where they were predicted.
+  function drawMarks() {
+    const { table, costs, x, y } = view, energy = costs === table.energy_j;
+    const ring = (place, colour) => {
+      const [fast, slow, little, much] = table.low_high[place] || [];
+      const cross = fast === undefined || energy ? "" :
+        `<path d="M${x(costs[place])},${y(fast)}V${y(slow)}M${x(little / 1000)},${y(table.time_ms[place])}H${x(much / 1000)}" stroke="${colour}" stroke-width="1.5"/>`;
+      return `${cross}<circle cx="${x(costs[place])}" cy="${y(table.time_ms[place])}" r="7" fill="none" stroke="${colour}" stroke-width="2.5"/>`;
+    };
+    const own = pins.filter(([number]) => tables[number] === table).map(([, place]) => ring(place, "var(--link)"));
+    plot.querySelector("#marks").innerHTML = own.join("") + (picked >= 0 ? ring(picked, "var(--ink)") : "");
   }
 
   function choose() {
-    const { table, x, y, energy, top, bottom, costs } = drawn;
-    const budget = Number(pick("budget").value);
+    const { table, x, y, top, bottom, costs, places } = view, budget = Number(pick("budget").value);
     pick("budget").setAttribute("aria-valuetext", budget.toFixed(1) + " W");
     root.querySelector("#budget-value").textContent = budget.toFixed(1) + " W";
-    let best = -1, fastest = 0;
-    table.time_ms.forEach((time, place) => {
-      if (time < table.time_ms[fastest]) fastest = place;
-      if (table.power_w[place] <= budget && (best < 0 || time < table.time_ms[best])) best = place;
-    });
-    const mark = root.querySelector("#budget-mark");
-    const line = energy ? "" : `<path d="M${x(budget)},${top}V${bottom}" stroke="var(--mark)" stroke-width="1.5" stroke-dasharray="5 3"/>`;
+    const faster = (best, place) => best < 0 || table.time_ms[place] < table.time_ms[best] ? place : best;
+    const fastest = places.reduce(faster, -1), best = places.filter(place => table.power_w[place] <= budget).reduce(faster, -1);
+    const line = costs === table.energy_j ? "" : `<path d="M${x(budget)},${top}V${bottom}" stroke="var(--mark)" stroke-width="1.5" stroke-dasharray="5 3"/>`;
+    const mark = plot.querySelector("#budget-mark");
     if (best < 0) {
       mark.innerHTML = line;
       said.textContent = `No mode draws ${budget.toFixed(1)} W or less.`;
@@ -151,50 +213,191 @@ function startExplorer(root, tables, ramp) {
     mark.innerHTML = line + `<circle cx="${x(costs[best])}" cy="${y(table.time_ms[best])}" r="7" fill="var(--mark)" stroke="var(--page)" stroke-width="2"/>`;
     const slower = (table.time_ms[best] / table.time_ms[fastest] - 1) * 100;
     const against = slower > 0.05 ? `${figureText(slower)} % slower than the fastest mode of all` : "the fastest mode of all";
-    said.textContent = `Fastest within ${budget.toFixed(1)} W: ${modeText(table, best)}. ${figureText(table.time_ms[best])} ms a minibatch at ` +
-      `${figureText(table.power_w[best])} W, ${against} (${table.provenance}).`;
+    said.replaceChildren(`Fastest within ${budget.toFixed(1)} W: `, make("button", { type: "button", click: () => { picked = best; show(); } }, table.told(best)),
+      `, ${figureText(table.time_ms[best])} ms a minibatch at ${figureText(table.power_w[best])} W, ${against} (${table.provenance}).`);
     said.dataset.mode = table.mode[best].join("-");
   }
 
-  function newTable() {
-    const table = tables[pick("table").value], slider = pick("budget");
-    slider.min = Math.floor(Math.min(...table.power_w) * 10) / 10;
-    slider.max = Math.ceil(Math.max(...table.power_w) * 10) / 10;
-    slider.value = (Number(slider.min) + Number(slider.max)) / 2;
+  // What is known of the picked mode: figures of every table that has it, commands, neighbours.
+  function show() {
+    drawMarks();
+    const box = root.querySelector("#picked"), { table } = view;
+    box.hidden = picked < 0;
+    if (picked < 0) return;
+    const mode = table.mode[picked], name = exactName(mode);
+    const between = (figures, low, high) => low === undefined ? "" : ` (${figureText(figures(low))} to ${figureText(figures(high))})`;
+    const rows = table.alike.filter(other => other.places.has(name)).map(other => {
+      const place = other.places.get(name), [fast, slow, little, much] = other.low_high[place] || [];
+      return make("tr", {}, ...[
+        `${other.origin}, ${other.provenance}`,
+        `${figureText(other.time_ms[place])} ms${between(Number, fast, slow)}`,
+        `${figureText(other.power_w[place])} W${between(mw => mw / 1000, little, much)}`,
+        `${figureText(other.energy_j[place])} J`, other.case[place] || "",
+      ].map(text => make("td", {}, text)));
+    });
+    const intervals = table.alike.some(other => other.low_high.length) ? " In parentheses: 80 % of measurements are to lie within." : "";
+    const word = text => /^[\w.+:,=@-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`;
+    const commands = [
+      `jetwatt nvpmodel-conf --power-mode ${name} --out custom.conf`,
+      "jetwatt nvpmodel-conf --parse custom.conf   # says which ID the mode CUSTOM has",
+      "sudo nvpmodel -f custom.conf -m ID",
+      `pytest benchmarks/test_${table.task}.py --workload ${word(table.workload)} --batch-size ${table.batch_size} --power-mode ${name}`,
+    ];
+    const change = (now, then) => `${then > now ? "+" : "\u2212"}${figureText(Math.abs(then / now - 1) * 100)} %`;
+    const neighbours = mode.flatMap((value, field) => {
+      const values = [...new Set(table.mode.map(one => one[field]))].sort((a, b) => a - b), rank = values.indexOf(value);
+      return [values[rank - 1], values[rank + 1]].filter(other => other !== undefined).map(other => {
+        const place = table.places.get(exactName(mode.map((one, at) => at === field ? other : one)));
+        return place === undefined ? null : make("li", {}, make("button", { type: "button", click: () => { picked = place; show(); } },
+          `${SETTINGS[field].replace(" (MHz)", "")} ${settingText(field, other)}`),
+        ` time ${change(table.time_ms[picked], table.time_ms[place])}, power ${change(table.power_w[picked], table.power_w[place])}`);
+      });
+    }).filter(Boolean);
+    const heads = ["from", "time of a minibatch", "power", "energy", "profile"].map(text => make("th", {}, text));
+    box.replaceChildren(
+      make("h3", {}, make("code", {}, name), table.name[picked] ? ` ${table.name[picked]} ` : " ", make("button", { type: "button", click: pin }, "Pin")),
+      make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows)),
+      make("p", { class: "muted" }, `${table.workload}, ${table.task}, batch size ${table.batch_size}, on ${table.device}.${intervals} On the board:`),
+      make("pre", {}, commands.join("\n")),
+      make("p", {}, neighbours.length ? "One step away:" : "None of its neighbours is in this table."), make("ul", { class: "steps" }, ...neighbours));
+    remember();
+  }
+
+  function pin() {
+    const number = tables.indexOf(view.table);
+    if (picked >= 0 && !pins.some(([one, place]) => one === number && place === picked)) pins.push([number, picked]);
+    compare();
+  }
+
+  // Pinned modes side by side, each against the first.
+  function compare() {
+    const box = root.querySelector("#pinned");
+    box.hidden = !pins.length;
+    const rows = pins.map(([number, place], rank) => {
+      const table = tables[number], [first, at] = pins[0];
+      const against = (values, base) => rank ? `${figureText(values[place])} (${(values[place] / base[at]).toFixed(2)}x)` : figureText(values[place]);
+      return make("tr", {}, ...[
+        table.told(place), table.title, against(table.time_ms, tables[first].time_ms), against(table.power_w, tables[first].power_w),
+        against(table.energy_j, tables[first].energy_j), table.provenance,
+      ].map(text => make("td", {}, text)), make("td", {}, make("button", { type: "button", "aria-label": "unpin", click: () => { pins.splice(rank, 1); compare(); } }, "\u00d7")));
+    });
+    box.querySelector("tbody").replaceChildren(...rows);
+    drawMarks();
+    remember();
+  }
+
+  // The view as the end of the address, and back.
+  function remember() {
+    const told = new URLSearchParams();
+    for (const name of ["table", "colour", "cost", "budget", ...FILTERS]) if (pick(name).value) told.set(name, pick(name).value);
+    if (zoom) told.set("zoom", zoom.map(value => Number(value.toPrecision(5))).join(","));
+    if (picked >= 0) told.set("mode", exactName(view.table.mode[picked]));
+    if (pins.length) told.set("pins", pins.map(([number, place]) => `${number}:${exactName(tables[number].mode[place])}`).join(","));
+    history.replaceState(null, "", `#explore?${told}`);
+  }
+
+  function recall() {
+    const told = new URLSearchParams(location.hash.startsWith("#explore?") ? location.hash.slice(9) : "");
+    const put = name => { if (told.has(name)) pick(name).value = told.get(name); };
+    put("table");
+    if (!tables[pick("table").value]) pick("table").value = "0";
+    fillFilters();
+    ["colour", "cost", "budget", ...FILTERS].forEach(name => { put(name); if (pick(name).selectedIndex === -1) pick(name).selectedIndex = 0; });
+    const ends = (told.get("zoom") || "").split(",").map(Number);
+    if (ends.length === 4 && ends.every(Number.isFinite) && ends[0] < ends[1] && 0 < ends[2] && ends[2] < ends[3]) zoom = ends;
+    const known = (number, name) => tables[number] && tables[number].places.has(name) ? tables[number].places.get(name) : -1;
+    picked = known(pick("table").value, told.get("mode"));
+    pins = (told.get("pins") || "").split(",").map(one => one.split(":")).map(([number, name]) => [Number(number), known(number, name)]).filter(([, place]) => place >= 0);
     draw();
-    choose();
+    if (picked >= 0) show();
+    if (pins.length) compare();
+  }
+
+  function placeOf(event) {
+    const box = plot.getBoundingClientRect(), scale = plot.viewBox.baseVal.width / box.width;
+    return { x: (event.clientX - box.left) * scale, y: (event.clientY - box.top) * scale, near: 18 * scale };
+  }
+
+  function nearestTo(at) {
+    const { table, costs, inside, x, y } = view;
+    let nearest = -1, least = at.near ** 2;
+    for (const place of inside) {
+      const distance = (x(costs[place]) - at.x) ** 2 + (y(table.time_ms[place]) - at.y) ** 2;
+      if (distance < least) { least = distance; nearest = place; }
+    }
+    return nearest;
   }
 
   function hover(event) {
-    const { table, costs, x, y } = drawn, box = plot.getBoundingClientRect();
-    const scale = plot.viewBox.baseVal.width / box.width;
-    const atX = (event.clientX - box.left) * scale, atY = (event.clientY - box.top) * scale;
-    let nearest = -1, least = (18 * scale) ** 2;
-    table.time_ms.forEach((time, place) => {
-      const distance = (x(costs[place]) - atX) ** 2 + (y(time) - atY) ** 2;
-      if (distance < least) { least = distance; nearest = place; }
-    });
-    const ring = plot.querySelector("#hovered");
+    const { table, costs, x, y } = view, nearest = nearestTo(placeOf(event)), ring = plot.querySelector("#hovered");
     ring.setAttribute("visibility", nearest < 0 ? "hidden" : "visible");
     if (nearest < 0) { hideTip(); return; }
     ring.setAttribute("cx", x(costs[nearest]));
     ring.setAttribute("cy", y(table.time_ms[nearest]));
-    const joules = table.time_ms[nearest] * table.power_w[nearest] / 1000;
-    showTip(`${modeText(table, nearest)}\n${figureText(table.time_ms[nearest])} ms, ${figureText(table.power_w[nearest])} W, ` +
-      `${figureText(joules)} J a minibatch (${table.provenance})`, event);
+    const [cores, ...clocks] = table.mode[nearest], [cpu, gpu, mem] = clocks.map(clockText);
+    showTip(`${table.told(nearest)}\n${cores} cores at ${cpu} MHz, GPU ${gpu} MHz, memory ${mem} MHz\n${figureText(table.time_ms[nearest])} ms, ` +
+      `${figureText(table.power_w[nearest])} W, ${figureText(table.energy_j[nearest])} J a minibatch (${table.provenance})`, event);
   }
 
-  pick("table").addEventListener("change", newTable);
-  for (const name of ["colour", "cost"]) pick(name).addEventListener("change", () => { draw(); choose(); });
-  pick("budget").addEventListener("input", choose);
-  plot.addEventListener("pointermove", hover);
-  plot.addEventListener("pointerdown", hover);
-  plot.addEventListener("pointerleave", () => { hideTip(); plot.querySelector("#hovered").setAttribute("visibility", "hidden"); });
-  let before = root.clientWidth < 520;
-  addEventListener("resize", () => {
-    if (root.clientWidth < 520 !== before) { before = !before; draw(); choose(); }
+  let start = null, brushed = null;  // where the pointer went down; the rectangle that it has drawn since
+  plot.addEventListener("pointerdown", event => { start = placeOf(event); hover(event); });
+  plot.addEventListener("pointermove", event => {
+    const at = placeOf(event), within = (value, low, high) => Math.min(high, Math.max(low, value));
+    if (!start || !event.buttons) { start = null; hover(event); return; }
+    if (!brushed && Math.hypot(at.x - start.x, at.y - start.y) < 6) return;
+    if (!brushed) { plot.setPointerCapture(event.pointerId); hideTip(); }
+    const xs = [start.x, at.x].map(value => within(value, view.left, view.right)).sort((a, b) => a - b);
+    const ys = [start.y, at.y].map(value => within(value, view.top, view.bottom)).sort((a, b) => a - b);
+    brushed = [...xs, ...ys];
+    const sides = { x: xs[0], y: ys[0], width: xs[1] - xs[0], height: ys[1] - ys[0], visibility: "visible" };
+    for (const [name, value] of Object.entries(sides)) plot.querySelector("#brush").setAttribute(name, value);
   });
-  newTable();
+  plot.addEventListener("pointerup", event => {
+    if (brushed && brushed[1] - brushed[0] > 4 && brushed[3] - brushed[2] > 4) {
+      const { left, right, top, bottom, low, high, fast, slow } = view;
+      const cost = value => low + (value - left) / (right - left) * (high - low);
+      const time = value => fast * (slow / fast) ** ((bottom - value) / (bottom - top));
+      zoom = [cost(brushed[0]), cost(brushed[1]), time(brushed[3]), time(brushed[2])];
+      draw();
+      remember();
+    } else if (start) {
+      const nearest = nearestTo(placeOf(event));
+      if (nearest >= 0) { picked = nearest; show(); }
+    }
+    start = brushed = null;
+    plot.querySelector("#brush").setAttribute("visibility", "hidden");
+  });
+  plot.addEventListener("pointercancel", () => { start = brushed = null; plot.querySelector("#brush").setAttribute("visibility", "hidden"); });
+  plot.addEventListener("pointerleave", () => { hideTip(); plot.querySelector("#hovered").setAttribute("visibility", "hidden"); });
+  plot.addEventListener("keydown", event => {
+    const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+    if (event.key === "Enter") pin();
+    if (!step || !view.front.length) return;
+    event.preventDefault();
+    picked = view.front[Math.min(view.front.length - 1, Math.max(0, view.front.indexOf(picked) + step))];
+    show();
+  });
+  const whole = () => { zoom = null; draw(); remember(); };
+  plot.addEventListener("dblclick", whole);
+  root.querySelector("#whole").addEventListener("click", whole);
+  pick("table").addEventListener("change", () => { fillFilters(); draw(); show(); remember(); });
+  for (const name of ["colour", "cost", "predicted", ...FILTERS])
+    pick(name).addEventListener("change", () => { if (name === "cost" || FILTERS.includes(name)) zoom = null; draw(); remember(); });
+  pick("budget").addEventListener("input", choose);
+  pick("budget").addEventListener("change", remember);
+  pick("device").addEventListener("change", () => {
+    const options = [...pick("table").options], fits = option => !pick("device").value || tables[option.value].device === pick("device").value;
+    for (const option of options) option.hidden = option.disabled = !fits(option);
+    if (pick("table").selectedOptions[0].disabled) {
+      pick("table").value = options.find(fits).value;
+      pick("table").dispatchEvent(new Event("change"));
+    }
+  });
+  let before = root.clientWidth < 520;
+  addEventListener("resize", () => { if (root.clientWidth < 520 !== before) { before = !before; draw(); } });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  addEventListener("hashchange", () => { if (location.hash.startsWith("#explore?")) recall(); });
+  recall();
 }
 
 const explorer = document.getElementById("explorer");
@@ -203,9 +406,40 @@ if (explorer) {
     JSON.parse(document.getElementById("ramp").textContent));
 }
 
+// Tables: a click on a heading sorts by it, the button below saves what is shown.
+const isPhone = matchMedia("(max-width: 600px)");
+for (const table of document.querySelectorAll("table.data")) {
+  const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
+  const cell = (row, column) => row.cells[column].textContent.trim();
+  const number = text => text === "" ? -Infinity : Number(text.replace(/,/g, ""));
+  heads.forEach((head, column) => {
+    head.tabIndex = 0;
+    const sort = () => {
+      const down = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+      heads.forEach(one => one.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", down > 0 ? "ascending" : "descending");
+      const rows = [...body.rows], numeric = rows.every(row => !Number.isNaN(number(cell(row, column))));
+      rows.sort((a, b) => down * (numeric ? number(cell(a, column)) - number(cell(b, column)) : cell(a, column).localeCompare(cell(b, column))));
+      body.append(...rows);
+    };
+    head.addEventListener("click", sort);
+    head.addEventListener("keydown", event => { if (event.key === "Enter") sort(); });
+  });
+  const label = () => {
+    if (isPhone.matches) for (const row of body.rows) [...row.cells].forEach((one, column) => { one.dataset.label = heads[column].textContent; });
+  };
+  isPhone.addEventListener("change", label);
+  label();
+  table.after(make("button", { type: "button", class: "export", click: () => {
+    const quoted = text => /[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+    const text = [...table.rows].map(row => [...row.cells].map(one => quoted(one.textContent.trim())).join(",")).join("\n");
+    make("a", { href: "data:text/csv;charset=utf-8," + encodeURIComponent(text + "\n"), download: "table.csv" }).click();
+  } }, "Save as CSV"));
+}
+
 // A link may lead into what is folded.
 function unfold() {
-  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1).split("?")[0]));
   for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
   if (target) target.scrollIntoView();
 }
@@ -229,4 +463,4 @@ if (filters) {
   filters.addEventListener("input", filter);
   filter();
 }
-addEventListener("beforeprint", () => document.querySelectorAll("details.more").forEach(one => { one.open = true; }));
+addEventListener("beforeprint", () => document.querySelectorAll("details.caption").forEach(one => { one.open = true; }));

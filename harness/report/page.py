@@ -29,11 +29,8 @@ from harness.report.summary import (
 from harness.report.vega import DrawnPanel
 from harness.store.conditions import DISQUALIFYING
 
-TABLE_ROWS = 60
-"""Rows that a figure's table shows; its CSV file has all."""
-
-LONG = 60
-"""Characters of a cell that needs a wide column."""
+TABLE_ROWS, SHOWN = 30, 4
+"""Rows that a figure's table shows, and its CSV file has all; panels that are shown at once, the others folded."""
 
 HERE = Path(__file__).parent
 
@@ -100,7 +97,7 @@ def page_html(
         markers=MARKERS,
         ramp=RAMP,
         table_rows=TABLE_ROWS,
-        long=LONG,
+        shown=SHOWN,
         drawing=Markup,
         dark_rules=Markup(dark_rules()),
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),

@@ -139,6 +139,92 @@ def test_the_explorer_shows_energy_too_and_every_table(browser, report):
     assert [event for event in page.events if event["method"] == "Runtime.exceptionThrown"] == []
 
 
+def click(page, selector):
+    """Click a place of the plot: the end of its front."""
+    place = page.evaluate(
+        f"(() => {{ const end = document.querySelector('{selector}').getPointAtLength(0);"
+        " const matrix = document.querySelector('#plot').getScreenCTM();"
+        " return {x: end.x * matrix.a + matrix.e, y: end.y * matrix.d + matrix.f}; })()"
+    )
+    for kind in ("mousePressed", "mouseReleased"):
+        page.call("Input.dispatchMouseEvent", type=kind, button="left", buttons=1, clickCount=1, **place)
+
+
+def test_a_mode_that_was_clicked_tells_its_exact_name_and_the_view_survives_in_the_address(browser, report):
+    page = opened(browser, report)
+    scrolled_to(page, "#plot")
+    click(page, "#front")
+    text = "document.querySelector('#picked').innerText"
+    name = page.evaluate("document.querySelector('#picked code').textContent")
+    modes = page.evaluate(
+        "JSON.parse(document.getElementById('explorer-data').textContent)[0].mode.map(mode => mode.join('-'))"
+    )
+    cores, *clocks = name.split("-")
+    assert "-".join([cores[:-1], *(f"{float(mhz) * 1000:.0f}" for mhz in clocks)]) in modes, "not rounded"
+    assert f"jetwatt nvpmodel-conf --power-mode {name} " in page.evaluate(text)
+    assert "One step away" in page.evaluate(text) or "None of its neighbours" in page.evaluate(text)
+    page.evaluate("document.querySelector('#picked h3 button').click()")
+    page.call("Input.dispatchKeyEvent", type="keyDown", key="ArrowRight")
+    page.evaluate("document.querySelector('#plot').focus()")
+    page.call("Input.dispatchKeyEvent", type="keyDown", key="ArrowRight")
+    page.call("Input.dispatchKeyEvent", type="keyDown", key="Enter")
+    pinned = "document.querySelectorAll('#pinned tbody tr').length"
+    assert page.evaluate(pinned) == 2, "the keyboard walks along the front and pins"
+    view = page.evaluate("[location.hash, document.querySelector('#picked').innerText]")
+    page.events.clear()
+    page.open("about:blank", 1280, 900)
+    page.open((report / "index.html").as_uri() + view[0], 1280, 900)
+    assert page.evaluate(f"[location.hash, {text}]") == view
+    assert page.evaluate(pinned) == 2
+
+
+def test_a_filter_leaves_its_modes_and_a_drag_zooms_into_them(browser, report):
+    page = opened(browser, report)
+    page.evaluate(
+        "(() => { const field = document.querySelector('[name=cores]'); field.selectedIndex = 1;"
+        " field.dispatchEvent(new Event('change')); })()"
+    )
+    count = "Number(document.querySelector('#note').textContent.split(' ')[0].replace(',', ''))"
+    filtered = page.evaluate(count)
+    total = page.evaluate("JSON.parse(document.getElementById('explorer-data').textContent)[0].mode.length")
+    assert 0 < filtered < total
+    scrolled_to(page, "#plot")
+    box = page.evaluate("(box => [box.x, box.y, box.width, box.height])(plot.getBoundingClientRect())")
+    places = [(box[0] + box[2] * share, box[1] + box[3] * share) for share in (0.3, 0.5, 0.7)]
+    for kind, (x, y) in zip(("mousePressed", "mouseMoved", "mouseReleased"), places):
+        page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
+    assert page.evaluate(count) < filtered
+    assert "zoom=" in page.evaluate("location.hash")
+    page.evaluate("document.querySelector('#whole').click()")
+    assert page.evaluate(count) == filtered
+
+
+def test_a_table_is_sorted_by_its_headings(browser, report):
+    page = opened(browser, report)
+    column = (
+        "(() => { const table = [...document.querySelectorAll('figure table.data')].find(one => one.rows.length > 3);"
+        " table.tHead.rows[0].cells[COLUMN].click();"
+        " return [...table.tBodies[0].rows].map(row => row.cells[COLUMN].textContent); })()"
+    )
+    names = page.evaluate(
+        "[...[...document.querySelectorAll('figure table.data')].find(one => one.rows.length > 3).tHead.rows[0].cells]"
+        ".map(cell => cell.textContent)"
+    )
+    place = str(names.index("time_s"))
+    up, down = (list(map(float, page.evaluate(column.replace("COLUMN", place)))) for _ in range(2))
+    assert up == sorted(up)
+    assert down == up[::-1]
+
+
+def test_the_page_is_short_while_folded_and_has_no_box_that_scrolls(browser, report):
+    page = opened(browser, report, 1400)
+    assert page.evaluate("document.documentElement.scrollHeight") < 12_000
+    boxes = (
+        "[...document.querySelectorAll('main *')].filter(one => /auto|scroll/.test(getComputedStyle(one).overflowX))"
+    )
+    assert page.evaluate(f"{boxes}.length") == 0
+
+
 def test_take_aways_are_filtered_by_device_and_text(browser, report):
     page = opened(browser, report)
     claims = "[...document.querySelectorAll('#claims article')]"
