@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import resource
 import time
 import warnings
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, NamedTuple, Optional, Sized, Tuple, Type
@@ -67,7 +68,8 @@ def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
     except Exception as error:
         if is_out_of_memory(error):
             raise CannotRunError(
-                f"{what} does not fit into the memory of {accelerator_name()} ({last_line(error)})", "a smaller batch"
+                f"{what} does not fit into the memory of {accelerator_name()} ({last_line(error)}; {_peak_memory()})",
+                "a smaller batch size, or fewer workers",
             ) from error
         if not is_own:
             raise
@@ -75,6 +77,17 @@ def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
     finally:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+
+def _peak_memory() -> str:
+    """The most memory that was in use: of the accelerator by torch, of the machine by this process and by a worker."""
+    own, worker = (
+        resource.getrusage(who).ru_maxrss // 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    peak = f"at its peak {own} MiB, a process of its own {worker} MiB"
+    if torch.cuda.is_available():
+        peak += f", torch on the accelerator {torch.cuda.max_memory_allocated() >> 20} MiB"
+    return peak
 
 
 class Trainer:

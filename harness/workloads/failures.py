@@ -12,7 +12,8 @@ from typing import Tuple
 from harness.core.errors import WorkloadError
 
 _NO_MEMORY = re.compile(
-    r"out of (shared )?memory|CUDACachingAllocator|CU\w+_STATUS_ALLOC_FAILED|NvMap|NvRmMem|Cannot allocate memory|"
+    r"out of (shared )?memory|NVML_SUCCESS == r|CUDACachingAllocator|CU\w+_STATUS_\w*ALLOC(ATION)?_FAILED|"
+    r"cudaErrorMemoryAllocation|NvMap|NvRmMem|Cannot allocate memory|std::bad_alloc|"
     r"can't allocate memory|Unable to allocate|worker .*killed by signal: (Killed|9\b|SIGKILL)",
     re.IGNORECASE,
 )
@@ -26,8 +27,12 @@ _FROM_A_WORKER = re.compile(r"^Caught \w+ in DataLoader worker process")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on the accelerator or in the machine."""
-    return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
+    """Whether an error, or one that it came of, says that memory ran out, on the accelerator or in the machine.
+
+    A DataLoader says of a worker that is gone that it "exited unexpectedly", and of which signal in the error before.
+    """
+    is_it = isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
+    return is_it or (error.__cause__ is not None and is_out_of_memory(error.__cause__))
 
 
 def last_line(error: BaseException) -> str:

@@ -304,7 +304,10 @@ def test_a_module_from_the_current_folder_is_found_by_workers_that_are_spawned(r
 @pytest.mark.parametrize("text", [
     "CUDA out of memory. Tried to allocate 20.00 MiB",
     'NVML_SUCCESS == r INTERNAL ASSERT FAILED at "/opt/c10/cuda/CUDACachingAllocator.cpp":1131, please report a bug',
+    "NVML_SUCCESS == r INTERNAL ASSERT FAILED",
     "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+    "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    "std::bad_alloc",
     "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
     "NvMapMemAllocInternalTagged: 1075072515 error 12",
     "NvRmMemInitNvmap failed with Permission denied",
@@ -315,8 +318,26 @@ def test_a_module_from_the_current_folder_is_found_by_workers_that_are_spawned(r
 ])  # fmt: skip
 def test_memory_that_runs_out_is_a_case_that_cannot_run(run_own, text):
     lines = f"def full(model, batch):\n    raise RuntimeError({text!r})\n\nB = make('b', loss=full)"
-    with pytest.raises(CannotRunError, match=r"b does not fit into the memory of .*; a smaller batch"):
+    with pytest.raises(
+        CannotRunError, match=r"b does not fit into the memory of .* at its peak \d+ MiB.*; a smaller batch size"
+    ):
         run_own(lines, "B")
+
+
+@training
+def test_a_worker_that_the_kernel_ended_is_a_case_that_cannot_run(run_own):
+    """The OOM killer sends signal 9."""
+    lines = """import os, signal
+
+class Mine(list):
+    def __getitem__(self, index):
+        if torch.utils.data.get_worker_info() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+B = make('b', data=lambda: Mine(SAMPLES))"""
+    with pytest.raises(CannotRunError, match=r"b does not fit into the memory of .*a smaller batch size, or fewer workers"):
+        run_own(lines, "B", workers=1)
 
 
 def test_memory_errors_of_python_and_numpy_count_and_others_do_not():
