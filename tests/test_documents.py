@@ -13,7 +13,7 @@ import pytest
 from jetwatt.cli import main as jetwatt
 
 PROJECT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "baselines/README.md")]
+DOCUMENTS = [PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "baselines/README.md")]
 DOCUMENTS += sorted((PROJECT / "docs").glob("*.md"))
 ROOTS = ("", "harness", "tests", "tests/harness")
 """A document names files from here, and from its own folder."""

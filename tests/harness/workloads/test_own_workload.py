@@ -336,7 +336,9 @@ class Mine(list):
         return super().__getitem__(index)
 
 B = make('b', data=lambda: Mine(SAMPLES))"""
-    with pytest.raises(CannotRunError, match=r"b does not fit into the memory of .*a smaller batch size, or fewer workers"):
+    with pytest.raises(
+        CannotRunError, match=r"b does not fit into the memory of .*a smaller batch size, or fewer workers"
+    ):
         run_own(lines, "B", workers=1)
 
 

@@ -1,0 +1,132 @@
+"""A second user of the machine attacks the helper through the real sudo, as `doctor --sudoers` installs both."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from harness.board import privileged, privileges
+
+ATTACKER = 65534
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to allow the helper to a second user"),
+    pytest.mark.skipif(shutil.which("sudo") is None, reason="needs sudo"),
+    pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="needs /usr/bin/python3, which runs the helper"),
+    pytest.mark.skipif(
+        any(map(os.path.exists, (privileges.HELPER, privileges.SUDOERS_FILE))), reason="the helper is installed here"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def installed():
+    """The helper and its rule, for the attacker, as an administrator installs them."""
+    helper, rule = Path(privileges.HELPER), Path(privileges.SUDOERS_FILE)
+    made = [folder for folder in (helper.parent, rule.parent) if not folder.exists()]
+    try:
+        for folder in made:
+            folder.mkdir(parents=True, mode=0o755)
+        shutil.copy(privileged.__file__, helper)
+        helper.chmod(0o755)
+        rule.write_text(f"#{ATTACKER} {privileges.sudo_rule().partition(' ')[2]}\n")
+        rule.chmod(0o440)
+        yield
+    finally:
+        helper.unlink()
+        rule.unlink()
+        for folder in reversed(made):
+            folder.rmdir()
+
+
+@pytest.fixture
+def sudo(installed):
+    """Runs sudo as the attacker, who sets limits and variables and chooses the folder; returns how it ended."""
+
+    def run(*words, variables=None, cwd="/", limits=()):
+        def become():
+            for number, values in limits:
+                resource.setrlimit(number, values)
+            os.setgroups([])
+            os.setgid(ATTACKER)
+            os.setuid(ATTACKER)
+
+        environment = {"PATH": os.environ["PATH"], **(variables or {})}
+        return subprocess.run(
+            ["sudo", "-n", *words],
+            env=environment, cwd=cwd, preexec_fn=become, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+def test_what_the_rule_allows_is_done(sudo):
+    done = sudo(privileges.HELPER, "list", "page-cache")
+    assert (done.returncode, done.stdout) == (0, "-\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("id",),
+        ("/bin/sh", "-c", "id"),
+        (sys.executable, "-c", "import os; os.system('id')"),
+        ("/usr/bin/python3", privileges.HELPER, "list", "page-cache"),
+        (f"{privileges.HELPER}/../privileged", "list", "page-cache"),
+        ("-u", "#0", "-s"),
+        ("PYTHONPATH=/tmp", privileges.HELPER, "list", "page-cache"),
+        ("-E", privileges.HELPER, "list", "page-cache"),
+    ],
+)
+def test_sudo_gives_nothing_beside_the_helper(sudo, words):
+    done = sudo(*words)
+    assert done.returncode == 1
+    assert "uid=" not in done.stdout
+    assert done.stderr.startswith("sudo:")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("exec", "id"),
+        ("write", "fan-pwm", "hwmon0", "0"),
+        ("write", "/etc/shadow", "-", "1"),
+        ("write", "cpufreq-max", "../../../../../etc", "1"),
+        ("write", "page-cache", "-", "99"),
+        ("read", "emc-rate", "/etc/shadow"),
+        ("nvpmodel", "/tmp/evil.conf", "0"),
+        ("fan", "stop"),
+        ("fan-service", "stop"),
+    ],
+)
+def test_the_helper_does_nothing_that_is_not_on_its_list(sudo, words):
+    done = sudo(privileges.HELPER, *words)
+    assert (done.returncode, done.stdout) == (privileged.REFUSED, "")
+    assert done.stderr.startswith("refused: ")
+
+
+def test_neither_variables_nor_folder_nor_limits_of_the_attacker_reach_it(sudo):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        for module in ("os", "re", "json", "site", "sitecustomize", "usercustomize", "subprocess"):
+            (folder / f"{module}.py").write_text(f"open({str(folder / 'loaded')!r}, 'w')\n")
+        variables = {name: str(folder) for name in ("PYTHONPATH", "PYTHONHOME", "HOME", "PYTHONUSERBASE")}
+        limits = [(resource.RLIMIT_FSIZE, (0, 0)), (resource.RLIMIT_CPU, (5, 5))]
+        done = sudo(privileges.HELPER, "list", "page-cache", variables=variables, cwd=folder, limits=limits)
+        assert (done.returncode, done.stdout) == (0, "-\n"), done.stderr
+        assert not (folder / "loaded").exists()
+
+
+def test_the_attacker_can_change_neither_helper_nor_rule(installed):
+    for path in (privileges.HELPER, privileges.SUDOERS_FILE):
+        assert privileged.untrusted_part(path, privileged.THIS_MACHINE) is None
