@@ -20,8 +20,9 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from harness.board.power_rails import TOTAL, rail_channel
 from harness.board.source import Reading, plain_name
+from harness.board.thermal import SENSOR_OFF_C
 from harness.core.errors import SourceUnavailableError
-from harness.core.units import kib_to_bytes, percent_to_share
+from harness.core.units import kib_to_bytes, mhz_to_khz, percent_to_share
 
 PREFIX = "jtop_"
 JTOP_TOTAL = PREFIX + TOTAL
@@ -59,8 +60,10 @@ def sample_of(client: Any) -> Sample:
             values[f"cpu{number}_load_share"] = 1.0 - percent_to_share(core["idle"]) if "idle" in core else None
     for number, gpu in enumerate(client.gpu.values()):
         name = f"gpu{number or ''}"
-        values[f"{name}_khz"] = gpu.get("freq", {}).get("cur")
-        loads[name] = gpu.get("status", {}).get("load")
+        clock, load = gpu.get("freq", {}).get("cur"), gpu.get("status", {}).get("load")
+        if gpu.get("power_control") == "nvml":  # JetPack 7: MHz, and 0 for what NVML does not support (all on Orin)
+            clock, load = mhz_to_khz(clock) if clock else None, load if clock or load else None
+        values[f"{name}_khz"], loads[name] = clock, load
     memory = client.memory
     for name, channel in (("RAM", "memory_used_bytes"), ("SWAP", "swap_used_bytes")):
         if name in memory:
@@ -69,7 +72,8 @@ def sample_of(client: Any) -> Sample:
     values["emc_khz"] = emc.get("cur")
     loads["emc"] = emc.get("val")
     for name, sensor in client.temperature.items():
-        values[f"temperature_{plain_name(name)}_c"] = sensor["temp"] if sensor.get("online", True) else None
+        is_on = sensor.get("online", True) and sensor["temp"] != SENSOR_OFF_C
+        values[f"temperature_{plain_name(name)}_c"] = sensor["temp"] if is_on else None
     values.update((f"{name}_load_share", percent_to_share(load)) for name, load in loads.items() if load is not None)
     power, failed = _power(client.power)
     values.update(power)

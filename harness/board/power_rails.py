@@ -29,6 +29,9 @@ INPUT_RAILS = ("VDD_IN", "POM_5V_IN", "VIN")
 NOT_CONNECTED = "NC"
 """The label of a sensor channel that measures nothing."""
 
+SKEW = 1.1
+"""Rails are read one after another: so much more than the total one inside it may show."""
+
 _DEPTH = 3  # iio:device0, hwmon/hwmon3, and one more level on some kernels
 
 
@@ -48,7 +51,7 @@ class RailTotal(NamedTuple):
         """The total of one reading in mW, from the rails that gave a value.
 
         Raises ValueError where there is no total, one of its rails gave no value (it is never a sum of fewer rails),
-        or it is not above 0, which no running board draws.
+        it is not above 0, which no running board draws, or it is that of the input, and a rail inside it reads more.
         """
         if self.why_none:
             raise ValueError(self.why_none)
@@ -60,6 +63,9 @@ class RailTotal(NamedTuple):
             raise ValueError(
                 f"its rails {', '.join(self.rails)} read {total_mw:g} mW in all: a running board draws more"
             )
+        label, most_mw = max(rails_mw.items(), key=lambda rail: rail[1])
+        if self.rails[0] in INPUT_RAILS and most_mw > SKEW * total_mw:
+            raise ValueError(f"rail {label} reads {most_mw:g} mW, which is inside a total of {total_mw:g} mW")
         return total_mw
 
 

@@ -52,6 +52,7 @@ class TegrastatsLine:
 def parse_line(text: str) -> TegrastatsLine:
     """Read one line; a line of something else gives a `TegrastatsLine` that is empty."""
     line = TegrastatsLine()
+    text = re.sub(r"([\[,@/]) ", r"\1", re.sub(r"\s+", " ", text))  # some lines of r36 pad their columns
     position = 0
     while position < len(text):
         for pattern, take in _FIELDS:
@@ -141,7 +142,7 @@ _FIELDS: List[Tuple[Pattern[str], Callable[[TegrastatsLine, Match[str]], None]]]
         (rf"(?P<name>[\w-]+)(?:@| )(?P<celsius>-?\d+(?:\.\d+)?)C(?:/-?\d+(?:\.\d+)?C)*{_END}", _take_temperature),
         (rf"(?P<name>[A-Z]\w*) (?P<now>\d+)mW(?:/\d+mW)*{_END}", _take_rail),
         (rf"(?P<name>[A-Z][A-Z0-9_]*) (?P<now>\d+)/\d+(?:/\d+)?{_END}", _take_rail),
-        (rf"(?P<name>APE|VIC|NVENC|NVDEC|MSENC|[A-Z]\w*?(?=_FREQ))(?:_FREQ)? (?P<load>\d+){_END}", _take_unit),
+        (rf"(?P<name>APE|VIC|OFA|MSENC|NV[A-Z]+\d*|[A-Z]\w*?(?=_FREQ))(?:_FREQ)? (?P<load>\d+){_END}", _take_unit),
         (r"\S+", _take_unknown),
     ]
 ]

@@ -144,9 +144,9 @@ def _telemetry_gaps(telemetry: Telemetry) -> List[str]:
 
 
 def _power(conditions: Mapping[str, Any], telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]) -> List[str]:
+    flags = [f"power-gaps: {telemetry.missing[POWER_CHANNEL]}"] if POWER_CHANNEL in telemetry.missing else []
     if POWER_CHANNEL not in telemetry.series:
-        return []
-    flags = []
+        return flags
     if aggregates.get("power_settled_s") is None:
         flags.append("power-unsettled: power never became stable")
     if conditions["power_source"] == "rapl" and conditions["accelerator"] != "cpu":

@@ -189,6 +189,23 @@ def test_no_power_sensor_is_no_zero(service, power):
     assert sample.failed == {JTOP_TOTAL: "jtop finds no power sensor"}
 
 
+@pytest.mark.parametrize(
+    ("gpu", "khz"),
+    [
+        ({"freq": {"cur": 1575}, "power_control": "nvml"}, 1_575_000),  # NVML counts in MHz
+        ({"freq": {"cur": 0}, "power_control": "nvml"}, None),  # on Orin NVML knows no clock, and jtop says 0
+        ({"freq": {"cur": 306_000}, "power_control": "auto"}, 306_000),
+    ],
+)
+def test_a_gpu_that_jtop_sees_through_nvml_is_in_the_suites_unit_too(service, gpu, khz):
+    service.data["gpu"] = {"Thor": {"status": {"load": 1.0}, **gpu}}
+    service.data["temperature"] = {"CV0": {"temp": -256}, "CPU": {"temp": 40.0}}  # jtop of JetPack 5: no word of off
+    values = sample_of(FakeClient(service)).values
+    assert values.get("jtop_gpu_khz") == khz
+    assert "jtop_temperature_cv0_c" not in values
+    assert values["jtop_temperature_cpu_c"] == 40.0
+
+
 def test_what_the_board_lacks_has_no_channel(service):
     service.data.update(cpu={}, gpu={}, memory={}, temperature={})
     assert set(sample_of(FakeClient(service)).values) == {

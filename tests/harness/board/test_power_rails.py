@@ -197,6 +197,14 @@ def test_a_board_that_draws_nothing_is_not_believed(tree):
     assert "draws more" in failed[TOTAL]
 
 
+@pytest.mark.parametrize(("inside_mw", "is_believed"), [(2130, True), (2300, True), (8949, False)])
+def test_a_total_that_a_rail_inside_it_exceeds_is_not_believed(tree, inside_mw, is_believed):
+    tree.write(iio_chip("6-0040", [("POM_5V_IN", 2130), ("POM_5V_GPU", inside_mw), ("POM_5V_CPU", 280)]))
+    values, failed = power_rails.open_source(tree.root).read(0.0)
+    assert (TOTAL in values, TOTAL in failed) == (is_believed, not is_believed)
+    assert values["power_pom_5v_in_mw"] == 2130
+
+
 def test_equal_labels_hide_no_rail(tree):
     tree.write({**hwmon_chip("1-0040", [("VDD", 5000, 1000)]), **hwmon_chip("1-0041", [("vdd", 5000, 2000)])})
     values = power_rails.open_source(tree.root, ["VDD"]).read(0.0).values

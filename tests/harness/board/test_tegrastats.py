@@ -47,7 +47,33 @@ THOR_R39 = (
     "08-08-2026 21:00:39 RAM 8000/125749MB (lfb 31x4MB) CPU [90%,75%,off]@2601 EMC_FREQ @4266 "
     "GR3D_FREQ 87%@[1574,1575,1574] cpu@58.25C/61.75C VDD_GPU 37939mW/8660mW/38000mW VIN 124486mW/36487mW/124490mW"
 )
-EVERY_LINE = [NANO_R32, XAVIER_R32, ORIN_R35, ORIN_R36, THOR_R38, THOR_R39]
+# numbers and form of public lines: an AGX Orin of 32 GB (r35), an Orin Nano (r36) with its columns padded, a Nano (r32)
+ORIN_R35_ENGINES = (
+    "10-16-2023 10:59:22 RAM 1205/30623MB (lfb 6429x4MB) SWAP 0/15311MB (cached 0MB) CPU [0%@729,0%@730] EMC_FREQ 0%@204 "
+    "GR3D_FREQ 0%@114 GR3D2_FREQ 0%@114 NVJPG1 729 VIC_FREQ 729 APE 233 CV0@-256C CPU@43.5C "
+    "VDD_GPU_SOC 4788mW/4788mW VDD_CPU_CV 798mW/798mW VIN_SYS_5V0 3842mW/3842mW VDDQ_VDD2_1V8AO 707mW/707mW"
+)
+ORIN_R36_PADDED = (
+    "02-01-2026 08:00:00 RAM  6700/ 7620MB (lfb   2x4MB) SWAP   300/ 3810MB (cached  8MB) CPU [ 38%@1497,  2%@ 729,  off] "
+    "EMC_FREQ  61%@2133 GR3D_FREQ  99%@[ 1015] NVENC  79%@ 166 VIC off APE  200 cpu@ 48.562C tj@ 49.312C "
+    "VDD_IN  5251mW/ 8535mW VDD_CPU_GPU_CV   512mW/ 1944mW VDD_SOC  2720mW/ 3659mW"
+)
+NANO_DOUBTFUL = (
+    "RAM 2020/3964MB (lfb 19x4MB) SWAP 43/1982MB (cached 1MB) CPU [100%@1479,100%@1479,100%@1479,100%@1479] EMC_FREQ 0% "
+    "GR3D_FREQ 99% PLL@41.5C CPU@48C PMIC@100C GPU@63C AO@54.5C thermal@48.25C POM_5V_GPU 8949/8742 "
+    "POM_5V_IN 3227/3086 POM_5V_CPU 3148/3134"
+)
+EVERY_LINE = [
+    ORIN_R35_ENGINES,
+    ORIN_R36_PADDED,
+    NANO_DOUBTFUL,
+    NANO_R32,
+    XAVIER_R32,
+    ORIN_R35,
+    ORIN_R36,
+    THOR_R38,
+    THOR_R39,
+]
 
 
 CORES = {"cpu0_load_share": 0.07, "cpu0_khz": 1479000, "cpu2_load_share": 0.2, "cpu2_khz": 1479000}
@@ -111,6 +137,12 @@ def test_orin_on_r36_leaves_out_engines_that_are_off():
         "ape_khz": 200000,
     }
     assert only(values, "gpu") == {"gpu_load_share": 0.99, "gpu_khz": 1015000}
+
+
+def test_padded_columns_say_what_plain_ones_say():
+    plain, padded = parse_line(ORIN_R36).values, parse_line(ORIN_R36_PADDED).values
+    assert padded.items() <= plain.items()
+    assert len(padded) > 15
 
 
 def test_thor_tells_clocks_without_a_load():
@@ -222,7 +254,7 @@ def test_what_was_written_is_read_back(rails, sensors, engines, unit):
 
 
 def undated(power_mw):
-    return f"RAM 100/3956MB (lfb 1x4MB) CPU [7%@1479,off] GR3D_FREQ 60% POM_5V_IN {power_mw}/4000 POM_5V_GPU 100/100"
+    return f"RAM 100/3956MB (lfb 1x4MB) CPU [7%@1479,off] GR3D_FREQ 60% POM_5V_IN {power_mw}/4000 POM_5V_GPU 1/1"
 
 
 def dated(time, power_mw, day=21):
@@ -282,10 +314,17 @@ def test_lines_of_something_else_keep_their_place_and_are_counted():
 
 
 def test_a_total_needs_all_its_rails_in_every_line():
-    short = undated(3000).replace(" POM_5V_GPU 100/100", "")
+    short = undated(3000).replace(" POM_5V_GPU 1/1", "")
     telemetry = parse_log([undated(3000), short], interval_s=1, total=["POM_5V_IN", "POM_5V_GPU"])
-    assert telemetry.series[TOTAL] == Series((0.0,), (3100,))
+    assert telemetry.series[TOTAL] == Series((0.0,), (3001,))
     assert telemetry.missing[TOTAL] == "its rail POM_5V_GPU gave no value (1 of 2 lines)"
+
+
+def test_a_total_that_its_own_rails_exceed_is_said_and_not_believed():
+    telemetry = parse_log([NANO_R32, NANO_DOUBTFUL], interval_s=1.0)
+    assert telemetry.series[TOTAL] == Series((0.0,), (4310.0,))
+    assert "POM_5V_GPU reads 8949 mW, which is inside a total of 3227 mW" in telemetry.missing[TOTAL]
+    assert telemetry.series["power_pom_5v_in_mw"].values == (4310.0, 3227.0)
 
 
 def test_without_an_input_rail_and_a_definition_there_is_no_total():

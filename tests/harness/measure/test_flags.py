@@ -209,6 +209,11 @@ def test_clocks_that_may_move_and_clocks_that_nobody_can_hold_are_no_fault():
     assert flags(clock_use=use) == {}
 
 
+def test_a_total_that_was_not_believed_is_named():
+    doubtful = sampled("cpu_other_cores", [0.02] * 10, missing={"power_total_mw": "rail POM_5V_GPU reads 8949 mW"})
+    assert "POM_5V_GPU" in flags(telemetry=doubtful)["power-gaps"]
+
+
 def test_a_temperature_limit_that_no_sensor_can_keep_is_named():
     hot = dataclasses.replace(CASE, settings=Settings(max_temperature_c=80.0))
     assert "above 80 C" in flags(case=hot, temperature_limits_c={})["temperature-unwatched"]
