@@ -8,10 +8,20 @@ from __future__ import annotations
 import os
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from harness.board.kernel_file import check_writable, entries, exists, read_int_setting, write
+from harness.board.kernel_file import (
+    LimitFiles,
+    check_writable,
+    entries,
+    exists,
+    may_read,
+    read_int_setting,
+    read_setting,
+    write,
+)
 from harness.board.knob import Knob, KnobSpec
+from harness.board.privileged import hides_clocks
 from harness.core.errors import ControlError, InvalidValueError
-from harness.core.units import HZ_PER_KHZ
+from harness.core.units import HZ_PER_KHZ, hz_to_khz
 
 _DEBUG = "sys/kernel/debug"
 _TABLES = f"{_DEBUG}/bpmp/debug/emc/tables/regular"
@@ -33,6 +43,9 @@ class Clock(NamedTuple):
 _BPMP = f"{_DEBUG}/bpmp/debug/clk/emc"
 _OVERRIDE, _BANDWIDTH = f"{_DEBUG}/clk/override.emc", f"{_DEBUG}/tegra_bwmgr"
 
+BWMGR = "sys/class/devfreq/bwmgr"
+"""Since L4T r39 on Orin (6.8; jetson_stats#867), and on Thor: a devfreq folder, whose two limits hold the clock."""
+
 CLOCKS = (
     # TX2, Xavier, Orin: locked before the rate, as jetson_clocks does.
     Clock(
@@ -47,13 +60,13 @@ CLOCKS = (
     ),
 )
 
-RATES = (*(clock.rate for clock in CLOCKS), f"{_BANDWIDTH}/emc_rate", f"{_DEBUG}/clk/emc/clk_rate")
-"""Where the clock stands, in Hz: TX2 and later; Nano, in three releases' ways."""
+RATES = (*(one.rate for one in CLOCKS), f"{_BANDWIDTH}/emc_rate", f"{_DEBUG}/clk/emc/clk_rate", f"{BWMGR}/cur_freq")
+"""Where the clock stands, in Hz: TX2 and later; Nano, in three releases' ways; r39."""
 
 Setting = Dict[str, int]
 """`locked` 0 or 1, where it can be held; `rate_hz` where it is locked, otherwise it moves; `cap_hz` where there is a
 cap, 0 for none (from r36 on no cap reads as the highest clock); `next_hz`, the rate of an override that is off: it
-counts for nothing then, but is put back."""
+counts for nothing then, but is put back; `lowest_hz` and `highest_hz` where limits hold it, equal while they do."""
 
 
 class Emc(Knob):
@@ -67,20 +80,33 @@ class Emc(Knob):
         self._root = root
 
     def usable(self) -> str:
-        clock = self._need_clock()
-        check_writable([self._path(file) for file in (clock.lock, clock.target, self._cap_file()) if file])
+        limits = self.limits
+        files = list(limits) if limits else [self._path(file) for file in self._need_clock()[:3:2]]
+        check_writable([*files, *([self._path(self._cap_file())] if self._cap_file() else [])])
         levels = ", ".join(map(str, self.levels_khz())) or "not told"
-        return f"{self._path(clock.target)}; clocks in kHz: {levels}"
+        return f"{files[-1]}; clocks in kHz: {levels}"
 
     def levels_khz(self) -> List[int]:
         """The clocks that it can have, ascending; empty where there is no table of them."""
+        listed = self._path(f"{BWMGR}/available_frequencies")
+        if self.limits and os.path.exists(listed):
+            return sorted(hz_to_khz(int(hz)) for hz in read_setting(listed).split())
         return sorted(int(name) for name in entries(self._path(_TABLES)) if name.isdecimal())
+
+    @property
+    def limits(self) -> Optional[LimitFiles]:
+        """The limits of bwmgr; None where there is none, or they must not be read."""
+        lowest, highest = (self._path(f"{BWMGR}/{name}") for name in ("min_freq", "max_freq"))
+        return LimitFiles(lowest, highest) if os.path.exists(lowest) and not hides_clocks(lowest) else None
 
     def pinned(self, khz: int) -> Setting:
         """The setting that holds it at one clock; its cap stays, and reading back tells where it forbids the clock."""
-        clock, levels, hz = self._need_clock(), self.levels_khz(), khz * HZ_PER_KHZ
+        levels, hz = self.levels_khz(), khz * HZ_PER_KHZ
         if levels and khz not in levels:
             raise InvalidValueError(f"the memory does not run at {khz} kHz", f"allowed: {', '.join(map(str, levels))}")
+        if self.limits:
+            return {**self._cap(), "locked": 1, "rate_hz": hz, "lowest_hz": hz, "highest_hz": hz}
+        clock = self._need_clock()
         lowest, highest = self._value(clock.lowest), self._value(clock.highest)
         if not lowest <= hz <= highest:
             raise InvalidValueError(f"the memory does not run at {hz} Hz", f"allowed: {lowest} to {highest} Hz")
@@ -91,8 +117,12 @@ class Emc(Knob):
         return {**self._cap(), "locked": 0}
 
     def read(self) -> Setting:
-        found, clock = self._cap(), self._clock()
-        if clock is not None:
+        found, clock, limits = self._cap(), self._clock(), self.limits
+        if limits:
+            lowest, highest = limits.read()
+            found.update(locked=int(lowest == highest), lowest_hz=lowest, highest_hz=highest)
+            found.update({"rate_hz": lowest} if found["locked"] else {})
+        elif clock is not None:
             found["locked"] = self._value(clock.lock)
             found.update({"rate_hz": self._value(clock.rate)} if found["locked"] else self._next(clock))
         return found
@@ -100,7 +130,9 @@ class Emc(Knob):
     def apply(self, value: Setting) -> None:
         """Hold it or let it go; a cap that rises goes first, one that falls last."""
         writes: List[Tuple[str, int]] = []
-        if "locked" in value:
+        if self.limits:  # devfreq takes 0 for no limit
+            self.limits.write([value.get("lowest_hz", 0), value.get("highest_hz", 0)])
+        elif "locked" in value:
             clock = self._need_clock()
             writes = [(clock.lock, value["locked"])]
             if value["locked"]:
@@ -116,7 +148,8 @@ class Emc(Knob):
 
     def verify(self, value: Setting) -> None:
         """Compare what counts: not the rate of an override that is off, which the driver may move."""
-        found, wanted = ({name: hz for name, hz in one.items() if name != "next_hz"} for one in (self.read(), value))
+        now, wanted = self.read(), {name: hz for name, hz in value.items() if name != "next_hz"}
+        found = {name: now.get(name) for name in wanted}
         if found != wanted:
             raise ControlError(f"{self.name} was set to {wanted} and reads back {found}")
 
@@ -148,7 +181,7 @@ class Emc(Knob):
         clock = self._clock()
         if clock is not None:
             return clock
-        if os.path.exists(self._path("sys/class/devfreq/bwmgr")):
+        if os.path.exists(self._path(BWMGR)):
             raise ControlError("the memory clock of this board has a governor only", "set the governor of bwmgr")
         raise ControlError(
             f"no memory clock that can be set is in {self._path(_DEBUG)}",
@@ -168,8 +201,10 @@ def readable_rate(root: str) -> Tuple[str, str]:
     Below a debugfs that only root may enter even `exists` says no.
     """
     debug = os.path.join(root, _DEBUG)
-    found = next((path for path in (os.path.join(root, rate) for rate in RATES) if os.path.isfile(path)), "")
-    if found and os.access(found, os.R_OK, effective_ids=True):
+    paths = [os.path.join(root, rate) for rate in RATES]
+    there = [path for path in paths if os.path.isfile(path) and not (BWMGR in path and hides_clocks(path))]
+    found = next((path for path in reversed(there) if may_read(path)), next(iter(there), ""))
+    if found and may_read(found):
         return found, ""
     if found or not os.access(debug, os.X_OK, effective_ids=True):
         return "", f"{found or debug} is for root only; jtop tells the clock to all"

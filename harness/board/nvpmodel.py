@@ -20,9 +20,10 @@ from typing import Dict, Iterator, List, Optional, Tuple
 from harness.board import privileges
 from harness.board.bounded_process import Finished, run_bounded
 from harness.board.cpu import CpuOnline
+from harness.board.kernel_file import read_text
 from harness.board.knob import Knob, KnobSpec
 from harness.board.nvpmodel_conf import Conf, PowerModel, read_conf, write
-from harness.board.nvpmodel_modes import custom_conf, masks
+from harness.board.nvpmodel_modes import MASK, custom_conf, masks
 from harness.board.privileged import CUSTOM_CONFS, DRAFT, NVPMODEL, NVPMODEL_TIMEOUT_S, OWN_CONF, STATE, TIMED_OUT
 from harness.core.errors import ControlError, HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import write_durably
@@ -33,6 +34,10 @@ Mode = Dict[str, str]
 
 _DECLINE = "n\n"
 _COMMENT = "Made for one run; the board's own modes are repeated so that they keep their IDs."
+
+
+class RebootNeededError(ControlError):
+    """A mode whose power-gating masks are not those that the GPU has."""
 
 
 def custom_name(mode: PowerMode) -> str:
@@ -63,6 +68,10 @@ class Nvpmodel(Knob):
             raise ControlError(f"there is no {self._executable}", hint)
         names = ", ".join(model.name for model in self.own_conf().models)
         modes = f"{self.read()['mode']} of {names}"
+        stuck = self._other_masks()
+        if stuck:  # Orin Nano Super: 0, and every mode says 240
+            why = f"the kernel has {stuck}, so that nvpmodel asks for a reboot at each mode: {modes}"
+            raise ControlError(why, "cores and clocks are set through sysfs")
         why_not = privileges.refusal(self._root)
         if why_not:
             raise ControlError(f"{modes}, which only root may change: {why_not}", privileges.ASK_FOR_RULE)
@@ -104,6 +113,27 @@ class Nvpmodel(Knob):
             f"set one with `sudo nvpmodel -m ID`: {known}",
         )
 
+    def told(self, param: str, argument: str) -> Optional[int]:
+        """The kernel's value behind an argument of a PARAM, by the file for newer kernels first; None: not told."""
+        section = self.own_conf().param(param)
+        named = {entry.name: entry.path for entry in section.arguments} if section else {}
+        for name in (f"{argument}_KNEXT", argument):
+            try:
+                return int(read_text(os.path.join(self._root, named[name].lstrip("/"))), 0)
+            except (KeyError, OSError, ValueError):
+                continue  # not there under this release
+        return None
+
+    def _other_masks(self) -> str:
+        """The power-gating masks of the kernel that are not those of the mode in effect; empty where none is told."""
+        settings = self._find(self.read()).settings
+        told = {one: self.told(one.param, one.argument) for one in settings if one.argument.endswith(MASK)}
+        return ", ".join(
+            f"{one.argument} {mask} instead of {one.value}"
+            for one, mask in told.items()
+            if mask is not None and mask != int(one.value, 0)
+        )
+
     def apply(self, value: Mode) -> None:
         """Let nvpmodel set a mode; a reboot that it asks for is declined."""
         model = self._find(value)
@@ -122,7 +152,8 @@ class Nvpmodel(Knob):
         if asks_for_reboot(finished.output):
             self._half_set = before  # it asks before it changes anything
             reason = f"it takes a reboot, which was declined: {self._compare_masks(model)}"
-            raise self._not_set(value, reason, self._way_through_reboot(value, model))
+            declined = self._not_set(value, reason, self._way_through_reboot(value, model))
+            raise RebootNeededError(declined.what, declined.hint)
         refusal = find_refusal(finished.output)
         if refusal is not None:
             raise self._not_set(value, *refusal)

@@ -19,7 +19,7 @@ GPU = "GPU"
 EMC = "EMC"
 MIN_FREQ = "MIN_FREQ"
 MAX_FREQ = "MAX_FREQ"
-TPC_POWER_GATING, TPC_PG_MASK = "TPC_POWER_GATING", "TPC_PG_MASK"
+TPC_POWER_GATING, TPC_PG_MASK, MASK = "TPC_POWER_GATING", "TPC_PG_MASK", "_PG_MASK"
 GPU_POWER_CONTROL_ENABLE, GPU_POWER_CONTROL_DISABLE = "GPU_POWER_CONTROL_ENABLE", "GPU_POWER_CONTROL_DISABLE"
 
 _NO_LIMIT = -1  # nvpmodel takes it as INT_MAX
@@ -73,7 +73,7 @@ def tpc_mask(model: PowerModel) -> Optional[int]:
 
 def masks(model: PowerModel) -> Dict[str, str]:
     """Every power-gating mask that a mode sets (`TPC_PG_MASK`, `FBP_PG_MASK`): changing one takes a reboot."""
-    return {setting.argument: setting.value for setting in model.settings if setting.argument.endswith("_PG_MASK")}
+    return {setting.argument: setting.value for setting in model.settings if setting.argument.endswith(MASK)}
 
 
 def online_cores(conf: Conf, model: PowerModel) -> Optional[List[int]]:

@@ -21,7 +21,7 @@ from harness.board.governor import CPU, DEVFREQ, Governor
 from harness.board.gpu import GpuFrequency, find_gpus
 from harness.board.jetson_clocks import DVFS, OFF, ON, JetsonClocks
 from harness.board.knob import Knob
-from harness.board.nvpmodel import Nvpmodel
+from harness.board.nvpmodel import Nvpmodel, RebootNeededError
 from harness.board.nvpmodel_conf import Conf, PowerModel, read_conf
 from harness.board.nvpmodel_modes import (
     EMC,
@@ -109,21 +109,9 @@ class JetsonControl:
 
     def tpc_mask(self) -> Optional[int]:
         """Which TPCs of the GPU are off, by the kernel where it tells, else by the mode in effect; None: not told."""
-        mask = self._told(TPC_POWER_GATING, TPC_PG_MASK)  # for root only under some releases: the mode says it too
+        mask = self.nvpmodel.told(TPC_POWER_GATING, TPC_PG_MASK)  # for root only under some releases
         model = self.in_effect() if mask is None else None
         return tpc_mask(model) if model else mask
-
-    def _told(self, param: str, argument: str) -> Optional[int]:
-        """The kernel's value behind an argument of the conf's PARAM, by the file for newer kernels first."""
-        conf = self.conf
-        section = conf.param(param) if conf else None
-        named = {entry.name: entry.path for entry in section.arguments} if section else {}
-        for name in (f"{argument}_KNEXT", argument):
-            try:
-                return int((Path(self._root) / named[name].lstrip("/")).read_text().strip(), 0)
-            except (KeyError, OSError, ValueError):
-                continue  # not there under this release
-        return None
 
     def needs_reboot(self, name: str) -> str:
         """How the masks of the board's own mode differ from those it booted with; empty where they do not."""
@@ -167,7 +155,7 @@ class JetsonControl:
             found = self.memory.read()
         except ControlError:
             found = {}
-        held_hz = found["rate_hz"] if found.get("locked") else self._told(EMC, MAX_FREQ)
+        held_hz = found["rate_hz"] if found.get("locked") else self.nvpmodel.told(EMC, MAX_FREQ)
         return hz_to_khz(held_hz or UNKNOWN_KHZ)
 
     def begin(self) -> None:
@@ -191,11 +179,15 @@ class JetsonControl:
         was asked for. `ControlError` where it was refused or did not take.
         """
         self._prepare(clocks)
-        if self.works(self.nvpmodel):
-            self.nvpmodel.set(self.nvpmodel.custom(mode, booted))
-        else:
+        is_capped = self.works(self.nvpmodel)
+        if is_capped:
+            try:
+                self.nvpmodel.set(self.nvpmodel.custom(mode, booted))
+            except RebootNeededError:  # for a mask that the kernel does not tell: all the rest is set through sysfs
+                is_capped = False
+        if not is_capped:
             self.online.set(self._cores(mode.cpu_cores))
-        self._finish(mode, clocks)
+        self._finish(mode, clocks, is_capped)
         found, untold = self.read()
         wrong = [
             f"{name} is {is_now}, not {wanted}"
@@ -219,7 +211,7 @@ class JetsonControl:
         limits = to_power_mode(conf, conf.model(name))
         self._prepare(clocks)
         self.nvpmodel.set(self.nvpmodel.own(name))
-        self._finish(expected, clocks)
+        self._finish(expected, clocks, True)
         found, untold = self.read()
         mode = _completed(found, expected)
         if not is_rounded(mode, limits, space):
@@ -227,25 +219,30 @@ class JetsonControl:
         return mode, untold
 
     def _prepare(self, clocks: str) -> None:
-        """Undo jetson_clocks for DVFS: it puts back what was before the run, cores too, so the mode comes after it."""
-        if clocks == STATIC:
-            return
-        if self.works(self.clocks):
+        """Undo jetson_clocks for DVFS: it puts back what was before the run, cores too, so the mode comes after it.
+
+        Memory that limits hold is let go in any case: a lower cap of nvpmodel's would be refused.
+        """
+        if clocks != STATIC and self.works(self.clocks):
             self.clocks.apply({DVFS: ON})  # whether clocks can move is seen once the mode is set
-        if self.works(self.nvpmodel) and self.works(self.memory) and self.memory.read()["locked"]:
+        lets_go = self.works(self.nvpmodel) and self.works(self.memory) and (clocks != STATIC or self.memory.limits)
+        if lets_go and self.memory.read()["locked"]:
             self.memory.set(self.memory.free())
 
-    def _finish(self, mode: PowerMode, clocks: str) -> None:
-        """After the cores: hold every clock at the mode's, or let CPU and GPU move below it."""
-        if clocks == STATIC and self.works(self.clocks):
+    def _finish(self, mode: PowerMode, clocks: str, is_capped: bool) -> None:
+        """After the cores: hold every clock at the mode's, or let CPU and GPU move below it.
+
+        `is_capped` says whether nvpmodel has set the mode's clocks as upper limits.
+        """
+        if clocks == STATIC and is_capped and self.works(self.clocks):
             self.clocks.set(self.clocks.off())
-        elif clocks == STATIC or not self.works(self.nvpmodel):
+        elif clocks == STATIC or not is_capped:
             if mode.cpu_khz != UNKNOWN_KHZ and self.works(self.cpu):
                 pins, running = self.cpu.pinned(mode.cpu_khz), self._running()
                 self.cpu.set({**self.cpu.read(), **{name: pins[name] for name in running}})
             if mode.gpu_khz != UNKNOWN_KHZ and self.works(self.gpu):
                 self.gpu.set(self.gpu.pinned(mode.gpu_khz))
-        holds_memory = clocks == STATIC or not self.works(self.nvpmodel)
+        holds_memory = clocks == STATIC or not is_capped
         if holds_memory and mode.mem_khz != UNKNOWN_KHZ and self.works(self.memory):
             wanted = self.memory.pinned(mode.mem_khz)
             if wanted != self.memory.read():

@@ -34,10 +34,11 @@ def add_gpu(plan: Plan, layout: Layout, spec: BoardSpec) -> None:
         plan.raw[f"{device}/of_node/name"] = f"{layout.gpu_node}\0".encode()
         plan.raw[f"{device}/of_node/compatible"] = f"nvidia,{spec.gpu.name}\0".encode()
         plan.control(f"{device}/railgate_enable", 1, "choice", of=_SWITCH)
-        plan.control(f"{device}/enable_3d_scaling", 1, "choice", of=_SWITCH)
+        if layout.release.major < 39:  # since then its governor does that
+            plan.control(f"{device}/enable_3d_scaling", 1, "choice", of=_SWITCH)
         plan.links[f"{device}/devfreq_dev"] = layout.gpu_devfreq
     for mask in layout.masks:
-        plan.control(f"{device}/{mask}", 0, "mask")
+        plan.control(f"{device}/{mask}", 0, "mask", fixed=layout.fixed_mask)
     for link in layout.gpu_links:
         plan.links[link] = device
     plan.places["masks"] = [f"{device}/{mask}" for mask in layout.masks]
@@ -66,12 +67,16 @@ def add_memory_clock(plan: Plan, layout: Layout, spec: BoardSpec) -> None:
     lowest, highest = table_hz[0], table_hz[-1]
     plan.places["emc_table"] = table_hz
     if layout.emc == "devfreq":
-        node = f"{layout.release.platform}/bwmgr/devfreq/bwmgr"
+        node = "sys/devices/platform/bwmgr/devfreq/bwmgr"
         _add_devfreq(plan, node, node.rpartition("/devfreq/")[0], table_hz, up=False)
         plan.control(f"{node}/governor", "bpmp-bwmgr", "choice", of=["bpmp-bwmgr", "performance"])
         plan.show(f"{node}/available_governors", "bpmp-bwmgr performance")
-        plan.control(f"{CLOCK_CAPS}/emc", highest, "memory_cap", highest=highest)
-        plan.places["emc"] = ["", "", f"{CLOCK_CAPS}/emc", f"{node}/cur_freq"]
+        plan.controls[f"{node}/max_freq"]["zero_is_none"] = True
+        cap = f"{node}/max_freq"  # of nvpmodel's modes
+        if layout.release.major < 39:
+            cap = f"{CLOCK_CAPS}/emc"
+            plan.control(cap, highest, "memory_cap", highest=highest)
+        plan.places["emc"] = ["", "", cap, f"{node}/cur_freq"]
         plan.places["emc_activity"] = [plan.show(f"{BPMP}/actmon/mc_all_avg_activity")]
         return
     if layout.release.major >= 36:

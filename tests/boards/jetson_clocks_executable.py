@@ -75,12 +75,11 @@ class JetsonClocks:
         if f"{self._device}/railgate_enable" in self._state["controls"]:
             self._try(f"{self._device}/railgate_enable", 0)
         for node in self._nodes:
-            complaint = "Error: Failed to max GPU frequency!"
-            if not self._lock:  # Thor: limits are left alone
-                self._try(f"{node}/governor", "performance", complaint)
-            else:
-                self._try(f"{node}/min_freq", self._kernel.read(f"{node}/max_freq"), complaint)
-        if self._lock:
+            self._try(f"{node}/min_freq", self._kernel.read(f"{node}/max_freq"), "Error: Failed to max GPU frequency!")
+        if not self._lock:  # since r38: its limits, like those of the GPU
+            folder = os.path.dirname(self._rate)
+            self._try(f"{folder}/min_freq", self._kernel.read(f"{folder}/max_freq"))
+        else:
             self._try(self._lock, 1)
             self._try(self._wish, self._emc_max())
         return 0
@@ -99,7 +98,7 @@ class JetsonClocks:
         files += self._all(f"{CPU}/cpu[0-9]*/cpuidle/state[0-9]*/disable")
         files += [f"{node}/{name}" for node in self._nodes for name in ("min_freq",)]
         files += self._all(f"{self._device}/railgate_enable")
-        return files + ([self._lock] if self._lock else [])
+        return [*files, self._lock or f"{os.path.dirname(self._rate)}/min_freq"]
 
     def _store(self, file: str) -> int:
         os.makedirs(os.path.dirname(os.path.abspath(file)), exist_ok=True)

@@ -24,6 +24,7 @@ RELEASES = {
     "r35.4": Release(35, "4.1", "5.10.120-tegra", "sys/devices/platform"),
     "r36.4": Release(36, "4.3", "5.15.148-tegra", "sys/devices/platform/bus@0"),
     "r38.2": Release(38, "2.0", "6.8.12-tegra", "sys/devices/platform/bus@0"),
+    "r39.2": Release(39, "2.0", "6.8.12-1021-tegra", "sys/devices/platform/bus@0"),
 }
 
 BOARDS: Dict[str, Tuple[str, ...]] = {
@@ -31,7 +32,7 @@ BOARDS: Dict[str, Tuple[str, ...]] = {
     "tx2": ("r32.7",),
     "xavier-agx": ("r32.7", "r35.4"),
     "xavier-nx": ("r32.7", "r35.4"),
-    "orin-agx": ("r35.4", "r36.4"),
+    "orin-agx": ("r35.4", "r36.4", "r39.2"),
     "orin-agx-32gb": ("r35.4", "r36.4"),
     "orin-nx": ("r35.4", "r36.4"),
     "orin-nano": ("r35.4", "r36.4"),
@@ -77,6 +78,7 @@ class Layout(NamedTuple):
         dark_zones: those among them that are switched off, and cannot be read.
         throttles: the cooling devices that are on while the board throttles.
         over_current: the end of the event counters' names, and how many there are.
+        fixed_mask: the kernel keeps a power-gating mask of 0, whatever the modes say.
         inactive_policy_is_gone: a CPU cluster that is off has no cpufreq folder; else it stays and refuses writes.
     """
 
@@ -99,6 +101,7 @@ class Layout(NamedTuple):
     dark_zones: Tuple[str, ...]
     throttles: Tuple[str, ...]
     over_current: Tuple[str, int]
+    fixed_mask: bool
     inactive_policy_is_gone: bool
 
     @property
@@ -122,7 +125,10 @@ _ORIN_AGX_CHIPS = (
     Chip(_INA, "c240000.i2c/i2c-1", "1-0041", ("NC", "VDDQ_VDD2_1V8AO", "NC")),
 )
 _ORIN_SMALL_CHIPS = (Chip(_INA, "c240000.i2c/i2c-1", "1-0040", _IN_CPU_SOC),)
-_ORIN_AGX_MODELS = {"r35.4": "Jetson AGX Orin Developer Kit", "r36.4": "NVIDIA Jetson AGX Orin Developer Kit"}
+_ORIN_AGX_MODELS = {
+    "r35.4": "Jetson AGX Orin Developer Kit",
+    **dict.fromkeys(["r36.4", "r39.2"], "NVIDIA Jetson AGX Orin Developer Kit"),
+}
 _REFERENCE = "NVIDIA Jetson {} Engineering Reference Developer Kit"
 
 _FAMILIES = {
@@ -272,7 +278,7 @@ def layout_of(board: str, l4t: str) -> Layout:
         gpu_node=node,
         gpu_links=links,
         masks=masks.get(family.soc, ()),
-        emc={"tegra210": "tegra_bwmgr", "tegra264": "devfreq"}.get(family.soc, "bpmp"),
+        emc="tegra_bwmgr" if family.soc == "tegra210" else "devfreq" if release.major >= 38 else "bpmp",
         chips=family.chips,
         iio=release.major == 32,
         fan="target_pwm" if release.major == 32 else "pwm1",
@@ -280,5 +286,6 @@ def layout_of(board: str, l4t: str) -> Layout:
         dark_zones=tuple(zone for zone in zones if zone.lower().startswith("cv")),
         throttles=alerts,
         over_current=counters.get(family.soc, ("event_cnt", 3)),
+        fixed_mask=board == "orin-nano-super",
         inactive_policy_is_gone=release.major == 32,
     )

@@ -132,10 +132,14 @@ class _Settling:
         table = self._places["emc_table"]
         cap = self._value(cap_file) or table[-1]
         highest = at_most(table, cap)
+        limits = [shown.replace("cur_freq", f"{end}_freq") for end in ("min", "max")]
         if lock and self._state["accepted"][lock] == "1":
             clock = min(self._value(wish), highest)
-        else:
+        elif lock:
             clock = follow(table, table[0], highest, self._load.mem)
+        else:
+            lowest, most = map(self._value, limits)
+            clock = min(follow(table, lowest, most, self._load.mem), highest)
         if shown == wish:  # the BPMP shows the rate in the file that takes it
             self._state["accepted"][wish] = str(clock)
             if take_text(self._root, wish) != str(clock):

@@ -160,7 +160,7 @@ def test_paths_differ_from_release_to_release():
 
     assert places("orin-agx") == {
         "r35.4": "sys/devices/17000000.ga10b/devfreq/17000000.ga10b",
-        "r36.4": "sys/devices/platform/bus@0/17000000.gpu/devfreq/17000000.gpu",
+        **dict.fromkeys(["r36.4", "r39.2"], "sys/devices/platform/bus@0/17000000.gpu/devfreq/17000000.gpu"),
     }
     assert spec_of(layout_of("orin-agx", "r35.4")).clocks.gpu_khz[0] == 114_750
     assert spec_of(layout_of("orin-agx", "r36.4")).clocks.gpu_khz[0] == 306_000

@@ -72,7 +72,7 @@ def _maximum(rule: Dict[str, Any], text: str, read: Read, state: Dict[str, Any])
     value = _integer(text)
     if value < 0:
         raise RefusedError(errno.EINVAL)
-    rounded = _rounded(rule, value)
+    rounded = rule["table"][-1] if value == 0 and rule.get("zero_is_none") else _rounded(rule, value)
     if rounded < int(read(rule["other"])):
         raise RefusedError(errno.EINVAL)
     return str(rounded)
@@ -100,7 +100,7 @@ def _mask(rule: Dict[str, Any], text: str, read: Read, state: Dict[str, Any]) ->
         raise RefusedError(errno.EINVAL)
     if state["gpu_context"] and str(value) != state["masks"][rule["path"]]:
         raise RefusedError(errno.ENODEV)  # nvpmodel then prints `Error writing 2 to .../fbp_pg_mask: 19`
-    return str(value)
+    return "0" if rule["fixed"] else str(value)
 
 
 def _memory_rate(rule: Dict[str, Any], text: str, read: Read, state: Dict[str, Any]) -> str:

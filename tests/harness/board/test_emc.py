@@ -7,7 +7,7 @@ import pytest
 from harness.board import emc as emc_module
 from harness.board.emc import Emc
 from harness.core.errors import ControlError, InvalidValueError
-from tests.harness.board.kernel_trees import EMC, emc
+from tests.harness.board.kernel_trees import EMC, emc, kernel
 
 NEWER_CAP = "sys/kernel/nvpmodel_clk_cap/emc"
 OVERRIDE, BANDWIDTH = "sys/kernel/debug/clk/override.emc", "sys/kernel/debug/tegra_bwmgr"
@@ -141,7 +141,7 @@ def test_without_tables_the_bounds_count(nano, khz):
 
 
 def test_thor_has_a_governor_for_it_only(tree):
-    tree.write({"sys/class/devfreq/bwmgr/governor": "x"})
+    tree.write({f"sys/class/devfreq/{name}": 1 for name in ("bwmgr/min_freq", "bwmgr/max_freq", "gpu-gpc-0/min_freq")})
     knob = Emc(tree.root)
     capability = knob.available()
     assert not capability.available
@@ -152,6 +152,24 @@ def test_thor_has_a_governor_for_it_only(tree):
     assert knob.read() == {"cap_hz": 4266000000}
     with pytest.raises(ControlError, match="a governor only"):
         knob.apply(knob.free())
+
+
+def test_since_r39_limits_hold_it_and_let_it_go(tree, monkeypatch):
+    folder = "sys/class/devfreq/bwmgr"
+    limits = {f"{folder}/min_freq": 204_000_000, f"{folder}/max_freq": 3_199_000_000}
+    tree.write({**emc(), **limits, f"{folder}/cur_freq": 665_600_000})  # BPMP's files are there still, and do nothing
+    knob = Emc(tree.root)
+    assert knob.usable().startswith(str(tree.path / folder / "max_freq"))
+    before = knob.read()
+    assert before == {"cap_hz": 0, "locked": 0, "lowest_hz": 204_000_000, "highest_hz": 3_199_000_000}
+    with kernel(monkeypatch) as written:
+        knob.set(knob.pinned(2_133_000))
+        assert knob.read() == knob.pinned(2_133_000)
+        knob.restore(before)
+        assert knob.read() == before
+        written.clear()
+        knob.apply({"locked": 0})
+    assert [(path.rpartition("/")[2], value) for path, value in written] == [("min_freq", 0), ("max_freq", 0)]
 
 
 def test_without_the_right_to_write_root_is_named(plain_user):

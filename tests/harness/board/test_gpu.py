@@ -43,7 +43,7 @@ def test_a_gpu_is_found_by_what_the_device_tree_calls_it(tree, name, of_node):
     gpu(tree, "15340000.vic", "vic", place="vic")
     gpu(tree, "bwmgr", "bwmgr", place="bwmgr")
     assert [found.name for found in find_gpus(tree.root)] == [name]
-    assert list(nodes(KINDS["devfreq-max"], tree.root)) == [name]
+    assert list(nodes(KINDS["devfreq-max"], tree.root)) == sorted([name, "bwmgr"])
     assert list(gpu_module.open_source(tree.root).notes.values()) == [f"{tree.root}/{DEVFREQ}/{name}/cur_freq"]
     assert GpuFrequency(tree.root).read() == {name: [306000000, 1300500000]}
 
@@ -136,7 +136,12 @@ def sensors(node, name, load=735):
 
 @pytest.mark.parametrize(
     "emc",
-    ["sys/kernel/debug/tegra_bwmgr/emc_rate", "sys/kernel/debug/clk/override.emc/clk_rate", BPMP],
+    [
+        "sys/kernel/debug/tegra_bwmgr/emc_rate",
+        "sys/kernel/debug/clk/override.emc/clk_rate",
+        BPMP,
+        f"{DEVFREQ}/bwmgr/cur_freq",  # L4T r39
+    ],
 )
 def test_the_memorys_clock_is_found_in_every_release(tree, emc):
     tree.write({**sensors("17000000.gpu", "gpu"), **sensors("15340000.vic", "vic"), emc: 2_133_000_000})

@@ -59,6 +59,7 @@ def test_every_mode_is_read_back_and_the_board_is_as_before(tmp_path, board, l4t
         ("orin-agx", "r35.4", "p3701-0005", "5.1.2", 18_096),
         ("xavier-agx", "r32.7", "p2888-0004", "4.6.4", 29_232),
         ("orin-nano", "r36.4", "p3767-0005", "6.2", 1_800),
+        ("orin-agx", "r39.2", "p3701-0005", "7.2", 15_312),
     ],
 )
 def test_a_board_is_told_from_its_device_tree_and_its_modes_from_what_it_lists(
@@ -116,6 +117,25 @@ def test_a_mode_with_other_masks_is_refused_before_anything_is_changed_with_the_
     case = Case("emulated-orin-agx", "lenet-mnist", "MODE_15W", 0, "ssd", 16)
     with pytest.raises(CannotRunError, match=r"TPC_PG_MASK 248 instead of 240.*sudo nvpmodel -m 1"):
         device_of(tree).check(case)
+
+
+def test_where_the_kernel_keeps_other_masks_than_every_mode_has_its_own_count(tmp_path):
+    """Orin Nano Super: nvpmodel would ask for a reboot at each mode, and the masks would be the same after it."""
+    tree = build_board(tmp_path / "root", "orin-nano-super", "r36.4")
+    device, before = device_of(tree), tree.controls()
+    case = Case("emulated-orin-nano", "lenet-mnist", "15W", 0, "ssd", 16)
+    device.check(case)
+    [(name, mode)] = device.power_modes("15W")
+    with running(tree, device):
+        assert device._apply(name, mode) == (mode, [])
+        assert device.conditions(case)["tpc_mask"] == 0
+    assert tree.controls() == before
+    hiding = device_of(tree)
+    hiding._control.nvpmodel.told = lambda param, argument: None  # nvpmodel is asked, and would not without a reboot
+    low = hiding.power_mode_space().at(0)
+    with running(tree, hiding):
+        assert hiding.apply(low) == low
+    assert tree.controls() == before
 
 
 def test_without_nvpmodel_and_jetson_clocks_modes_are_set_through_sysfs(tmp_path):
