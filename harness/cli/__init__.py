@@ -21,5 +21,6 @@ COMMANDS = commands_in(
     ("report", RESULTS, "make a page and figures of results"),
     ("baseline", RESULTS, "record medians, or check against them"),
     ("results", RESULTS, "say what results files hold, merge them into one, remove old raw series"),
+    ("history", RESULTS, "look at many runs over weeks: what became slower or takes more power, and since when"),
     ("compare", RESULTS, "compare two results files: what became slower or takes more power"),
 )

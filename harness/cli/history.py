@@ -1,0 +1,154 @@
+"""`history`: many runs over weeks: what became slower or takes more power, since when, and what else changed then."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+from harness.cli.options import add_include_flagged, output_file
+from harness.core.errors import InvalidValueError
+from harness.core.terminal import format_table, shown
+from harness.core.units import mw_to_w, percent_to_share, share_to_percent
+from harness.judge.compare import DEFAULT_THRESHOLD, TIME
+from harness.judge.history import TEST, History, Series, read_history
+from harness.report.history import require_drawing, write_page
+
+_MOST_LINES = 40
+"""Of more series than this, those without a change are counted in text and not listed; JSON has them all."""
+
+_BARS = "▁▂▃▄▅▆▇█"
+_MOST_BARS = 30
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    parser.description = (
+        "Look at many runs of the same cases, one results file a night or one with all: the minibatch time and the"
+        f" power of each case on each board instance, over time. {TEST} A slowdown stays one until it is gone, or until"
+        " --since leaves out the runs before it."
+    )
+    parser.epilog = (
+        "exit code: 0 nothing is slower or takes more power in its newest run than before its last change; 1 something"
+        " does; 2 no case has enough runs. Example, as the last step of a nightly job: jetwatt history nights/ --since"
+        ' 2026-03-01 --markdown >> "$GITHUB_STEP_SUMMARY"'
+    )
+    add("files", type=Path, nargs="+", metavar="FILE", help="results files, or folders of them, in any order")
+    add("--since", type=_day, metavar="DATE", help="leave out what was stored before that day: 2026-01-31")
+    add(
+        "--threshold",
+        type=float,
+        default=share_to_percent(DEFAULT_THRESHOLD),
+        metavar="PERCENT",
+        help="a change of level below this is none (default: %(default)g)",
+    )
+    add_include_flagged(parser)
+    add("--out", type=output_file, metavar="PAGE.html", help="write a page with a figure of each case, too")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print JSON, every run included")
+    forms.add_argument("--markdown", action="store_true", help="print Markdown, for a job summary")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.out is not None:
+        require_drawing()
+    threshold = percent_to_share(arguments.threshold)
+    found = read_history(arguments.files, arguments.include_flagged, arguments.since, threshold)
+    print(_to_json(found) if arguments.json else _in_words(found, arguments.markdown))
+    if arguments.out is not None:
+        write_page(found, arguments.out)
+    return found.exit_code
+
+
+def _day(text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise InvalidValueError(f"--since is {text!r}, which is no date", "write it like 2026-01-31") from None
+
+
+def _in_words(found: History, markdown: bool) -> str:
+    """What changed and since when; below it a line for each series."""
+    worse = [one for one in found.series if one.is_worse]
+    changed = [line for one in found.series for line in _changes(one)]
+    heading = f"{len(worse)} of {len(found.series)} series became slower or take more power"
+    rows = [_cells(one) for one in found.series if one.steps or len(found.series) <= _MOST_LINES]
+    header = ["case", "figure", ">runs", ">newest", "status", "since", ">change", "runs"]
+    lines = [f"## {heading}" if markdown else heading, "", *changed[:_MOST_LINES]]
+    if len(changed) > _MOST_LINES:
+        lines.append(f"- {len(changed) - _MOST_LINES} more changes, see --json")
+    if rows:
+        lines += ["", format_table(header, rows, markdown)]
+    if len(rows) < len(found.series):
+        lines += ["", f"{len(found.series) - len(rows)} more series: no change, or too few runs"]
+    lines += ["", *(f"left out: {shown(one)}" for one in found.left_out)]
+    return "\n".join([*lines, f"Threshold {found.threshold:.1%}. {TEST}"])
+
+
+def _changes(one: Series) -> List[str]:
+    """A line for each change of a series, the newest first."""
+    lines = []
+    for step in reversed(one.steps):
+        first, last = (one.points[place].created_at[:10] for place in (step.at.low, step.at.high))
+        when = f"{_moment(one, step.at.place)} (run {step.at.place + 1} of {len(one.points)})"
+        between = "" if first == last else f", between {first} and {last}"
+        told = f"; {'; '.join(step.differ)}" if step.differ else ""
+        lines.append(f"- {shown(f'{one.case_id}: {one.figure} {_percent(step)} since {when}{between}{told}')}")
+    return lines
+
+
+def _percent(step: Any) -> str:
+    ratio, low, high = (f"{share_to_percent(value - 1):+.1f}" for value in step.change[:3])
+    return f"{ratio} % ({low} to {high})"
+
+
+def _moment(one: Series, place: int) -> str:
+    return one.points[place].created_at[:16].replace("T", " ")
+
+
+def _cells(one: Series) -> List[str]:
+    newest = one.points[-1].value
+    value = f"{newest:.4g} ms" if one.figure == TIME else f"{mw_to_w(newest):.4g} W"
+    step = one.steps[-1] if one.steps else None
+    since, change = (_moment(one, step.at.place), _percent(step)) if step else ("", "")
+    name = one.case_id if one.provenance == "measured" else f"{one.case_id} ({one.provenance})"
+    return [name, one.figure, str(len(one.points)), value, one.status, since, change, _sparkline(one)]
+
+
+def _sparkline(one: Series) -> str:
+    """The last runs as bars, from the least to the greatest; a tenth apart at least, so that noise looks like noise."""
+    values = [point.value for point in one.points[-_MOST_BARS:]]
+    low, span = min(values), max(max(values) - min(values), 0.1 * min(values))
+    return "".join(_BARS[round((value - low) / span * (len(_BARS) - 1))] for value in values)
+
+
+def _to_json(found: History) -> str:
+    document = {
+        "exit_code": found.exit_code,
+        "threshold": found.threshold,
+        "left_out": found.left_out,
+        "series": [_as_plain(one) for one in found.series],
+    }
+    return json.dumps(document, indent=1)
+
+
+def _as_plain(one: Series) -> Dict[str, Any]:
+    steps = [
+        {
+            "run_id": one.points[step.at.place].run_id,
+            "created_at": one.points[step.at.place].created_at,
+            "run": step.at.place + 1,
+            "between_runs": [step.at.low + 1, step.at.high + 1],
+            **step.change._asdict(),
+            "differ": step.differ,
+        }
+        for step in one.steps
+    ]
+    return {
+        **{name: getattr(one, name) for name in ("case_id", "board_instance", "provenance", "figure", "status")},
+        "unit": "ms" if one.figure == TIME else "mW",
+        "changes": steps,
+        "runs": [point._asdict() for point in one.points],
+    }

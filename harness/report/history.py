@@ -1,0 +1,90 @@
+"""The page of `history`: each case over time, a colour for each board instance, levels and changes drawn in."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+from pathlib import Path
+from typing import Dict, List, Sequence
+
+import harness
+from harness.core.errors import DependencyError
+from harness.core.files import write_output
+from harness.core.units import mw_to_w
+from harness.judge.compare import TIME
+from harness.judge.history import TEST, History, Series
+from harness.report.colours import colours_of, dark_rules
+from harness.report.figure import Axis, Layer, LegendEntry, Mark, Panel, Value
+from harness.report.vega import draw_panel
+
+MOST_FIGURES = 80
+"""Of more series the first ones, which changed, are drawn."""
+
+HERE = Path(__file__).parent
+
+
+def require_drawing() -> None:
+    """Refuse, before any work, where what draws is not installed."""
+    for package in ("jinja2", "vl_convert"):
+        if importlib.util.find_spec(package) is None:
+            raise DependencyError(f"the page needs {package}", "pip install 'jetwatt[report]', or leave out --out")
+
+
+def write_page(found: History, out: Path) -> None:
+    """Write the page: one HTML file that needs nothing else, and runs no script."""
+    import jinja2
+    from markupsafe import Markup
+
+    groups: Dict[str, List[Series]] = {}
+    for one in found.series:  # boards of a type in one panel
+        name = one.case_id.replace(f"@{one.board_instance}", "", 1) if one.board_instance else one.case_id
+        groups.setdefault(f"{name}\n{one.figure}\n{one.provenance}", []).append(one)
+    figures = []
+    for place, (name, members) in enumerate(list(groups.items())[:MOST_FIGURES]):
+        case_id, figure, provenance = name.split("\n")
+        boards = [one.board_instance or "board" for one in members]
+        colours = colours_of(boards)
+        legend = [LegendEntry(board, colours[board], "circle") for board in boards]
+        drawn = draw_panel(_panel(figure, members, boards), legend, f"history-{place}")
+        figures.append((case_id, figure, provenance, legend, Markup(drawn.svg), list(zip(boards, members))))
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(str(HERE)),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    page = environment.get_template("history.html").render(
+        figures=figures,
+        more=len(groups) - len(figures),
+        worse=sum(one.is_worse for one in found.series),
+        count=len(found.series),
+        left_out=found.left_out,
+        test=f"Threshold {found.threshold:.1%}. {TEST}",
+        made=f"made {now} by jetwatt {harness.__version__}",
+        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
+        dark_rules=Markup(dark_rules()),
+    )
+    write_output(out, page.encode("utf-8"))
+    print(f"wrote {out}")
+
+
+def _panel(figure: str, members: Sequence[Series], boards: Sequence[str]) -> Panel:
+    """Runs as points over the days since the first one, with the level of each segment."""
+    moments = [[datetime.datetime.fromisoformat(point.created_at) for point in one.points] for one in members]
+    first = min(min(own) for own in moments)
+    layers: List[Layer] = []
+    for one, board, own in zip(members, boards, moments):
+        days = [(moment - first).total_seconds() / 86_400 for moment in own]
+        of_unit = float if one.figure == TIME else mw_to_w
+        notes = [", ".join(f"{name} {told}" for name, told in point.software.items()) for point in one.points]
+        runs = [
+            Value(board, day, of_unit(point.value), one.provenance, note=f"{point.created_at[:16]}, {note}")
+            for day, point, note in zip(days, one.points, notes)
+        ]
+        levels = [Value(board, day, of_unit(one.level(place)), one.provenance) for place, day in enumerate(days)]
+        changes = [Value(board, days[step.at.place], 0.0, one.provenance) for step in one.steps]
+        layers += [Layer(Mark.RULES, tuple(changes)), Layer(Mark.STEPS, tuple(levels)), Layer(Mark.CURVES, tuple(runs))]
+    axis = "minibatch time (ms)" if figure == TIME else "power (W)"
+    return Panel(figure, Axis(f"days since {first.date()}"), Axis(axis, from_zero=False), tuple(layers))
