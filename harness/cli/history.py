@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -59,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(_to_json(found) if arguments.json else _in_words(found, arguments.markdown))
     if arguments.out is not None:
         write_page(found, arguments.out)
+        print(f"wrote {arguments.out}", file=sys.stderr)
     return found.exit_code
 
 
@@ -75,7 +77,7 @@ def _in_words(found: History, markdown: bool) -> str:
     changed = [line for one in found.series for line in _changes(one)]
     heading = f"{len(worse)} of {len(found.series)} series became slower or take more power"
     rows = [_cells(one) for one in found.series if one.steps or len(found.series) <= _MOST_LINES]
-    header = ["case", "figure", ">runs", ">newest", "status", "since", ">change", "runs"]
+    header = ["case", "figure", ">runs", ">newest", "status", "since", ">change", f"last {_MOST_BARS}"]
     lines = [f"## {heading}" if markdown else heading, "", *changed[:_MOST_LINES]]
     if len(changed) > _MOST_LINES:
         lines.append(f"- {len(changed) - _MOST_LINES} more changes, see --json")

@@ -24,10 +24,11 @@ from harness.stats import noise
 from harness.stats.change_points import ChangePoint, change_points, learn_from_neighbours, without_outliers
 from harness.stats.changes import Change, holm
 from harness.stats.estimates import CONFIDENCE, Estimate, quotient
-from harness.store.conditions import LEFT_OUT, differences
+from harness.store.conditions import LEFT_OUT, differences, is_disqualified
 from harness.store.corpora import STORES
-from harness.store.frames import FLAGGED, common_conditions, label_devices, profiles
+from harness.store.frames import common_conditions, framed
 from harness.store.results import ResultsStore
+from harness.store.rows import Record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,9 +52,10 @@ TEST = (
     " as the newest."
 )
 
+
 _COLUMNS = (
-    "case_id", "device", "device_name", "board_instance", "provenance", "comparable", "environment", "key", "run_id",
-    "created_at", "flag_list", "minibatch_time_ms", "power_mw",
+    "case_id", "device", "device_name", "device_label", "board_instance", "provenance", "comparable", "environment",
+    "run_id", "created_at", "flag_list", "minibatch_time_ms", "power_mw",
 )  # fmt: skip
 
 
@@ -136,45 +138,41 @@ def read_history(
     Raises:
         StoreError: a file that was named cannot be read, or nothing is left. One in a folder is left out, and said.
     """
-    import pandas as pd
-
     if not threshold >= 0:
         raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
-    frames, left_out, flagged = [], [], 0
+    records: Dict[Tuple[str, ...], Record] = {}
+    left_out, flagged = [], 0
     for path in dict.fromkeys(paths):
         is_folder = path.is_dir()
         for file in sorted(one for one in path.iterdir() if one.suffix in STORES) if is_folder else [path]:
             try:
                 with ResultsStore(file, read_only=True) as store:
-                    frame = profiles(store, include_flagged)
+                    found = [one for one in store.records() if since is None or one.created_at >= since.isoformat()]
             except StoreError as error:
                 if not is_folder:
                     raise
                 left_out.append(str(error))
                 continue
-            flagged += frame.attrs["left_out"][FLAGGED]
-            frames.append(frame[list(_COLUMNS)])
+            kept = [one for one in found if include_flagged or not is_disqualified(one.flags)]
+            flagged += len(found) - len(kept)
+            records.update(((one.run_id, one.created_at, one.case_id, one.key), one) for one in kept)
     if flagged:
         left_out.append(f"{flagged} {LEFT_OUT}")
-    runs = pd.concat(frames) if frames else pd.DataFrame(columns=list(_COLUMNS))
-    if since is not None:
-        runs = runs[runs["created_at"] >= since.isoformat()]
-    if runs.empty:
+    if not records:
         raise StoreError(
             f"{', '.join(map(str, paths))}: no profile to look at{''.join(f'; left out: {one}' for one in left_out)}",
             "name results files, or a folder of them",
         )
-    runs = runs.drop_duplicates(["run_id", "created_at", "case_id", "key"]).sort_values("created_at", kind="stable")
-    return History(judge(_series(runs.reset_index(drop=True)), threshold), left_out, threshold)
+    runs = framed(sorted(records.values(), key=lambda one: one.created_at)).reset_index(drop=True)
+    return History(judge(_series(runs), threshold), left_out, threshold)
 
 
 def _series(runs: pd.DataFrame) -> List[Tuple[Series, str]]:
     """The series of each figure, not cut yet, each with the type of its device."""
-    labels = label_devices(runs["device_name"], runs["board_instance"])
-    found = []
+    runs, found = runs[list(_COLUMNS)], []
     for _, members in runs.groupby(common_conditions(runs, ignore=(*SOFTWARE, "seed")), sort=False):
         last = members.iloc[-1]
-        case_id = labels[members.index[-1]] + last["case_id"][len(last["device_name"]) :]
+        case_id = last["device_label"] + last["case_id"][len(last["device_name"]) :]
         for figure, (column, *_) in FIGURES.items():
             points = []
             for run_id, own in members.groupby("run_id", sort=False):

@@ -41,7 +41,8 @@ def write_page(found: History, out: Path) -> None:
         groups.setdefault(f"{name}\n{one.figure}\n{one.provenance}", []).append(one)
     figures = []
     for place, (name, members) in enumerate(list(groups.items())[:MOST_FIGURES]):
-        case_id, figure, provenance = name.split("\n")
+        case_id, figure, provenance = name.rsplit("\n", 2)
+        members.sort(key=lambda one: one.board_instance or "")
         boards = [one.board_instance or "board" for one in members]
         colours = colours_of(boards)
         legend = [LegendEntry(board, colours[board], "circle") for board in boards]
@@ -67,7 +68,6 @@ def write_page(found: History, out: Path) -> None:
         dark_rules=Markup(dark_rules()),
     )
     write_output(out, page.encode("utf-8"))
-    print(f"wrote {out}")
 
 
 def _panel(figure: str, members: Sequence[Series], boards: Sequence[str]) -> Panel:

@@ -188,7 +188,7 @@ def profiles(
         newest = {(record.key, record.case_id): record for record in kept}
         left_out[OLDER] = len(kept) - len(newest)
         kept = sorted(newest.values(), key=lambda record: (record.created_at, record.id))
-    frame = _framed(kept)
+    frame = framed(kept)
     frame.attrs["left_out"] = left_out
     return frame
 
@@ -239,29 +239,23 @@ def common_conditions(frame: pd.DataFrame, vary: Sequence[str] = (), ignore: Seq
     )
 
 
-def label_devices(names: Iterable[str], instances: Iterable[Optional[str]]) -> List[str]:
-    """What devices are called among each other: with the board instance, where there are several of a name."""
-    devices = list(zip(names, instances))
-    told: Dict[str, Set[Optional[str]]] = {}
-    for name, instance in devices:
-        told.setdefault(name, set()).add(instance)
-    return [
-        f"{name}{INSTANCE_MARK}{instance}" if len(told[name]) > 1 and instance and INSTANCE_MARK not in name else name
-        for name, instance in devices
-    ]
-
-
 def _numbers(store: ResultsStore, profile_ids: Optional[Iterable[int]]) -> List[int]:
     return store.numbers() if profile_ids is None else [int(number) for number in profile_ids]
 
 
-def _framed(records: Sequence[Record]) -> pd.DataFrame:
+def framed(records: Sequence[Record]) -> pd.DataFrame:
+    """Records as `profiles()` has them, from whichever files they are."""
     import pandas as pd
 
     index = pd.Index([record.id for record in records], name="profile_id", dtype="int64")
     rows = [_row(record) for record in records]
-    labels = label_devices(*([row[name] for row in rows] for name in ("device_name", "board_instance")))
-    rows = [{**row, "device_label": label} for row, label in zip(rows, labels)]
+    told: Dict[str, Set[Optional[str]]] = {}
+    for row in rows:
+        told.setdefault(row["device_name"], set()).add(row["board_instance"])
+    for row in rows:
+        name, instance = row["device_name"], row["board_instance"]
+        is_one_of_several = len(told[name]) > 1 and instance and INSTANCE_MARK not in name
+        row["device_label"] = f"{name}{INSTANCE_MARK}{instance}" if is_one_of_several else name
     frame = pd.DataFrame(rows, index, list(_KINDS), dtype=object)
     dtypes = {float: float, int: "Int64", bool: bool}
     return frame.astype({name: dtypes[kind] for name, kind in _KINDS.items() if kind in dtypes})
