@@ -14,7 +14,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown
 from harness.core.units import mw_to_w, percent_to_share, share_to_percent
 from harness.judge.compare import DEFAULT_THRESHOLD, TIME
-from harness.judge.history import TEST, History, Series, read_history
+from harness.judge.history import TEST, CaseHistories, CaseSeries, read_history
 from harness.report.history import require_drawing, write_page
 
 _MOST_LINES = 40
@@ -71,7 +71,7 @@ def _day(text: str) -> datetime.date:
         raise InvalidValueError(f"--since is {text!r}, which is no date", "write it like 2026-01-31") from None
 
 
-def _in_words(found: History, markdown: bool) -> str:
+def _in_words(found: CaseHistories, markdown: bool) -> str:
     """What changed and since when; below it a line for each series."""
     worse = [one for one in found.series if one.is_worse]
     changed = [line for one in found.series for line in _changes(one)]
@@ -89,7 +89,7 @@ def _in_words(found: History, markdown: bool) -> str:
     return "\n".join([*lines, f"Threshold {found.threshold:.1%}. {TEST}"])
 
 
-def _changes(one: Series) -> List[str]:
+def _changes(one: CaseSeries) -> List[str]:
     """A line for each change of a series, the newest first."""
     lines = []
     for step in reversed(one.steps):
@@ -106,11 +106,11 @@ def _percent(step: Any) -> str:
     return f"{ratio} % ({low} to {high})"
 
 
-def _moment(one: Series, place: int) -> str:
+def _moment(one: CaseSeries, place: int) -> str:
     return one.points[place].created_at[:16].replace("T", " ")
 
 
-def _cells(one: Series) -> List[str]:
+def _cells(one: CaseSeries) -> List[str]:
     newest = one.points[-1].value
     value = f"{newest:.4g} ms" if one.figure == TIME else f"{mw_to_w(newest):.4g} W"
     step = one.steps[-1] if one.steps else None
@@ -119,14 +119,14 @@ def _cells(one: Series) -> List[str]:
     return [name, one.figure, str(len(one.points)), value, one.status, since, change, _sparkline(one)]
 
 
-def _sparkline(one: Series) -> str:
+def _sparkline(one: CaseSeries) -> str:
     """The last runs as bars, from the least to the greatest; a tenth apart at least, so that noise looks like noise."""
     values = [point.value for point in one.points[-_MOST_BARS:]]
     low, span = min(values), max(max(values) - min(values), 0.1 * min(values))
     return "".join(_BARS[round((value - low) / span * (len(_BARS) - 1))] for value in values)
 
 
-def _to_json(found: History) -> str:
+def _to_json(found: CaseHistories) -> str:
     document = {
         "exit_code": found.exit_code,
         "threshold": found.threshold,
@@ -136,7 +136,7 @@ def _to_json(found: History) -> str:
     return json.dumps(document, indent=1)
 
 
-def _as_plain(one: Series) -> Dict[str, Any]:
+def _as_plain(one: CaseSeries) -> Dict[str, Any]:
     steps = [
         {
             "run_id": one.points[step.at.place].run_id,

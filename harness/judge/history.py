@@ -59,7 +59,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-class Point(NamedTuple):
+class SeriesPoint(NamedTuple):
     """One run of a case: the median of its profiles, in ms or mW, and the software that it ran with."""
 
     run_id: str
@@ -76,14 +76,14 @@ class Step(NamedTuple):
     differ: List[str]  # what of the software differs, `torch: "2.8.0" -> "2.9.0"`
 
 
-class Series(NamedTuple):
+class CaseSeries(NamedTuple):
     """A figure of a case on one board, over its runs."""
 
     case_id: str
     board_instance: Optional[str]
     provenance: str
     figure: str  # `TIME` or `POWER`
-    points: List[Point]  # oldest first
+    points: List[SeriesPoint]  # oldest first
     steps: List[Step]
 
     @property
@@ -106,10 +106,10 @@ class Series(NamedTuple):
         return math.exp(sum(math.log(point.value) for point in self.points[start:stop]) / (stop - start))
 
 
-class History(NamedTuple):
+class CaseHistories(NamedTuple):
     """The series of some results files."""
 
-    series: List[Series]  # those that became worse first
+    series: List[CaseSeries]  # those that became worse first
     left_out: List[str]  # what was not looked at, a sentence each
     threshold: float
 
@@ -126,7 +126,7 @@ def read_history(
     include_flagged: bool = False,
     since: Optional[datetime.date] = None,
     threshold: float = DEFAULT_THRESHOLD,
-) -> History:
+) -> CaseHistories:
     """The history that results files, or those in folders, tell.
 
     Args:
@@ -164,10 +164,10 @@ def read_history(
             "name results files, or a folder of them",
         )
     runs = framed(sorted(records.values(), key=lambda one: one.created_at)).reset_index(drop=True)
-    return History(judge(_series(runs), threshold), left_out, threshold)
+    return CaseHistories(judge(_series(runs), threshold), left_out, threshold)
 
 
-def _series(runs: pd.DataFrame) -> List[Tuple[Series, str]]:
+def _series(runs: pd.DataFrame) -> List[Tuple[CaseSeries, str]]:
     """The series of each figure, not cut yet, each with the type of its device."""
     runs, found = runs[list(_COLUMNS)], []
     for _, members in runs.groupby(common_conditions(runs, ignore=(*SOFTWARE, "seed")), sort=False):
@@ -186,17 +186,17 @@ def _series(runs: pd.DataFrame) -> List[Tuple[Series, str]]:
                     software = {name: row["comparable"].get(name) for name in SOFTWARE}
                     software.update({name: row["environment"].get(name) for name in OF_THE_RUN})
                     known = {name: value for name, value in software.items() if value is not None}
-                    points.append(Point(str(run_id), row["created_at"], float(np.median(values)), known))
+                    points.append(SeriesPoint(str(run_id), row["created_at"], float(np.median(values)), known))
             if points:
                 instance = last["board_instance"]
-                found.append((Series(case_id, instance, last["provenance"], figure, points, []), last["device"]))
+                found.append((CaseSeries(case_id, instance, last["provenance"], figure, points, []), last["device"]))
     return found
 
 
-def judge(series: Sequence[Tuple[Series, str]], threshold: float = DEFAULT_THRESHOLD) -> List[Series]:
+def judge(series: Sequence[Tuple[CaseSeries, str]], threshold: float = DEFAULT_THRESHOLD) -> List[CaseSeries]:
     """Find the changes of series, each given with the type of its device."""
     among = sum(len(one.points) >= FEWEST for one, _ in series)
-    found: List[Tuple[Series, List[Tuple[ChangePoint, Change]]]] = []
+    found: List[Tuple[CaseSeries, List[Tuple[ChangePoint, Change]]]] = []
     for one, device in series:
         known = noise.prior(device, FIGURES[one.figure][1])
         logs = np.log([point.value for point in one.points])

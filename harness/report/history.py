@@ -12,7 +12,7 @@ from harness.core.errors import DependencyError
 from harness.core.files import write_output
 from harness.core.units import mw_to_w
 from harness.judge.compare import TIME
-from harness.judge.history import TEST, History, Series
+from harness.judge.history import TEST, CaseHistories, CaseSeries
 from harness.report.colours import colours_of, dark_rules
 from harness.report.figure import Axis, Layer, LegendEntry, Mark, Panel, Value
 from harness.report.vega import draw_panel
@@ -30,12 +30,12 @@ def require_drawing() -> None:
             raise DependencyError(f"the page needs {package}", "pip install 'jetwatt[report]', or leave out --out")
 
 
-def write_page(found: History, out: Path) -> None:
+def write_page(found: CaseHistories, out: Path) -> None:
     """Write the page: one HTML file that needs nothing else, and runs no script."""
     import jinja2
     from markupsafe import Markup
 
-    groups: Dict[str, List[Series]] = {}
+    groups: Dict[str, List[CaseSeries]] = {}
     for one in found.series:  # boards of a type in one panel
         name = one.case_id.replace(f"@{one.board_instance}", "", 1) if one.board_instance else one.case_id
         groups.setdefault(f"{name}\n{one.figure}\n{one.provenance}", []).append(one)
@@ -70,7 +70,7 @@ def write_page(found: History, out: Path) -> None:
     write_output(out, page.encode("utf-8"))
 
 
-def _panel(figure: str, members: Sequence[Series], boards: Sequence[str]) -> Panel:
+def _panel(figure: str, members: Sequence[CaseSeries], boards: Sequence[str]) -> Panel:
     """Runs as points over the days since the first one, with the level of each segment."""
     moments = [[datetime.datetime.fromisoformat(point.created_at) for point in one.points] for one in members]
     first = min(min(own) for own in moments)

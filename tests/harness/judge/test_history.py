@@ -16,7 +16,7 @@ from harness.core.cases import Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.metrics import summarise
 from harness.devices.registry import open_device
-from harness.judge.history import FEWEST, Point, Series, judge
+from harness.judge.history import FEWEST, CaseSeries, SeriesPoint, judge
 from harness.measure.run import run
 from harness.stats.change_points import change_points
 from harness.store.results import ResultsStore
@@ -33,13 +33,13 @@ def levels(seed: int, *steps: Any) -> np.ndarray:
     return values
 
 
-def judged(values: Sequence[float], figure: str = "minibatch time", device: str = "orin-agx") -> Series:
-    points = [Point(str(place), f"2026-01-{place:02}", value, {}) for place, value in enumerate(values, start=1)]
-    [found] = judge([(Series("case", None, "measured", figure, points, []), device)])
+def judged(values: Sequence[float], figure: str = "minibatch time", device: str = "orin-agx") -> CaseSeries:
+    points = [SeriesPoint(str(place), f"2026-01-{place:02}", value, {}) for place, value in enumerate(values, start=1)]
+    [found] = judge([(CaseSeries("case", None, "measured", figure, points, []), device)])
     return found
 
 
-def nights_of(series: Series) -> List[int]:
+def nights_of(series: CaseSeries) -> List[int]:
     return [step.at.place + 1 for step in series.steps]
 
 
