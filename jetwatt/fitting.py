@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
@@ -11,12 +12,12 @@ import numpy as np
 from harness.core.boards import BOARDS, load_board
 from harness.core.corpus import check_corpus, read_corpus
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
-from harness.core.pareto import pareto_front
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import mw_to_w
 from predictors.cli.evaluate import make_target
+from predictors.cli.predict import front_of
 from predictors.evaluation import coverage, fit_to, mape, predict_rows
-from predictors.models.base import DEFAULT, Prediction, Predictor, make_predictor, predictor_class
+from predictors.models.base import DEFAULT, Prediction, Predictor, described_unprofiled, usual_batch_size
 from predictors.models.persistence import load_model, save_model
 from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
 from predictors.strategies.goals import Goal, within
@@ -62,7 +63,7 @@ def fit(
     target = make_target(table, [_one_table(tables, name, task, table.device) for name in names])
     count = len(target.table) if modes is None else min(modes, len(target.table))
     learned = target.table.take(target.rows(count, "random", 0, seed))
-    learner = make_predictor(predictor_class(predictor), references=target.references, board=table.device, seed=seed)
+    learner = target.make(predictor, seed, within_table=False)
     fit_to(learner, learned)
     origin = {name: getattr(table, name) for name in TABLE_KEY}
     origin.update(fitted_rows=count, fitted_sha256=learned.fingerprint, references=list(names), seed=seed)
@@ -90,11 +91,15 @@ class FittedModel:
     @property
     def batch_size(self) -> int:
         """Of most profiles that it learned from."""
-        sizes, counts = np.unique(self.predictor.training_rows_.inputs.batch_size, return_counts=True)
-        return int(sizes[counts.argmax()])
+        return usual_batch_size(self.predictor)
 
     def predict(
-        self, device: Optional[str] = None, modes: Modes = "all", batch_size: Optional[int] = None, level: float = LEVEL
+        self,
+        device: Optional[str] = None,
+        modes: Modes = "all",
+        batch_size: Optional[int] = None,
+        level: float = LEVEL,
+        unprofiled: bool = False,
     ) -> pd.DataFrame:
         """Time and power of power modes that nobody measured.
 
@@ -105,16 +110,22 @@ class FittedModel:
                 `sample:50`, a name), or the modes themselves: (cpu_cores, cpu_khz, gpu_khz, mem_khz).
             batch_size: None for the one that it learned.
             level: share of measurements that the intervals are to hold.
+            unprofiled: let modes be on the front of which no profile tells, as their batch size or a setting never
+                varied; without it they are left out there, with a warning.
 
         Returns:
             A row for each mode: `power_mode` (its name), `cpu_cores`, `cpu_khz`, `gpu_khz`, `mem_khz`, `batch_size`,
             `time_ms`, `time_low_ms`, `time_high_ms`, `power_mw`, `power_low_mw`, `power_high_mw`, and `on_front`: no
             other mode is expected to beat it in both time and power.
         """
-        return self._predicted(device, modes, batch_size, level)[0]
+        return self._predicted(device, modes, batch_size, level, unprofiled)[0]
 
     def best(
-        self, power_w: Optional[float] = None, time_ms: Optional[float] = None, risk: Optional[float] = None
+        self,
+        power_w: Optional[float] = None,
+        time_ms: Optional[float] = None,
+        risk: Optional[float] = None,
+        unprofiled: bool = False,
     ) -> pd.Series:
         """The mode with the least time within a power, or the least power within a time; within both, least energy.
 
@@ -122,6 +133,7 @@ class FittedModel:
             power_w: greatest module power.
             time_ms: greatest minibatch time.
             risk: leave out modes of a greater risk; None takes the predicted figures as they are.
+            unprofiled: as of `predict`.
 
         Returns:
             The row of `predict`, with its `risk`: the probability that the mode exceeds `power_w` or `time_ms` by over
@@ -129,10 +141,11 @@ class FittedModel:
         """
         self._refuse_without_power("choose by")
         goal = within(power_w, time_ms)
-        table, prediction = self._predicted(None, "all", None, LEVEL)
+        table, prediction, admitted = self._predicted(None, "all", None, LEVEL, unprofiled)
         figures = prediction.time_ms, prediction.power_mw, table["batch_size"].to_numpy()
         table["risk"] = _risk(prediction, goal)
         excess = goal.excess(*figures) if risk is None else table["risk"].to_numpy() - risk
+        excess = np.where(admitted, excess, np.inf)
         if not (excess <= 0).any():
             near = table.iloc[int(excess.argmin())]
             found = f"{near['time_ms']:.4g} ms at {mw_to_w(near['power_mw']):.4g} W, risk {near['risk']:.2g}"
@@ -192,8 +205,8 @@ class FittedModel:
             raise CannotRunError(f"there is no power to {what}: the model learned time alone", hint)
 
     def _predicted(
-        self, device: Optional[str], modes: Modes, batch_size: Optional[int], level: float
-    ) -> Tuple[pd.DataFrame, Prediction]:
+        self, device: Optional[str], modes: Modes, batch_size: Optional[int], level: float, unprofiled: bool
+    ) -> Tuple[pd.DataFrame, Prediction, np.ndarray]:
         import pandas as pd
 
         chosen = self._modes(device, modes)
@@ -201,13 +214,18 @@ class FittedModel:
         known = table.clip(lower=1)  # as in `_tables`
         table.insert(0, "power_mode", [mode.name for mode in chosen])
         table["batch_size"] = self.batch_size if batch_size is None else batch_size
-        found = self.predictor.predict(known, batch_size=table["batch_size"].to_numpy(), task=self.origin["task"])
+        asked = {"batch_size": table["batch_size"].to_numpy(), "task": self.origin["task"]}
+        found, untold = self.predictor.predict(known, **asked), self.predictor.unprofiled(known, **asked)
+        admitted = np.ones(len(table), dtype=bool)
+        if untold and not unprofiled:
+            warnings.warn(f"{described_unprofiled(untold)} without unprofiled=True", stacklevel=3)
+            admitted = ~np.any(list(untold.values()), axis=0)
         table["time_ms"] = found.time_ms
         table["time_low_ms"], table["time_high_ms"] = found.time_interval_ms(level)
         table["power_mw"] = found.power_mw
         table["power_low_mw"], table["power_high_mw"] = found.power_interval_mw(level)
-        table["on_front"] = table.index.isin(pareto_front(found.time_ms, found.power_mw))
-        return table, found
+        table["on_front"] = table.index.isin(front_of(found, admitted))
+        return table, found, admitted
 
     def _modes(self, device: Optional[str], modes: Modes) -> List[PowerMode]:
         if not isinstance(modes, str):

@@ -29,6 +29,8 @@ from predictors.sampling import choose_by_profiling, profiling_seconds
 if TYPE_CHECKING:
     import pandas as pd
 
+    from predictors.models.physical_gp.prior import Hierarchy
+
 FIGURES = ("time_mape", "power_mape", "energy_mape")
 LEVELS = (80, 95)  # predictive intervals whose coverage is checked, in %
 
@@ -94,16 +96,25 @@ class Target:
     tested: Optional[np.ndarray] = None  # places of the rows to test on; all by default
     # the same rows as profiled for the fit, where that was another measurement: another instance, fewer minibatches
     profiled: Optional[Table] = None
+    hierarchy: Optional[Hierarchy] = None  # the prior of physical-gp; the one that comes with the suite by default
 
     @property
     def name(self) -> str:
         """How results call it."""
         return self.label or self.table.workload
 
-    def make(self, predictor: str, seed: int) -> Predictor:
+    def make(self, predictor: str, seed: int, within_table: bool = True) -> Predictor:
+        """A predictor of this target; it refuses clocks that the table does not have, if `within_table`."""
         table = self.table
-        offered = {"references": self.references, "space": table.space(), "board": table.device, "seed": seed}
-        return make_predictor(predictor_class(predictor), **offered)
+        return make_predictor(
+            predictor_class(predictor),
+            references=self.references,
+            space=table.space() if within_table else None,
+            board=table.device,
+            workload=table.workload,
+            hierarchy=self.hierarchy,
+            seed=seed,
+        )
 
     def rows(self, count: Optional[int], sampling: str, repeat: int, seed: int = 0) -> np.ndarray:
         """The places of the rows that a repeat fits on: a function of the arguments, so the same for all predictors.

@@ -10,6 +10,7 @@ COMMANDS = commands_in(
     ("scenario", PREDICT, "ask one of the papers' questions (G1 to G7, E16 to E19); without a name, list them"),
     ("published", PREDICT, "hold the papers' own errors against what is reached here"),
     ("fit", PREDICT, "fit a predictor to profiles of a workload and save it"),
+    ("prior", PREDICT, "learn the prior of physical-gp from corpora, and test it on networks or boards left out"),
     ("predict", PREDICT, "predict every power mode of a board with a saved predictor"),
     ("strategies", CHOOSE, "choose power modes under power budgets, and hold the choices against the truth"),
     ("recommend", CHOOSE, "profile a few power modes on a device, and name the one that meets a budget best"),

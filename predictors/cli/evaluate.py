@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
 from harness.cli.options import output_file, output_folder
 from harness.core.errors import CannotRunError, InvalidValueError
@@ -18,6 +18,9 @@ from predictors.models.tables import Table, find_table, load_tables
 from predictors.plots import write_plots
 from predictors.sampling import SAMPLERS
 from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan, write_results
+
+if TYPE_CHECKING:
+    from predictors.models.physical_gp.prior import Hierarchy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +37,7 @@ def add_learning_arguments(parser: argparse.ArgumentParser, modes: str) -> None:
     add = parser.add_argument
     add("--reference", default="", metavar="W[,W]", help="reference workloads; none is used for itself as the target")
     add("--reference-corpus", type=Path, metavar="FILE", help="where their profiles are (default: --corpus)")
+    add("--prior", type=Path, metavar="FILE", help="what `prior learn` wrote (default: the prior of the suite)")
     add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
     add("--modes", default=modes, metavar="N[,N]", help="modes to fit on: 10,20,50,100,all (default: %(default)s)")
     add("--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: %(default)s)")
@@ -56,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     targets = [find_table(tables, name, arguments.task) for name in arguments.target.split(",")]
     plan = TrialPlan(
         predictors=tuple(predictor_names(arguments.predictors)),
-        targets=tuple(make_target(table, references) for table in targets),
+        targets=tuple(make_target(table, references, load_prior(arguments)) for table in targets),
         counts=parse_counts(arguments.modes),
         repeats=arguments.repeats,
         sampling=arguments.sampling,
@@ -103,7 +107,16 @@ def load_references(arguments: argparse.Namespace, tables: Sequence[Table]) -> T
     return tuple(find_table(there, name, arguments.task).usable() for name in arguments.reference.split(","))
 
 
-def make_target(table: Table, references: Sequence[Table]) -> Target:
+def load_prior(arguments: argparse.Namespace) -> Optional[Hierarchy]:
+    """The prior of physical-gp where one is named."""
+    if not arguments.prior:
+        return None
+    from predictors.models.physical_gp.prior import read_hierarchy
+
+    return read_hierarchy(arguments.prior)
+
+
+def make_target(table: Table, references: Sequence[Table], hierarchy: Optional[Hierarchy] = None) -> Target:
     """A target with the references that hold no profile of its own, and tell of power where it does."""
     usable = table.usable()
     if len(usable) < 2:
@@ -112,7 +125,7 @@ def make_target(table: Table, references: Sequence[Table]) -> Target:
             f"{table.workload} on {table.device} has {len(usable)} {what}", "one to learn from and one to test on"
         )
     telling = [one for one in references if one.has_power or not usable.has_power]
-    return Target(usable, tuple(one for one in telling if not one.overlaps(usable)))
+    return Target(usable, tuple(one for one in telling if not one.overlaps(usable)), hierarchy=hierarchy)
 
 
 def parse_counts(text: str) -> Tuple[Optional[int], ...]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
 
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
-from predictors.cli.evaluate import add_learning_arguments, load_references, make_target, parse_counts
-from predictors.models.base import ALL, DEFAULT, MODULES, make_predictor, predictor_class
+from harness.core.power_modes import PowerMode
+from predictors.cli.evaluate import add_learning_arguments, load_prior, load_references, make_target, parse_counts
+from predictors.models.base import ALL, DEFAULT, MODULES
 from predictors.models.persistence import describe_origin, file_sha256, save_model
 from predictors.models.tables import find_table, load_tables
+
+SHOWN = 5  # profiles of a kind that are named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,16 +31,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     tables = load_tables(arguments.corpus)
-    target = make_target(find_table(tables, arguments.target, arguments.task), load_references(arguments, tables))
+    target = make_target(
+        find_table(tables, arguments.target, arguments.task),
+        load_references(arguments, tables),
+        load_prior(arguments),
+    )
     table = target.table
     count, *more = parse_counts(arguments.modes)
     if more:
         raise InvalidValueError(f"--modes is {arguments.modes!r}", f"fit takes one number, or {ALL}")
     rows = np.arange(len(table)) if count is None else target.rows(count, arguments.sampling, 0, arguments.seed)
     # No space: the corpus need not hold every mode that the device allows, and predictions are wanted of all.
-    predictor = make_predictor(
-        predictor_class(arguments.predictor), references=target.references, board=table.device, seed=arguments.seed
-    )
+    predictor = target.make(arguments.predictor, arguments.seed, within_table=False)
     score = target.judge(predictor, rows)
     origin = describe_origin(
         arguments.corpus,
@@ -55,5 +61,17 @@ def run(arguments: argparse.Namespace) -> int:
     errors = {what: score[f"{what}_mape"] for what in ("time", "power")}
     said = ", ".join(f"{what} {value:.2f} %" for what, value in errors.items() if np.isfinite(value))
     print(f"MAPE on the profiles that it did not learn from: {said}" if said else "no profile is left to test it on")
+    learned, doubtful = predictor.training_rows_, predictor.doubtful()
+    if len(doubtful):
+        _list("contradict all others and count for next to nothing", learned.inputs.modes[doubtful])
+    if len(table.unapplied()):
+        what = "are faster and draw more than at the next higher GPU clock, which was probably not applied"
+        _list(what, table.modes[table.unapplied()])
     print(f"wrote {arguments.out}")
     return 0
+
+
+def _list(what: str, modes: np.ndarray) -> None:
+    names = [PowerMode(*map(int, mode)).name for mode in modes]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    print(f"note: {len(names)} profiles {what}: {', '.join(names[:SHOWN])}{more}", file=sys.stderr)

@@ -17,7 +17,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, share_to_percent
 from harness.workloads.optional_packages import require
 from predictors.evaluation import LEVELS
-from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS, Prediction
+from predictors.models.base import TASKS, Prediction, described_unprofiled, usual_batch_size
 from predictors.models.persistence import load_model
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--board", required=True, help="which board: orin-agx, ...; an unknown one lists all")
     add("--variant", default="", help="which of its modules; an unknown one lists all")
     add("--power-mode", default="all", metavar="TEXT", help="as in `harness modes` (default: all)")
-    add("--batch-size", type=int, default=DEFAULT_BATCH_SIZE, help=f"default: {DEFAULT_BATCH_SIZE}")
+    add("--batch-size", type=int, metavar="N", help="default: the one that the predictor learned")
+    add("--unprofiled", action="store_true", help="let modes be on the front of which no profile tells")
     add("--task", choices=TASKS, help="default: the one that the predictor learned")
     add("--out", type=output_file, required=True, metavar="FILE", help="a CSV file, or .parquet")
 
@@ -45,13 +46,19 @@ def run(arguments: argparse.Namespace) -> int:
     spec = load_board(arguments.board, arguments.variant)
     modes = [mode for _, mode in spec.power_modes(arguments.power_mode)]
     task = arguments.task or model.origin.get("task", TASKS[0])
-    prediction = model.predictor.predict(np.array(modes, dtype=np.int64), batch_size=arguments.batch_size, task=task)
+    size = arguments.batch_size or usual_batch_size(model.predictor)
+    asked = {"modes": np.array(modes, dtype=np.int64), "batch_size": size, "task": task}
+    prediction, unprofiled = model.predictor.predict(**asked), model.predictor.unprofiled(**asked)
+    admitted = np.full(len(modes), arguments.unprofiled) | ~np.any([np.zeros(len(modes)), *unprofiled.values()], axis=0)
+    front = front_of(prediction, admitted)
     provenance = f"predicted from {model.origin.get('provenance', 'unknown')}"
-    table = table_of(modes, arguments.batch_size, prediction, provenance)
+    table = table_of(modes, size, prediction, front, provenance)
     content = table.to_parquet(index=False) if as_parquet else table.to_csv(index=False, float_format="%.6g").encode()
     write_output(arguments.out, content)
-    print(_describe(prediction, modes))
+    print(_describe(prediction, front, modes))
     print(f"wrote {len(modes)} power modes of {spec.name} to {arguments.out}, {provenance} profiles")
+    if unprofiled and not arguments.unprofiled:
+        print(f"note: {described_unprofiled(unprofiled)} without --unprofiled", file=sys.stderr)
     learned = model.origin.get("device")
     if learned != spec.name:
         print(f"note: the predictor learned {learned}, not {spec.name}", file=sys.stderr)
@@ -63,7 +70,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def table_of(modes: List[PowerMode], batch_size: int, prediction: Prediction, provenance: str) -> pd.DataFrame:
+def front_of(prediction: Prediction, admitted: np.ndarray) -> np.ndarray:
+    """The places of the admitted modes, bool of shape (n,), that no other of them is expected to beat."""
+    return pareto_front(np.where(admitted, prediction.time_ms, np.nan), prediction.power_mw)
+
+
+def table_of(
+    modes: List[PowerMode], batch_size: int, prediction: Prediction, front: np.ndarray, provenance: str
+) -> pd.DataFrame:
     """Predictions as a table: the mode, the median of time and power, their intervals, whether it is on the front.
 
     A figure that the predictor does not give is missing.
@@ -80,14 +94,15 @@ def table_of(modes: List[PowerMode], batch_size: int, prediction: Prediction, pr
         ):
             table[f"{what}_{level}_low_{unit}"], table[f"{what}_{level}_high_{unit}"] = ends
     table["on_front"] = 0
-    table.loc[pareto_front(prediction.time_ms, prediction.power_mw), "on_front"] = 1
+    table.loc[front, "on_front"] = 1
     table["provenance"] = provenance
     return table
 
 
-def _describe(prediction: Prediction, modes: List[PowerMode]) -> str:
-    front = pareto_front(prediction.time_ms, prediction.power_mw)
+def _describe(prediction: Prediction, front: np.ndarray, modes: List[PowerMode]) -> str:
     if not len(front):
+        if np.isfinite([prediction.time_ms, prediction.power_mw]).all():
+            return "no front: no profile tells of any of these modes"
         return "no front: the predictor does not give both time and power"
     ends = [
         f"{modes[place].name} with {prediction.time_ms[place]:.1f} ms at {mw_to_w(prediction.power_mw[place]):.1f} W"

@@ -23,6 +23,7 @@ Tasks = Union[str, Sequence[str]]
 Some = TypeVar("Some", bound="Predictor")
 
 DEFAULT_BATCH_SIZE = 16  # 001 sec. 2.3
+LEAST_VARIED = 4  # profiled modes in which a setting of interest would have varied
 ALL = "all"
 DEFAULT = "physical-gp"  # where no predictor is named
 MODULES: Dict[str, str] = {
@@ -148,6 +149,31 @@ class Predictor(abc.ABC):
         if not self.is_fitted:
             raise NotFittedError(f"{self.name} has learned nothing yet", "call fit first, or load a model")
         return self._infer(rows)
+
+    def unprofiled(
+        self, modes: ModesLike, *, batch_size: BatchSizes = DEFAULT_BATCH_SIZE, task: Tasks = "training"
+    ) -> Dict[str, np.ndarray]:
+        """What is asked, as in `predict`, that no profile tells of, and in which rows, bool of shape (n,).
+
+        That is a batch size beyond those profiled, another task, and another value of a setting that never varied in
+        `LEAST_VARIED` modes or more: of fewer, nothing else is to be expected.
+        """
+        if not hasattr(self, "training_rows_"):
+            return {}
+        asked, learned = self._checked(modes, batch_size, task), self.training_rows_.inputs
+        sizes = learned.batch_size
+        found = {
+            "batch size": (asked.batch_size < sizes.min()) | (asked.batch_size > sizes.max()),
+            "task": ~np.isin(asked.inference, learned.inference),
+        }
+        if len(learned.modes) >= LEAST_VARIED:
+            for name, value, known in zip(PowerMode._fields, asked.modes.T, learned.modes.T):
+                found[name] = (value != known[0]) if (known == known[0]).all() else np.zeros(len(value), dtype=bool)
+        return {name: rows for name, rows in found.items() if rows.any()}
+
+    def doubtful(self) -> np.ndarray:
+        """Places, among `training_rows_`, of rows that all others contradict, where a predictor can tell."""
+        return np.array([], dtype=int)
 
     @property
     def is_fitted(self) -> bool:
@@ -283,6 +309,18 @@ def predictor_class(name: str) -> Type[Predictor]:
         for value in vars(module).values()
         if inspect.isclass(value) and issubclass(value, Predictor) and getattr(value, "name", None) == name
     )
+
+
+def usual_batch_size(predictor: Predictor) -> int:
+    """The batch size of most profiles that a predictor learned from."""
+    sizes, counts = np.unique(predictor.training_rows_.inputs.batch_size, return_counts=True)
+    return int(sizes[counts.argmax()])
+
+
+def described_unprofiled(unprofiled: Dict[str, np.ndarray]) -> str:
+    """A sentence on what `Predictor.unprofiled` found."""
+    asked = ", ".join(f"{name} ({rows.sum()} of {len(rows)} modes)" for name, rows in unprofiled.items())
+    return f"no profile tells of what is asked: {asked}; intervals are wide there, and no such mode is on the front"
 
 
 def make_predictor(kind: Type[Predictor], **offered: Any) -> Predictor:

@@ -66,6 +66,19 @@ class Table:
             self, modes=kept.modes, batch_size=kept.batch_size, time_ms=time_ms, power_mw=power_mw
         )
 
+    def unapplied(self) -> np.ndarray:
+        """Places of profiles that are faster and draw more than those at the next higher GPU clock, ascending.
+
+        The GPU clock was probably not applied. Noise, of a percent or so, is not enough.
+        """
+        cores, cpu, gpu, memory = self.modes.T
+        order = np.lexsort((gpu, memory, cpu, cores, self.batch_size))
+        low, high = order[:-1], order[1:]
+        others = np.column_stack([cores, cpu, memory, self.batch_size])
+        alike = (others[low] == others[high]).all(axis=1)
+        odd = (self.time_ms[low] < 0.9 * self.time_ms[high]) & (self.power_mw[low] > 1.05 * self.power_mw[high])
+        return np.sort(low[alike & odd])
+
     def space(self) -> PowerModeSpace:
         """The values that each dimension takes in the table."""
         return PowerModeSpace(*(tuple(np.unique(column).tolist()) for column in self.modes.T))

@@ -11,11 +11,12 @@ from harness.core.power_modes import PowerModeSpace
 from harness.core.units import mw_to_w, w_to_mw
 from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.models.physical_gp.posterior import TAILS, infer, learn
-from predictors.models.physical_gp.prior import priors_for
+from predictors.models.physical_gp.prior import Hierarchy, priors_for
 from predictors.models.physical_gp.response import features
 from predictors.models.tables import Table
 
 MOST_ROWS = 600  # that are learned from: a sample of more, since the cost grows with their cube
+DOUBTFUL = 0.06  # weight of a row some 7.5 standard deviations off
 FEW_ROWS = 200  # up to which the response may have several explanations
 
 
@@ -29,11 +30,13 @@ class PhysicalGP(Predictor):
     """
 
     name = "physical-gp"
-    # Tables of other workloads. Those of the same board tell about the board; which are is known where `board` is
-    # given, and left to the evidence of the profiled modes where it is not.
+    # Tables of other workloads, and of this one elsewhere. Those of the same board tell about the board; which are is
+    # known where `board` is given, and left to the evidence of the profiled modes where it is not.
     references: Tuple[Table, ...] = ()
     space: Optional[PowerModeSpace] = None  # power modes that may be asked for; any where it is None
     board: Optional[str] = None  # the device that is learned, as the corpus calls it
+    workload: Optional[str] = None  # likewise
+    hierarchy: Optional[Hierarchy] = None  # what `jetwatt prior learn` made; None for the suite's
     starts: int = 4  # how many explanations of few modes are looked for
     seed: int = 0  # of those, and of the sample that is learned from where modes are very many
 
@@ -42,9 +45,16 @@ class PhysicalGP(Predictor):
             kept = np.sort(np.random.default_rng(self.seed).choice(len(rows.modes), MOST_ROWS, replace=False))
             rows, time_ms, power_mw = rows.take(kept), time_ms[kept], power_mw[kept]
         starts = self.starts if len(rows.modes) <= FEW_ROWS else 1
-        priors = priors_for(self.references, self.board)
+        priors = priors_for(self.references, self.board, self.workload, self.hierarchy)
         power_w = None if np.isnan(power_mw).all() else mw_to_w(power_mw)
         self.posterior_ = learn(features(rows), time_ms, power_w, priors, starts, self.seed)
+
+    def doubtful(self) -> np.ndarray:
+        """Places, among `training_rows_`, of the rows that all others contradict; they count for next to nothing."""
+        if len(self.posterior_.rows) < len(self.training_rows_.time_ms):
+            return np.array([], dtype=int)  # it learned from a sample
+        weight = self.posterior_.row_weight[int(np.argmax(self.posterior_.weight))]
+        return np.flatnonzero((weight < DOUBTFUL).any(axis=0))
 
     def _infer(self, rows: Inputs) -> Prediction:
         mean, variance = infer(self.posterior_, features(rows))

@@ -119,6 +119,23 @@ def test_fit_and_predict_give_every_mode_of_the_board_with_intervals(corpus, tmp
     np.testing.assert_allclose(table["power_mw"], figures["power_mw"], rtol=1e-5)
 
 
+def test_a_mode_of_which_no_profile_tells_is_on_no_front_unless_asked_for(tmp_path, capsys):
+    corpus, model, out = tmp_path / "corpus.csv", tmp_path / "M", tmp_path / "P.csv"
+    still = [mode for mode in SPACE if mode.cpu_khz == 2_201_600]
+    write_corpus(corpus, list(simulate_corpus("orin-agx", "yolov8n-coco", still)))
+    run("fit", "--corpus", corpus, "--target", "yolov8n-coco", "--predictor", "log-linear", "--out", model)
+    asked = ("predict", "--model", model, "--board", "orin-agx", "--out", out, "--power-mode", "sample:300")
+    clocks = []
+    for words in ((), ("--unprofiled",), ("--batch-size", 64)):
+        assert run(*asked, *words) == 0
+        assert ("no profile tells of what is asked: " in capsys.readouterr().err) == ("--unprofiled" not in words)
+        with out.open(newline="") as file:
+            clocks.append({row["cpu_khz"] for row in csv.DictReader(file) if row["on_front"] == "1"})
+    assert clocks[0] <= {"2201600"}
+    assert clocks[1] - {"2201600"}
+    assert clocks[2] == set()
+
+
 def test_predict_leaves_out_what_the_predictor_does_not_know(corpus, tmp_path, capsys):
     model, out = tmp_path / "M", tmp_path / "P.csv"
     run("fit", "--corpus", corpus, "--target", "yolov8n-coco", "--out", model, "--predictor", "nothing-of-time")

@@ -115,6 +115,17 @@ def test_without_power_the_time_is_learned_alone(predictor, tmp_path):
         assert found.time_ms == pytest.approx(both.time_ms, rel=0.15)
 
 
+def test_what_no_profile_tells_of_is_said():
+    predictor = make_predictor(predictor_class("ridge")).fit(TABLE.modes, TABLE.time_ms, TABLE.power_mw)
+    assert predictor.unprofiled(TABLE.modes) == {}
+    still = np.flatnonzero(TABLE.modes[:, 1] == TABLE.modes[0, 1])
+    predictor.fit(TABLE.modes[still], TABLE.time_ms[still], TABLE.power_mw[still], batch_size=8)
+    found = predictor.unprofiled(TABLE.modes, batch_size=16, task="inference")
+    assert sorted(found) == ["batch size", "cpu_khz", "task"]
+    assert found["batch size"].all()
+    assert np.flatnonzero(~found["cpu_khz"]).tolist() == still.tolist()
+
+
 def test_a_mode_profiled_twice_with_other_figures_counts_once(predictor):
     rows = np.concatenate([LEARNED, LEARNED[:1]])
     time_ms = TABLE.time_ms[rows].copy()

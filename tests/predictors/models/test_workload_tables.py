@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,16 @@ from harness.core.corpus import write_corpus
 from harness.core.errors import InvalidValueError, UnknownNameError
 from predictors.models.tables import find_table, load_tables, tables_of
 from tests.predictors.plain_predictors import SPACE, made_table
+
+
+def test_profiles_whose_gpu_clock_was_not_applied_are_found():
+    table = made_table()
+    assert len(table.unapplied()) == 0
+    place = int(np.flatnonzero(table.modes[:, 2] == 420_750)[3])
+    time_ms, power_mw = table.time_ms.copy(), table.power_mw.copy()
+    time_ms[place] /= 5
+    power_mw[place] *= 3
+    assert dataclasses.replace(table, time_ms=time_ms, power_mw=power_mw).unapplied().tolist() == [place]
 
 
 def rows_of(table, **changes):

@@ -1,0 +1,87 @@
+"""`prior`: learn what workloads and boards have in common from their tables, and test it on those left out."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import List, Sequence
+
+from harness.cli.options import output_file
+from harness.core.errors import InvalidValueError
+from harness.core.files import write_output
+from predictors.cli.evaluate import add_run_arguments, make_target, parse_counts, run_and_report
+from predictors.evaluation import Target
+from predictors.models.base import DEFAULT
+from predictors.models.tables import Table, load_tables
+from predictors.sampling import SAMPLERS
+from predictors.trials import TrialPlan
+
+LEFT_OUT = {"network": "workload", "board": "device"}  # and the corpus column that tells which
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    learn = actions.add_parser("learn", help="learn the prior of physical-gp from corpora")
+    learn.add_argument("corpora", nargs="+", type=Path, metavar="CORPUS", help="profiles: CSV or Parquet")
+    learn.add_argument("--out", type=output_file, required=True, metavar="P", help="a TOML file, for --prior of others")
+    learn.set_defaults(act=run_learn)
+    test = actions.add_parser("evaluate", help="test physical-gp on each table, under a prior learned from the others")
+    add = test.add_argument
+    add("corpora", nargs="+", type=Path, metavar="CORPUS", help="profiles: CSV or Parquet")
+    add("--leave-out", choices=tuple(LEFT_OUT), default="network", help="what no prior learns (default: %(default)s)")
+    add("--references", action="store_true", help="the board's other workloads tell about it, too")
+    add("--modes", default="5,10,20,50", metavar="N[,N]", help="modes to fit on (default: %(default)s)")
+    add("--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: %(default)s)")
+    add_run_arguments(test, repeats=10, plots=False)
+    test.set_defaults(act=run_evaluate)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    return arguments.act(arguments)
+
+
+def run_learn(arguments: argparse.Namespace) -> int:
+    from predictors.models.physical_gp.learning import as_toml, learn_hierarchy
+
+    tables = _tables(arguments.corpora)
+    boards = sorted({table.device for table in tables})
+    write_output(arguments.out, as_toml(learn_hierarchy(tables), tables).encode("utf-8"))
+    units = {(table.device, table.workload) for table in tables}
+    print(f"learned the prior from {len(units)} workloads on {', '.join(boards)}")
+    if len(boards) == 1:
+        print("note: of one board nothing follows about how boards differ; that is as it is set by hand")
+    print(f"wrote {arguments.out}")
+    return 0
+
+
+def run_evaluate(arguments: argparse.Namespace) -> int:
+    from predictors.models.physical_gp.learning import learn_hierarchy
+
+    tables, column = _tables(arguments.corpora), LEFT_OUT[arguments.leave_out]
+    names = {getattr(table, column) for table in tables}
+    if len(names) < 2:
+        raise InvalidValueError(
+            f"the corpora have one {arguments.leave_out}, {', '.join(names)}: nothing is left to learn from",
+            "give corpora of several",
+        )
+    priors = {name: learn_hierarchy([table for table in tables if getattr(table, column) != name]) for name in names}
+    targets: List[Target] = []
+    for table in tables:
+        here = [one.usable() for one in tables if one.device == table.device and one.workload != table.workload]
+        target = make_target(table, here if arguments.references else (), priors[getattr(table, column)])
+        label = f"{table.device}/{table.workload}/{table.task}"
+        targets.append(Target(target.table, target.references, label, hierarchy=target.hierarchy))
+    plan = TrialPlan(
+        (DEFAULT,),
+        tuple(targets),
+        parse_counts(arguments.modes),
+        repeats=arguments.repeats,
+        sampling=arguments.sampling,
+        seed=arguments.seed,
+    )
+    arguments.plots = None
+    return run_and_report(plan, arguments, arguments.corpora, f"prior without the target's {arguments.leave_out}")
+
+
+def _tables(paths: Sequence[Path]) -> List[Table]:
+    return [table for path in paths for table in load_tables(path)]
