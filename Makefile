@@ -14,9 +14,6 @@ ARGS ?=
 RUN := "$(VENV)/bin/python" -m
 PIP := $(RUN) pip install --disable-pip-version-check
 
-# Many tests start a Python of their own: each would compile the suite, and pytest all its plugins, anew.
-unexport PYTHONDONTWRITEBYTECODE
-
 # A Jetson board has this file. Its torch is JetPack's: the environment sees the system's packages, what asks pip for torch is
 # installed without what it asks for, and constraints-board.txt lets pip bring no other.
 L4T ?= /etc/nv_tegra_release

@@ -2,12 +2,17 @@
 
 import os
 import signal
+import sys
 
 from hypothesis import settings
 
 # Machines are shared, and no test asserts how long something takes.
 settings.register_profile("shared-machine", deadline=None)
 settings.load_profile("shared-machine")
+
+# Many tests start a Python of their own: each would compile the suite, and pytest its plugins, anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # For every pytest that a test starts: neither is needed, and Hypothesis takes as long to load as the rest of a run.
 os.environ["PYTEST_ADDOPTS"] = "-p no:cacheprovider -p no:hypothesispytest"

@@ -119,7 +119,7 @@ from jetwatt import Workload
 WORKLOAD = Workload(
     name="my-net",
     model=lambda: torchvision.models.squeezenet1_1(),
-    data=lambda: torchvision.datasets.FakeData(256, (3, 224, 224), 1000, torchvision.transforms.ToTensor()),
+    data=lambda: torchvision.datasets.FakeData(64, (3, 64, 64), 10, torchvision.transforms.ToTensor()),
     loss=lambda model, batch: torch.nn.functional.cross_entropy(model(batch[0]), batch[1]),
 )
 """

@@ -6,44 +6,55 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 
-from boards.tree import TESTS
-
-from harness.core.errors import StoreError
-from harness.store.results import ResultsStore
-
-PROJECT = TESTS.parent
-RESULTS = "r.sqlite"
-
-_RUNNER = """
-import sys
 import pytest
 from boards.emulator import intercepted
 from boards.kernel import Kernel
 from boards.tools_in_process import tools_in_process
+from boards.tree import TESTS
 
-with intercepted(Kernel(sys.argv[1])), tools_in_process(sys.argv[1]):
-    sys.exit(pytest.main(sys.argv[2:]))
-"""
+from harness.core.errors import StoreError
+from harness.store.results import ResultsStore
+from tests import warm_pytest
+
+PROJECT = TESTS.parent
+RESULTS = "r.sqlite"
+
+_RUNNER = "import sys; from tests.harness.board_suite import main; sys.exit(main(sys.argv[1], sys.argv[2:]))"
+
+
+def main(root, arguments):
+    """Run pytest where a tree is the board."""
+    with intercepted(Kernel(root)), tools_in_process(root):
+        return pytest.main(arguments)
+
+
+def suite_arguments(tree, arguments):
+    """What pytest is given; what `arguments` repeat replaces what is here."""
+    files = [argument for argument in arguments if str(argument).endswith(".py")] or ["."]
+    rest = [argument for argument in arguments if argument not in files]
+    fixed = ["-c", PROJECT / "pytest.ini", "--rootdir", PROJECT, *(PROJECT / "benchmarks" / file for file in files),
+             "--device-root", tree.root, "--results", RESULTS, "--workload", "lenet-mnist", "--workers", "0",
+             "--minibatches", "5", "--interval", "0.1"]  # fmt: skip
+    return list(map(str, [*fixed, *rest]))
+
+
+def suite_environment(folder):
+    paths = os.pathsep.join([str(PROJECT), str(TESTS)])
+    return {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "200"}
 
 
 def start(tree, folder, *arguments, before=(), **options):
     """Start `pytest benchmarks --device-root TREE` in a folder; returns the process.
 
-    `before` holds words before the command, `options` go to `Popen`. What `arguments` repeat replaces what is here.
+    `before` holds words before the command, `options` go to `Popen`.
     """
-    files = [argument for argument in arguments if str(argument).endswith(".py")] or ["."]
-    rest = [argument for argument in arguments if argument not in files]
-    command = [*before, sys.executable, "-c", _RUNNER, tree.root, "-c", PROJECT / "pytest.ini", "--rootdir", PROJECT,
-               *(PROJECT / "benchmarks" / file for file in files), "--device-root", tree.root,
-               "--results", RESULTS, "--workload", "lenet-mnist", "--workers", "0", "--minibatches", "5",
-               "--interval", "0.1", *rest]  # fmt: skip
-    paths = os.pathsep.join([str(PROJECT), str(TESTS)])
-    environment = {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "200"}
+    command = [*map(str, before), sys.executable, "-c", _RUNNER, tree.root, *suite_arguments(tree, arguments)]
     return subprocess.Popen(
-        list(map(str, command)),
+        command,
         cwd=folder,
-        env=environment,
+        env=suite_environment(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -57,9 +68,11 @@ def finish(process):
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
-def run(tree, folder, *arguments, **options):
+def run(tree, folder, *arguments):
     """A run from its start to its end."""
-    return finish(start(tree, folder, *arguments, **options))
+    return warm_pytest.run(
+        suite_arguments(tree, arguments), folder, suite_environment(folder), main=partial(main, tree.root)
+    )
 
 
 def profiles(folder):

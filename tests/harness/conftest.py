@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.board.lock import LOCK_DIR_VARIABLE
+from tests import warm_pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
@@ -72,28 +73,39 @@ def plain_user():
     shutil.rmtree(directory)
 
 
+def suite_arguments(*arguments):
+    """What `pytest` is given to run the suite's own benchmarks wherever it stands."""
+    return ["-c", PROJECT / "pytest.ini", "--rootdir", PROJECT, PROJECT / "benchmarks", *arguments]
+
+
+def suite_environment():
+    return {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+
+
 @pytest.fixture
 def start_suite(tmp_path):
     """Starts `pytest benchmarks` where the test's data and results are to go; returns the process."""
 
     def start(*arguments, **kwargs):
-        command = [sys.executable, "-m", "pytest", "-c", PROJECT / "pytest.ini", "--rootdir", PROJECT,
-                   PROJECT / "benchmarks", *arguments]  # fmt: skip
-        environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
-        return subprocess.Popen(list(map(str, command)), cwd=tmp_path, env=environment, **kwargs)
+        command = [sys.executable, "-m", "pytest", *suite_arguments(*arguments)]
+        return subprocess.Popen(list(map(str, command)), cwd=tmp_path, env=suite_environment(), **kwargs)
 
     return start
 
 
 @pytest.fixture
-def run_suite(start_suite):
-    """Runs `pytest benchmarks` to its end and returns what it said."""
+def run_suite(tmp_path):
+    """Runs `pytest benchmarks` to its end and returns what it said; `fresh` where nothing may be loaded before."""
 
-    def run(*arguments, check=True):
-        process = start_suite(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        stdout, stderr = process.communicate(timeout=300)
+    def run(*arguments, check=True, fresh=False):
+        words, environment = suite_arguments(*arguments), suite_environment()
+        if fresh:
+            command = [sys.executable, "-m", "pytest", *map(str, words)]
+            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        else:
+            done = warm_pytest.run(words, tmp_path, environment)
         if check:
-            assert process.returncode == 0, stdout + stderr
-        return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
+            assert done.returncode == 0, done.stdout + done.stderr
+        return done
 
     return run

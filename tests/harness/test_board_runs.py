@@ -94,7 +94,7 @@ def test_a_full_disk_on_a_board_ends_the_run_once_and_the_board_is_put_back(tmp_
     if not possible:
         pytest.skip("no mount namespace of one's own can be had here (unshare --mount)")
     within = [*own_mounts, f'{mount} && exec "$@"', "sh"]
-    done = run(tree, tmp_path, "--batch-size", "8,16,32", "--results", disk / RESULTS, before=within)
+    done = finish(start(tree, tmp_path, "--batch-size", "8,16,32", "--results", disk / RESULTS, before=within))
     assert done.returncode != 0
     assert "1 failed" in done.stdout
     assert "disk is full" in done.stdout

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from harness.store.results import ResultsStore
+from tests import warm_pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCUMENT = (PROJECT / "docs" / "own_network.md").read_text(encoding="utf-8")
@@ -23,12 +22,8 @@ def run_pytest(tmp_path):
         (tmp_path / name).write_text(code)
 
     def run(*options):
-        environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTEST_ADDOPTS": "", "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "pytest", "-p", "harness.plugin", "test_mine.py"]
-        return subprocess.run(
-            [*command, "--workload", "my_model:WORKLOAD", "--results", "r.sqlite", *options],
-            cwd=str(tmp_path), env=environment, capture_output=True, text=True, check=False, timeout=600,
-        )  # fmt: skip
+        words = ["-p", "harness.plugin", "test_mine.py", "--workload", "my_model:WORKLOAD", "--results", "r.sqlite"]
+        return warm_pytest.run([*words, *options], tmp_path, os.environ)
 
     return run
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from harness.__main__ import main
 from harness.store.results import ResultsStore
-
-PROJECT = Path(__file__).resolve().parents[2]
+from tests import warm_pytest
 
 
 @pytest.fixture
@@ -23,12 +19,8 @@ def own(tmp_path):
     def run(text, *arguments, name="test_mine.py", device="sim:orin-agx"):
         (tmp_path / name).write_text(text)
         device_words = ("--device", device) if device else ()
-        command = [sys.executable, "-m", "pytest", "-p", "harness.plugin", "--rootdir", ".",
-                   "--results", "r.sqlite", "-rs", name, *device_words, *arguments]  # fmt: skip
-        environment = {**os.environ, "PYTHONPATH": str(PROJECT), "COLUMNS": "200"}
-        return subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
-        )
+        words = ["-p", "harness.plugin", "--rootdir", ".", "--results", "r.sqlite", "-rs", name, *device_words]
+        return warm_pytest.run([*words, *arguments], tmp_path, {**os.environ, "COLUMNS": "200"})
 
     return run
 

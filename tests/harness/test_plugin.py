@@ -96,13 +96,13 @@ def test_help_has_the_options_in_their_own_group(run_suite):
 
 
 @pytest.mark.exhaustive
-def test_collecting_100_000_cases_loads_no_torch(run_suite, tmp_path):
+def test_collecting_10_000_cases_loads_no_torch(run_suite, tmp_path):
     campaign = tmp_path / "many.toml"
-    campaign.write_text(f"[axes]\nworkers = {list(range(100))}\nbatch_size = {list(range(1, 1001))}\n")
+    campaign.write_text(f"[axes]\nworkers = {list(range(100))}\nbatch_size = {list(range(1, 101))}\n")
     blocker = tmp_path / "sitecustomize.py"
     blocker.write_text("import sys\nsys.modules['torch'] = None\n")  # any import of torch now fails
-    done = run_suite("--collect-only", "-q", "--campaign", str(campaign), "-p", "sitecustomize")
-    assert len(ids(done)) == 100_000
+    done = run_suite("--collect-only", "-q", "--campaign", str(campaign), "-p", "sitecustomize", fresh=True)
+    assert len(ids(done)) == 10_000
 
 
 def test_what_runs_on_request_needs_its_file_named(run_suite):

@@ -25,7 +25,8 @@ def test_boards_and_a_corpus_run_side_by_side_without_torch_and_write_nothing_bu
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")  # importing torch fails
     before = set(tmp_path.rglob("*"))
     devices = f"sim:orin-agx,sim:xavier-agx,replay:{corpus}"
-    done = run_suite("-p", "sitecustomize", "--device", devices, "--workload", "yolov8n-coco", "--workers", "0,4")
+    done = run_suite("-p", "sitecustomize", "--device", devices, "--workload", "yolov8n-coco", "--workers", "0,4",
+                     fresh=True)  # fmt: skip
     assert "5 passed" in done.stdout  # the corpus does not tell workers: one case
     assert "sim:xavier-agx-yolov8n-coco-maxn-w4-ssd-bs16 (simulated)" in done.stdout
     assert "replay:agx.csv-yolov8n-coco-maxn-bs16 (replayed)" in done.stdout

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from harness.store.results import ResultsStore
+from tests import warm_pytest
 
 pytest.importorskip("scipy")
 
@@ -66,19 +65,9 @@ def run(tmp_path):
     def start(*arguments, files=(), device="sim:xavier-agx", campaign=CAMPAIGN):
         (tmp_path / "mine.toml").write_text(campaign)
         places = [BENCHMARKS / file for file in files] or [BENCHMARKS]
-        command = [sys.executable, "-m", "pytest", "-c", BENCHMARKS.parent / "pytest.ini",
-                   "--rootdir", BENCHMARKS.parent, *places, "--benchmark-disable",
-                   "--campaign", "mine.toml", "--device", device, *arguments]  # fmt: skip
-        environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parent), "COLUMNS": "200"}
-        return subprocess.run(
-            list(map(str, command)),
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        words = ["-c", BENCHMARKS.parent / "pytest.ini", "--rootdir", BENCHMARKS.parent, *places, "--benchmark-disable",
+                 "--campaign", "mine.toml", "--device", device, *arguments]  # fmt: skip
+        return warm_pytest.run(words, tmp_path, {**os.environ, "COLUMNS": "200"})
 
     return start
 
