@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Set, Tuple
 
@@ -66,9 +67,19 @@ def modules_of(package: str) -> List[Tuple[str, Path]]:
     return found
 
 
-def imports_of(file: Path) -> Iterator[str]:
+@lru_cache(maxsize=None)
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=None)
+def imports_of(file: Path) -> List[str]:
     """Every module that a file imports, inside functions and by name too; `from a import b` counts as `a.b`."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    return list(_imports(parsed(file)))
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -138,7 +149,7 @@ def test_no_rooms_import_each_other_in_a_circle():
 def test_a_class_name_stands_once():
     places: Dict[str, List[str]] = {}
     for module, file in EVERY_MODULE:
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        for node in parsed(file).body:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(module)
     # The privileged helper is one file by itself, and an edit makes it another version of an installed one.
@@ -152,10 +163,7 @@ def test_torch_is_imported_only_where_training_happens():
 
 
 def test_every_module_says_its_idea_in_its_first_line():
-    first_lines = {
-        module: (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n")[0]
-        for module, file in EVERY_MODULE
-    }
+    first_lines = {module: (ast.get_docstring(parsed(file)) or "").partition("\n")[0] for module, file in EVERY_MODULE}
     assert {module: line for module, line in first_lines.items() if not line.endswith((".", ":", "?"))} == {}
 
 
