@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -153,14 +152,13 @@ def test_each_benchmark_passes_whole_and_fails_broken(outcomes, tmp_path):
         ),
     ],
 )
-def test_a_benchmark_that_is_named_fails_broken(start_suite, tmp_path, name, patch):
+def test_a_benchmark_that_is_named_fails_broken(run_suite, tmp_path, name, patch):
     (tmp_path / "c.toml").write_text(CAMPAIGN + f"[experiment.{name}]\n" * (name == "mode_search"))
     (tmp_path / "broken.py").write_text(patch)
-    process = start_suite("--campaign", "c.toml", "--device", "sim:xavier-agx", "-p", "broken", "-k", name,
-                          PROJECT / "benchmarks" / f"test_{name}.py", stdout=subprocess.PIPE, text=True)  # fmt: skip
-    said, _ = process.communicate(timeout=300)
-    assert process.returncode == 1, said
-    assert " passed" not in said.splitlines()[-1]
+    done = run_suite("--campaign", "c.toml", "--device", "sim:xavier-agx", "-p", "broken", "-k", name,
+                     PROJECT / "benchmarks" / f"test_{name}.py", check=False)  # fmt: skip
+    assert done.returncode == 1, done.stdout
+    assert " passed" not in done.stdout.splitlines()[-1]
 
 
 TRAINING = [
@@ -202,12 +200,11 @@ TRAINING = [
 
 @pytest.mark.training
 @pytest.mark.parametrize(("name", "patch", "words"), TRAINING, ids=[name for name, *_ in TRAINING])
-def test_a_benchmark_that_times_this_machine_fails_broken(start_suite, tmp_path, name, patch, words):
+def test_a_benchmark_that_times_this_machine_fails_broken(run_suite, tmp_path, name, patch, words):
     pytest.importorskip("torch")
     (tmp_path / "broken.py").write_text(patch)
-    process = start_suite("-p", "broken", "--workload", "lenet-mnist", "--workers", "0", "--minibatches", "10",
-                          "-k", name, "--container-image", "image", "--results", "r.sqlite",
-                          PROJECT / "benchmarks" / f"test_{name}.py", stdout=subprocess.PIPE, text=True)  # fmt: skip
-    said, _ = process.communicate(timeout=300)
-    assert process.returncode == 1, said
-    assert words in said, said
+    done = run_suite("-p", "broken", "--workload", "lenet-mnist", "--workers", "0", "--minibatches", "10",
+                     "-k", name, "--container-image", "image", "--results", "r.sqlite",
+                     PROJECT / "benchmarks" / f"test_{name}.py", check=False)  # fmt: skip
+    assert done.returncode == 1, done.stdout
+    assert words in done.stdout

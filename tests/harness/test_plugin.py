@@ -105,8 +105,10 @@ def test_collecting_10_000_cases_loads_no_torch(run_suite, tmp_path):
     assert len(ids(done)) == 10_000
 
 
-def test_what_runs_on_request_needs_its_file_named(run_suite):
-    assert "overhead" not in run_suite("--collect-only", "-q").stdout
+def test_what_runs_on_request_and_idle_states_need_their_file_named(run_suite):
+    said = run_suite("--collect-only", "-q").stdout
+    assert "overhead" not in said
+    assert "baseload" not in said
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /dev/full")
@@ -144,10 +146,6 @@ def test_modes_of_such_a_board_that_take_several_passes_are_said_with_what_to_do
     assert "so they run in 2 passes" in done.stdout
     assert "reboot then, and run the same again with --resume" in done.stdout
     assert "2 passes" not in run_suite(*collect, *both, "-k", "2201").stdout
-
-
-def test_idle_states_run_only_where_their_file_is_named(run_suite):
-    assert "baseload" not in run_suite("--collect-only", "-q").stdout
 
 
 def test_what_a_socket_meter_recorded_is_of_one_power_mode(run_suite, tmp_path):
