@@ -12,6 +12,8 @@ from harness.__main__ import main
 
 pytest.importorskip("scipy")
 
+pytestmark = pytest.mark.exhaustive
+
 PROJECT = Path(__file__).resolve().parents[2]
 
 CAMPAIGN = """

@@ -12,6 +12,8 @@ from tools.fit import figure_deviations, file_texts, fit, read_free_parameters, 
 from tools.measured_tables import split_tables
 from tools.published import BOARD, WORKLOAD, fitted_parameters
 
+pytestmark = pytest.mark.exhaustive
+
 
 def rows(workload, count=30, **options):
     modes = load_spec("orin-agx").power_mode_space().sample(count)

@@ -11,6 +11,8 @@ from harness.simulation.model import Load, cached_share, idle_power_mw, simulate
 from harness.simulation.parameters import load_board, load_workload
 from tools.published import BOARD, Boards, answers, find_modes, fitted_parameters
 
+pytestmark = pytest.mark.exhaustive
+
 RESNET = Condition("orin-agx", "resnet18-imagenet", "default")
 LENET = Condition("xavier-agx", "lenet-mnist", "g")
 

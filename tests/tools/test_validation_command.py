@@ -14,6 +14,8 @@ from tools.model_checks import CHECKS, ClaimResult
 from tools.simulated_campaign import SimulatedCampaign
 from tools.validation import validate
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture
 def table(tmp_path):

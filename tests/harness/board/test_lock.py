@@ -30,7 +30,7 @@ def holder(tmp_path):
 
 
 def test_a_second_run_is_told_who_holds_the_device(holder, tmp_path):
-    who = rf"host is in use by process {holder} of user {os.getuid()} since \d{{4}}-\d\d-\d\dT.*: .*pytest"
+    who = rf"host is in use by process {holder} of user {os.getuid()} since \d{{4}}-\d\d-\d\dT.*: .*python"
     with pytest.raises(ControlError, match=who), locked("host", lock_dir=tmp_path):
         pytest.fail("two runs at once")
 

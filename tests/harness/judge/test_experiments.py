@@ -12,6 +12,8 @@ from tests import warm_pytest
 
 pytest.importorskip("scipy")
 
+pytestmark = pytest.mark.exhaustive
+
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 USAGE_ERROR = 4
 FAILED = 1

@@ -140,6 +140,7 @@ def test_one_slow_run_after_many_is_measured_by_the_noise_between_those(gate: An
     assert [verdict.status for verdict in gate([(wild, {})], [([[110.0] * 40], {})])] == ["inconclusive"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("runs", "most"), [((3, 3), 0.02), ((5, 5), 0.02), ((5, 1), 0.05), ((1, 1), 0.05)])
 def test_noisy_runs_of_the_same_code_are_seldom_flagged(
     noise: np.random.Generator, monkeypatch: pytest.MonkeyPatch, runs: Tuple[int, int], most: float
