@@ -17,5 +17,9 @@ sys.dont_write_bytecode = False
 # For every pytest that a test starts: neither is needed, and Hypothesis takes as long to load as the rest of a run.
 os.environ["PYTEST_ADDOPTS"] = "-p no:cacheprovider -p no:hypothesispytest"
 
+# What a test starts is no worker of pytest-xdist: in one, pytest-benchmark times nothing.
+for variable in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
+    del os.environ[variable]
+
 # A shell starts what runs in the background with SIGINT ignored, and Python and its children keep it so.
 signal.signal(signal.SIGINT, signal.default_int_handler)
