@@ -47,9 +47,9 @@ def add_options(parser: pytest.Parser) -> None:
         option("--" + axis.replace("_", "-"), f"comma list of {text}", metavar="LIST")
     option(
         "--device-root",
-        "a tree with the /sys, /proc and /etc of a Jetson board, which is emulated then: training runs on this "
-        "machine, and every figure says so",
-        metavar="DIR",
+        "a tree with the /sys, /proc and /etc of a Jetson board, or a file of `jetwatt doctor --record`: the board is "
+        "emulated then, training runs on this machine, and every figure says so",
+        metavar="DIR|FILE",
     )
     option(
         "--assert-takeaways",
@@ -229,6 +229,10 @@ def device_root_from(config: pytest.Config) -> Path:
     from harness.devices.jetson_board import read_board
 
     root = Path(given).expanduser()
+    if root.is_file():
+        from harness.devices.board_record import unpacked
+
+        root = unpacked(root)
     if read_board(root) is None:
         raise InvalidValueError(
             f"--device-root {given} holds no Jetson board", "its proc/device-tree/compatible must name a Tegra chip"

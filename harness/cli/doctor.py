@@ -9,12 +9,14 @@ from typing import Any, Dict, List
 
 from harness.board import privileges
 from harness.board.disk import discover
+from harness.cli.options import output_file
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import Capability, Device
 from harness.core.environment import describe_environment, package_version
 from harness.core.errors import DependencyError, InvalidValueError
 from harness.core.terminal import format_table
 from harness.core.units import BYTES_PER_GIB
+from harness.devices.board_record import record, unpacked
 from harness.devices.registry import local_board, open_device
 from harness.workloads.optional_packages import require
 
@@ -22,9 +24,17 @@ from harness.workloads.optional_packages import require
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--device", help="the device to look at (default: the board, where there is one, else host)")
-    add("--root", type=Path, default=Path("/"), help="where /sys, /proc and /etc are looked for")
+    add("--root", type=Path, default=Path("/"), help="where /sys, /proc and /etc are looked for; or a file of --record")
     add("--config", type=Path, default=Path(FILE_NAME), help=f"places file (default: {FILE_NAME})")
     add("--json", action="store_true", help="print JSON instead of text")
+    add(
+        "--record",
+        type=output_file,
+        metavar="board.tar.gz",
+        help="write what the kernel and its tools show of this board, to send: read-only, without names and serial "
+        "numbers; `pytest benchmarks --device-root board.tar.gz` runs on it",
+    )
+    add("--record-seconds", type=float, default=60.0, metavar="S", help="how long tegrastats is recorded (default: 60)")
     add("--sudoers", action="store_true", help="print what lets this user change the machine, and how to take it back")
 
 
@@ -32,11 +42,18 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.sudoers:
         print(format_sudoers())
         return 0
+    if arguments.root.is_file():
+        arguments.root = unpacked(arguments.root)
     if not arguments.root.is_dir():
         raise InvalidValueError(f"--root {arguments.root} is no folder", "name the one that holds sys, proc and etc")
     configuration = load_configuration(arguments.config)
     board = None if arguments.device else local_board(configuration, arguments.root)
     device = board or open_device(arguments.device or "host", configuration, arguments.root)
+    if arguments.record:
+        sources = getattr(device, "telemetry_sources", lambda folder: [])(Path.cwd())
+        count = record(arguments.record, arguments.root, sources, arguments.record_seconds)
+        print(f"{arguments.record}: {count} files of {device.name}; look through it before you send it")
+        return 0
     findings = examine(device, arguments.root)
     print(json.dumps(findings, indent=2) if arguments.json else format_findings(findings))
     return 0
