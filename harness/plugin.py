@@ -228,7 +228,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
         )
     if not items and config.getoption("keyword"):
         texts.append(
-            f"-k {config.getoption('keyword')!r} fits no case of {', '.join(plan.devices())}: run on that board, or "
+            f"-k {config.getoption('keyword')!r} matches no case of {', '.join(plan.devices())}: run on that board, or "
             "name a simulated one, --device sim:BOARD"
         )
     return [f"jetwatt: {text}." for text in texts]

@@ -72,11 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
     if faults and not arguments.skip_bad:
         raise InvalidValueError(
             f"{len(faults)} of {len(table)} rows are bad, nothing was written",
-            "mend them, or --skip-bad leaves them out",
+            "fix them, or leave them out with --skip-bad",
         )
     kept = rows_of(table.drop(list(faults)))
     if not kept:
-        raise InvalidValueError("every row is bad, nothing was written", "mend the source")
+        raise InvalidValueError("every row is bad, nothing was written", "fix the source")
     known = {column.name: column for column in FURTHER}
     further = [known.get(name, Column(name, str, "")) for name in table.columns if name not in CORPUS_COLUMNS]
     rows = [{**row, **{column.name: _cell(row[column.name], column) for column in further}} for row in kept]

@@ -79,11 +79,10 @@ TOO_FEW_NOTE = f"at least {MIN_MINIBATCHES} clean minibatches are needed on each
 _NAMED_CASES = 3  # below the table, for each note
 
 TEST = (
-    "slower: the ratio of median minibatch times is beyond the threshold, and a one-sided test finds it beyond noise"
-    f" (p < {SIGNIFICANCE:g} after Holm's correction over all compared cases). The noise within runs is the standard"
-    " error from a bootstrap of blocks of minibatches; that between runs is learned from repeated runs, from what is"
-    " known of such devices on; Student's t. inconclusive: no test finds a change, but the ratio is beyond the"
-    " threshold, or the interval reaches beyond it both ways."
+    "slower: the ratio of median minibatch times exceeds the threshold, and a one-sided t-test rejects noise as the"
+    f" cause (p < {SIGNIFICANCE:g} after Holm's correction over all compared cases). Noise within runs: block bootstrap"
+    " of the minibatches. Noise between runs: a prior for the kind of device, updated by repeated runs. inconclusive: no"
+    " test finds a change, but the ratio exceeds the threshold, or the interval extends beyond it both ways."
 )
 """The test, for help texts and below every table."""
 

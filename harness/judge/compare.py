@@ -71,13 +71,13 @@ CASES, WORKLOADS, OVERALL = "cases", "workloads", "overall"
 """What a finding is about: one case, those of a workload, or all of them."""
 
 TEST = (
-    "A change counts where the ratio of medians is beyond the threshold and noise alone is unlikely to give it"
-    f" (p < {1 - CONFIDENCE:.2g}, two-sided, after Holm's correction over the cases of a figure). Of a case, p is the"
-    " greater one of two tests: Student's t with the noise within runs, from a bootstrap of blocks of minibatches, and"
-    " between them; and a rank-sum test of blocks of minibatches, where there are enough of them; of several cases the"
-    " rank tests are summed, and noise that all cases of a run share counts. With --fastest p comes from a permutation"
-    " test of whole runs. inconclusive: no change found, but the interval reaches beyond"
-    f" {TELLING:.0%} (or the threshold) both ways, or the ratio is, or the interval alone would tell a change."
+    "A change counts if the ratio of medians exceeds the threshold and noise alone is unlikely to cause it"
+    f" (p < {1 - CONFIDENCE:.2g}, two-sided, after Holm's correction over the cases of a figure). The p-value of a case"
+    " is the larger of two tests: a t-test with the noise within runs (block bootstrap of the minibatches) and between"
+    " runs, and a rank-sum test of blocks of minibatches where there are enough. Over several cases rank tests are"
+    " combined, and noise shared by all cases of a run is included. With --fastest, p comes from a permutation test of"
+    f" whole runs. inconclusive: no change found, but the interval extends beyond {TELLING:.0%} (or the threshold) both"
+    " ways, or the ratio is beyond it, or the interval alone would indicate a change."
 )
 
 

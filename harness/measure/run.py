@@ -207,11 +207,7 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
     is_there = place is not None and workload.has_real_data(place)  # on the storage under test
     with training.failures_explained(workload.name, workload.is_own):
         data = workload.prepare(
-            directory,
-            place if is_there else configuration.data_root,
-            settings.data_scale,
-            settings.seed,
-            report,
+            directory, place if is_there else configuration.data_root, settings.data_scale, settings.seed, report
         )
         samples = workload.build_data_set(data, settings.seed)
         made_of = describe_workload(workload, counted_once(workload, samples, training.accelerator().type))
