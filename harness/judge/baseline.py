@@ -81,7 +81,7 @@ _NAMED_CASES = 3  # below the table, for each note
 TEST = (
     "slower: the ratio of median minibatch times exceeds the threshold, and a one-sided t-test rejects noise as the"
     f" cause (p < {SIGNIFICANCE:g} after Holm's correction over all compared cases). Noise within runs: block bootstrap"
-    " of the minibatches. Noise between runs: a prior for the kind of device, updated by repeated runs. inconclusive: no"
+    " of the minibatches. Noise between runs: a prior for the device, updated by repeated runs. inconclusive: no"
     " test finds a change, but the ratio exceeds the threshold, or the interval extends beyond it both ways."
 )
 """The test, for help texts and below every table."""

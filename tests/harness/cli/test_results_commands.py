@@ -96,7 +96,7 @@ def test_check_help_states_the_test_used(capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit):
         run("baseline", "check", "--help")
     text = " ".join(capsys.readouterr().out.split())
-    assert "bootstrap of blocks" in text
+    assert "block bootstrap" in text
     assert "Holm" in text
     assert "default: 5" in text
 
