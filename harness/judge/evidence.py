@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, 
 
 import numpy as np
 
-from harness.core.cases import AXES, IDLE, TRAINING, Case
+from harness.core.cases import AXES, IDLE, TRAINING, Case, Settings
 from harness.core.metrics import POWER_CHANNEL, integral
 from harness.core.profiles import FIRST, Minibatch, Profile, Series
 from harness.core.units import ms_to_s
@@ -238,17 +238,14 @@ def pooled(found: Iterable[Evidence]) -> List[Evidence]:
 
 def same_case(case: Case) -> Case:
     """The case without what does not change what is asked: seed, length, interval and the limit of temperature."""
-    each = case.settings.cache == "drop-each-epoch"  # is nothing without epochs
-    settings = dataclasses.replace(
-        case.settings,
-        minibatches=None if each else 1,
-        epochs=1 if each else None,
-        idle_s=None,
-        duration_s=None,
-        seed=0,
-        interval_s=1.0,
-        max_temperature_c=None,
-        limit_s=None,
+    asked = case.settings
+    length = {"minibatches": None, "epochs": 1} if asked.cache == "drop-each-epoch" else {"minibatches": 1}
+    settings = Settings(
+        **length,
+        cache=asked.cache,
+        data_scale=asked.data_scale,
+        clocks=asked.clocks,
+        disturbance_cores=asked.disturbance_cores,
     )
     return dataclasses.replace(case, settings=settings)
 

@@ -211,6 +211,9 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         )
         samples = workload.build_data_set(data, settings.seed)
         made_of = describe_workload(workload, counted_once(workload, samples, training.accelerator().type))
+    medium = {"kind": IN_MEMORY}
+    if data.directory is not None:
+        medium = describe(str(data.directory), str(root))._asdict()
     conditions = {
         **made_of,
         "accelerator": training.accelerator_name(),
@@ -222,7 +225,7 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         "data_scale": data.scale,
         "data_bytes": data.bytes,
         "data_in_memory": data.in_memory,
-        "storage_medium": _medium(data, root),
+        "storage_medium": medium,
         "storage_is_default_place": configuration.is_default_place(case.storage),
     }
     _refuse_data_elsewhere(data, place, case.storage, root)
@@ -233,10 +236,6 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
             "a larger --data-scale, more --epochs, or a smaller --batch-size",
         )
     return Bench(case, workload, data, conditions, samples)
-
-
-def _medium(data: PreparedData, root: Path) -> Dict[str, Any]:
-    return {"kind": IN_MEMORY} if data.directory is None else describe(str(data.directory), str(root))._asdict()
 
 
 def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: str, root: Path) -> None:

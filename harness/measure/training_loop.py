@@ -105,7 +105,11 @@ class Trainer:
         self.first_loss: Optional[torch.Tensor] = None
         self.last_loss: Optional[torch.Tensor] = None
         self._run = _compiled(self.model) if workload.compile else self.model
-        self._scaler = _loss_scaler() if workload.precision == "fp16" and self.device.type == "cuda" else None
+        self._scaler = None  # what keeps the gradients of half precision from vanishing
+        if workload.precision == "fp16" and self.device.type == "cuda":
+            self._scaler = (
+                torch.amp.GradScaler("cuda") if hasattr(torch.amp, "GradScaler") else torch.cuda.amp.GradScaler()
+            )
         self._refuse_precision()
         self._added_up = 0  # minibatches whose gradients wait for a step
         self._batch_size = batch_size
@@ -147,8 +151,10 @@ class Trainer:
         with self.autocast():
             loss = self.workload.loss(self._run, batch)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            shape = f" of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else ""
             raise InvalidValueError(
-                f"the loss of workload {self.workload.name} is {_described(loss)}", "expected a tensor of one value"
+                f"the loss of workload {self.workload.name} is a {type(loss).__name__}{shape}",
+                "expected a tensor of one value",
             )
         part = loss / self.workload.gradient_accumulation if self.workload.gradient_accumulation > 1 else loss
         (part if self._scaler is None else self._scaler.scale(part)).backward()
@@ -212,16 +218,6 @@ class Inferrer(Trainer):
     def step(self, batch: Any) -> None:
         with torch.no_grad(), self.autocast():
             (self.workload.forward or self.workload.loss)(self._run, batch)
-
-
-def _described(value: Any) -> str:
-    shape = f" of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else ""
-    return f"a {type(value).__name__}{shape}"
-
-
-def _loss_scaler() -> Any:
-    """What keeps the gradients of half precision from vanishing."""
-    return torch.amp.GradScaler("cuda") if hasattr(torch.amp, "GradScaler") else torch.cuda.amp.GradScaler()
 
 
 def _compiled(model: Any) -> Any:
