@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Tuple
+from typing import TYPE_CHECKING, Any, Container, Dict, Iterable, List, Tuple
 
 import numpy as np
 
@@ -67,13 +67,19 @@ class ModeTable:
         """Their numbers; none of a corpus and of what was predicted."""
         return tuple(self.modes["profile"]) if self.origin == RESULTS else ()
 
-    def some(self, most: int) -> pd.DataFrame:
-        """Evenly at most about so many modes, and all of both fronts.
+    def some(self, most: int, also: Container[PowerMode] = ()) -> pd.DataFrame:
+        """Evenly at most about so many modes, and all of both fronts and of `also`.
 
         What is fastest within a power budget lies on the front: thinning does not change to which mode a budget leads.
         """
         on_a_front = np.flatnonzero(self.modes["on_time_power_front"] | self.modes["on_time_energy_front"])
-        return self.modes.iloc[evenly(len(self.modes), most, on_a_front.tolist())]
+        always = [place for place, mode in enumerate(self.power_modes) if mode in also]
+        return self.modes.iloc[evenly(len(self.modes), most, [*on_a_front.tolist(), *always])]
+
+    @property
+    def power_modes(self) -> List[PowerMode]:
+        """Of each row."""
+        return [PowerMode(*mode) for mode in self.modes[list(PowerMode._fields)].itertuples(index=False, name=None)]
 
 
 def mode_tables(material: Material) -> List[ModeTable]:
@@ -133,9 +139,10 @@ def evenly(count: int, most: int, always: Iterable[int] = ()) -> List[int]:
 def explorer_tables(material: Material) -> List[Dict[str, Any]]:
     """Plain values of the first tables, for the page's explorer."""
     cases = {row.id: f"{row.case_id}, profile {row.id}" for row in material.rows}
-    plain = []
-    for table in material.tables[:MOST_TABLES]:
-        shown = table.some(MOST_POINTS)
+    plain, tables = [], material.tables[:MOST_TABLES]
+    measured = {mode for table in tables if table.origin != PREDICTED for mode in table.power_modes}
+    for table in tables:
+        shown = table.some(MOST_POINTS, measured if table.origin == PREDICTED else ())
         plain.append(
             {
                 "title": table.title,

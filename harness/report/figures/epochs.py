@@ -31,6 +31,8 @@ from harness.report.material import OF_WORKLOAD, Family, Material, Row, bare, by
 
 LATER, FIRST, MINIBATCH = "epochs 1 and later", "epoch 0", "minibatch"
 LEGEND = tuple(LegendEntry(part, PARTS[part]) for part in ("fetch stall", "compute", "framework overhead"))
+ENERGY_LEGEND = LegendEntry("energy", PARTS["incremental energy"])
+Rows = Sequence[Tuple[Any, ...]]
 TIME, ENERGY = "time per 1,000 samples (s)", "energy per 1,000 samples (J)"
 _OF_CASE = ("label", "workload", "workers", "storage", "batch_size", "cache", "power_mode", "data_samples")
 _PER_1000 = ("time_per_1000_samples_s", "time_per_1000_samples_low_s", "time_per_1000_samples_high_s")
@@ -127,6 +129,26 @@ def stacked_panel(
         profiles.append(row)
     behind = [Layer(Mark.STACKED, tuple(stack))]
     return panel_of(title, Axis(x_label), Axis(TIME), Mark.WHISKERS, totals, profiles, varies, behind), rows
+
+
+def energy_panel(
+    material: Material, title: str, columns: Sequence[EpochBar], x_label: str, varies: Sequence[str]
+) -> Panel:
+    """A bar of energy for each column that has it; pointing at it tells the mean power."""
+    values, rows = [], []
+    for name, row, first_epoch in columns:
+        parts = parts_of(row, first_epoch)
+        joules = None if parts is None else energy_j(parts)
+        if joules:
+            note = f"{figure_text(joules / parts.per_1000(parts.time_s))} W on average, of {parts.of}"
+            values.append(material.value(row, ENERGY_LEGEND.name, name, joules, "energy", _phase(parts), note))
+            rows.append(row)
+    return panel_of(title, Axis(x_label), Axis(ENERGY), Mark.BESIDE, values, rows, varies)
+
+
+def _energy_figure(kind: str, name: str, panels: Sequence[Panel], rows: Rows, **details: str) -> Figure:
+    energy = figure_of(kind, f"{name}-energy", panels, [ENERGY_LEGEND], COLUMNS, rows, caption="energy", **details)
+    return dataclasses.replace(energy, title=f"{energy.title}: energy")
 
 
 class CurveQuantity(NamedTuple):
@@ -251,10 +273,12 @@ def storage_figures(material: Material) -> Iterator[Figure]:
         signs = [
             LegendEntry(medium, LISTED[place + 2], marker) for place, (medium, marker) in enumerate(zip(media, MARKERS))
         ]
-        panels, rows = [], []
+        panels, energies, rows = [], [], []
         for family in members:
             x_label = "workers and epoch; storage medium"
-            panel, data = stacked_panel(material, family.workload, _worst_and_expected(family), x_label, family.varies)
+            shown = (family.workload, _worst_and_expected(family), x_label, family.varies)
+            panel, data = stacked_panel(material, *shown)
+            energies.append(energy_panel(material, *shown))
             curves = _over_workers(material, family)
             panels += [panel, curves]
             rows += data
@@ -264,6 +288,7 @@ def storage_figures(material: Material) -> Iterator[Figure]:
         details = {"device": device, "sizes": sizes_of([row for family in members for row in family.rows])}
         name, unique = file_name("storage", device), list(dict.fromkeys(rows))
         yield figure_of("storage", name, panels, (*LEGEND, *signs), COLUMNS, unique, **details)
+        yield _energy_figure("storage", name, energies, unique, **details)
 
 
 def _worst_and_expected(family: Family) -> List[EpochBar]:
@@ -311,19 +336,22 @@ def page_cache_figures(material: Material) -> Iterator[Figure]:
             if row.workload not in of_device or rank >= of_device[row.workload][0]:
                 of_device[row.workload] = (rank, row, other)
     for device, chosen in shown.items():
-        panels, rows = [], []
+        panels, energies, rows = [], [], []
         for workload, (_, row, other) in chosen.items():
             columns = [EpochBar("epoch 0\ncold", row, True), EpochBar("epochs 1+\ncache kept", row)]
             columns += [EpochBar("epochs 1+\ndropped", other)] if other else []
             title = f"{workload}, {row.storage}" if row.storage else workload
             if (row.workers, row.batch_size) != (USUAL_WORKERS, USUAL_BATCH_SIZE):
                 title += f", w{row.workers or 0}, bs {row.batch_size or 0}"
-            panel, data = stacked_panel(material, title, columns, "epoch, and what was done to the page cache", varies)
+            shown_as = (title, columns, "epoch, and what was done to the page cache", varies)
+            panel, data = stacked_panel(material, *shown_as)
             panels.append(panel)
+            energies.append(energy_panel(material, *shown_as))
             rows += data
         sizes = sizes_of([row for _, row, _ in chosen.values()])
         name = file_name("page-cache", device)
         yield figure_of("page-cache", name, panels, LEGEND, COLUMNS, rows, device=device, sizes=sizes)
+        yield _energy_figure("page-cache", name, energies, rows, device=device, sizes=sizes)
 
 
 def _rank_of_cache(row: Row, is_dropped: bool) -> Tuple[bool, bool, float, bool, bool]:

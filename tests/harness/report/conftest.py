@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from harness.report.assembly import write_report
@@ -40,19 +42,38 @@ def report(material, tmp_path_factory):
 MARKUP = "</title></script><img src=x onerror='window.hacked=1'>"
 
 
+def marked(value, *kept):
+    """Plain values with markup behind every text, but those under the keys `kept`, which decide what is drawn."""
+    if isinstance(value, str):
+        return value + MARKUP
+    if isinstance(value, dict):
+        return {name: one if name in kept else marked(one, *kept) for name, one in value.items()}
+    return type(value)(marked(one, *kept) for one in value) if isinstance(value, (list, tuple)) else value
+
+
 @pytest.fixture(scope="session")
 def hostile_report(sample_store, tmp_path_factory):
-    """A report in which every text of the corpus, the evaluations and the profiles' names is markup too."""
-    corpus = [{**row, "workload": MARKUP, "device": f"orin-agx{MARKUP}"} for row in corpus_rows(40)]
-    hostile = Material.read(
-        sample_store,
-        tuple(corpus),
-        tuple({**one, "target": MARKUP, "predictor": MARKUP, "provenance": MARKUP} for one in predictor_results()),
-        tuple({**one, "strategy": MARKUP, "device": MARKUP, "provenance": MARKUP} for one in strategy_results()),
-    )
-    for name in ("device_model", "flags", "power_definition"):
-        hostile.frame[name] = MARKUP
-    hostile.frame["flag_list"] = [(f"power-unsettled: {MARKUP}",)] * len(hostile.frame)
-    out = tmp_path_factory.mktemp("hostile") / "out"
-    write_report(hostile, out, ())
-    return out
+    """A report in which every text of the results file, the corpus and the evaluations is markup too."""
+    folder = tmp_path_factory.mktemp("hostile")
+    with ResultsStore(folder / f"{MARKUP.replace('/', '')}.sqlite") as store:
+        for profile in sample_store.profiles():
+            names = {
+                name: marked(getattr(profile.case, name)) for name in ("device", "workload", "power_mode", "storage")
+            }
+            telemetry = {name: marked(getattr(profile.telemetry, name)) for name in ("missing", "notes")}
+            foreign = dataclasses.replace(
+                profile,
+                case=dataclasses.replace(profile.case, **names),
+                conditions=marked(profile.conditions),
+                flags=["throttled: by heat" + MARKUP, MARKUP],
+                telemetry=dataclasses.replace(profile.telemetry, **telemetry),
+            )
+            store.add(foreign, {"host_name": MARKUP, "jetwatt": MARKUP, MARKUP: MARKUP}, MARKUP)
+        hostile = Material.read(
+            store,
+            tuple(marked(row, "task") for row in corpus_rows(40)),
+            tuple(marked(one, "sampling") for one in predictor_results()),
+            tuple(marked(one) for one in strategy_results()),
+        )
+        write_report(hostile, folder / "out", (store.path,))
+    return folder / "out"

@@ -257,6 +257,12 @@ def test_names_with_markup_are_text(browser, hostile_report):
             f"(() => {{ const field = document.querySelector('[name=table]'); field.value = '{place}';"
             " field.dispatchEvent(new Event('change')); })()"
         )
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    scrolled_to(page, "#plot")
+    click(page, "#front")
+    page.evaluate("document.querySelector('#picked h3 button').click()")
+    assert "onerror" in page.evaluate("document.querySelector('#picked').textContent")
     page.evaluate("new Promise(done => setTimeout(done, 100))")
+    assert page.evaluate("document.querySelectorAll('figure').length") > 10
     assert page.evaluate("window.hacked === undefined && document.querySelectorAll('img').length === 0")
     assert page.evaluate("document.body.textContent.includes('onerror')"), "the names are shown"

@@ -201,13 +201,19 @@ def test_a_family_differs_in_one_thing_only(material):
 
 
 def test_media_are_compared_on_the_same_data_with_the_same_workers(material):
-    (figure,) = figures_of(material, "Storage media")
+    figure, energy = figures_of(material, "Storage media")
     rows = [dict(zip(figure.columns, row)) for row in figure.rows]
     assert {(row["storage"], row["workers"], row["of"]) for row in rows} == {
         *((storage, 0, "epoch 0") for storage in ("ssd", "sd", "hdd")),
         *((storage, 4, "epochs 1 and later") for storage in ("ssd", "sd", "hdd")),
     }
     assert {row["batch_size"] for row in rows} == {16}
+    assert [len(panel.values) for panel in energy.panels] == [6]
+    cells = {(row["storage"], row["of"]): row["energy_per_1000_samples_j"] for row in rows}
+    for value in energy.panels[0].values:
+        storage, _, of = value.x.replace("\n", " ").split(" ")
+        assert value.y == cells[storage, "epoch 0" if of == "e0" else "epochs 1 and later"]
+        assert value.low < value.y < value.high
 
 
 def test_baseload_is_told_where_it_was_measured_in_the_same_mode(material):
