@@ -1,6 +1,7 @@
 """Which power modes to profile: samplers by name.
 
-`random` is what the papers do. `space-filling` spreads modes evenly over the ranks of the settings. `d-optimal` and
+`random` is what the papers do. `space-filling` spreads modes evenly over the ranks of the settings, `greatest-first`
+does so after the mode with the greatest settings, which pays with one to three modes. `d-optimal` and
 `v-optimal` ask the physical model which modes teach it most, about its parameters and about what it is to predict; they
 choose from a space-filling pool, since alone they would sit in the corners, where boards are strangest. `sequential`
 does the same from what the modes profiled so far have taught.
@@ -17,7 +18,7 @@ from harness.core.units import ms_to_s
 from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS, check_inputs, one_blas_thread
 from predictors.models.tables import Table
 
-SAMPLERS = ("random", "space-filling", "d-optimal", "v-optimal", "sequential")
+SAMPLERS = ("random", "space-filling", "greatest-first", "d-optimal", "v-optimal", "sequential")
 
 MINIBATCHES = 40  # that one profile times (001 sec. 2.5)
 SETTLING_S = 3.0  # how long power takes to settle after a change of mode: 001 sec. 2.5 says 2-3 s
@@ -65,6 +66,11 @@ def choose(
         return places[np.random.default_rng(seed).permutation(len(places))[:count]]
     if sampling == "space-filling":
         return places[_nearest_to_sobol(rows.modes, count, seed)]
+    if sampling == "greatest-first":
+        greatest = int(np.argmax(np.log(rows.modes).sum(1)))
+        others = np.delete(np.arange(len(places)), greatest)
+        rest = _nearest_to_sobol(rows.modes[others], count - 1, seed) if count > 1 else []
+        return places[[greatest, *others[rest]]]
 
     from predictors.models.physical_gp import PhysicalGP
     from predictors.models.physical_gp.design import after_profiling, before_profiling, most_telling

@@ -105,3 +105,11 @@ def test_profiling_in_rounds_tells_each_round_of_those_before(sampling):
     places = choose_by_profiling(TABLE.modes, 12, profile, sampling=sampling)
     assert len(set(places.tolist())) == 12
     assert len(asked) == (7 if sampling == "sequential" else 0)
+
+
+def test_the_greatest_mode_comes_first():
+    modes = TABLE.modes
+    for count in (1, 4):
+        chosen = choose(modes, count, sampling="greatest-first", seed=1)
+        assert modes[chosen[0]].tolist() == modes.max(axis=0).tolist()
+        assert len(set(chosen)) == count
