@@ -122,6 +122,7 @@ def test_batch_sizes_are_learned_where_they_differ_and_guessed_where_not():
     asked = one.predict(single.modes, batch_size=32)
     assert (asked.time_ms > one.predict(single.modes).time_ms).all()
     assert (asked.time_log_sd > one.predict(single.modes).time_log_sd).mean() > 0.9
+    assert (one.predict(single.modes, task="inference").power_log_sd > 0.15).all()
     assert (one.predict(single.modes, task="inference").time_ms < one.predict(single.modes).time_ms).all()
 
 
