@@ -2,11 +2,14 @@
 
 History (`PRAGMA user_version`):
     1  environments, profiles, minibatches, series.
+    2  minibatch_columns in the place of minibatches. A file of version 1 that is added to becomes one of version 2, and
+       keeps what its table minibatches holds.
 
 A file is ours by its `PRAGMA application_id`. `environments` holds each distinct environment once, as JSON. `profiles`
 holds a row per profile; its case, conditions, aggregates, flags and what telemetry says about itself are JSON. `key` is
 the hash of its comparable conditions as the version that wrote it defined them, for whoever reads the file by hand.
-`minibatches` holds the raw series, a row per minibatch. `series` holds a row per telemetry channel: sample times
+`minibatch_columns` holds the raw minibatches of a profile as compressed columns, see `harness.store.rows.pack`;
+`minibatches` has a row for each. `series` holds a row per telemetry channel: sample times
 (monotonic seconds) and values, each a sequence of little-endian 64-bit floats. `record_crc` and `raw_crc` are CRC-32
 sums of a profile's row with its environment and of its minibatches and series: a page that was overwritten on disk may
 still be a valid page.
@@ -23,7 +26,8 @@ from pathlib import Path
 from harness.core.errors import StoreError
 
 APPLICATION_ID = 0x6A657477  # "jetw"
-VERSION = 1
+VERSION = 2
+READABLE = (1, VERSION)
 
 TABLES = """
 CREATE TABLE environments (
@@ -47,18 +51,6 @@ CREATE TABLE profiles (
     record_crc INTEGER NOT NULL,
     raw_crc INTEGER NOT NULL
 );
-CREATE TABLE minibatches (
-    profile_id INTEGER NOT NULL REFERENCES profiles (id),
-    position INTEGER NOT NULL,
-    epoch INTEGER NOT NULL,
-    number INTEGER NOT NULL,
-    phase TEXT NOT NULL,
-    start_s REAL NOT NULL,
-    stall_ms REAL NOT NULL,
-    compute_ms REAL NOT NULL,
-    e2e_ms REAL NOT NULL,
-    PRIMARY KEY (profile_id, position)
-) WITHOUT ROWID;
 CREATE TABLE series (
     profile_id INTEGER NOT NULL REFERENCES profiles (id),
     position INTEGER NOT NULL,
@@ -67,6 +59,13 @@ CREATE TABLE series (
     channel_values BLOB NOT NULL,
     PRIMARY KEY (profile_id, position)
 );
+"""
+
+SINCE_2 = """
+CREATE TABLE IF NOT EXISTS minibatch_columns (
+    profile_id INTEGER PRIMARY KEY REFERENCES profiles (id),
+    content BLOB NOT NULL
+)
 """
 
 BUSY_TIMEOUT_S = 60.0
@@ -186,9 +185,9 @@ def _refuse_identity(path: Path, application: int, version: int) -> None:
             f" not {APPLICATION_ID:#x}",
             "name another file by --results",
         )
-    if version != VERSION:
+    if version not in READABLE:
         raise StoreError(
-            f"{path} has schema version {version}; this version of jetwatt reads {VERSION}",
+            f"{path} has schema version {version}; this version of jetwatt reads {' and '.join(map(str, READABLE))}",
             "a newer jetwatt wrote it: update, or name another file by --results",
         )
 
@@ -211,6 +210,9 @@ def _is_whole(path: Path, options: str) -> bool:
         # Before anything else is asked: a view in the place of a table, or an expression in one, is a program.
         if connection.execute(f"SELECT count(*) FROM sqlite_master WHERE {_PROGRAMS}").fetchone()[0]:
             raise StoreError(f"{path} has views, triggers or computed columns, which no results file has", RESCUE)
+        pages, size = (connection.execute(f"PRAGMA page_{name}").fetchone()[0] for name in ("count", "size"))
+        if not _has_content(_beside(path, "-wal")) and path.stat().st_size < pages * size:
+            return False  # cut off where its last page is none of the tree's
         return [row[0] for row in connection.execute("PRAGMA quick_check(1)")] == ["ok"]
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):
@@ -229,11 +231,12 @@ def _make_tables(connection: sqlite3.Connection) -> None:
             for statement in TABLES.split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
         else:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             _refuse_identity(Path(connection.execute("PRAGMA database_list").fetchone()[2]), application, version)
             connection.execute("DELETE FROM profiles WHERE 0")  # a read-only file fails here, not after the first case
+        connection.execute(SINCE_2)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:
         connection.execute("ROLLBACK")
         raise

@@ -11,6 +11,7 @@ import datetime
 import json
 import os
 import sqlite3
+import zlib
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -19,7 +20,7 @@ from harness.core.profiles import Profile
 from harness.store import rows
 from harness.store.conditions import canonical_json, is_disqualified, plain
 from harness.store.opening import RESCUE, explain, open_to_read, open_to_write
-from harness.store.rows import RAW_COLUMNS, ProfileRow, Raw, Record
+from harness.store.rows import PACKED, RAW_COLUMNS, ProfileRow, Raw, Record
 
 _CHUNK = 256
 _PROFILE_COLUMNS = ", ".join(ProfileRow._fields)
@@ -115,14 +116,15 @@ class ResultsStore:
 
         Each gets the flag, which says that they were there. Returns how many profiles had some.
         """
-        raw_of = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE profile_id = profiles.id)" for table in RAW_COLUMNS)
+        tables = self._raw_tables()
+        raw_of = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE profile_id = profiles.id)" for table in tables)
         numbers = self._query(f"SELECT id FROM profiles WHERE created_at < ? AND ({raw_of})", (before,))
         with self._explained("write to"):
             with _transaction(self._own_connection()) as connection:
                 for (number,) in numbers:
                     [(_, row, content)] = self._rows("profiles.id = ?", (number,))
                     row = row._replace(flags_json=canonical_json([*json.loads(row.flags_json), flag]))
-                    for table in RAW_COLUMNS:
+                    for table in tables:
                         connection.execute(f"DELETE FROM {table} WHERE profile_id = ?", (number,))
                     connection.execute(
                         "UPDATE profiles SET flags_json = ?, record_crc = ?, raw_crc = ? WHERE id = ?",
@@ -183,13 +185,27 @@ class ResultsStore:
 
     def _raw(self, number: int) -> List[Raw]:
         """The raw series of a profile, verified: minibatches, telemetry."""
-        raw = [
+        there = self._raw_tables()
+        raw: List[Raw] = [
             self._query(f"SELECT {', '.join(columns)} FROM {table} WHERE profile_id = ? ORDER BY position", (number,))
+            if table in there
+            else []
             for table, columns in RAW_COLUMNS.items()
         ]
         stored = self._query("SELECT raw_crc FROM profiles WHERE id = ?", (number,))[0][0]
+        packed = self._query(f"SELECT content FROM {PACKED} WHERE profile_id = ?", (number,)) if PACKED in there else []
+        for (content,) in packed:
+            try:
+                raw[0] = rows.unpack(content)
+            except (ValueError, TypeError, IndexError, zlib.error) as error:
+                raise StoreError(f"profile {number} of {self.path} is damaged ({error})", RESCUE) from error
         self._verify(number, stored, rows.crc(*raw))
         return raw
+
+    def _raw_tables(self) -> List[str]:
+        """The tables of raw series that the file has: those of version 1, of version 2, or of both."""
+        found = {name for (name,) in self._query("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return [table for table in (PACKED, *RAW_COLUMNS) if table in found]
 
     def _verify(self, number: int, stored: int, found: int) -> None:
         if stored != found:
@@ -225,11 +241,13 @@ def _insert(connection: sqlite3.Connection, row: ProfileRow, content: str, raw: 
         (*row, rows.record_crc(row, content), rows.crc(*raw), content),
     )
     number = int(cursor.lastrowid or 0)
-    for (table, columns), values in zip(RAW_COLUMNS.items(), raw):
-        connection.executemany(
-            f"INSERT INTO {table} (profile_id, {', '.join(columns)}) VALUES ({_places(len(columns) + 1)})",
-            [(number, *value) for value in values],
-        )
+    minibatches, series = raw
+    if minibatches:
+        connection.execute(f"INSERT INTO {PACKED} VALUES (?, ?)", (number, rows.pack(minibatches)))
+    columns = ", ".join(RAW_COLUMNS["series"])
+    connection.executemany(
+        f"INSERT INTO series (profile_id, {columns}) VALUES (?, ?, ?, ?, ?)", [(number, *each) for each in series]
+    )
     return number
 
 

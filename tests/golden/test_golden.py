@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.store.results import ResultsStore
+from harness.store.rows import RAW_COLUMNS
 from tests.golden.board_traces import build, trace
 from tests.golden.golden_files import FILES, columns_of, condensed, digest_of_table, number_or_text, read_csv, sha256
 
@@ -89,7 +91,12 @@ def test_tables_of_a_results_file(campaign, golden):
         tables = [row["name"] for row in store.execute("SELECT name FROM sqlite_master WHERE type='table' ORDER BY 1")]
         columns = {name: [row["name"] for row in store.execute(f"PRAGMA table_info({name})")] for name in tables}
         profiles = [dict(row) for row in store.execute("SELECT * FROM profiles ORDER BY id")]
-        minibatches = [dict(row) for row in store.execute("SELECT * FROM minibatches ORDER BY profile_id, position")]
+        with ResultsStore(campaign["results"], read_only=True) as opened:
+            minibatches = [
+                {"profile_id": number, **dict(zip(RAW_COLUMNS["minibatches"], row))}
+                for number in opened.numbers()
+                for row in opened._raw(number)[0]
+            ]
         series = store.execute("SELECT channel, COUNT(*) AS n, SUM(LENGTH(times_s)) AS bytes FROM series GROUP BY 1")
         found = {
             "version": store.execute("PRAGMA user_version").fetchone()[0],

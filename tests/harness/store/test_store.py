@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import random
 import resource
 import sqlite3
 import struct
@@ -376,7 +377,7 @@ def limit_file_size() -> Iterator[Callable[[int], None]]:
 
 
 def test_a_write_that_fails_loses_that_profile_alone(tmp_path: Path, limit_file_size: Callable[[int], None]) -> None:
-    long = make_profile(times_ms=[100.0] * 20_000)
+    long = make_profile(times_ms=[100.0 + random.random() for _ in range(20_000)])
     with ResultsStore(tmp_path / "r.sqlite") as store:
         store.add(make_profile(), ENVIRONMENT, "run")
         limit_file_size(300_000)
@@ -455,3 +456,21 @@ def test_what_was_disturbed_is_not_done(tmp_path: Path) -> None:
         ):
             store.add(make_profile(flags=flags), ENVIRONMENT, "run")
             assert store.usable(KEY) == done
+
+
+def test_minibatches_take_a_quarter_of_what_rows_took(tmp_path: Path) -> None:
+    times_ms = [100.0 + random.random() for _ in range(2000)]
+    raw, _ = rows.raw_rows(make_profile(times_ms))
+    assert len(rows.pack(raw)) < 122 / 4 * len(raw)
+    assert rows.unpack(rows.pack(raw)) == raw
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[1]\n", b"[-1, []]\n", b'[1000000000, ["clean"]]\nx', b'[1, ["clean"]]\n\0']
+)
+def test_packed_minibatches_that_are_damaged_or_mean_harm_are_refused(tmp_path: Path, content: bytes) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        store.add(make_profile(), ENVIRONMENT, "run")
+        store._connection.execute("UPDATE minibatch_columns SET content = ?", (content,))
+        with pytest.raises(StoreError, match=r"profile 1 of .* is damaged"):
+            store.profile(1)
