@@ -134,10 +134,7 @@ class Plan:
         return [Point(case, others, marks) for others, marks, own in groups.values() for case in self._expand(own)]
 
     def idle_points(self) -> List[Point]:
-        """The idle states of the campaign's devices and power modes (E10).
-
-        Of simulated boards, where that takes no time, state (i) in the modes of the experiment `baseload` too.
-        """
+        """The idle states of the campaign's devices and power modes (E10); simulated boards add those of `baseload`."""
         from harness.measure.idle import idle_cases
 
         cases = list(self._idle_cases)

@@ -46,10 +46,7 @@ def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
 
 
 def _extremes(profiles: Sequence[Profile]) -> List[Profile]:
-    """The fastest and the slowest, and those with the least and the greatest power, for as many as there is room.
-
-    Time and power of different workloads are no extremes of each other, so each workload has its own.
-    """
+    """Those with the least and greatest time and power of each device, workload and task, while there is room."""
     chosen: Dict[int, None] = {}
     groups: Dict[Any, List[int]] = {}
     for place, profile in enumerate(profiles):

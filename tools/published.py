@@ -163,12 +163,7 @@ IDLE_METRICS: Dict[str, Callable[[BoardParameters, PowerMode], float]] = {
 
 
 class Boards:
-    """Simulated boards that are asked for quantities; what was simulated once is kept.
-
-    Args:
-        parameters: the suite's own where None.
-        rough: whether they deviate from the smooth model, as `harness.simulation.terms` makes them.
-    """
+    """Simulated boards that are asked for quantities, smooth or `rough`; what was simulated once is kept."""
 
     def __init__(self, parameters: Optional[Parameters] = None, *, rough: bool = True) -> None:
         self.parameters = fitted_parameters() if parameters is None else parameters

@@ -27,12 +27,9 @@ PAPERS_BOARDS = ("xavier-agx", "xavier-nx", "nano", "orin-agx")  # the boards th
 
 
 class SimulatedCampaign:
-    """The cases of a campaign's experiments that claims are judged by, on simulated boards.
+    """The cases of a campaign's experiments, by default those that claims are judged by, on simulated boards.
 
-    Args:
-        boards: names; each takes part in the experiments that have claims about it.
-        campaign: name or file.
-        experiments: which; those that claims are judged by where None.
+    Each board takes part in the experiments that have claims about it.
     """
 
     def __init__(

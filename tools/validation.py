@@ -77,10 +77,7 @@ def judge_simulation() -> List[ClaimResult]:
 
 
 def summaries(figures: pd.DataFrame) -> pd.DataFrame:
-    """How many figures there are of each kind, the share within 15 %, and median and greatest deviation, in %.
-
-    After the kinds stand `all`, and `all but ranges and bounds`, which are easier to meet.
-    """
+    """Count, share within 15 %, median and worst deviation in % of each kind of figure, of all, and of exact ones."""
     import pandas as pd
 
     exact = figures[[figure.comparator in ("=", "~") for figure in figures["figure"]]]

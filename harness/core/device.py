@@ -40,12 +40,7 @@ class Device(Protocol):
     def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
         """The modes that a `--power-mode` value stands for, each with the name it has in a case's id.
 
-        Args:
-            text: the value.
-            workload: what runs in them; matters where a corpus is replayed, which holds other modes of each workload.
-
-        Raises:
-            UnknownNameError, InvalidValueError: `text` is no mode of this device; lists what is.
+        `workload` matters where a corpus is replayed, which holds other modes of each; errors list what there is.
         """
 
     def capabilities(self) -> List[Capability]:

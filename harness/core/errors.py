@@ -4,12 +4,7 @@ from __future__ import annotations
 
 
 class HarnessError(Exception):
-    """An error that a user can act on.
-
-    Args:
-        what: what is wrong, with the offending value and what was expected.
-        hint: what to do about it (a command, an option, a permission); may be empty.
-    """
+    """An error that a user can act on: `what` is wrong, with value and expectation, and a `hint` that may be empty."""
 
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(f"{what}; {hint}" if hint else what)

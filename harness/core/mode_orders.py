@@ -32,20 +32,10 @@ def count_switches(modes: Sequence[PowerMode]) -> int:
 def order_passes(
     items: Sequence[Item], order: str, mode_of: Callable[[Item], PowerMode] = lambda item: item
 ) -> List[List[Item]]:
-    """Put power modes into an order, cut into passes within which neither CPU nor GPU clock rises.
+    """Put power modes, or items that have one, into an order, cut into passes within which neither clock rises.
 
-    Args:
-        items: power modes, or what has one; equal modes may come several times and all stay.
-        order: `safe` gives the least number of passes and, within them, few changes of settings; `descending` goes
-            through CPU clock, GPU clock, memory clock and core count from high to low, as nested loops would;
-            `as-given` leaves the order. The latter two are cut wherever a clock rises.
-        mode_of: takes an item, returns its power mode.
-
-    Returns:
-        The passes in the order to run them; together they hold each item once.
-
-    Raises:
-        UnknownNameError: there is no such order; lists the known ones.
+    `safe` gives the fewest passes; `descending` goes through CPU, GPU and memory clock and core count from high to low,
+    as nested loops would; `as-given` leaves the order. The latter two are cut wherever a clock rises.
     """
     if order not in ORDERS:
         raise UnknownNameError(f"order {order!r} is unknown", f"known: {', '.join(ORDERS)}")

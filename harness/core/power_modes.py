@@ -42,16 +42,7 @@ def format_mhz(khz: int) -> str:
 
 
 def parse_power_mode(text: str, defaults: PowerMode) -> PowerMode:
-    """Read a mode from its name.
-
-    Args:
-        text: `12c-2201.6-1300.5-3199` (clocks in MHz), or `12c` alone for that many cores at the clocks of `defaults`.
-            `x` stands for the clock of `defaults`.
-        defaults: where the values that `text` leaves out come from; a device hands in its greatest mode.
-
-    Raises:
-        InvalidValueError: `text` is not of that form.
-    """
+    """A mode from its name, `12c-2201.6-1300.5-3199` in MHz or `12c`; `x` and what is left out are of `defaults`."""
     match = _NAME.fullmatch(text)
     if match is None:
         raise InvalidValueError(
@@ -119,12 +110,7 @@ class PowerModeSpace:
     def sample(self, count: int, seed: int = 0) -> List[PowerMode]:
         """Draw modes uniformly, none twice, in the order drawn (001 sec. 4 trains its predictors on such samples).
 
-        Args:
-            count: how many.
-            seed: the same seed draws the same modes from the same space, under every Python.
-
-        Raises:
-            InvalidValueError: fewer than 1, or more than the space holds.
+        The same seed draws the same modes from the same space under every Python.
         """
         if not 1 <= count <= len(self):
             raise InvalidValueError(f"cannot draw {count} power modes", f"this space holds 1 to {len(self)}")

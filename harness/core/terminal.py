@@ -87,10 +87,7 @@ class Countdown:
         self._start_s = clock()
 
     def start_one(self) -> str:
-        """Begin a piece; returns which one it is, of how many, and the time left: `[3/16, 4 min 10 s left]`.
-
-        The time left follows from the pieces that were finished; those that were begun and dropped took none.
-        """
+        """Begin a piece; returns `[3/16, 4 min 10 s left]`, the time left by the pieces that were finished."""
         label = f"{self.started + 1}/{self.total}"
         if self.finished:
             left_s = (self._clock() - self._start_s) / self.finished * (self.total - self.started)

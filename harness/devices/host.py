@@ -80,10 +80,7 @@ class HostDevice:
         )
 
     def power_mode_space(self) -> PowerModeSpace:
-        """Core counts up to what this process may use, and CPU clocks where cpufreq can be written.
-
-        A container's CPU quota counts like missing CPUs: more threads than it has cores would only be throttled.
-        """
+        """Core counts up to the CPUs and a container's quota; CPU clocks where cpufreq can be written."""
         quota = cpu_quota(str(self.root))
         most = len(self._allowed_cpus) if quota is None else max(1, min(len(self._allowed_cpus), math.floor(quota)))
         return PowerModeSpace(

@@ -53,11 +53,7 @@ class AbsentBoard:
         return self._spec.power_mode_space()
 
     def power_modes(self, text: str, workload: str = "") -> List[Tuple[str, PowerMode]]:
-        """The modes known off-board that `text` stands for.
-
-        Where nothing is known of the board's clocks any text is taken as the name of a mode: its cases are listed, and
-        the board will tell whether it has it.
-        """
+        """The modes known off-board that `text` stands for; where no clocks are known, any text names a mode."""
         try:
             self._spec.power_mode_space()
         except CannotRunError:
@@ -90,16 +86,9 @@ def local_board(configuration: Configuration, root: Path = Path("/")) -> Optiona
 def open_device(name: str, configuration: Configuration, root: Path = Path("/")) -> Device:
     """A device by its name; touches nothing yet.
 
-    Args:
-        name: `host`, a board, what the board below `root` calls itself, `sim:BOARD`, or `replay:CORPUS.csv`; behind
-            `@` the one board instance that is meant.
-        configuration: where storage media and data sets lie.
-        root: where the machine's, or an emulated board's, `/sys`, `/proc` and `/etc` are.
-
-    Raises:
-        UnknownNameError: lists the known devices.
-        CannotRunError: the device that is here is another instance.
-        HarnessError: the corpus to replay cannot be read, or is none.
+    The name is `host`, a board, what the board below `root` calls itself, `sim:BOARD`, or `replay:CORPUS.csv`, behind
+    `@` the one board instance that is meant; an `UnknownNameError` lists those known, and a `CannotRunError` says that
+    another instance is here. Below `root` lie `/sys`, `/proc` and `/etc` of the machine or emulated board.
     """
     if name.startswith(SIMULATED):
         return SimulatedDevice(name[len(SIMULATED) :])

@@ -167,10 +167,7 @@ def extremes(claim: Claim, view: View, views: Views) -> List[Cell]:
 
 
 def as_printed(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """The ratios of a device over those that the papers print of its board.
-
-    A ratio within a printed range counts as 1; outside of it, it is compared with the nearer end.
-    """
+    """A device's ratios over the printed ones of its board: 1 within a printed range, else over the nearer end."""
     cells = []
     for fact in claim.facts:
         for found in comparisons(fact):
@@ -305,10 +302,7 @@ class ModesOfClaim(NamedTuple):
 def over_modes(
     claim: Claim, view: View, views: Views, statistic: Callable[..., float], least_cpu_khz: int = 0
 ) -> List[Cell]:
-    """A statistic of the claim's quantities over the power modes of each workload.
-
-    Modes are those of the claim, in its order, if all of them were profiled; else all, if they are `ENOUGH_MODES`.
-    """
+    """A statistic over the power modes of each workload: the claim's, if all were profiled, or all, if enough."""
     (where,) = claim.where
     cells = []
     for workload in where["workload"]:

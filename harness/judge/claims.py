@@ -89,13 +89,9 @@ def verdicts(store: ResultsStore) -> List[Verdict]:
 
 
 def judge(evidence: Iterable[Evidence], claims: Optional[Sequence[Claim]] = None) -> List[Verdict]:
-    """The verdicts of evidence, in the order of the claims.
+    """The verdicts of evidence, oldest first, in the order of the claims (default: all of `claims.csv`).
 
     A claim that a device has no profiles for, or no sensor, is left out.
-
-    Args:
-        evidence: of each profile, oldest first.
-        claims: which; all of `claims.csv` where None.
     """
     found = list(evidence)
     known = pooled(found)

@@ -142,10 +142,7 @@ class Trainer:
         return tensor.to(self.device, non_blocking=True)
 
     def step(self, batch: Any) -> None:
-        """Forward, backward and optimizer step of a minibatch that is on the accelerator; keeps the loss.
-
-        Where gradients are added up, the optimizer steps after so many minibatches.
-        """
+        """Forward, backward and, after enough minibatches whose gradients add up, an optimizer step; keeps the loss."""
         if not self._added_up:
             self.optimizer.zero_grad()
         with self.autocast():

@@ -198,10 +198,7 @@ Part = Tuple[Case, WorkloadParameters, VirtualData]
 def run_interleaved(
     board: SimulatedBoard, case: Case, parts: Sequence[Part]
 ) -> Tuple[Interleaved, List[Minibatch], Telemetry]:
-    """What comes out of the loop, its training minibatches, and the power meanwhile; the clock begins at 0.
-
-    Each kind of work takes what it takes alone: that a change between them cools caches is not modelled.
-    """
+    """Outcome, training minibatches and power of the loop; each kind of work takes as long as it does alone."""
     noise, mix = noise_of(case), Mix.parse(case.workload)
     time_factor, power_factor = run_factors(board.parameters, noise)
     states, powers = [], []

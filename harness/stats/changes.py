@@ -188,10 +188,7 @@ def rank_test(before: Runs, after: Runs) -> Optional[float]:
 
 
 def combined_ranks(ratios: Sequence[float], p_values: Sequence[Optional[float]]) -> Optional[float]:
-    """The rank tests of several cases as one (Stouffer's sum of normal deviates [3]); None where none was made.
-
-    Ratios above 1 count one way, below 1 the other.
-    """
+    """The rank tests of several cases as one, signed by the ratio (Stouffer [3]); None where none was made."""
     from scipy.special import ndtr, ndtri
 
     deviates = [

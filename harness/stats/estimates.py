@@ -194,10 +194,7 @@ class Drawn(NamedTuple):
 
 
 def drawn(label: str, estimates: Sequence[Sequence[Estimate]], statistic: Callable[..., float]) -> Drawn:
-    """A statistic of series of estimates, and of the same drawn by their noise.
-
-    The label seeds the draws. The statistic takes an array of values for each series.
-    """
+    """A statistic of arrays, one per series, and of the same drawn by their noise; `label` seeds the draws."""
     generator = np.random.default_rng(int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "big"))
     values = [np.array([each.value for each in series]) for series in estimates]
     # The standard deviation of the normal noise whose interval is as wide as Student's.

@@ -66,10 +66,7 @@ class Stretches(NamedTuple):
 
 
 def stretches_of(minibatches: Sequence[Minibatch], power: Series, length: int) -> Stretches:
-    """Every stretch of a length against the whole; none where the profile is shorter.
-
-    Minibatches are those that count, one after the other; power is the total.
-    """
+    """Every stretch of `length` counted minibatches against the whole; none where the profile is shorter."""
     times_ms = np.array([minibatch.e2e_ms for minibatch in minibatches])
     starts_s = np.array([minibatch.start_s for minibatch in minibatches])
     if length > len(times_ms):

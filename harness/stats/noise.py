@@ -62,10 +62,7 @@ it, and LeNet and ResNet on CIFAR 11 to 14 % over ten runs with other work on th
 
 
 def prior(device: str, quantity: str = TIME) -> RunNoise:
-    """What is known of the noise between runs before any case was repeated.
-
-    The device goes by its type or name, `orin-agx` or `sim:orin-agx@2`; what is no board is any machine.
-    """
+    """The noise between runs before any repetition, by a device's type or name; what is no board is any machine."""
     board = (device.partition(":")[2] or device).partition("@")[0]
     if board not in BOARDS:
         return ANY_MACHINE

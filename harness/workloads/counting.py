@@ -27,10 +27,7 @@ _known: Dict[Workload, Counted] = {}
 
 
 def counted_once(workload: Workload, samples: Any, device: str = "cpu") -> Counted:
-    """The figures of a workload, counted the first time in a process.
-
-    On the CPU, so that a measurement on `device` finds nothing warmed up; there only where the CPU cannot run it.
-    """
+    """The figures of a workload, counted once, on the CPU if it can run it: then `device` is not warmed up."""
     if workload not in _known:
         try:
             _known[workload] = count(workload, samples)

@@ -9,10 +9,7 @@ from harness.core.errors import DependencyError
 
 
 def require(module: str) -> Any:
-    """Import a module of an optional package.
-
-    `DependencyError` also where its binary parts do not load (a torchvision made for another torch).
-    """
+    """Import a module of an optional package; `DependencyError` also where its binary parts do not load."""
     try:
         return importlib.import_module(module)
     except (ImportError, OSError, RuntimeError) as error:

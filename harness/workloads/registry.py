@@ -47,10 +47,7 @@ _own: Dict[str, Workload] = {}
 def get_workload(text: str) -> Workload:
     """A workload by its name; a user's by `module:NAME`, by its entry point, or by its own name once it was loaded.
 
-    Raises:
-        UnknownNameError: there is no such workload, module, or name in it.
-        InvalidValueError: what has that name is no `Workload`, or its name is that of another one.
-        WorkloadError: the module fails when it is imported.
+    Raises `UnknownNameError`; `InvalidValueError` if it is no `Workload`; `WorkloadError` if its module fails.
     """
     known = WORKLOADS.get(text) or _own.get(text)
     if known is not None:

@@ -159,11 +159,7 @@ def load_campaign(name_or_path: str) -> Campaign:
 
 
 def expand(sweeps: Sequence[Sweep], mode_names: Callable[[str, str, str], List[str]]) -> List[Case]:
-    """The cases of sweeps, in order; one that stands in several sweeps comes once.
-
-    `mode_names` takes a device's name, a workload's and a power-mode value, and returns the names of the modes that the
-    value stands for.
-    """
+    """The cases of sweeps, in order, each once; `mode_names` resolves (device, workload, power mode text) to names."""
     cases: Dict[str, Case] = {}
     names: Dict[Tuple[str, str, str], List[str]] = {}
     for sweep in sweeps:
