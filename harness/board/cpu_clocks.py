@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import functools
 import glob
+import math
 import os
-from typing import ContextManager, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import ContextManager, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from harness.board.cpu import CpuOnline, kept_online
 from harness.board.kernel_file import (
@@ -17,7 +19,7 @@ from harness.board.kernel_file import (
     read_text,
 )
 from harness.board.knob import Knob, KnobSpec
-from harness.board.source import FileSource
+from harness.board.source import FileSource, Reading, Source, read_each
 from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
 
 MINIMUM, MAXIMUM = "scaling_min_freq", "scaling_max_freq"
@@ -143,11 +145,48 @@ def _is_asleep(error: ControlError) -> bool:
     return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EBUSY
 
 
-def open_source(root: str) -> FileSource:
+MEASURED_EVERY_S = 5.0
+"""How often a clock is measured: that stops its CPU for a moment, and where only root may, the helper is run for it."""
+
+
+class MeasuredClocks:
+    """What was asked for, at every reading, and every `MEASURED_EVERY_S` what the CPUs run at.
+
+    `scaling_cur_freq` shows what the driver has asked for. A chip that holds its CPUs down says so only in
+    `cpuinfo_cur_freq`, which counts cycles (Thor, L4T r38.4: 2,601,000 shown, 649,000 real).
+    """
+
+    def __init__(self, asked: FileSource, policies: Mapping[str, str]) -> None:
+        """`policies` is channel of what was asked for to the policy's folder."""
+        self._asked = asked
+        channels = {channel.replace("_khz", "_measured_khz"): path for channel, path in policies.items()}
+        self._measured = {name: functools.partial(_measured, path) for name, path in channels.items()}
+        real = {name: read_text(f"{path}/related_cpus") for name, path in channels.items()}
+        self.notes = {**asked.notes, **{name: f"cpuinfo_cur_freq of CPUs {cpus}" for name, cpus in real.items()}}
+        self._due_s = -math.inf
+
+    def read(self, now_s: float) -> Reading:
+        values, failed = self._asked.read(now_s)
+        if now_s >= self._due_s:
+            self._due_s = now_s + MEASURED_EVERY_S
+            measured = read_each(self._measured)
+            return Reading({**values, **measured.values}, {**failed, **measured.failed})
+        return Reading(values, failed)
+
+
+def _measured(policy: str) -> int:
+    try:
+        return read_int_setting(f"{policy}/cpuinfo_cur_freq")
+    except ControlError as error:
+        raise OSError(str(error)) from error
+
+
+def open_source(root: str, measured: bool = False) -> Source:
     """The clock of each policy below `root`, named for its first CPU: `cpu4_khz`; one that goes to sleep fails.
 
-    Only those with a CPU online now: what others show is left from when they had one. Raises SourceUnavailableError
-    where there is no policy, as in most virtual machines.
+    With `measured` also `cpu4_measured_khz`, as `MeasuredClocks` has it. Only those with a CPU online now: what others
+    show is left from when they had one. Raises SourceUnavailableError where there is no policy, as in most virtual
+    machines.
     """
     directory = os.path.join(root, _DIRECTORY)
     cpus = sorted(int(path.rpartition("policy")[2]) for path in glob.glob(os.path.join(directory, "policy*")))
@@ -158,10 +197,11 @@ def open_source(root: str) -> FileSource:
         )
     paths = {f"cpu{cpu}_khz": os.path.join(directory, f"policy{cpu}") for cpu in cpus}
     running = {channel: path for channel, path in paths.items() if _is_running(path)}
-    return FileSource(
+    asked = FileSource(
         {channel: (f"{path}/scaling_cur_freq", int) for channel, path in running.items()},
         {channel: f"scaling_cur_freq of CPUs {read_text(f'{path}/related_cpus')}" for channel, path in running.items()},
     )
+    return MeasuredClocks(asked, running) if measured else asked
 
 
 def _is_running(directory: str) -> bool:

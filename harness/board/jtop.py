@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 import threading
 import time
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
@@ -132,7 +133,7 @@ def explain(error: Exception) -> Tuple[str, str]:
     if versions:
         return (
             f"the jtop service is of version {versions[1]} and its client here of {versions[2]}",
-            f"install the service's: `pip install jetson-stats=={versions[1]}`",
+            f"install the service's: `{sys.executable} -m pip install jetson-stats=={versions[1]}`",
         )
     for words, trouble in _TROUBLES.items():
         if words in text.lower():
@@ -249,7 +250,8 @@ def open_source(root: str, interval_s: float = DEFAULT_INTERVAL_S, answer_s: flo
     except ImportError as error:
         raise SourceUnavailableError(
             f"jetson-stats cannot be imported: {error}",
-            "`pip install jetson-stats`, in the version of the board's service; the board's own sensors do without",
+            f"`{sys.executable} -m pip install jetson-stats`, in the version of the board's service (on JetPack 7 in a "
+            "virtual environment only: docs/install.md); the board's own sensors do without",
         ) from error
     # The client runs half a dozen programs at its start, to look up CUDA, OpenCV and installed packages: not needed
     # here, and they would run beside what is measured.

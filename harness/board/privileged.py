@@ -172,6 +172,7 @@ _CPU, _DEVFREQ, _DEBUG = "sys/devices/system/cpu", "sys/class/devfreq/*", "sys/k
 KINDS = {
     "cpu-online": Kind(_CPU + "/cpu*/online", _between(0, 1), _can_go_offline),
     "cpufreq-min": Kind(_CPU + "/cpufreq/policy*/scaling_min_freq", _cpu_clock),
+    "cpufreq-measured": Kind(_CPU + "/cpufreq/policy*/cpuinfo_cur_freq"),
     "cpufreq-max": Kind(_CPU + "/cpufreq/policy*/scaling_max_freq", _cpu_clock),
     "cpufreq-governor": Kind(_CPU + "/cpufreq/policy*/scaling_governor", _listed_in("scaling_available_governors")),
     "devfreq-min": Kind(_DEVFREQ + "/min_freq", _between(0, _HIGHEST_HZ), _with_clocks),

@@ -6,15 +6,20 @@ import argparse
 
 from harness.cli.options import add_include_flagged, add_results, output_file
 from harness.core.corpus import SUFFIXES
+from harness.core.errors import InvalidValueError
 from harness.store.conditions import LEFT_OUT
 from harness.store.corpora import export
+from harness.store.frames import minibatches, profiles
 from harness.store.results import ResultsStore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Write the profiles of a results file as a corpus: a row per device, workload, power mode, ..."
     add_results(parser)
-    parser.add_argument("--out", type=output_file, required=True, help=f"the corpus to write, {' or '.join(SUFFIXES)}")
+    parser.add_argument("--out", type=output_file, help=f"the corpus to write, {' or '.join(SUFFIXES)}")
+    parser.add_argument(
+        "--minibatches", type=output_file, metavar="FILE", help="write every minibatch too, a row each, as CSV"
+    )
     parser.add_argument(
         "--all-runs", action="store_true", help="a row for every profile, not only the newest of the same conditions"
     )
@@ -22,7 +27,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.out is None and arguments.minibatches is None:
+        raise InvalidValueError(
+            "there is nothing to write", "--out FILE for a corpus, --minibatches FILE for every minibatch"
+        )
     with ResultsStore(arguments.results, read_only=True) as store:
+        if arguments.minibatches is not None:
+            ids = profiles(store, arguments.include_flagged)[["case_id", "provenance"]]
+            raw = ids.join(minibatches(store, ids.index).set_index("profile_id"), how="inner").reset_index()
+            raw.to_csv(arguments.minibatches, index=False)
+            print(f"{arguments.minibatches}: {len(raw)} minibatches of {raw['profile_id'].nunique()} profiles")
+        if arguments.out is None:
+            return 0
         done = export(store, arguments.out, arguments.all_runs, arguments.include_flagged)
     print(f"{arguments.out}: {done.rows} rows")
     if done.older:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Optional
 
 from harness.core.metrics import between
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
@@ -16,18 +16,25 @@ SET_PERCENT = 95.0
 """From here on a reading counts as the maximum itself: SIGMETRICS sec. 5.5, footnote 2 takes readings within the 95th
 percentile of the value that was set for that value."""
 
-_CHANNELS = {"cpu_khz": r"cpu\d+_khz", "gpu_khz": r"gpu\d*_khz", "mem_khz": r"emc_khz"}
+_CHANNELS = {"cpu_khz": r"cpu\d+(_measured)?_khz", "gpu_khz": r"gpu\d*_khz", "mem_khz": r"emc_khz"}
 """Dimension of a power mode to the telemetry channels that show its clock."""
 
 
-def clock_use(series: Mapping[str, Series], mode: PowerMode, start_s: float, end_s: float) -> Dict[str, Dict[str, Any]]:
+def clock_use(
+    series: Mapping[str, Series],
+    mode: PowerMode,
+    start_s: float,
+    end_s: float,
+    notes: Optional[Mapping[str, str]] = None,
+) -> Dict[str, Dict[str, Any]]:
     """What each clock did from `start_s` to `end_s`, in monotonic seconds, by its channel.
 
     Channels without a sample in that time are left out, and those whose clock the mode does not tell.
 
     Returns:
         `set_khz`, what the mode as read back sets it to; `residency`, as of `frequency_residency` with the edges as
-        text; `samples`, how often it was read; `off`, how many readings are not `set_khz` by the 95 % rule (C3).
+        text; `samples`, how often it was read; `off`, how many readings are not `set_khz` by the 95 % rule (C3);
+        `source`, what was read by the `notes` of the telemetry: `scaling_cur_freq` is what was asked for, and no more.
     """
     used: Dict[str, Dict[str, Any]] = {}
     near = percent_to_share(SET_PERCENT)
@@ -47,6 +54,7 @@ def clock_use(series: Mapping[str, Series], mode: PowerMode, start_s: float, end
             "residency": {f"{edge:g}": share for edge, share in residency.items()},
             "samples": len(readings),
             "off": off,
+            **({"source": notes[channel]} if notes and channel in notes else {}),
         }
     return used
 

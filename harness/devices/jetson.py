@@ -19,6 +19,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from harness.board.affinity import Affinity
 from harness.board.jetson_clocks import OFF, ON
+from harness.board.kernel_file import read_text
 from harness.board.lock import locked
 from harness.board.page_cache import PageCache
 from harness.board.power_rails import find_rails
@@ -40,6 +41,8 @@ from harness.devices.jetson_control import JetsonControl
 
 JTOP_SOCKET = "run/jtop.sock"
 THIS_MACHINE = Path("/")
+FRESH_S = 3600.0
+"""A board that was booted longer ago is not fresh: what ran on it since is not known."""
 
 
 class JetsonDevice:
@@ -133,6 +136,10 @@ class JetsonDevice:
             found.append(Capability("end a run on heat", True, limits))
         except CannotRunError as error:
             found.append(Capability("end a run on heat", False, error.what, error.hint))
+        up_s = self._uptime_s()
+        if up_s is not None:  # 004 sec. 5.4.4: "we reboot each device before starting experiment runs"
+            hint = "" if up_s < FRESH_S else "the papers reboot before a campaign: `sudo reboot`"
+            found.append(Capability("start fresh", up_s < FRESH_S, f"booted {up_s / 3600:.1f} h ago", hint))
         return [*found, *self._control.capabilities(), PageCache().available(), ReadLimit().available()]
 
     def _differences(self) -> List[str]:
@@ -160,7 +167,7 @@ class JetsonDevice:
             SourceSpec("memory"),
             SourceSpec("diskstats", {"path": str(data_directory.resolve())}),
             SourceSpec("thermal", root=board),
-            SourceSpec("cpufreq", root=board),
+            SourceSpec("cpufreq", {"measured": True}, root=board),
             SourceSpec(self.power_source, total, root=board),
             SourceSpec("devfreq", root=board),
             SourceSpec("throttle", root=board),
@@ -245,7 +252,14 @@ class JetsonDevice:
             "power_mode": mode._asdict(),
             "power_mode_not_told": untold,
             "dvfs": self._control.dvfs(),
+            "uptime_s": self._uptime_s(),
         }
+
+    def _uptime_s(self) -> Optional[float]:
+        try:
+            return float(read_text(str(self._board_root / "proc/uptime")).split()[0])
+        except (OSError, ValueError, IndexError):
+            return None
 
     def sampler_cpus(self, mode: PowerMode) -> List[int]:
         """All that are online: boards have none to spare."""

@@ -72,7 +72,7 @@ def measure_concurrent(bench: Any, instruments: Any, report: Report, rounds: Rou
         "temperature_limits_c": dict(instruments.limits_c),
         "power_source": instruments.power_source if power is not None else None,
         "power_definition": telemetry.notes.get(POWER_CHANNEL, "no power sensor"),
-        "clock_use": clock_use(telemetry.series, mode, start_s, end_s),
+        "clock_use": clock_use(telemetry.series, mode, start_s, end_s, telemetry.notes),
     }
     aggregates = summarise_concurrent(outcomes[0], power, case.batch_size, start_s, end_s)
     return Profile(case, "measured", conditions, trained, telemetry, aggregates, [], started_at)

@@ -315,7 +315,9 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
         why = "; ".join(missing[name] for name in (source, POWER_CHANNEL, SAMPLER) if name in missing)
         conditions.update(power_source=None, power_definition=f"no power sensor: {why or f'{source} gave no total'}")
     start, end = minibatches[0].start_s, end_s(minibatches[-1])
-    conditions["clock_use"] = clock_use(telemetry.series, PowerMode(**conditions["power_mode"]), start, end)
+    conditions["clock_use"] = clock_use(
+        telemetry.series, PowerMode(**conditions["power_mode"]), start, end, telemetry.notes
+    )
     aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
     return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
 

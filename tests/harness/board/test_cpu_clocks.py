@@ -181,6 +181,20 @@ def test_a_policy_that_goes_offline_or_says_nothing_fails_alone(tree):
     assert "<unknown>" in failed["cpu8_khz"]
 
 
+def test_a_chip_that_is_held_down_shows_in_what_is_measured_alone_and_that_is_read_seldom(tree):
+    """Numbers of a Thor on L4T r38.4 after an over-current event: 2601 MHz asked for and shown, 649 MHz real."""
+    tree.write({**running(0, "0 1", 2601000), f"{POLICY}0/cpuinfo_cur_freq": 649000, **running(2, "2", 2601000)})
+    source = cpu_clocks.open_source(tree.root, measured=True)
+    assert source.notes["cpu0_khz"].startswith("scaling_cur_freq")
+    assert source.notes["cpu0_measured_khz"].startswith("cpuinfo_cur_freq of CPUs 0 1")
+    values, failed = source.read(100.0)
+    assert values == {"cpu0_khz": 2601000, "cpu0_measured_khz": 649000, "cpu2_khz": 2601000}
+    assert "cpuinfo_cur_freq" in failed["cpu2_measured_khz"]
+    assert set(source.read(101.0).values) == {"cpu0_khz", "cpu2_khz"}
+    assert "cpu0_measured_khz" in source.read(100.0 + cpu_clocks.MEASURED_EVERY_S).values
+    assert "cpu0_measured_khz" not in cpu_clocks.open_source(tree.root).read(0.0).values
+
+
 def test_without_cpufreq_the_reason_is_given(tree):
     with pytest.raises(SourceUnavailableError, match="no cpufreq policy"):
         cpu_clocks.open_source(tree.root)

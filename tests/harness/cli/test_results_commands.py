@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,17 @@ def test_export_writes_a_corpus_and_tells_what_it_left_out(results: Path, capsys
     ]
     assert run("export", "--results", results, "--out", out, "--all-runs") == 0
     assert len(read_corpus(out)) == 3
+
+
+def test_export_writes_every_minibatch_as_it_was_recorded(results: Path, capsys: pytest.CaptureFixture) -> None:
+    out = results.parent / "minibatches.csv"
+    assert run("export", "--results", results, "--minibatches", out) == 0
+    rows = list(csv.DictReader(out.open()))
+    assert len({row["profile_id"] for row in rows}) == 3
+    assert {"case_id", "provenance", "epoch", "index", "phase", "stall_ms", "compute_ms", "e2e_ms"} <= set(rows[0])
+    assert f"{len(rows)} minibatches of 3 profiles" in capsys.readouterr().out
+    assert run("export", "--results", results) == 2
+    assert "--minibatches FILE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["c.csv", "c.txt"])

@@ -180,7 +180,12 @@ def test_lists_that_may_lack_clocks_are_named():
         (["nvidia,p3737-0000+p3701-0005", "nvidia,tegra234"], "NVIDIA Jetson AGX Orin Developer Kit", "orin-agx 64gb"),
         (["nvidia,p3737-0000+p3701-0000"], "Jetson AGX Orin", "orin-agx devkit-32gb"),
         (["nvidia,p3701-0004"], "", "orin-agx 32gb"),
-        (["nvidia,p3701-0008"], "", "orin-agx 64gb"),  # a module that no file knows, of a family that one does
+        (["nvidia,p3701-0008"], "", "orin-agx industrial"),
+        (["nvidia,p3701-0002"], "", "orin-agx 64gb"),  # a module that no file knows, of a family that one does
+        (["nvidia,p2822-0000+p2888-0006"], "Jetson-AGX", "xavier-agx 8gb"),
+        (["nvidia,p2888-0008"], "", "xavier-agx industrial"),
+        (["nvidia,p2597-0000+p3489-0888"], "quill", "tx2 4gb"),
+        (["nvidia,p3489-0000"], "", "tx2 tx2i"),
         (["nvidia,p3767-0001"], "", "orin-nx 8gb"),
         (["nvidia,p3768-0000+p3767-0000-super"], "", "orin-nx super"),
         (["nvidia,p3509-0000+p3767-0003"], "NVIDIA Orin Nano Developer Kit", "orin-nano 8gb"),
@@ -213,7 +218,7 @@ def unmarked(spec):
 def test_unknown_boards_and_variants_are_told_with_the_known_ones():
     with pytest.raises(UnknownNameError, match="known: nano, orin-agx"):
         load_board("orin")
-    with pytest.raises(UnknownNameError, match="known: 64gb, devkit-32gb, 32gb"):
+    with pytest.raises(UnknownNameError, match="known: 64gb, devkit-32gb, industrial, 32gb"):
         load_board("orin-agx", "16gb")
 
 

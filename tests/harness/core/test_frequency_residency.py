@@ -73,6 +73,16 @@ def test_each_clock_of_the_mode_has_its_residency_and_its_readings_that_are_off(
     assert used["cpu4_khz"]["residency"] == pytest.approx({"0.5": 1 / 3, "1": 2 / 3})
 
 
+def test_what_was_asked_for_and_what_was_measured_are_told_apart():
+    series = {"cpu0_khz": Series((0.0,), (2_265_000,)), "cpu0_measured_khz": Series((0.0,), (649_000,))}
+    notes = {"cpu0_khz": "scaling_cur_freq", "cpu0_measured_khz": "cpuinfo_cur_freq"}
+    used = clock_use(series, MODE, 0.0, 1.0, notes)
+    assert {name: (use["off"], use["source"]) for name, use in used.items()} == {
+        "cpu0_khz": (0, "scaling_cur_freq"),
+        "cpu0_measured_khz": (1, "cpuinfo_cur_freq"),
+    }
+
+
 def test_a_clock_that_was_not_read_in_that_time_says_nothing():
     assert clock_use({"cpu0_khz": Series((0.0, 9.0), (1, 1))}, MODE, 1.0, 8.0) == {}
 
