@@ -117,7 +117,7 @@ def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_
         left_out = f": left out {flagged} {LEFT_OUT}" if flagged else ""
         raise StoreError(
             f"{store.path} holds no profile to record{left_out}",
-            "it takes a clean minibatch, neither disturbed nor throttled",
+            "it takes raw series with a clean minibatch, neither disturbed nor throttled",
         )
     before = read_baseline(path) if path.exists() else []
     keys = {case.key for case in cases}

@@ -192,7 +192,9 @@ def read_side(path: Path, include_flagged: bool = False) -> Side:
             side = Side(path, cases_of(store, frame, include_flagged), flagged)
     if not side.cases:
         why = f": left out {side.flagged} {LEFT_OUT}" if side.flagged else ""
-        raise StoreError(f"{path} holds nothing to compare{why}", "measure some: pytest benchmarks")
+        raise StoreError(
+            f"{path} holds nothing to compare{why}", "measure some: pytest benchmarks; pruned ones have no series"
+        )
     return side
 
 
