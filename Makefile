@@ -56,7 +56,7 @@ else
 endif
 
 test: install ## run the tests, in JOBS processes
-	$(RUN) pytest tests -n $(JOBS) --dist worksteal $(ARGS)
+	$(RUN) pytest tests -n $(JOBS) --dist worksteal --benchmark-disable $(ARGS)
 
 bench: install ## measure the quick campaign on this machine into out/results.sqlite, in at most 5 minutes
 	$(RUN) pytest benchmarks/test_training.py --campaign quick --results out/results.sqlite $(ARGS)
