@@ -49,6 +49,7 @@ def value_of(text):
     return text if text.startswith("<") else ast.literal_eval(text)
 
 
+@pytest.mark.exhaustive
 def test_the_api_page_runs_line_by_line(tmp_path, monkeypatch):
     """Each statement by itself; `# -> VALUE` behind one is what it has to be."""
     monkeypatch.chdir(tmp_path)

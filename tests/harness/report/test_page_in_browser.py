@@ -6,9 +6,10 @@ import pytest
 
 from tests.harness.report.browser import Browser, find_browser
 
-pytestmark = pytest.mark.skipif(
-    find_browser() is None, reason="there is no Chromium on the PATH: chromium, google-chrome"
-)
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.skipif(find_browser() is None, reason="there is no Chromium on the PATH: chromium, google-chrome"),
+]
 
 OUTSIDE = """
 [...document.querySelectorAll("div.panel > svg, #plot")].flatMap(svg => {
