@@ -11,13 +11,15 @@ guide asks for the number of runs.
 All penalties are of one contest: mean over budgets of 17 to 50 W in steps of 3, on the same three measured tables of an
 Orin AGX. A choice that exceeds its budget by more than 1 W may not be run: the vendor's best preset for that budget
 stands for it, with the preset's penalty.
+
+Where the training is described, it tells as well which of the papers' rules for tuning by hand speak of it.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, List, Optional
 
 from harness.core.terminal import format_table
 from harness.core.units import S_PER_HOUR, S_PER_MINUTE, percent_to_share
@@ -32,6 +34,10 @@ PROFILE_SECONDS = 13.4
 RECORDED = Path(__file__).resolve().parents[2] / "baselines" / "recorded" / "approaches.csv"
 PAPERS_GRID = 4368
 
+WORKERS = 4  # more gain nothing (004 5.1.6)
+SLOW_STORAGE = ("hdd", "sd")
+LIGHT_WORKLOADS = ("lenet-mnist",)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
@@ -39,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epoch-minutes", type=float, required=True, help="one epoch in a good mode within the budget")
     add("--runs", type=float, default=1, help="trainings that will use the mode (default: 1)")
     add("--profile-seconds", type=float, default=PROFILE_SECONDS, help=f"per profile (default: {PROFILE_SECONDS}, 001)")
+    add("--workers", type=int, metavar="N", help="num_workers of the DataLoader: what the papers' rules say of it")
+    add("--storage", metavar="NAME", help="storage medium of the data set, such as hdd: likewise")
+    add("--workload", metavar="W", help="what is trained: likewise")
     add("--json", action="store_true", help="print JSON")
 
 
@@ -67,7 +76,32 @@ def run(arguments: argparse.Namespace) -> int:
         f"{format_table(list(titles.values()), rows)}\n"
         f"pays most: {costs['name'].iloc[0]}"
     )
+    for line in rules(arguments.workers, arguments.storage, arguments.workload):
+        print(f"rule: {line}")
     return 0
+
+
+def rules(workers: Optional[int], storage: Optional[str], workload: Optional[str]) -> List[str]:
+    """The papers' rules for tuning by hand that speak of a training, each with its source; none without a word."""
+    found = []
+    if workers is not None and workers < WORKERS:
+        found.append(f"{WORKERS} workers instead of {workers}: they hide the fetch stall and cost no energy (004 5.1)")
+    if workers is not None and workers > WORKERS:
+        found.append(f"{WORKERS} workers do what {workers} do (004 5.1.6); no more cores than workers need them")
+    if storage in SLOW_STORAGE:
+        found.append(
+            f"{WORKERS} workers and a warm page cache make up for {storage}: no faster disk is needed (004 5.2.2)"
+        )
+    if workload in LIGHT_WORKLOADS:
+        found.append(f"keep the CPU clock high: the GPU waits for it in a network as light as {workload} (004 5.6.6)")
+    elif workload is not None:
+        found.append(f"the GPU clock decides how fast {workload} trains, more than the CPU's (004 5.6.4)")
+    if found:
+        found.append(
+            "raise the batch size until the GPU is saturated (004 5.3.1); it changes how a network learns, too"
+        )
+        found.append("between trainings let the board sleep and wake it by the network: idling costs most (004 5.6)")
+    return found
 
 
 def read_approaches(path: Path = RECORDED) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictors.__main__ import main
-from predictors.cli.advise import RECORDED, read_approaches, weigh
+from predictors.cli.advise import RECORDED, read_approaches, rules, weigh
 
 TWO = pd.DataFrame(
     [
@@ -51,6 +51,23 @@ def test_all_penalties_are_of_the_same_tables_and_what_breaks_a_limit_is_paid_fo
 def test_what_pays_can_be_had_from_recommend(capsys):
     assert main(["advise", "--epochs", "120", "--epoch-minutes", "5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["name"] == "closed-loop, 15 modes"
+
+
+@pytest.mark.parametrize(
+    ("described", "words"),
+    [
+        ((0, None, None), "4 workers instead of 0"),
+        ((8, None, None), "4 workers do what 8 do"),
+        ((None, "hdd", None), "make up for hdd"),
+        ((None, None, "lenet-mnist"), "keep the CPU clock high"),
+        ((None, None, "bert-squad"), "the GPU clock decides how fast bert-squad trains"),
+    ],
+)
+def test_the_papers_rules_speak_of_the_training_that_is_described(described, words):
+    first, *_, last = rules(*described)
+    assert words in first
+    assert "wake it" in last
+    assert rules(4, "ssd", None) == rules(None, None, None) == []
 
 
 @pytest.mark.parametrize("name", ["epochs", "epoch-minutes", "runs", "profile-seconds"])
