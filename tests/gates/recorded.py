@@ -1,24 +1,30 @@
-"""The gate: figures of an evaluation held against recorded ones, with a tolerance that comes from their spread.
+"""The gate: figures of an evaluation held against recorded ones of the same seeds and rows.
 
-A median of n repeats whose quartiles are q1 and q3 has a standard error of about 1.253 (q3 - q1) / (1.349 sqrt(n)), and
-the difference of two of them sqrt(2) times that (Kenney, Keeping: Mathematics of Statistics, 1962, on the median of
-normal samples). Where a median rose by more than three such errors it is not chance.
+Where software and machine compute as those that recorded, the figures are nearly equal or something has changed.
+Elsewhere other rounding moves each repeat a little: repeats are paired by seed, so that the luck of the draw cancels,
+and the mean of the differences may rise by three of its standard errors, at most by a quarter of what was recorded.
+What is better passes.
 """
 
 from __future__ import annotations
 
 import json
-import math
+import platform
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import numpy as np
+
+from harness.core.environment import package_version
 from harness.core.files import write_output
 from harness.core.terminal import format_table
-from predictors.evaluation import Spread, read_recorded
+from predictors.evaluation import Spread, read_recorded, spread
 
+NEARLY_EQUAL = 0.01
+NEARLY_EQUAL_POINTS = 0.02  # of what is nearly 0
 STANDARD_ERRORS = 3.0
-LEAST_TOLERANCE = 0.05
-"""Share of the recorded median that is always allowed: other versions of NumPy and scikit-learn round otherwise."""
+LEAST_TOLERANCE, MOST_TOLERANCE = 0.05, 0.25
+"""Shares of the recorded mean that other software and machines may always, and never, make of it."""
 
 
 class Kind(NamedTuple):
@@ -26,8 +32,9 @@ class Kind(NamedTuple):
 
     Attributes:
         key: what tells an entry from others; the first two are what one test runs.
-        figures: each stands in an entry as median, q1 and q3 over repeats, in points; less is better.
-        least_points: how many points more than recorded are always allowed.
+        figures: each stands in an entry as median, q1 and q3 over repeats and as a list `by_repeat`, in points; less is
+            better.
+        least_points: how many points more than recorded other software and machines may always give.
     """
 
     key: Tuple[str, ...]
@@ -36,7 +43,9 @@ class Kind(NamedTuple):
 
 
 PREDICTORS = Kind(("corpus", "predictor", "target", "modes"), ("time_mape", "power_mape"))
-STRATEGIES = Kind(("corpus", "strategy", "target", "profiles"), ("penalty", "over_limit_plus1"), least_points=1.0)
+STRATEGIES = Kind(
+    ("corpus", "strategy", "target", "profiles"), ("penalty", "over_limit_plus1", "violations"), least_points=1.0
+)
 """A choice is one of thousands of modes: another rounding may well find another one that is nearly as good."""
 
 
@@ -45,8 +54,8 @@ class GateVerdict(NamedTuple):
 
     Attributes:
         key: the entry and the figure, in words.
-        recorded: None where it was not recorded.
-        found: the median now; None where there is none any more.
+        recorded: the mean over repeats; None where it was not recorded.
+        found: the same now; None where there is none any more.
         tolerance: how much more than recorded is allowed, in points; None without a record.
         passed: whether it is within; also where nothing was recorded or expected.
     """
@@ -58,45 +67,67 @@ class GateVerdict(NamedTuple):
     passed: bool
 
 
-def tolerance(recorded: Spread, repeats: int, least_points: float = 0.0) -> float:
-    """How much a median may rise, in the unit of the spread."""
-    error = 1.253 * (recorded.q3 - recorded.q1) / (1.349 * math.sqrt(repeats))
-    return max(STANDARD_ERRORS * math.sqrt(2) * error, LEAST_TOLERANCE * recorded.median, least_points)
+def computed_by() -> str:
+    """What the last digits of a figure depend on: versions, and what the linear algebra is written for."""
+    from threadpoolctl import threadpool_info
+
+    kinds = {f"{one['internal_api']} {one.get('architecture', '')}".strip() for one in threadpool_info()}
+    versions = [f"{name} {package_version(name)}" for name in ("numpy", "scipy", "scikit-learn")]
+    return ", ".join(["python " + ".".join(platform.python_version_tuple()[:2]), *versions, *sorted(kinds)])
+
+
+def tolerance(recorded: Sequence[float], found: Sequence[float], alike: bool, least_points: float = 0.0) -> float:
+    """How much the mean over repeats may rise, in points.
+
+    The repeats are in the order of their seeds; `alike` says whether both were computed by the same software.
+    """
+    mean = float(np.mean(np.abs(recorded)))
+    if alike:
+        return max(NEARLY_EQUAL * mean, NEARLY_EQUAL_POINTS)
+    differences = np.subtract(found, recorded)
+    error = float(np.std(differences, ddof=1)) / len(differences) ** 0.5 if len(differences) > 1 else 0.0
+    return max(min(STANDARD_ERRORS * error, MOST_TOLERANCE * mean), LEAST_TOLERANCE * mean, least_points)
 
 
 def entries_of(results: Sequence[Mapping[str, Any]], corpus: str, kind: Kind = PREDICTORS) -> List[Dict[str, Any]]:
     """What of an evaluation's results is worth recording.
 
     Args:
-        results: with the names of `kind`, as `predictors.trials` gives them.
+        results: with the names of `kind`; each figure is the list of what its repeats gave, None for nothing.
         corpus: a name for what they were got on.
         kind: what is gated.
     """
-    parts = [f"{figure}_{part}" for figure in kind.figures for part in Spread._fields]
-    return [
-        {
-            "corpus": corpus,
-            **{name: result[name] for name in (*kind.key[1:], "repeats", "provenance")},
-            **{name: None if result[name] is None else round(result[name], 4) for name in parts},
-        }
-        for result in results
-    ]
+    entries, by = [], computed_by()
+    for result in results:
+        entry = {"corpus": corpus, **{name: result[name] for name in (*kind.key[1:], "repeats", "provenance")}}
+        for figure in kind.figures:
+            values = result[figure]
+            known = None if any(value is None for value in values) else spread(values)
+            parts = Spread(None, None, None) if known is None else Spread(*(round(value, 4) for value in known))
+            entry.update({f"{figure}_{name}": value for name, value in parts._asdict().items()})
+            entry[f"{figure}_by_repeat"] = None if known is None else [round(float(value), 4) for value in values]
+        entries.append({**entry, "computed_by": by})
+    return entries
 
 
 def check(
-    recorded: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]], kind: Kind = PREDICTORS
+    recorded: Sequence[Mapping[str, Any]],
+    found: Sequence[Mapping[str, Any]],
+    kind: Kind = PREDICTORS,
+    part: bool = False,
 ) -> List[GateVerdict]:
     """Hold found entries against recorded ones.
 
     An entry that was never recorded passes, and says so by `recorded` being None. A recorded figure that is None now,
-    or is not among what its predictor or strategy gave on that corpus now, fails.
+    has other repeats, or is not among what its predictor or strategy gave on that corpus now, fails; of a `part` of
+    what was recorded only the last does not.
     """
     now = {tuple(entry[name] for name in kind.key): entry for entry in found}
     before = {tuple(entry[name] for name in kind.key): entry for entry in recorded}
     tried = {key[:2] for key in now}
     verdicts = []
     for key in dict.fromkeys([*before, *now]):
-        if key[:2] not in tried:
+        if key[:2] not in tried or (part and key not in now):
             continue  # that was not run now
         verdicts += [_verdict(key, figure, before.get(key), now.get(key), kind.least_points) for figure in kind.figures]
     return verdicts
@@ -110,12 +141,15 @@ def _verdict(
     least_points: float,
 ) -> GateVerdict:
     name = " ".join(map(str, (*key, figure)))
-    value = None if now is None else now[f"{figure}_median"]
-    if before is None or before[f"{figure}_median"] is None:
-        return GateVerdict(name, None, value, None, True)
-    spread = Spread(*(before[f"{figure}_{part}"] for part in Spread._fields))
-    allowed = tolerance(spread, before["repeats"], least_points)
-    return GateVerdict(name, spread.median, value, allowed, value is not None and value <= spread.median + allowed)
+    values = None if now is None else now[f"{figure}_by_repeat"]
+    mean = None if values is None else float(np.mean(values))
+    if before is None or before[f"{figure}_by_repeat"] is None:
+        return GateVerdict(name, None, mean, None, True)
+    recorded = before[f"{figure}_by_repeat"]
+    if values is None or len(values) != len(recorded):
+        return GateVerdict(name, float(np.mean(recorded)), mean, None, False)
+    allowed = tolerance(recorded, values, now["computed_by"] == before["computed_by"], least_points)
+    return GateVerdict(name, float(np.mean(recorded)), mean, allowed, mean <= np.mean(recorded) + allowed)
 
 
 def format_verdicts(verdicts: Sequence[GateVerdict]) -> str:
