@@ -253,13 +253,18 @@ function startExplorer(root, tables, ramp) {
         ` time ${change(table.time_ms[picked], table.time_ms[place])}, power ${change(table.power_w[picked], table.power_w[place])}`);
       });
     }).filter(Boolean);
+    const scales = SETTINGS.map((_, field) => table.mode.map(one => one[field])).map(values => Math.max(...values) - Math.min(...values) || 1);
+    const far = place => table.mode[place].reduce((sum, value, field) => sum + Math.abs(value - mode[field]) / scales[field], 0);
+    const nearest = neighbours.length ? [] : [...table.mode.keys()].sort((a, b) => far(a) - far(b)).slice(1, 5).map(place => make("li", {},
+      make("button", { type: "button", click: () => { picked = place; show(); } }, table.told(place)),
+      ` time ${change(table.time_ms[picked], table.time_ms[place])}, power ${change(table.power_w[picked], table.power_w[place])}`));
     const heads = ["from", "time of a minibatch", "power", "energy", "profile"].map(text => make("th", {}, text));
     box.replaceChildren(
       make("h3", {}, make("code", {}, name), table.name[picked] ? ` ${table.name[picked]} ` : " ", make("button", { type: "button", click: pin }, "Pin")),
       make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows)),
       make("p", { class: "muted" }, `${table.workload}, ${table.task}, batch size ${table.batch_size}, on ${table.device}.${intervals} On the board:`),
       make("pre", {}, commands.join("\n")),
-      make("p", {}, neighbours.length ? "One step away:" : "None of its neighbours is in this table."), make("ul", { class: "steps" }, ...neighbours));
+      make("p", {}, neighbours.length ? "One step away:" : "No mode here is one step away; the nearest:"), make("ul", { class: "steps" }, ...neighbours, ...nearest));
     remember();
   }
 
