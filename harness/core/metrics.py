@@ -175,6 +175,8 @@ AGGREGATES: Dict[str, str] = {
     "power_mw": "median over the stable power samples taken during the clean minibatches",
     "power_mean_mw": "energy of the clean minibatches / the time that they took",
     "power_samples": "power samples behind power_mw",
+    "power_peak_mw": "greatest power sample since the start of the first minibatch, settled or not",
+    "power_peak_window_s": "median time between power samples: a peak much shorter than that is not seen",
     "power_settled_s": "from the start of the first minibatch until power is stable; empty: never stable",
     "energy_mwh": "energy of the clean minibatches: sum of p(i) x (t(i) - t(i-1)), without what lies between epochs;"
     " empty where power samples do not reach over all of them or lie more than 3 median intervals apart",
@@ -291,7 +293,13 @@ def _times(times_ms: Sequence[float]) -> Dict[str, float]:
 def _sampled_power(power: Series) -> Dict[str, float]:
     values = power.values  # 004 sec. 5.6: the mean is the average of the samples
     figures = {"power_mw": np.median(values), "power_mean_mw": np.mean(values), "power_samples": len(values)}
-    return {name: float(figure) for name, figure in figures.items()}
+    return {**{name: float(figure) for name, figure in figures.items()}, **_peak(power)}
+
+
+def _peak(power: Series) -> Dict[str, Optional[float]]:
+    """The greatest sample, for the limits of a supply or of over-current, and how short a peak it can tell."""
+    window_s = float(np.median(np.diff(power.times_s))) if len(power.times_s) > 1 else None
+    return {"power_peak_mw": max(power.values), "power_peak_window_s": window_s} if power.values else {}
 
 
 def _power_and_disk(
@@ -314,6 +322,7 @@ def _power_and_disk(
     if power is None:
         return figures
     since_first = between(power, began_s, epochs[-1].end_s)
+    figures.update(_peak(since_first))
     settled_s = stable_from(since_first.times_s, since_first.values)
     # Where power never settles there are no better samples than all that are clean; power_settled_s tells so.
     stable = power if settled_s is None else between(power, settled_s, epochs[-1].end_s)

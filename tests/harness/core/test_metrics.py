@@ -223,6 +223,12 @@ def test_power_is_the_median_of_the_stable_samples_in_the_clean_window() -> None
     assert figures["energy_per_sample_mws"] == pytest.approx(expected_mws / (8 * 16))
 
 
+def test_the_peak_is_the_greatest_sample_of_the_run_settled_or_not_and_says_how_short_a_peak_it_sees() -> None:
+    made = series_of([2000] + [1000] * 8, [FIRST] + [CLEAN] * 8)
+    figures = summarise(made, every_second(98.5, [20000, 1000, 12000, 4000, 6000, 8000, *[9000] * 8]), 16)
+    assert (figures["power_peak_mw"], figures["power_peak_window_s"]) == (12000, 1.0)
+
+
 def test_power_before_the_first_minibatch_does_not_count_as_stable() -> None:
     made = series_of([1000] * 12)
     figures = summarise(made, every_second(80.5, [1000] * 19 + [3000, 5000, 7000] + [9000] * 10), 16)
