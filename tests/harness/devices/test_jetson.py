@@ -201,3 +201,15 @@ def test_two_runs_at_once_are_refused_with_the_other_one_named(tmp_path):
     held = pytest.raises(ControlError, match=f"in use by process {os.getpid()}")
     with running(tree, device_of(tree)), held, device_of(tree).session():
         pass
+
+
+def test_a_board_that_was_not_rebooted_for_the_campaign_says_so(tmp_path):
+    tree = build_board(tmp_path / "root", "nano", "r32.7")
+    device = device_of(tree)
+
+    def fresh():
+        return next(found for found in device.capabilities() if found.name == "start fresh")
+
+    assert fresh().available
+    (tree.path / "proc/uptime").write_text("90000.00 1.00\n")
+    assert fresh() == ("start fresh", False, "booted 25.0 h ago", "the papers reboot before a campaign: `sudo reboot`")
