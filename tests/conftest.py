@@ -21,5 +21,8 @@ os.environ["PYTEST_ADDOPTS"] = "-p no:cacheprovider -p no:hypothesispytest"
 for variable in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
     del os.environ[variable]
 
+# Tests train beside each other: a thread that waits for another one must not keep it off the core by spinning.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # A shell starts what runs in the background with SIGINT ignored, and Python and its children keep it so.
 signal.signal(signal.SIGINT, signal.default_int_handler)
