@@ -61,6 +61,7 @@ def idx(*shape):
         (IMAGES, idx(2**31, 2**31, 2**31, 4), "has 20 bytes, but"),
         (IMAGES, idx(1), "has 8 bytes, but"),
     ],
+    ids=["larger", "huge-header", "zeros", "huge", "overflow", "cut-off"],
 )
 def test_idx(tmp_path, name, content, match):
     (tmp_path / LABELS).write_bytes(idx(1) + b"\0")

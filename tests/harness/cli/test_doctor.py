@@ -170,7 +170,9 @@ def packed(*members, kind=tarfile.REGTYPE, link=""):
         packed(("record.json", b"[" * 100_000)),
         packed(("record.json", b'{"format": 99}')),
     ],
-)
+    ids=["no-archive", "no-record", "up", "up-from-within", "absolute", "symlink", "link", "pipe", "file-as-folder",
+         "large-file", "large", "nested", "newer"],
+)  # fmt: skip
 def test_what_is_no_record_is_refused_and_lays_nothing_elsewhere(tmp_path, capsys, content):
     (tmp_path / "board.tar.gz").write_bytes(content)
     before = sorted(tmp_path.parent.iterdir())
