@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Iterator, List, NoReturn, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NoReturn, Optional, Tuple
 
 from harness.core.boards import BOARDS, BoardSpec, load_board
 from harness.core.cases import INSTANCE_MARK, Case
@@ -70,6 +70,12 @@ class AbsentBoard:
     def session(self) -> Iterator[None]:
         self._refuse()
         yield
+
+    def apply(self, mode: PowerMode) -> PowerMode:
+        self._refuse()
+
+    def conditions(self, case: Case) -> Dict[str, Any]:
+        self._refuse()
 
 
 def known_devices() -> List[str]:

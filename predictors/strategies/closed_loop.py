@@ -170,6 +170,8 @@ class ClosedLoop(Strategy):
         begin = self._design(history, min(initial, history.left)) if history.left > 0 else []
         for index in from_high_to_low(history, begin):
             history.profile(index)
+        while history.left > 0 and not history.taken:  # none of these could be profiled
+            profile_random(history, 1, seed=0)
         while history.left > 0:
             gains = expected_gains(learn(self._predictor(), history), history, goals)
             chosen = [int(index) for index in np.argsort(-gains)[: min(self.batch, history.left)]]

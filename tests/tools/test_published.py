@@ -18,7 +18,7 @@ LENET = Condition("xavier-agx", "lenet-mnist", "g")
 
 
 def figure(condition, metric, unit, relation="value", versus=None):
-    return PublishedFigure("F1", "001", "1", condition, versus, metric, relation, "=", 1.0, 1.0, unit, "")
+    return PublishedFigure("F1", "001", "1", condition, versus, metric, relation, "=", 1.0, 1.0, unit)
 
 
 def answer(one, parameters=None, rough=True):

@@ -164,7 +164,8 @@ def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(
     assert profile.aggregates["energy_mwh"] == pytest.approx(POWER_W * 1000 * seconds / 3600, rel=0.25)
     assert "package" in profile.conditions["power_definition"]
     assert profile.conditions["cpu_quota_throttled_periods"] == 7
-    assert {"cpu-quota", "temperature-unwatched"} <= {flag.partition(":")[0] for flag in profile.flags}
+    assert set(profile.conditions["temperature_limits_c"].values()) == {80.0}
+    assert "cpu-quota" in {flag.partition(":")[0] for flag in profile.flags}
     assert said
 
 

@@ -344,7 +344,7 @@ def test_the_table_shows_ratio_interval_verdict_notes_and_the_test_used(gate: An
     assert "noise between runs is not seen" in text
     assert 'torch: "2.15.0" -> "2.14.0"' in text
     assert "threshold 5.0%" in text
-    assert "bootstrap of blocks" in text
+    assert "block bootstrap" in text
     assert "Holm" in text
 
 

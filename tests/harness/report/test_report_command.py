@@ -67,8 +67,8 @@ def test_evaluations_become_figures(one_profile, tmp_path):
 
 def test_every_figure_is_a_png_file_too(one_profile, tmp_path):
     assert main(["report", "--results", str(one_profile), "--out", str(tmp_path / "rep"), "--png"]) == 0
-    pictures = sorted((tmp_path / "rep" / "figures").glob("*.png"))
-    assert [path.stem for path in pictures] == sorted(
+    pictures = (tmp_path / "rep" / "figures").glob("*.png")
+    assert sorted(path.stem for path in pictures) == sorted(
         path.stem for path in (tmp_path / "rep" / "figures").glob("*.svg")
     )
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)

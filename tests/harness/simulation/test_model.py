@@ -146,9 +146,9 @@ def test_a_board_that_cannot_be_woken_by_the_network_says_so():
 @pytest.mark.parametrize(
     ("load", "said"),
     [
-        (Load(task="dreaming"), "training or inference"),
-        (Load(clocks="wild"), "static or dvfs"),
-        (Load(storage="tape"), "ssd, sd, hdd or emmc"),
+        (Load(task="dreaming"), "known: training, inference"),
+        (Load(clocks="wild"), "known: static, dvfs"),
+        (Load(storage="tape"), "known: ssd, sd, hdd, emmc"),
         (Load(batch_size=0), "batch size 1 or more"),
         (Load(cached_share=1.1), "cached share 0 to 1"),
     ],

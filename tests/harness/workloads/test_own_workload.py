@@ -337,7 +337,8 @@ class Mine(list):
 
 B = make('b', data=lambda: Mine(SAMPLES))"""
     with pytest.raises(
-        CannotRunError, match=r"b does not fit into the memory of .*a smaller batch size, or fewer workers"
+        CannotRunError,
+        match=r"b with batches of 4 does not fit into the memory of .*a smaller batch size, or fewer workers",
     ):
         run_own(lines, "B", workers=1)
 
