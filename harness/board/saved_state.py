@@ -164,7 +164,7 @@ def _load(path: Path, device: str) -> List[Tuple[Knob, Value]]:
         if state.device != device:
             raise ValueError(f"it is of {state.device!r}")
         knobs = [(open_knob(KnobSpec(one.module, one.options), state.root), one.value) for one in state.knobs]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, msgspec.ValidationError) as error:
         raise ControlError(
             f"the saved state {path} cannot be read: {error!r}", "put the device back by hand, remove it"
         ) from error
