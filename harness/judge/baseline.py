@@ -160,7 +160,7 @@ def read_baseline(path: Path) -> List[CaseRuns]:
             if not runs or not all(run.times_ms and min(run.times_ms) > 0 for run in runs):
                 raise ValueError(f"case {case['case']} has a run without minibatch times, or one of 0")
             cases.append(CaseRuns(case["case"], dict(case["conditions"]), dict(case["environment"]), runs))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
         raise StoreError(f"{path} is damaged: {type(error).__name__} {error}", _RECORD_ONE) from error
     return cases
 

@@ -131,7 +131,16 @@ def load_model(path: Path) -> Model:
         off = np.abs(_predicted(predictor) / arrays[ARRAY("predicted")] - 1)
         deviation = float(np.nanmax(off, initial=0.0))
         return Model(predictor, content["origin"], content["environment"], deviation)
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, MemoryError, RecursionError, OSError) as error:
+    except (
+        zipfile.BadZipFile,
+        KeyError,
+        TypeError,
+        ValueError,
+        MemoryError,
+        RecursionError,
+        OSError,
+        msgspec.ValidationError,  # no ValueError in the release for Python 3.8
+    ) as error:
         raise InvalidValueError(f"model {path} does not hold what it should: {error}", "fit it again") from error
 
 

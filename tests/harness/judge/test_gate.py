@@ -416,6 +416,7 @@ def test_recording_does_not_overwrite_another_file(tmp_path: Path) -> None:
         ('{"format": "jetwatt-baseline", "version": 2}', "of version 2"),
         ('{"format": "jetwatt-baseline", "version": 1}', "damaged: KeyError 'cases'"),
         ('{"format": "jetwatt-baseline", "version": 1, "cases": [{"case": "a"}]}', "damaged"),
+        ('{"format": "jetwatt-baseline", "version": 1, "cases": [{"case": "a", "runs": [{}]}]}', "damaged"),
         (
             '{"format": "jetwatt-baseline", "version": 1, "cases":'
             ' [{"case": "a", "conditions": {}, "environment": {}, "runs": []}]}',
