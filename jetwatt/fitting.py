@@ -17,7 +17,7 @@ from harness.core.units import mw_to_w
 from predictors.cli.evaluate import make_target
 from predictors.cli.predict import front_of
 from predictors.evaluation import coverage, fit_to, mape, predict_rows
-from predictors.models.base import DEFAULT, Prediction, Predictor, described_unprofiled, usual_batch_size
+from predictors.models.base import DEFAULT, Prediction, Predictor, admitted_rows, described_unprofiled, usual_batch_size
 from predictors.models.persistence import load_model, save_model
 from predictors.models.tables import TABLE_KEY, Table, find_table, tables_of
 from predictors.strategies.goals import Goal, within
@@ -216,10 +216,9 @@ class FittedModel:
         table["batch_size"] = self.batch_size if batch_size is None else batch_size
         asked = {"batch_size": table["batch_size"].to_numpy(), "task": self.origin["task"]}
         found, untold = self.predictor.predict(known, **asked), self.predictor.unprofiled(known, **asked)
-        admitted = np.ones(len(table), dtype=bool)
         if untold and not unprofiled:
             warnings.warn(f"{described_unprofiled(untold)} without unprofiled=True", stacklevel=3)
-            admitted = ~np.any(list(untold.values()), axis=0)
+        admitted = admitted_rows({} if unprofiled else untold, len(table))
         table["time_ms"] = found.time_ms
         table["time_low_ms"], table["time_high_ms"] = found.time_interval_ms(level)
         table["power_mw"] = found.power_mw

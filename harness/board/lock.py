@@ -21,6 +21,7 @@ from typing import Iterator, List, Optional, Set
 
 from harness.core.errors import ControlError
 from harness.core.files import is_shared
+from harness.core.terminal import shown
 
 LOCK_DIR_VARIABLE = "JETWATT_LOCK_DIR"
 
@@ -120,7 +121,7 @@ def _holder(fd: int) -> str:
     process = Path("/proc") / max(holders)[1]  # some file systems have another number in that table
     try:
         command = " ".join(map(shlex.quote, os.fsdecode((process / "cmdline").read_bytes()).rstrip("\0").split("\0")))
-        printable = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in command)
+        printable = shown(command).replace("\n", "\\n")
         up_s, ticks = float(Path("/proc/uptime").read_text().split()[0]), (process / "stat").read_text()
         began_s = time.time() - up_s + int(ticks.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
         since = datetime.datetime.fromtimestamp(began_s).astimezone().isoformat(timespec="seconds")

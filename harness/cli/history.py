@@ -15,7 +15,8 @@ from harness.core.terminal import format_table, shown
 from harness.core.units import mw_to_w, percent_to_share, share_to_percent
 from harness.judge.compare import DEFAULT_THRESHOLD, TIME
 from harness.judge.history import TEST, CaseHistories, CaseSeries, read_history
-from harness.report.history import require_drawing, write_page
+from harness.report.history import write_page
+from harness.report.template import require_drawing
 
 _MOST_LINES = 40
 """Of more series than this, those without a change are counted in text and not listed; JSON has them all."""
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
-        require_drawing()
+        require_drawing("the page", ", or leave out --out")
     threshold = percent_to_share(arguments.threshold)
     found = read_history(arguments.files, arguments.include_flagged, arguments.since, threshold)
     print(_to_json(found) if arguments.json else _in_words(found, arguments.markdown))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 import msgspec
 
-from harness.core.errors import InvalidValueError, StoreError
+from harness.core.errors import StoreError
 from harness.core.files import write_output
 from harness.core.profiles import Profile
 from harness.core.terminal import format_table
@@ -41,6 +41,7 @@ from harness.judge.sides import (
     Pair,
     Run,
     cases_of,
+    check_threshold,
     is_unsure,
     nearest,
     pair,
@@ -217,7 +218,7 @@ def check(
 
 def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: float = DEFAULT_THRESHOLD) -> List[Checked]:
     """Compare cases with cases, each key at most once on a side; `check` says how."""
-    _check_threshold(threshold)
+    check_threshold(threshold)
     pairs = pair(before, after)
     enough = [one for one in pairs if one.is_compared and one.fewest_minibatches >= MIN_MINIBATCHES]
     found_ratios = {name: ratio.estimate for name, ratio in ratios(enough).items()}
@@ -239,11 +240,6 @@ def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: floa
             status, notes = _status(ratio, threshold, slower[old.key], faster[old.key]), _notes(old, new)
         found.append(Checked(one.case_id, status, old, new, ratio, notes))
     return found
-
-
-def _check_threshold(threshold: float) -> None:
-    if not threshold >= 0:
-        raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
 
 
 def _status(ratio: Estimate, threshold: float, p_slower: float, p_faster: float) -> str:
@@ -291,7 +287,7 @@ def check_profile(
     Raises:
         InvalidValueError: the threshold is below 0.
     """
-    _check_threshold(threshold)
+    check_threshold(threshold)
     times_ms = tuple(round(minibatch.e2e_ms, DECIMALS) for minibatch in profile.counted)
     run = Run("", profile.started_at, tuple(profile.flags), times_ms)
     comparable = comparable_conditions(profile.conditions, profile.case, profile.provenance)

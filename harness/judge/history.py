@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 import numpy as np
 
-from harness.core.errors import InvalidValueError, StoreError
+from harness.core.errors import StoreError
 from harness.judge.compare import DEFAULT_THRESHOLD, LESS, MORE, POWER, SAME, TIME
-from harness.judge.sides import FASTER, OK_CODE, REFUSED_CODE, SLOWER, SLOWER_CODE, TOO_FEW, sure_power
+from harness.judge.sides import FASTER, OK_CODE, REFUSED_CODE, SLOWER, SLOWER_CODE, TOO_FEW, check_threshold, sure_power
 from harness.stats import noise
 from harness.stats.change_points import ChangePoint, change_points, learn_from_neighbours, without_outliers
 from harness.stats.changes import Change, holm
 from harness.stats.estimates import CONFIDENCE, Estimate, quotient
 from harness.store.conditions import LEFT_OUT, differences, is_disqualified
 from harness.store.corpora import STORES
-from harness.store.frames import common_conditions, framed
+from harness.store.frames import common_conditions, framed, labelled
 from harness.store.results import ResultsStore
 from harness.store.rows import Record
 
@@ -138,8 +138,7 @@ def read_history(
     Raises:
         StoreError: a file that was named cannot be read, or nothing is left. One in a folder is left out, and said.
     """
-    if not threshold >= 0:
-        raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
+    check_threshold(threshold)
     records: Dict[Tuple[str, ...], Record] = {}
     left_out, flagged = [], 0
     for path in dict.fromkeys(paths):
@@ -172,7 +171,7 @@ def _series(runs: pd.DataFrame) -> List[Tuple[CaseSeries, str]]:
     runs, found = runs[list(_COLUMNS)], []
     for _, members in runs.groupby(common_conditions(runs, ignore=(*SOFTWARE, "seed")), sort=False):
         last = members.iloc[-1]
-        case_id = last["device_label"] + last["case_id"][len(last["device_name"]) :]
+        case_id = labelled(last["case_id"], last["device_name"], last["device_label"])
         for figure, (column, *_) in FIGURES.items():
             points = []
             for run_id, own in members.groupby("run_id", sort=False):

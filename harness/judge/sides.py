@@ -32,7 +32,7 @@ from harness.store.conditions import (
     leaves,
     without_instance,
 )
-from harness.store.frames import minibatches, profiles
+from harness.store.frames import labelled, minibatches, profiles
 from harness.store.results import ResultsStore
 
 if TYPE_CHECKING:
@@ -118,18 +118,9 @@ def cases_of(
     if last is not None and last < 1:
         raise InvalidValueError(f"the number of runs must be at least 1, got {last}")
     columns = [
-        "key",
-        "case_id",
-        "device_name",
-        "device_label",
-        "comparable",
-        "environment",
-        "usable",
-        "run_id",
-        "created_at",
-        "flag_list",
-        "power_mw",
-    ]
+        "key", "case_id", "device_name", "device_label", "comparable", "environment", "usable", "run_id", "created_at",
+        "flag_list", "power_mw",
+    ]  # fmt: skip
     groups: Dict[str, List[Any]] = {}
     for row in frame[~frame["flag_kinds"].map(lambda found: RAW_PRUNED in found).astype(bool)][columns].itertuples():
         groups.setdefault(row.key, []).append(row)
@@ -157,7 +148,7 @@ def cases_of(
         )
         newest = kept[-1]
         counts = len(kept) - len(chosen), len(every) - len(kept)
-        case_id = newest.device_label + newest.case_id[len(newest.device_name) :]
+        case_id = labelled(newest.case_id, newest.device_name, newest.device_label)
         cases.append(CaseRuns(case_id, newest.comparable, newest.environment, runs, *counts))
     return cases
 
@@ -196,6 +187,12 @@ def read_side(path: Path, include_flagged: bool = False) -> Side:
             f"{path} holds nothing to compare{why}", "measure some: pytest benchmarks; pruned ones have no series"
         )
     return side
+
+
+def check_threshold(threshold: float) -> None:
+    """Refuse what is no share from 0 on."""
+    if not threshold >= 0:
+        raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
 
 
 def read_object(path: Path, what: str, hint: str) -> Dict[str, Any]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
 from typing import List, NamedTuple, Sequence, Tuple
 
 from harness.core.corpus import TASKS, write_corpus
-from harness.core.errors import DependencyError, StoreError
+from harness.core.errors import StoreError
 from harness.core.files import write_output
 from harness.judge.claims import Verdict, judge
 from harness.report.figure import Figure, csv_text
 from harness.report.figures import KINDS
 from harness.report.material import Material, file_name
 from harness.report.page import PageSection, page_html
+from harness.report.template import require_drawing
 from harness.report.vega import DrawnPanel, draw_panel, figure_png, figure_svg
 from harness.store.corpora import corpus_rows
 from harness.store.frames import FURTHER, profiles
@@ -45,9 +45,7 @@ def write_report(material: Material, out: Path, made_from: Sequence[Path], png: 
     """
     if not (material.rows or material.corpus or material.predictors or material.strategies or material.predicted):
         raise StoreError(f"{material.store.path} holds no profile", "measure some: pytest benchmarks")
-    for package in ("jinja2", "vl_convert"):
-        if importlib.util.find_spec(package) is None:
-            raise DependencyError(f"the report needs {package}", "pip install 'jetwatt[report]'")
+    require_drawing("the report")
     sections, missing = [], []
     for kind in KINDS:
         figures = kind.make(material)

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import datetime
-import importlib.util
 from pathlib import Path
 from typing import Dict, List, Sequence
 
-import harness
-from harness.core.errors import DependencyError
 from harness.core.files import write_output
 from harness.core.units import mw_to_w
 from harness.judge.compare import TIME
 from harness.judge.history import TEST, CaseHistories, CaseSeries
-from harness.report.colours import colours_of, dark_rules
+from harness.report.colours import colours_of
 from harness.report.figure import Axis, Layer, LegendEntry, Mark, Panel, Value
+from harness.report.template import fill
 from harness.report.vega import draw_panel
 
 MOST_FIGURES = 80
 """Of more series the first ones, which changed, are drawn."""
 
-HERE = Path(__file__).parent
-
-
-def require_drawing() -> None:
-    """Refuse, before any work, where what draws is not installed."""
-    for package in ("jinja2", "vl_convert"):
-        if importlib.util.find_spec(package) is None:
-            raise DependencyError(f"the page needs {package}", "pip install 'jetwatt[report]', or leave out --out")
-
 
 def write_page(found: CaseHistories, out: Path) -> None:
     """Write the page: one HTML file that needs nothing else, and runs no script."""
-    import jinja2
     from markupsafe import Markup
 
     groups: Dict[str, List[CaseSeries]] = {}
@@ -48,24 +36,14 @@ def write_page(found: CaseHistories, out: Path) -> None:
         legend = [LegendEntry(board, colours[board], "circle") for board in boards]
         drawn = draw_panel(_panel(figure, members, boards), legend, f"history-{place}")
         figures.append((case_id, figure, provenance, legend, Markup(drawn.svg), list(zip(boards, members))))
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(str(HERE)),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    page = environment.get_template("history.html").render(
+    page = fill(
+        "history.html",
         figures=figures,
         more=len(groups) - len(figures),
         worse=sum(one.is_worse for one in found.series),
         count=len(found.series),
         left_out=found.left_out,
         test=f"Threshold {found.threshold:.1%}. {TEST}",
-        made=f"made {now} by jetwatt {harness.__version__}",
-        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
-        dark_rules=Markup(dark_rules()),
     )
     write_output(out, page.encode("utf-8"))
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import base64
-import datetime
 import hashlib
-from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-import harness
 from harness.judge.claims import Verdict
-from harness.report.colours import MARKERS, RAMP, dark_rules
-from harness.report.figure import Figure, cell_text, joined
+from harness.report.colours import MARKERS, RAMP
+from harness.report.figure import Figure, joined
 from harness.report.figures import FigureKind
 from harness.report.material import Material
 from harness.report.mode_tables import MOST_TABLES, explorer_tables
@@ -26,13 +23,12 @@ from harness.report.summary import (
     surprises,
     words,
 )
+from harness.report.template import HERE, fill
 from harness.report.vega import DrawnPanel
 from harness.store.conditions import DISQUALIFYING
 
 TABLE_ROWS, SHOWN = 30, 4
 """Rows that a figure's table shows, and its CSV file has all; panels that are shown at once, the others folded."""
-
-HERE = Path(__file__).parent
 
 
 class PageSection(NamedTuple):
@@ -58,26 +54,17 @@ def page_html(
     with_png: bool,
 ) -> str:
     """The page as text; `missing`: titles and needs of figures without data; `files`: paths and what they are."""
-    import jinja2
     from markupsafe import Markup
 
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(str(HERE)),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters["cell"] = cell_text
     script = (HERE / "page.js").read_text(encoding="utf-8")
     tables, flags = material.tables, flag_rows(material.rows)
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     corpora = [*(row["device"] for row in material.corpus), *(table.device for table in material.predicted)]
     devices = dict.fromkeys([*(row.base for row in material.rows), *corpora])
-    return environment.get_template("page.html").render(
+    return fill(
+        "page.html",
+        f" from {words(made_from)}",
         title=f"jetwatt: {words(list(devices)) or 'report'}",
         lead=lead(material),
-        made=f"made {now} by jetwatt {harness.__version__} from {words(made_from)}",
         provenances=_provenances(material),
         disturbed=any(kind in DISQUALIFYING for kind, *_ in flags[1]),
         devices=device_rows(material),
@@ -99,8 +86,6 @@ def page_html(
         table_rows=TABLE_ROWS,
         shown=SHOWN,
         drawing=Markup,
-        dark_rules=Markup(dark_rules()),
-        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         explorer=explorer_tables(material),

@@ -116,18 +116,8 @@ FOLLOWS: Dict[str, Tuple[str, ...]] = {
     "power_mode": ("power_mode", "tpc_mask", "threads"),
     "device": (
         *("device", "device_model", "device_specification", "board_instance", "accelerator", "threads", "power_mode"),
-        *(
-            "tpc_mask",
-            "dvfs",
-            "storage_medium",
-            "torch",
-            "cuda",
-            "python",
-            "l4t",
-            "jetpack",
-            "provenance",
-            "data_source",
-        ),
+        *("tpc_mask", "dvfs", "storage_medium", "torch", "cuda", "python", "l4t", "jetpack"),
+        *("provenance", "data_source"),
     ),
 }
 """What else changes of the comparable conditions when a thing is varied; of others only the thing itself does."""
@@ -241,6 +231,11 @@ def common_conditions(frame: pd.DataFrame, vary: Sequence[str] = (), ignore: Seq
 
 def _numbers(store: ResultsStore, profile_ids: Optional[Iterable[int]]) -> List[int]:
     return store.numbers() if profile_ids is None else [int(number) for number in profile_ids]
+
+
+def labelled(case_id: str, device_name: str, device_label: str) -> str:
+    """A case's id with its device as the frame's `device_label` tells it from others of its type."""
+    return device_label + case_id[len(device_name) :]
 
 
 def framed(records: Sequence[Record]) -> pd.DataFrame:

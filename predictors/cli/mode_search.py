@@ -201,11 +201,8 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
                 device, training, mix.inference, goal, BATCHES, case.settings.duration_s, Progress(io.StringIO()),
                 search=name,
             )  # fmt: skip
-            attempt, spent, among = (
-                concurrent.best_of(goal, attempts),
-                attempts[-1].choice.profiles,
-                modes * (1 + len(BATCHES)),
-            )
+            attempt, spent = concurrent.best_of(goal, attempts), attempts[-1].choice.profiles
+            among = modes * (1 + len(BATCHES))
             true_over = slower = None
             if expected is not None:
                 place = attempt.choice.training, attempt.choice.inference % len(BATCHES)

@@ -17,7 +17,7 @@ from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, share_to_percent
 from harness.workloads.optional_packages import require
 from predictors.evaluation import LEVELS
-from predictors.models.base import TASKS, Prediction, described_unprofiled, usual_batch_size
+from predictors.models.base import TASKS, Prediction, admitted_rows, described_unprofiled, usual_batch_size
 from predictors.models.persistence import load_model
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     size = arguments.batch_size or usual_batch_size(model.predictor)
     asked = {"modes": np.array(modes, dtype=np.int64), "batch_size": size, "task": task}
     prediction, unprofiled = model.predictor.predict(**asked), model.predictor.unprofiled(**asked)
-    admitted = np.full(len(modes), arguments.unprofiled) | ~np.any([np.zeros(len(modes)), *unprofiled.values()], axis=0)
-    front = front_of(prediction, admitted)
+    front = front_of(prediction, admitted_rows({} if arguments.unprofiled else unprofiled, len(modes)))
     provenance = f"predicted from {model.origin.get('provenance', 'unknown')}"
     table = table_of(modes, size, prediction, front, provenance)
     content = table.to_parquet(index=False) if as_parquet else table.to_csv(index=False, float_format="%.6g").encode()

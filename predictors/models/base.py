@@ -317,6 +317,11 @@ def usual_batch_size(predictor: Predictor) -> int:
     return int(sizes[counts.argmax()])
 
 
+def admitted_rows(unprofiled: Dict[str, np.ndarray], count: int) -> np.ndarray:
+    """Which of `count` rows are none that `Predictor.unprofiled` found, bool of shape (count,)."""
+    return ~np.any([np.zeros(count, dtype=bool), *unprofiled.values()], axis=0)
+
+
 def described_unprofiled(unprofiled: Dict[str, np.ndarray]) -> str:
     """A sentence on what `Predictor.unprofiled` found."""
     asked = ", ".join(f"{name} ({rows.sum()} of {len(rows)} modes)" for name, rows in unprofiled.items())

@@ -63,9 +63,8 @@ class ParameterPosterior(NamedTuple):
     scale: np.ndarray  # s for time and power, (k, 2)
     spread: np.ndarray  # factor on the standard deviations of what is predicted of time and power, (k, 2)
     home: np.ndarray  # batch size and task, as features, where what they change is 0
-    row_weight: (
-        np.ndarray
-    )  # of each row's time and power among all, at most 1.4: little where others contradict, (k, 2, n)
+    # of each row's time and power among all, at most 1.4: little where others contradict, (k, 2, n)
+    row_weight: np.ndarray
     unit: np.ndarray  # what is added to log time in units of the parameters to get log milliseconds
 
 
@@ -147,10 +146,8 @@ class _Search:
         self.theta[:, self.free] += (sd * random.normal(size=mean.shape))[:, self.free]
         self.theta[::starts] = mean[::starts]
         self.damping = np.full(len(mean), 0.1)  # (s,)
-        self.weights, self.scale = (
-            np.ones((len(mean), *data.shape)),
-            np.ones((len(mean), len(data))),
-        )  # (s, 2, n), (s, 2)
+        self.weights = np.ones((len(mean), *data.shape))  # (s, 2, n)
+        self.scale = np.ones((len(mean), len(data)))  # (s, 2)
         self._whiten()
 
     def descend(self, steps: int) -> None:

@@ -1,0 +1,44 @@
+"""Filling a page's template: every text is escaped; each page has the style, and says when and by what it was made."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import harness
+from harness.core.errors import DependencyError
+from harness.report.colours import dark_rules
+from harness.report.figure import cell_text
+
+HERE = Path(__file__).parent
+
+
+def require_drawing(what: str, otherwise: str = "") -> None:
+    """Refuse, before any work, where what draws is not installed; `otherwise` ends the hint."""
+    for package in ("jinja2", "vl_convert"):
+        if importlib.util.find_spec(package) is None:
+            raise DependencyError(f"{what} needs {package}", f"pip install 'jetwatt[report]'{otherwise}")
+
+
+def fill(template: str, made_from: str = "", **values: Any) -> str:
+    """A template of this folder with its values; `made_from` ends the line that says when it was made."""
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(str(HERE)),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["cell"] = cell_text
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    return environment.get_template(template).render(
+        made=f"made {now} by jetwatt {harness.__version__}{made_from}",
+        style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
+        dark_rules=Markup(dark_rules()),
+        **values,
+    )
