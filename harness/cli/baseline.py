@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.cli.options import add_include_flagged, add_results
+from harness.cli.options import add_by, add_include_flagged, add_results
 from harness.core.units import percent_to_share, share_to_percent
 from harness.judge.baseline import (
     DEFAULT_THRESHOLD,
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "check",
         description=f"Compare the profiles of a results file with a baseline. {TEST}",
         epilog="exit code: 0 none is slower, 1 a case is slower, 2 a comparison was refused or none was possible;"
-        " inconclusive cases, and those that only one side has, are listed and change nothing",
+        " inconclusive cases (without --strict), and those that only one side has, are listed and change nothing",
     )
     for action in (recording, checking):
         add_results(action)
@@ -48,15 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PERCENT",
         help="by how much a median may grow (default: %(default)g)",
     )
+    add_by(checking)
+    checking.add_argument("--strict", action="store_true", help="exit with 2 where a case is inconclusive, too")
 
 
 def run(arguments: argparse.Namespace) -> int:
     with ResultsStore(arguments.results, read_only=True) as store:
         if arguments.action == "check":
             threshold = percent_to_share(arguments.threshold)
-            found = check(store, arguments.baseline, threshold, arguments.last, arguments.include_flagged)
+            choice = (threshold, arguments.last, arguments.include_flagged, arguments.by)
+            found = check(store, arguments.baseline, *choice)
             print(format_checked(found, threshold))
-            return exit_code(found)
+            return exit_code(found, arguments.strict)
         done = record(store, arguments.baseline, arguments.last, arguments.include_flagged)
     vague = []
     for case in done.cases:

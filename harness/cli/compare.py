@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Tuple
 
-from harness.cli.options import add_include_flagged
+from harness.cli.options import add_by, add_include_flagged
 from harness.core.units import percent_to_share, share_to_percent
 from harness.judge.compare import DEFAULT_THRESHOLD, TEST, ComparedSides, format_result, judge, to_json
 from harness.judge.sides import pair, read_side
@@ -22,13 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, text in (("before", "one side"), ("after", "the other")):
         add(name, type=Path, metavar=name.upper(), help=f"{text}: a results file, or a .json of pytest-benchmark")
-    add(
-        "--by",
-        type=_names,
-        default=(),
-        metavar="NAMES",
-        help="conditions that may differ because they are the question: l4t,jetpack,torch (default: none)",
-    )
+    add_by(parser)
     add(
         "--threshold",
         type=float,
@@ -56,7 +49,3 @@ def run(arguments: argparse.Namespace) -> int:
     result = ComparedSides(before, after, arguments.by, pairs, found, threshold)
     print(to_json(result) if arguments.json else format_result(result, arguments.markdown))
     return result.exit_code
-
-
-def _names(text: str) -> Tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())

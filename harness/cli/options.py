@@ -25,6 +25,16 @@ def add_include_flagged(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--include-flagged", action="store_true", help=f"keep profiles that were flagged {flags}")
 
 
+def add_by(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--by",
+        type=lambda text: tuple(name.strip() for name in text.split(",") if name.strip()),
+        default=(),
+        metavar="NAMES",
+        help="conditions that may differ because they are the question: l4t,jetpack,torch (default: none)",
+    )
+
+
 def output_file(text: str) -> Path:
     """An option's `type`: a file to write, refused before any work where it cannot be written."""
     path = Path(text)

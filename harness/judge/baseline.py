@@ -186,15 +186,17 @@ def check(
     threshold: float = DEFAULT_THRESHOLD,
     last: Optional[int] = None,
     include_flagged: bool = False,
+    by: Sequence[str] = (),
 ) -> List[Checked]:
     """Compare the profiles of a results file with a baseline; `TEST` says how. Only equal conditions are compared.
 
-    Only runs from after the baseline count: in the results file that it was recorded from, those after its newest run;
-    in another file, all. A recording takes the newest profile of every case, so what comes before its last was in the
-    file already: runs that it left out, of another environment, must not be taken for new ones.
+    Only runs from after the baseline count, by when they were stored: those after its newest run, in whatever order a
+    merged file has them. A recording takes the newest profile of every case, so what comes before its last was there
+    already: runs that it left out, of another environment, must not be taken for new ones. Another file that is older
+    as a whole was meant by whoever named it: all of it counts.
 
-    `threshold` is a share: 0.05 is 5 %. `last` takes the newest runs now. A verdict for each case of the baseline, in
-    its order, then one for each case that only the results have.
+    `threshold` is a share: 0.05 is 5 %. `last` takes the newest runs now. `by` names conditions that may differ. A
+    verdict for each case of the baseline, in its order, then one for each case that only the results have.
 
     Raises:
         StoreError: the baseline or the results cannot be read.
@@ -203,10 +205,12 @@ def check(
     before, frame = read_baseline(path), _timed(store)
     recorded = {(run.run_id, run.created_at) for case in before for run in case.runs}
     is_recorded = [run in recorded for run in zip(frame["run_id"], frame["created_at"])]
-    fresh = frame[frame.index > max(frame.index[is_recorded], default=0)]
+    fresh = frame[frame["created_at"] > max(moment for _, moment in recorded)]
+    if fresh.empty and not any(is_recorded):
+        fresh = frame
     left_out = fresh["key"][~fresh["usable"] & (not include_flagged)]
     found = []
-    for one in judge(before, cases_of(store, fresh, include_flagged, last), threshold):
+    for one in judge(before, cases_of(store, fresh, include_flagged, last), threshold, by):
         if one.status == NOT_RUN and one.before is not None and not left_out.empty:
             again = int((left_out == one.before.key).sum())
             here = f"run again, but left out: {again} {LEFT_OUT}"
@@ -216,10 +220,15 @@ def check(
     return found
 
 
-def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: float = DEFAULT_THRESHOLD) -> List[Checked]:
+def judge(
+    before: Sequence[CaseRuns],
+    after: Sequence[CaseRuns],
+    threshold: float = DEFAULT_THRESHOLD,
+    by: Sequence[str] = (),
+) -> List[Checked]:
     """Compare cases with cases, each key at most once on a side; `check` says how."""
     check_threshold(threshold)
-    pairs = pair(before, after)
+    pairs = pair(before, after, by, ("the baseline", "now"))
     enough = [one for one in pairs if one.is_compared and one.fewest_minibatches >= MIN_MINIBATCHES]
     found_ratios = {name: ratio.estimate for name, ratio in ratios(enough).items()}
     slower = dict(zip(found_ratios, holm([ratio.p_above() for ratio in found_ratios.values()])))
@@ -237,7 +246,8 @@ def judge(before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: floa
             status, notes = TOO_FEW, [TOO_FEW_NOTE]
         else:
             ratio = found_ratios[old.key]
-            status, notes = _status(ratio, threshold, slower[old.key], faster[old.key]), _notes(old, new)
+            status = _status(ratio, threshold, slower[old.key], faster[old.key])
+            notes = [*(["; ".join(one.differ)] if one.differ else []), *_notes(old, new)]
         found.append(Checked(one.case_id, status, old, new, ratio, notes))
     return found
 
@@ -317,12 +327,19 @@ def check_profile(
     return Checked(now.case_id, status, recorded, now, ratio, notes, limit_ms)
 
 
-def exit_code(found: Sequence[Checked]) -> int:
-    """1 where a case is slower; else 2 where one was refused or none could be compared; else 0."""
+def exit_code(found: Sequence[Checked], strict: bool = False) -> int:
+    """1 where a case is slower; else 2 where one was refused or none could be compared; else 0.
+
+    To be `strict` is to give 2 also where a case is inconclusive.
+    """
     statuses = {one.status for one in found}
     if SLOWER in statuses:
         return SLOWER_CODE
-    if statuses & {REFUSED, TOO_FEW} or not statuses & {SAME, FASTER, INCONCLUSIVE}:
+    if statuses & {REFUSED, TOO_FEW, *([INCONCLUSIVE] if strict else [])} or not statuses & {
+        SAME,
+        FASTER,
+        INCONCLUSIVE,
+    }:
         return REFUSED_CODE
     return OK_CODE
 

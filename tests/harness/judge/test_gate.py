@@ -119,7 +119,7 @@ def test_a_slowdown_within_the_noise_passes_however_large(gate: Any) -> None:
     verdicts = gate([(swings, {})], [([[150.0] * 40, [110.0] * 40, [170.0] * 40], {})])
     assert verdicts[0].ratio.value > 1.05
     assert [verdict.status for verdict in verdicts] == ["inconclusive"]
-    assert exit_code(verdicts) == 0
+    assert (exit_code(verdicts), exit_code(verdicts, strict=True)) == (0, 2)
 
 
 def test_half_the_time_is_not_the_same_where_noise_explains_it() -> None:
@@ -267,6 +267,44 @@ def test_runs_that_the_baseline_left_out_are_not_taken_for_new_ones(tmp_path: Pa
         add_runs(store, [[100.0] * 40] * 2, environment={"suite_commit": "b"})
         record(store, tmp_path / "b.json", last)
         assert [verdict.status for verdict in check(store, tmp_path / "b.json")] == ["not run"]
+
+
+def stored(path: Path, times_ms: float) -> Path:
+    """A results file with one run, stored now."""
+    with ResultsStore(path) as store:
+        add_runs(store, [[times_ms] * 40])
+    return path
+
+
+def test_an_older_file_that_is_merged_later_is_not_taken_for_new_runs(tmp_path: Path) -> None:
+    nights = [stored(tmp_path / f"{number}", time_ms) for number, time_ms in enumerate((200.0, 100.0, 130.0))]
+    with ResultsStore(nights[1], read_only=True) as store:
+        record(store, tmp_path / "b.json")
+    for places, status, runs in (((1, 0), "not run", 0), ((1, 2, 0), "slower", 1), ((2, 0), "slower", 1)):
+        with ResultsStore(tmp_path / f"merged-{places}") as merged:
+            for place in places:
+                with ResultsStore(nights[place], read_only=True) as source:
+                    merged.merge(source)
+            [verdict] = check(merged, tmp_path / "b.json")
+        assert (verdict.status, len(verdict.after.runs) if verdict.after else 0) == (status, runs), places
+
+
+def test_another_file_that_is_older_as_a_whole_is_what_was_meant(tmp_path: Path) -> None:
+    before, after = (stored(tmp_path / name, 100.0) for name in ("before", "after"))
+    with ResultsStore(after, read_only=True) as store:
+        record(store, tmp_path / "b.json")
+    with ResultsStore(before, read_only=True) as store:
+        assert [verdict.status for verdict in check(store, tmp_path / "b.json")] == ["same"]
+
+
+def test_what_is_the_question_may_differ_and_is_told(tmp_path: Path) -> None:
+    with ResultsStore(tmp_path / "r.sqlite") as store:
+        add_runs(store, [[100.0] * 40] * 3)
+        record(store, tmp_path / "b.json")
+        add_runs(store, [[130.0] * 40] * 3, conditions={"torch": "2.16.0"})
+        [verdict] = check(store, tmp_path / "b.json", by=("torch",))
+    assert verdict.status == "slower"
+    assert verdict.notes[0] == 'torch: "2.15.0" -> "2.16.0"'
 
 
 def test_runs_in_containers_with_names_of_their_own_belong_together(tmp_path: Path) -> None:
