@@ -12,6 +12,7 @@ from harness.core.campaigns import SHIPPED, Campaign, check_axis, load_campaign
 from harness.core.cases import CACHE_STATES, CLOCKS, CUT_MINIBATCHES, DEFAULT_IDLE_S, DISTURBED_CORES, NO_LIMIT_C
 from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME, Configuration, load_configuration
 from harness.core.errors import InvalidValueError
+from harness.core.units import percent_to_share
 
 DEFAULT_CAMPAIGN = "quick"
 
@@ -155,6 +156,12 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="FILE",
     )
     option(
+        "--slowdown",
+        "make every minibatch of a simulated board so much slower, to see a gate fail: 5 or 5%%. The profiles are "
+        "flagged `injected`, and say so in place of a version of torch; `--by torch` compares them with others",
+        metavar="PERCENT",
+    )
+    option(
         "--config", f"places of storage media and data sets (default: {FILE_NAME})", metavar="FILE", default=FILE_NAME
     )
 
@@ -200,6 +207,18 @@ def asks_for_strictness(config: pytest.Config) -> bool:
         return bool(config.getoption("strict", None)) or bool(config.getini("strict"))
     except (KeyError, ValueError):
         return False
+
+
+def slowdown_from(config: pytest.Config) -> float:
+    """By which share simulated boards are made slower."""
+    given = config.getoption("jetwatt_slowdown") or "0"
+    try:
+        share = percent_to_share(float(given.rstrip("% ")))
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 10:
+        raise InvalidValueError(f"--slowdown is {given!r}", "write a percentage from 0 on: 5 or 5%")
+    return share
 
 
 def chosen_axes(config: pytest.Config) -> Set[str]:

@@ -15,7 +15,14 @@ from harness.core.device import Device
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
 from harness.core.power_modes import PowerMode
-from harness.options import DEFAULT_CAMPAIGN, campaign_from, chosen_axes, configuration_from, device_root_from
+from harness.options import (
+    DEFAULT_CAMPAIGN,
+    campaign_from,
+    chosen_axes,
+    configuration_from,
+    device_root_from,
+    slowdown_from,
+)
 
 Item = TypeVar("Item")
 ModeOf = Callable[[Item], Optional[Tuple[str, PowerMode]]]
@@ -60,6 +67,7 @@ class Plan:
         self._chooses_workloads = "workload" in self._chosen or config.getoption("jetwatt_campaign") is not None
         self.meter_logs = read_meter_logs(config.getoption("jetwatt_socket_meter"))
         self._idle_s: float = config.getoption("jetwatt_idle_seconds")
+        self._slowdown = slowdown_from(config)
         self._devices: Dict[str, Device] = {}
         self._modes: Dict[Tuple[str, str], PowerMode] = {}
         self.cases: Dict[str, Case] = {}  # by `key`
@@ -88,9 +96,17 @@ class Plan:
         """The device of that name, the same object each time."""
         if name not in self._devices:
             from harness.devices.registry import open_device
+            from harness.devices.simulated import SimulatedDevice
 
             root = Path("/") if name.partition(INSTANCE_MARK)[0] == "host" else self._root
             device = open_device(name, self.configuration, root)
+            if self._slowdown and not isinstance(device, SimulatedDevice):
+                raise InvalidValueError(
+                    f"--slowdown was given, and {name} is not simulated",
+                    "what is measured is as fast as it is: sim:BOARD",
+                )
+            if isinstance(device, SimulatedDevice):
+                device.slowdown = self._slowdown
             known = self._devices.setdefault(device.name, device)
             if known is not device and known.identity() != device.identity():
                 raise InvalidValueError(f"two devices are called {device.name}", "rename one of the files")

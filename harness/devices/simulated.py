@@ -30,7 +30,7 @@ from harness.core.metrics import POWER_CHANNEL, summarise, summarise_concurrent,
 from harness.core.mode_texts import NamedModes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.profiles import Minibatch, Profile, Telemetry
-from harness.core.units import BYTES_PER_GIB
+from harness.core.units import BYTES_PER_GIB, share_to_percent
 from harness.simulation.parameters import (
     BOARD_FILES,
     PHYSICS_FILE,
@@ -81,6 +81,7 @@ class SimulatedDevice:
 
     provenance = "simulated"
     clocks_only_fall = False  # every case finds the board switched on anew
+    slowdown = 0.0  # a share by which it is made slower on purpose
 
     def __init__(self, text: str) -> None:
         """`text` is `BOARD` or `BOARD@INSTANCE`; instance 0 is what is simulated without one."""
@@ -168,7 +169,13 @@ class SimulatedDevice:
             "power_mode_name": case.power_mode,
             "tpc_mask": self._tpc_mask(case.power_mode),
             "dvfs": "off" if case.settings.clocks == STATIC else "on",
+            "torch": None,
         }
+        if (
+            self.slowdown
+        ):  # stands for a version of torch, so that none but `--by torch` compares it with other profiles
+            slower = f"{share_to_percent(self.slowdown):g} % slower"
+            board.update(injected_slowdown=self.slowdown, torch=f"none, injected: {slower}")
         if case.task == IDLE:
             return board
         if case.task == CONCURRENT:
@@ -184,7 +191,6 @@ class SimulatedDevice:
             "device_specification": self._specification(WORKLOAD_FILES[scaled_from or case.workload]),
             "threads": mode.cpu_cores,
             "accelerator": f"{self._spec.gpu.name} (simulated)",
-            "torch": None,
             "data_source": "virtual",
             "data_samples": data.samples,
             "data_scale": data.scale,
@@ -211,7 +217,7 @@ class SimulatedDevice:
         [(_, mode)] = self.power_modes(name)
         tpcs, mask = self._spec.gpu.tpcs, self._tpc_mask(name)
         share = 1.0 if not tpcs else 1.0 - bin(mask & ((1 << tpcs) - 1)).count("1") / tpcs
-        return SimulatedBoard(self._board, self._instance, mode, share, self._spec.peak_power_mw)
+        return SimulatedBoard(self._board, self._instance, mode, share, self._spec.peak_power_mw, self.slowdown)
 
     def profile(self, case: Case) -> Profile:
         """What the case yields; virtual time goes on by what it took."""

@@ -49,9 +49,11 @@ def find_flags(profile: Profile) -> List[str]:
             *_telemetry_gaps(telemetry),
             *([] if conditions["clean_process"] else [_NOT_CLEAN]),
         ]
+    slowdown = conditions.get("injected_slowdown")
     periods, watched = conditions.get("cpu_quota_throttled_periods"), conditions.get("temperature_limits_c")
     most_c = case.settings.max_temperature_c
     common = [
+        *([f"injected: every minibatch was made {slowdown:.1%} slower on purpose (--slowdown)"] if slowdown else []),
         *_disturbance(case, start, end, telemetry),
         *_throttling(start, end, telemetry),
         *([f"cpu-quota: {_QUOTA.format(periods)}"] if periods else []),

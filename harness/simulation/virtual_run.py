@@ -79,6 +79,7 @@ class SimulatedBoard(NamedTuple):
     mode: PowerMode  # the power mode
     tpc_share: float  # share of the GPU's clusters that are on
     peak_mw: float  # the module's greatest power
+    slowdown: float = 0.0  # a share by which every minibatch is slower, put there on purpose
 
     def respond(self, workload: WorkloadParameters, load: Load) -> Response:
         return simulate(
@@ -100,10 +101,11 @@ def noise_of(case: Case) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big")))
 
 
-def run_factors(board: BoardParameters, noise: np.random.Generator) -> Tuple[float, float]:
+def run_factors(board: SimulatedBoard, noise: np.random.Generator) -> Tuple[float, float]:
     """By how much a whole run is slower and draws more than others of its board."""
-    time, power = np.exp(noise.standard_normal(2) * (board.time_noise, board.power_noise)).tolist()
-    return time, power
+    known = board.parameters
+    time, power = np.exp(noise.standard_normal(2) * (known.time_noise, known.power_noise)).tolist()
+    return time * (1 + board.slowdown), power
 
 
 def run_training(
@@ -111,7 +113,7 @@ def run_training(
 ) -> Tuple[List[Minibatch], Telemetry]:
     """Minibatches and telemetry of a case that trains or infers; the clock is 0 when telemetry begins."""
     settings, noise, parameters = case.settings, noise_of(case), board.parameters
-    time_factor, power_factor = run_factors(parameters, noise)
+    time_factor, power_factor = run_factors(board, noise)
     load = Load(case.batch_size, case.workers, case.storage, data.before, case.task, settings.clocks)
     states = [
         steady_state(board.respond(workload, load._replace(cached_share=share)), share)
@@ -200,7 +202,7 @@ def run_interleaved(
 ) -> Tuple[Interleaved, List[Minibatch], Telemetry]:
     """Outcome, training minibatches and power of the loop; each kind of work takes as long as it does alone."""
     noise, mix = noise_of(case), Mix.parse(case.workload)
-    time_factor, power_factor = run_factors(board.parameters, noise)
+    time_factor, power_factor = run_factors(board, noise)
     states, powers = [], []
     for part, workload, data in parts:
         share = data.holds  # by the time that both take turns, what fits has been read

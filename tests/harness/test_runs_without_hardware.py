@@ -44,6 +44,22 @@ def test_the_papers_axes_run_on_a_simulated_board(run_suite):
         assert part in done.stdout
 
 
+def test_an_injected_slowdown_is_flagged_and_taken_for_no_profile_without_it(run_suite, tmp_path):
+    arguments = ("--device", "sim:orin-agx", "--workload", "lenet-mnist", "--workers", "0", "-rs")
+    run_suite(*arguments, "--results", "a.sqlite")
+    slowed = run_suite(*arguments, "--results", "a.sqlite", "--resume", "--slowdown", "5%").stdout
+    assert "1 passed" in slowed
+    assert "(simulated)" in slowed
+    assert "injected: every minibatch was made 5.0% slower on purpose" in slowed
+    with ResultsStore(tmp_path / "a.sqlite", read_only=True) as store:
+        normal, injected = store.records()
+    assert injected.provenance == "simulated"
+    assert injected.conditions["injected_slowdown"] == 0.05
+    ratio = injected.aggregates["minibatch_time_ms"] / normal.aggregates["minibatch_time_ms"]
+    assert ratio == pytest.approx(1.05, rel=0.005)
+    assert [injected.conditions["torch"], normal.conditions["torch"]] == ["none, injected: 5 % slower", None]
+
+
 def test_cases_are_resumed_exported_and_gated_like_measured_ones(run_suite, corpus, tmp_path, capsys):
     arguments = ("--device", f"sim:orin-agx,replay:{corpus}", "--workload", "yolov8n-coco", "--workers", "4")
     run_suite(*arguments, "--power-mode", MODES[1].name)
@@ -78,12 +94,14 @@ def test_without_a_workload_a_replay_takes_those_of_its_corpus(run_suite, corpus
 @pytest.mark.parametrize(
     ("device", "words"),
     [
+        ("host --slowdown 5", ["host is not simulated"]),
+        ("sim:orin-agx --slowdown x", ["--slowdown is 'x'", "5%"]),
         ("sim:thor", ["board 'thor' is not simulated", "xavier-nx"]),
         ("replay:none.csv", ["cannot read none.csv"]),
     ],
 )
 def test_a_device_that_cannot_be_opened_is_a_usage_error(run_suite, device, words):
-    done = run_suite("--device", device, check=False)
+    done = run_suite("--device", *device.split(), check=False)
     assert done.returncode == USAGE_ERROR
     for word in words:
         assert word in done.stderr
