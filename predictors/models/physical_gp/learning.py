@@ -15,6 +15,7 @@ from typing import Dict, List, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import InvalidValueError
+from predictors.models.base import one_blas_thread
 from predictors.models.physical_gp.prior import Hierarchy, Told, any_board, learn_tables, read_hierarchy
 from predictors.models.physical_gp.response import PARAMETERS
 from predictors.models.tables import Table
@@ -28,7 +29,7 @@ DIGITS = 6
 
 
 def learn_hierarchy(tables: Sequence[Table], rounds: int = ROUNDS) -> Hierarchy:
-    """The prior that tables of some workloads on some boards ask for: the same tables give the same.
+    """The prior that tables of some workloads on some boards ask for, the same on however many cores.
 
     Raises:
         InvalidValueError: there are no tables.
@@ -40,9 +41,10 @@ def learn_hierarchy(tables: Sequence[Table], rounds: int = ROUNDS) -> Hierarchy:
         raise InvalidValueError("there is nothing to learn a prior from", "give corpora with profiles")
     hyperprior = read_hierarchy(HYPERPRIOR)
     found, devices = hyperprior, [device for device, _ in units]
-    for _ in range(rounds):
-        told = [learn_tables(some, any_board(found), ROWS, starts=1) for some in units.values()]
-        found = most_likely(told, devices, hyperprior)
+    with one_blas_thread():  # BLAS rounds differently on more
+        for _ in range(rounds):
+            told = [learn_tables(some, any_board(found), ROWS, starts=1) for some in units.values()]
+            found = most_likely(told, devices, hyperprior)
     return Hierarchy(*(np.round(values, DIGITS) for values in (found.mean, found.workloads, found.boards)))
 
 
