@@ -150,6 +150,17 @@ def add_options(parser: pytest.Parser) -> None:
         action="store_true",
     )
     option(
+        "--cases",
+        "run only the cases that FILE lists, a test's id a line, in its order; --list-cases writes them",
+        metavar="FILE",
+    )
+    option(
+        "--list-cases",
+        "write the cases that would run to FILE, a JSON object a line: id, key, device, power_mode, mode; best with "
+        "--collect-only",
+        metavar="FILE",
+    )
+    option(
         "--baseline",
         "what `jetwatt baseline record` wrote, for the fixture `baseline` to hold profiles against: a slower one "
         "fails, with --strict an inconclusive one too",
@@ -257,6 +268,19 @@ def device_root_from(config: pytest.Config) -> Path:
             f"--device-root {given} holds no Jetson board", "its proc/device-tree/compatible must name a Tegra chip"
         )
     return root
+
+
+def listed_cases(config: pytest.Config) -> Optional[List[str]]:
+    """The test ids of `--cases`, in their order; None where it was not given."""
+    given: Optional[str] = config.getoption("jetwatt_cases")
+    if given is None:
+        return None
+    try:
+        return Path(given).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise InvalidValueError(
+            f"--cases {given} cannot be read: {error}", "name a file with a test id a line"
+        ) from error
 
 
 def configuration_from(config: pytest.Config) -> Configuration:

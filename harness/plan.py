@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
 
 import pytest
 
-from harness.core.campaigns import SHIPPED, Sweep, check_axis, describe_settings, expand, replace_settings
+from harness.core.campaigns import SHIPPED, Sweep, case_key, check_axis, expand, replace_settings
 from harness.core.cases import AXES, CONCURRENT, IDLE, IDLE_STATES, INSTANCE_MARK, Case, Mix
 from harness.core.device import Device
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
@@ -21,6 +22,7 @@ from harness.options import (
     chosen_axes,
     configuration_from,
     device_root_from,
+    listed_cases,
     slowdown_from,
 )
 
@@ -66,6 +68,9 @@ class Plan:
         self._asks_for_axes = bool(self._chosen - {"device", "cache"})
         self._chooses_workloads = "workload" in self._chosen or config.getoption("jetwatt_campaign") is not None
         self.meter_logs = read_meter_logs(config.getoption("jetwatt_socket_meter"))
+        listed = listed_cases(config)
+        self.places = None if listed is None else {name: place for place, name in enumerate(listed)}
+        self._without_suffix = {re.sub(r"_?\d+\]$", "]", name) for name in self.places or ()}
         self._idle_s: float = config.getoption("jetwatt_idle_seconds")
         self._slowdown = slowdown_from(config)
         self._devices: Dict[str, Device] = {}
@@ -212,10 +217,14 @@ class Plan:
         self.cases.update((self.key(case), case) for case in cases)
         return cases
 
+    def may_be_listed(self, name: str) -> bool:
+        """Whether a test id, or what pytest makes of several that are alike, is one of `--cases`; yes without these."""
+        return self.places is None or name in self.places or name in self._without_suffix
+
     @staticmethod
     def key(case: Case) -> str:
         """A case in words, in which no two are alike: what pytest has as the parameter, and can store."""
-        return f"{case.id} ({case.task}, {describe_settings(case.settings)})"
+        return case_key(case)
 
     def case_of(self, item: pytest.Item) -> Optional[Case]:
         return self.cases.get(getattr(getattr(item, "callspec", None), "params", {}).get("case"))

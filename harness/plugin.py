@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import json
 import sys
 import warnings
+from pathlib import Path
 from typing import Any, Generator, List, Optional, Sequence, Tuple
 
 import pytest
 
 from harness.core.errors import HarnessError
+from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress
 from harness.options import DEFAULT_CAMPAIGN, add_options, chosen_options
 from harness.outcome import OUTCOME, PROGRESS, Outcome
@@ -83,6 +86,7 @@ class _Parametrization:
     def __init__(self, metafunc: pytest.Metafunc) -> None:
         self.metafunc, self.go_on = metafunc, metafunc.parametrize
         self.blocks: List[Block] = []
+        self.goes_on = False  # with arguments of the test's own, which its id has too
         metafunc.parametrize = self.take  # type: ignore[method-assign]
 
     def take(self, argnames: Any, argvalues: Any, *args: Any, **kwargs: Any) -> None:
@@ -94,6 +98,7 @@ class _Parametrization:
                 text = f"parametrize names {name!r}, which is no axis: the case stays as it is. Was {meant[0]!r} meant?"
                 self.metafunc.definition.warn(pytest.PytestWarning(text))
         if not set(names) & set(ALL_AXES):
+            self.goes_on = True
             self.go_on(argnames, argvalues, *args, **kwargs)
             return
         rows = []
@@ -137,9 +142,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
     for case, values, marks in points:
         words = "-".join([short_id(case, axes), *map(str, values)])
         parameter = pytest.param(plan.key(case), *values, marks=marks, id=words)
-        rows.setdefault((plan.key(case) if is_whole else words, words), parameter)
+        # Of thousands of cases a run may have some tens: tests of the others are not even made.
+        if asked.goes_on or plan.may_be_listed(f"{metafunc.definition.nodeid}[{words}]"):
+            rows.setdefault((plan.key(case) if is_whole else words, words), parameter)
     if not rows:
-        rows[None] = pytest.param(*[NO_CASE] * (1 + len(others)), id=NO_CASE, marks=_why_nothing(metafunc, plan))
+        marks = () if points else _why_nothing(metafunc, plan)
+        rows[None] = pytest.param(*[NO_CASE] * (1 + len(others)), id=NO_CASE, marks=marks)
     asked.go_on(["case", *others], list(rows.values()), indirect=["case"])
     return result
 
@@ -177,14 +185,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+    if plan.places is not None:
+        unlisted = [item for item in items if item.nodeid not in plan.places]
+        if unlisted:
+            config.hook.pytest_deselected(items=unlisted)
+        items[:] = sorted((one for one in items if one.nodeid in plan.places), key=lambda one: plan.places[one.nodeid])
     items[:] = in_safe_order(items, plan.mode_of, plan.clocks_only_fall)
     items.sort(key=lambda item: TAKEAWAYS in getattr(item, "fixturenames", ()))  # judged once all is measured
+    if config.getoption("jetwatt_list_cases"):
+        _write_cases(Path(config.getoption("jetwatt_list_cases")), items, plan)
     config.stash[OUTCOME].is_of_suite = any(item.path.parent == SUITE for item in items)
     measuring = sum("measure" in getattr(one, "fixturenames", ()) for one in items)
     session = getattr(config, "_benchmarksession", None)  # its table has a row for every test
     if session is not None and measuring > MOST_ROWS and config.getoption("verbose") <= 0:
         session.quiet = True
     config.stash[OUTCOME].countdown = Countdown(measuring)
+
+
+def _write_cases(path: Path, items: Sequence[pytest.Item], plan: Plan) -> None:
+    lines = []
+    for item in items:
+        case, named_mode = plan.case_of(item), plan.mode_of(item)
+        if case is not None and named_mode is not None:
+            mode = list(named_mode[1])
+            told = {"id": item.nodeid, "key": plan.key(case), "device": case.device, "power_mode": case.power_mode}
+            lines.append(json.dumps({**told, "mode": mode}) + "\n")
+    write_output(path, "".join(lines).encode())
 
 
 def _is_left_out(item: pytest.Item, plan: Plan) -> bool:

@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "harness.measure": ("harness.core", "harness.board", "harness.devices", "harness.workloads"),
     "harness.judge": ("harness.core", "harness.stats", "harness.store"),
     "harness.report": ("harness.core", "harness.stats", "harness.store", "harness.judge"),
+    "harness.fleet": ("harness.core", "harness.board", "harness.store", "harness.devices"),
     "harness.cli": ("harness", "tools"),
     "harness": ("harness",),
     "predictors.cli": ("harness", "predictors"),

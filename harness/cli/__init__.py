@@ -16,6 +16,7 @@ COMMANDS = commands_in(
     ("restore", BOARD, "put back what a killed run left changed"),
     ("export", RESULTS, "write results as a corpus table"),
     ("import", RESULTS, "bring profiles from elsewhere into a corpus; rows that cannot be are reported and refused"),
+    ("fleet", MEASURE, "measure a campaign on the boards of a lab, many at once and over nights"),
     ("corpus", MEASURE, "make a corpus: of simulated boards"),
     ("simulation", MEASURE, "fit simulated boards to the papers and measured tables, or check them against these"),
     ("report", RESULTS, "make a page and figures of results"),

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import zlib
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from harness.core.errors import StoreError
 from harness.core.profiles import Profile
@@ -89,8 +89,10 @@ class ResultsStore:
         with self._explained("write to"), _transaction(self._own_connection()) as connection:
             return _insert(connection, row, content, raw)
 
-    def merge(self, source: ResultsStore) -> Merged:
+    def merge(self, source: ResultsStore, numbers: Optional[Container[int]] = None) -> Merged:
         """Take over what this file lacks of another one's profiles, raw series included; all of them or none.
+
+        `numbers` are those that are wanted, by their numbers in the source; None for all.
 
         A profile is the same where run, case, conditions (and with them the board instance) and moment of storing are,
         so that merging a file again adds nothing. It keeps run, environment and moment, whichever version wrote it.
@@ -103,6 +105,8 @@ class ResultsStore:
         with self._explained("write to"), _transaction(self._own_connection()) as connection:
             connection.execute("CREATE INDEX IF NOT EXISTS profiles_of_run ON profiles (run_id, created_at)")
             for number, row, content in source._rows():
+                if numbers is not None and number not in numbers:
+                    continue
                 place = (row.run_id, row.created_at, row.case_id, row.key)
                 if connection.execute(f"SELECT 1 FROM profiles WHERE {same}", place).fetchone():
                     known += 1

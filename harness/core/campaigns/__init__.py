@@ -195,6 +195,11 @@ def describe_settings(settings: Settings) -> str:
     return ", ".join([f"{settings.cache} cache", length, *clocks, *others])
 
 
+def case_key(case: Case) -> str:
+    """A case in words, in which no two are alike."""
+    return f"{case.id} ({case.task}, {describe_settings(case.settings)})"
+
+
 def _campaign(table: CampaignTable) -> Campaign:
     settings = replace_settings(Settings(), _given(table.settings))
     base = Sweep({**AXIS_DEFAULTS, **_axes(table.axes)}, settings)

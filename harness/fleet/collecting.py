@@ -1,0 +1,122 @@
+"""What the slices of a submission brought back, in one results file: every case once, however often it was measured."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+from harness.core.campaigns import case_key
+from harness.core.cases import INSTANCE_MARK, Case
+from harness.core.errors import StoreError
+from harness.fleet.submission import SliceState, Submission
+from harness.store.conditions import is_disqualified
+from harness.store.results import Merged, ResultsStore
+from harness.store.rows import Record
+
+_MOST_XML_BYTES = 1 << 28
+
+
+class Missing(NamedTuple):
+    """A case that has no profile, and why."""
+
+    id: str
+    slice: int
+    why: str
+
+
+def collect(submission: Submission, out: Path) -> Merged:
+    """Bring the profiles of all slices so far into a results file; again and again adds nothing twice.
+
+    The engine runs a slice at least once. Where two boards ran the same cases, the profiles that came first stay.
+
+    Returns:
+        How many profiles the file gained, and how many it had.
+    """
+    with ResultsStore(submission.folder / "collected.sqlite") as own:
+        runs: Dict[str, str] = {}  # case to the run that has told it
+        for record in own.records():
+            _note(record, runs)
+        for number in range(1, len(submission.slices) + 1):
+            path = submission.file(number, "results.sqlite")
+            if not path.exists():
+                continue
+            with ResultsStore(path, read_only=True) as source:
+                records = list(source.records())
+                wanted = [one for one in records if runs.get(general_key(one.case), one.run_id) == one.run_id]
+                own.merge(source, {one.id for one in wanted})
+                for record in wanted:
+                    _note(record, runs)
+        with ResultsStore(out) as target:
+            return target.merge(own)
+
+
+def _note(record: Record, runs: Dict[str, str]) -> None:
+    if not is_disqualified(record.flags):
+        runs.setdefault(general_key(record.case), record.run_id)
+
+
+def general_key(case: Case) -> str:
+    """A case in words, whichever board of the pool it is of."""
+    return case_key(case).replace(case.device, case.device.partition(INSTANCE_MARK)[0], 1)
+
+
+def missing(submission: Submission, states: Sequence[SliceState]) -> List[Missing]:
+    """The cases that no profile was collected of, each with what its test, its slice or the queue says of it."""
+    path = submission.folder / "collected.sqlite"
+    there = set()
+    if path.exists():
+        with ResultsStore(path, read_only=True) as store:
+            there = {general_key(record.case) for record in store.records()}
+    cases, found = submission.cases(), []
+    for state, (first, count, _) in zip(states, submission.slices):
+        lacking = [(name, key) for name, key in cases[first - 1 : first - 1 + count] if key not in there]
+        outcomes = _outcomes(submission.file(state.number, "junit.xml"), submission.device) if lacking else {}
+        for name, _ in lacking:
+            result, said = outcomes.get(_words(name, submission.device), ("", ""))
+            if result == "passed":
+                continue  # a test that stores its profiles as other cases
+            why = said or f"slice {state.number} is {state.state}{f': {state.why}' if state.why else ''}"
+            found.append(Missing(name, state.number, why))
+    return found
+
+
+def _words(test_id: str, device: str) -> Tuple[str, str]:
+    """A test as JUnit has it: module, and name without which board of the pool it was."""
+    file, _, name = test_id.partition("::")
+    head, bracket, rest = name.partition(f"[{device}")
+    if bracket and rest.startswith(INSTANCE_MARK):
+        rest = rest[rest.index("-") :] if "-" in rest else rest
+    return file.replace("/", ".")[: -len(".py")], head + bracket + rest
+
+
+def _outcomes(path: Path, device: str) -> Dict[Tuple[str, str], Tuple[str, str]]:
+    """What became of each test of a run, and what it said in one line."""
+    if not path.exists():
+        return {}
+    try:
+        if path.stat().st_size > _MOST_XML_BYTES:
+            raise ValueError("it is larger than any report")
+        root = ElementTree.fromstring(path.read_bytes())
+    except (ValueError, ElementTree.ParseError) as error:
+        raise StoreError(f"{path} is damaged: {error}", "remove it, and see the slice's log") from error
+    found = {}
+    for test in root.iter("testcase"):
+        problem = next((child for child in test if child.tag in ("failure", "error", "skipped")), None)
+        result = "passed" if problem is None else problem.tag
+        said = "" if problem is None else (problem.get("message") or problem.tag).splitlines()[0][:300]
+        place = f"{test.get('classname', '').replace('.', '/')}.py::{test.get('name', '')}"
+        found[_words(place, device)] = (result, said)
+    return found
+
+
+def format_missing(lacking: Sequence[Missing], most: int = 20) -> str:
+    """Why cases are missing, most frequent reason first, with some of the cases."""
+    by_reason: Dict[str, List[Missing]] = {}
+    for one in lacking:
+        by_reason.setdefault(one.why, []).append(one)
+    lines = []
+    for why, group in sorted(by_reason.items(), key=lambda item: -len(item[1]))[:most]:
+        examples = ", ".join(one.id.partition("::")[2] for one in group[:2])
+        lines.append(f"  {len(group)}: {why} ({examples}{', ...' if len(group) > 2 else ''})")
+    return "\n".join(lines)

@@ -1,0 +1,162 @@
+"""What the lab host has a board do: `python -m harness.fleet.on_board check|run|heal`, through ssh.
+
+A run ends with its connection: it reads standard input, which the lab host holds open, and once that ends it does what
+Ctrl-C does, so that what it changed is put back. Until then nobody else of the fleet runs anything on the board.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Iterator, List, Optional
+
+import harness
+from harness.board import thermal, throttling
+from harness.board.lock import locked
+from harness.board.saved_state import left_behind, restore
+from harness.core.cases import INSTANCE_MARK
+from harness.core.environment import l4t_release
+from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
+from harness.core.units import bytes_to_mb
+from harness.devices.jetson_board import JETPACKS
+
+UNFIT = 3
+"""The exit code of `check` for a board that must not measure now."""
+
+CASES, RESULTS, JUNIT, CAMPAIGN = "cases.txt", "results.sqlite", "junit.xml", "campaign.toml"
+_OLD_S = 7 * 24 * 3600.0  # a run that nobody fetched
+_ENDING_S = 60.0
+_RUNNING = "running.pid"
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m harness.fleet.on_board", description=__doc__)
+    parser.add_argument("action", choices=("check", "run", "heal"))
+    parser.add_argument("--work", type=Path, default=Path("out/fleet"), help="folder of a run, or of all runs")
+    parser.add_argument("--device", default="")
+    parser.add_argument("--root", type=Path, default=Path("/"), help="where /sys, /proc and /etc are looked for")
+    parser.add_argument("--jetpack", default="")
+    parser.add_argument("--free-mb", type=float, default=0.0)
+    parser.add_argument("--version", default=harness.__version__, help="of the suite on the lab host")
+    parser.add_argument("--pytest", nargs=argparse.REMAINDER, default=[], help="what pytest is told further")
+    arguments = parser.parse_args(argv)
+    root, work = arguments.root, arguments.work
+    if arguments.action == "check":
+        reason = why_unfit(arguments, root)
+        boot_id = (root / "proc/sys/kernel/random/boot_id").read_text().strip()
+        print(reason or f"fit, boot {boot_id}")
+        return UNFIT if reason else 0
+    if arguments.action == "run":
+        return run(work, arguments.device, arguments.pytest)
+    heal(work)
+    return 0
+
+
+def why_unfit(asked: argparse.Namespace, root: Path) -> str:
+    """Why the board must not measure now; empty where it may."""
+    if asked.version != harness.__version__:
+        return f"has jetwatt {harness.__version__}, the lab host {asked.version}: install the same"
+    l4t = l4t_release(root)
+    jetpack = JETPACKS.get(l4t or "", "") if l4t else asked.jetpack  # a simulated board tells none
+    if jetpack != asked.jetpack and not jetpack.startswith(f"{asked.jetpack}."):
+        return f"has JetPack {jetpack or 'unknown'} (L4T {l4t}), lab.toml says {asked.jetpack}"
+    left = left_behind()
+    if left:
+        return f"{', '.join(left)}: left changed by a run that was killed"
+    try:
+        with _alone(asked.device):
+            pass
+    except ControlError as error:
+        return error.what
+    asked.work.mkdir(parents=True, exist_ok=True)
+    free_mb = bytes_to_mb(shutil.disk_usage(asked.work).free)
+    if free_mb < asked.free_mb:
+        return f"disk full: {free_mb:.0f} MB free, {asked.free_mb:.0f} are needed"
+    return _too_hot(root)
+
+
+def _too_hot(root: Path) -> str:
+    now_s = time.monotonic()
+    with contextlib.suppress(SourceUnavailableError, CannotRunError):
+        values = thermal.open_source(str(root)).read(now_s).values
+        for channel, limit_c in thermal.temperature_limits_c(str(root)).items():
+            if values.get(channel, 0.0) > limit_c:
+                return f"hot: {channel} is {values[channel]:g}, the limit is {limit_c:g}"
+    with contextlib.suppress(SourceUnavailableError):
+        for channel, value in throttling.open_source(str(root)).read(now_s).values.items():
+            if channel.endswith("_state") and value > 0:
+                return f"throttled: {channel} is {value:g}"
+    return ""
+
+
+@contextlib.contextmanager
+def _alone(device: str) -> Iterator[None]:
+    """Hold the lock that runs of the fleet share, while nobody has that of the device."""
+    with locked("fleet"):
+        with locked(device.partition(INSTANCE_MARK)[0].replace(":", "-")):
+            pass
+        yield
+
+
+def run(work: Path, device: str, words: List[str]) -> int:
+    """Measure the cases that lie in a folder, as pytest does with `--resume`; returns its exit code."""
+    import pytest
+
+    listed = (work / CASES).read_text()
+    pool = device.partition(INSTANCE_MARK)[0]
+    ids = [line.partition("\t")[0].replace(f"[{pool}-", f"[{device}-") for line in listed.splitlines()]
+    own = work / "ids.txt"
+    own.write_text("\n".join(ids) + "\n")
+    files = list(dict.fromkeys(one.partition("::")[0] for one in ids))
+    options = ["--cases", str(own), "--device", device, "--results", str(work / RESULTS), "--resume"]
+    if (work / CAMPAIGN).exists():
+        options += ["--campaign", str(work / CAMPAIGN)]
+    with locked("fleet"):
+        pid_file = work.parent / _RUNNING
+        pid_file.write_text(str(os.getpid()))
+        threading.Thread(target=_end_with_input, daemon=True).start()
+        try:
+            return int(
+                pytest.main([*files, *options, "--junitxml", str(work / JUNIT), "-p", "no:cacheprovider", *words])
+            )
+        finally:
+            pid_file.unlink()
+
+
+def _end_with_input() -> None:
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_ENDING_S)  # its finalizers put back what it changed
+    os._exit(1)
+
+
+def heal(works: Path) -> None:
+    """End a run whose lab host went away, put back what a killed one left changed, remove files of old ones."""
+    pid_file = works / _RUNNING
+    if pid_file.exists():
+        pid = int(re.sub(r"\D", "", pid_file.read_text()) or 0)
+        command = Path(f"/proc/{pid}/cmdline")
+        if pid and command.exists() and b"harness.fleet.on_board" in command.read_bytes():
+            print(f"ending process {pid}, a run that nobody waits for")
+            os.kill(pid, signal.SIGTERM)
+            return
+        pid_file.unlink()
+    for device in left_behind():
+        print(f"{device}: {', '.join(restore(device))} as before")
+    for old in works.glob("*"):
+        if old.is_dir() and time.time() - old.stat().st_mtime > _OLD_S:
+            print(f"removing {old}")
+            shutil.rmtree(old, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

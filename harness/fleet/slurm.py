@@ -1,0 +1,88 @@
+"""What is asked of Slurm, through its own commands: nodes, jobs, reservations."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional, Sequence
+
+from harness.core.errors import CannotRunError
+from harness.fleet.lab import program
+
+_TIMEOUT_S = 60.0
+
+
+class Node(NamedTuple):
+    """A board as Slurm has it."""
+
+    name: str
+    state: str  # `idle`, `allocated`, `drained`, ...
+    mode: str  # the features that are active
+    reason: str  # why it is out; empty where it is not
+
+
+class Job(NamedTuple):
+    """A job, or one slice of an array."""
+
+    id: str
+    user: str
+    state: str  # `PENDING`, `RUNNING`, ...
+    nodes: str
+    slice: Optional[int]  # its number in the array
+    reason: str  # why it waits
+    name: str
+
+
+class Slurm:
+    """Slurm, with the configuration of a fleet."""
+
+    def __init__(self, folder: Path) -> None:
+        self._environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+        self._folder = folder
+
+    def call(self, name: str, *arguments: str, check: bool = True) -> str:
+        """What a command of Slurm prints; a CannotRunError says what it complained of."""
+        if not (self._folder / "slurm.conf").exists():
+            raise CannotRunError(f"there is no fleet in {self._folder}", "jetwatt fleet init lab.toml makes it")
+        path = program(name)
+        if path is None:
+            raise CannotRunError(f"{name} cannot be found", "apt-get install slurm-wlm")
+        try:
+            done = subprocess.run(
+                [path, *arguments],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TIMEOUT_S,
+                text=True,
+            )
+        except subprocess.TimeoutExpired:
+            raise CannotRunError(f"{name} did not answer in {_TIMEOUT_S:g} s", self._hint()) from None
+        if check and done.returncode != 0:
+            raise CannotRunError(f"{name}: {done.stderr.strip() or f'exit code {done.returncode}'}", self._hint())
+        return done.stdout
+
+    def _hint(self) -> str:
+        return f"do the daemons run? {self._folder}/bin/daemons starts them, {self._folder}/log has what they say"
+
+    def nodes(self) -> List[Node]:
+        rows = self._rows("sinfo", "-N", "-o", "%N|%T|%b|%E")
+        return [Node(*row[:2], row[2].replace("(null)", ""), "" if row[3] == "none" else row[3]) for row in rows]
+
+    def jobs(self, name: str = "") -> List[Job]:
+        """All jobs that wait or run, arrays task by task; those of one name where it is given."""
+        which = [f"--name={name}"] if name else []
+        rows = self._rows("squeue", "-r", *which, "-o", "%i|%u|%T|%N|%K|%r|%j")
+        return [Job(*row[:4], int(row[4]) if row[4].isdecimal() else None, *row[5:]) for row in rows]
+
+    def reservations(self) -> List[Dict[str, str]]:
+        """Those that are made for people, by keyword: `ReservationName`, `StartTime`, `EndTime`, `Nodes`, `Users`."""
+        text = self.call("scontrol", "show", "reservation", "-o")
+        found = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in text.splitlines()]
+        return [one for one in found if "ReservationName" in one]
+
+    def _rows(self, *command: str) -> Sequence[List[str]]:
+        count = command[-1].count("|")
+        return [line.split("|", count) for line in self.call(command[0], "-h", *command[1:]).splitlines() if line]

@@ -1,0 +1,134 @@
+"""`lab.toml` and what `fleet init` makes of it, without Slurm."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import HarnessError
+from harness.fleet import lab
+from harness.fleet.lab import SCRIPTS, Fleet
+
+BOARD = (
+    'name = "orin1"\ntype = "orin-agx"\njetpack = "6.2"\nssh = "nvidia@orin1.lab"\nfolder = "/home/nvidia/jetwatt"\n'
+)
+SECOND = BOARD.replace("orin1", "orin2").replace('"6.2"', '"5.1.2"')
+MODES = 'modes = ["maxn", "mode_15w"]\nreboot = "sudo -n boot-into {mode}"\n'
+
+
+def text(*boards, general=""):
+    return general + "".join(f"[[board]]\n{board}" for board in boards)
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """A function that writes a lab.toml into a folder that users may enter, where every program is installed."""
+    monkeypatch.setattr(lab, "program", lambda name: f"/usr/sbin/{name}")
+    monkeypatch.setattr(lab, "_LONGEST_SOCKET", 1000)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
+
+    def write(content):
+        (tmp_path / "lab.toml").write_text(content)
+        return Fleet(tmp_path / "lab.toml")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("", "key 'board' of .* is missing"),
+        ("board = []\n", r"no \[\[board\]\]"),
+        (text(BOARD.replace("orin1", "orin-1", 1)), "board 'orin-1' .* small letters and digits"),
+        (text(BOARD, BOARD), "board 'orin1' .* twice"),
+        (text(BOARD.replace("nvidia@orin1.lab", "-oProxyCommand=x")), "ssh is '-oProxyCommand=x'"),
+        (text(BOARD.replace('"6.2"', "6.2")), "jetpack of .* is 6.2, expected a text"),
+        (text(BOARD.replace('"6.2"', '"r36"')), "jetpack is 'r36'"),
+        (text(BOARD + 'modes = ["maxn", "15 W"]\n'), "mode '15 W'"),
+        (text(BOARD + 'modes = ["maxn", "mode_15w"]\n'), r"reboot is .*\{mode\}"),
+        (text(BOARD, general="port = 65535\n"), "port of .* is 65535"),
+        (text(BOARD, general="slice_minutes = 0\n"), "slice_minutes of .* is 0"),
+        (text(BOARD + "pasword = 1\n"), "key 'pasword' .* is unknown; known: name"),
+    ],
+)
+def test_a_wrong_lab_is_refused_with_what_was_expected(make, content, expected):
+    with pytest.raises(HarnessError, match=expected):
+        make(content)
+
+
+def test_a_pool_is_a_board_type_and_its_jetpack(make):
+    simulated = BOARD.replace("orin1", "sim1").replace('"orin-agx"', '"sim:orin-agx@2"')
+    pools = make(text(BOARD, SECOND, simulated)).pools
+    assert {name: [one.name for one in boards] for name, boards in pools.items()} == {
+        "orin-agx-jp6": ["orin1"],
+        "orin-agx-jp5": ["orin2"],
+        "sim-orin-agx-jp6": ["sim1"],
+    }
+
+
+def test_init_makes_the_fleet_again_and_again_and_keeps_its_key(make):
+    fleet = make(text(BOARD + MODES, SECOND))
+    todo = fleet.init()
+    files = {path: path.read_bytes() for path in fleet.folder.rglob("*") if path.is_file()}
+    times = {path: path.stat().st_mtime_ns for path in files}
+    assert fleet.init() == todo
+    assert {path: path.stat().st_mtime_ns for path in files} == times
+    key = fleet.folder / "munge.key"
+    assert (stat.S_IMODE(key.stat().st_mode), len(files[key])) == (0o600, 128)
+    conf = files[fleet.folder / "slurm.conf"].decode()
+    assert "NodeName=orin1" in conf
+    assert "Port=17001 Features=maxn,mode_15w\n" in conf
+    assert "PartitionName=orin-agx-jp5 Nodes=orin2 " in conf
+    ssh = files[fleet.folder / "ssh_config"].decode()
+    for line in ("BatchMode yes", "StrictHostKeyChecking yes", "IdentityAgent none", "ForwardAgent no", "User nvidia"):
+        assert f"    {line}\n" in ssh
+    for script in SCRIPTS.iterdir():
+        assert os.access(fleet.folder / "bin" / script.name, os.X_OK)
+    make(text(SECOND)).init()
+    assert [path.name for path in (fleet.folder / "boards").iterdir()] == ["orin2"]
+    assert key.read_bytes() == files[key]
+
+
+def test_a_key_that_others_may_read_is_refused(make):
+    fleet = make(text(BOARD))
+    fleet.init()
+    (fleet.folder / "munge.key").chmod(0o644)
+    with pytest.raises(HarnessError, match=r"munge.key has mode 644.*chmod 600"):
+        fleet.init()
+
+
+def test_a_missing_program_and_a_closed_place_are_named(make, monkeypatch):
+    fleet = make(text(BOARD))
+    monkeypatch.setattr(lab, "program", lambda name: None if name == "slurmctld" else name)
+    with pytest.raises(HarnessError, match="slurmctld cannot be found; apt-get install slurm-wlm"):
+        fleet.init()
+    monkeypatch.setattr(lab, "program", lambda name: name)
+    fleet.path.parent.chmod(0o700)
+    with pytest.raises(HarnessError, match=f"users cannot enter {fleet.path.parent}.*chmod o\\+x"):
+        fleet.init()
+
+
+@pytest.mark.parametrize("value", ["a b; touch hacked", "$(touch hacked)", "it's"])
+def test_values_of_the_lab_are_values_for_the_shell(make, value, tmp_path):
+    folder = value.replace('"', "")
+    fleet = make(text(BOARD.replace("/home/nvidia/jetwatt", folder)))
+    fleet.init()
+    done = subprocess.run(
+        ["sh", "-c", f'. "{fleet.folder}/boards/orin1"; printf %s "$FOLDER"'],
+        cwd=str(tmp_path),
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.stderr) == (folder, "")
+    assert not (tmp_path / "hacked").exists()
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPTS.iterdir()), ids=lambda path: path.name)
+def test_scripts_are_shell(script):
+    assert subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True).stderr == ""

@@ -1,0 +1,199 @@
+"""Submissions without Slurm: how cases are cut, how slices stand, what is collected, what is missing and why."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from harness.core.campaigns import case_key
+from harness.core.power_modes import PowerMode
+from harness.fleet import submission
+from harness.fleet.collecting import collect, missing
+from harness.fleet.lab import BoardEntry
+from harness.fleet.slurm import Job
+from harness.fleet.submission import ListedCase, Slice, Submission, cut, ranges
+from harness.store.results import ResultsStore
+from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
+
+BOARD = BoardEntry("orin1", "orin-agx", "6.2", "orin1", "suite", modes=("maxn", "mode_15w"), reboot="boot {mode}")
+
+
+def listed(number, mode, name=""):
+    return ListedCase(f"test_a.py::test_a[{number}]", f"case {number}", "orin-agx", name or mode.name, mode)
+
+
+def random_modes(count):
+    draw = random.Random(0).choice
+    return [PowerMode(draw((2, 4)), draw(range(1, 9)) * 1000, draw(range(1, 9)) * 1000, 3199000) for _ in range(count)]
+
+
+def test_in_a_slice_no_clock_rises_and_every_case_is_in_one():
+    cases = [listed(number, mode) for number, mode in enumerate(random_modes(200))]
+    slices = cut(cases, BOARD, 7)
+    assert sorted(case.id for part in slices for case in part.cases) == sorted(case.id for case in cases)
+    for part in slices:
+        assert len(part.cases) <= 7
+        for before, after in zip(part.cases, part.cases[1:]):
+            assert after.mode.cpu_khz <= before.mode.cpu_khz
+            assert after.mode.gpu_khz <= before.mode.gpu_khz
+
+
+def test_cases_of_another_boot_mode_are_slices_of_their_own():
+    cases = [
+        listed(number, mode, "MODE_15W" if number % 3 == 0 else "") for number, mode in enumerate(random_modes(30))
+    ]
+    slices = cut(cases, BOARD, 5)
+    modes = [part.boot_mode for part in slices]
+    assert modes == sorted(modes)  # the usual mode first, the other one once
+    assert {case.id for part in slices if part.boot_mode == "mode_15w" for case in part.cases} == {
+        case.id for case in cases[::3]
+    }
+    assert {part.boot_mode for part in cut(cases, BOARD.__class__("a", "orin-agx", "6", "a", "b"), 5)} == {""}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([1], "1"), ([1, 2, 3, 7], "1-3,7"), ([9, 2, 3], "2-3,9"), (range(1, 18097), "1-18096")]
+)
+def test_numbers_as_slurm_writes_them(numbers, text):
+    assert ranges(numbers) == text
+
+
+def profile(number, instance="1", **further):
+    return make_profile(
+        case={"device": f"sim:orin-agx@{instance}", "batch_size": number},
+        conditions={"board_instance": instance},
+        **further,
+    )
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """A submission of three slices of two cases, of batch sizes 1 to 6."""
+    queued = []
+    monkeypatch.setattr(submission.Slurm, "call", lambda self, *words, **how: queued.append(words) or "7\n")
+    cases = []
+    for number in range(1, 7):
+        key = case_key(profile(number).case).replace("sim:orin-agx@1", "sim:orin-agx", 1)
+        name = f"benchmarks/test_training.py::test_training[{key.partition(' ')[0]}]"
+        cases.append(ListedCase(name, key, "sim:orin-agx", "maxn", PowerMode(1, 1, 1, 1)))
+    folder = tmp_path / "submissions" / "night"
+    folder.mkdir(parents=True)
+
+    class Somewhere:
+        folder = tmp_path
+
+    slices = [Slice(tuple(cases[at : at + 2]), "maxn" if at < 4 else "mode_15w") for at in (0, 2, 4)]
+    found = submission.enqueue(Somewhere(), folder, "pool", "sim:orin-agx", slices, ["-k", "a b"])
+    found.queued = queued
+    return found
+
+
+def store(made, number, run, *profiles):
+    path = made.file(number, "results.sqlite")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        path.unlink()
+    with ResultsStore(path) as results:
+        for one in profiles:
+            results.add(one, ENVIRONMENT, run)
+
+
+def ended(made, number, state, why=""):
+    path = made.file(number, "ended")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{state}\tboard1\t12\t2\t{why}\n")
+
+
+def test_slices_are_queued_by_boot_mode_with_their_cases_written_down(made):
+    arrays = [[word for word in words if word.startswith(("--array", "--constraint"))] for words in made.queued]
+    assert arrays == [["--array=1-2", "--constraint=maxn"], ["--array=3", "--constraint=mode_15w"]]
+    assert (made.folder / "arguments").read_text() == "-k\na b\n"
+    assert (made.folder / "slices.tsv").read_text() == "1\t1\t2\n2\t3\t2\n3\t5\t2\n"
+    assert made.cases()[4][0].endswith("bs5]")
+
+
+def collected(path):
+    with ResultsStore(path, read_only=True) as results:
+        return sorted((record.case.batch_size, record.case.device, record.run_id) for record in results.records())
+
+
+def test_a_case_that_two_boards_measured_is_collected_once_however_often(made, tmp_path):
+    out = tmp_path / "night.sqlite"
+    store(made, 1, "run a", profile(1), profile(2))
+    store(made, 2, "run b", profile(3, "2"))
+    assert collect(made, out) == (3, 0)
+    store(made, 1, "run c", profile(1, "3"), profile(2, "3"))  # the engine gave the slice twice
+    store(made, 2, "run d", profile(3), profile(4))  # a second attempt has all of it
+    assert collect(made, out).added == 1
+    assert collect(made, out) == (0, 4)
+    assert collected(out) == [
+        (1, "sim:orin-agx@1", "run a"),
+        (2, "sim:orin-agx@1", "run a"),
+        (3, "sim:orin-agx@2", "run b"),
+        (4, "sim:orin-agx@1", "run d"),
+    ]
+
+
+def test_a_disturbed_profile_is_no_reason_to_leave_out_a_clean_one(made, tmp_path):
+    store(made, 1, "run a", profile(1, flags=["disturbed: others took 2 cores"]))
+    collect(made, tmp_path / "night.sqlite")
+    store(made, 1, "run b", profile(1))
+    collect(made, tmp_path / "night.sqlite")
+    assert [run for _, _, run in collected(tmp_path / "night.sqlite")] == ["run a", "run b"]
+
+
+def test_an_interrupted_collect_goes_on(made, tmp_path, monkeypatch):
+    store(made, 1, "run a", profile(1), profile(2))
+    store(made, 2, "run b", profile(3), profile(4))
+    merge, count = ResultsStore.merge, []
+
+    def interrupted(self, *arguments):
+        count.append(1)
+        if len(count) == 2:
+            raise KeyboardInterrupt
+        return merge(self, *arguments)
+
+    monkeypatch.setattr(ResultsStore, "merge", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        collect(made, tmp_path / "night.sqlite")
+    assert collect(made, tmp_path / "night.sqlite") == (4, 0)
+
+
+def test_missing_cases_say_why(made, tmp_path):
+    store(made, 1, "run a", profile(1))
+    ended(made, 1, "done")
+    name = made.cases()[1][0].partition("::")[2].replace("sim:orin-agx", "sim:orin-agx@1")
+    made.file(1, "junit.xml").write_text(
+        f'<testsuites><testsuite><testcase classname="benchmarks.test_training" name="{name}">'
+        '<skipped message="it has no storage ssd&#10;more"/></testcase></testsuite></testsuites>'
+    )
+    ended(made, 2, "held", "failed 3 times, the last time: board1 was lost")
+    collect(made, tmp_path / "night.sqlite")
+    jobs = [Job("7_3", "root", "PENDING", "", 3, "Resources", made.job_name)]
+    states = made.states(jobs)
+    assert [state.state for state in states] == ["done", "held", "waiting"]
+    found = {one.id.rpartition("bs")[2]: one.why for one in missing(made, states)}
+    assert found["2]"] == "it has no storage ssd"
+    assert found["3]"] == found["4]"] == "slice 2 is held: failed 3 times, the last time: board1 was lost"
+    assert found["5]"] == "slice 3 is waiting: Resources"
+    assert [state.state for state in made.states([])] == ["done", "held", "gone"]
+
+
+def test_retry_clears_what_failed_and_queues_it_again(made, monkeypatch):
+    ended(made, 1, "done")
+    ended(made, 2, "held", "failed 3 times")
+    made.file(2, "attempts").write_text("a\nb\nc\n")
+    monkeypatch.setattr(submission.Slurm, "jobs", lambda self, name: [Job("7_2", "a", "PENDING", "", 2, "held", name)])
+    made.queued.clear()
+
+    class Somewhere:
+        folder = made.folder.parent.parent
+
+    assert submission.retry(Somewhere(), made) == [2, 3]
+    assert [words[0] for words in made.queued] == ["scancel", "sbatch", "sbatch"]
+    assert not made.file(2, "attempts").exists()
+    assert made.file(1, "ended").exists()
+    assert [state.state for state in Submission(made.folder).states([])] == ["done", "gone", "gone"]
+    assert json.loads((made.folder / "submission.json").read_text())["pool"] == "pool"
