@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Union
+from typing import TYPE_CHECKING, Optional, Sequence, Union
 
 from harness.core.cases import DEFAULT_MINIBATCHES, Case, Settings
 from harness.core.configuration import FILE_NAME, load_configuration
@@ -30,7 +30,7 @@ def recommend(
     time_ms: Optional[float] = None,
     strategy: str = "closed-loop",
     profiles: int = 15,
-    batch_size: int = 16,
+    batch_size: Union[int, Sequence[int]] = 16,
     workers: int = 4,
     storage: str = "ssd",
     minibatches: int = DEFAULT_MINIBATCHES,
@@ -46,7 +46,8 @@ def recommend(
         time_ms: greatest minibatch time; the power is to be the least. With both limits, the energy of a minibatch.
         strategy: how to search: `closed-loop`, `mdbs`, `presets` or another of docs/strategies.md.
         profiles: power modes that may be profiled.
-        batch_size: samples per minibatch.
+        batch_size: samples per minibatch; several to choose from, by time per sample. The batch size changes how a
+            network learns.
         workers: of the DataLoader.
         storage: medium of the data set.
         minibatches: per profile.
@@ -55,12 +56,13 @@ def recommend(
 
     A `CannotRunError` says that the device is not here, or tells no power.
     """
-    goal, opened = within(power_w, time_ms), open_device(device, load_configuration(Path(FILE_NAME)))
+    sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
+    goal, opened = within(power_w, time_ms, len(sizes) > 1), open_device(device, load_configuration(Path(FILE_NAME)))
     settings = Settings(minibatches=minibatches, seed=seed)
-    case = Case(device, workload_name(workload, opened), "maxn", workers, storage, batch_size, settings)
+    case = Case(device, workload_name(workload, opened), "maxn", workers, storage, sizes[0], settings)
     with ResultsStore(Path(results)) if results else contextlib.nullcontext() as store:
         how = {"strategy": strategy, "profiles": profiles, "store": store, "progress": Progress(sys.stderr)}
-        return Answer(recommend_mode(opened, case, [goal], **how)[0])
+        return Answer(recommend_mode(opened, case, [goal], batch_sizes=sizes, **how)[0])
 
 
 class Answer:

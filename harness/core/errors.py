@@ -24,6 +24,10 @@ class CannotRunError(HarnessError):
     """A valid case that this machine cannot run now; pytest turns it into a skip with this text as its reason."""
 
 
+class DoesNotFitError(CannotRunError):
+    """A case that needs more memory than there is: nor does a greater batch fit, in whatever power mode."""
+
+
 class ControlError(HarnessError):
     """A knob that was refused, that did not take (read-back differs), or that needs a permission."""
 

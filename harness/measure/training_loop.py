@@ -22,7 +22,7 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 from harness.core.cases import CUT_MINIBATCHES, INFERENCE, TRAINING
-from harness.core.errors import CannotRunError, HarnessError, InvalidValueError
+from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
 from harness.core.units import s_to_ms
 from harness.measure.rounds import Rounds, nothing, run_rounds
@@ -60,14 +60,14 @@ def accelerator_name() -> str:
 
 @contextlib.contextmanager
 def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
-    """Turn out-of-memory into `CannotRunError`, and other failures of a user's own workload into their own error."""
+    """Turn out-of-memory into `DoesNotFitError`, and other failures of a user's own workload into their own error."""
     try:
         yield
     except HarnessError:
         raise
     except Exception as error:
         if is_out_of_memory(error):
-            raise CannotRunError(
+            raise DoesNotFitError(
                 f"{what} does not fit into the memory of {accelerator_name()} ({last_line(error)}; {_peak_memory()})",
                 "a smaller batch size, or fewer workers",
             ) from error

@@ -24,7 +24,14 @@ from harness.core.boards import BOARDS
 from harness.core.cases import Case
 from harness.core.device import Device
 from harness.core.environment import describe_environment
-from harness.core.errors import CannotRunError, ControlError, HarnessError, OverheatedError, SourceUnavailableError
+from harness.core.errors import (
+    CannotRunError,
+    ControlError,
+    DoesNotFitError,
+    HarnessError,
+    OverheatedError,
+    SourceUnavailableError,
+)
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Profile
@@ -35,6 +42,7 @@ from harness.store.results import ResultsStore
 from predictors.sampling import profiling_seconds
 from predictors.strategies.protocol import Candidates, FailedMode, MeasuredMode
 
+MEDIAN = 50.0  # of the times of minibatches, in %
 TAKES = 2  # so often at most a mode is profiled whose profiles come out disturbed or throttled
 COOLING_S = 60.0  # how long a board that was too hot does nothing, before another mode is tried: chosen, not measured
 
@@ -44,7 +52,7 @@ class DeviceProfiler:
 
     A candidate is a mode with one of `batch_sizes` (by default the case's own), which replace those of `case`. With
     `resume`, a profile of the same conditions is taken from `store` instead of measuring again. With `needs_power`, a
-    profile without power is refused; else its power is NaN.
+    profile without power is refused; else its power is NaN. Of times the `percentile` is taken.
     """
 
     def __init__(
@@ -59,6 +67,7 @@ class DeviceProfiler:
         run_id: str = "",
         resume: bool = False,
         needs_power: bool = True,
+        percentile: float = MEDIAN,
         report: Callable[[str], None] = lambda line: None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -78,6 +87,7 @@ class DeviceProfiler:
         self._run_id = run_id or uuid.uuid4().hex
         self._stored = _stored_numbers(store) if store is not None and resume else {}
         self._needs_power = needs_power
+        self.percentile = percentile
         self._report = report
         self._wait = wait
         self._was_hot = False
@@ -99,7 +109,7 @@ class DeviceProfiler:
         if index in self.taken:
             return self.taken[index]
         start_s = time.monotonic()
-        hotter: Tuple[int, ...] = ()
+        others: Tuple[int, ...] = ()
         try:
             self.taken[index] = self._measure(index)
             self._was_hot = False
@@ -113,9 +123,13 @@ class DeviceProfiler:
                 self._report(f"    {error.what}: nothing runs for {COOLING_S:g} s")
                 self._wait(COOLING_S)
                 at_least = (self._rows >= self._rows[index]).all(axis=1)  # no less of anything draws no less power
-                hotter = tuple(int(place) for place in np.flatnonzero(at_least) if place != index)
-                reason = f"{error.what}; the {len(hotter)} modes that are nowhere below it are left out too"
-        self.taken[index] = FailedMode(reason, time.monotonic() - start_s, hotter)
+                others = tuple(int(place) for place in np.flatnonzero(at_least) if place != index)
+                reason = f"{error.what}; the {len(others)} modes that are nowhere below it are left out too"
+            elif isinstance(error, DoesNotFitError) and self._per_mode > 1:
+                size = self._rows[index, 4]  # what fits depends on no clock
+                others = tuple(int(place) for place in np.flatnonzero(self._rows[:, 4] >= size) if place != index)
+                reason = f"{error.what}; batch sizes of {size} and more are left out"
+        self.taken[index] = FailedMode(reason, time.monotonic() - start_s, others)
         return self.taken[index]
 
     def _concerns_every_mode(self, error: HarnessError, index: int) -> bool:
@@ -151,7 +165,7 @@ class DeviceProfiler:
         best = best_of(takes)
         if is_disqualified(best.flags):
             self.flagged[index] = list(best.flags)
-        found = figures_of(best, self._needs_power)
+        found = figures_of(best, self._needs_power, self.percentile)
         return found._replace(seconds=sum(_seconds(one, found.time_ms) for one in takes))
 
     def _wants_another(self, takes: Sequence[Profile]) -> bool:
@@ -170,9 +184,14 @@ def best_of(takes: Sequence[Profile]) -> Profile:
     return takes[int(np.argmin([np.inf if time_ms is None else time_ms for time_ms in times_ms]))]
 
 
-def figures_of(profile: Profile, needs_power: bool = True) -> MeasuredMode:
+def figures_of(profile: Profile, needs_power: bool = True, percentile: float = MEDIAN) -> MeasuredMode:
     """Minibatch time, power and what the profile took; power is NaN where it is not needed and was not measured."""
     time_ms, power_mw = (profile.aggregates.get(name) for name in ("minibatch_time_ms", "power_mw"))
+    if percentile != MEDIAN and time_ms is not None:
+        times_ms = [one.e2e_ms for one in profile.counted]
+        if not times_ms:
+            raise CannotRunError(f"{profile.case.id} has no single minibatches", "leave --percentile out")
+        time_ms = float(np.percentile(times_ms, percentile))
     if time_ms is None:
         raise CannotRunError(f"{profile.case.id} gave no minibatch time: too few minibatches ran", "more --minibatches")
     if power_mw is None and needs_power:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 import signal
 import sys
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from harness.cli.nvpmodel_conf import make_conf, off_board_conf, on_board_conf
-from harness.cli.options import output_file, write_json
+from harness.cli.options import output_file, whole_numbers, write_json
 from harness.core.boards import load_board
 from harness.core.cases import Case, Settings
 from harness.core.configuration import load_configuration
@@ -22,15 +23,22 @@ from harness.core.terminal import Countdown, Progress
 from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
 from harness.devices.registry import open_device
 from harness.store.results import ResultsStore
-from predictors.cli.device_profiler import DeviceProfiler, board_of, power_sampler
+from predictors.cli.device_profiler import MEDIAN, DeviceProfiler, board_of, power_sampler
 from predictors.cli.options import add_search_arguments, numbers, refuse_below, workload_name
-from predictors.cli.recommendation_report import format_recommendation, plain_recommendation
+from predictors.cli.recommendation_report import (
+    format_recommendation,
+    format_shared,
+    plain_recommendation,
+    plain_shared,
+    plain_spent,
+)
 from predictors.cli.strategies import minibatches_of_training
+from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.strategies.fixed import presets_of
 from predictors.strategies.goals import OBJECTIVES, Goal
 from predictors.strategies.protocol import History
-from predictors.strategies.recommendation import Recommendation, recommend
+from predictors.strategies.recommendation import Recommendation, recommend, shared_mode
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_on_device, unfitted
 
 LEAST_GAIN = 0.002  # the search ends where another profile promises less than this share of the time
@@ -44,15 +52,38 @@ PICTURES = (".png", ".svg", ".pdf")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("what to train, and where").add_argument
     add("--device", required=True, help="a board, sim:orin-agx, replay:CORPUS.csv, host")
-    add("--workload", required=True, help="what to train: mobilenetv3-gld23k, ..., or your own, as module:NAME")
-    add("--batch-size", type=int, default=16, help="samples per minibatch (default: 16)")
+    add(
+        "--workload",
+        required=True,
+        metavar="W[,W]",
+        help="what to train: mobilenetv3-gld23k, ..., or your own, as module:NAME; of several, each starts from the "
+        "profiles of those before it",
+    )
+    add("--task", choices=TASKS, default=TASKS[0], help="what to do with it (default: %(default)s)")
+    add(
+        "--batch-size",
+        default=str(DEFAULT_BATCH_SIZE),
+        metavar="N[,N]",
+        help="samples per minibatch; several to choose from, by time per sample (default: %(default)s)",
+    )
     add("--workers", type=int, default=4, help="num_workers of the DataLoader (default: 4)")
     add("--storage", default="ssd", help="storage medium of the data set (default: ssd)")
     add("--epochs", type=float, help="of the training, for hours and watt-hours saved")
     add = parser.add_argument_group("the goal").add_argument
-    add("--goal", choices=tuple(OBJECTIVES), default="time", help="what to make small (default: time)")
+    add(
+        "--goal",
+        choices=tuple(OBJECTIVES),
+        help="what to make small, throughput being the time per sample (default: time; throughput for several sizes)",
+    )
     add("--power-budget", metavar="W[,W]", help="greatest module power; several share one set of profiles")
     add("--time-limit", type=float, metavar="MS", help="greatest minibatch time")
+    add(
+        "--percentile",
+        type=float,
+        default=MEDIAN,
+        metavar="P",
+        help="the time of a mode is what P %% of its minibatches do not exceed: 95, 99 (default: 50)",
+    )
     add("--deadline", type=float, metavar="HOURS", help="greatest time of the whole training")
     add("--energy-budget", type=float, metavar="WH", help="greatest energy of the whole training")
     search = parser.add_argument_group("the search")
@@ -66,6 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="pick unmeasured, from random modes, at this chance to break a limit",
     )
+    add("--unprofiled", action="store_true", help="pick and show modes with settings that no profile tells of, too")
     add("--batch", type=int, default=1, help="modes chosen at once, run from high to low (default: 1)")
     add("--corpus", type=Path, metavar="FILE", help="profiles of other workloads to start from")
     add("--reference", metavar="W[,W]", help="which of its workloads (default: all but this one)")
@@ -84,11 +116,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    sizes = whole_numbers("--batch-size", arguments.batch_size, "8,16,32")
     refuse_below(0, arguments, "seed", "workers")
     refuse_below(
-        0, arguments, "batch_size", "profiles", "batch", "minibatches", "epochs", "max_temperature",
-        "time_limit", "deadline", "energy_budget", above=True,
+        0, arguments, "profiles", "batch", "minibatches", "epochs", "max_temperature",
+        "time_limit", "deadline", "energy_budget", "percentile", above=True,
     )  # fmt: skip
+    if arguments.percentile >= 100:
+        raise InvalidValueError(f"--percentile is {arguments.percentile:g}, expected less than 100")
     if arguments.risk is not None and not 0 < arguments.risk < 1:
         raise InvalidValueError(f"--risk is {arguments.risk:g}, expected a probability between 0 and 1")
     if arguments.reference and arguments.corpus is None:
@@ -96,11 +131,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot and arguments.plot.suffix.lower() not in PICTURES:
         raise InvalidValueError(f"--plot is {arguments.plot}", f"a picture ends in {', '.join(PICTURES)}")
     device = open_device(arguments.device, load_configuration(arguments.config), arguments.device_root)
-    workload = workload_name(arguments.workload, device)
-    minibatches = minibatches_of_training(workload, arguments.batch_size, arguments.epochs)
-    goals = goals_of(arguments, minibatches)
-    if len(goals) > 1 and (arguments.write_conf or arguments.plot):
-        raise InvalidValueError("--write-conf and --plot are of one mode", "give one --power-budget with them")
+    if arguments.percentile != MEDIAN and device.provenance == "replayed":
+        raise InvalidValueError("a corpus holds medians alone", "leave --percentile out")
+    workloads = [workload_name(name, device) for name in arguments.workload.split(",")]
+    lengths = [minibatches_of_training(name, sizes[0], arguments.epochs) for name in workloads]
+    goals = [goals_of(arguments, length, sizes) for length in lengths]
+    if (len(workloads) > 1 or len(goals[0]) > 1) and (arguments.write_conf or arguments.plot):
+        raise InvalidValueError(
+            "--write-conf and --plot are of one mode", "give one --power-budget and one --workload with them"
+        )
     strategy = arguments.strategy or (ON_DEVICE if arguments.risk is None else "one-shot")
     if arguments.risk is not None and strategy != "one-shot":
         raise InvalidValueError(f"--risk is of one-shot, and --strategy is {strategy}", "leave one of them out")
@@ -110,41 +149,51 @@ def run(arguments: argparse.Namespace) -> int:
         minibatches=arguments.minibatches, seed=arguments.seed, max_temperature_c=arguments.max_temperature
     )
     case = Case(
-        arguments.device, workload, "maxn", arguments.workers, arguments.storage, arguments.batch_size, settings
+        arguments.device, workloads[0], "maxn", arguments.workers, arguments.storage, sizes[0], settings, arguments.task
     )
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
+    references = _references(arguments, workloads)
+    found: List[List[Recommendation]] = []
     with ResultsStore(arguments.results) as store:
-        found = recommend_mode(
-            device,
-            case,
-            goals,
-            strategy=strategy,
-            profiles=arguments.profiles,
-            risk=arguments.risk,
-            batch=arguments.batch,
-            references=_references(arguments, workload),
-            store=store,
-            resume=arguments.resume,
-            minibatches=minibatches,
-            progress=Progress(sys.stderr),
-        )
-    print(format_recommendation(*found))
-    scaled_from = device.conditions(case).get("scaled_from") if device.provenance == "simulated" else None
-    if scaled_from:
-        print(f"rough:       {device.name} has not seen {workload}: scaled from {scaled_from}, to a factor of 2.2")
+        for workload, length, wanted in zip(workloads, lengths, goals):
+            found.append(
+                recommend_mode(
+                    device,
+                    dataclasses.replace(case, workload=workload),
+                    wanted,
+                    batch_sizes=sizes,
+                    strategy=strategy,
+                    profiles=arguments.profiles,
+                    risk=arguments.risk,
+                    batch=arguments.batch,
+                    unprofiled=arguments.unprofiled,
+                    percentile=arguments.percentile,
+                    references=(*references, *(profiles_of(one[0], device) for one in found)),
+                    store=store,
+                    resume=arguments.resume,
+                    samples=None if length is None else length * sizes[0],
+                    progress=Progress(sys.stderr),
+                )
+            )
+            _tell(device, workload, found[-1])
+    plain = [plain_recommendation(one) for some in found for one in some]
+    written: Dict[str, Any] = {"recommendations": plain, "spent": plain[0]["spent"]} if len(plain) > 1 else plain[0]
+    if len(workloads) > 1:
+        shared = [shared_mode(some, RISK) for some in zip(*found)]
+        for some, one in zip(zip(*found), shared):
+            print("\n" + format_shared(some, one))
+        written["spent"] = plain_spent([some[0] for some in found])
+        written["shared"] = [one and plain_shared(one, device.provenance) for one in shared]
     if arguments.json:
-        plain = [plain_recommendation(one) for one in found]
-        write_json(
-            arguments.json, plain[0] if len(plain) == 1 else {"recommendations": plain, "spent": plain[0]["spent"]}
-        )
+        write_json(arguments.json, written)
     if arguments.plot:
         from predictors.strategies.plots import draw_recommendation
 
-        draw_recommendation(found[0], arguments.plot, device.provenance)
+        draw_recommendation(found[0][0], arguments.plot, device.provenance)
         print(f"wrote {arguments.plot}")
     if arguments.write_conf:
-        _write_conf(arguments, device, found[0].choice.power_mode)
-    missed = [one for one in found if not one.choice.feasible]
+        _write_conf(arguments, device, found[0][0].choice.power_mode)
+    missed = [one for some in found for one in some if not one.choice.feasible]
     if missed:
         near = missed[0].mode
         figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
@@ -155,19 +204,46 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _tell(device: Device, workload: str, found: Sequence[Recommendation]) -> None:
+    print(format_recommendation(*found))
+    history = found[0].history
+    case = history.profiler.case(found[0].choice.index)
+    scaled_from = device.conditions(case).get("scaled_from") if device.provenance == "simulated" else None
+    if scaled_from:
+        print(f"rough:       {device.name} has not seen {workload}: scaled from {scaled_from}, to a factor of 2.2")
+
+
+def profiles_of(found: Recommendation, device: Device) -> Table:
+    """What was profiled for a recommendation, as a table that others may start from."""
+    history, candidates = found.history, found.history.profiler.candidates
+    return Table(
+        board_of(device),
+        history.profiler.template.workload,
+        history.profiler.task,
+        device.provenance,
+        candidates.known_modes[history.places],
+        candidates.batch_size[history.places],
+        history.time_ms,
+        history.power_mw,
+    )
+
+
 def recommend_mode(
     device: Device,
     case: Case,
     goals: Sequence[Goal],
     *,
+    batch_sizes: Sequence[int] = (),
     strategy: str = ON_DEVICE,
     profiles: int = 15,
     risk: Optional[float] = None,
     batch: int = 1,
+    unprofiled: bool = False,
+    percentile: float = MEDIAN,
     references: Tuple[Table, ...] = (),
     store: Optional[ResultsStore] = None,
     resume: bool = False,
-    minibatches: Optional[float] = None,
+    samples: Optional[float] = None,
     progress: Progress,
 ) -> List[Recommendation]:
     """Hold a device, profile up to `profiles` of its modes, and name for each goal the one that meets it best.
@@ -176,14 +252,17 @@ def recommend_mode(
         device: opened, not held.
         case: what is profiled; its power mode is replaced.
         goals: what is wanted; one set of profiles serves all.
+        batch_sizes: to choose from; the case's own where none is given.
         strategy: by which way, a name of `STRATEGIES`.
         profiles: modes that may be profiled.
         risk: of `one-shot`: the greatest probability of breaking a limit; 0.05 where it is not said.
         batch: modes that are chosen at once.
+        unprofiled: whether settings that no profile tells of may be picked, and stand on the front.
+        percentile: the time of a mode is what so many % of its minibatches do not exceed.
         references: tables of other workloads to start from.
         store: keeps the profiles; None keeps none.
         resume: take profiles of the same conditions from `store`.
-        minibatches: of the whole training, for the savings; None counts them over an hour.
+        samples: of the whole training, for the savings; None counts them over an hour.
         progress: where lines go while this works.
     """
     if hasattr(device, "telemetry_sources"):
@@ -199,7 +278,7 @@ def recommend_mode(
         # By name they are the vendor's modes in full: clusters of the GPU that a preset switches off are off.
         presets = tuple(preset._replace(has_less_gpu=False) for preset in presets)
         modes = [mode for preset in presets for mode in device.power_modes(preset.name, case.workload)]
-    setting = StrategySetting(board, references, presets, RISK if risk is None else risk)
+    setting = StrategySetting(board, references, presets, RISK if risk is None else risk, unprofiled)
     seed = case.settings.seed
     chooses = strategy_on_device(strategy, setting, seed, LEAST_GAIN, batch)
     with device.session():
@@ -207,8 +286,10 @@ def recommend_mode(
             device,
             case,
             modes,
+            batch_sizes=batch_sizes,
             store=store,
             resume=resume,
+            percentile=percentile,
             report=progress.update,
         )
         countdown = Countdown(min(profiles, len(profiler.candidates.modes)))
@@ -222,7 +303,7 @@ def recommend_mode(
         history = History(profiler, profiles, show)
         try:
             predictor = unfitted(setting, seed)()
-            found = recommend(history, goals, chooses, predictor, setting.presets, minibatches)
+            found = recommend(history, goals, chooses, predictor, setting.presets, samples, unprofiled)
         except (KeyboardInterrupt, HarnessError):
             if history.taken and store is not None:
                 progress.line(f"{len(history.taken)} profiles are kept in {store.path}: --resume goes on with them")
@@ -231,39 +312,48 @@ def recommend_mode(
     return found
 
 
-def goals_of(arguments: argparse.Namespace, minibatches: Optional[float]) -> List[Goal]:
-    """The goals that the options ask for, one a budget; `minibatches` of the whole training, None where unknown."""
-    limits = {}
+def goals_of(arguments: argparse.Namespace, minibatches: Optional[float], sizes: Sequence[int]) -> List[Goal]:
+    """The goals that the options ask for, one a budget; `minibatches` of the whole training, None where unknown.
+
+    Where there are several batch sizes to choose from, the time of a sample takes the place of a minibatch's.
+    """
+    limits, several = {}, len(sizes) > 1
+    name = arguments.goal or ("throughput" if several else "time")
+    if several and name in ("time", "energy", "edp"):
+        raise InvalidValueError(
+            f"--goal {name} is of a minibatch, which is the least at the least batch size",
+            "throughput, sample-energy, or one --batch-size",
+        )
     if arguments.time_limit is not None:
         limits["time_ms"] = arguments.time_limit
+    whole = {"deadline": ("time_ms", "sample_time_ms"), "energy-budget": ("energy_mws", "sample_energy_mws")}
     for option, value in (("deadline", arguments.deadline), ("energy-budget", arguments.energy_budget)):
         if value is None:
             continue
         if minibatches is None:
             raise InvalidValueError(f"--{option} is for the whole training, whose length is not known", "give --epochs")
-        if option == "deadline":
-            limits["time_ms"] = min(limits.get("time_ms", math.inf), s_to_ms(value * S_PER_HOUR) / minibatches)
-        else:
-            limits["energy_mws"] = w_to_mw(value * S_PER_HOUR) / minibatches
+        total = s_to_ms(value * S_PER_HOUR) if option == "deadline" else w_to_mw(value * S_PER_HOUR)
+        quantity, least = whole[option][several], total / minibatches / (sizes[0] if several else 1)
+        limits[quantity] = min(limits.get(quantity, math.inf), least)
     if arguments.power_budget is not None:
         budgets = numbers("--power-budget", arguments.power_budget, "20,30")
-        return [Goal(OBJECTIVES[arguments.goal], {"power_mw": w_to_mw(budget), **limits}) for budget in budgets]
-    if not limits and arguments.goal in ("time", "power"):
-        extreme = "greatest" if arguments.goal == "time" else "least"
+        return [Goal(OBJECTIVES[name], {"power_mw": w_to_mw(budget), **limits}) for budget in budgets]
+    if not limits and name in ("time", "power"):
+        extreme = "greatest" if name == "time" else "least"
         raise InvalidValueError(
-            f"the least {arguments.goal} without any limit is that of the {extreme} mode",
+            f"the least {name} without any limit is that of the {extreme} mode",
             "give --power-budget, --time-limit, --deadline or --energy-budget",
         )
-    return [Goal(OBJECTIVES[arguments.goal], limits)]
+    return [Goal(OBJECTIVES[name], limits)]
 
 
-def _references(arguments: argparse.Namespace, workload: str) -> Tuple[Table, ...]:
+def _references(arguments: argparse.Namespace, workloads: Sequence[str]) -> Tuple[Table, ...]:
     if arguments.corpus is None:
         return ()
     tables = load_tables(arguments.corpus)
     if arguments.reference:
         return tuple(find_table(tables, name) for name in arguments.reference.split(","))
-    return tuple(table for table in tables if table.workload != workload)
+    return tuple(table for table in tables if table.workload not in workloads)
 
 
 def _write_conf(arguments: argparse.Namespace, device: Device, mode: PowerMode) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.terminal import format_duration, format_table
-from harness.core.units import mw_to_w
-from predictors.strategies.recommendation import FigureInterval, ModeFigures, Recommendation, thinned
+from harness.core.units import mw_to_w, share_to_percent
+from predictors.cli.device_profiler import MEDIAN
+from predictors.models.base import described_unprofiled
+from predictors.strategies.recommendation import FigureInterval, ModeFigures, Recommendation, SharedMode, thinned
 
 _FRONT_LINES = 12
 
@@ -17,18 +19,21 @@ def format_recommendation(*found: Recommendation) -> str:
     """What a person wants to read: the front, for each goal the mode and what it saves, and what all of it cost."""
     first, history, profiler = found[0], found[0].history, found[0].history.profiler
     provenance = profiler.device.provenance
-    shown, recommended = thinned(first.front, _FRONT_LINES), {one.mode.power_mode: one.mode for one in found}
-    shown += [mode for name, mode in recommended.items() if all(one.power_mode != name for one in shown)]
+    shown, recommended = thinned(first.front, _FRONT_LINES), {one.mode[1:3]: one.mode for one in found}
+    shown += [mode for what, mode in recommended.items() if all(one[1:3] != what for one in shown)]
     rows = []
     for one in sorted(shown, key=lambda one: one.power_mw.value):
-        marks = {"profiled": one.time_ms.profiled, "<- recommended": one.power_mode in recommended}
+        marks = {"profiled": one.time_ms.profiled, "<- recommended": one[1:3] in recommended}
         mark = " ".join(mark for mark, holds in marks.items() if holds)
-        rows.append([f"{one.time_ms.value:.1f}", f"{mw_to_w(one.power_mw.value):.1f}", one.power_mode.name, mark])
+        size = f", batch size {one.batch_size}" if first.several_sizes else ""
+        time_ms = one.time_ms.value / (one.batch_size if first.several_sizes else 1)
+        rows.append([f"{time_ms:.1f}", f"{mw_to_w(one.power_mw.value):.1f}", one.power_mode.name + size, mark])
     lines = [
         _plot(first, [one.choice.index for one in found]),
         "",
         f"front of time and power ({provenance}; without a mark: predicted)",
-        format_table([">time ms", ">power W", "mode", ""], rows),
+        format_table([">ms a sample" if first.several_sizes else ">time ms", ">power W", "mode", ""], rows),
+        *(f"note: {note}" for note in notes_on(first)),
     ]
     for one in found:
         lines += ["", *_lines_of_goal(one, provenance)]
@@ -44,20 +49,61 @@ def format_recommendation(*found: Recommendation) -> str:
     return "\n".join(lines if len(found) > 1 else [*lines, *_savings(first)])
 
 
+def notes_on(found: Recommendation) -> List[str]:
+    """What a reader must know of a recommendation beside its figures."""
+    notes, posterior = [], found.posterior
+    if not posterior.admitted.all():
+        notes.append(described_unprofiled(posterior.unprofiled, left_out=not found.unprofiled))
+    if found.several_sizes and found.history.profiler.task == "training":
+        notes.append("the batch size changes how a network learns: learning rate and epochs may have to change with it")
+    return notes
+
+
 def _lines_of_goal(found: Recommendation, provenance: str) -> List[str]:
-    choice, mode = found.choice, found.mode
+    choice, mode, percentile = found.choice, found.mode, found.history.profiler.percentile
+    of_tail = "" if percentile == MEDIAN else f", which {percentile:g} % of minibatches do not exceed"
     return [
         f"goal:        {found.goal.describe()}",
         f"{'recommended' if choice.feasible else 'NOT WITHIN THE LIMITS, the nearest'}: {choice.power_mode.name}, "
         f"batch size {choice.batch_size} ({choice.reason})",
-        f"minibatch:   {_figure(mode.time_ms, 1.0, 'ms')}, {provenance}",
+        f"minibatch:   {_figure(mode.time_ms, 1.0, 'ms')}{of_tail}, {provenance}",
         f"power:       {_figure(mode.power_mw, 1e3, 'W')}, {provenance}",
     ]
 
 
+def format_shared(found: Sequence[Recommendation], shared: Optional[SharedMode]) -> str:
+    """What several workloads cost together, and the one mode that serves all of them best."""
+    spent = plain_spent(found)
+    lines = [f"spent on all {len(found)} workloads: {spent['profiles']} profiles, {format_duration(spent['seconds'])}"]
+    if shared is None:
+        return "\n".join([*lines, "one mode for all: none is known to keep the limits of each"])
+    first = shared.modes[0]
+    lines.append(
+        f"one mode for all: {first.power_mode.name}, batch size {first.batch_size}, "
+        f"{share_to_percent(shared.longer):.1f} % worse than a mode for each"
+    )
+    for one, mode in zip(found, shared.modes):
+        lines.append(
+            f"  {one.history.profiler.template.workload}: {_figure(mode.time_ms, 1.0, 'ms')}, "
+            + _figure(mode.power_mw, 1e3, "W")
+        )
+    return "\n".join(lines)
+
+
+def plain_shared(shared: SharedMode, provenance: str) -> Dict[str, Any]:
+    """A shared mode, for JSON: its figures with each workload, in their order."""
+    return {"modes": [plain_mode(one, provenance) for one in shared.modes], "longer": shared.longer}
+
+
+def plain_spent(found: Sequence[Recommendation]) -> Dict[str, Any]:
+    """What several workloads cost together, for JSON."""
+    spent = [{**one.choice.spent._asdict(), "resumed": one.history.profiler.resumed} for one in found]
+    return {name: sum(one[name] for one in spent) for name in spent[0]}
+
+
 def _savings(found: Recommendation) -> List[str]:
     lines = []
-    span = "the whole training" if found.minibatches is not None else "an hour's training in this mode"
+    span = "the whole training" if found.samples is not None else "an hour's training in this mode"
     for saving in found.savings:
         other = saving.other
         known = "profiled" if other.time_ms.profiled else "predicted"
@@ -71,6 +117,14 @@ def _savings(found: Recommendation) -> List[str]:
     return lines
 
 
+def plain_mode(one: ModeFigures, provenance: str) -> Dict[str, Any]:
+    figures = {
+        name: {**figure._asdict(), "measured": figure.profiled and provenance == "measured"}
+        for name, figure in (("time_ms", one.time_ms), ("power_mw", one.power_mw))
+    }
+    return {"mode": one.power_mode.name, "batch_size": one.batch_size, **figures}
+
+
 def plain_recommendation(found: Recommendation) -> Dict[str, Any]:
     """The same as plain values, for JSON.
 
@@ -81,11 +135,7 @@ def plain_recommendation(found: Recommendation) -> Dict[str, Any]:
     provenance = profiler.device.provenance
 
     def plain(one: ModeFigures) -> Dict[str, Any]:
-        figures = {
-            name: {**figure._asdict(), "measured": figure.profiled and provenance == "measured"}
-            for name, figure in (("time_ms", one.time_ms), ("power_mw", one.power_mw))
-        }
-        return {"mode": one.power_mode.name, "batch_size": one.batch_size, **figures}
+        return plain_mode(one, provenance)
 
     return {
         "device": profiler.device.name,
@@ -93,11 +143,13 @@ def plain_recommendation(found: Recommendation) -> Dict[str, Any]:
         "workload": profiler.template.workload,
         "goal": {"minimise": found.goal.minimise, "limits": dict(found.goal.limits), "text": found.goal.describe()},
         "choice": {**plain(found.mode), "feasible": choice.feasible, "reason": choice.reason},
-        "spent": {**choice.spent._asdict(), "resumed": profiler.resumed},
+        "spent": plain_spent([found]),
         "failed": [{"mode": history.mode(index).name, "reason": reason} for index, reason in history.failed.items()],
         "flagged": [{"mode": history.mode(index).name, "flags": flags} for index, flags in profiler.flagged.items()],
         "front": [plain(one) for one in found.front],
-        "minibatches": found.minibatches,
+        "notes": notes_on(found),
+        "percentile": profiler.percentile,
+        "minibatches": None if found.samples is None else found.samples / choice.batch_size,
         "savings": [
             {
                 "against": saving.other.label,
@@ -117,10 +169,11 @@ def _figure(estimate: FigureInterval, unit: float, name: str) -> str:
 
 
 def _plot(found: Recommendation, chosen: List[int]) -> str:
-    time_ms, power_w = np.exp(found.posterior.log_time), mw_to_w(np.exp(found.posterior.log_power))
+    sizes = found.posterior.batch_size if found.several_sizes else 1
+    time_ms, power_w = np.exp(found.posterior.log_time) / sizes, mw_to_w(np.exp(found.posterior.log_power))
     measured, known = found.posterior.measured, np.isfinite(power_w)
     front_w = np.array([mw_to_w(one.power_mw.value) for one in found.front])
-    front_ms = np.array([one.time_ms.value for one in found.front])
+    front_ms = np.array([one.time_ms.value / (one.batch_size if found.several_sizes else 1) for one in found.front])
     layers = [
         (".", power_w[known], np.log10(time_ms[known])),
         ("o", front_w, np.log10(front_ms)),
@@ -128,7 +181,9 @@ def _plot(found: Recommendation, chosen: List[int]) -> str:
         ("X", power_w[chosen], np.log10(time_ms[chosen])),
     ]
     x_label = "power in W   (. all modes, o front, + profiled, X recommended)"
-    return scatter(layers, x_label, "log10 of the minibatch time in ms")
+    return scatter(
+        layers, x_label, f"log10 of the {'time of a sample' if found.several_sizes else 'minibatch time'} in ms"
+    )
 
 
 def scatter(

@@ -322,10 +322,11 @@ def admitted_rows(unprofiled: Dict[str, np.ndarray], count: int) -> np.ndarray:
     return ~np.any([np.zeros(count, dtype=bool), *unprofiled.values()], axis=0)
 
 
-def described_unprofiled(unprofiled: Dict[str, np.ndarray]) -> str:
-    """A sentence on what `Predictor.unprofiled` found."""
+def described_unprofiled(unprofiled: Dict[str, np.ndarray], left_out: bool = True) -> str:
+    """A sentence on what `Predictor.unprofiled` found, and whether it is left out of the front."""
     asked = ", ".join(f"{name} ({rows.sum()} of {len(rows)} modes)" for name, rows in unprofiled.items())
-    return f"no profile tells of what is asked: {asked}; intervals are wide there, and no such mode is on the front"
+    no_front = ", and no such mode is on the front" if left_out else ""
+    return f"no profile tells of what is asked: {asked}; intervals are wide there{no_front}"
 
 
 def make_predictor(kind: Type[Predictor], **offered: Any) -> Predictor:

@@ -11,12 +11,12 @@ One shot profiles some modes, fits once, and chooses among all modes without mea
 from __future__ import annotations
 
 import math
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
-from predictors.models.base import Predictor
+from predictors.models.base import Predictor, admitted_rows
 from predictors.models.tables import Table
 from predictors.sampling import choose
 from predictors.strategies.goals import Goal, log_distribution
@@ -52,6 +52,12 @@ class CandidatePosterior(NamedTuple):
     log_power_sd: np.ndarray
     batch_size: np.ndarray
     measured: np.ndarray
+    unprofiled: Dict[str, np.ndarray]  # what of them no profile tells of, as of `Predictor.unprofiled`
+
+    @property
+    def admitted(self) -> np.ndarray:
+        """Which candidates have no setting, batch size or task that no profile tells of."""
+        return admitted_rows(self.unprofiled, len(self.measured))
 
     def log_quantity(self, name: str) -> Tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of a quantity's logarithm."""
@@ -94,11 +100,13 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0) -> Candida
     candidates, task, places = history.profiler.candidates, history.profiler.task, history.places
     sizes, power_mw = candidates.batch_size, history.power_mw
     log_time, log_power, log_time_sd, log_power_sd = np.full((4, len(sizes)), np.nan)
+    unprofiled: Dict[str, np.ndarray] = {}
     if history.untried.any():
         known, has_power = candidates.known_modes, bool(np.isfinite(power_mw).all())
         learned_mw = power_mw if has_power else np.full(len(places), ANY_POWER_MW)
         predictor.fit(known[places], history.time_ms, learned_mw, batch_size=sizes[places], task=task)
         predicted = predictor.predict(known, batch_size=sizes, task=task)
+        unprofiled = predictor.unprofiled(known, batch_size=sizes, task=task)
         log_time, log_time_sd = np.log(predicted.time_ms), widen * predicted.time_log_sd
         if has_power:
             log_power, log_power_sd = np.log(predicted.power_mw), widen * predicted.power_log_sd
@@ -106,7 +114,7 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0) -> Candida
     log_time_sd[places] = log_power_sd[places] = MEASURED_LOG_SD
     measured = np.zeros(len(sizes), dtype=bool)
     measured[places] = True
-    return CandidatePosterior(log_time, log_time_sd, log_power, log_power_sd, sizes, measured)
+    return CandidatePosterior(log_time, log_time_sd, log_power, log_power_sd, sizes, measured, unprofiled)
 
 
 def design_for(references: Tuple[Table, ...], board: Optional[str], seed: int) -> Designer:
@@ -236,7 +244,8 @@ class OneShot(Strategy):
     """Chooses by a predictor that was fitted to random modes (PT and NN, 001 sec. 5).
 
     Without `risk` the choice is the papers': the best mode whose predicted figures keep the limits. With it, only modes
-    count that break a limit, as `Goal.breaks` has it, with at most that probability.
+    count that break a limit, as `Goal.breaks` has it, with at most that probability. What no profile tells of is not
+    picked, unless asked for.
     """
 
     def __init__(
@@ -245,6 +254,7 @@ class OneShot(Strategy):
         *,
         risk: Optional[float] = None,
         seed: int = 0,
+        unprofiled: bool = False,
     ) -> None:
         """Choose by what `predictor` makes; `seed` draws the modes, `risk` is a probability."""
         if risk is not None and not 0 < risk < 1:
@@ -252,6 +262,7 @@ class OneShot(Strategy):
         self._predictor = predictor
         self.risk = risk
         self.seed = seed
+        self.unprofiled = unprofiled
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         profile_random(history, history.left, self.seed)
@@ -266,9 +277,10 @@ class OneShot(Strategy):
             chance = posterior.chance(goal, not_broken=True)
             allowed, nearest = chance >= 1 - self.risk, -chance
             promise = f"at most {self.risk:.0%} likely to break a limit"
-        allowed = allowed & history.usable
+        pickable = history.usable if self.unprofiled else history.usable & posterior.admitted
+        allowed = allowed & pickable
         if not allowed.any():
-            index = int(np.where(history.usable, nearest, np.inf).argmin())
+            index = int(np.where(pickable, nearest, np.inf).argmin())
             return history.choice(index, f"no mode is {promise}; this one comes nearest", feasible=False)
         index = int(np.where(allowed, posterior.objective(goal), np.inf).argmin())
         return history.choice(index, f"best of the modes {promise}", feasible=True)

@@ -124,13 +124,18 @@ def power_budget(budget_mw: float) -> Goal:
     return Goal("time_ms", {"power_mw": budget_mw})
 
 
-def within(power_w: Optional[float], time_ms: Optional[float]) -> Goal:
-    """The least time within a power, the least power within a time, the least energy of a minibatch within both."""
+def within(power_w: Optional[float], time_ms: Optional[float], per_sample: bool = False) -> Goal:
+    """The least time within a power, the least power within a time, the least energy of a minibatch within both.
+
+    Where batch sizes are to choose from, time and energy are those of a sample.
+    """
     limits = {"power_mw": None if power_w is None else w_to_mw(power_w), "time_ms": time_ms}
     given = {name: limit for name, limit in limits.items() if limit is not None}
     if not given:
         raise InvalidValueError("there is no limit to choose a power mode by", "give power_w= or time_ms=")
-    return Goal("energy_mws" if len(given) == 2 else "power_mw" if power_w is None else "time_ms", given)
+    what = "energy" if len(given) == 2 else "power" if power_w is None else "time"
+    of_a_sample = {"energy": "sample-energy", "time": "throughput"} if per_sample else {}
+    return Goal(OBJECTIVES[of_a_sample.get(what, what)], given)
 
 
 def budget_goals(text: str, minimise: str = "time_ms", latencies_ms: Sequence[float] = ()) -> List[Goal]:

@@ -11,7 +11,7 @@ from harness.core.metrics import minibatch_energy_mws
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import S_PER_HOUR, ms_to_s, mwh_to_wh, mws_to_mwh, s_to_ms
-from predictors.models.base import Predictor
+from predictors.models.base import DEFAULT_BATCH_SIZE, Predictor
 from predictors.strategies.closed_loop import CandidatePosterior, learn
 from predictors.strategies.fixed import Maxn, Presets, VendorPreset
 from predictors.strategies.goals import Goal
@@ -62,7 +62,13 @@ class Recommendation(NamedTuple):
     savings: Tuple[Saving, ...]  # against the greatest mode and against the best preset that claims to keep the limit
     posterior: CandidatePosterior  # of every candidate
     history: History  # what was profiled
-    minibatches: Optional[float]  # that the savings are over; None for those of an hour's training in the chosen mode
+    samples: Optional[float]  # that the savings are over; None for those of an hour's training in the chosen mode
+    unprofiled: bool = False  # whether the front holds what no profile tells of
+
+    @property
+    def several_sizes(self) -> bool:
+        """Whether the batch size was free, so that times compare by the sample."""
+        return len(set(self.posterior.batch_size.tolist())) > 1
 
 
 def recommend(
@@ -71,13 +77,14 @@ def recommend(
     strategy: Strategy,
     predictor: Predictor,
     presets: Tuple[VendorPreset, ...] = (),
-    minibatches: Optional[float] = None,
+    samples: Optional[float] = None,
+    unprofiled: bool = False,
 ) -> List[Recommendation]:
     """Choose for each goal by a strategy, with one set of profiles, and collect what there is to say of the choices.
 
     `predictor` is fitted anew to all profiles, for what was not measured. Where the strategy took none, the modes that
-    it chose are profiled. `minibatches` are those of the whole training, for the savings; None counts them over an
-    hour's training in the chosen mode.
+    it chose are profiled. `samples` are those of the whole training, for the savings; None counts them over an hour's
+    training in the chosen mode. What no profile tells of is not on the front, unless `unprofiled`.
     """
     choices = strategy.choose_all(history, goals)
     if not history.taken:
@@ -85,7 +92,7 @@ def recommend(
     posterior = learn(predictor, history)
     spent = history.spent  # of all goals together
     return [
-        _recommend(posterior, history, goal, choice._replace(spent=spent), presets, minibatches)
+        _recommend(posterior, history, goal, choice._replace(spent=spent), presets, samples, unprofiled)
         for goal, choice in zip(goals, choices)
     ]
 
@@ -105,26 +112,60 @@ def _recommend(
     goal: Goal,
     choice: Choice,
     presets: Tuple[VendorPreset, ...],
-    minibatches: Optional[float],
+    samples: Optional[float],
+    unprofiled: bool,
 ) -> Recommendation:
     chosen = describe(posterior, history, choice.index, "recommended")
-    total = minibatches if minibatches is not None else s_to_ms(S_PER_HOUR) / chosen.time_ms.value
+    total = s_to_ms(S_PER_HOUR) / chosen.time_ms.value if samples is None else samples / chosen.batch_size
     greatest = Maxn().choose(history, goal).index
     is_maxn = greatest == Grid(history.profiler.candidates).greatest()
     others = {greatest: "MAXN" if is_maxn else "the greatest mode that did not fail"}
     if presets:
         best = Presets(presets).choose(history, goal)
         others.setdefault(best.index, best.reason)
+    usual = history.usable & (posterior.batch_size == DEFAULT_BATCH_SIZE) & (posterior.excess(goal) <= 0)
+    if choice.batch_size != DEFAULT_BATCH_SIZE and usual.any():
+        best = int(np.where(usual, posterior.objective(goal), np.inf).argmin())
+        others.setdefault(best, f"the best at batch size {DEFAULT_BATCH_SIZE}")
     savings = []
     for index, label in others.items():
         if index != choice.index:
             other = describe(posterior, history, index, label)
-            hours = ms_to_s((other.time_ms.value - chosen.time_ms.value) * total) / S_PER_HOUR
-            saved_wh = energy_wh(other, total) - energy_wh(chosen, total)
+            as_many = total * chosen.batch_size / other.batch_size  # minibatches for as many samples
+            hours = ms_to_s(other.time_ms.value * as_many - chosen.time_ms.value * total) / S_PER_HOUR
+            saved_wh = energy_wh(other, as_many) - energy_wh(chosen, total)
             savings.append(Saving(other, hours, saved_wh, bool(posterior.excess(goal)[index] <= 0)))
-    places = pareto_front(np.exp(posterior.log_time), np.where(history.usable, np.exp(posterior.log_power), np.nan))
+    shown = history.usable if unprofiled else history.usable & (posterior.admitted | posterior.measured)
+    per_sample = np.exp(posterior.log_time) / posterior.batch_size
+    places = pareto_front(per_sample, np.where(shown, np.exp(posterior.log_power), np.nan))
     front = tuple(describe(posterior, history, int(place), "") for place in places)
-    return Recommendation(goal, choice, chosen, front, tuple(savings), posterior, history, minibatches)
+    return Recommendation(goal, choice, chosen, front, tuple(savings), posterior, history, samples, unprofiled)
+
+
+class SharedMode(NamedTuple):
+    """One mode for several workloads of a board."""
+
+    modes: Tuple[ModeFigures, ...]  # its figures with each workload
+    longer: float  # how much greater the objective is than with a choice for each, as a share, on average
+
+
+def shared_mode(found: Sequence[Recommendation], risk: float) -> Optional[SharedMode]:
+    """The one mode that serves all workloads best, each recommended for on the same candidates; None where none does.
+
+    Each limit is kept by what was profiled, or else with a probability of 1 - `risk`.
+    """
+    allowed, longer = np.ones(len(found[0].posterior.measured), dtype=bool), 0.0
+    for one in found:
+        posterior, goal = one.posterior, one.goal
+        kept = np.where(posterior.measured, posterior.excess(goal) <= 0, posterior.chance(goal) >= 1 - risk)
+        allowed &= one.history.usable & (posterior.admitted | posterior.measured) & kept
+        objective = posterior.objective(goal)
+        longer = longer + (objective / objective[one.choice.index] - 1) / len(found)
+    if not allowed.any():
+        return None
+    best = int(np.where(allowed, longer, np.inf).argmin())
+    modes = tuple(describe(one.posterior, one.history, best, "shared") for one in found)
+    return SharedMode(modes, float(longer[best]))
 
 
 def describe(posterior: CandidatePosterior, history: History, index: int, label: str) -> ModeFigures:

@@ -22,6 +22,7 @@ class StrategySetting(NamedTuple):
     references: Tuple[Table, ...] = ()  # tables of other workloads that transfer predictors may start from
     presets: Tuple[VendorPreset, ...] = ()  # the vendor's modes
     risk: Optional[float] = None  # of `one-shot`: greatest probability of breaking a limit
+    unprofiled: bool = False  # whether a pick may be what no profile tells of
 
 
 class StrategyKind(NamedTuple):
@@ -49,7 +50,7 @@ def make_one_shot(setting: StrategySetting, seed: int, papers: str = "") -> OneS
     """One pick at the setting's risk; or, by a predictor of the papers, their way: within the limit as predicted."""
     if papers:
         return OneShot(unfitted(setting, seed, papers), seed=seed)
-    return OneShot(unfitted(setting, seed), risk=setting.risk, seed=seed)
+    return OneShot(unfitted(setting, seed), risk=setting.risk, seed=seed, unprofiled=setting.unprofiled)
 
 
 STRATEGIES: Dict[str, StrategyKind] = {

@@ -109,7 +109,10 @@ def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
         (["--power-budget", "30", "--json", "/tmp"], "cannot write /tmp: it is a folder"),
         (["--power-budget", "30", "--write-conf", "/dev/null/c.conf"], "/dev/null is no folder"),
         (["--power-budget", "30", "--batch", "0"], "--batch is 0"),
-        (["--power-budget", "30", "--batch-size", "0"], "--batch-size is 0"),
+        (["--power-budget", "30", "--batch-size", "0"], "--batch-size"),
+        (["--power-budget", "30", "--batch-size", "8,16", "--goal", "energy"], "sample-energy"),
+        (["--power-budget", "30", "--percentile", "100"], "--percentile is 100"),
+        (["--power-budget", "30", "--workload", "lenet-mnist,bert-squad", "--plot", "p.png"], "one --workload"),
         (["--power-budget", "30", "--deadline", "5", "--epochs", "0"], "--epochs is 0"),
         (["--power-budget", "30", "--reference", "x"], "--corpus"),
         (["--power-budget", "30", "--plot", "p.xyz"], ".png"),
@@ -139,6 +142,64 @@ def test_budgets_share_one_set_of_profiles(capsys, tmp_path):
     found = json.loads((tmp_path / "o.json").read_text())
     assert found["spent"]["profiles"] <= 14
     assert [one["goal"]["limits"]["power_mw"] for one in found["recommendations"]] == [20_000.0, 35_000.0]
+
+
+NANO = ["recommend", "--device", "sim:nano", "--storage", "sd", "--power-budget", 6, "--strategy", "mdbs"]
+
+
+def test_a_free_batch_size_is_chosen_by_the_time_of_a_sample_and_held_against_the_usual_one(capsys, tmp_path):
+    options = ["--workload", "lenet-mnist", "--batch-size", "16,64", "--epochs", 10, "--json", tmp_path / "o.json"]
+    options += ["--profiles", 12]
+    code, out, _ = run(capsys, *NANO, *options)
+    assert code == 0
+    assert "goal:        least time of a sample with power at most 6 W" in out
+    assert "note: the batch size changes how a network learns" in out
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert found["choice"]["batch_size"] == 64
+    against = {saving["against"]: saving for saving in found["savings"]}["the best at batch size 16"]
+    per_sample = [one["time_ms"]["value"] / one["batch_size"] for one in (against, found["choice"])]
+    samples = found["minibatches"] * 64
+    assert against["hours"] == pytest.approx((per_sample[0] - per_sample[1]) * samples / 3.6e6)
+    front = [one["time_ms"]["value"] / one["batch_size"] for one in found["front"]]
+    assert front == sorted(front, reverse=True)
+
+
+def test_the_time_of_a_mode_may_be_a_percentile_of_its_minibatches(capsys, tmp_path):
+    options = ["--workload", "lenet-mnist", "--task", "inference", "--strategy", "maxn", "--json", tmp_path / "o.json"]
+    times = []
+    for percentile in (50, 99):
+        code, out, _ = run(capsys, *NANO, *options, "--percentile", percentile)
+        assert code == 0
+        times.append(json.loads((tmp_path / "o.json").read_text())["choice"]["time_ms"]["value"])
+    assert "which 99 % of minibatches do not exceed" in out
+    assert times[0] < times[1]
+
+
+def test_several_workloads_share_a_search_and_one_mode_may_serve_all(capsys, tmp_path):
+    workloads = ("lenet-mnist", "mobilenetv3-gld23k")
+    code, out, _ = run(capsys, *NANO, "--workload", ",".join(workloads), "--profiles", 6, "--json", tmp_path / "o.json")
+    assert code == 0
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert [one["workload"] for one in found["recommendations"]] == list(workloads)
+    assert found["spent"]["profiles"] == sum(one["spent"]["profiles"] for one in found["recommendations"])
+    assert f"spent on all 2 workloads: {found['spent']['profiles']} profiles" in out
+    ((first, second),) = (shared["modes"] for shared in found["shared"])
+    assert first["mode"] == second["mode"]
+    assert found["shared"][0]["longer"] > -1
+
+
+def test_what_no_profile_tells_of_is_on_the_front_only_where_it_is_asked_for(capsys, tmp_path):
+    fronts = []
+    for option in ((), ("--unprofiled",)):
+        how = ["--workload", "lenet-mnist", "--batch-size", "4,16,64", "--strategy", "presets", "--profiles", 2]
+        code, _, _ = run(capsys, *NANO, *how, *option, "--json", tmp_path / "o.json")
+        assert code == 0
+        found = json.loads((tmp_path / "o.json").read_text())
+        assert "no profile tells of what is asked: batch size" in found["notes"][0]
+        assert ("no such mode is on the front" in found["notes"][0]) == (not option)
+        fronts.append({one["batch_size"] for one in found["front"]})
+    assert fronts[0] == {found["choice"]["batch_size"]}
+    assert len(fronts[1]) > 1
 
 
 def test_a_preset_on_a_simulated_board_runs_with_a_part_of_its_gpu_off(capsys, tmp_path):

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from harness.core.cases import Case, Settings
-from harness.core.errors import CannotRunError, ControlError, OverheatedError, SourceUnavailableError, StoreError
+from harness.core.errors import (
+    CannotRunError,
+    ControlError,
+    DoesNotFitError,
+    OverheatedError,
+    SourceUnavailableError,
+    StoreError,
+)
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Series, Telemetry
 from harness.store.results import ResultsStore
@@ -216,3 +223,11 @@ def test_a_mode_that_stayed_disturbed_is_not_measured_a_third_time(tmp_path):
 def test_power_that_is_gone_ends_the_search():
     with pytest.raises(SourceUnavailableError, match="gave no power"):
         profiler_of(Board(power_mw=None)).profile(3)
+
+
+def test_where_a_batch_does_not_fit_into_the_memory_no_greater_one_is_tried():
+    profiler = profiler_of(Board(DoesNotFitError("it does not fit")), batch_sizes=(8, 16, 32))
+    found = profiler.profile(1)  # batch size 16 of the first mode
+    left_out = profiler.candidates.batch_size[[1, *found.rules_out]]
+    assert sorted(left_out) == [16] * len(MODES) + [32] * len(MODES)
+    assert "batch sizes of 16 and more" in found.reason

@@ -17,11 +17,11 @@ TABLE = example_table()
 PRESET = VendorPreset("MODE_20W", PowerMode(4, 1_100_000, 400_000, 2_100_000), 20_000.0)
 
 
-def recommended(budget_mw=25_000.0, minibatches=1e5, presets=(PRESET,)):
+def recommended(budget_mw=25_000.0, samples=16e5, presets=(PRESET,)):
     strategy = ClosedLoop(lambda: NearlyRight(TABLE, log_sd=0.02), middle_modes)
     history = History(TableProfiler(TABLE), 12)
     goal = power_budget(budget_mw)
-    return recommend(history, [goal], strategy, NearlyRight(TABLE, log_sd=0.02), presets, minibatches)[0]
+    return recommend(history, [goal], strategy, NearlyRight(TABLE, log_sd=0.02), presets, samples)[0]
 
 
 def test_the_recommended_mode_has_the_figures_that_were_profiled():
@@ -43,7 +43,7 @@ def test_savings_are_those_of_time_and_power_over_the_whole_training():
 
 
 def test_an_hour_of_a_minibatch_of_36_ms_is_a_hundred_thousand():
-    found = recommended(minibatches=None)
+    found = recommended(samples=None)
     (maxn, _) = found.savings
     assert maxn.hours == pytest.approx(maxn.other.time_ms.value / found.mode.time_ms.value - 1)
 
