@@ -48,8 +48,8 @@ def add_options(parser: pytest.Parser) -> None:
         option("--" + axis.replace("_", "-"), f"comma list of {text}", metavar="LIST")
     option(
         "--device-root",
-        "a tree with the /sys, /proc and /etc of a Jetson board, or a file of `jetwatt doctor --record`: the board is "
-        "emulated then, training runs on this machine, and every figure says so",
+        "a tree with the /sys, /proc and /etc of a Jetson board or another machine, or a file of `jetwatt doctor "
+        "--record`: that is emulated then, training runs on this machine, and every figure says so",
         metavar="DIR|FILE",
     )
     option(
@@ -256,16 +256,14 @@ def device_root_from(config: pytest.Config) -> Path:
     given: Optional[str] = config.getoption("jetwatt_device_root")
     if given is None:
         return Path("/")
-    from harness.devices.jetson_board import read_board
+    from harness.devices.board_record import root_of
+    from harness.devices.registry import local_board
 
-    root = Path(given).expanduser()
-    if root.is_file():
-        from harness.devices.board_record import unpacked
-
-        root = unpacked(root)
-    if read_board(root) is None:
+    root = root_of(Path(given).expanduser())
+    if local_board(Configuration(), root) is None:
         raise InvalidValueError(
-            f"--device-root {given} holds no Jetson board", "its proc/device-tree/compatible must name a Tegra chip"
+            f"--device-root {given} holds no Jetson board and no other machine",
+            "its proc/device-tree/compatible must name a Tegra chip, or its proc/cpuinfo a CPU",
         )
     return root
 

@@ -16,7 +16,7 @@ from harness.core.environment import describe_environment, package_version
 from harness.core.errors import DependencyError, InvalidValueError
 from harness.core.terminal import format_table
 from harness.core.units import BYTES_PER_GIB
-from harness.devices.board_record import record, unpacked
+from harness.devices.board_record import record, root_of
 from harness.devices.registry import local_board, open_device
 from harness.workloads.optional_packages import require
 
@@ -24,15 +24,21 @@ from harness.workloads.optional_packages import require
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--device", help="the device to look at (default: the board, where there is one, else host)")
-    add("--root", type=Path, default=Path("/"), help="where /sys, /proc and /etc are looked for; or a file of --record")
+    add(
+        "--root",
+        "--device-root",
+        type=Path,
+        default=Path("/"),
+        help="where /sys, /proc and /etc are looked for; or a file of --record",
+    )
     add("--config", type=Path, default=Path(FILE_NAME), help=f"places file (default: {FILE_NAME})")
     add("--json", action="store_true", help="print JSON instead of text")
     add(
         "--record",
         type=output_file,
         metavar="board.tar.gz",
-        help="write what the kernel and its tools show of this board, to send: read-only, without names and serial "
-        "numbers; `pytest benchmarks --device-root board.tar.gz` runs on it",
+        help="write what the kernel and its tools show of this board or host, to send: read-only, without names and "
+        "serial numbers; `pytest benchmarks --device-root board.tar.gz` runs on it",
     )
     add("--record-seconds", type=float, default=60.0, metavar="S", help="how long tegrastats is recorded (default: 60)")
     add("--sudoers", action="store_true", help="print what lets this user change the machine, and how to take it back")
@@ -42,8 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.sudoers:
         print(format_sudoers())
         return 0
-    if arguments.root.is_file():
-        arguments.root = unpacked(arguments.root)
+    arguments.root = root_of(arguments.root)
     if not arguments.root.is_dir():
         raise InvalidValueError(f"--root {arguments.root} is no folder", "name the one that holds sys, proc and etc")
     configuration = load_configuration(arguments.config)

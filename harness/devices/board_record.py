@@ -1,4 +1,4 @@
-"""What a kernel and its tools show of a board, in one file to send: recorded read-only, unpacked to be emulated.
+"""What a kernel and its tools show of a board or host, in one file: recorded read-only, unpacked to be emulated.
 
 board.tar.gz:  root/proc/...  root/sys/...  root/etc/...   the files that this suite reads, as they read
 record.json                                 programs' outputs, sensors' readings, what could not be read
@@ -7,6 +7,7 @@ record.json                                 programs' outputs, sensors' readings
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import glob
 import gzip
@@ -14,14 +15,17 @@ import io
 import json
 import os
 import re
+import select
 import shutil
+import signal
+import socket
 import subprocess
 import tarfile
 import tempfile
 import time
 import zlib
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Set
 
 import harness
 from harness.board.bounded_process import run_bounded
@@ -37,9 +41,10 @@ TEGRASTATS = "usr/bin/tegrastats"
 
 _CPU, _DEBUG = "sys/devices/system/cpu", "sys/kernel/debug"
 _FILES = (
-    "proc/device-tree/compatible", "proc/device-tree/model", "proc/cpuinfo", "proc/meminfo", "proc/stat",
-    "proc/interrupts", "proc/sys/vm/drop_caches", "etc/nv_tegra_release", "etc/os-release", OWN_CONF,
-    "etc/nvpmodel/*.conf", "etc/nvfancontrol.conf", "etc/systemd/system/nvfancontrol.service",
+    "proc/device-tree/compatible", "proc/device-tree/model", "proc/cpuinfo", "proc/meminfo", "proc/stat", "proc/uptime",
+    "proc/interrupts", "proc/sys/kernel/osrelease", "proc/sys/vm/drop_caches", "etc/nv_tegra_release",
+    "etc/os-release", OWN_CONF, "etc/nvpmodel/*.conf", "etc/nvfancontrol.conf",
+    *(f"{folder}/systemd/system/nvfancontrol.service" for folder in ("etc", "lib", "usr/lib")),
     f"{_CPU}/*", f"{_CPU}/cpu[0-9]*/online", f"{_CPU}/cpu[0-9]*/topology/thread_siblings_list",
     f"{_CPU}/cpufreq/policy*/*", "sys/class/devfreq/*/*", "sys/class/devfreq/*/device/*",
     "sys/class/devfreq/*/device/of_node/name", "sys/class/thermal/*/*", "sys/class/hwmon/hwmon*/*",
@@ -52,37 +57,46 @@ _FILES = (
 """What the modules of `harness/board` read, and its neighbours."""
 
 _GOVERNOR = re.compile(r".*/(available_)?governors?")
-_SERIAL_FILES = ("proc/device-tree/serial-number", "etc/machine-id", "sys/class/dmi/id/product_serial")
-_SERIAL = re.compile(r"(?im)^(serial\s*:\s*)\S+|\b([0-9a-f]{2}:){5}[0-9a-f]{2}\b")
-"""The line of /proc/cpuinfo, and the address of a network card."""
+_MEMORIES = re.compile("eeprom|nvmem|uevent|wwid|address|unique_id|.*(serial|uuid).*")
+_SERIAL_FILES = (
+    "proc/device-tree/serial-number", "proc/device-tree/chosen/ecid", "etc/machine-id", "sys/class/net/*/address",
+    *(f"sys/class/dmi/id/{name}" for name in ("product_serial", "product_uuid", "board_serial", "chassis_serial")),
+)  # fmt: skip
+_SERIAL = re.compile(r"(?im)^(serial\s*:\s*)\S+|\b([0-9a-f]{2}[:-]){5}[0-9a-f]{2}\b|(?<=/home/)[^/\s]+")
+"""The line of /proc/cpuinfo, the address of a network card, and whose folder a path leads to."""
 
-_MOST_FILES, _MOST_BYTES, _MOST_FILE_BYTES = 20_000, 64 << 20, 1 << 20
+_EVERYBODYS = {"nvidia", "jetson", "tegra", "ubuntu", "root", "localhost", "localdomain", "tegra-ubuntu"}
+"""Names of users and hosts that are also words of the boards' own files, and tell nobody from others."""
+
+_PLACES = tuple(f"root/{folder}/" for folder in ("proc", "sys", "etc", "lib/systemd", "usr/lib/systemd"))
 _READ_BYTES = 1 << 16
+_MOST_FILES, _MOST_BYTES, _MOST_FILE_BYTES = 20_000, 64 << 20, 1 << 20
+_OVERHEAD_BYTES = 1 << 10  # of a file in the archive
+_MOST_OUTPUT, _MOST_UNREADABLE = 200_000, 2_000  # of record.json, which is a file like the others
 _PROGRAM_S, _BETWEEN_READINGS_S, _SLOWEST = 30.0, 0.2, 40
 
 
 def record(path: Path, root: Path, sources: Sequence[SourceSpec], tegrastats_s: float) -> int:
     """Write what a board shows to `path`, and return how many files of the kernel that is. Nothing is set.
 
-    Serial numbers and addresses of network cards are left out; host and user names are in none of what is recorded.
+    Left out are serial numbers and addresses of network cards, and, where people write, names of host and users.
     """
-    serials = [text for name in _SERIAL_FILES if (text := _text(root / name).strip("\0\n ")) and len(text) > 3]
-
-    def hidden(text: str) -> str:
-        for serial in serials:
-            text = text.replace(serial, "(serial)")
-        text = text.replace(str(root), "") if root != Path("/") else text
-        return _SERIAL.sub(lambda found: f"{found[1] or ''}(serial)", text)
-
+    hidden = _hiding(root)
     files: Dict[str, str] = {}
     unreadable: Dict[str, str] = {}
     took_ms: Dict[str, float] = {}
+    room = _MOST_BYTES // 2
     for name in _names(root):
         began_s = time.monotonic()
         try:
-            files[name] = hidden(_text(root / name, strict=True))
+            text = hidden(_text(root / name), name.startswith("etc/"))
+            room -= len(text) + _OVERHEAD_BYTES
+            if room < 0:
+                raise ValueError("left out: the files before it fill the record")
+            files[name] = text
         except (OSError, ValueError) as error:
-            unreadable[name] = getattr(error, "strerror", None) or "no text"
+            why = "no text" if isinstance(error, UnicodeDecodeError) else str(error)
+            unreadable[name] = getattr(error, "strerror", None) or why
         took_ms[name] = round((time.monotonic() - began_s) * 1e3, 3)
     slowest = sorted(took_ms, key=lambda name: -took_ms[name])[:_SLOWEST]
     said = {
@@ -92,12 +106,21 @@ def record(path: Path, root: Path, sources: Sequence[SourceSpec], tegrastats_s: 
         "packages": {name: package_version(name) for name in ("torch", "jetson-stats")},
         "files_ms": round(sum(took_ms.values()), 1),
         "slowest_reads_ms": {name: took_ms[name] for name in slowest},
-        "unreadable": unreadable,
+        "unreadable_files": len(unreadable),
+        "unreadable": dict(list(unreadable.items())[:_MOST_UNREADABLE]),
         "programs": _programs(root, tegrastats_s),
         "sources": {spec.name: _reading(spec, str(root)) for spec in sources},
     }
     members = {f"root/{name}": text for name, text in files.items()}
-    members["record.json"] = hidden(json.dumps(said, indent=1))
+
+    def in_all(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: in_all(part) for name, part in value.items()}
+        if isinstance(value, list):
+            return [in_all(part) for part in value]
+        return hidden(value, True) if isinstance(value, str) else value
+
+    members["record.json"] = json.dumps(in_all(said), indent=1)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name, text in members.items():
@@ -108,38 +131,72 @@ def record(path: Path, root: Path, sources: Sequence[SourceSpec], tegrastats_s: 
     return len(files)
 
 
+def _hiding(root: Path) -> Callable[[str, bool], str]:
+    """What takes out of a text what tells this board from others, and with True who owns it."""
+
+    def told(pattern: str) -> Iterator[str]:
+        for path in glob.glob(os.path.join(glob.escape(str(root)), pattern)):
+            with contextlib.suppress(OSError, ValueError):
+                yield _text(Path(path)).strip("\0\n ")
+
+    serials = {text for name in _SERIAL_FILES for text in told(name) if text.strip("0:")}
+    serials |= {text.replace(":", mark) for text in serials for mark in ("", "-")}
+    names: Set[str] = set(told("etc/hostname"))
+    if root == Path("/"):
+        names |= {socket.gethostname()}
+    names |= {name.partition(".")[0] for name in names}
+    for entry in "\n".join(told("etc/passwd")).splitlines():
+        user, _, number, _, person, *_ = [*entry.split(":"), *[""] * 5]
+        if number.isdigit() and 1000 <= int(number) < 65534:
+            names |= {user, person.partition(",")[0], *person.partition(",")[0].split()}
+
+    def pattern(words: Set[str], least: int) -> re.Pattern:
+        kept = [word for word in words if len(word) >= least and word.lower() not in _EVERYBODYS]
+        ordered = sorted(map(re.escape, kept), key=len, reverse=True)
+        return re.compile(rf"(?i)(?<!\w)({'|'.join(ordered) or '(?!)'})(?!\w)")
+
+    serial, name = pattern(serials, 4), pattern(names, 3)
+
+    def hide(text: str, has_names: bool) -> str:
+        text = text.replace(str(root), "") if root != Path("/") else text
+        text = _SERIAL.sub(lambda found: f"{found[1] or ''}(hidden)", serial.sub("(hidden)", text))
+        return name.sub("(name)", text) if has_names else text
+
+    return hide
+
+
 def _names(root: Path) -> List[str]:
-    """The files to record, below the root: those that are known, and what the board's own conf names."""
+    """The files to record, below the root: those that are known, and what the board's own conf names in /sys."""
     patterns = list(_FILES)
-    try:
+    with contextlib.suppress(HarnessError):  # its text is recorded all the same
         params = read_conf(root / OWN_CONF).conf.params
-        patterns += [glob.escape(one.path.lstrip("/")) for param in params for one in param.arguments]
-    except HarnessError:
-        pass  # its text is recorded all the same
+        paths = [os.path.normpath(one.path).lstrip("/") for param in params for one in param.arguments]
+        patterns += [glob.escape(path) for path in paths if path.startswith("sys/")]
     found = {path for pattern in patterns for path in glob.glob(os.path.join(glob.escape(str(root)), pattern))}
     names = [os.path.relpath(path, root) for path in sorted(found) if os.path.isfile(path) and _may_be_read(path)]
-    return [name for name in names if name.startswith(("proc/", "sys/", "etc/"))][:_MOST_FILES]
+    return names[: _MOST_FILES - 1]
 
 
 def _may_be_read(path: str) -> bool:
     """Whether reading a file does no harm: clocks of Thor's GPU may hang the kernel, memories hold serial numbers."""
-    if os.path.basename(path) in ("eeprom", "nvmem", "uevent"):
+    if _MEMORIES.fullmatch(os.path.basename(path)):
         return False
     folder = re.match(r".*/devfreq/[^/]+/", path)
     return folder is None or not hides_clocks(folder[0] + "x") or _GOVERNOR.fullmatch(path) is not None
 
 
-def _text(path: Path, strict: bool = False) -> str:
+def _text(path: Path) -> str:
+    """A whole file, read to its end: the kernel gives a long one in parts."""
+    content = bytearray()
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            return os.read(fd, _READ_BYTES).decode()
-        finally:
-            os.close(fd)
-    except (OSError, ValueError):
-        if strict:
-            raise
-        return ""
+        while part := os.read(fd, _READ_BYTES):
+            content += part
+            if len(content) > _MOST_FILE_BYTES:
+                raise ValueError(f"it has more than {_MOST_FILE_BYTES:,} bytes")
+    finally:
+        os.close(fd)
+    return content.decode()
 
 
 def _programs(root: Path, tegrastats_s: float) -> Dict[str, Any]:
@@ -150,19 +207,29 @@ def _programs(root: Path, tegrastats_s: float) -> Dict[str, Any]:
         if os.path.exists(executable):
             try:
                 done = run_bounded([executable, *words], timeout_s=_PROGRAM_S, answer="n\n")
-                said[command] = {"status": done.status, "output": done.output}
+                said[command] = {"status": done.status, "output": done.output[:_MOST_OUTPUT]}
             except ControlError as error:
                 said[command] = {"error": error.what}
     if tegrastats_s > 0 and (root / TEGRASTATS).exists():
-        command = [str(root / TEGRASTATS), "--interval", "1000"]
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                output, _ = process.communicate(timeout=tegrastats_s)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                output, _ = process.communicate()
-        said[TEGRASTATS] = {"lines": output.splitlines()}
+        said[TEGRASTATS] = {"lines": _first_lines([str(root / TEGRASTATS), "--interval", "1000"], tegrastats_s)}
     return said
+
+
+def _first_lines(command: Sequence[str], seconds: float) -> List[str]:
+    """What a program that does not end says in so many seconds, then it is killed with its children."""
+    output, end_s = b"", time.monotonic() + seconds
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, start_new_session=True, **streams) as process:
+        while (
+            len(output) < _MOST_OUTPUT and select.select([process.stdout], [], [], max(0, end_s - time.monotonic()))[0]
+        ):
+            part = os.read(process.stdout.fileno(), _READ_BYTES)
+            output += part
+            if not part or time.monotonic() > end_s:
+                break
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return output.decode(errors="replace").rpartition("\n")[0].splitlines()
 
 
 def _reading(spec: SourceSpec, root: str) -> Dict[str, Any]:
@@ -171,20 +238,31 @@ def _reading(spec: SourceSpec, root: str) -> Dict[str, Any]:
         began_s = time.monotonic()
         source = open_source(spec, root)
         opened_s = time.monotonic()
-        source.read(opened_s)
-        time.sleep(_BETWEEN_READINGS_S)  # rates and jtop's answers come with the second reading
+        first = source.read(opened_s)
+        time.sleep(_BETWEEN_READINGS_S)  # rates come with the second reading, and jtop gives each sample once
         again_s = time.monotonic()
         reading = source.read(again_s)
         took = {"open_ms": opened_s - began_s, "read_ms": time.monotonic() - again_s}
-        return {**reading._asdict(), "notes": source.notes, **{name: round(s * 1e3, 3) for name, s in took.items()}}
+        getattr(source, "close", lambda: None)()
+        return {
+            "values": {**first.values, **reading.values},
+            "failed": {**first.failed, **reading.failed},
+            "notes": source.notes,
+            **{name: round(seconds * 1e3, 3) for name, seconds in took.items()},
+        }
     except (HarnessError, OSError, ValueError, ImportError) as error:
         return {"error": str(error)}
+
+
+def root_of(path: Path) -> Path:
+    """The root that a path given for one stands for: a folder itself, a record unpacked."""
+    return unpacked(path) if path.is_file() else path
 
 
 @functools.lru_cache(maxsize=None)
 def unpacked(path: Path) -> Path:
     """The root of a recorded board, in a folder that goes with this process; InvalidValueError for other files."""
-    hint = "make one on the board: jetwatt doctor --record board.tar.gz"
+    hint = "make one on the board or host: jetwatt doctor --record board.tar.gz"
     folder = Path(tempfile.mkdtemp(prefix="jetwatt-board-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     try:
@@ -210,8 +288,9 @@ def _members(path: Path) -> Iterator[Any]:
         for count, member in enumerate(archive):
             name = PurePosixPath(member.name)
             is_file = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
-            if not is_file or name.is_absolute() or ".." in name.parts or member.size > _MOST_FILE_BYTES:
-                raise ValueError(f"{member.name!r} is no file below it, or too large")
+            is_ours = member.name == "record.json" or member.name.startswith(_PLACES)
+            if not is_file or not is_ours or ".." in name.parts or member.size > _MOST_FILE_BYTES:
+                raise ValueError(f"{member.name!r} is nothing that a record holds, or too large")
             if count >= _MOST_FILES:
                 raise ValueError(f"it has more than {_MOST_FILES} files")
             content = archive.extractfile(member)

@@ -1,9 +1,13 @@
-"""`host`: the Linux machine the suite runs on. Its power mode is a core count and, with cpufreq, a CPU clock."""
+"""`host`: the Linux machine the suite runs on. Its power mode is a core count and, with cpufreq, a CPU clock.
+
+`emulated-host` is one that a tree of files stands for, such as the record of one.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import math
 import os
 from pathlib import Path
@@ -11,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from harness.board.affinity import Affinity
 from harness.board.control_groups import cpu_quota
-from harness.board.cpu import choose_cpus, read_siblings
+from harness.board.cpu import CpuOnline, choose_cpus, read_siblings
 from harness.board.cpu_clocks import CpuFrequency
 from harness.board.lock import locked
 from harness.board.page_cache import PageCache
@@ -28,7 +32,9 @@ from harness.core.metrics import POWER_CHANNEL
 from harness.core.mode_texts import MAXN, parse_power_modes
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import BYTES_PER_GIB
+from harness.devices.jetson_board import EMULATED
 
+THIS_MACHINE = Path("/")
 CLOCK_STEP_KHZ = 100_000  # steps offered between a CPU's lowest and highest clock where the driver takes any value
 _TOPICS = {
     "cpu": "measure CPU use, own and others'",
@@ -56,32 +62,37 @@ def source_capability(spec: SourceSpec, root: str) -> Capability:
     return Capability(topic, True, source.notes.get(POWER_CHANNEL, f"{spec.name}: {', '.join(source.notes)}"))
 
 
+def lock_name(name: str, root: Path) -> str:
+    """Names a device's lock and saved state: two trees of one device are two devices."""
+    return name if root == THIS_MACHINE else f"{name}-{hashlib.sha256(str(root).encode()).hexdigest()[:8]}"
+
+
 class HostDevice:
     name = "host"
     provenance = "measured"
     clocks_only_fall = False
     power_source = "rapl"
 
-    def __init__(self, configuration: Configuration, root: Path = Path("/")) -> None:
+    def __init__(self, configuration: Configuration, root: Path = THIS_MACHINE) -> None:
         self.configuration = configuration
-        self.root = root
+        self.root = self._tree = root
         self.board_instance = configuration.instance(root)
         self.remarks: List[str] = []
         self._affinity = Affinity()
         self._frequency = CpuFrequency(str(root))
-        self._allowed_cpus = self._affinity.read()
+        self._allowed_cpus = self._own_cpus = self._affinity.read()
 
     def identity(self) -> Identity:
         """CPU model, usable CPUs and memory (whole GiB, so that a reserved megabyte makes no other machine)."""
-        memory = memory_bytes(self.root)
+        memory = memory_bytes(self._tree)
         return Identity(
-            cpu_model(self.root) or "Linux machine of unknown make",
+            cpu_model(self._tree) or "Linux machine of unknown make",
             {"cpus": len(self._allowed_cpus), "memory_gib": None if memory is None else round(memory / BYTES_PER_GIB)},
         )
 
     def power_mode_space(self) -> PowerModeSpace:
         """Core counts up to the CPUs and a container's quota; CPU clocks where cpufreq can be written."""
-        quota = cpu_quota(str(self.root))
+        quota = cpu_quota(str(self._tree))
         most = len(self._allowed_cpus) if quota is None else max(1, min(len(self._allowed_cpus), math.floor(quota)))
         return PowerModeSpace(
             cpu_cores=tuple(range(1, most + 1)),
@@ -114,7 +125,7 @@ class HostDevice:
         root = str(self.root)
         readable = [source_capability(spec, root) for spec in self.telemetry_sources(Path.cwd())]
         knobs = (self._affinity, self._frequency, PageCache(root), ReadLimit(root))
-        return [self.configuration.knows_instance(self.root), *readable, *(knob.available() for knob in knobs)]
+        return [self.configuration.knows_instance(self._tree), *readable, *(knob.available() for knob in knobs)]
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         """What is sampled during a profile; `data_directory` tells which block device is watched."""
@@ -138,8 +149,12 @@ class HostDevice:
     def session(self) -> Iterator[None]:
         """Lock this machine for one run; put CPU clocks and affinity back at the end."""
         knobs = [self._affinity, *([self._frequency] if self._frequency.available().available else [])]
-        with locked(self.name), preserved(knobs, self.name, root=str(self.root)):
+        with locked(self._lock_name), preserved(knobs, self._lock_name, root=str(self._tree)):
             yield
+
+    @property
+    def _lock_name(self) -> str:
+        return self.name
 
     @functools.cached_property
     def _sets_clocks(self) -> bool:
@@ -162,14 +177,14 @@ class HostDevice:
         return PowerMode(len(self._affinity.read()), khz, *mode[2:])
 
     def _cpus_of(self, mode: PowerMode) -> List[int]:
-        return choose_cpus(mode.cpu_cores, read_siblings(self._allowed_cpus, str(self.root)))
+        return choose_cpus(mode.cpu_cores, read_siblings(self._allowed_cpus, str(self._tree)))
 
     def sampler_cpus(self, mode: PowerMode) -> List[int]:
-        return sorted(set(self._allowed_cpus) - set(self._cpus_of(mode))) or self._allowed_cpus
+        return sorted(set(self._own_cpus) - set(self._cpus_of(mode))) or self._own_cpus
 
     def conditions(self, case: Case) -> Dict[str, Any]:
         """What is known before measuring; gives this process every CPU, for data sets that have to be written."""
-        self._affinity.set(self._allowed_cpus)
+        self._affinity.set(self._own_cpus)
         [(_, mode)] = self.power_modes(case.power_mode)
         return self._describe(case, mode)
 
@@ -181,7 +196,7 @@ class HostDevice:
             "board_instance": self.board_instance,
             "power_mode": mode._asdict(),
             "power_mode_name": case.power_mode,
-            "threads": mode.cpu_cores,
+            "threads": min(mode.cpu_cores, len(self._own_cpus)),
             **({"dvfs": "on" if case.settings.clocks == DVFS else "off"} if self._sets_clocks else {}),
         }
 
@@ -191,4 +206,41 @@ class HostDevice:
 
     def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:
         """As asked for; the trip points of any machine are not gone by: firmwares are known that invent theirs."""
-        return {} if most_c is None else temperature_limits_c(str(self.root), most_c)
+        return {} if most_c is None else temperature_limits_c(str(self._tree), most_c)
+
+
+class EmulatedHost(HostDevice):
+    """A machine that is a tree of files: its clocks are set and its sensors read there, and training runs here."""
+
+    name = f"{EMULATED}host"
+    provenance = "simulated"
+
+    def __init__(self, configuration: Configuration, root: Path) -> None:
+        super().__init__(configuration, Path(os.path.abspath(root)))
+        self.root = THIS_MACHINE
+        self._allowed_cpus = CpuOnline(str(self._tree)).read() or [0]
+        self.remarks = [f"emulated: times are this machine's, clocks and sensors come from the tree {self._tree}"]
+
+    @property
+    def _lock_name(self) -> str:
+        return lock_name(self.name, self._tree)
+
+    def identity(self) -> Identity:
+        found = super().identity()
+        return Identity(f"{found.model} (emulated)", found.specification)
+
+    def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
+        """What training does to the machine it runs on, and the sensors of the tree."""
+        own, tree = ("cpu", "memory", "diskstats"), str(self._tree)
+        sources = super().telemetry_sources(data_directory)
+        return [one if one.name in own else one._replace(root=tree) for one in sources]
+
+    def _cpus_of(self, mode: PowerMode) -> List[int]:
+        """Of the machine that training runs on, which may have fewer."""
+        return self._own_cpus[: mode.cpu_cores]
+
+    def _apply(self, mode: PowerMode, clocks: str) -> PowerMode:
+        return super()._apply(mode, clocks)._replace(cpu_cores=mode.cpu_cores)
+
+    def _describe(self, case: Case, mode: PowerMode) -> Dict[str, Any]:
+        return {**super()._describe(case, mode), "emulated": True}

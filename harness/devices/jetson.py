@@ -35,12 +35,11 @@ from harness.core.errors import CannotRunError, ControlError
 from harness.core.mode_texts import parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.units import BYTES_PER_GIB
-from harness.devices.host import source_capability
+from harness.devices.host import THIS_MACHINE, lock_name, source_capability
 from harness.devices.jetson_board import EMULATED, Board, LiveSpace, named_modes, read_space
 from harness.devices.jetson_control import JetsonControl
 
 JTOP_SOCKET = "run/jtop.sock"
-THIS_MACHINE = Path("/")
 FRESH_S = 3600.0
 """A board that was booted longer ago is not fresh: what ran on it since is not known."""
 
@@ -67,13 +66,6 @@ class JetsonDevice:
         # of an emulated board, what its figures are made of
         made_of = f"times are this machine's, power and clocks come from the board's tree {self._board_root}"
         self.remarks = [f"emulated: {made_of}"] if self.is_emulated else []
-
-    @property
-    def _lock_name(self) -> str:
-        """Names the lock and the saved state: two trees of one board are two boards."""
-        if not self.is_emulated:
-            return self.name
-        return f"{self.name}-{hashlib.sha256(str(self._board_root).encode()).hexdigest()[:8]}"
 
     def identity(self) -> Identity:
         """Product, part number, cores and memory (whole GiB, so that a reserved megabyte makes no other board)."""
@@ -190,7 +182,8 @@ class JetsonDevice:
     def session(self) -> Iterator[None]:
         """Lock the board and save its state; fan to its maximum and DVFS off meanwhile; put everything back."""
         knobs = [self._affinity, *self._control.usable()]
-        with locked(self._lock_name), preserved(knobs, self._lock_name, root=str(self._board_root)):
+        name = lock_name(self.name, self._board_root)
+        with locked(name), preserved(knobs, name, root=str(self._board_root)):
             if self._control.works(self._control.nvpmodel):
                 self._booted = self._control.nvpmodel.read()["mode"]
             self._control.begin()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NoReturn, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NoReturn, Tuple, Union
 
 from harness.core.boards import BOARDS, BoardSpec, load_board
 from harness.core.cases import INSTANCE_MARK, Case
@@ -13,7 +13,7 @@ from harness.core.device import Capability, Device, Identity
 from harness.core.environment import cpu_model
 from harness.core.errors import CannotRunError, UnknownNameError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
-from harness.devices.host import HostDevice
+from harness.devices.host import THIS_MACHINE, EmulatedHost, HostDevice
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_board import read_board
 from harness.devices.replay import PREFIX as REPLAY
@@ -83,10 +83,16 @@ def known_devices() -> List[str]:
     return ["host", *BOARDS, *(SIMULATED + board for board in SIMULATED_BOARDS), f"{REPLAY}CORPUS.csv"]
 
 
-def local_board(configuration: Configuration, root: Path = Path("/")) -> Optional[JetsonDevice]:
-    """The Jetson board whose `/sys`, `/proc` and `/etc` are below `root`; None where that is none."""
+def local_board(configuration: Configuration, root: Path = THIS_MACHINE) -> Union[JetsonDevice, EmulatedHost, None]:
+    """The Jetson board whose `/sys`, `/proc` and `/etc` are below `root`, or the machine that a tree there stands for.
+
+    None where that is this machine and no board, or nothing.
+    """
     board = read_board(root)
-    return None if board is None else JetsonDevice(board, configuration, root)
+    if board is not None:
+        return JetsonDevice(board, configuration, root)
+    is_tree = root.resolve() != THIS_MACHINE and (root / "proc/cpuinfo").is_file()
+    return EmulatedHost(configuration, root) if is_tree else None
 
 
 def open_device(name: str, configuration: Configuration, root: Path = Path("/")) -> Device:

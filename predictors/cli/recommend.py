@@ -21,6 +21,7 @@ from harness.core.files import write_output
 from harness.core.power_modes import PowerMode
 from harness.core.terminal import Countdown, Progress
 from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
+from harness.devices.board_record import root_of
 from harness.devices.registry import open_device
 from harness.store.results import ResultsStore
 from predictors.cli.device_profiler import MEDIAN, DeviceProfiler, board_of, power_sampler
@@ -108,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a mode in which a sensor rises above it is left out (default: what the board's trip points say)",
     )
     add("--resume", action="store_true", help="use what --results holds of the same conditions")
-    add("--device-root", type=Path, default=Path("/"), help="a tree with an emulated board's /sys")
+    add("--device-root", type=Path, default=Path("/"), help="an emulated board: a tree with its /sys, or its record")
     add = parser.add_argument_group("what comes out").add_argument
     add("--json", type=output_file, metavar="OUT", help="write the goal, the choice, the front and what failed")
     add("--write-conf", type=output_file, metavar="FILE", help="an nvpmodel conf with the mode")
@@ -130,6 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidValueError("--reference names a workload of a corpus", "give --corpus FILE with it")
     if arguments.plot and arguments.plot.suffix.lower() not in PICTURES:
         raise InvalidValueError(f"--plot is {arguments.plot}", f"a picture ends in {', '.join(PICTURES)}")
+    arguments.device_root = root_of(arguments.device_root)
     device = open_device(arguments.device, load_configuration(arguments.config), arguments.device_root)
     if arguments.percentile != MEDIAN and device.provenance == "replayed":
         raise InvalidValueError("a corpus holds medians alone", "leave --percentile out")

@@ -13,6 +13,7 @@ from harness.board import kernel_file, privileged, privileges
 from harness.board.emc import Emc
 from harness.board.fan import Fan
 from harness.board.jetson_clocks import JetsonClocks
+from harness.cli import doctor  # noqa: F401 - loaded now: a plain user may not see root's Python
 from harness.core.errors import ControlError
 from tests.harness.board.kernel_trees import cpus, emc, gpu, policy
 from tests.harness.board.privileged_user import DROP, needs_linux

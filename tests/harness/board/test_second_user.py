@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import shutil
@@ -20,30 +21,31 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to allow the helper to a second user"),
     pytest.mark.skipif(shutil.which("sudo") is None, reason="needs sudo"),
     pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="needs /usr/bin/python3, which runs the helper"),
-    pytest.mark.skipif(
-        any(map(os.path.exists, (privileges.HELPER, privileges.SUDOERS_FILE))), reason="the helper is installed here"
-    ),
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def installed():
-    """The helper and its rule, for the attacker, as an administrator installs them."""
+    """The helper and its rule, for the attacker, as an administrator installs them; one test at a time has them."""
     helper, rule = Path(privileges.HELPER), Path(privileges.SUDOERS_FILE)
-    made = [folder for folder in (helper.parent, rule.parent) if not folder.exists()]
-    try:
-        for folder in made:
-            folder.mkdir(parents=True, mode=0o755)
-        shutil.copy(privileged.__file__, helper)
-        helper.chmod(0o755)
-        rule.write_text(f"#{ATTACKER} {privileges.sudo_rule().partition(' ')[2]}\n")
-        rule.chmod(0o440)
-        yield
-    finally:
-        helper.unlink()
-        rule.unlink()
-        for folder in reversed(made):
-            folder.rmdir()
+    with open(Path(tempfile.gettempdir()) / "jetwatt-second-user.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if helper.exists() or rule.exists():
+            pytest.skip("the helper is installed here")
+        made = [folder for folder in (helper.parent, rule.parent) if not folder.exists()]
+        try:
+            for folder in made:
+                folder.mkdir(parents=True, mode=0o755)
+            shutil.copy(privileged.__file__, helper)
+            helper.chmod(0o755)
+            rule.write_text(f"#{ATTACKER} {privileges.sudo_rule().partition(' ')[2]}\n")
+            rule.chmod(0o440)
+            yield
+        finally:
+            helper.unlink()
+            rule.unlink()
+            for folder in reversed(made):
+                folder.rmdir()
 
 
 @pytest.fixture

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import re
-import tarfile
-from pathlib import Path
 
 import pytest
 from boards.layouts import PAIRS
@@ -17,8 +13,6 @@ from harness.__main__ import main
 from harness.board.saved_state import preserved
 from harness.cli.doctor import examine, format_findings
 from harness.core.configuration import Configuration
-from harness.core.metrics import POWER_CHANNEL
-from harness.devices.board_record import unpacked
 from harness.devices.registry import local_board
 
 CONTROL = {
@@ -110,76 +104,6 @@ def test_doctor_gives_the_same_as_json(capsys):
 def test_doctor_refuses_an_unknown_device(capsys):
     assert main(["doctor", "--device", "nonsense"]) == 2
     assert "known: host" in capsys.readouterr().err
-
-
-TOOLS = {"set nvpmodel modes", "switch DVFS off", "set the fan"}  # by programs, which a record does not hold
-
-
-@pytest.mark.parametrize(("board", "l4t"), [("orin-agx", "r36.4"), ("xavier-nx", "r35.4"), ("nano", "r32.7")])
-def test_a_recorded_board_is_the_board_again(tmp_path, capsys, board, l4t):
-    tree = build_board(tmp_path / "root", board, l4t)
-    serial = "1421019012345"
-    (tree.path / "proc/device-tree/serial-number").write_text(f"{serial}\0")
-    cpuinfo = tree.path / "proc/cpuinfo"
-    cpuinfo.write_text(f"{cpuinfo.read_text() if cpuinfo.exists() else ''}Serial\t\t: {serial}\n")
-    nodes = {path: path.read_bytes() for path in tree.path.glob("sys/class/*/*/*") if path.is_file()}
-    file = tmp_path / "board.tar.gz"
-    assert main(["doctor", "--root", tree.root, "--record", str(file), "--record-seconds", "0"]) == 0
-    assert "look through it" in capsys.readouterr().out
-    assert {path: path.read_bytes() for path in nodes if nodes[path] != path.read_bytes()} == {}
-
-    root = unpacked(file)
-    said = json.loads((root.parent / "record.json").read_text())
-    assert said["sources"]["ina"]["values"][POWER_CHANNEL] > 0
-    assert said["sources"]["thermal"]["read_ms"] >= 0
-    assert not [path for path in root.rglob("*") if path.is_file() and serial in path.read_text()]
-    assert serial not in json.dumps(said)
-    assert str(tmp_path) not in json.dumps(said)
-    again = local_board(Configuration(), root)
-    assert again.identity() == local_board(Configuration(), tree.path).identity()
-    assert again.power_mode_space() == local_board(Configuration(), tree.path).power_mode_space()
-    works = {one.name for one in again.capabilities() if one.available}
-    worked = {name for name, found in described(tree)[1].items() if found["available"]}
-    assert works >= (worked & (CONTROL | MEASURE)) - TOOLS
-
-
-def packed(*members, kind=tarfile.REGTYPE, link=""):
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz") as archive:
-        for name, text in members:
-            member = tarfile.TarInfo(name)
-            member.type, member.linkname, member.size = kind, link, len(text)
-            archive.addfile(member, io.BytesIO(text))
-    return content.getvalue()
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"no archive",
-        packed(("root/sys/x", b"1")),  # no record.json
-        packed(("../evil", b"1")),
-        packed(("root/../../evil", b"1")),
-        packed(("/tmp/evil", b"1")),
-        packed(("root/sys", b""), kind=tarfile.SYMTYPE, link="/etc"),
-        packed(("root/sys", b""), kind=tarfile.LNKTYPE, link="/etc/passwd"),
-        packed(("root/sys", b""), kind=tarfile.FIFOTYPE),
-        packed(("root/x", b"1"), ("root/x/y", b"2")),
-        packed(("root/x", bytes(2 << 20))),
-        gzip.compress(bytes(80 << 20)),
-        packed(("record.json", b"[" * 100_000)),
-        packed(("record.json", b'{"format": 99}')),
-    ],
-    ids=["no-archive", "no-record", "up", "up-from-within", "absolute", "symlink", "link", "pipe", "file-as-folder",
-         "large-file", "large", "nested", "newer"],
-)  # fmt: skip
-def test_what_is_no_record_is_refused_and_lays_nothing_elsewhere(tmp_path, capsys, content):
-    (tmp_path / "board.tar.gz").write_bytes(content)
-    before = sorted(tmp_path.parent.iterdir())
-    assert main(["doctor", "--root", str(tmp_path / "board.tar.gz")]) == 2
-    assert "is no record of a board" in capsys.readouterr().err
-    assert sorted(tmp_path.parent.iterdir()) == before
-    assert not Path("/tmp/evil").exists()
 
 
 def test_restore_has_nothing_to_do_after_a_run_that_ended(tmp_path, monkeypatch, capsys):
