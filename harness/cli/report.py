@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -42,6 +43,7 @@ def run(arguments: argparse.Namespace, predicted: Sequence[ModeTable] = (), mode
     if results == DEFAULT_RESULTS and not results.exists() and any(others):
         results = None
     made_from = [path for path in (results, *others) if path is not None]
+    gc.set_threshold(200_000)  # millions of minibatches pass through, and nothing of them refers in circles
     opened = ResultsStore(results, read_only=True) if results else contextlib.nullcontext()
     with opened as store:
         material = Material.read(

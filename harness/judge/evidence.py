@@ -122,10 +122,10 @@ def read_evidence(store: ResultsStore) -> Iterator[Evidence]:
 def evidence_of(profile: Profile, number: int = 0) -> Evidence:
     """The evidence of a profile with its raw series; `number` is its id in the results file, if it is in one."""
     case, conditions, minibatches = profile.case, profile.conditions, profile.minibatches
-    epochs = np.array([each.epoch for each in minibatches])
-    counted, figures, exact = profile.counted, _figures(profile.counted, profile, WARM), {}
+    counted = profile.counted
+    figures, exact = _figures(counted, profile, WARM), {}
     whole_epochs = case.settings.epochs is not None
-    if whole_epochs and len(np.unique(epochs)) > 1:
+    if whole_epochs and any(each.epoch != minibatches[0].epoch for each in minibatches):
         figures.update(_figures([each for each in minibatches if each.epoch == 0], profile, COLD))
         exact.update(_reading(profile))
     if not minibatches:
@@ -184,12 +184,15 @@ def _figures(chosen: Sequence[Minibatch], profile: Profile, phase: str) -> Figur
 
 def _reading(profile: Profile) -> Dict[str, float]:
     """What later epochs read of what the first one did, and how much of the data set is cached as they begin."""
-    reads = profile.telemetry.series.get(READS, Series((), ()))
-    read_bytes = []
-    for epoch in sorted({each.epoch for each in profile.minibatches}):
-        own = [each for each in profile.minibatches if each.epoch == epoch]
-        ends_s = [each.start_s + ms_to_s(each.e2e_ms) for each in own]
-        read_bytes.append(integral(*reads, min(each.start_s for each in own), max(ends_s)))
+    reads = [np.asarray(each) for each in profile.telemetry.series.get(READS, Series((), ()))]
+    minibatches = profile.minibatches if len(reads[0]) else []
+    epochs, starts_s, times_ms = (
+        np.array([getattr(each, name) for each in minibatches]) for name in ("epoch", "start_s", "e2e_ms")
+    )
+    ends_s = starts_s + ms_to_s(times_ms)
+    read_bytes = [
+        integral(*reads, starts_s[epochs == epoch].min(), ends_s[epochs == epoch].max()) for epoch in np.unique(epochs)
+    ]
     found = {}
     later = [read for read in read_bytes[1:] if read is not None]
     if later and read_bytes[0]:

@@ -31,8 +31,11 @@ MOST_POINTS_OF_CURVES = 100
 FEWEST = 12
 """Fewer values are drawn as points: a density would claim a shape that nobody has seen."""
 
-TITLE, LABEL = 44, 46
-"""Characters of a line of a title and of an axis's label: wrapped here, because Vega measures what it might cut."""
+LINE, WIDEST_LETTER = 42, 7.4
+"""Characters of a line of a title or of an axis's label, and pixels that one takes at the most on average."""
+
+LABEL = f' font-size="10.5" fill="{INK}"'
+"""Of an axis."""
 
 SLANTED_FROM = 44
 """Characters that fit below the axis side by side."""
@@ -41,18 +44,13 @@ CONFIG = {
     "background": None,
     "font": FONT,
     "view": {"stroke": None},
-    "title": {"anchor": "start", "fontSize": 12, "color": INK, "limit": 0, "frame": "bounds"},
     "axis": {
         "labelColor": MUTED,
-        "titleColor": INK,
         "gridColor": GRID,
         "domainColor": MUTED,
         "tickColor": MUTED,
         "labelFontSize": 10,
-        "titleFontSize": 10.5,
-        "titleFontWeight": "normal",
-        "labelLimit": 165,
-        "titleLimit": 0,
+        "labelLimit": 0,
     },
     "legend": {"labelColor": MUTED, "titleColor": MUTED, "titleFontWeight": "normal", "gradientLength": 120},
     "bar": {"strokeWidth": 1},
@@ -82,7 +80,11 @@ class DrawnPanel(NamedTuple):
 
 
 def draw_panel(panel: Panel, series: Sequence[LegendEntry], prefix: str) -> DrawnPanel:
-    """Draw a panel; ids in it begin with `prefix`, so that many can stand in one document."""
+    """Draw a panel; ids in it begin with `prefix`, so that many can stand in one document.
+
+    Its title and the labels of its axes are put around what Vega draws: it takes longer to measure them than to draw
+    all else.
+    """
     import vl_convert
 
     svg = vl_convert.vegalite_to_svg(specification(panel, series), vl_version=VERSION, allowed_base_urls=[])
@@ -90,7 +92,22 @@ def draw_panel(panel: Panel, series: Sequence[LegendEntry], prefix: str) -> Draw
     svg = _NEEDLESS.sub("", svg)
     svg = _PLACES.sub(lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), svg)
     width, height = (float(re.search(rf'<svg[^>]* {name}="([\d.]+)"', svg).group(1)) for name in ("width", "height"))
-    return DrawnPanel(svg, width, height)
+    middle = float(re.search(r'transform="translate\(([\d.]+)', svg).group(1)) + WIDTH / 2
+    titles, above, below = (textwrap.wrap(text, LINE) for text in (panel.title, panel.y.label, panel.x.label))
+    texts, y = [], 4.0
+    for lines, style in ((titles, f' font-size="12" font-weight="bold" fill="{INK}"'), (above, LABEL)):
+        for line in lines:
+            y += 14
+            texts.append(_text(line, 6, y, style))
+            width = max(width, 12 + WIDEST_LETTER * len(line))
+    texts.append(svg.replace("<svg ", f'<svg y="{y:g}" ', 1))
+    y += height
+    for line in below:
+        y += 12
+        texts.append(_text(line, middle, y, f'{LABEL} text-anchor="middle"'))
+    y += 6
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{y:g}" viewBox="0 0 {width:g} {y:g}">'
+    return DrawnPanel(f"{opening}{''.join(texts)}</svg>", width, y)
 
 
 def figure_svg(figure: Figure, panels: Sequence[DrawnPanel]) -> str:
@@ -150,7 +167,6 @@ def specification(panel: Panel, series: Sequence[LegendEntry]) -> Dict[str, Any]
     drawing = PanelDrawing(panel, series)
     return {
         "$schema": f"https://vega.github.io/schema/vega-lite/v{VERSION}.json",
-        "title": textwrap.wrap(panel.title, TITLE),
         "width": WIDTH,
         "height": max(len(panel.y.names), 2) * ROW_HEIGHT if panel.y.names else HEIGHT,
         "padding": 6,
@@ -167,7 +183,7 @@ def _axis(panel: Panel, name: str) -> Dict[str, Any]:
     values = _extent(panel, name)
     low, high = min(values, default=0.0), max(values, default=1.0)
     scale: Dict[str, Any] = {"zero": axis.from_zero}
-    options: Dict[str, Any] = {"tickCount": 5, "title": textwrap.wrap(axis.label, LABEL), "labelOverlap": True}
+    options: Dict[str, Any] = {"tickCount": 5, "title": None, "labelOverlap": True}
     options["format"] = "~s" if high >= 1e5 else ",~r"
     if axis.spacing == Spacing.LOG and low > 0:
         scale = {"type": "log", "nice": False, "domain": [low / 1.15, high * 1.15]}
@@ -186,8 +202,9 @@ def _axis(panel: Panel, name: str) -> Dict[str, Any]:
 
 def _categories(panel: Panel, axis: Axis, name: str) -> Dict[str, Any]:
     options: Dict[str, Any] = {
-        "title": textwrap.wrap(axis.label, LABEL) or None,
+        "title": None,
         "labelExpr": "split(datum.label, '\\n')",
+        "labelLimit": 165,
     }
     if name == "x":
         longest = max((len(line) for text in axis.names for line in text.split("\n")), default=0)

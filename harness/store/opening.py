@@ -11,8 +11,8 @@ the hash of its comparable conditions as the version that wrote it defined them,
 `minibatch_columns` holds the raw minibatches of a profile as compressed columns, see `harness.store.rows.pack`;
 `minibatches` has a row for each. `series` holds a row per telemetry channel: sample times
 (monotonic seconds) and values, each a sequence of little-endian 64-bit floats. `record_crc` and `raw_crc` are CRC-32
-sums of a profile's row with its environment and of its minibatches and series: a page that was overwritten on disk may
-still be a valid page.
+sums of a profile's row with its environment and of its minibatches and series, packed ones as they are stored: a page
+that was overwritten on disk may still be a valid page.
 """
 
 from __future__ import annotations

@@ -198,12 +198,14 @@ class ResultsStore:
         ]
         stored = self._query("SELECT raw_crc FROM profiles WHERE id = ?", (number,))[0][0]
         packed = self._query(f"SELECT content FROM {PACKED} WHERE profile_id = ?", (number,)) if PACKED in there else []
+        is_verified = bool(packed) and stored == rows.crc(packed, raw[1])
         for (content,) in packed:
             try:
                 raw[0] = rows.unpack(content)
             except (ValueError, TypeError, IndexError, zlib.error) as error:
                 raise StoreError(f"profile {number} of {self.path} is damaged ({error})", RESCUE) from error
-        self._verify(number, stored, rows.crc(*raw))
+        if not is_verified:
+            self._verify(number, stored, rows.crc(*raw))
         return raw
 
     def _raw_tables(self) -> List[str]:
@@ -239,15 +241,15 @@ class ResultsStore:
 def _insert(connection: sqlite3.Connection, row: ProfileRow, content: str, raw: Sequence[Raw]) -> int:
     """Add a profile with its environment and raw series; returns its number."""
     connection.execute("INSERT OR IGNORE INTO environments (content) VALUES (?)", (content,))
+    minibatches, series = raw
+    packed = [(rows.pack(minibatches),)] if minibatches else []
     cursor = connection.execute(
         f"INSERT INTO profiles ({_PROFILE_COLUMNS}, record_crc, raw_crc, environment_id)"
         f" VALUES ({_places(len(row) + 2)}, (SELECT id FROM environments WHERE content = ?))",
-        (*row, rows.record_crc(row, content), rows.crc(*raw), content),
+        (*row, rows.record_crc(row, content), rows.crc(packed, series), content),
     )
     number = int(cursor.lastrowid or 0)
-    minibatches, series = raw
-    if minibatches:
-        connection.execute(f"INSERT INTO {PACKED} VALUES (?, ?)", (number, rows.pack(minibatches)))
+    connection.executemany(f"INSERT INTO {PACKED} VALUES (?, ?)", [(number, *each) for each in packed])
     columns = ", ".join(RAW_COLUMNS["series"])
     connection.executemany(
         f"INSERT INTO series (profile_id, {columns}) VALUES (?, ?, ?, ?, ?)", [(number, *each) for each in series]

@@ -213,7 +213,7 @@ def to_profile(row: ProfileRow, minibatches: Raw, series: Raw) -> Profile:
         case=_to_case(row),
         provenance=row.provenance,
         conditions=json.loads(row.conditions_json),
-        minibatches=[Minibatch(*each[1:]) for each in minibatches],
+        minibatches=[Minibatch._make(each[1:]) for each in minibatches],
         telemetry=_known(Telemetry, row, series=channels, **json.loads(row.telemetry_json)),
         aggregates=json.loads(row.aggregates_json),
         flags=json.loads(row.flags_json),
