@@ -111,6 +111,18 @@ def add_options(parser: pytest.Parser) -> None:
         action="store_true",
     )
     option(
+        "--require-fresh-boot",
+        "skip the cases of a board that was booted more than an hour before the run; the paper campaign, which asks "
+        "for a reboot as the papers do, otherwise marks their profiles (not-fresh)",
+        action="store_true",
+    )
+    option(
+        "--hold-thor-clocks",
+        "hold GPU and memory clocks of a Thor, too: they are only read otherwise, because reading them was once "
+        "reported to hang (docs/jetson.md)",
+        action="store_true",
+    )
+    option(
         "--disturbance",
         "how many cores other processes may use before a profile is flagged disturbed, which export, baseline and "
         f"compare leave out (default: {DISTURBED_CORES:g}); it is recorded with the profile",
@@ -288,4 +300,5 @@ def configuration_from(config: pytest.Config) -> Configuration:
         raise InvalidValueError(f"--config {path} is not there", f"name a file, or leave it out for {FILE_NAME}")
     given: List[str] = (config.getoption("jetwatt_storage") or "").split(",")
     places = dict(value.strip().split("=", 1) for value in given if "=" in value)
-    return load_configuration(Path(path or FILE_NAME), places, config.getoption("jetwatt_data_root"))
+    data_root, holds_thor = (config.getoption(f"jetwatt_{name}") for name in ("data_root", "hold_thor_clocks"))
+    return load_configuration(Path(path or FILE_NAME), places, data_root, holds_thor)

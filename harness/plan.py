@@ -10,8 +10,9 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import pytest
 
-from harness.core.campaigns import SHIPPED, Sweep, case_key, check_axis, expand, replace_settings
+from harness.core.campaigns import SHIPPED, Sweep, case_key, check_axis, expand, own_media, replace_settings
 from harness.core.cases import AXES, CONCURRENT, IDLE, IDLE_STATES, INSTANCE_MARK, Case, Mix
+from harness.core.configuration import ASKED, DEFAULT_STORAGE, REQUIRED
 from harness.core.device import Device
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
@@ -61,9 +62,10 @@ class Plan:
         """Read campaign and places from the options; refuse what they name and nobody knows."""
         from harness.measure.idle import idle_cases, read_meter_logs
 
-        self.configuration = configuration_from(config)
         self._root = device_root_from(config)
         self.campaign = campaign_from(config)
+        fresh_boot = REQUIRED if config.getoption("jetwatt_require_fresh_boot") else ASKED * self.campaign.fresh_boot
+        self.configuration = dataclasses.replace(configuration_from(config), fresh_boot=fresh_boot)
         self._chosen = chosen_axes(config)
         self._asks_for_axes = bool(self._chosen - {"device", "cache"})
         self._chooses_workloads = "workload" in self._chosen or config.getoption("jetwatt_campaign") is not None
@@ -204,7 +206,16 @@ class Plan:
                     yield device.narrow(sweep, self._chooses_workloads)
             elif not sweep.boards or self.board(name) in sweep.boards:
                 names = copies(name, sweep.instances) if isinstance(device, SimulatedDevice) else (device.name,)
-                yield dataclasses.replace(sweep, axes={**sweep.axes, "device": names})
+                axes = {**sweep.axes, "device": names, "storage": self._media(name, sweep)}
+                yield dataclasses.replace(sweep, axes=axes)
+
+    def _media(self, name: str, sweep: Sweep) -> Tuple[str, ...]:
+        """The storage of a sweep, as `own_media` has it where nobody named a medium or said where an SSD is."""
+        from harness.devices.jetson_board import EMULATED
+
+        if "storage" in self._chosen or self.configuration.place(DEFAULT_STORAGE):
+            return sweep.axes["storage"]
+        return own_media(self.board(name).split(EMULATED)[-1], sweep.axes["storage"])
 
     def _expand(self, sweeps: Sequence[Sweep]) -> List[Case]:
         def mode_names(name: str, workload: str, text: str) -> List[str]:

@@ -12,6 +12,7 @@ from typing import Any, Generator, List, Optional, Sequence, Tuple
 
 import pytest
 
+from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError
 from harness.core.files import write_output
 from harness.core.terminal import Countdown, Progress
@@ -246,6 +247,9 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
     ]
     for text in texts:
         warnings.warn(text, stacklevel=1)
+    remarks = [one for name in plan.devices() for one in getattr(plan.device(name), "remarks", ())]
+    stale = [one for one in remarks if one.startswith(NOT_FRESH)]
+    texts += [f"{one}: `sudo reboot` first; --require-fresh-boot leaves no other way" for one in stale]
     if plan.left_out and not items:
         name = config.getoption("jetwatt_campaign") or DEFAULT_CAMPAIGN
         texts.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Dict, Iterator, List, Optional, Sequence
 
-from harness.core.campaigns import expand, load_campaign
+from harness.core.campaigns import expand, load_campaign, own_media
 from harness.core.cases import IDLE, IDLE_STATES, TRAINING, Case
 from harness.core.configuration import Configuration
 from harness.core.device import Device
@@ -61,10 +61,11 @@ class SimulatedCampaign:
     def _cases_of(self, experiment: str, asked: Sequence[str]) -> List[Case]:
         sweeps = []
         for sweep in self._campaign.experiments.get(experiment, ()):
-            boards = [board for board in asked if not sweep.boards or board in sweep.boards]
-            devices = tuple(name for board in boards for name in copies(f"sim:{board}", sweep.instances))
-            if devices:
-                sweeps.append(dataclasses.replace(sweep, axes={**sweep.axes, "device": devices}))
+            for board in asked:
+                if not sweep.boards or board in sweep.boards:
+                    devices, media = copies(f"sim:{board}", sweep.instances), own_media(board, sweep.axes["storage"])
+                    axes = {**sweep.axes, "device": devices, "storage": media}
+                    sweeps.append(dataclasses.replace(sweep, axes=axes))
         found = expand(sweeps, self._mode_names)
         if experiment == VARIABILITY:
             return [

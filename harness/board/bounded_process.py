@@ -21,8 +21,10 @@ class Finished(NamedTuple):
     output: str
 
 
-def run_bounded(command: Sequence[str], *, timeout_s: float, answer: str = "") -> Finished:
+def run_bounded(command: Sequence[str], *, timeout_s: float, answer: str = "", grace_s: float = _GRACE_S) -> Finished:
     """Run a command to its end; `answer` is what it reads from standard input, which then ends.
+
+    `grace_s` is how long it may take to be gone once it was killed.
 
     Raises ControlError where it cannot be run, or did not end in time: then it is killed with its children.
     """
@@ -40,11 +42,11 @@ def run_bounded(command: Sequence[str], *, timeout_s: float, answer: str = "") -
     try:
         output, _ = process.communicate(answer.encode(), timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
-        ended = "was ended" if _kill(process) else f"cannot be ended (process {process.pid})"
+        ended = "was ended" if _kill(process, grace_s) else f"cannot be ended (process {process.pid})"
         line = " ".join(map(shlex.quote, command))
         raise ControlError(f"`{line}` did not end within {timeout_s:g} s and {ended}") from error
     except BaseException:  # Ctrl-C: what comes next must not run beside it
-        if not _kill(process):
+        if not _kill(process, grace_s):
             with contextlib.suppress(subprocess.TimeoutExpired):  # sudo's, which has a time limit of its own
                 process.communicate(timeout=timeout_s)
         raise
@@ -60,7 +62,7 @@ def run_checked(command: Sequence[str], *, timeout_s: float, hint: str) -> str:
     return done.output
 
 
-def _kill(process: subprocess.Popen) -> bool:
+def _kill(process: subprocess.Popen, grace_s: float) -> bool:
     """Kill a process with its children; whether it is gone."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
@@ -69,7 +71,7 @@ def _kill(process: subprocess.Popen) -> bool:
     except PermissionError:
         return False  # sudo made it another user's
     try:
-        process.communicate(timeout=_GRACE_S)
+        process.communicate(timeout=grace_s)
     except subprocess.TimeoutExpired:
         return process.poll() is not None
     return True

@@ -13,6 +13,7 @@ from harness.board.kernel_file import (
     check_writable,
     entries,
     exists,
+    left_alone,
     may_read,
     read_int_setting,
     read_setting,
@@ -76,11 +77,15 @@ class Emc(Knob):
     name = "memory clock"
     topic = "set the memory clock"
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, holds_thor: bool = False) -> None:
+        """`holds_thor`: as of `GpuFrequency`."""
         self._root = root
+        self._holds_thor = holds_thor
 
     def usable(self) -> str:
         limits = self.limits
+        if limits and not self._may_set(limits.minimum):
+            raise left_alone(self._path(BWMGR))
         files = list(limits) if limits else [self._path(file) for file in self._need_clock()[:3:2]]
         check_writable([*files, *([self._path(self._cap_file())] if self._cap_file() else [])])
         levels = ", ".join(map(str, self.levels_khz())) or "not told"
@@ -89,15 +94,18 @@ class Emc(Knob):
     def levels_khz(self) -> List[int]:
         """The clocks that it can have, ascending; empty where there is no table of them."""
         listed = self._path(f"{BWMGR}/available_frequencies")
-        if self.limits and os.path.exists(listed):
+        if self.limits and os.path.exists(listed) and self._may_set(listed):
             return sorted(hz_to_khz(int(hz)) for hz in read_setting(listed).split())
         return sorted(int(name) for name in entries(self._path(_TABLES)) if name.isdecimal())
 
     @property
     def limits(self) -> Optional[LimitFiles]:
-        """The limits of bwmgr; None where there is none, or they must not be read."""
+        """The limits of bwmgr; None where there is none."""
         lowest, highest = (self._path(f"{BWMGR}/{name}") for name in ("min_freq", "max_freq"))
-        return LimitFiles(lowest, highest) if os.path.exists(lowest) and not hides_clocks(lowest) else None
+        return LimitFiles(lowest, highest) if os.path.exists(lowest) else None
+
+    def _may_set(self, path: str) -> bool:
+        return self._holds_thor or not hides_clocks(path)
 
     def pinned(self, khz: int) -> Setting:
         """The setting that holds it at one clock; its cap stays, and reading back tells where it forbids the clock."""
@@ -202,7 +210,7 @@ def readable_rate(root: str) -> Tuple[str, str]:
     """
     debug = os.path.join(root, _DEBUG)
     paths = [os.path.join(root, rate) for rate in RATES]
-    there = [path for path in paths if os.path.isfile(path) and not (BWMGR in path and hides_clocks(path))]
+    there = [path for path in paths if os.path.isfile(path)]
     found = next((path for path in reversed(there) if may_read(path)), next(iter(there), ""))
     if found and may_read(found):
         return found, ""

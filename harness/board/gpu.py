@@ -4,8 +4,8 @@
     sys/class/devfreq/17000000.ga10b/device/load                     busy time in thousandths
 
 The folder moves with every JetPack (`57000000.gpu`, `17000000.ga10b`, `17000000.gpu`, ...): it is found by what the
-device tree calls it, never by its path. On Thor, reading a clock of the GPU or of bwmgr there is reported to hang for
-ever: it is not tried.
+device tree calls it, never by its path. On Thor, reading a clock of the GPU or of bwmgr there was once reported to hang
+for ever: `kernel_file` reads them in a process of its own, and they are set where that was asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from harness.board import emc
-from harness.board.kernel_file import LimitFiles, Limits, check_writable, read_setting
+from harness.board.kernel_file import LimitFiles, Limits, check_writable, left_alone, read_setting
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import hides_clocks, is_gpu
 from harness.board.source import FileSource
@@ -26,10 +26,10 @@ MINIMUM, MAXIMUM, CLOCK = "min_freq", "max_freq", "cur_freq"
 
 
 class GpuNode(NamedTuple):
-    """A GPU: its folder, and whether its clocks may be read (on Thor that is reported to deadlock)."""
+    """A GPU of devfreq."""
 
     directory: str
-    shows_clocks: bool
+    is_thors: bool  # whether its clocks are set only where that was asked for
 
     @property
     def name(self) -> str:
@@ -40,9 +40,7 @@ class GpuNode(NamedTuple):
     def levels_hz(self) -> Tuple[int, ...]:
         """The clocks that it can have, ascending; empty where that is not told."""
         path = os.path.join(self.directory, "available_frequencies")
-        if not (self.shows_clocks and os.path.exists(path)):
-            return ()
-        return tuple(sorted(map(int, read_setting(path).split())))
+        return tuple(sorted(map(int, read_setting(path).split()))) if os.path.exists(path) else ()
 
 
 def find_gpus(root: str) -> List[GpuNode]:
@@ -50,7 +48,7 @@ def find_gpus(root: str) -> List[GpuNode]:
     folder = os.path.join(root, DIRECTORY)
     nodes = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     clocks = [os.path.join(folder, node, CLOCK) for node in nodes]
-    return [GpuNode(os.path.dirname(clock), not hides_clocks(clock)) for clock in clocks if is_gpu(clock)]
+    return [GpuNode(os.path.dirname(clock), hides_clocks(clock)) for clock in clocks if is_gpu(clock)]
 
 
 def none_found(root: str) -> ControlError:
@@ -68,21 +66,19 @@ class GpuFrequency(Knob):
     name = "GPU frequency limits"
     topic = "set GPU clocks"
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, holds_thor: bool = False) -> None:
+        """`holds_thor`: set a Thor's clocks too. What was saved of them is put back without."""
         self._root = root
+        self._holds_thor = holds_thor
 
     def gpus(self) -> List[GpuNode]:
-        """Those whose clocks may be read."""
-        return [gpu for gpu in find_gpus(self._root) if gpu.shows_clocks]
+        """Those whose clocks may be set."""
+        return [gpu for gpu in find_gpus(self._root) if self._holds_thor or not gpu.is_thors]
 
     def usable(self) -> str:
         names = [gpu.name for gpu in self.gpus()]
-        hidden = [gpu.name for gpu in find_gpus(self._root) if not gpu.shows_clocks]
-        if not names and hidden:
-            why_not = f"reading the clock limits of {', '.join(hidden)} may hang the kernel"
-            raise ControlError(why_not, "set its governor")
         if not names:
-            raise none_found(self._root)
+            raise left_alone(find_gpus(self._root)[0].directory) if find_gpus(self._root) else none_found(self._root)
         check_writable([file for name in names for file in self._files(name)])
         return f"devfreq limits of {', '.join(names)}"
 
@@ -98,8 +94,13 @@ class GpuFrequency(Knob):
     def read(self) -> Dict[str, Limits]:
         return {gpu.name: self._files(gpu.name).read() for gpu in self.gpus()}
 
+    def verify(self, value: Dict[str, Limits]) -> None:
+        found = {name: self._files(name).read() for name in value}
+        if found != value:
+            raise ControlError(f"{self.name} was set to {value} and reads back {found}")
+
     def apply(self, value: Dict[str, Limits]) -> None:
-        there = [gpu.name for gpu in self.gpus()]
+        there = [gpu.name for gpu in find_gpus(self._root)]
         for name, target in value.items():
             if name not in there:
                 raise ControlError(f"there is no GPU {name} with clocks", f"found: {', '.join(there) or 'none'}")
@@ -115,9 +116,8 @@ def open_source(root: str) -> FileSource:
     """The clocks of the board below `root`; where none is told, the error says why for each."""
     sensors: Dict[str, Tuple[str, Callable[[float], float]]] = {}
     missing: Dict[str, str] = {}
-    gpus = find_gpus(root)
-    readable = [gpu.directory for gpu in gpus if gpu.shows_clocks]
-    for number, directory in enumerate(readable):
+    directories = [gpu.directory for gpu in find_gpus(root)]
+    for number, directory in enumerate(directories):
         name = f"gpu{number or ''}"
         sensors[f"{name}_khz"] = (os.path.join(directory, CLOCK), hz_to_khz)
         load = os.path.join(directory, "device/load")
@@ -125,12 +125,7 @@ def open_source(root: str) -> FileSource:
             sensors[f"{name}_load_share"] = (load, permille_to_share)
         else:
             missing[f"{name}_load_share"] = f"{load} does not exist"
-    if gpus and not readable:
-        missing["gpu_khz"] = (
-            f"not read: reading a clock below {gpus[0].directory} is reported to hang on Thor; "
-            "tegrastats and jtop tell it"
-        )
-    elif not gpus:
+    if not directories:
         missing["gpu_khz"] = (
             f"no GPU is registered in {os.path.join(root, DIRECTORY)}; "
             "on some releases it is only once the GPU was used since the boot"

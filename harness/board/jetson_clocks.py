@@ -17,6 +17,7 @@ from typing import Any, Dict, Optional
 from harness.board import privileges
 from harness.board.bounded_process import run_checked
 from harness.board.gpu import find_gpus
+from harness.board.kernel_file import left_alone
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import CLOCKS_FILE, DRAFT, JETSON_CLOCKS, JETSON_CLOCKS_TIMEOUT_S, STATE
 from harness.core.errors import ControlError
@@ -37,28 +38,33 @@ class JetsonClocks(Knob):
     topic = "switch DVFS off"
     sets_in_steps = True
 
-    def __init__(self, root: str, *, timeout_s: float = JETSON_CLOCKS_TIMEOUT_S) -> None:
-        """Touches nothing yet; a jetson_clocks below `root` that does not end in time is killed."""
+    def __init__(self, root: str, *, timeout_s: float = JETSON_CLOCKS_TIMEOUT_S, holds_thor: bool = False) -> None:
+        """Touches nothing yet; a jetson_clocks below `root` that does not end in time is killed.
+
+        `holds_thor`: as of `GpuFrequency`.
+        """
         self._root = os.path.abspath(root)
         self._executable = os.path.join(self._root, JETSON_CLOCKS)
         self._file = os.path.join(self._root, STATE, CLOCKS_FILE)
         self._draft = self._file + DRAFT
         self._timeout_s = timeout_s
+        self._holds_thor = holds_thor
         self._has_stored = False
         self.spec = KnobSpec("jetson_clocks", {"timeout_s": timeout_s})
 
     def usable(self) -> str:
         if not os.path.exists(self._executable):
             raise ControlError(f"there is no {self._executable}", "it comes with JetPack")
+        thors = [gpu.directory for gpu in find_gpus(self._root) if gpu.is_thors and not self._holds_thor]
+        if thors:
+            raise left_alone(thors[0])
         return f"{self._executable}; DVFS is {self.read()[DVFS]}"
 
     def off(self) -> Dict[str, Any]:
-        """The setting that holds all clocks at the mode's maximum; ControlError where nothing tells whether it took."""
-        self._check_told()
+        """The setting that holds all clocks at the mode's maximum."""
         return {DVFS: OFF}
 
     def read(self) -> Dict[str, Any]:
-        self._check_told()
         shown = parse_show(self._do("show"))
         if not any(name.startswith("cpu") for name in shown):
             raise ControlError(f"`{self._executable} --show` names no CPU", "run it by hand and look")
@@ -117,16 +123,6 @@ class JetsonClocks(Knob):
 
     def _stored_at_ns(self) -> Optional[int]:
         return os.stat(self._file).st_mtime_ns if os.path.exists(self._file) else None
-
-    def _check_told(self) -> None:
-        """Refuse where `--show` would read what must not be read: without it nothing tells if the clocks are held."""
-        hidden = [gpu.name for gpu in find_gpus(self._root) if not gpu.shows_clocks]
-        if hidden:
-            raise ControlError(
-                f"whether jetson_clocks holds the clocks cannot be told: reading those of {', '.join(hidden)} may hang "
-                "the kernel",
-                "set the governors, and the limits of the CPUs",
-            )
 
     def _do(self, act: str) -> str:
         """One act of the helper's `jetson-clocks`, by it or by ourselves."""

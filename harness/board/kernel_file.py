@@ -2,23 +2,33 @@
 
 Sensors read (`read_text`, `read_int`, `KeptFile`) as this user may, and get an OSError. Knobs (`read_setting`, `write`
 and so on) ask the helper for what needs root where this user may not, and get a ControlError; this is the one place
-from where they reach it.
+from where they reach it. A file whose reading is reported to hang (`hides_clocks`) is read by a process of its own,
+here too: one that hung is not read again.
 """
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
 import shlex
-from typing import TYPE_CHECKING, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence
 
+from harness.board.privileged import hides_clocks
 from harness.core.errors import ControlError
 
 if TYPE_CHECKING:
     from harness.board import privileges
 
 _READ_BYTES = 1 << 16  # a file of sysfs shows no more than a page, those of /proc may be longer
+
+HANG_S = 1.0
+"""How long a file whose reading may hang has; the kernel answers in microseconds."""
+
+_GONE_S = 0.1  # how long a reader that is killed has; one that hangs in the kernel stays
+_hung: Dict[str, str] = {}
+"""Paths that did not answer this process, to what is said of them."""
 
 
 def read_text(path: str) -> str:
@@ -32,6 +42,8 @@ def read_text(path: str) -> str:
 def _content(path: str) -> bytes:
     """The file's bytes. Python's own files raise a TypeError where the kernel says EAGAIN; here it is an OSError."""
     try:
+        if hides_clocks(path):
+            return _bounded_content(path)
         fd = os.open(path, os.O_RDONLY)
         try:
             return b"".join(iter(lambda: os.read(fd, _READ_BYTES), b""))
@@ -39,6 +51,31 @@ def _content(path: str) -> bytes:
             os.close(fd)
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from error
+
+
+def _bounded_content(path: str) -> bytes:
+    """The file's bytes, read by a process that is left behind where it hangs."""
+    from harness.board.bounded_process import run_bounded
+
+    os.stat(path)
+    if path not in _hung:
+        try:
+            done = run_bounded(["cat", path], timeout_s=HANG_S, grace_s=_GONE_S)
+        except ControlError as error:
+            _hung[path] = f"{error.what}; it is not read again"
+        else:
+            if done.status:
+                raise OSError(errno.EIO, done.output.strip())
+            return done.output.encode()
+    raise OSError(errno.ETIMEDOUT, _hung[path])
+
+
+def left_alone(folder: str) -> ControlError:
+    """What is said of clocks whose reading may hang, where nobody asked to hold them."""
+    return ControlError(
+        f"the clocks of {folder} are read, and not held: on a Thor, reading one was once reported to hang the kernel",
+        "--hold-thor-clocks, or hold_thor_clocks = true in jetwatt.toml, holds them",
+    )
 
 
 def text_of(path: str) -> str:
@@ -65,10 +102,13 @@ class KeptFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._is_bounded = hides_clocks(path)
         self._fd: Optional[int] = None
 
     def read_text(self) -> str:
         """The file's text, without white space or the device tree's NUL around it."""
+        if self._is_bounded:
+            return read_text(self.path)
         try:
             if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
                 self.close()

@@ -146,21 +146,19 @@ def is_gpu(path: str) -> bool:
 
 
 def hides_clocks(path: str) -> bool:
-    """Whether the clocks of a devfreq folder must not be read: on Thor that is reported to deadlock (JetPack 7.2).
+    """Whether a file holds a clock whose reading is reported to hang: of GPU and memory below devfreq, on Thor.
 
-    Orin has a bwmgr too since L4T r39, which may be read.
+    Orin has a bwmgr too since L4T r39, of which nobody reports that.
     """
-    folder = os.path.dirname(os.path.dirname(path))
+    folder, name = os.path.dirname(os.path.dirname(path)), os.path.basename(path)
+    if os.path.basename(folder) != "devfreq" or name.endswith("governors") or name == "governor":
+        return False
     is_thor = any(re.match(r"gpu-(gpc|nvd)-", name) for name in (os.listdir(folder) if os.path.isdir(folder) else ()))
     return is_thor and any(re.match(r"gpu-(gpc|nvd)-|bwmgr", name) for name in _names(path))
 
 
 def _gpu_or_memory(path: str) -> bool:
     return os.path.lexists(path) and (is_gpu(path) or os.path.basename(os.path.dirname(path)) == "bwmgr")
-
-
-def _with_clocks(path: str) -> bool:
-    return _gpu_or_memory(path) and not hides_clocks(path)
 
 
 def _is_fan(path: str) -> bool:
@@ -175,8 +173,8 @@ KINDS = {
     "cpufreq-measured": Kind(_CPU + "/cpufreq/policy*/cpuinfo_cur_freq"),
     "cpufreq-max": Kind(_CPU + "/cpufreq/policy*/scaling_max_freq", _cpu_clock),
     "cpufreq-governor": Kind(_CPU + "/cpufreq/policy*/scaling_governor", _listed_in("scaling_available_governors")),
-    "devfreq-min": Kind(_DEVFREQ + "/min_freq", _between(0, _HIGHEST_HZ), _with_clocks),
-    "devfreq-max": Kind(_DEVFREQ + "/max_freq", _between(0, _HIGHEST_HZ), _with_clocks),
+    "devfreq-min": Kind(_DEVFREQ + "/min_freq", _between(0, _HIGHEST_HZ), _gpu_or_memory),
+    "devfreq-max": Kind(_DEVFREQ + "/max_freq", _between(0, _HIGHEST_HZ), _gpu_or_memory),
     "devfreq-governor": Kind(_DEVFREQ + "/governor", _listed_in("available_governors"), _gpu_or_memory),
     "emc-rate": Kind(_DEBUG + "/bpmp/debug/clk/emc/rate", _between(1, _HIGHEST_HZ)),
     "emc-lock": Kind(_DEBUG + "/bpmp/debug/clk/emc/mrq_rate_locked", _between(0, 1)),

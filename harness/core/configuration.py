@@ -19,6 +19,7 @@ from harness.core.files import is_shared, read_toml, typed
 
 FILE_NAME = "jetwatt.toml"
 DEFAULT_STORAGE = "ssd"
+ASKED, REQUIRED, NOT_FRESH = "asked", "required", "not-fresh"
 SECOND_STORAGE = "disk"  # a second medium that every machine has, so that a small campaign can compare two
 DEFAULT_DATA_DIRECTORY = Path("out") / "data"
 DEFAULT_RESULTS = Path("out") / "results.sqlite"
@@ -33,6 +34,7 @@ class Places(msgspec.Struct, forbid_unknown_fields=True):
     storage: Dict[str, str] = {}
     data_root: Optional[str] = None
     board_instance: Optional[str] = None
+    hold_thor_clocks: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Configuration:
     storage: Mapping[str, Path] = dataclasses.field(default_factory=dict)
     data_root: Optional[Path] = None  # where real data sets lie, if anywhere
     board_instance: Optional[str] = None  # which one of several boards this is, where its owner gave it a name
+    default_storage: str = DEFAULT_STORAGE  # what the medium of the working directory is called
+    # what becomes of a board that was booted long ago: `asked` for a remark, `required` for a refusal; else nothing
+    fresh_boot: str = ""
+    hold_thor_clocks: bool = False  # whether GPU and memory clocks of a Thor are held, not only read
 
     def data_directory(self, storage: str) -> Path:
         """The directory for data sets on a storage; one whose reads are held down lies where its medium lies.
@@ -54,7 +60,7 @@ class Configuration:
         if place is not None:
             if not place.is_dir():
                 raise CannotRunError(f"storage {medium!r} is {place}, which is not a directory now", "mount it")
-        elif medium == DEFAULT_STORAGE:
+        elif medium == self.default_storage:
             return DEFAULT_DATA_DIRECTORY
         elif medium == SECOND_STORAGE:
             place = Path(tempfile.gettempdir())
@@ -84,13 +90,16 @@ class Configuration:
 
     def is_default_place(self, storage: str) -> bool:
         """Whether a storage stands for a directory only because nothing else was said."""
-        return parse_storage(storage).medium in (DEFAULT_STORAGE, SECOND_STORAGE) and self.place(storage) is None
+        return parse_storage(storage).medium in (self.default_storage, SECOND_STORAGE) and self.place(storage) is None
 
 
 def load_configuration(
-    path: Path, storage: Optional[Mapping[str, str]] = None, data_root: Optional[str] = None
+    path: Path,
+    storage: Optional[Mapping[str, str]] = None,
+    data_root: Optional[str] = None,
+    hold_thor_clocks: bool = False,
 ) -> Configuration:
-    """Read `jetwatt.toml` where there is one; `--storage NAME=PATH` and `--data-root` take precedence."""
+    """Read `jetwatt.toml` where there is one; options of the command line, the other arguments, take precedence."""
     told = typed(read_toml(path) if path.exists() else {}, Places, str(path))
     places = {**_by_medium(told.storage), **_by_medium(storage or {})}
     root = data_root if data_root is not None else told.data_root
@@ -105,6 +114,7 @@ def load_configuration(
         storage={name: Path(place).expanduser() for name, place in places.items()},
         data_root=None if root is None else Path(root).expanduser(),
         board_instance=told.board_instance,
+        hold_thor_clocks=hold_thor_clocks or told.hold_thor_clocks,
     )
 
 

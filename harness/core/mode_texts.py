@@ -63,6 +63,7 @@ def format_power_modes(rows: Iterable[Tuple[PowerMode, Mapping[str, object]]], f
 
 
 MAXN = "maxn"  # the name of the mode with the greatest value of every dimension, on every device
+DEFAULT = "default"  # what the papers take as the mode of a board where they name none
 ALL = "all"
 GRIDS: Dict[str, Callable[[PowerModeSpace], PowerModeSpace]] = {"paper": PowerModeSpace.paper_grid}
 """Parts of a space that have a name, and what makes them."""
@@ -83,6 +84,7 @@ def parse_power_modes(
     """The modes that a text stands for.
 
     - `maxn`: the greatest value of every dimension;
+    - `default`: the papers' mode of this board, `maxn` where it is that or they had none;
     - a name in `named`, in upper or lower case; `a..n` for all names of one letter from `a` to `n`;
     - `12c-2201.6-1300.5-3199` (clocks in MHz, `x` for the greatest), or `12c`, a core count at the greatest clocks;
     - `sample:50`: as many drawn uniformly;
@@ -116,6 +118,9 @@ def parse_power_modes(
         return _by_values(GRIDS[rest](space))
     if text == ALL:
         return _by_values(space)
+    if text == DEFAULT:
+        mode = named.get(DEFAULT, space.greatest)
+        return [(MAXN, mode)] if mode == space.greatest else _by_values([mode])
     if text.lower().endswith(".csv"):
         modes = read_power_modes(Path(text))
         for line, mode in modes:
@@ -132,7 +137,7 @@ def parse_power_modes(
             raise InvalidValueError(error.what, f"{error.hint}; {nearest}") from error
         return [(text, mode)]
     # nvpmodel's own MAXN is the same mode: one name, so that a case has one id.
-    others = {name: mode for name, mode in named.items() if name.lower() != MAXN}
+    others = {name: mode for name, mode in named.items() if name.lower() not in (MAXN, DEFAULT)}
     return _by_name(text, {MAXN: space.greatest, **others})
 
 
@@ -149,6 +154,6 @@ def _by_name(text: str, named: Mapping[str, PowerMode]) -> NamedModes:
         raise UnknownNameError(
             f"power mode {text!r} is unknown",
             f"known: {', '.join(named)}; "
-            f"or CORESc-CPU-GPU-MEM in MHz, sample:COUNT, grid:{'|'.join(GRIDS)}, {ALL}, FILE.csv",
+            f"or {DEFAULT}, CORESc-CPU-GPU-MEM in MHz, sample:COUNT, grid:{'|'.join(GRIDS)}, {ALL}, FILE.csv",
         )
     return [(name, named[name]) for name in names]

@@ -11,6 +11,7 @@ runs on this machine. Its name, its provenance, a condition and a flag of every 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import os
@@ -28,7 +29,7 @@ from harness.board.saved_state import preserved
 from harness.board.source import SourceSpec
 from harness.board.thermal import temperature_limits_c
 from harness.core.cases import IDLE, STATIC, Case
-from harness.core.configuration import Configuration
+from harness.core.configuration import DEFAULT_STORAGE, NOT_FRESH, REQUIRED, Configuration
 from harness.core.device import Capability, Identity
 from harness.core.environment import memory_bytes
 from harness.core.errors import CannotRunError, ControlError
@@ -58,14 +59,21 @@ class JetsonDevice:
         self.clocks_only_fall = board.spec is not None and bool(board.spec.clocks_only_fall)
         self._board = board
         self.configuration = configuration
+        if board.spec is not None and DEFAULT_STORAGE not in board.spec.storage:
+            self.configuration = dataclasses.replace(configuration, default_storage=board.spec.default_storage)
         self.board_instance = configuration.instance(self._board_root)
         self.root = THIS_MACHINE  # where training runs, also of an emulated board
         self._affinity = Affinity()
-        self._control = JetsonControl(self._board_root)
+        self._control = JetsonControl(self._board_root, configuration.hold_thor_clocks)
         self._booted = ""
         # of an emulated board, what its figures are made of
         made_of = f"times are this machine's, power and clocks come from the board's tree {self._board_root}"
         self.remarks = [f"emulated: {made_of}"] if self.is_emulated else []
+        up_s = self._uptime_s()  # before the run: a campaign of hours does not become stale by itself
+        self._stale = ""
+        if configuration.fresh_boot and up_s is not None and up_s > FRESH_S:
+            self._stale = f"{self.name} was booted {up_s / 3600:.1f} h before the run"
+            self.remarks.append(f"{NOT_FRESH}: {self._stale}, and the papers reboot before a series")
 
     def identity(self) -> Identity:
         """Product, part number, cores and memory (whole GiB, so that a reserved megabyte makes no other board)."""
@@ -84,7 +92,7 @@ class JetsonDevice:
     @functools.cached_property
     def _live(self) -> LiveSpace:
         """Read once: on some releases clusters come and go with their cores, and the modes are to stay the same."""
-        return read_space(str(self._board_root), self._board.spec)
+        return read_space(str(self._board_root), self._board.spec, self.configuration.hold_thor_clocks)
 
     def power_mode_space(self) -> PowerModeSpace:
         return self._live.space
@@ -167,6 +175,8 @@ class JetsonDevice:
         return [*sources, SourceSpec("jtop")] if (self._board_root / JTOP_SOCKET).exists() else sources
 
     def check(self, case: Case) -> None:
+        if self._stale and self.configuration.fresh_boot == REQUIRED:
+            raise CannotRunError(f"{self._stale}, at most 1 h was asked for", "`sudo reboot`, and run again")
         self._control.check(self._live.space)
         if case.task != IDLE:
             self.temperature_limits_c(case.settings.max_temperature_c)

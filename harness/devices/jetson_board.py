@@ -15,6 +15,7 @@ from harness.board.nvpmodel_modes import Limits, to_power_mode
 from harness.core.boards import BoardSpec, find_board
 from harness.core.environment import l4t_release
 from harness.core.errors import ControlError
+from harness.core.mode_texts import DEFAULT
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace, clock_at_cap
 from harness.core.units import hz_to_khz
 
@@ -93,18 +94,19 @@ class LiveSpace(NamedTuple):
     differences: List[str]  # how they differ from the spec file, and what the board does not tell; a sentence each
 
 
-def read_space(root: str, spec: Optional[BoardSpec]) -> LiveSpace:
+def read_space(root: str, spec: Optional[BoardSpec], holds_thor: bool = False) -> LiveSpace:
     """What the board under `root` lists: cores, the clocks of its clusters together, of its GPU and of its memory.
 
-    Only the memory's table may come from the spec file, where the board keeps it to itself.
+    A Thor's clocks count where they are to be held (`holds_thor`). Only the memory's table may come from the spec file,
+    where the board keeps it to itself.
     """
     cores = tuple(range(1, len(CpuOnline(root).cpus()) + 1)) or (1,)
     policies = CpuFrequency(root).policies()
     cpu_khz = tuple(sorted({khz for policy in policies for khz in policy.levels_khz or (policy.highest_khz,)}))
-    gpus = GpuFrequency(root).gpus()
+    gpus = GpuFrequency(root, holds_thor).gpus()
     gpu_khz = tuple(sorted({hz_to_khz(level) for gpu in gpus for level in gpu.levels_hz}))
     try:
-        mem_khz, why_not = tuple(Emc(root).levels_khz()), "the board has no table of them"
+        mem_khz, why_not = tuple(Emc(root, holds_thor).levels_khz()), "the board has no table of them"
     except ControlError as error:
         mem_khz, why_not = (), error.what
     differences: List[str] = []
@@ -145,7 +147,10 @@ def named_modes(space: PowerModeSpace, conf: Optional[Conf], spec: Optional[Boar
     named = {name: space.nearest(mode) for name, mode in spec.named_modes.items()} if spec else {}
     up = spec is not None and spec.gpu_cap_rounds_up
     models = conf.models if conf else ()
-    return {**named, **{model.name: space.at_caps(*to_power_mode(conf, model), up) for model in models}}
+    named.update((model.name, space.at_caps(*to_power_mode(conf, model), up)) for model in models)
+    if spec and spec.papers_mode in named:
+        named[DEFAULT] = named[spec.papers_mode]
+    return named
 
 
 def is_rounded(mode: PowerMode, limits: Limits, space: PowerModeSpace) -> bool:

@@ -44,15 +44,18 @@ from harness.devices.jetson_board import is_rounded
 class JetsonControl:
     """The knobs of the board below a root."""
 
-    def __init__(self, root: Path) -> None:
-        """Touches nothing yet; `root` is the directory below which `/sys`, `/etc` and NVIDIA's tools are."""
+    def __init__(self, root: Path, holds_thor: bool = False) -> None:
+        """Touches nothing yet; `root` is the directory below which `/sys`, `/etc` and NVIDIA's tools are.
+
+        `holds_thor`: hold GPU and memory clocks of a Thor, too.
+        """
         self._root = str(root)
         self.nvpmodel = Nvpmodel(self._root)
         self.online = CpuOnline(self._root)
         self.cpu = CpuFrequency(self._root)
-        self.gpu = GpuFrequency(self._root)
-        self.memory = Emc(self._root)
-        self.clocks = JetsonClocks(self._root)
+        self.gpu = GpuFrequency(self._root, holds_thor)
+        self.memory = Emc(self._root, holds_thor)
+        self.clocks = JetsonClocks(self._root, holds_thor=holds_thor)
         self.fan = Fan(self._root)
         # They are put back from the last to the first. nvpmodel comes first, as it moves most of the others; then what
         # jetson_clocks stored; then, one by one, what still differs.
@@ -130,7 +133,7 @@ class JetsonControl:
         if self.works(self.clocks):
             return self.clocks.read()[DVFS]
         limits = [*self._running().values(), *self.gpu.read().values()]
-        tells = all(gpu.shows_clocks for gpu in find_gpus(self._root))
+        tells = len(self.gpu.gpus()) == len(find_gpus(self._root))
         return OFF if tells and all(low == high for low, high in limits) else ON
 
     def read(self) -> Tuple[PowerMode, List[str]]:

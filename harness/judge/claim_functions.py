@@ -6,6 +6,7 @@ cases; without cells the profiles that it needs are not there.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -13,12 +14,13 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 import numpy as np
 
-from harness.core.boards import load_board
-from harness.core.cases import INSTANCE_MARK, TRAINING
+from harness.core.boards import BOARDS, load_board
+from harness.core.cases import INSTANCE_MARK, TRAINING, Case
+from harness.core.mode_texts import DEFAULT, MAXN
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w
-from harness.judge.claim_list import ANY, BOARD, DEFAULT, ENOUGH_CORES, HELD_DOWN, Claim, Conditions
+from harness.judge.claim_list import ANY, BOARD, ENOUGH_CORES, HELD_DOWN, Claim, Conditions
 from harness.judge.evidence import COLD, MEASURED, SIMULATED, WARM, Evidence, View
 from harness.judge.published_figures import PrintedRatio, comparisons
 from harness.stats.estimates import DRAWS, Drawn, Estimate, drawn, quotient
@@ -26,9 +28,6 @@ from harness.stats.experiments import LENGTHS
 
 Views = Mapping[str, View]
 """Name of a device to what it says; of the device that is asked first."""
-
-DEFAULT_MODES = {"xavier-nx": "6c-1420.8-1109.25-1600"}
-"""What 004 takes as a board's default where it is not the greatest: 15 W of NX (sec. 4.4 and Table 3)."""
 
 REPEATED = 5
 """Fewer epochs than that say nothing of how much they vary."""
@@ -61,8 +60,10 @@ def exactly(label: str, found: float, *evidence: Evidence) -> Cell:
     return Cell(label, Drawn(float(found), ()), evidence)
 
 
+@functools.lru_cache(maxsize=None)
 def default_mode(board: str) -> str:
-    return DEFAULT_MODES.get(board, "maxn")
+    """The papers' mode of a board, by the name that cases have; any other machine's is its greatest."""
+    return load_board(board).power_modes(DEFAULT)[0][0] if board in BOARDS and load_board(board).papers_mode else MAXN
 
 
 def resolve(view: View, conditions: Conditions) -> Dict[str, Tuple[Any, ...]]:
@@ -262,15 +263,33 @@ def variation_of_epochs(claim: Claim, view: View, views: Views) -> List[Cell]:
     ]
 
 
+def three_epochs_over_all(claim: Claim, view: View, views: Views) -> List[Cell]:
+    """The median of three epochs (003) over the mean of all (004), of each case that ran often enough."""
+    return [
+        _bootstrapped(one.case.id, np.array(one.epochs_s), len(one.epochs_s), _three_over_all, one)
+        for one in view.where(resolve(view, claim.where[0]))
+        if len(one.epochs_s) >= REPEATED
+    ]
+
+
+def _three_over_all(values: np.ndarray, axis: int = 0) -> np.ndarray:
+    return np.median(np.take(values, range(3), axis=axis), axis=axis) / np.mean(values, axis=axis)
+
+
 def over_boards(claim: Claim, view: View, views: Views, statistic: Callable[..., float]) -> List[Cell]:
-    """A statistic of a figure over the boards of a type; asked of the first of them, where there are three or more."""
+    """A statistic of a figure over the boards of a type; asked of the first of them, where there are three or more.
+
+    It is of the one case that the most boards have run.
+    """
     name = view.device.partition(INSTANCE_MARK)[0]
     family = [other for device, other in views.items() if device.partition(INSTANCE_MARK)[0] == name]
-    found: List[Tuple[Evidence, Estimate]] = []
+    told: Dict[Case, List[Tuple[Evidence, Estimate]]] = {}
     for member in family if family[0] is view else ():
-        repeated = [one for one in member.where(claim.where[0]) if len(one.epochs_s) >= REPEATED]
-        told = [(one, one.figure(claim.quantities[0])) for one in repeated]
-        found += [(one, figure) for one, figure in told if figure is not None][:1]
+        for one in member.where(resolve(member, claim.where[0])):
+            figure = one.figure(claim.quantities[0])
+            if figure is not None and len(one.epochs_s) >= REPEATED:
+                told.setdefault(dataclasses.replace(one.case, device=name), []).append((one, figure))
+    found = max(told.values(), key=len, default=[])
     if len(found) < LEAST_BOARDS:
         return []
     label = f"{found[0][0].case.workload} on {len(found)} boards"
@@ -340,12 +359,17 @@ def _slowest_at_fast_cpu_over_fastest_at_slow(modes: ModesOfClaim, times: np.nda
     return float(times[modes.cpu_khz == modes.cpu_khz.max()].max() / times[modes.cpu_khz <= 1_200_000].min())
 
 
-def _linear_error(modes: ModesOfClaim, times: np.ndarray, fitted_to: Optional[str] = None) -> float:
-    """Mean absolute error of a linear regression on cores and clocks, fitted to the modes of these names, or to all."""
+def _linear_error(
+    modes: ModesOfClaim,
+    times: np.ndarray,
+    fitted_to: Optional[str] = None,
+    statistic: Callable[[np.ndarray], np.floating] = np.mean,
+) -> float:
+    """A statistic of absolute errors, of a linear regression on cores and clocks fitted to some modes or all."""
     inputs = np.column_stack([modes.settings / modes.settings.max(axis=0), np.ones(len(times))])
     known = np.array([fitted_to is None or name in fitted_to for name in modes.names])
     weights = np.linalg.lstsq(inputs[known], times[known], rcond=None)[0]
-    return float(np.mean(np.abs(inputs @ weights / times - 1.0)))
+    return float(statistic(np.abs(inputs @ weights / times - 1.0)))
 
 
 def range_of_papers_modes(claim: Claim, view: View, views: Views) -> List[Cell]:
@@ -385,6 +409,16 @@ def first_linear_error_over_others(claim: Claim, view: View, views: Views) -> Li
     return [exactly(cell.label, first.figure.value / cell.figure.value, *first.evidence) for cell in others]
 
 
+def linear_errors_below_a_tenth(claim: Claim, view: View, views: Views) -> List[Cell]:
+    """Of all predictions by that regression, of each workload in each mode, the share that errs by less than 10 %."""
+    share = functools.partial(_linear_error, fitted_to="efij", statistic=lambda errors: np.mean(errors < 0.1))
+    cells = over_modes(claim, view, views, share)
+    if len(cells) < len(claim.where[0]["workload"]):
+        return []
+    mean = float(np.mean([cell.figure.value for cell in cells]))
+    return [exactly(f"{len(cells)} networks", mean, *(one for cell in cells for one in cell.evidence))]
+
+
 def error_of_ten_minibatches(claim: Claim, view: View, views: Views) -> List[Cell]:
     """The mean error of stretches of ten that have no minibatch in common, of each long profile; bootstrap draws."""
     cells = []
@@ -421,6 +455,7 @@ FUNCTIONS: Mapping[str, ClaimFunction] = {
     "over_data_sizes": over_data_sizes,
     "watts_saved": watts_saved,
     "variation_of_epochs": variation_of_epochs,
+    "three_epochs_over_all": three_epochs_over_all,
     "range_of_boards": functools.partial(over_boards, statistic=lambda values: float(values.max() / values.min())),
     "variation_of_boards": functools.partial(over_boards, statistic=lambda values: float(_coefficient(values))),
     "throttled_share": throttled_share,
@@ -435,6 +470,7 @@ FUNCTIONS: Mapping[str, ClaimFunction] = {
     "slowest_at_fast_cpu_over_fastest_at_slow": _of_modes(_slowest_at_fast_cpu_over_fastest_at_slow),
     "error_of_linear_model": _of_modes(_linear_error),
     "first_linear_error_over_others": first_linear_error_over_others,
+    "linear_errors_below_a_tenth": linear_errors_below_a_tenth,
     "error_of_ten_minibatches": error_of_ten_minibatches,
     "ten_without_power_sample": functools.partial(without_power_sample, length=SHORT, most_s=QUICK_S),
     "forty_without_power_sample": functools.partial(without_power_sample, length=USUAL),

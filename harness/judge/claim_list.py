@@ -12,7 +12,7 @@ from harness.judge.published_figures import FIGURES_FILE, read_published
 
 CLAIMS_FILE = FIGURES_FILE.with_name("claims.csv")
 
-ANY, DEFAULT, HELD_DOWN = "*", "default", "held-down"
+ANY, HELD_DOWN = "*", "held-down"
 """Values that depend on the device: any other one, its default power mode, storage whose reads are held down."""
 
 BOARD, ENOUGH_CORES = "board", "cores>=workers"

@@ -10,7 +10,7 @@ import msgspec
 
 from harness.core.errors import CannotRunError, UnknownNameError
 from harness.core.files import read_toml, typed
-from harness.core.mode_texts import MAXN, NamedModes, parse_power_modes
+from harness.core.mode_texts import DEFAULT, MAXN, NamedModes, parse_power_modes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.units import mhz_to_khz
 
@@ -107,6 +107,8 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     marks: Tuple[str, ...] = ()
     default_preset: str = ""  # the one it starts with; empty where not known
     papers_mode: str = ""  # the preset that the papers take as their default; empty where they had no such board
+    # where the data set of the papers lies unless they say otherwise; where they had no such board, what it boots from
+    default_storage: str = "ssd"
     # whether CPU and GPU clocks can only be lowered without a reboot; None where nobody said
     clocks_only_fall: Optional[bool] = None
     gpu_cap_rounds_up: bool = False  # whether a preset's GPU cap means the next allowed clock above it instead of below
@@ -156,8 +158,10 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def power_modes(self, text: str, seed: int = 0) -> NamedModes:
         """The modes that a `--power-mode` value stands for on this board, each with its name."""
-        space, allowed = self.power_mode_space(), self.any_release_space()
-        return parse_power_modes(text, space, self.modes_by_name(), allowed, seed=seed)
+        space, named = self.power_mode_space(), self.modes_by_name()
+        if self.papers_mode:
+            named[DEFAULT] = named[self.papers_mode]
+        return parse_power_modes(text, space, named, self.any_release_space(), seed=seed)
 
     @property
     def gap(self) -> str:

@@ -22,8 +22,9 @@ from typing import (
 
 import msgspec
 
-from harness.core.boards import BOARDS
+from harness.core.boards import BOARDS, load_board
 from harness.core.cases import AXES, CONCURRENT, INFERENCE, STATIC, TRAINING, Case, Settings, parse_storage
+from harness.core.configuration import DEFAULT_STORAGE
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed
 
@@ -77,6 +78,7 @@ class CampaignTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: SettingsTable = SettingsTable()
     sweep: Tuple[SweepTable, ...] = (SweepTable(),)
     experiment: Dict[str, ExperimentTable] = {}
+    fresh_boot: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +101,7 @@ class Campaign:
     # name of an experiment to the sweeps that `benchmarks/test_NAME.py` runs
     experiments: Mapping[str, Tuple[Sweep, ...]] = dataclasses.field(default_factory=dict)
     general: Sweep = Sweep(AXIS_DEFAULTS, Settings())  # its axes and settings for tests that none of these are for
+    fresh_boot: bool = False  # whether a board is to be rebooted before it (004 sec. 5.4.4)
 
     def override(self, axes: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> Campaign:
         """Replace axes and settings in every sweep."""
@@ -141,8 +144,9 @@ def replace_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings
 def load_campaign(name_or_path: str) -> Campaign:
     """Load a shipped campaign by its name, or one from a TOML file.
 
-    A file has `description`, tables `[axes]` and `[settings]` that hold for all sweeps, and `[[sweep]]` tables with the
-    axes and `settings` that differ; without any `[[sweep]]` the campaign is one sweep.
+    A file has `description`, `fresh_boot = true` where boards are to be rebooted before it, tables `[axes]` and
+    `[settings]` that hold for all sweeps, and `[[sweep]]` tables with the axes and `settings` that differ; without any
+    `[[sweep]]` the campaign is one sweep.
     """
     path = SHIPPED.get(name_or_path, Path(name_or_path))
     if not path.is_file():
@@ -178,6 +182,16 @@ def expand(sweeps: Sequence[Sweep], mode_names: Callable[[str, str, str], List[s
     return list(cases.values())
 
 
+def own_media(board: str, media: Sequence[str]) -> Tuple[str, ...]:
+    """Storage for a board: where it has no SSD, its default medium stands for that (004 sec. 4.4: SD on Nano)."""
+    spec = load_board(board) if board in BOARDS else None
+    if spec is None or DEFAULT_STORAGE in spec.storage:
+        return tuple(media)
+    named = [medium.partition("@") for medium in media]
+    own = (spec.default_storage if medium == DEFAULT_STORAGE else medium for medium, _, _ in named)
+    return tuple(dict.fromkeys(medium + "".join(limit) for medium, (_, *limit) in zip(own, named)))
+
+
 def describe_settings(settings: Settings) -> str:
     """How a case is measured, in a few words: cache, length, and what is not as usual."""
     if settings.idle_s is not None:
@@ -207,7 +221,7 @@ def _campaign(table: CampaignTable) -> Campaign:
     for experiment, own in table.experiment.items():
         common = _sweep(base, own)
         experiments[experiment] = tuple(_sweep(common, one) for one in own.sweep)
-    return Campaign(tuple(_sweep(base, one) for one in table.sweep), experiments, base)
+    return Campaign(tuple(_sweep(base, one) for one in table.sweep), experiments, base, table.fresh_boot)
 
 
 def _sweep(base: Sweep, table: SweepTable) -> Sweep:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import builtins
 import os
 
 import pytest
 
+from harness.board import bounded_process, kernel_file
 from harness.board import gpu as gpu_module
-from harness.board import kernel_file
+from harness.board.bounded_process import Finished
+from harness.board.emc import Emc
 from harness.board.governor import Governor
 from harness.board.gpu import GpuFrequency, find_gpus
+from harness.board.jetson_clocks import JetsonClocks
 from harness.board.privileged import KINDS, nodes
 from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
 from tests.harness.board.kernel_trees import DEVFREQ, GPU_LEVELS_HZ, gpu
@@ -93,36 +95,58 @@ def thor(tree):
     for name in ("gpu-gpc-0", "gpu-nvd-0", "bwmgr"):
         gpu(tree, name, "gpu" if name != "bwmgr" else "", place=name)
     gpu(tree, "8188050000.vic", "vic", place="vic")
+    tree.write({f"{DEVFREQ}/{name}/cur_freq": 1_300_500_000 for name in ("gpu-gpc-0", "gpu-nvd-0", "bwmgr")})
     return tree
 
 
-def test_clocks_of_thor_are_never_opened(thor, monkeypatch):
-    """Reading one is reported to hang for ever."""
+CLOCKS_OF_THOR = {"gpu_khz": 1_300_500, "gpu1_khz": 1_300_500, "emc_khz": 1_300_500}
+
+
+def test_clocks_of_thor_are_read_by_a_process_of_their_own(thor, monkeypatch):
+    """Reading one was reported to hang for ever: this process never does."""
     opened = []
 
-    def watch(real):
-        def open_and_note(path, *arguments, **kwargs):
-            opened.append(os.path.basename(str(path)))
-            return real(path, *arguments, **kwargs)
+    def open_and_note(path, *arguments, **kwargs):
+        opened.append(os.path.basename(str(path)))
+        return real(path, *arguments, **kwargs)
 
-        return open_and_note
+    real = os.open
+    monkeypatch.setattr(os, "open", open_and_note)
+    assert gpu_module.open_source(thor.root).read(0.0).values == CLOCKS_OF_THOR
+    assert GpuFrequency(thor.root, holds_thor=True).read().keys() == {"gpu-gpc-0", "gpu-nvd-0"}
+    assert not {"min_freq", "max_freq", "cur_freq", "available_frequencies"} & set(opened)
 
-    monkeypatch.setattr(builtins, "open", watch(builtins.open))
-    monkeypatch.setattr(os, "open", watch(os.open))
-    thor.write({BPMP: 4_266_000_000})
+
+def test_a_clock_that_hangs_is_missing_by_itself_and_read_once(thor, monkeypatch):
+    clock = thor.path / DEVFREQ / "gpu-gpc-0/cur_freq"
+    clock.unlink()
+    os.mkfifo(str(clock))  # whoever opens it waits for a writer
+    monkeypatch.setattr(kernel_file, "HANG_S", 0.05)
+    source = gpu_module.open_source(thor.root)
+    values, failed = source.read(0.0)
+    assert values == {name: khz for name, khz in CLOCKS_OF_THOR.items() if name != "gpu_khz"}
+    assert "did not end within 0.05 s" in failed["gpu_khz"]
+    assert "not read again" in failed["gpu_khz"]
+    monkeypatch.setattr(bounded_process, "run_bounded", lambda *command, **limits: Finished(0, "1000"))
+    values, failed = source.read(1.0)
+    assert "not read again" in failed["gpu_khz"]
+    assert values["gpu1_khz"] == 1
+
+
+def test_clocks_of_thor_are_held_where_that_is_asked_for_and_put_back_without(thor):
     knob = GpuFrequency(thor.root)
-    capability = knob.available()
-    assert not capability.available
-    assert capability.detail == "reading the clock limits of gpu-gpc-0, gpu-nvd-0 may hang the kernel"
-    assert capability.hint == "set its governor"
     assert knob.read() == {}
     assert list(Governor(thor.root, "devfreq").read()) == ["bwmgr", "gpu-gpc-0", "gpu-nvd-0"]
-    values, failed = gpu_module.open_source(thor.root).read(0.0)
-    assert values == {"emc_khz": 4_266_000}
-    assert list(failed) == ["gpu_khz"]
-    assert "reported to hang" in failed["gpu_khz"]
-    assert not {"min_freq", "max_freq", "cur_freq", "available_frequencies"} & set(opened)
-    assert "name" in opened
+    for refused in (knob.available(), Emc(thor.root).available(), JetsonClocks(thor.root).available()):
+        assert not refused.available
+    assert "gpu-gpc-0 are read, and not held" in knob.available().detail
+    assert "hold_thor_clocks = true" in knob.available().hint
+    asked = GpuFrequency(thor.root, holds_thor=True)
+    before = asked.read()
+    asked.set(asked.pinned(306_000))
+    assert set(map(tuple, asked.read().values())) == {(306_000_000, 306_000_000)}
+    knob.restore(before)  # by `jetwatt restore`, which knows nothing of options
+    assert asked.read() == before
 
 
 # -- clock and load ----------------------------------------------------------------------------------------------------

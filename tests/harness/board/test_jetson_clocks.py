@@ -131,20 +131,6 @@ def test_what_nobody_stored_in_this_run_is_not_removed(board):
     assert stored(board).exists()
 
 
-def test_where_reading_the_gpus_clocks_may_hang_it_is_not_asked_and_says_why(board):
-    """Thor: `--show` would read them, and nothing else tells whether the clocks are held."""
-    board.write({"sys/class/devfreq/gpu-gpc-0/governor": "x", "sys/class/devfreq/gpu-nvd-0/governor": "x"})
-    knob = JetsonClocks(board.root)
-    capability = knob.available()
-    assert not capability.available
-    assert "reading those of gpu-gpc-0, gpu-nvd-0 may hang the kernel" in capability.detail
-    assert capability.hint == "set the governors, and the limits of the CPUs"
-    for act in (knob.read, knob.off):
-        with pytest.raises(ControlError, match="whether jetson_clocks holds the clocks cannot be told"):
-            act()
-    assert not (board.path / "run/log").exists()
-
-
 def test_what_an_earlier_run_left_is_neither_restored_nor_added_to(board):
     leftover = stored(board)
     leftover.parent.mkdir(parents=True)

@@ -15,11 +15,11 @@ from harness.core.files import read_toml
 from harness.core.power_modes import PowerMode
 
 EVERY_MODULE = [(name, variant) for name in BOARDS for variant in known_variants(name)]
-WITH_CLOCKS = [(name, variant) for name, variant in EVERY_MODULE if name != "thor"]
+WITH_CLOCKS = [(name, variant) for name, variant in EVERY_MODULE if name not in ("thor", "tx1")]
 
 
 def test_every_board_of_the_corpus_has_a_file():
-    expected = {"orin-agx", "orin-nx", "orin-nano", "xavier-agx", "xavier-nx", "tx2", "nano", "thor"}
+    expected = {"orin-agx", "orin-nx", "orin-nano", "xavier-agx", "xavier-nx", "tx1", "tx2", "nano", "thor"}
     assert set(BOARDS) == expected
 
 
@@ -27,7 +27,7 @@ def test_every_board_of_the_corpus_has_a_file():
 def test_a_board_file_is_sound(name, variant):
     spec = load_board(name, variant)
     assert (spec.name, spec.variant) == (name, variant)
-    assert spec.product.startswith("NVIDIA Jetson ")
+    assert spec.product.startswith(("NVIDIA Jetson ", "NVIDIA IGX "))
     assert spec.gpu.cuda_cores >= 128
     assert spec.memory.bytes % 2**30 == 0
     assert 5_000 <= spec.peak_power_mw <= 130_000
@@ -181,7 +181,13 @@ def test_lists_that_may_lack_clocks_are_named():
         (["nvidia,p3737-0000+p3701-0000"], "Jetson AGX Orin", "orin-agx devkit-32gb"),
         (["nvidia,p3701-0004"], "", "orin-agx 32gb"),
         (["nvidia,p3701-0008"], "", "orin-agx industrial"),
-        (["nvidia,p3701-0002"], "", "orin-agx 64gb"),  # a module that no file knows, of a family that one does
+        (["nvidia,p3740-0002+p3701-0002"], "NVIDIA IGX Orin Development Kit", "orin-agx igx"),
+        (["nvidia,p3701-0001"], "", "orin-agx 64gb"),  # a module that no file knows, of a family that one does
+        (["nvidia,p2597-0000+p2180-1000"], "NVIDIA Jetson TX1 Developer Kit", "tx1 4gb"),
+        (["nvidia,p2371-2180", "nvidia,tegra210"], "NVIDIA Jetson TX1 Developer Kit", "tx1 4gb"),
+        (["nvidia,p3509-0000+p3636-0001"], "NVIDIA Jetson TX2 NX Developer Kit", "tx2 nx"),
+        (["nvidia,p3768-0000+p3767-0001-super"], "", "orin-nx 8gb-super"),
+        (["nvidia,p3768-0000+p3767-0004-super"], "", "orin-nano 4gb-super"),
         (["nvidia,p2822-0000+p2888-0006"], "Jetson-AGX", "xavier-agx 8gb"),
         (["nvidia,p2888-0008"], "", "xavier-agx industrial"),
         (["nvidia,p2597-0000+p3489-0888"], "quill", "tx2 4gb"),
@@ -218,7 +224,7 @@ def unmarked(spec):
 def test_unknown_boards_and_variants_are_told_with_the_known_ones():
     with pytest.raises(UnknownNameError, match="known: nano, orin-agx"):
         load_board("orin")
-    with pytest.raises(UnknownNameError, match="known: 64gb, devkit-32gb, industrial, 32gb"):
+    with pytest.raises(UnknownNameError, match="known: 64gb, devkit-32gb, igx, industrial, 32gb"):
         load_board("orin-agx", "16gb")
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.campaigns import SHIPPED, check_axis, describe_settings, expand, load_campaign, replace_settings
+from harness.core.campaigns import (
+    SHIPPED,
+    check_axis,
+    describe_settings,
+    expand,
+    load_campaign,
+    own_media,
+    replace_settings,
+)
 from harness.core.cases import Case, Settings
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 
@@ -45,6 +53,15 @@ def test_the_paper_campaign_has_the_papers_axes():
     assert {case.settings.cache for case in of_mobilenet} == {"cold", "drop-each-epoch"}
     assert {case.settings.epochs for case in of_mobilenet} == {6}
     assert len({case.workload for case in cases}) == 10
+
+
+@pytest.mark.parametrize(
+    ("board", "media"),
+    [("nano", ("sd", "hdd", "sd@2")), ("tx2", ("emmc", "sd", "hdd", "emmc@2")), ("orin-agx", None), ("host", None)],
+)
+def test_a_board_without_an_ssd_has_its_data_on_the_medium_of_its_default(board, media):
+    asked = ("ssd", "sd", "hdd", "ssd@2")
+    assert own_media(board, asked) == (media or asked)
 
 
 def test_a_sweep_is_a_full_crossing(tmp_path):

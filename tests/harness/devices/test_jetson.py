@@ -150,9 +150,16 @@ def test_without_nvpmodel_and_jetson_clocks_modes_are_set_through_sysfs(tmp_path
     assert tree.controls() == before
 
 
-def test_thors_gpu_is_left_alone_and_said_to_be_unknown(tmp_path):
+@pytest.mark.parametrize("holds", [False, True])
+def test_thors_clocks_are_held_where_that_is_asked_for(tmp_path, holds):
     tree = build_board(tmp_path / "root", "thor", "r38.2")
-    assert device_of(tree).power_mode_space().gpu_khz == (UNKNOWN_KHZ,)
+    device, before = device_of(tree, hold_thor_clocks=holds), tree.controls()
+    space = device.power_mode_space()
+    assert (space.gpu_khz != (UNKNOWN_KHZ,)) == holds
+    with running(tree, device):
+        assert device.apply(space.greatest) == space.greatest
+        assert device._control.dvfs() == ("off" if holds else "on")
+    assert tree.controls() == before
 
 
 # -- faults -------------------------------------------------------------------------------------------------------
@@ -203,13 +210,24 @@ def test_two_runs_at_once_are_refused_with_the_other_one_named(tmp_path):
         pass
 
 
-def test_a_board_that_was_not_rebooted_for_the_campaign_says_so(tmp_path):
+@pytest.mark.parametrize(
+    ("asked", "flags", "refusal"),
+    [
+        ("", 0, contextlib.nullcontext()),
+        ("asked", 1, contextlib.nullcontext()),
+        ("required", 1, pytest.raises(CannotRunError, match=r"booted 25.0 h before the run, at most 1 h .*reboot")),
+    ],
+)
+def test_a_board_that_was_not_rebooted_for_the_campaign_says_so(tmp_path, asked, flags, refusal):
     tree = build_board(tmp_path / "root", "nano", "r32.7")
-    device = device_of(tree)
-
-    def fresh():
-        return next(found for found in device.capabilities() if found.name == "start fresh")
-
-    assert fresh().available
+    case = Case("emulated-nano", "lenet-mnist", "maxn", 0, "sd", 16)
+    device = device_of(tree, fresh_boot=asked)
     (tree.path / "proc/uptime").write_text("90000.00 1.00\n")
-    assert fresh() == ("start fresh", False, "booted 25.0 h ago", "the papers reboot before a campaign: `sudo reboot`")
+    device.check(case)  # booted before the run: its own hours do not count
+    assert not [one for one in device.remarks if one.startswith("not-fresh")]
+    stale = device_of(tree, fresh_boot=asked)
+    assert len([one for one in stale.remarks if one.startswith("not-fresh: emulated-nano was booted 25.0 h")]) == flags
+    with refusal:
+        stale.check(case)
+    [found] = [one for one in stale.capabilities() if one.name == "start fresh"]
+    assert found == ("start fresh", False, "booted 25.0 h ago", "the papers reboot before a campaign: `sudo reboot`")

@@ -212,6 +212,7 @@ BREAK = {
         for cell in cells
     ],
     "variation_of_epochs": lambda claim, view, cells: [(cells[0].evidence[0], "epochs", 1.5)],
+    "three_epochs_over_all": lambda claim, view, cells: [(cells[0].evidence[0], "epochs", 1.5)],
     "range_of_boards": lambda claim, view, cells: [(cells[0].evidence[0], claim.quantities[0], 1.5)],
     "variation_of_boards": lambda claim, view, cells: [(cells[0].evidence[0], claim.quantities[0], 1.5)],
     "best_of_both_over_maxn": lambda claim, view, cells: [(in_mode(cells[0], "a"), "time", 0.1)],
@@ -226,6 +227,9 @@ BREAK = {
     "error_of_linear_model": equal_times,
     "first_linear_error_over_others": equal_times,
     "watts_saved": lambda claim, view, cells: [(cells[0].evidence[1], "power", 5.0)],
+    "linear_errors_below_a_tenth": lambda claim, view, cells: [
+        (one, "time", 3.0) for one in cells[0].evidence if one.case.power_mode in "ei"
+    ],
     "error_of_ten_minibatches": lambda claim, view, cells: [
         (cells[0].evidence[0], "drift" if claim.quantities == ("time",) else "power_drift", 2.0)
     ],
