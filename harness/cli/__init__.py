@@ -23,5 +23,6 @@ COMMANDS = commands_in(
     ("baseline", RESULTS, "record medians, or check against them"),
     ("results", RESULTS, "say what results files hold, merge them into one, remove old raw series"),
     ("history", RESULTS, "look at many runs over weeks: what became slower or takes more power, and since when"),
+    ("bisect-versions", RESULTS, "find the version of torch, or another package, from which on training is slower"),
     ("compare", RESULTS, "compare two results files: what became slower or takes more power"),
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.cli.options import add_by, add_include_flagged
+from harness.cli.options import add_by, add_include_flagged, output_file
+from harness.core.files import write_output
 from harness.core.units import percent_to_share, share_to_percent
-from harness.judge.compare import DEFAULT_THRESHOLD, TEST, ComparedSides, format_result, judge, to_json
-from harness.judge.sides import pair, read_side
+from harness.judge.compare import DEFAULT_THRESHOLD, TEST, compare_files, format_result, to_json
 from harness.stats.changes import FEWEST_RUNS
 
 
@@ -36,16 +36,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"machines that others share, where noise only ever slows; takes {FEWEST_RUNS} runs on each side",
     )
     add_include_flagged(parser)
+    add("--write-json", type=output_file, metavar="FILE", help="write what --json prints, too")
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="print JSON")
     forms.add_argument("--markdown", action="store_true", help="print Markdown, for a job summary")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    before, after = (read_side(path, arguments.include_flagged) for path in (arguments.before, arguments.after))
-    threshold = percent_to_share(arguments.threshold)
-    pairs = pair(before.cases, after.cases, arguments.by, (before.path.name, after.path.name))
-    found = judge(pairs, not arguments.by, threshold, arguments.fastest)
-    result = ComparedSides(before, after, arguments.by, pairs, found, threshold)
+    result = compare_files(
+        arguments.before,
+        arguments.after,
+        arguments.by,
+        percent_to_share(arguments.threshold),
+        arguments.fastest,
+        arguments.include_flagged,
+    )
+    if arguments.write_json is not None:
+        write_output(arguments.write_json, f"{to_json(result)}\n".encode())
     print(to_json(result) if arguments.json else format_result(result, arguments.markdown))
     return result.exit_code

@@ -11,6 +11,7 @@ from typing import Any, Dict, List
 
 from harness.cli.options import add_include_flagged, output_file
 from harness.core.errors import InvalidValueError
+from harness.core.files import write_output
 from harness.core.terminal import format_table, shown
 from harness.core.units import mw_to_w, percent_to_share, share_to_percent
 from harness.judge.compare import DEFAULT_THRESHOLD, TIME
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_include_flagged(parser)
     add("--out", type=output_file, metavar="PAGE.html", help="write a page with a figure of each case, too")
+    add("--write-json", type=output_file, metavar="FILE", help="write what --json prints, too")
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="print JSON, every run included")
     forms.add_argument("--markdown", action="store_true", help="print Markdown, for a job summary")
@@ -58,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
         require_drawing("the page", ", or leave out --out")
     threshold = percent_to_share(arguments.threshold)
     found = read_history(arguments.files, arguments.include_flagged, arguments.since, threshold)
+    if arguments.write_json is not None:
+        write_output(arguments.write_json, f"{_to_json(found)}\n".encode())
     print(_to_json(found) if arguments.json else _in_words(found, arguments.markdown))
     if arguments.out is not None:
         write_page(found, arguments.out)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -40,7 +41,9 @@ from harness.judge.sides import (
     Side,
     environment_changes,
     is_unsure,
+    pair,
     ratios,
+    read_side,
 )
 from harness.stats import noise
 from harness.stats.changes import (
@@ -233,6 +236,20 @@ class ComparedSides:
         if statuses & {SLOWER, MORE}:
             return SLOWER_CODE
         return REFUSED_CODE if self.refused or TOO_FEW in statuses or not statuses else OK_CODE
+
+
+def compare_files(
+    before: Path,
+    after: Path,
+    by: Sequence[str] = (),
+    threshold: float = DEFAULT_THRESHOLD,
+    fastest: bool = False,
+    include_flagged: bool = False,
+) -> ComparedSides:
+    """Compare two results files, or JSON files of pytest-benchmark."""
+    old, new = (read_side(path, include_flagged) for path in (before, after))
+    pairs = pair(old.cases, new.cases, by, (before.name, after.name))
+    return ComparedSides(old, new, by, pairs, judge(pairs, not by, threshold, fastest), threshold)
 
 
 def format_result(result: ComparedSides, markdown: bool = False) -> str:

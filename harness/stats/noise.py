@@ -18,7 +18,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 import numpy as np
 
 from harness.core.boards import BOARDS
-from harness.stats.estimates import Estimate, geometric_mean
+from harness.stats.estimates import CONFIDENCE, Estimate, geometric_mean
 
 TIME, POWER = "time", "power"
 OF_POWER = (POWER, "energy")
@@ -69,6 +69,10 @@ def prior(device: str, quantity: str = TIME) -> RunNoise:
     return BOARD_POWER if quantity in OF_POWER else UNSTEADY_BOARDS.get(board, BOARD)
 
 
+POWER_OF_TEST = 0.8
+"""How often `runs_needed` lets a change be found."""
+
+
 def learn(groups: Iterable[Sequence[Estimate]], known: RunNoise) -> RunNoise:
     """The noise between runs, from cases that were repeated.
 
@@ -85,6 +89,23 @@ def learn(groups: Iterable[Sequence[Estimate]], known: RunNoise) -> RunNoise:
     dof = repetitions + known.dof
     variance = max(squares / repetitions, (squares + known.dof * known.share**2) / dof)
     return RunNoise(math.sqrt(variance), dof, known.repetitions + repetitions)
+
+
+def runs_needed(change: float, noise: RunNoise) -> int:
+    """How many runs of each of two sides tell a change of this share from noise between runs, four times out of five.
+
+    By Student's t at the level of `CONFIDENCE`, with the noise as it is known now.
+    """
+    from scipy.stats import t
+
+    count, most = 1, 1000
+    while count < most:
+        dof = noise.dof + 2 * (count - 1)
+        error = noise.share * math.sqrt(2 / count)
+        if (t.ppf((1 + CONFIDENCE) / 2, dof) + t.ppf(POWER_OF_TEST, dof)) * error <= math.log1p(change):
+            break
+        count += 1
+    return count
 
 
 def over_runs(estimates: Sequence[Estimate], noise: Optional[RunNoise]) -> Estimate:

@@ -1,0 +1,117 @@
+"""Bisecting versions: the first slow one is found in few measurements, and nothing is found where nothing is slower."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Dict, List
+
+import numpy as np
+import pytest
+
+from harness.__main__ import main
+from harness.cli.bisect_versions import Installed, between, bisect, chosen, told
+from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.stats.noise import RunNoise, prior, runs_needed
+from harness.store.results import ResultsStore
+from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
+
+VERSIONS = ["2.8.0", "2.8.1", "2.9.0", "2.9.1", "2.10.0", "2.11.0", "2.12.0+nv25"]
+
+
+def installed(version: str, **further: str) -> Installed:
+    return Installed(f"/envs/{version}/python", {"python": "3.10.4", "packages": {"torch": version, **further}})
+
+
+class Bench:
+    """Stands for a board on which versions from `slow_from` on take longer."""
+
+    def __init__(self, folder: Path, slow_from: str, slowdown: float, noise: float = 0.004) -> None:
+        self.folder, self.slow_from, self.slowdown, self.noise = folder, slow_from, slowdown, noise
+        self.runs: Dict[str, int] = {}
+        self._random = np.random.default_rng(3)
+
+    def __call__(self, one: Installed, runs: int) -> Path:
+        version = one.version("torch")
+        path = self.folder / f"{version}.sqlite"
+        slower = 1 + self.slowdown * (VERSIONS.index(version) >= VERSIONS.index(self.slow_from))
+        for _ in range(runs):
+            self.runs[version] = self.runs.get(version, 0) + 1
+            own = 100 * slower * np.exp(self.noise * self._random.normal())
+            times_ms = own * np.exp(0.01 * self._random.normal(size=40))
+            profile = make_profile(times_ms, case={"device": "orin-agx"}, conditions={"torch": version})
+            with ResultsStore(path) as store:
+                store.add(profile, ENVIRONMENT, f"run {self.runs[version]}")
+        return path
+
+
+@pytest.mark.parametrize("slow_from", ["2.8.1", "2.10.0", "2.12.0+nv25"])
+def test_the_first_slow_version_is_found_in_as_many_halvings_as_there_are(tmp_path, slow_from):
+    environments = [installed(version) for version in VERSIONS]
+    bench = Bench(tmp_path, slow_from, 0.05)
+    found = bisect(environments, bench, 0.02, prior("orin-agx"))
+    assert len(bench.runs) <= 2 + 3
+    before = VERSIONS[VERSIONS.index(slow_from) - 1]
+    text = told(environments, found, "torch", 0.02)
+    assert f"slower since torch {slow_from}; {before} is the last good one" in text
+    assert f'differs there: packages.torch: "{before}" -> "{slow_from}"' in text
+
+
+def test_nothing_is_bisected_where_bad_is_as_fast(tmp_path):
+    environments, bench = [installed(version) for version in VERSIONS], Bench(tmp_path, "2.9.0", 0.0)
+    found = bisect(environments, bench, 0.02, prior("orin-agx"))
+    assert set(bench.runs) == {VERSIONS[0], VERSIONS[-1]}
+    assert "not surely slower by more than 2.0%: nothing to bisect" in told(environments, found, "torch", 0.02)
+
+
+def test_noise_asks_for_more_runs(tmp_path):
+    assert [runs_needed(0.02, prior(device)) for device in ("orin-agx", "xavier-nx")] == [2, 10]
+    assert runs_needed(0.05, prior("host")) > runs_needed(0.10, prior("host")) > runs_needed(0.10, RunNoise(0.02, 40))
+    bench = Bench(tmp_path, "2.10.0", 0.05)
+    bisect([installed(version) for version in VERSIONS], bench, 0.02, prior("orin-agx"), repetitions=3)
+    assert set(bench.runs.values()) == {3}
+
+
+def names(environments: List[Installed]) -> List[str]:
+    return [one.version("torch") for one in environments]
+
+
+def test_environments_are_named_by_version_and_ordered_by_it():
+    known = [installed(version) for version in reversed(VERSIONS)]
+    good, bad = chosen("torch==2.8.1", known), chosen("torch==2.12", known)
+    assert names(between(known, good, bad, "torch")) == VERSIONS[1:]
+    assert names(between(known, bad, good, "torch")) == VERSIONS[:0:-1]  # an older version may be the slow one
+    with pytest.raises(UnknownNameError, match=r"2 environments have torch==2\.8"):
+        chosen("torch==2.8", known)
+    with pytest.raises(UnknownNameError, match=r"0 environments have torch==2\.7.*2\.12"):
+        chosen("torch==2.7", known)
+    with pytest.raises(InvalidValueError, match=r"both have torch 2\.8\.1"):
+        between(known, good, good, "torch")
+    with pytest.raises(UnknownNameError, match="has no numpy"):
+        between(known, good, bad, "numpy")
+
+
+@pytest.mark.exhaustive
+def test_interpreters_measure_a_simulated_board_and_the_slow_one_is_named(tmp_path, capsys):
+    """Two environments: this one, and one that passes for a later version and makes the simulated board slower."""
+    for name, version, slowdown in (("good", "2.8.0", "0"), ("bad", "2.9.0", "5")):
+        python = tmp_path / name
+        python.write_text(
+            "#!/bin/sh\n"
+            f'if [ "$1" = -c ]; then echo \'{{"python": "3.10.4", "packages": {{"torch": "{version}"}}}}\'; exit; fi\n'
+            f'exec {sys.executable} "$@" --slowdown {slowdown}\n'
+        )
+        python.chmod(0o755)
+    case = ["--device", "sim:orin-agx", "--repetitions", "1", "--", "--workload", "lenet-mnist", "--workers", "0"]
+    among = ["--good", "torch==2.8", "--bad", tmp_path / "bad", "--among", tmp_path / "good"]
+    assert main([str(word) for word in ("bisect-versions", *among, "--keep", tmp_path / "kept", *case)]) == 0
+    said = capsys.readouterr().out
+    assert "slower since torch 2.9.0; 2.8.0 is the last good one" in said
+    assert len(list((tmp_path / "kept").iterdir())) == 2
+
+
+def test_what_cannot_be_started_or_measures_nothing_is_refused(tmp_path, capsys):
+    arguments = ["bisect-versions", "--good", str(tmp_path / "none"), "--bad", sys.executable]
+    assert main(arguments) == 2
+    assert "cannot start" in capsys.readouterr().err
+    assert main([*arguments, "--repetitions", "0"]) == 2
