@@ -1,0 +1,122 @@
+"""Nights: what makes one red, and what is said of it; whole ones on a simulated board: tests/test_workflows.py."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+
+from tools.night import main
+
+PROJECT = Path(__file__).resolve().parents[2]
+STEPS = {"doctor": 0, "restore": 0, "campaign-1": 0, "gates": 0, "baseline": 0, "compare": 0, "history": 0, "pages": 0}
+
+
+def compared(ratio: float, status: str, figure: str = "minibatch time") -> Dict[str, Any]:
+    one = {"name": "overall", "figure": figure, "status": status, "ratio": ratio, "low": ratio, "high": ratio}
+    return {"overall": [one], "cases": [{**one, "name": "orin-agx-lenet"}], "changed": [], "environment": []}
+
+
+def history(status: str = "no difference", differ: Tuple[str, ...] = ()) -> Dict[str, Any]:
+    software = {"torch": "2.9.0", "suite_commit": "abc"}
+    runs = [
+        {"run_id": f"r{day}", "created_at": f"2026-03-{day:02d}T02:14:00", "value": 5, "software": software}
+        for day in range(1, 8)
+    ]
+    change = {**{name: runs[4][name] for name in ("run_id", "created_at")}, "run": 5, "differ": list(differ)}
+    changes = [change] if status != "no difference" else []
+    return {"series": [{"case_id": "orin-agx-lenet", "status": status, "changes": changes, "runs": runs}]}
+
+
+@pytest.fixture
+def judge(tmp_path, capsys):
+    """A function that says what comes of a night: its exit code and the five lines."""
+
+    def judged(*options: str, said: Tuple[str, str] = ("", ""), **found: Any) -> Tuple[int, List[str]]:
+        codes = {**STEPS, **found.pop("steps", {})}
+        (tmp_path / "steps.tsv").write_text("".join(f"{name}\t{code}\n" for name, code in codes.items()))
+        for name, content in {"compare": compared(1.0, "no difference"), "history": history(), **found}.items():
+            (tmp_path / f"{name}.json").write_text(json.dumps(content))
+        if said[0]:
+            (tmp_path / f"{said[0]}.txt").write_text(said[1])
+        code = main([str(tmp_path), "--name", "orin-agx", *options])
+        return code, capsys.readouterr().out.splitlines()
+
+    return judged
+
+
+def test_a_night_on_which_nothing_failed_is_green(judge):
+    code, lines = judge("--strict", "yes", steps={"history": 2, "pages": 1})  # too few runs, and no page
+    assert (code, len(lines)) == (0, 5)
+    assert lines[0].startswith("GREEN: orin-agx: minibatch time: no difference (+0.0 %")
+    assert lines[2] == "changed: nothing of the software; the same: torch 2.9.0, commit abc"
+
+
+@pytest.mark.parametrize("step", ["doctor", "restore", "campaign-1", "gates", "baseline", "compare", "history"])
+def test_each_check_that_fails_makes_it_red(judge, step):
+    code, lines = judge(steps={step: 1})
+    assert code == 1
+    assert lines[0].startswith(f"RED by {step} (")
+
+
+@pytest.mark.parametrize("step", ["baseline", "compare"])
+def test_what_is_inconclusive_is_red_where_it_is_strict_and_an_error_always(judge, step):
+    assert judge("--strict", "no", steps={step: 2})[0] == 0
+    code, lines = judge("--strict", "yes", steps={step: 2})
+    assert (code, lines[0].split(":")[0]) == (1, f"RED by {step} (inconclusive, or not to be compared)")
+    assert judge("--strict", "no", steps={step: 2}, said=(f"{step}", "jetwatt: error: no such file"))[0] == 1
+
+
+@pytest.mark.parametrize("figure", [("slower", "minibatch time"), ("more power", "power")])
+def test_a_red_night_says_what_changed_since_when_and_names_torch(judge, figure):
+    status, name = figure
+    differ = ('kernel: "5.15" -> "6.8"', 'torch: "2.8.0" -> "2.9.0"')
+    document = {**compared(1.05, status, name), "changed": [differ[1]]}
+    code, lines = judge(steps={"compare": 1, "history": 1}, compare=document, history=history(status, differ))
+    assert code == 1
+    assert lines[0].startswith(f"RED by compare (worse), history (worse): orin-agx: {name}: {status} (+5.0 %")
+    assert lines[1].startswith("since: 2026-03-05 02:14 UTC (run 5), in 1 of 1 series that are worse")
+    assert lines[2] == f"changed: {differ[1]}; {differ[0]}; the same: commit abc"
+    assert lines[3].startswith("cases: 1 of 1 figures are worse, most of all orin-agx-lenet")
+
+
+def test_the_new_normal_may_be_slower_but_not_broken(judge):
+    slower = {"baseline": 1, "compare": 1, "history": 1}
+    assert judge("--accept", "yes", steps=slower)[1][0].startswith("GREEN, and accepted as the new normal: orin-agx")
+    assert judge("--accept", "yes", steps={**slower, "gates": 1})[0] == 1
+
+
+def test_a_night_without_profiles_is_red(judge, tmp_path):
+    judge()
+    for name in ("history.json", "compare.json"):
+        (tmp_path / name).unlink()
+    assert main([str(tmp_path), "--name", "orin-agx"]) == 1
+
+
+def test_the_summary_shows_what_failed_and_no_markup_of_a_step(judge, tmp_path):
+    judge(steps={"campaign-1": 1}, said=("campaign-1", "x\n```\n=== 2 failed, 3 passed in 4 s ===\n"))
+    text = (tmp_path / "summary.md").read_text()
+    assert text.startswith("# RED by campaign-1 (2 failed, 3 passed)")
+    assert text.count("```") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--devise", "host"], "--devise is no option"),
+        (["--device"], "--device needs a value"),
+        (["--repetitions", "0"], "expected a number from 1 on"),
+        (["--device", "orin-agx", "--slowdown", "5%"], "--slowdown is for simulated boards"),
+        (["--corpus", "none.csv"], "--corpus is not there"),
+        (["--python", "none"], "no interpreter none"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_anything_is_done(tmp_path, options, complaint):
+    command = ["bash", str(PROJECT / "tools" / "nightly.sh"), "--nights", str(tmp_path / "nights"), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert not (tmp_path / "nights").exists()

@@ -1,0 +1,235 @@
+#!/usr/bin/env bash
+# A night on a board, for any CI: measure, hold against the nights before, and say in five lines what changed since when.
+set -uo pipefail
+
+usage() {
+    cat << 'END'
+usage: bash tools/nightly.sh [--device D] [OPTION ...] [-- ARGUMENT ...]
+
+  bash tools/nightly.sh                                          # on a board
+  bash tools/nightly.sh --device sim:orin-agx                    # a rehearsal without one
+  bash tools/nightly.sh --device sim:orin-agx --slowdown 5%      # and how a red night looks
+
+Steps: doctor; restore, where a killed run left the board changed; the campaign, some times over; `baseline check`; the gates
+of predictors (MAPE) and strategies (time penalty); `compare` with the last green night; `history` of all nights; pages.
+A night is red where one of them fails: slower, more power, a broken gate, a failed case; with --strict also where something
+is inconclusive or could not be compared.
+
+  --device D           what to measure, as `pytest benchmarks` takes it (default: the board, else host)
+  --pool P             measure on the boards of a fleet instead: `jetwatt fleet submit --pool P --wait`; cases that another
+                       board measured than last time are not compared and change nothing
+  --campaign C         quick, paper or a TOML file (default: quick)
+  --repetitions N      how often the campaign is measured in a night (default: 3; one run shows nothing of the noise)
+  --nights DIR         where nights are kept (default: out/nights/DEVICE)
+  --keep N             how many nights are kept, the last green one in any case (default: 90)
+  --baseline FILE      what `baseline check` holds the night against (default: NIGHTS/baseline.json, recorded on the first
+                       green night and anew by --accept)
+  --by NAMES           conditions that may differ from night to night, and are named where they do
+                       (default: torch,l4t,jetpack,cuda,python)
+  --strict, --no-strict   whether inconclusive is red (default: --strict; on machines that others share, --no-strict)
+  --accept             this night is the new normal: its times and power make it not red, and nights to come start from it
+  --gates NAMES        predictors and strategies to hold, with commas, or none (default: physical-gp,closed-loop)
+  --corpus FILE        a measured corpus of this board type for the gates; the first night records their figures in
+                       NIGHTS/gates (default: what the suite has recorded, which is of Orin AGX)
+  --no-pages           make no report and no page of the history (they need the extra `report`)
+  --slowdown P         make a simulated board slower on purpose, by 5 or 5%: every profile says that it was
+  --summary FILE       where the summary is added, as Markdown (default: $GITHUB_STEP_SUMMARY, where CI has it)
+  --python PYTHON      the interpreter (default: .venv/bin/python, else python3)
+  --install VENV       make the environment VENV first, or bring it up to date, and use its interpreter: `make install`
+  ARGUMENT             further arguments of `pytest benchmarks`: -k, axes, settings
+
+A night is a folder: NIGHT.sqlite (the profiles), junit-N.xml, benchmark.json (of pytest-benchmark, as github-action-benchmark
+reads it), summary.md, the output of each step, compare.json and history.json, report/ and history.html.
+
+exit code: 0 green, 1 red, 2 an option is wrong.
+END
+}
+
+die() { # die TEXT: an option is wrong, nothing was done
+    printf 'nightly: %s\n' "$*" >&2
+    exit 2
+}
+
+{ # read as a whole before it runs, so that a checkout meanwhile changes nothing
+device='' pool='' campaign=quick repetitions=3 nights='' keep=90 baseline='' by=torch,l4t,jetpack,cuda,python strict=yes
+accept=no gates=physical-gp,closed-loop corpus='' pages=yes slowdown='' summary=${GITHUB_STEP_SUMMARY:-} python='' install=''
+given=("$@")
+while [ $# -gt 0 ]; do
+    case $1 in
+        --device | --pool | --campaign | --repetitions | --nights | --keep | --baseline | --by | --gates | --corpus | \
+            --slowdown | --summary | --python | --install)
+            [ $# -gt 1 ] || die "$1 needs a value; --help lists the options"
+            printf -v "${1#--}" '%s' "$2"
+            shift
+            ;;
+        --strict) strict=yes ;;
+        --no-strict) strict=no ;;
+        --accept) accept=yes ;;
+        --no-pages) pages=no ;;
+        --help | -h)
+            usage
+            exit 0
+            ;;
+        --)
+            shift
+            break
+            ;;
+        *) die "$1 is no option; --help lists them, and what is for pytest comes behind --" ;;
+    esac
+    shift
+done
+[[ $repetitions =~ ^[1-9][0-9]*$ ]] || die "--repetitions is '$repetitions', expected a number from 1 on"
+[[ $keep =~ ^[1-9][0-9]*$ ]] || die "--keep is '$keep', expected a number from 1 on"
+[[ -z $slowdown || $device == sim:* ]] || die "--slowdown is for simulated boards, and '$device' is none: --device sim:BOARD"
+
+script=$(realpath "${BASH_SOURCE[0]}")
+root=$(dirname "$(dirname "$script")")
+name=${pool:-${device:-board}}
+nights=$(realpath -m "${nights:-$root/out/nights/${name//[^A-Za-z0-9._@-]/-}}")
+baseline=$(realpath -m "${baseline:-$nights/baseline.json}")
+[ -z "$summary" ] || summary=$(realpath -m "$summary")
+[ -z "$corpus" ] || corpus=$(realpath -e "$corpus") || die "--corpus is not there"
+[ ! -e "$campaign" ] || campaign=$(realpath "$campaign")
+[ -z "$install" ] || install=$(realpath -m "$install")
+cd "$root" || exit 2
+if [ -n "$install" ]; then
+    make install "VENV=$install" "EXTRAS=${EXTRAS:-train,report,dev}" || die "make install failed in $install"
+    python=$install/bin/python
+elif [ -z "$python" ]; then
+    python=python3
+    [ ! -x .venv/bin/python ] || python=$root/.venv/bin/python
+fi
+command -v "$python" > /dev/null || die "there is no interpreter $python; --python names one, and 'make install' makes one"
+
+with_verdict() { # with_verdict WORD: the nights of that verdict, oldest first
+    grep -lsx "$1" "$nights"/*/verdict | sort | xargs -r -n 1 dirname
+}
+
+of_night() { printf '%s/%s.sqlite' "$1" "$(basename "$1")"; } # of_night FOLDER: what was measured
+
+last_green=$(with_verdict green | tail -n 1)
+if [ -n "$slowdown" ] && [ -z "$last_green" ]; then # what is slower is slower than something
+    echo "nightly: no green night yet, so one without --slowdown comes first"
+    without=()
+    for ((place = 0; place < ${#given[@]}; place++)); do
+        if [ "${given[place]}" = --slowdown ]; then ((place++)); else without+=("${given[place]}"); fi
+    done
+    bash "$script" "${without[@]}" || exit
+    last_green=$(with_verdict green | tail -n 1)
+fi
+
+night=$nights/$(date -u +%Y-%m-%dT%H%M%SZ)
+until mkdir -p "$nights" && mkdir "$night" 2> /dev/null; do # another night began in this second
+    [ -d "$night" ] || die "cannot make the folder $night"
+    sleep 1
+    night=$nights/$(date -u +%Y-%m-%dT%H%M%SZ)
+done
+results=$(of_night "$night")
+echo "nightly: $name, in $night"
+[ -z "${GITHUB_OUTPUT:-}" ] || echo "folder=$night" >> "$GITHUB_OUTPUT" # for the step that uploads it
+
+step() { # step NAME COMMAND...: runs it, keeps what it says in NAME.txt, and notes its exit code
+    local step=$1 code
+    shift
+    "$@" > "$night/$step.txt" 2>&1
+    code=$?
+    printf '%s\t%s\n' "$step" "$code" >> "$night/steps.tsv"
+    printf '  %-12s exit code %s\n' "$step" "$code"
+    return "$code"
+}
+jetwatt() { "$python" -m jetwatt "$@"; }
+
+campaign() { # campaign NUMBER ARGUMENT...: measures it once
+    local number=$1 once=()
+    shift
+    [ "$number" -gt 1 ] || once=(--benchmark-json "$night/benchmark.json")
+    "$python" -m pytest benchmarks ${device:+--device "$device"} --campaign "$campaign" --results "$results" \
+        ${slowdown:+--slowdown "$slowdown"} --junitxml "$night/junit-$number.xml" "${once[@]}" -p no:cacheprovider "$@"
+}
+
+on_the_fleet() { # on_the_fleet ARGUMENT...: measures it on the boards of a pool
+    jetwatt fleet submit --campaign "$campaign" --pool "$pool" --wait -- "$@"
+    local code=$?
+    jetwatt fleet collect --out "$results" && return "$code"
+}
+
+measure() { # measure ARGUMENT...: the whole night
+    local number
+    if [ -n "$pool" ]; then
+        step doctor jetwatt fleet status
+        step campaign on_the_fleet "$@"
+        return
+    fi
+    step doctor jetwatt doctor ${device:+--device "$device"}
+    step restore jetwatt restore || return
+    for ((number = 1; number <= repetitions; number++)); do
+        step "campaign-$number" campaign "$number" "$@" || return
+    done
+}
+
+hold_gates() { # MAPE and time penalty, on the corpus of this type of board
+    local board=${device#sim:} names=${gates//,/ or } where=simulated_board own=()
+    board=${board%@*}
+    if [ "$gates" = none ]; then
+        return
+    elif [ -n "$corpus" ]; then
+        where=measured_tables own=(--gate-corpus "$corpus" --gate-baselines "$nights/gates")
+    elif [ "$board" != orin-agx ]; then
+        echo "  gates        nothing is recorded of ${board:-this machine}: --corpus FILE holds them on a corpus of it"
+        return
+    elif [[ $device != sim:* ]] && [ -n "${JETWATT_DATA:-}" ]; then
+        where="simulated_board or measured_tables"
+    fi
+    step gates "$python" -m pytest tests/gates -k "($where) and ($names)" "${own[@]}" -p no:cacheprovider -q
+}
+
+nights_since_accepted() { # results of the nights that are over, from the last accepted one on, and of this one
+    local one found=()
+    for one in "$nights"/*/verdict; do
+        one=$(dirname "$one")
+        [ ! -e "$one/accepted" ] || found=()
+        [ ! -e "$(of_night "$one")" ] || found+=("$(of_night "$one")")
+    done
+    printf '%s\n' "${found[@]}" "$results"
+}
+
+judge() { # what the night says beside the others
+    local strictly=() page=() files
+    [ "$strict" = no ] || strictly=(--strict)
+    if [ -e "$baseline" ] && [ "$accept" = no ]; then
+        step baseline jetwatt baseline check --results "$results" --baseline "$baseline" --by "$by" "${strictly[@]}"
+    fi
+    if [ -n "$last_green" ]; then
+        step compare jetwatt compare "$(of_night "$last_green")" "$results" --by "$by" --markdown \
+            --write-json "$night/compare.json"
+    fi
+    if [ "$accept" = yes ]; then files=("$results"); else mapfile -t files < <(nights_since_accepted); fi
+    if [ "$pages" = yes ] && "$python" -c 'import jinja2, vl_convert' 2> /dev/null; then
+        page=(--out "$night/history.html")
+        step pages jetwatt report --results "$results" --out "$night/report"
+    fi
+    step history jetwatt history "${files[@]}" --markdown --write-json "$night/history.json" "${page[@]}"
+}
+
+measure "$@"
+hold_gates
+[ ! -s "$results" ] || judge
+"$python" -m tools.night "$night" --name "$name" --accept "$accept" --strict "$([ -n "$pool" ] && echo no || echo "$strict")" \
+    ${last_green:+--last-green "$last_green"}
+verdict=$?
+if [ "$verdict" -eq 0 ]; then
+    [ "$accept" = no ] || touch "$night/accepted"
+    if [ ! -e "$baseline" ] || [ "$accept" = yes ]; then
+        jetwatt baseline record --results "$results" --baseline "$baseline" > "$night/recorded.txt" || verdict=1
+    fi
+fi
+[ -z "$summary" ] || cat "$night/summary.md" >> "$summary"
+if [ "$verdict" -eq 0 ]; then echo green; else echo red; fi > "$night/verdict"
+
+# of the nights that are over, all but the newest and the last green one go
+last_green=$(with_verdict green | tail -n 1)
+for old in $(ls -d "$nights"/*/verdict | sort | head -n "-$keep" | xargs -r -n 1 dirname); do
+    [ "$old" = "$last_green" ] || rm -rf -- "$old"
+done
+exit "$verdict"
+}
