@@ -6,15 +6,20 @@ import argparse
 import dataclasses
 from typing import Any, Dict, List, Sequence, Tuple
 
+import numpy as np
+
 from harness.cli.options import write_json
 from harness.core.boards import load_board
 from harness.core.environment import describe_environment
 from harness.core.errors import UnknownNameError
 from harness.core.terminal import format_table
+from harness.core.units import KHZ_PER_MHZ
 from predictors.cli.evaluate import add_run_arguments, run_trials
-from predictors.cli.scenario import add_table_arguments, planned
+from predictors.cli.scenario import add_table_arguments, named_modes, planned
+from predictors.evaluation import Target
 from predictors.models.base import DEFAULT, predictor_names
-from predictors.published import PublishedError, compare, read_published
+from predictors.models.linear import PAPERS_SUBSET, ranked_subsets
+from predictors.published import TEN_MODES, PublishedError, compare, read_published
 from predictors.scenarios import Scenario, ScenarioCase
 from predictors.trials import Group, TrialPlan
 
@@ -42,6 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
     found = run_trials(plan, arguments)
     compared = compare(rows, [(found.by_group.get(same), found.by_group.get(ours)) for same, ours in wanted])
     print(format_compared(compared))
+    same = [plan.targets[group.target] for group, _ in wanted]
+    learned = [target for row, target in zip(rows, same) if (row.predictor, row.tested) == ("linear", TEN_MODES)]
+    if learned:
+        print(format_subsets(learned))
     if arguments.json:
         write_json(arguments.json, {"environment": describe_environment(), "errors": compared})
     return 0
@@ -57,6 +66,23 @@ def format_compared(compared: Sequence[Dict[str, Any]]) -> str:
         about = [one["fact"], one["predictor"], f"{target} {one['device']}", one["reference"] or "-", one["modes"]]
         rows.append([*about, one["metric"].partition("_")[0], one["published"], *reached, one["provenance"] or "-"])
     return format_table([*titles, f">{DEFAULT} %", "on"], rows)
+
+
+def format_subsets(targets: Sequence[Target]) -> str:
+    """Which four of the ten modes time is learned best from here, and where the paper's choice comes (004 sec. 5.7)."""
+    modes = targets[0].table.modes
+    inputs = np.column_stack([modes[:, 0], modes[:, 1:] / KHZ_PER_MHZ])
+    ranked = ranked_subsets(inputs, np.column_stack([target.table.time_ms for target in targets]))
+    named = named_modes(targets[0].table.device)
+    names = {tuple(named[name]): name for name in "abcdefghij"}
+    (error, best), papers = ranked[0], tuple(sorted(targets[0].fitted.tolist()))
+    place, theirs = next((place, off) for place, (off, taken) in enumerate(ranked, 1) if taken == papers)
+    most = ", ".join(sorted(names[tuple(row)] for row in modes[list(best)].tolist()))
+    return (
+        f"of {len(ranked)} subsets of four modes {most} teach most: {error:.0f} ms; the paper's, "
+        f"{', '.join(PAPERS_SUBSET)}, come at place {place}: {theirs:.0f} ms "
+        f"(sum of root mean square errors, {targets[0].table.provenance})"
+    )
 
 
 def _plan(rows: Sequence[PublishedError], arguments: argparse.Namespace) -> Tuple[TrialPlan, List[Tuple[Group, Group]]]:

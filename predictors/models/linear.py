@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -51,11 +51,11 @@ def least_squares(inputs: np.ndarray, values: np.ndarray, weights: Optional[np.n
     return Plane(centre, height, slopes)
 
 
-def select_subset(inputs: np.ndarray, time_ms: np.ndarray, size: int = 4) -> Tuple[int, ...]:
-    """The modes from which time is learned best, by trying all: 210 ways to take 4 of 10 (004 sec. 5.7.1).
+def ranked_subsets(inputs: np.ndarray, time_ms: np.ndarray, size: int = 4) -> List[Tuple[float, Tuple[int, ...]]]:
+    """All ways to choose the modes that time is learned from, best first: 210 to take 4 of 10 (004 sec. 5.7.1).
 
-    Regressions on these have the least sum over workloads of the root mean square error on all modes. `inputs` are
-    cores, and clocks in MHz, of the modes that may be taken, (n, 4); `time_ms` of each mode and workload, (n, k).
+    Each with the sum over workloads of the root mean square error on all modes, in ms. `inputs` are cores, and clocks
+    in MHz, of the modes that may be taken, (n, 4); `time_ms` of each mode and workload, (n, k).
     """
     if not 1 <= size <= len(inputs):
         raise InvalidValueError(f"cannot take {size} of {len(inputs)} modes", "take fewer, or give more modes")
@@ -65,14 +65,14 @@ def select_subset(inputs: np.ndarray, time_ms: np.ndarray, size: int = 4) -> Tup
         off = least_squares(inputs[rows], time_ms[rows]).at(inputs) - time_ms
         return float(np.sqrt(np.mean(off**2, axis=0)).sum())
 
-    return min(itertools.combinations(range(len(inputs)), size), key=error)
+    return sorted((error(taken), taken) for taken in itertools.combinations(range(len(inputs)), size))
 
 
 @dataclass(eq=False)
 class LinearRegression(Regression):
     """Time by least squares on cores and the three clocks: 004 sec. 5.7.1. A weak baseline.
 
-    The paper learns from the modes e, f, i and j of an AGX Xavier, which it chose as `select_subset` does. Each setting
+    The paper learns from the modes e, f, i and j of an AGX Xavier, the first of its `ranked_subsets`. Each setting
     takes only two values in them, and CPU and GPU clock change together: a system of rank 4 for five coefficients. How
     much of an effect is the CPU's and how much the GPU's is not in the data but in the solver's choice of the least
     gradient, and so depends on the unit: MHz and cores, as in the paper. Power, of which the paper has no such model,

@@ -246,6 +246,13 @@ def test_published_errors_stand_beside_those_got_here(tmp_path, capsys, monkeypa
     assert "simulated" in capsys.readouterr().out
 
 
+def test_the_papers_four_modes_are_held_against_all_other_fours(capsys, monkeypatch):
+    monkeypatch.setattr("predictors.cli.published.DEFAULT", "linear")
+    assert run("published", "--predictors", "linear", "--repeats", 1, "--jobs", 1) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("of 210 subsets of four modes"))
+    assert "the paper's, e, f, i, j, come at place 7" in line
+
+
 def test_plots_are_drawn_of_every_target(corpus, tmp_path):
     pytest.importorskip("matplotlib")
     folder = tmp_path / "plots"

@@ -18,7 +18,7 @@ from predictors.models.linear import (
     fit_ridge,
     least_squares,
     quadratic_terms,
-    select_subset,
+    ranked_subsets,
 )
 from tests.predictors.plain_predictors import made_table
 
@@ -81,13 +81,15 @@ def test_the_subset_chosen_has_the_least_sum_of_errors_of_all():
         return np.sqrt(np.mean((design @ weights - times) ** 2, axis=0)).sum()
 
     best = min(itertools.combinations(range(7), 5), key=error)
-    assert select_subset(modes, times, size=5) == best
+    ranked = ranked_subsets(modes, times, size=5)
+    assert len(ranked) == 21
+    assert ranked[0][1] == best
 
 
 @pytest.mark.parametrize("size", [0, 11])
 def test_a_subset_larger_than_the_modes_is_refused(size):
     with pytest.raises(InvalidValueError, match="cannot take"):
-        select_subset(papers_modes("abcdefghij"), np.ones((10, 1)), size)
+        ranked_subsets(papers_modes("abcdefghij"), np.ones((10, 1)), size)
 
 
 def test_energy_is_learned_over_workloads_and_gives_power():
