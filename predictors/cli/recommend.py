@@ -53,38 +53,19 @@ PICTURES = (".png", ".svg", ".pdf")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("what to train, and where").add_argument
     add("--device", required=True, help="a board, sim:orin-agx, replay:CORPUS.csv, host")
-    add(
-        "--workload",
-        required=True,
-        metavar="W[,W]",
-        help="what to train: mobilenetv3-gld23k, ..., or your own, as module:NAME; of several, each starts from the "
-        "profiles of those before it",
-    )
+    add("--workload", required=True, metavar="W[,W]", help="mobilenetv3-gld23k, ..., or your own, as module:NAME")
     add("--task", choices=TASKS, default=TASKS[0], help="what to do with it (default: %(default)s)")
     add(
-        "--batch-size",
-        default=str(DEFAULT_BATCH_SIZE),
-        metavar="N[,N]",
-        help="samples per minibatch; several to choose from, by time per sample (default: %(default)s)",
+        "--batch-size", default=str(DEFAULT_BATCH_SIZE), metavar="N[,N]", help="or several to choose from (default: 16)"
     )
     add("--workers", type=int, default=4, help="num_workers of the DataLoader (default: 4)")
     add("--storage", default="ssd", help="storage medium of the data set (default: ssd)")
     add("--epochs", type=float, help="of the training, for hours and watt-hours saved")
     add = parser.add_argument_group("the goal").add_argument
-    add(
-        "--goal",
-        choices=tuple(OBJECTIVES),
-        help="what to make small, throughput being the time per sample (default: time; throughput for several sizes)",
-    )
+    add("--goal", choices=tuple(OBJECTIVES), help="default: time; throughput, the time of a sample, for several sizes")
     add("--power-budget", metavar="W[,W]", help="greatest module power; several share one set of profiles")
     add("--time-limit", type=float, metavar="MS", help="greatest minibatch time")
-    add(
-        "--percentile",
-        type=float,
-        default=MEDIAN,
-        metavar="P",
-        help="the time of a mode is what P %% of its minibatches do not exceed: 95, 99 (default: 50)",
-    )
+    add("--percentile", type=float, default=MEDIAN, metavar="P", help="of times, those of limits too (default: 50)")
     add("--deadline", type=float, metavar="HOURS", help="greatest time of the whole training")
     add("--energy-budget", type=float, metavar="WH", help="greatest energy of the whole training")
     search = parser.add_argument_group("the search")
@@ -92,12 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = search.add_argument
     listed = ", ".join(STRATEGIES)
     add("--strategy", choices=tuple(STRATEGIES), metavar="NAME", help=f"{listed} (default: {ON_DEVICE})")
-    add(
-        "--risk",
-        type=float,
-        metavar="P",
-        help="pick unmeasured, from random modes, at this chance to break a limit",
-    )
+    add("--risk", type=float, metavar="P", help="pick unmeasured, from random modes, at this chance to break a limit")
     add("--unprofiled", action="store_true", help="pick and show modes with settings that no profile tells of, too")
     add("--batch", type=int, default=1, help="modes chosen at once, run from high to low (default: 1)")
     add("--corpus", type=Path, metavar="FILE", help="profiles of other workloads to start from")
@@ -155,27 +131,18 @@ def run(arguments: argparse.Namespace) -> int:
     )
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
     references = _references(arguments, workloads)
+    same = {
+        name: getattr(arguments, name) for name in ("profiles", "risk", "batch", "unprofiled", "percentile", "resume")
+    }
+    same.update(strategy=strategy, batch_sizes=sizes)
     found: List[List[Recommendation]] = []
     with ResultsStore(arguments.results) as store:
         for workload, length, wanted in zip(workloads, lengths, goals):
+            how = {"references": (*references, *(profiles_of(one[0], device) for one in found))}
+            how["samples"] = None if length is None else length * sizes[0]
+            asked = dataclasses.replace(case, workload=workload)
             found.append(
-                recommend_mode(
-                    device,
-                    dataclasses.replace(case, workload=workload),
-                    wanted,
-                    batch_sizes=sizes,
-                    strategy=strategy,
-                    profiles=arguments.profiles,
-                    risk=arguments.risk,
-                    batch=arguments.batch,
-                    unprofiled=arguments.unprofiled,
-                    percentile=arguments.percentile,
-                    references=(*references, *(profiles_of(one[0], device) for one in found)),
-                    store=store,
-                    resume=arguments.resume,
-                    samples=None if length is None else length * sizes[0],
-                    progress=Progress(sys.stderr),
-                )
+                recommend_mode(device, asked, wanted, store=store, progress=Progress(sys.stderr), **how, **same)
             )
             _tell(device, workload, found[-1])
     plain = [plain_recommendation(one) for some in found for one in some]

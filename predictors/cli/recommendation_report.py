@@ -83,10 +83,8 @@ def format_shared(found: Sequence[Recommendation], shared: Optional[SharedMode])
         f"{share_to_percent(shared.longer):.1f} % worse than a mode for each"
     )
     for one, mode in zip(found, shared.modes):
-        lines.append(
-            f"  {one.history.profiler.template.workload}: {_figure(mode.time_ms, 1.0, 'ms')}, "
-            + _figure(mode.power_mw, 1e3, "W")
-        )
+        figures = f"{_figure(mode.time_ms, 1.0, 'ms')}, {_figure(mode.power_mw, 1e3, 'W')}"
+        lines.append(f"  {one.history.profiler.template.workload}: {figures}")
     return "\n".join(lines)
 
 
