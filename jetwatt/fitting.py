@@ -14,7 +14,7 @@ from harness.core.corpus import check_corpus, read_corpus
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import mw_to_w
-from predictors.cli.evaluate import make_target
+from predictors.cli.evaluate import make_target, unprofiled_target
 from predictors.cli.predict import front_of
 from predictors.evaluation import coverage, fit_to, mape, predict_rows
 from predictors.models.base import DEFAULT, Prediction, Predictor, admitted_rows, described_unprofiled, usual_batch_size
@@ -48,6 +48,7 @@ def fit(
         corpus: a DataFrame with the columns of a corpus, or a file.
         workload: which of its workloads.
         modes: how many of its power modes to learn from, drawn by `seed`; all where None, or where there are no more.
+            Of 0, the network is counted by torch, and profiles of `reference` on the same board say how fast that is.
         seed: the same seed gives the same model.
         reference: other workloads of the corpus that a transfer predictor starts from.
         predictor: a name of `jetwatt evaluate --predictors`.
@@ -58,10 +59,14 @@ def fit(
         HarnessError: the corpus cannot be true, has no such workload, has it on several devices, or too few profiles.
     """
     tables = _tables(corpus)
-    table = _one_table(tables, workload, task, device)
     names = [reference] if isinstance(reference, str) else reference or ()
-    target = make_target(table, [_one_table(tables, name, task, table.device) for name in names])
-    count = len(target.table) if modes is None else min(modes, len(target.table))
+    if modes == 0:
+        target = unprofiled_target(workload, [_one_table(tables, name, task, device) for name in names])
+    else:
+        table = _one_table(tables, workload, task, device)
+        target = make_target(table, [_one_table(tables, name, task, table.device) for name in names])
+    table = target.table
+    count = len(table) if modes is None else min(modes, len(table))
     learned = target.table.take(target.rows(count, "random", 0, seed))
     learner = target.make(predictor, seed, within_table=False)
     fit_to(learner, learned)

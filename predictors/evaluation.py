@@ -29,7 +29,7 @@ from predictors.sampling import choose_by_profiling, profiling_seconds
 if TYPE_CHECKING:
     import pandas as pd
 
-    from predictors.models.physical_gp.prior import Hierarchy
+    from predictors.models.physical_gp.prior import Counts, Hierarchy
 
 FIGURES = ("time_mape", "power_mape", "energy_mape")
 LEVELS = (80, 95)  # predictive intervals whose coverage is checked, in %
@@ -38,10 +38,19 @@ LEVELS = (80, 95)  # predictive intervals whose coverage is checked, in %
 # 001 sec. 3.1 holds back as much of its full corpus for validation.
 HELD_OUT_SHARE = 0.1
 
-# The odd part of a device's measured tables: all modes up to these values, in the order of `PowerMode`. In the public
-# tables behind 001, whole GPU-clock rows of two slow cores run 1.2 to 9 times faster than their neighbours: they were
-# measured in different sessions.
-ODD_PARTS = {"orin-agx": (2, 576_000, np.inf, np.inf)}
+# The odd parts of measured tables by device and task: all modes from these values to those, as in `PowerMode`.
+# In the public tables behind 001, whole GPU-clock rows of slow cores run 1.2 to 9 times faster than their neighbours:
+# they were measured in different sessions. In inference, rows show the power and speed of another GPU clock.
+ODD_PARTS = {
+    ("orin-agx", "training"): (
+        ((0, 0, 0, 0), (2, 576_000, np.inf, np.inf)),
+        *(((cores, 0, 1_300_500, 0), (cores, 576_000, 1_300_500, np.inf)) for cores in (6, 10)),
+    ),
+    ("orin-agx", "inference"): (
+        ((0, 0, 318_750, 2_133_000), (np.inf, np.inf, 318_750, 2_133_000)),
+        ((4, 0, 522_750, 2_133_000), (4, np.inf, 522_750, 2_133_000)),
+    ),
+}
 
 
 class Spread(NamedTuple):
@@ -80,9 +89,16 @@ def spread(values: Sequence[Optional[float]]) -> Optional[Spread]:
 
 
 def odd_rows(table: Table) -> Optional[np.ndarray]:
-    """Which rows belong to the odd part of a table, bool of shape (n,); None where no such part is known."""
-    greatest = None if table.provenance == "simulated" else ODD_PARTS.get(table.device)
-    return None if greatest is None else np.all(table.modes <= np.array(greatest), axis=1)
+    """Which rows are in the odd part of a table or faulty (`Table.unapplied`), bool of shape (n,); None where none is.
+
+    Of simulated tables none is.
+    """
+    if table.provenance == "simulated":
+        return None
+    odd = np.isin(np.arange(len(table)), table.unapplied())
+    for least, greatest in ODD_PARTS.get((table.device, table.task), ()):
+        odd |= np.all((table.modes >= np.array(least)) & (table.modes <= np.array(greatest)), axis=1)
+    return odd if odd.any() else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +113,7 @@ class Target:
     # the same rows as profiled for the fit, where that was another measurement: another instance, fewer minibatches
     profiled: Optional[Table] = None
     hierarchy: Optional[Hierarchy] = None  # the prior of physical-gp; the one that comes with the suite by default
+    counts: Optional[Dict[str, Counts]] = None  # what is counted of networks, by workload
 
     @property
     def name(self) -> str:
@@ -113,6 +130,7 @@ class Target:
             board=table.device,
             workload=table.workload,
             hierarchy=self.hierarchy,
+            counts=self.counts,
             seed=seed,
         )
 
@@ -125,6 +143,8 @@ class Target:
             return self.fitted
         table = self.table if self.profiled is None else self.profiled
         wanted = len(table) - max(1, round(HELD_OUT_SHARE * len(table))) if count is None else count
+        if wanted == 0:
+            return np.array([], dtype=int)
         if not 1 <= wanted <= len(table):
             raise InvalidValueError(
                 f"cannot fit on {wanted} modes of {table.workload}", f"the corpus has {len(table)} with time and power"
@@ -193,6 +213,8 @@ def errors(table: Table, prediction: Prediction, rows: Any = slice(None)) -> Dic
 
 
 def fit_to(predictor: Predictor, table: Table) -> None:
+    """Fit a predictor to a table less the profiles whose GPU clock was not applied."""
+    table = table.take(np.setdiff1d(np.arange(len(table)), table.unapplied()))
     predictor.fit(table.modes, table.time_ms, table.power_mw, batch_size=table.batch_size, task=table.task)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import warnings
+from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from harness.core.errors import DependencyError
@@ -19,6 +21,7 @@ class Counted(NamedTuple):
     # papers' figures for ResNet, MobileNet and VGG are multiply-adds, so half of these.
     flops_forward: int
     kernels_forward: int  # operators that compute something, each of which launches a kernel or so
+    activation_bytes: int  # that these read and write, parameters and buffers apart
     optimizer: str  # its class
     input_bytes: int  # tensors of one sample, as they go to the accelerator
 
@@ -35,6 +38,18 @@ def counted_once(workload: Workload, samples: Any, device: str = "cpu") -> Count
             if device == "cpu":
                 raise
             _known[workload] = count(workload, samples, device)
+    return _known[workload]
+
+
+def counted_alone(workload: Workload) -> Counted:
+    """The figures of a workload, counted on a few samples that are written for it where they are not there."""
+    if workload not in _known:
+        with tempfile.TemporaryDirectory() as written:
+            # a folder of one's own lies on its own medium, and is not copied
+            place = Path(workload.folder or ".") if workload.is_own else Path(written)
+            scale = None if workload.is_own else 4 / workload.real_samples
+            data = workload.prepare(place, None, scale, 0, lambda line: None)
+            return counted_once(workload, workload.build_data_set(data, 0))
     return _known[workload]
 
 
@@ -70,33 +85,41 @@ def count(workload: Workload, samples: Any, device: str = "cpu") -> Counted:
     batch = move(batch, to)
     forward = workload.forward or workload.loss
     with torch.no_grad():
-        operations, kernels = count_forward(model, lambda: forward(model, batch))
+        operations, kernels, traffic = count_forward(model, lambda: forward(model, batch))
     return Counted(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         flops_forward=operations // taken,
         kernels_forward=kernels,
+        activation_bytes=traffic // taken,
         optimizer=type(workload.optimizer(model.parameters())).__name__,
         input_bytes=sum(tensor.numel() * tensor.element_size() for tensor in tensors) // taken,
     )
 
 
-def count_forward(model: Any, run: Callable[[], Any]) -> Tuple[int, int]:
-    """Operations and kernels of a call, as torch counts them; before torch 2.1 those of `count_layers`."""
-    torch = require("torch")
+def count_forward(model: Any, run: Callable[[], Any]) -> Tuple[int, int, int]:
+    """Operations, kernels, and bytes that these move beside the model's own; before torch 2.1 by `count_layers`."""
+    torch, tree = require("torch"), require("torch.utils._pytree")
     try:
         counter = require("torch.utils.flop_counter").FlopCounterMode(display=False)
     except DependencyError:
         return count_layers(model, run)
-    kernels = 0
+    kernels = traffic = 0
+    own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
+
+    def moved(values: Any) -> int:
+        tensors = [one for one in tree.tree_leaves(values) if isinstance(one, torch.Tensor)]
+        return sum(one.numel() * one.element_size() for one in tensors if one.untyped_storage().data_ptr() not in own)
 
     class Kernels(require("torch.utils._python_dispatch").TorchDispatchMode):
         """Sees each operator that runs; a view of a tensor computes nothing."""
 
         def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            nonlocal kernels
+            nonlocal kernels, traffic
             aliases = [value.alias_info for value in operator._schema.returns if value.alias_info is not None]
-            kernels += all(alias.is_write for alias in aliases)
-            return operator(*args, **(kwargs or {}))
+            found = operator(*args, **(kwargs or {}))
+            if all(alias.is_write for alias in aliases):
+                kernels, traffic = kernels + 1, traffic + moved((args, kwargs, found))
+            return found
 
     with Kernels():
         run()
@@ -104,20 +127,23 @@ def count_forward(model: Any, run: Callable[[], Any]) -> Tuple[int, int]:
         warnings.simplefilter("ignore")  # of a flag that is set with the one that is meant
         with torch.backends.mkldnn.flags(enabled=False), counter:  # oneDNN's fused LSTM escapes the count
             run()
-    return counter.get_total_flops(), kernels
+    return counter.get_total_flops(), kernels, traffic
 
 
-def count_layers(model: Any, run: Callable[[], Any]) -> Tuple[int, int]:
-    """Operations of a model's convolutions and linear layers during a call, and how many there are."""
+def count_layers(model: Any, run: Callable[[], Any]) -> Tuple[int, int, int]:
+    """Operations of a model's convolutions and linear layers during a call, how many there are, bytes in and out."""
     nn = require("torch.nn")
     found: List[int] = []
+    traffic = 0
 
-    def add(layer: Any, _: Any, output: Any) -> None:
+    def add(layer: Any, inputs: Any, output: Any) -> None:
+        nonlocal traffic
         found.append(2 * output.numel() * layer.weight[0].numel())
+        traffic += sum(one.numel() * one.element_size() for one in (*inputs, output))
 
     with contextlib.ExitStack() as hooks:
         for layer in model.modules():
             if isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)):
                 hooks.callback(layer.register_forward_hook(add).remove)
         run()
-    return sum(found), len(found)
+    return sum(found), len(found), traffic

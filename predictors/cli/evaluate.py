@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
 
 from harness.cli.options import output_file, output_folder
-from harness.core.errors import CannotRunError, InvalidValueError
+from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.workloads import get_workload
+from harness.workloads.counting import counted_alone
 from predictors.cli.options import counting, refuse_below
 from predictors.evaluation import Target
 from predictors.models.base import ALL, TASKS, predictor_names
@@ -20,7 +23,7 @@ from predictors.sampling import SAMPLERS
 from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan, write_results
 
 if TYPE_CHECKING:
-    from predictors.models.physical_gp.prior import Hierarchy
+    from predictors.models.physical_gp.prior import Counts, Hierarchy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +42,10 @@ def add_learning_arguments(parser: argparse.ArgumentParser, modes: str) -> None:
     add("--reference-corpus", type=Path, metavar="FILE", help="where their profiles are (default: --corpus)")
     add("--prior", type=Path, metavar="FILE", help="what `prior learn` wrote (default: the prior of the suite)")
     add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
-    add("--modes", default=modes, metavar="N[,N]", help="modes to fit on: 10,20,50,100,all (default: %(default)s)")
+    add(
+        "--modes", default=modes, metavar="N[,N]",
+        help="modes to fit on: 10,20,50,100,all (default: %(default)s); of 0, networks are counted by torch",
+    )  # fmt: skip
     add("--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: %(default)s)")
 
 
@@ -58,10 +64,12 @@ def run(arguments: argparse.Namespace) -> int:
     tables = load_tables(arguments.corpus)
     references = load_references(arguments, tables)
     targets = [find_table(tables, name, arguments.task) for name in arguments.target.split(",")]
+    modes = parse_counts(arguments.modes)
+    counts = count_networks([*targets, *references]) if 0 in modes else None
     plan = TrialPlan(
         predictors=tuple(predictor_names(arguments.predictors)),
-        targets=tuple(make_target(table, references, load_prior(arguments)) for table in targets),
-        counts=parse_counts(arguments.modes),
+        targets=tuple(make_target(table, references, load_prior(arguments), counts) for table in targets),
+        counts=modes,
         repeats=arguments.repeats,
         sampling=arguments.sampling,
         seed=arguments.seed,
@@ -116,7 +124,36 @@ def load_prior(arguments: argparse.Namespace) -> Optional[Hierarchy]:
     return read_hierarchy(arguments.prior)
 
 
-def make_target(table: Table, references: Sequence[Table], hierarchy: Optional[Hierarchy] = None) -> Target:
+def count_networks(tables: Sequence[Table]) -> Dict[str, Counts]:
+    """What networks compute, by workload, counted by torch; those that the suite does not know are left out."""
+    from predictors.models.physical_gp.prior import Counts
+
+    found = {}
+    for name in dict.fromkeys(table.workload for table in tables):
+        try:
+            workload = get_workload(name)
+        except UnknownNameError as error:
+            print(f"note: {name} is not counted: {error}", file=sys.stderr)
+            continue
+        counted = counted_alone(workload)
+        found[name] = Counts(*(float(getattr(counted, field)) for field in Counts._fields))
+    return found
+
+
+def unprofiled_target(name: str, references: Sequence[Table], hierarchy: Optional[Hierarchy] = None) -> Target:
+    """A workload, `module:NAME` or the suite's, that was never profiled on the board of the references."""
+    if not references:
+        raise InvalidValueError(f"nothing is known of the board that {name} is to run on", "name references on it")
+    table = dataclasses.replace(references[0].take(slice(0)), workload=get_workload(name).name)
+    return Target(table, tuple(references), hierarchy=hierarchy, counts=count_networks([table, *references]))
+
+
+def make_target(
+    table: Table,
+    references: Sequence[Table],
+    hierarchy: Optional[Hierarchy] = None,
+    counts: Optional[Dict[str, Counts]] = None,
+) -> Target:
     """A target with the references that hold no profile of its own, and tell of power where it does."""
     usable = table.usable()
     if len(usable) < 2:
@@ -125,14 +162,15 @@ def make_target(table: Table, references: Sequence[Table], hierarchy: Optional[H
             f"{table.workload} on {table.device} has {len(usable)} {what}", "one to learn from and one to test on"
         )
     telling = [one for one in references if one.has_power or not usable.has_power]
-    return Target(usable, tuple(one for one in telling if not one.overlaps(usable)), hierarchy=hierarchy)
+    kept = tuple(one for one in telling if not one.overlaps(usable))
+    return Target(usable, kept, hierarchy=hierarchy, counts=counts)
 
 
 def parse_counts(text: str) -> Tuple[Optional[int], ...]:
     """Numbers of modes from a list with commas; None for `all`."""
     counts: List[Optional[int]] = []
     for word in text.split(","):
-        if word != ALL and not (word.isdecimal() and int(word) > 0):
-            raise InvalidValueError(f"--modes holds {word!r}", f"write it like 10,20,50,100,{ALL}")
+        if word != ALL and not word.isdecimal():
+            raise InvalidValueError(f"--modes holds {word!r}", f"write it like 0,10,20,50,{ALL}")
         counts.append(None if word == ALL else int(word))
     return tuple(dict.fromkeys(counts))

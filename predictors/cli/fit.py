@@ -11,7 +11,14 @@ import numpy as np
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
-from predictors.cli.evaluate import add_learning_arguments, load_prior, load_references, make_target, parse_counts
+from predictors.cli.evaluate import (
+    add_learning_arguments,
+    load_prior,
+    load_references,
+    make_target,
+    parse_counts,
+    unprofiled_target,
+)
 from predictors.models.base import ALL, DEFAULT, MODULES
 from predictors.models.persistence import describe_origin, file_sha256, save_model
 from predictors.models.tables import find_table, load_tables
@@ -31,15 +38,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     tables = load_tables(arguments.corpus)
-    target = make_target(
-        find_table(tables, arguments.target, arguments.task),
-        load_references(arguments, tables),
-        load_prior(arguments),
-    )
-    table = target.table
+    references = load_references(arguments, tables)
     count, *more = parse_counts(arguments.modes)
     if more:
         raise InvalidValueError(f"--modes is {arguments.modes!r}", f"fit takes one number, or {ALL}")
+    if count == 0:
+        target = unprofiled_target(arguments.target, references, load_prior(arguments))
+    else:
+        profiled = find_table(tables, arguments.target, arguments.task)
+        target = make_target(profiled, references, load_prior(arguments))
+    table = target.table
     rows = np.arange(len(table)) if count is None else target.rows(count, arguments.sampling, 0, arguments.seed)
     # No space: the corpus need not hold every mode that the device allows, and predictions are wanted of all.
     predictor = target.make(arguments.predictor, arguments.seed, within_table=False)
@@ -65,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(doubtful):
         _list("contradict all others and count for next to nothing", learned.inputs.modes[doubtful])
     if len(table.unapplied()):
-        what = "are faster and draw more than at the next higher GPU clock, which was probably not applied"
+        what = "are left out: faster and drawing more than at the next higher GPU clock, probably not at theirs"
         _list(what, table.modes[table.unapplied()])
     print(f"wrote {arguments.out}")
     return 0

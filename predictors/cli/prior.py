@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import List, Sequence
 
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
-from predictors.cli.evaluate import add_run_arguments, make_target, parse_counts, run_and_report
+from predictors.cli.evaluate import add_run_arguments, count_networks, make_target, parse_counts, run_and_report
 from predictors.evaluation import Target
 from predictors.models.base import DEFAULT
 from predictors.models.tables import Table, load_tables
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--references", action="store_true", help="the board's other workloads tell about it, too")
     add("--modes", default="5,10,20,50", metavar="N[,N]", help="modes to fit on (default: %(default)s)")
     add("--sampling", choices=tuple(SAMPLERS), default="random", help="how they are chosen (default: %(default)s)")
-    add_run_arguments(test, repeats=10, plots=False)
+    add_run_arguments(test, repeats=10)
     test.set_defaults(act=run_evaluate)
 
 
@@ -65,21 +66,21 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
             "give corpora of several",
         )
     priors = {name: learn_hierarchy([table for table in tables if getattr(table, column) != name]) for name in names}
+    modes = parse_counts(arguments.modes)
+    counts = count_networks(tables) if 0 in modes else None
     targets: List[Target] = []
     for table in tables:
         here = [one.usable() for one in tables if one.device == table.device and one.workload != table.workload]
-        target = make_target(table, here if arguments.references else (), priors[getattr(table, column)])
-        label = f"{table.device}/{table.workload}/{table.task}"
-        targets.append(Target(target.table, target.references, label, hierarchy=target.hierarchy))
+        target = make_target(table, here if arguments.references else (), priors[getattr(table, column)], counts)
+        targets.append(dataclasses.replace(target, label=f"{table.device}/{table.workload}/{table.task}"))
     plan = TrialPlan(
         (DEFAULT,),
         tuple(targets),
-        parse_counts(arguments.modes),
+        modes,
         repeats=arguments.repeats,
         sampling=arguments.sampling,
         seed=arguments.seed,
     )
-    arguments.plots = None
     return run_and_report(plan, arguments, arguments.corpora, f"prior without the target's {arguments.leave_out}")
 
 

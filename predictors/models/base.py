@@ -92,7 +92,7 @@ class Predictor(abc.ABC):
     """From some profiled power modes to time and power of any power mode; a dataclass of its parameters."""
 
     name: ClassVar[str]  # what the command line calls it
-    least_modes: ClassVar[int] = 1  # with fewer different modes it cannot be fitted
+    least_modes: ClassVar[int] = 1  # with fewer different modes it cannot be fitted; 0 where counts may do
     training_rows_: TrainingRows  # what it was fitted on
 
     def fit(
@@ -158,7 +158,7 @@ class Predictor(abc.ABC):
         That is a batch size beyond those profiled, another task, and another value of a setting that never varied in
         `LEAST_VARIED` modes or more: of fewer, nothing else is to be expected.
         """
-        if not hasattr(self, "training_rows_"):
+        if not hasattr(self, "training_rows_") or not len(self.training_rows_.time_ms):
             return {}
         asked, learned = self._checked(modes, batch_size, task), self.training_rows_.inputs
         sizes = learned.batch_size
@@ -314,7 +314,7 @@ def predictor_class(name: str) -> Type[Predictor]:
 def usual_batch_size(predictor: Predictor) -> int:
     """The batch size of most profiles that a predictor learned from."""
     sizes, counts = np.unique(predictor.training_rows_.inputs.batch_size, return_counts=True)
-    return int(sizes[counts.argmax()])
+    return int(sizes[counts.argmax()]) if len(sizes) else DEFAULT_BATCH_SIZE
 
 
 def admitted_rows(unprofiled: Dict[str, np.ndarray], count: int) -> np.ndarray:

@@ -39,6 +39,7 @@ class VendorPower(Predictor):
     """Power alone, whatever the workload: it can be asked before it was fitted, and `fit` changes nothing."""
 
     name = "npe"
+    least_modes = 0
     board: str  # as in the corpus: `orin-agx`
 
     @property

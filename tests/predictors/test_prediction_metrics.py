@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from predictors.evaluation import coverage, mape, odd_rows, spread
+from predictors.evaluation import coverage, fit_to, mape, odd_rows, spread
 from predictors.sampling import profiling_seconds
-from tests.predictors.plain_predictors import made_table
+from tests.predictors.plain_predictors import LogLinear, made_table
 
 
 def test_mape_is_the_mean_of_the_shares_that_predictions_are_off():
@@ -44,6 +46,21 @@ def test_the_odd_part_of_an_orin_is_its_two_slow_cores():
     table = made_table(provenance="measured")
     cores, cpu_khz = table.modes[:, 0], table.modes[:, 1]
     assert odd_rows(table).tolist() == ((cores == 2) & (cpu_khz == 499_200)).tolist()
+
+
+def test_what_is_odd_depends_on_the_task_and_a_clock_that_was_not_applied_is_odd_anywhere():
+    modes = np.array([[6, 576_000, 1_300_500, 204_000], [8, 576_000, 1_300_500, 204_000], [8, 1, 318_750, 2_133_000]])
+    table = dataclasses.replace(made_table(provenance="measured").take(slice(3)), modes=modes)
+    assert odd_rows(table).tolist() == [True, False, False]
+    assert odd_rows(dataclasses.replace(table, task="inference")).tolist() == [False, False, True]
+    clocks = np.array([[4, 1_000_000, 500_000, 1_000_000], [4, 1_000_000, 600_000, 1_000_000]])
+    two = {"modes": clocks, "time_ms": np.array([5.0, 9.0]), "power_mw": np.array([9e3, 5e3])}
+    elsewhere = dataclasses.replace(table.take(slice(2)), device="nano", **two)
+    assert odd_rows(elsewhere).tolist() == [True, False]
+    learned = LogLinear()
+    learned.least_modes = 1
+    fit_to(learned, elsewhere)
+    assert learned.training_rows_.time_ms.tolist() == [9.0]
 
 
 def test_simulated_boards_and_other_devices_have_no_odd_part():

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 import numpy as np
 
+from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerModeSpace
 from harness.core.units import mw_to_w, w_to_mw
 from predictors.models.base import Inputs, Prediction, Predictor
-from predictors.models.physical_gp.posterior import TAILS, infer, learn
-from predictors.models.physical_gp.prior import Hierarchy, priors_for
+from predictors.models.physical_gp.posterior import TAILS, before_profiling, infer, learn
+from predictors.models.physical_gp.prior import Counts, Hierarchy, priors_for
 from predictors.models.physical_gp.response import features
 from predictors.models.tables import Table
 
@@ -26,10 +27,12 @@ class PhysicalGP(Predictor):
 
     The parameters of the model have a prior learned from other workloads, so that a handful of modes is enough; one
     will do. Every further mode moves parameters and discrepancy together. What is asked at another batch size or task
-    than was profiled is answered from the prior, with the interval that follows.
+    than was profiled is answered from the prior, with the interval that follows. Where it is counted what the network
+    does, and what references on the board do, no mode is needed.
     """
 
     name = "physical-gp"
+    least_modes = 0
     # Tables of other workloads, and of this one elsewhere. Those of the same board tell about the board; which are is
     # known where `board` is given, and left to the evidence of the profiled modes where it is not.
     references: Tuple[Table, ...] = ()
@@ -37,6 +40,7 @@ class PhysicalGP(Predictor):
     board: Optional[str] = None  # the device that is learned, as the corpus calls it
     workload: Optional[str] = None  # likewise
     hierarchy: Optional[Hierarchy] = None  # what `jetwatt prior learn` made; None for the suite's
+    counts: Optional[Dict[str, Counts]] = None  # what is counted of networks, by workload; for no mode
     starts: int = 4  # how many explanations of few modes are looked for
     seed: int = 0  # of those, and of the sample that is learned from where modes are very many
 
@@ -45,7 +49,15 @@ class PhysicalGP(Predictor):
             kept = np.sort(np.random.default_rng(self.seed).choice(len(rows.modes), MOST_ROWS, replace=False))
             rows, time_ms, power_mw = rows.take(kept), time_ms[kept], power_mw[kept]
         starts = self.starts if len(rows.modes) <= FEW_ROWS else 1
-        priors = priors_for(self.references, self.board, self.workload, self.hierarchy)
+        # Beside one profile, what is counted of two other networks makes predictions worse.
+        counts = None if len(time_ms) else self.counts
+        priors = priors_for(self.references, self.board, self.workload, self.hierarchy, counts)
+        if not len(time_ms):
+            if not priors[0].in_ms:
+                hint = "profile a mode, or give counts of the network and of references on this board"
+                raise InvalidValueError(f"{self.name} knows no time of {self.workload} on {self.board}", hint)
+            self.posterior_ = before_profiling(priors[0])
+            return
         power_w = None if np.isnan(power_mw).all() else mw_to_w(power_mw)
         self.posterior_ = learn(features(rows), time_ms, power_w, priors, starts, self.seed)
 

@@ -89,6 +89,27 @@ def learn(
     return search.posterior(unit)
 
 
+def before_profiling(prior: Prior) -> ParameterPosterior:
+    """What a prior that knows the millisecond tells without any row."""
+    free = np.arange(len(prior.mean))
+    return ParameterPosterior(
+        weight=np.ones(1),
+        theta=prior.mean[None],
+        free=free,
+        covariance=np.diag(prior.sd**2)[None],
+        prior_sd=prior.sd[None],
+        rows=np.empty((0, len(Features._fields))),
+        whitening=np.empty((1, 2, 0, 0)),
+        jacobian=np.empty((1, 2, 0, len(free))),
+        residual=np.empty((1, 2, 0)),
+        scale=np.ones((1, 2)),
+        spread=np.full((1, 2), _PRIOR_SPREAD),
+        home=np.zeros(2),
+        row_weight=np.ones((1, 2, 0)),
+        unit=np.zeros(()),
+    )
+
+
 def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.ndarray]:
     """Mean and variance of log time (ms) and log power (W) of m rows, noise included: each of shape (2, m).
 
@@ -104,10 +125,11 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
     means, variances = [], []
     for k, theta in enumerate(posterior.theta):
         middle, jacobian = linearised(theta[None], at, np.concatenate([posterior.free, open_places]))
-        jacobian = jacobian.reshape(2, count, -1)[:figures]
+        jacobian = jacobian.reshape(2, count, jacobian.shape[-1])[:figures]
         jacobian, open_jacobian = np.split(jacobian, [len(posterior.free)], axis=2)
         open_variance = np.square(open_jacobian * posterior.prior_sd[k, open_places]).sum(2)
-        open_variance[1:] += UNSEEN_TASK**2 * ~np.isin(at.inference, learned_at.inference)
+        if len(posterior.rows):
+            open_variance[1:] += UNSEEN_TASK**2 * ~np.isin(at.inference, learned_at.inference)
         amplitude, beyond, noise = (
             np.square(posterior.scale[k] * sd[:figures])[:, None] for sd in (AMPLITUDE, ELSEWHERE, NOISE)
         )

@@ -3,6 +3,9 @@
 A parameter of a workload is normal around that of its board with the deviation between `workloads`, and that of a
 board around the family's `mean` with the deviation between `boards`. `prior.toml` holds these three, made by
 `learning.py`.
+
+What is counted of networks (operations, bytes, kernels) tells of the times of their parts: on a board, a reference's
+parts take so many ms for each of what is counted, and those of another network much the same.
 Reference tables, learned as any workload is, tell about the board's part, and of the same workload elsewhere a share of
 its own; the rest stays open.
 """
@@ -12,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from pathlib import Path
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,13 +24,23 @@ from harness.core.files import read_toml
 from harness.core.units import mw_to_w
 from predictors.models.base import Inputs
 from predictors.models.physical_gp.posterior import learn
-from predictors.models.physical_gp.response import PARAMETERS, TIME_SCALES, Features, features, log_response
+from predictors.models.physical_gp.response import (
+    PARAMETERS,
+    TIME_SCALES,
+    UNIT_BATCH,
+    Features,
+    features,
+    log_response,
+)
 from predictors.models.regression import table_inputs
 from predictors.models.tables import Table
 
 SHIPPED = Path(__file__).with_name("prior.toml")
 REFERENCE_ROWS = 400  # of a table that are learned
 SAME_WORKLOAD = 0.5  # share of the variance between workloads that one has on every board; set by hand
+BYTES_PER_PARAMETER = 32.0  # of memory traffic that training a minibatch takes beside that of its samples
+# How far the logarithms of TIME_SCALES of networks on a board differ beside what is counted; set by hand.
+COUNTED_SD = np.array([0.4, 0.5, 0.5, 1.2, 1.2, 1.0])
 _UNTOLD = 1e6  # variance of what a table tells nothing of
 _FURTHEST = 2.0  # from the prior's mean that a table tells, in standard deviations
 
@@ -41,11 +54,27 @@ class Hierarchy:
     boards: np.ndarray  # and between boards
 
 
+class Counts(NamedTuple):
+    """What is counted of a network; of the forward pass of one sample where nothing else is said."""
+
+    flops_forward: float
+    activation_bytes: float
+    kernels_forward: float
+    parameters: float  # of the network
+    input_bytes: float
+
+    def log_scales(self) -> np.ndarray:
+        """The logarithms of what `TIME_SCALES` are taken to grow with, shape (6,)."""
+        traffic = 3 * UNIT_BATCH * self.activation_bytes + BYTES_PER_PARAMETER * self.parameters
+        return np.log([self.flops_forward, traffic, self.kernels_forward, self.input_bytes, self.kernels_forward, 1.0])
+
+
 class Prior(NamedTuple):
     """An independent normal prior of each parameter; arrays of shape (d,)."""
 
     mean: np.ndarray
     sd: np.ndarray
+    in_ms: bool = False  # whether the unit of time is the millisecond, as where counts are known, or any
 
     def centred(self, at: Features) -> Prior:
         """Moved to the unit of time in which the mean log time of the rows is 0."""
@@ -63,6 +92,7 @@ class Told(NamedTuple):
 
     mean: np.ndarray
     variance: np.ndarray
+    unit: float = 0.0  # what is added to the logarithm of a time in units of the parameters to get log milliseconds
 
 
 @functools.lru_cache(maxsize=None)
@@ -83,9 +113,16 @@ def any_board(hierarchy: Optional[Hierarchy] = None) -> Prior:
 
 
 def given(
-    references: Sequence[Table], board: Optional[str], workload: Optional[str], hierarchy: Optional[Hierarchy] = None
+    references: Sequence[Table],
+    board: Optional[str],
+    workload: Optional[str],
+    hierarchy: Optional[Hierarchy] = None,
+    counts: Optional[Mapping[str, Counts]] = None,
 ) -> Prior:
-    """Of a workload on a board, given tables of others: normal as the hierarchy is, so a conditional one."""
+    """Of a workload on a board, given tables of others: normal as the hierarchy is, so a conditional one.
+
+    Where `counts` of the workload and of others on the board are given, the times of its parts follow from these.
+    """
     known = hierarchy or read_hierarchy()
     told = [learn_reference(table, known) for table in references]
     near = np.array([table.device == board for table in references], dtype=float)
@@ -99,7 +136,21 @@ def given(
     between = between + np.array([one.variance for one in told]).T[..., None] * np.eye(len(told))
     gain = np.linalg.solve(between, reach[..., None])[..., 0]
     mean = known.mean + (gain * (np.array([one.mean for one in told]).T - known.mean[:, None])).sum(1)
-    return Prior(mean, np.sqrt(np.maximum((boards + workloads)[:, 0] - (gain * reach).sum(1), 1e-8)))
+    found = Prior(mean, np.sqrt(np.maximum((boards + workloads)[:, 0] - (gain * reach).sum(1), 1e-8)))
+    counts = counts or {}
+    scales, usual, rates, precisions = slice(len(TIME_SCALES)), any_board(known), [], []
+    for one, table in zip(told, references):
+        if table.device == board and table.workload in counts:
+            variance = 1 / (1 / one.variance + 1 / usual.sd**2)
+            own = variance * (one.mean / one.variance + usual.mean / usual.sd**2) + one.unit
+            rates.append(own[scales] - counts[table.workload].log_scales())
+            precisions.append(1 / (variance[scales] + COUNTED_SD**2))
+    if workload not in counts or not rates:
+        return found
+    precision = np.array(precisions)
+    found.mean[scales] = counts[workload].log_scales() + (precision * rates).sum(0) / precision.sum(0)
+    found.sd[scales] = np.sqrt(COUNTED_SD**2 + 1 / precision.sum(0))
+    return found._replace(in_ms=True)
 
 
 def priors_for(
@@ -107,12 +158,13 @@ def priors_for(
     board: Optional[str] = None,
     workload: Optional[str] = None,
     hierarchy: Optional[Hierarchy] = None,
+    counts: Optional[Mapping[str, Counts]] = None,
 ) -> Tuple[Prior, ...]:
     """Priors of a workload not profiled yet, on a board that may be unknown: alternatives for the evidence to weigh."""
     if not references:
         return (any_board(hierarchy),)
     if board is not None:
-        return (given(references, board, workload, hierarchy),)
+        return (given(references, board, workload, hierarchy, counts),)
     boards = sorted({table.device for table in references})
     return (*(given(references, name, workload, hierarchy) for name in boards), any_board(hierarchy))
 
@@ -149,4 +201,4 @@ def learn_tables(tables: Sequence[Table], prior: Prior, most_rows: int, starts: 
     mean, variance = prior.mean.copy(), np.full(len(found), _UNTOLD)
     mean[free] += np.clip(offset, -furthest, furthest)
     variance[free] = 1 / precision
-    return Told(mean, variance)
+    return Told(mean, variance, float(posterior.unit) - prior.level(at))

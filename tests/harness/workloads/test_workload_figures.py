@@ -64,6 +64,12 @@ def test_the_shape_of_128_tokens_is_the_one_that_the_paper_counts():
     assert COUNTED["bert-squad-128"][1] / 2 == pytest.approx(11.5e9, rel=0.03)
 
 
+def test_kernels_move_what_goes_in_and_comes_out_beside_the_parameters():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU())
+    with torch.no_grad():
+        assert count_forward(model, lambda: model(torch.zeros(2, 8)))[1:] == (3, (16 + 16 + 8 + 8 + 8) * 4)
+
+
 @pytest.mark.parametrize("network", ["resnet18", "mobilenet_v3_small"])
 def test_an_old_torch_counts_the_same_for_networks_of_convolutions(network):
     model = pytest.importorskip("torchvision").models.__dict__[network]().eval()

@@ -12,8 +12,10 @@ import predictors.models.base
 from harness.core.corpus import write_corpus
 from harness.simulation.corpus import simulate_corpus
 from predictors.__main__ import main
+from predictors.cli import evaluate
 from predictors.cli.evaluate import make_target, parse_counts
 from predictors.cli.scenario import named_modes, simulated
+from predictors.models.physical_gp.prior import Counts
 from predictors.published import FILE, read_published
 from predictors.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
 from tests.predictors.plain_predictors import SPACE, LogLinear, Nothing, made_table
@@ -82,7 +84,7 @@ def test_strategies_choose_the_batch_size_of_inference_by_the_time_of_a_sample(t
         (("--target", "yolov8n-coco", "--task", "inference"), "no inference at all"),
         (("--target", "yolov8n-coco", "--predictors", "magic"), "'magic' is unknown"),
         (("--target", "yolov8n-coco", "--modes", "many"), "--modes holds 'many'"),
-        (("--target", "yolov8n-coco", "--modes", "0"), "--modes holds '0'"),
+        (("--target", "yolov8n-coco", "--modes", "1.5"), "--modes holds '1.5'"),
         (("--target", "yolov8n-coco", "--repeats", "0"), "--repeats is 0"),
         (("--target", "yolov8n-coco", "--jobs", "0"), "--jobs is 0"),
         (("--target", "yolov8n-coco", "--predictors", "log-linear", "--modes", "500"), "no predictor could be tested"),
@@ -117,6 +119,22 @@ def test_fit_and_predict_give_every_mode_of_the_board_with_intervals(corpus, tmp
     table = parquet.read_table(tmp_path / "P.parquet").to_pydict()
     assert list(table) == list(rows[0])
     np.testing.assert_allclose(table["power_mw"], figures["power_mw"], rtol=1e-5)
+
+
+def test_a_network_that_was_never_profiled_is_predicted_from_its_counts(corpus, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(evaluate, "counted_alone", lambda workload: Counts(1e9, 1e8, 100, 1e7, 1e6))
+    model, unprofiled = tmp_path / "M", ("--corpus", corpus, "--target", "bert-squad", "--modes", 0)
+    assert run("fit", *unprofiled, "--reference", ",".join(WORKLOADS), "--out", model) == 0
+    assert "learned bert-squad on orin-agx (simulated) from 0 of 0 profiles" in capsys.readouterr().out
+    assert run("predict", "--model", model, "--board", "orin-agx", "--out", tmp_path / "P.csv") == 0
+    assert "front of" in capsys.readouterr().out
+    assert run("fit", *unprofiled, "--out", model) == 2
+    assert "nothing is known of the board" in capsys.readouterr().err
+    some = ("--reference", "resnet18-imagenet", "--target", "yolov8n-coco", "--repeats", 1, "--jobs", 1)
+    assert run("evaluate", "--corpus", corpus, *some, "--predictors", "physical-gp,npe,ridge", "--modes", 0) == 0
+    said = capsys.readouterr()
+    assert "skipped ridge: ridge cannot learn from 0" in said.err
+    assert all(f"{name}  " in said.out for name in ("physical-gp", "npe"))
 
 
 def test_a_mode_of_which_no_profile_tells_is_on_no_front_unless_asked_for(tmp_path, capsys):

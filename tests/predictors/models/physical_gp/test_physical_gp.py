@@ -7,9 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from harness.core.errors import InvalidValueError
 from predictors.evaluation import coverage, mape
 from predictors.models.physical_gp import PhysicalGP
-from predictors.models.physical_gp.prior import any_board, priors_for
+from predictors.models.physical_gp.prior import Counts, any_board, priors_for
 from predictors.models.physical_gp.response import PARAMETERS
 from predictors.models.tables import Table
 from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
@@ -24,6 +25,19 @@ def _fit(table: Table, count: int, seed: int = 0, **params) -> PhysicalGP:
 def _errors(predictor: PhysicalGP, table: Table):
     found = predictor.predict(table.modes, batch_size=table.batch_size, task=table.task)
     return mape(table.time_ms, found.time_ms), mape(table.power_mw, found.power_mw)
+
+
+def test_a_network_that_is_counted_needs_no_mode_where_another_on_its_board_is_known():
+    reference = make_table(3, workload="known").take(slice(0, None, 4))
+    twice = dataclasses.replace(reference, workload="new", time_ms=2 * reference.time_ms)
+    counts = {"known": Counts(1e9, 1e7, 100, 1e6, 1e5), "new": Counts(2e9, 2e7, 200, 2e6, 2e5)}
+    predictor = _fit(twice, 0, references=(reference,), board="made-board", workload="new", counts=counts)
+    time_error, power_error = _errors(predictor, twice)
+    assert time_error < 15
+    assert power_error < 15
+    assert coverage(twice.time_ms, *predictor.predict(twice.modes).time_interval_ms(0.8)) == 100
+    with pytest.raises(InvalidValueError, match="knows no time of new on other-board"):
+        _fit(twice, 0, references=(reference,), board="other-board", workload="new", counts=counts)
 
 
 @pytest.mark.parametrize(("count", "time_limit", "power_limit"), [(10, 15.0, 8.0), (50, 5.0, 3.0)])
