@@ -20,10 +20,10 @@ L4T ?= /etc/nv_tegra_release
 BOARD := $(wildcard $(L4T))
 
 .DEFAULT_GOAL := help
-.PHONY: help install test bench report lint format clean
+.PHONY: help install test bench report lint format fleet-test fleet-demo clean
 
 help: ## list what make can do
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 install: ## make the environment in VENV (.venv), or bring it up to date; does nothing where it is
 	@command -v $(PYTHON) > /dev/null || { \
@@ -73,7 +73,24 @@ format: install ## rewrite the sources as `make lint` wants them
 	$(RUN) ruff check --fix .
 	$(RUN) ruff format .
 
+# Boards of the fleet have the Python of JetPack 5, 6 and 7, where this machine has it.
+.PHONY: board-environments
+board-environments: install
+	@for version in 3.8 3.10 3.12; do \
+		for python in python$$version "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python; do \
+			"$$python" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$$version')" 2> /dev/null || continue; \
+			$(MAKE) --no-print-directory install PYTHON="$$python" VENV=.venv-board-$$version EXTRAS=dev || exit 1; \
+			break; \
+		done; \
+	done
+
+fleet-test: board-environments ## test the fleet with real Slurm, munge and sshd on simulated boards, where they are installed
+	JETWATT_FLEET_TESTS=1 $(RUN) pytest tests/fleet $(ARGS)
+
+fleet-demo: board-environments ## show a fleet of three simulated boards on this machine, and take it away again
+	PYTHON="$(VENV)/bin/python" tools/fleet_demo.sh
+
 clean: ## remove the environment and all caches; results in out/ and .benchmarks/ stay
 	test ! -e "$(VENV)/pyvenv.cfg" || rm -rf "$(VENV)"
-	rm -rf *.egg-info .pytest_cache .hypothesis .ruff_cache
+	rm -rf .venv-board-* *.egg-info .pytest_cache .hypothesis .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

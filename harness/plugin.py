@@ -187,6 +187,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     if plan.places is not None:
+        there = {item.nodeid for item in items}
+        unknown = [name for name in plan.places if name not in there]
+        if unknown:
+            raise pytest.UsageError(f"--cases lists {len(unknown)} that no test here has: {', '.join(unknown[:3])}")
         unlisted = [item for item in items if item.nodeid not in plan.places]
         if unlisted:
             config.hook.pytest_deselected(items=unlisted)

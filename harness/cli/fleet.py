@@ -67,7 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             one.epilog = "exit code: 0 every case is there; 1 some are missing, which is said"
             one.add_argument("--out", type=output_file, required=True, help="the results file to add to")
         if name == "retry":
-            one.add_argument("--board", default="", help="the board that is to be given back, instead")
+            which = one.add_mutually_exclusive_group()
+            which.add_argument("--board", default="", help="the board that is to be given back, instead")
+            which.add_argument("--lost", action="store_true", help="of all submissions, slices that Slurm lost alone")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -79,7 +81,7 @@ def _init(fleet: Fleet, arguments: argparse.Namespace) -> int:
     print(f"{fleet.folder}: the fleet of {arguments.lab}")
     for pool, boards in fleet.pools.items():
         print(f"  pool {pool}: {', '.join(board.name for board in boards)}")
-    print("\n".join(todo))
+    print(todo, end="")
     return OK_CODE
 
 
@@ -217,6 +219,11 @@ def _retry(fleet: Fleet, arguments: argparse.Namespace) -> int:
                 path.unlink()
         Slurm(fleet.folder).call("scontrol", "update", f"NodeName={arguments.board}", "State=RESUME")
         print(f"{arguments.board} is given back")
+        return OK_CODE
+    if arguments.lost:
+        for one in submission.submissions(fleet):
+            lost = submission.retry(fleet, one, ("gone",))
+            print(f"{one.id}: {f'slices {submission.ranges(lost)} queued again' if lost else 'no slice is lost'}")
         return OK_CODE
     one = submission.find(fleet, arguments.submission)
     numbers: List[int] = submission.retry(fleet, one)

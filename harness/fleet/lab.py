@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import stat
+import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -18,13 +19,13 @@ from harness.core.cases import INSTANCE_MARK
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed, write_durably
 
-SCRIPTS = Path(__file__).parent / "scripts"
+SCRIPTS, TEMPLATES = Path(__file__).parent / "scripts", Path(__file__).parent / "templates"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "scontrol", "sbatch", "squeue", "sinfo", "scancel", "ssh")
-MOST_FAILURES = 3
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,30}", re.ASCII)
 _MODE = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,30}", re.ASCII)
 _ADDRESS = re.compile(r"([\w.-]+@)?[\w.:-]+", re.ASCII)
+_LEAST_REQUEUE_S = 5  # Slurm takes less for none, and waits for 120
 _LONGEST_SOCKET = 100  # a socket's path has room for 107
 
 
@@ -108,7 +109,7 @@ class Fleet:
         """After how long a slice counts as stuck."""
         return round(3 * 60 * self.lab.slice_minutes)
 
-    def init(self) -> List[str]:
+    def init(self) -> str:
         """Make or bring up to date the folder; returns what root and the user must do. Nothing else is touched.
 
         Raises:
@@ -135,15 +136,37 @@ class Fleet:
         for gone in {path.name for path in (self.folder / "boards").iterdir()} - {one.name for one in self.lab.board}:
             (self.folder / "boards" / gone).unlink()
         self._write("fleet.env", _assignments(self._of_fleet()))
-        self._write("ssh_config", self._ssh_config())
-        self._write("slurm.conf", self._slurm_conf())
+        self._fill("ssh_config", boards=self._hosts(), third_seconds=max(1, self.lab.silent_seconds // 3),
+                   known_hosts=self._beside(self.lab.known_hosts))  # fmt: skip
         modes = list(dict.fromkeys(mode for board in self.lab.board for mode in board.modes))
         helper = self.folder / "bin/mode"
         lines = [*(f"Feature={mode} Helper={helper}" for mode in modes), f"MutuallyExclusive={','.join(modes)}"]
         if modes:
             self._write("helpers.conf", "\n".join([*lines, "ExecTime=60"]) + "\n")
-        self._write("jetwatt-fleet.service", self._unit())
-        return self._for_people()
+        is_local = self.lab.host.startswith("127.")
+        self._fill(
+            "slurm.conf",
+            nodes=self._nodes(),
+            features="NodeFeaturesPlugins=node_features/helpers\n" if modes else "",
+            loopback="CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n" if is_local else "",
+            resume_seconds=self.lab.reboot_seconds + 60,
+        )
+        self._fill("jetwatt-fleet.service")
+        first = self.lab.board[0]
+        checks = "\n".join(f"  ssh -F {self.folder}/ssh_config {board.name} true" for board in self.lab.board)
+        return self._filled("todo.txt", checks=checks, pool=first.pool, board=first.name)
+
+    def _filled(self, name: str, **values: Any) -> str:
+        """A template with the keys of the lab, and further values."""
+        told = {**msgspec.structs.asdict(self.lab), "folder": self.folder, "user": getpass.getuser(), **values}
+        return (TEMPLATES / name).read_text().format(**told)
+
+    def _fill(self, name: str, **values: Any) -> None:
+        self._write(name, self._filled(name, **values))
+
+    def _beside(self, path: str) -> Path:
+        """A path of `lab.toml`, from the folder that it lies in."""
+        return self.path.parent / Path(path).expanduser()
 
     def _write(self, name: str, text: str, mode: int = 0o644) -> None:
         path = self.folder / name
@@ -156,6 +179,9 @@ class Fleet:
         return {
             "BOARDS": " ".join(board.name for board in self.lab.board),
             "LIMIT_S": self.limit_s,
+            "LAB": self.path,
+            "SUITE": Path(harness.__file__).absolute().parents[1],
+            "PYTHON": sys.executable,
             "MOST_BOOTS": self.lab.most_boots,
             **{name.upper(): program(name) for name in PROGRAMS},
             "SLURM_CONF": self.folder / "slurm.conf",
@@ -163,122 +189,34 @@ class Fleet:
 
     def _of_board(self, board: BoardEntry) -> Dict[str, Any]:
         return {
-            "NAME": board.name,
+            **{name.upper(): value for name, value in msgspec.structs.asdict(board).items()},
             "DEVICE": board.type,
-            "JETPACK": board.jetpack,
-            "FOLDER": board.folder,
-            "PYTHON": board.python,
-            "WORK": board.work,
-            "ROOT": board.root,
             "MODES": " ".join(board.modes),
-            "MODE": board.mode,
-            "REBOOT": board.reboot,
-            "POWER": board.power,
             "CLOCKS_ONLY_FALL": "yes" if board.clocks_only_fall else "no",
             "FREE_MB": self.lab.free_mb,
             "REBOOT_S": self.lab.reboot_seconds,
             "VERSION": harness.__version__,
         }
 
-    def _ssh_config(self) -> str:
-        silent_s = self.lab.silent_seconds
-        known_hosts = Path(self.lab.known_hosts).expanduser()
+    def _hosts(self) -> str:
         lines = []
         for board in self.lab.board:
             user, _, host = board.ssh.rpartition("@")
             lines += [f"Host {board.name}", f"    HostName {host}", f"    Port {board.port}"]
             lines += [f"    User {user}"] if user else []
-        lines += [
-            "Host *",
-            "    BatchMode yes",
-            "    StrictHostKeyChecking yes",
-            f'    UserKnownHostsFile "{self.path.parent / known_hosts}"',
-            "    IdentitiesOnly yes",
-            "    IdentityAgent none",
-            "    ForwardAgent no",
-            "    ForwardX11 no",
-            "    ClearAllForwardings yes",
-            "    ControlPath none",
-            f"    ConnectTimeout {max(1, silent_s // 3)}",
-            f"    ServerAliveInterval {max(1, silent_s // 3)}",
-            "    ServerAliveCountMax 3",
-        ]
-        if self.lab.identity:
-            lines.append(f'    IdentityFile "{self.path.parent / Path(self.lab.identity).expanduser()}"')
-        return "\n".join(lines) + "\n"
+            lines += [f'    IdentityFile "{self._beside(self.lab.identity)}"'] if self.lab.identity else []
+        return "\n".join(lines)
 
-    def _slurm_conf(self) -> str:
-        lab, folder, user = self.lab, self.folder, getpass.getuser()
-        with_modes = any(board.modes for board in lab.board)
-        settings = {
-            "ClusterName": "jetwatt",
-            "SlurmctldHost": f"localhost({lab.host})",
-            "SlurmctldPort": lab.port,
-            "AuthType": "auth/munge",
-            "AuthInfo": f"socket={folder}/run/munge.socket,cred_expire={lab.requeue_seconds}",
-            "SlurmUser": user,
-            "SlurmdUser": user,
-            "StateSaveLocation": f"{folder}/state",
-            "SlurmdSpoolDir": f"{folder}/spool/%n",
-            "SlurmctldPidFile": f"{folder}/run/slurmctld.pid",
-            "SlurmdPidFile": f"{folder}/run/%n.slurmd.pid",
-            "SlurmctldLogFile": f"{folder}/log/slurmctld.log",
-            "SlurmdLogFile": f"{folder}/log/%n.log",
-            "ProctrackType": "proctrack/linuxproc",
-            "TaskPlugin": "task/none",
-            "JobAcctGatherType": "jobacct_gather/none",
-            "MpiDefault": "none",
-            "MailProg": "/bin/true",
-            **({"CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny"} if lab.host.startswith("127.") else {}),
-            "SelectType": "select/linear",
-            "SchedulerParameters": "batch_sched_delay=0",
-            "SlurmdTimeout": 60,
-            "ReturnToService": 2,
-            "JobRequeue": 1,
-            "RequeueExit": 75,
-            "RequeueExitHold": 76,
-            "MaxArraySize": 20001,
-            "MaxJobCount": 100000,
-            "HealthCheckProgram": f"{folder}/bin/health",
-            "HealthCheckInterval": lab.check_seconds,
-            "HealthCheckNodeState": "IDLE",
-            "ResumeTimeout": lab.reboot_seconds + 60,
-            "RebootProgram": f"{folder}/bin/reboot",
-            **({"NodeFeaturesPlugins": "node_features/helpers"} if with_modes else {}),
-        }
-        lines = [f"{key}={value}" for key, value in settings.items()]
-        for number, board in enumerate(lab.board, start=1):
+    def _nodes(self) -> str:
+        lines, host_name = [], os.uname().nodename.partition(".")[0]
+        for number, board in enumerate(self.lab.board, start=1):
             features = f" Features={','.join(board.modes)}" if board.modes else ""
-            here = f"NodeHostname={os.uname().nodename.partition('.')[0]} NodeAddr={lab.host} Port={lab.port + number}"
+            here = f"NodeHostname={host_name} NodeAddr={self.lab.host} Port={self.lab.port + number}"
             lines.append(f"NodeName={board.name} {here}{features}")
         for pool, boards in self.pools.items():
             names = ",".join(board.name for board in boards)
             lines.append(f"PartitionName={pool} Nodes={names} MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE")
-        return "\n".join(["# Written by `jetwatt fleet init`, which overwrites it.", *lines]) + "\n"
-
-    def _unit(self) -> str:
-        return (
-            "[Unit]\nDescription=The jetwatt fleet: munged, slurmctld, a slurmd a board\nAfter=network.target\n"
-            f"[Service]\nUser={getpass.getuser()}\nExecStart={self.folder}/bin/daemons\nRestart=always\nRestartSec=5\n"
-            "[Install]\nWantedBy=multi-user.target\n"
-        )
-
-    def _for_people(self) -> List[str]:
-        folder = shlex.quote(str(self.folder))
-        return [
-            "root, once (Debian's own daemons are not used):",
-            "  systemctl disable --now slurmctld slurmd munge",
-            f"  cp {folder}/jetwatt-fleet.service /etc/systemd/system/ && systemctl daemon-reload",
-            "  systemctl enable --now jetwatt-fleet",
-            "where there is no systemd, this user:",
-            f"  setsid {folder}/bin/daemons &",
-            "after a change of lab.toml: fleet init again, then restart jetwatt-fleet",
-            "each board's host key must be known (ssh-keyscan, and compare it), and the key of this user be let in:",
-            *(f"  ssh -F {folder}/ssh_config {board.name} true" for board in self.lab.board),
-            "people who want a board for themselves:",
-            f"  export SLURM_CONF={folder}/slurm.conf",
-            f"  salloc --partition {self.lab.board[0].pool} --nodelist {self.lab.board[0].name} --time 2:00:00",
-        ]
+        return "\n".join(lines)
 
 
 def program(name: str) -> Optional[str]:
@@ -311,7 +249,9 @@ def _check(lab: Lab, path: Path) -> None:
         raise InvalidValueError(
             f"port of {path} is {lab.port}", "a number that leaves room for one more a board: 17000"
         )
-    for key in ("slice_minutes", "check_seconds", "reboot_seconds", "silent_seconds", "requeue_seconds", "most_boots"):
+    if lab.requeue_seconds < _LEAST_REQUEUE_S:
+        raise InvalidValueError(f"requeue_seconds of {path} is {lab.requeue_seconds}", "Slurm takes 5 or more")
+    for key in ("slice_minutes", "check_seconds", "reboot_seconds", "silent_seconds", "most_boots"):
         if getattr(lab, key) <= 0:
             raise InvalidValueError(f"{key} of {path} is {getattr(lab, key)}", "it must be above 0")
 

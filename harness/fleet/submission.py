@@ -20,7 +20,7 @@ USUAL_CASE_S = 45.0
 """How long a case takes, until a slice of the pool has told: 40 minibatches, settling and what is around them."""
 
 MOST_SLICES = 20000  # of an array
-_STATES = ("done", "held", "running", "waiting", "gone")
+_STATES = ("done", "held", "running", "waiting", "cancelled", "gone")
 
 
 class ListedCase(NamedTuple):
@@ -44,7 +44,7 @@ class SliceState(NamedTuple):
     """How a slice stands."""
 
     number: int
-    state: str  # done, held, running, waiting, or gone: it is neither in the queue nor done
+    state: str  # done, held, running, waiting, cancelled, or gone: it is neither in the queue nor done
     board: str
     seconds: float  # it took; 0 while it is not done
     count: int  # of its cases
@@ -105,6 +105,10 @@ class Submission:
     def job_name(self) -> str:
         return f"jetwatt-{self.id}"
 
+    @property
+    def is_cancelled(self) -> bool:
+        return (self.folder / "cancelled").exists()
+
     def cases(self) -> List[Tuple[str, str]]:
         """Test id and key of each case, in the order of the slices."""
         lines = (self.folder / "cases.txt").read_text(encoding="utf-8").splitlines()
@@ -127,6 +131,8 @@ class Submission:
             state, board, seconds, why = "", "", "0", ""
         if state in ("done", "held"):
             return SliceState(number, state, board, float(seconds), count, why)
+        if job is None and self.is_cancelled:
+            return SliceState(number, "cancelled", "", 0.0, count, "fleet retry goes on with it")
         if job is None:
             return SliceState(number, "gone", "", 0.0, count, "Slurm does not have it any more: fleet retry")
         if job.state == "PENDING" and "held" in job.reason.lower():
@@ -149,6 +155,7 @@ class Submission:
                 ),
                 *(
                     f"--output={self.folder}/log/%a.log",
+                    "--nice=1000",
                     "--open-mode=append",
                     "--requeue",
                     "--export=PATH,HOME,USER,LANG",
@@ -255,14 +262,17 @@ def count_states(states: Sequence[SliceState]) -> Dict[str, int]:
 
 def cancel(fleet: Fleet, submission: Submission) -> None:
     """End what runs of a submission and take the rest from the queue; what is done stays."""
+    (submission.folder / "cancelled").touch()
     Slurm(fleet.folder).call("scancel", f"--name={submission.job_name}")
 
 
-def retry(fleet: Fleet, submission: Submission) -> List[int]:
-    """Give slices that are held or gone three further attempts; returns their numbers."""
+def retry(fleet: Fleet, submission: Submission, which: Sequence[str] = ("held", "gone", "cancelled")) -> List[int]:
+    """Give slices that are held, gone or cancelled three further attempts; returns their numbers."""
     slurm = Slurm(fleet.folder)
     jobs = slurm.jobs(submission.job_name)
-    numbers = [one.number for one in submission.states(jobs) if one.state in ("held", "gone")]
+    numbers = [one.number for one in submission.states(jobs) if one.state in which]
+    if "cancelled" in which and submission.is_cancelled:
+        (submission.folder / "cancelled").unlink()
     for job in jobs:
         if job.slice in numbers:
             slurm.call("scancel", job.id)

@@ -54,6 +54,7 @@ def make(tmp_path, monkeypatch):
         (text(BOARD + 'modes = ["maxn", "mode_15w"]\n'), r"reboot is .*\{mode\}"),
         (text(BOARD, general="port = 65535\n"), "port of .* is 65535"),
         (text(BOARD, general="slice_minutes = 0\n"), "slice_minutes of .* is 0"),
+        (text(BOARD, general="requeue_seconds = 3\n"), "requeue_seconds of .* is 3; Slurm takes 5 or more"),
         (text(BOARD + "pasword = 1\n"), "key 'pasword' .* is unknown; known: name"),
     ],
 )

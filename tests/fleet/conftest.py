@@ -1,0 +1,5 @@
+"""The tests with real daemons take minutes: they run where `make fleet-test` asks for them."""
+
+import os
+
+collect_ignore = [] if os.environ.get("JETWATT_FLEET_TESTS") else ["test_faults.py"]

@@ -1,0 +1,139 @@
+"""A lab of simulated boards with real daemons, made by `tools/simulated_lab.sh` and driven by the commands."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from harness.fleet.lab import PROGRAMS, program
+
+PROJECT = Path(__file__).resolve().parents[2]
+TOOL = PROJECT / "tools/simulated_lab.sh"
+POOL = "sim-orin-agx-jp6"
+SETTINGS = """check_seconds = 5
+requeue_seconds = 5
+silent_seconds = 15
+free_mb = 20
+most_boots = 100
+slice_minutes = 0.5
+reboot_seconds = 120
+"""
+
+
+def why_not():
+    """What is not installed here; empty where all is."""
+    missing = [name for name in (*PROGRAMS, "sshd", "ssh-keygen", "flock") if program(name) is None]
+    return f"{', '.join(missing)} not installed: apt-get install slurm-wlm munge openssh-server" if missing else ""
+
+
+def pythons():
+    """The interpreters of JetPack 5, 6 and 7 where `make fleet-test` has made environments of them, else this one."""
+    found = [PROJECT / f".venv-board-{version}/bin/python" for version in ("3.8", "3.10", "3.12")]
+    return [str(path) if path.exists() else sys.executable for path in found]
+
+
+class SimulatedLab:
+    """Boards and daemons; `stop` ends all of them."""
+
+    def __init__(self, networks=False, boards=3, settings=SETTINGS):
+        # munge's socket has a short path that every user may enter: no folder of pytest
+        self.folder = Path(tempfile.mkdtemp(prefix="lab", dir="/tmp"))
+        self.folder.chmod(0o755)
+        environment = {**os.environ, "NETWORKS": "yes" if networks else "no", "LAB": settings}
+        subprocess.run([str(TOOL), "make", str(self.folder / "lab"), *pythons()[:boards]], env=environment, check=True)
+        self.folder /= "lab"
+        self.fleet = self.folder / "fleet"
+        self.call("init", str(self.folder / "lab.toml"))
+        self.daemons = subprocess.Popen(
+            [str(self.fleet / "bin/daemons")], stdin=subprocess.DEVNULL, start_new_session=True
+        )
+
+    def stop(self):
+        self.slurm("scancel", "--user", str(os.getuid())).communicate(timeout=60)
+        for _ in range(60):
+            if not self.slurm("squeue", "-h").communicate(timeout=60)[0]:
+                break
+            time.sleep(0.5)
+        self.daemons.send_signal(signal.SIGTERM)
+        self.daemons.wait(60)
+        subprocess.run([str(TOOL), "stop", str(self.folder)], check=True)
+        for pid in self.processes():  # a step whose slurmctld is gone would tell it for long
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        for _ in range(20):
+            leftover = self.processes()
+            if not leftover:
+                break
+            time.sleep(0.5)
+        shutil.rmtree(str(self.folder.parent))
+        assert leftover == []
+
+    def processes(self):
+        """The processes whose command or environment names the lab's folder."""
+        return [pid for pid, told in _processes() if os.fsencode(self.folder) in told]
+
+    def start(self, action, *words):
+        command = [sys.executable, "-m", "harness", "fleet", action, *words]
+        return subprocess.Popen(
+            command,
+            cwd=str(PROJECT),
+            env={**os.environ, "JETWATT_LAB": str(self.folder / "lab.toml")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def call(self, action, *words, code=0):
+        process = self.start(action, *words)
+        said = process.communicate(timeout=600)[0]
+        assert process.returncode == code, said
+        return said
+
+    def status(self):
+        """What `fleet status` says; None while slurmctld does not answer."""
+        process = self.start("status", "--json")
+        said = process.communicate(timeout=120)[0]
+        return json.loads(said) if process.returncode == 0 else None
+
+    def board(self, name):
+        status = self.status()
+        return next((one for one in status["boards"] if one["name"] == name), None) if status else None
+
+    def wait(self, what, is_so, at_most_s=300.0):
+        """Wait until something is so; returns it."""
+        end = time.monotonic() + at_most_s
+        while time.monotonic() < end:
+            found = is_so()
+            if found:
+                print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
+                return found
+            time.sleep(1)
+        raise AssertionError(f"not within {at_most_s:g} s: {what}; {self.status()}")
+
+    def power(self, action, board):
+        subprocess.run([str(TOOL), action, str(self.folder / board)], check=True)
+
+    def kill_controller(self):
+        [pid] = [pid for pid, told in _processes() if b"slurmctld\0-D\0" in told and os.fsencode(self.fleet) in told]
+        os.kill(pid, signal.SIGKILL)
+
+    def slurm(self, *command):
+        environment = {**os.environ, "SLURM_CONF": str(self.fleet / "slurm.conf")}
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _processes():
+    """Process ids with command and environment, but for this one."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int(path.name) != os.getpid():
+                yield int(path.name), (path / "cmdline").read_bytes() + b"\n" + (path / "environ").read_bytes()

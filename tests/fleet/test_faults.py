@@ -1,0 +1,235 @@
+"""A campaign on three simulated boards, with real Slurm, munge and sshd, through all that goes wrong in a lab."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.core.boards import load_board
+from harness.core.mode_texts import format_power_modes
+from harness.core.power_modes import PowerMode
+from harness.store.results import ResultsStore
+from tests.fleet.simulated_lab import POOL, TOOL, SimulatedLab, why_not
+
+KILLER = "MODE_30W"
+"""A slice of this mode takes its board's power away."""
+
+pytestmark = [
+    pytest.mark.skipif(bool(why_not()), reason=why_not()),
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces and a disk of its own need root"),
+]
+
+
+@pytest.fixture
+def lab():
+    made = SimulatedLab(networks=True)
+    try:
+        for number in (1, 2, 3):
+            make_killable(made.folder / f"board{number}", made)
+        made.power("cut", "board2")
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(made.folder / "board2/work")], check=True
+        )
+        made.power("start", "board2")  # its network has a view of its own of what is mounted
+        yield made
+    finally:
+        subprocess.run(["umount", "-l", str(made.folder / "board2/work")], check=False)
+        made.stop()
+
+
+def make_killable(board, lab):
+    """Have a board's Python cut the board's power where it is to run the mode KILLER; it is back after some seconds."""
+    settings = lab.fleet / "boards" / board.name
+    own = next(line.partition("=")[2] for line in settings.read_text().splitlines() if line.startswith("PYTHON="))
+    wrapper = board / "python"
+    # what cuts the power is twice removed, so that it is no process of the board
+    wrapper.write_text(f"""#!/bin/bash
+for word in "$@"; do
+    if [ -e "$word/cases.txt" ] && grep -q -- "-{KILLER}-" "$word/cases.txt"; then
+        echo killed >> {lab.folder}/killed
+        (env -u SIMULATED_BOARD setsid bash -c '{TOOL} cut {board}; sleep 2; {TOOL} start {board}' &> /dev/null &)
+        sleep 60
+    fi
+done
+exec {own} "$@"
+""")
+    wrapper.chmod(0o755)
+    toml = lab.folder / "lab.toml"
+    toml.write_text(
+        toml.read_text().replace(f'python = "{own}"\nwork = "{board}/', f'python = "{wrapper}"\nwork = "{board}/')
+    )
+    lab.call("init", str(toml))
+
+
+def chain_of_modes():
+    """300 power modes in which no clock rises."""
+    space = load_board("orin-agx").power_mode_space()
+    for cpu_khz, cores in itertools.product(sorted(space.cpu_khz, reverse=True)[:25], sorted(space.cpu_cores)[:12]):
+        yield PowerMode(cores, cpu_khz, max(space.gpu_khz), max(space.mem_khz))
+
+
+def runs_a_slice(lab, board):
+    found = lab.board(board)
+    return found is not None and found["busy_with"].startswith("slice")
+
+
+def is_out(lab, board, why):
+    found = lab.board(board)
+    return found is not None and why in found["reason"] and found["reason"]
+
+
+def is_back(lab, board):
+    found = lab.board(board)
+    return found is not None and not found["reason"] and found["state"] in ("idle", "allocated")
+
+
+def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
+    began = time.monotonic()
+    modes = [*chain_of_modes()]
+    table = lab.folder / "modes.csv"
+    table.write_text(format_power_modes([(mode, {}) for mode in modes], ()))
+    words = [
+        "--pool",
+        POOL,
+        "--case-seconds",
+        "1",
+        "--",
+        "benchmarks/test_training.py",
+        "--workload",
+        "resnet18-imagenet",
+    ]
+    words += ["--minibatches", "40", "--workers", "4", "--power-mode"]
+    lab.wait("three boards are idle", lambda: all(is_back(lab, f"board{number}") for number in (1, 2, 3)))
+
+    # two submits at once
+    submits = [lab.start("submit", *words, text) for text in (f"{table},mode_15w", KILLER)]
+    said = [process.communicate(timeout=300)[0] for process in submits]
+    assert [process.returncode for process in submits] == [0, 0], said
+    night, killer = (text.partition(":")[0].split()[-1] for text in said)
+    assert night != killer
+
+    # a person books a board
+    booked = 15
+    command = [
+        "salloc",
+        "-p",
+        POOL,
+        "-w",
+        "board3",
+        "-J",
+        "weekend",
+        "bash",
+        "-c",
+        f"date +%s; sleep {booked}; date +%s",
+    ]
+    person = lab.slurm(*command)
+
+    # the power of a board that measures goes, and comes back by the lab's own program
+    lab.wait("board1 measures", lambda: runs_a_slice(lab, "board1"))
+    lab.power("cut", "board1")
+    lab.wait("board1 is out", lambda: is_out(lab, "board1", "jetwatt: "))
+
+    # slurmctld is killed; it has its queue on disk every five seconds
+    time.sleep(6)
+    lab.kill_controller()
+
+    # the network to a board that measures goes silent: nothing is refused, nothing comes through
+    lab.wait("board2 measures", lambda: runs_a_slice(lab, "board2"))
+    namespace = (lab.folder / "board2/settings").read_text().partition("=")[2].strip()
+    firewall = ["ip", "netns", "exec", namespace, "iptables"]
+    for chain in ("INPUT", "OUTPUT"):
+        subprocess.run([*firewall, "-A", chain, "-j", "DROP"], check=True)
+    lab.wait("board2 is silent", lambda: is_out(lab, "board2", "jetwatt: "))
+    subprocess.run([*firewall, "-F"], check=True)
+    lab.wait("board2 is back", lambda: is_back(lab, "board2"))
+
+    # a board is throttled, then its disk is full, then somebody's run was killed on it
+    device = lab.folder / "board2/root/sys/class/thermal/cooling_device0"
+    device.mkdir(parents=True)
+    (device / "type").write_text("cpufreq-cpu0\n")
+    (device / "cur_state").write_text("2\n")
+    lab.wait("board2 is throttled", lambda: is_out(lab, "board2", "throttled: throttle_cpufreq_cpu0_state is 2"))
+    filler = lab.folder / "board2/work/filler"
+    filler.write_bytes(bytes(60 * 1000 * 1000))
+    (device / "cur_state").write_text("0\n")
+    lab.wait("board2 has a full disk", lambda: is_out(lab, "board2", "disk full"))
+    saved = lab.folder / "board2/state/jetwatt/host.json"
+    saved.parent.mkdir(parents=True, exist_ok=True)
+    saved.write_text('{"format": 1, "device": "host", "root": "/", "pid": 1, "saved_at": "2026-01-01", "knobs": []}')
+    filler.unlink()
+    lab.wait("board2 is put back", lambda: is_back(lab, "board2"))
+    assert not saved.exists()
+
+    ended = person.communicate(timeout=300)[0].split()
+    lab.wait("all is done", lambda: is_over(lab))
+    for number in (1, 2, 3):
+        lab.wait(f"board{number} is back", lambda board=f"board{number}": is_back(lab, board))
+    print(f"{time.monotonic() - began:.0f} s")
+
+    # the slice that kills is held with its log, the others are done
+    states = {one["id"]: one for one in lab.status()["submissions"]}
+    assert lab.call("status")
+    assert 1 <= len((lab.folder / "killed").read_text().splitlines()) <= 3  # other boards were lost otherwise
+    if killer in states:
+        [held] = states[killer]["held"]
+        assert "failed 3 times, the last time: board" in held["why"]
+        assert "was lost" in Path(held["log"]).read_text()
+
+    # collect is interrupted, and repeated
+    out = tmp_path / "night.sqlite"
+    interrupted = lab.start("collect", "--submission", night, "--out", str(out))
+    lab.wait("collecting", lambda: (lab.fleet / "submissions" / night / "collected.sqlite").exists())
+    interrupted.kill()
+    interrupted.wait()
+    lab.call("collect", "--submission", night, "--out", str(out))
+    assert "0 profiles added" in lab.call("collect", "--submission", night, "--out", str(out))
+    assert "failed 3 times" in lab.call("collect", "--submission", killer, "--out", str(out), code=1)
+
+    # every case stands there once
+    with ResultsStore(out, read_only=True) as store:
+        records = list(store.records())
+    names = [record.case.power_mode for record in records]
+    assert sorted(names) == sorted([*(mode.name for mode in modes), "MODE_15W"])
+
+    # no two runs at once on a board, none while it was booked
+    spans = {}
+    for path in [
+        *lab.fleet.glob("submissions/*/slices/*/results.sqlite"),
+        *lab.folder.glob("board*/work/*/results.sqlite"),
+    ]:
+        with ResultsStore(path, read_only=True) as store:
+            for record in store.records():
+                spans.setdefault((record.case.device, record.run_id), set()).add(record.created_at)
+    for device in ("sim:orin-agx@1", "sim:orin-agx@2", "sim:orin-agx@3"):
+        own = sorted((min(times), max(times)) for (name, _), times in spans.items() if name == device)
+        assert own
+        assert all(before[1] < after[0] for before, after in zip(own, own[1:])), own
+    first, last = map(int, ended)
+    assert last - first >= booked
+    stamps = [
+        time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) for moment in (first, last)
+    ]  # created_at is UTC, to be compared as text
+    during = [
+        moment
+        for (name, _), times in spans.items()
+        for moment in times
+        if name.endswith("@3") and stamps[0] < moment < stamps[1]
+    ]
+    assert during == []
+
+    # one reboot into the other mask, none of it left, nothing left changed
+    boots = "".join(path.read_text() for path in (lab.fleet / "run").glob("*.boots"))
+    assert boots.count("by the fleet, into mode_15w") in (1, 2)  # twice, where the power of the first went
+    assert list(lab.folder.glob("board*/state/jetwatt/*.json")) == []
+
+
+def is_over(lab):
+    status = lab.status()
+    return status is not None and not any(
+        one["slices"]["running"] or one["slices"]["waiting"] for one in status["submissions"]
+    )

@@ -1,0 +1,147 @@
+"""What a board is asked by the lab host: whether it is fit to measure, runs that end with their connection, healing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.board.lock import locked
+from harness.fleet.on_board import UNFIT, main
+from harness.store.results import ResultsStore
+
+PROJECT = Path(__file__).resolve().parents[2]
+CASE = "benchmarks/test_training.py::test_training[sim:orin-agx-lenet-mnist-{}-w4-ssd-bs16]"
+
+
+@pytest.fixture
+def board(tmp_path, monkeypatch):
+    """The root of a board with L4T 36.4.3, with locks and saved states of its own."""
+    monkeypatch.setenv("JETWATT_LOCK_DIR", str(tmp_path / "locks"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    files = {
+        "proc/sys/kernel/random/boot_id": "c0ffee\n",
+        "etc/nv_tegra_release": "# R36 (release), REVISION: 4.3, GCID: 1\n",
+        "sys/class/thermal/cooling_device0/type": "cpufreq-cpu0\n",
+        "sys/class/thermal/cooling_device0/cur_state": "0\n",
+        "sys/class/thermal/thermal_zone0/type": "cpu-thermal\n",
+        "sys/class/thermal/thermal_zone0/temp": "50000\n",
+        "sys/class/thermal/thermal_zone0/trip_point_0_type": "critical\n",
+        "sys/class/thermal/thermal_zone0/trip_point_0_temp": "104500\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "root" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "root"
+
+
+def leave_state(board):
+    path = board.parent / "state/jetwatt/orin-agx.json"
+    path.parent.mkdir(parents=True)
+    state = {"format": 1, "device": "orin-agx", "root": "/", "pid": 1, "saved_at": "2026-01-01T00:00:00", "knobs": []}
+    path.write_text(json.dumps(state))
+    return path
+
+
+def check(board, *words):
+    asked = ["--root", str(board), "--work", str(board.parent / "work"), "--device", "orin-agx", "--jetpack", "6"]
+    return main(["check", *asked, *words])
+
+
+def test_a_board_that_is_fit_tells_its_boot(board, capsys):
+    assert check(board) == 0
+    assert capsys.readouterr().out == "fit, boot c0ffee\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "text", "why"),
+    [
+        (["--version", "0.0.1"], "", "", "has jetwatt .*, the lab host 0.0.1: install the same"),
+        (["--jetpack", "6.1"], "", "", r"has JetPack 6.2 \(L4T 36.4.3\), lab.toml says 6.1"),
+        (["--free-mb", "1e15"], "", "", "disk full: .* MB free"),
+        ([], "sys/class/thermal/cooling_device0/cur_state", "3\n", "throttled: throttle_cpufreq_cpu0_state is 3"),
+        (
+            [],
+            "sys/class/thermal/thermal_zone0/temp",
+            "103000\n",
+            "hot: temperature_cpu_thermal_c is 103, the limit is 10",
+        ),
+    ],
+)
+def test_a_board_that_is_not_fit_says_why(board, capsys, words, file, text, why):
+    if file:
+        (board / file).write_text(text)
+    assert check(board, *words) == UNFIT
+    said = capsys.readouterr().out
+    assert re.search(why, said), said
+
+
+@pytest.mark.parametrize("device", ["fleet", "orin-agx"])
+def test_a_board_on_which_somebody_measures_is_in_use(board, capsys, device):
+    words = ["check", "--root", str(board), "--work", str(board.parent), "--device", "orin-agx", "--jetpack", "6"]
+    with locked(device):
+        # another process, as the lock of one's own is no hindrance
+        command = [sys.executable, "-m", "harness.fleet.on_board", *words]
+        done = subprocess.run(command, cwd=str(PROJECT), stdout=subprocess.PIPE, text=True)
+    assert done.returncode == UNFIT
+    assert f"{device} is in use by process {os.getpid()} " in done.stdout
+
+
+def test_what_a_killed_run_left_changed_is_healed(board, capsys):
+    saved = leave_state(board)
+    assert check(board) == UNFIT
+    assert "orin-agx: left changed by a run that was killed" in capsys.readouterr().out
+    assert main(["heal", "--work", str(board.parent / "work")]) == 0
+    assert not saved.exists()
+    assert check(board) == 0
+
+
+def start(work, *modes):
+    work.mkdir(parents=True)
+    (work / "cases.txt").write_text("".join(f"{CASE.format(mode)}\tkey\n" for mode in modes))
+    command = [sys.executable, "-m", "harness.fleet.on_board", "run", "--work", str(work), "--device", "sim:orin-agx@2"]
+    command += ["--pytest", "--workload", "lenet-mnist", "--power-mode", "MODE_30W,MODE_15W"]
+    return subprocess.Popen(
+        command, cwd=str(PROJECT), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+
+
+def test_a_slice_runs_the_cases_of_the_pool_as_those_of_this_board(board):
+    work = board.parent / "work/night-1"
+    process = start(work, "MODE_30W", "MODE_15W")
+    said = process.stdout.read().decode()
+    assert process.wait() == 0, said
+    with ResultsStore(work / "results.sqlite", read_only=True) as store:
+        assert [(one.case.device, one.case.power_mode) for one in store.records()] == [
+            ("sim:orin-agx@2", "MODE_30W"),
+            ("sim:orin-agx@2", "MODE_15W"),
+        ]
+    assert (work / "junit.xml").exists()
+    assert not (work.parent / "running.pid").exists()
+
+
+@pytest.mark.parametrize("how", ["connection", "heal"])
+def test_a_run_ends_with_its_connection_or_where_the_next_check_finds_it(board, how):
+    work = board.parent / "work/night-1"
+    process = start(work, "MODE_30W")
+    process.send_signal(signal.SIGSTOP)  # it would be done before it could be ended
+    if how == "connection":
+        process.stdin.close()
+    else:
+        (work.parent / "running.pid").write_text(str(process.pid))
+        assert main(["heal", "--work", str(work.parent)]) == 0
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(60) != 0
+
+
+def test_a_case_that_the_board_does_not_have_ends_the_run(board):
+    process = start(board.parent / "work/night-1", "MODE_30W", "nonsense")
+    assert "--cases lists 1 that no test here has: benchmarks/test_training.py" in process.stdout.read().decode()
+    assert process.wait(60) == 4

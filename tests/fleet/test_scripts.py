@@ -1,0 +1,147 @@
+"""What the lab host runs for a slice and a board's health; Slurm, ssh and the board are some lines of shell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from harness.fleet.lab import SCRIPTS
+
+DONE, REQUEUE, HOLD = 0, 75, 76
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """A fleet's folder with the real scripts; `answers/WORD` is how on_board ends a WORD, `asked` what it was asked."""
+    for name in ("bin", "boards", "run", "log", "answers", "submissions/night/slices/1"):
+        (tmp_path / name).mkdir(parents=True)
+    for script in SCRIPTS.iterdir():
+        (tmp_path / "bin" / script.name).write_text(script.read_text())
+    fakes = {
+        "on_board": f'cd {tmp_path}; echo "$*" >> asked\nshift; [ "$1" != suite ] || shift; word=$1\n'
+        '[ "$word" != cat ] || echo "content of $2"\n[ ! -e "answers/$word.says" ] || cat "answers/$word.says"\n'
+        'exit "$(cat "answers/$word" 2> /dev/null || echo 0)"\n',
+        "scontrol": f'echo "$*" >> {tmp_path}/slurm\n[ "$1" != show ] || cat {tmp_path}/node\n',
+        "power": f'echo "$*" >> {tmp_path}/power\n',
+    }
+    for name, text in fakes.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}")
+    for path in (tmp_path / "bin").iterdir():
+        path.chmod(0o755)
+    (tmp_path / "fleet.env").write_text(f"SCONTROL={tmp_path}/bin/scontrol\nLIMIT_S=100\nMOST_BOOTS=3\n")
+    (tmp_path / "boards/orin1").write_text(
+        "NAME=orin1\nDEVICE=orin-agx\nFOLDER=/home\nPYTHON=python\nWORK=work\nROOT=/\nJETPACK=6\nFREE_MB=1\nVERSION=1\n"
+        f"CLOCKS_ONLY_FALL=no\nMODES='maxn mode_15w'\nPOWER={tmp_path}/bin/power\n"
+    )
+    night = tmp_path / "submissions/night"
+    (night / "cases.txt").write_text("one\tkey 1\ntwo\tkey 2\nthree\tkey 3\n")
+    (night / "slices.tsv").write_text("1\t2\t2\n")
+    (night / "arguments").write_text("-k\na b\n")
+    return tmp_path
+
+
+def call(fleet, script, *words):
+    variables = {"SLURM_ARRAY_TASK_ID": "1", "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "orin1"}
+    command = [str(fleet / "bin" / script), *words]
+    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+    assert done.stderr == "", done.stderr
+    return done.returncode
+
+
+def text(path):
+    return path.read_text() if path.exists() else ""
+
+
+def answer(fleet, word, code, says=""):
+    (fleet / "answers" / word).write_text(str(code))
+    (fleet / "answers" / f"{word}.says").write_text(says)
+
+
+def test_a_slice_sends_its_cases_runs_them_and_brings_the_files_back(fleet):
+    assert call(fleet, "slice", "night") == DONE
+    here = fleet / "submissions/night/slices/1"
+    assert text(here / "cases.txt") == "two\tkey 2\nthree\tkey 3\n"
+    assert text(here / "results.sqlite") == "content of work/night-1/results.sqlite\n"
+    assert text(here / "ended").startswith("done\torin1\t")
+    assert "orin1 suite run --work work/night-1 --device orin-agx --root / --pytest -k a b\n" in text(fleet / "asked")
+    assert text(fleet / "asked").endswith("orin1 rm -rf work/night-1\n")
+    (fleet / "asked").unlink()
+    assert call(fleet, "slice", "night") == DONE  # the engine gave it twice
+    assert text(fleet / "asked") == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "is_drained", "why"),
+    [(1, False, "pytest ended with 1"), (124, False, "took more"), (255, True, "was lost")],
+)
+def test_a_slice_that_fails_goes_elsewhere_and_is_held_at_the_third_time(fleet, code, is_drained, why):
+    answer(fleet, "run", code)
+    assert [call(fleet, "slice", "night") for _ in range(4)] == [REQUEUE, REQUEUE, HOLD, HOLD]
+    ended = text(fleet / "submissions/night/slices/1/ended")
+    assert ended.startswith("held\torin1\t")
+    assert why in ended
+    assert ("State=DRAIN Reason=jetwatt: lost" in text(fleet / "slurm")) == is_drained
+    assert text(fleet / "asked").count(" run ") == 3
+
+
+def test_a_board_that_is_not_fit_is_no_failure_of_the_slice(fleet):
+    answer(fleet, "check", 3, "throttled: fan")
+    assert [call(fleet, "slice", "night") for _ in range(4)] == [REQUEUE] * 4
+    assert text(fleet / "slurm").count("Reason=jetwatt: throttled: fan") == 4
+    assert " run " not in text(fleet / "asked")
+    answer(fleet, "check", 0)
+    assert call(fleet, "slice", "night") == DONE
+
+
+def test_a_file_that_does_not_come_back_whole_is_not_taken(fleet):
+    answer(fleet, "cat", 255)
+    assert call(fleet, "slice", "night") == REQUEUE
+    assert not (fleet / "submissions/night/slices/1/results.sqlite").exists()
+    assert list((fleet / "submissions/night/slices/1").glob(".results*")) == []
+
+
+IDLE = "NodeName=orin1 State=IDLE CPUs=1 Partitions=a \n"
+OUT = "NodeName=orin1 State=IDLE+DRAIN CPUs=1 Reason={} [root@2026-01-01T00:00:00] \n"
+
+
+@pytest.mark.parametrize(
+    ("node", "code", "says", "told"),
+    [
+        (IDLE, 0, "fit, boot a", ""),
+        (IDLE, 3, "hot: 100", "State=DRAIN Reason=jetwatt: hot: 100"),
+        (IDLE, 255, "", "State=DRAIN Reason=jetwatt: does not answer"),
+        (OUT.format("jetwatt: hot: 100"), 0, "fit, boot a", "State=RESUME"),
+        (OUT.format("jetwatt: hot: 100"), 3, "hot: 101", "State=DRAIN Reason=jetwatt: hot: 101"),
+        (OUT.format("fan is being changed"), 0, "fit, boot a", ""),
+        ("NodeName=orin1 State=ALLOCATED CPUs=1 \n", 3, "hot: 100", ""),
+    ],
+)
+def test_a_board_is_taken_out_with_the_reason_and_given_back_but_not_where_a_person_took_it(
+    fleet, node, code, says, told
+):
+    (fleet / "node").write_text(node)
+    answer(fleet, "check", code, says)
+    call(fleet, "health")
+    updates = [line for line in text(fleet / "slurm").splitlines() if line.startswith("update")]
+    assert len(updates) == bool(told)
+    assert told in "".join(updates)
+    assert ("suite heal" in text(fleet / "asked")) == (code == 3 and bool(told))
+
+
+def test_a_silent_board_gets_one_power_cycle(fleet):
+    (fleet / "node").write_text(IDLE)
+    answer(fleet, "check", 255)
+    for count in range(1, 6):
+        call(fleet, "health")
+        assert text(fleet / "power") == ("orin1 cycle\n" if count >= 3 else "")
+
+
+def test_a_board_that_boots_by_itself_again_and_again_waits_for_a_person(fleet):
+    (fleet / "node").write_text(IDLE)
+    for boot in "abcd":
+        assert "rebooted 3 times by itself" not in text(fleet / "slurm")
+        answer(fleet, "check", 0, f"fit, boot {boot}")
+        call(fleet, "health")
+    assert "Reason=jetwatt: rebooted 3 times by itself" in text(fleet / "slurm")
