@@ -93,7 +93,7 @@ def test_make_installs_on_a_board_with_the_boards_constraints(tmp_path):
     release = tmp_path / "nv_tegra_release"
     release.write_text("# R36 (release), REVISION: 4.0\n")
     commands = make("-n", "environment", f"L4T={release}").stdout
-    assert "-m venv --system-site-packages" in commands
+    assert "-m venv --system-site-packages" in commands  # outside of one, pip of JetPack 7 refuses (PEP 668)
     installs = [line for line in commands.splitlines() if "pip install" in line and "'pip>" not in line]
     project, ultralytics = installs
     assert "-c constraints-board.txt" in project

@@ -26,6 +26,9 @@ TOTAL = "power_total_mw"
 INPUT_RAILS = ("VDD_IN", "POM_5V_IN", "VIN")
 """Rails that feed the whole module (Orin NX and Nano, Xavier NX, TX2; Nano) or the whole kit (Thor)."""
 
+THORS_RAIL = "VDD_CPU_SOC_MSS"
+"""A rail of Thor, on which nothing but `VIN` is the total."""
+
 NOT_CONNECTED = "NC"
 """The label of a sensor channel that measures nothing."""
 
@@ -77,11 +80,12 @@ def choose_total(labels: Sequence[str], definition: Optional[Sequence[str]] = No
     is reported to lie inside VIN_SYS_5V0. The remark, a caveat about the definition, goes into its text. Raises
     InvalidValueError where the definition is empty or names a rail twice.
     """
+    of_thor = "; of a Thor only VIN is the total, which is not there" if THORS_RAIL in labels else ""
     if definition is None:
         rails = tuple(label for label in INPUT_RAILS if label in labels)[:1]
         if not rails:
             why = f"none of the rails {', '.join(labels)} is an input, and which of them make up the total is not known"
-            return RailTotal((), why, "")
+            return RailTotal((), why + of_thor, "")
     else:
         rails = tuple(definition)
         if not rails or len(set(rails)) < len(rails):
@@ -92,7 +96,7 @@ def choose_total(labels: Sequence[str], definition: Optional[Sequence[str]] = No
         absent = [label for label in rails if label not in labels]
         if absent:
             why = f"rail {', '.join(absent)} of its definition is not among the rails here: {', '.join(labels)}"
-            return RailTotal(rails, why, "")
+            return RailTotal(rails, why + of_thor, "")
     apart = [label for label in labels if label not in rails]
     what = f"rail {rails[0]}" if len(rails) == 1 else f"sum of the rails {', '.join(rails)}"
     text = f"{what}; not added: {', '.join(apart) or 'none'}"

@@ -327,6 +327,15 @@ def test_a_total_that_its_own_rails_exceed_is_said_and_not_believed():
     assert telemetry.series["power_pom_5v_in_mw"].values == (4310.0, 3227.0)
 
 
+@pytest.mark.parametrize("definition", [None, ["VIN"]])
+def test_of_a_thor_without_vin_no_total_is_made_up(definition):
+    telemetry = parse_log([THOR_R38, THOR_R38.replace(" VIN ", " X ")], interval_s=1, total=definition)
+    assert len(telemetry.series[TOTAL].values) == 1  # of the line that has it
+    without = parse_log([THOR_R38.partition(" VIN ")[0]], interval_s=1, total=definition)
+    assert TOTAL not in without.series
+    assert "of a Thor only VIN is the total, which is not there" in without.missing[TOTAL]
+
+
 def test_without_an_input_rail_and_a_definition_there_is_no_total():
     telemetry = parse_log(["RAM 1/2MB GPU 5/5 CPU 6/6"], interval_s=1)
     assert TOTAL not in telemetry.series

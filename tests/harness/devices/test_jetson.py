@@ -18,7 +18,7 @@ from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, ControlError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.devices.jetson import JetsonDevice
-from harness.devices.jetson_board import read_board
+from harness.devices.jetson_board import Board, read_board
 
 
 @pytest.fixture(autouse=True)
@@ -136,6 +136,14 @@ def test_where_the_kernel_keeps_other_masks_than_every_mode_has_its_own_count(tm
     with running(tree, hiding):
         assert hiding.apply(low) == low
     assert tree.controls() == before
+
+
+@pytest.mark.parametrize(
+    ("l4t", "jetpack"),
+    [("36.4.7", "6.2.1"), ("36.5.0", "6.2.2"), ("38.4.0", "7.1"), ("39.2.0", "7.2"), ("99.1.0", None)],
+)
+def test_a_release_is_named_by_the_jetpack_that_brought_it(l4t, jetpack):
+    assert Board((), "", l4t, None).jetpack == jetpack
 
 
 def test_without_nvpmodel_and_jetson_clocks_modes_are_set_through_sysfs(tmp_path):
