@@ -21,8 +21,8 @@ _AXIS_HELP = {
     "replay:CORPUS.csv for what was recorded of one (default: the board, where this is one)",
     "workload": "workloads, such as lenet-mnist or mobilenetv3-gld23k; an unknown one lists all; "
     "MODULE:NAME for one's own, a jetwatt.Workload",
-    "power_mode": "power modes: maxn, default (the papers' mode of the board), 2c (two CPU cores), CORESc-CPU-GPU-MEM in MHz (12c-2201.6-1300.5-3199), "
-    "a preset's name, sample:COUNT, grid:paper, all, or FILE.csv",
+    "power_mode": "power modes: maxn, default (the papers' mode of the board), 2c (two CPU cores), CORESc-CPU-GPU-MEM "
+    "in MHz (12c-2201.6-1300.5-3199), a preset's name, sample:COUNT, grid:paper, all, or FILE.csv",
     "workers": "num_workers of the PyTorch DataLoader: 0 fetches in the training process itself",
     "storage": "storage media by name; NAME=/mount/point says where one lies "
     "(ssd, the default, is the working directory's medium unless said otherwise), "
