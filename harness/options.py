@@ -17,8 +17,9 @@ from harness.core.units import percent_to_share
 DEFAULT_CAMPAIGN = "quick"
 
 _AXIS_HELP = {
-    "device": "devices: host (this machine), a board's name such as orin-agx, sim:BOARD for a simulated one, or "
-    "replay:CORPUS.csv for what was recorded of one (default: the board, where this is one)",
+    "device": "devices: host (this machine), nvidia-gpu (this machine with its NVIDIA GPU, nvidia-gpu:1 with another), "
+    "a board's name such as orin-agx, sim:BOARD for a simulated one, or replay:CORPUS.csv for what was recorded of one "
+    "(default: the board, where this is one)",
     "workload": "workloads, such as lenet-mnist or mobilenetv3-gld23k; an unknown one lists all; "
     "MODULE:NAME for one's own, a jetwatt.Workload",
     "power_mode": "power modes: maxn, default (the papers' mode of the board), 2c (two CPU cores), CORESc-CPU-GPU-MEM "
@@ -98,6 +99,7 @@ def add_options(parser: pytest.Parser) -> None:
         "move below; default: static)",
         metavar="STATE",
     )
+    option("--power-limit", "power limit of a discrete GPU (default: the one it has)", type=float, metavar="WATT")
     option(
         "--max-temperature",
         "end the run once a sensor is above this (default: 3 C below a board's own critical trip points; on host: "
@@ -206,7 +208,7 @@ def campaign_from(config: pytest.Config) -> Campaign:
         if board is not None:
             axes["device"] = (board.name,)
     options = {"interval_s": "interval", "limit_s": "case_limit", "max_temperature_c": "max_temperature"}
-    options["disturbance_cores"] = "disturbance"
+    options.update(disturbance_cores="disturbance", power_limit_w="power_limit")
     options.update({name: name for name in ("minibatches", "epochs", "cache", "data_scale", "seed", "clocks")})
     given_settings = {name: config.getoption(f"jetwatt_{option}") for name, option in options.items()}
     settings = {name: value for name, value in given_settings.items() if value is not None}

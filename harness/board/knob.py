@@ -26,6 +26,7 @@ KNOBS = {
     "fan": "fan:Fan",
     "governor": "governor:Governor",
     "jetson_clocks": "jetson_clocks:JetsonClocks",
+    "nvml": "nvml:GpuSettings",
     "nvpmodel": "nvpmodel:Nvpmodel",
     "read_limit": "read_limit:ReadLimit",
 }

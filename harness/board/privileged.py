@@ -8,6 +8,8 @@
     privileged forget-conf CUSTOM
     privileged nvpmodel own|CUSTOM ID
     privileged jetson-clocks show|store|pin|restore|forget
+    privileged gpu UUID gpu-clocks|memory-clocks LOW,HIGH|reset       MHz, by nvidia-smi
+    privileged gpu UUID power-limit WATT
     privileged fan full|back                     full speed, set by nobody else; back to what was before the first
 
 What runs with root's rights is a copy of this file that only root can change. It stands alone: the standard library,
@@ -37,6 +39,7 @@ STATE = "var/lib/jetwatt"
 OWN_CONF = "etc/nvpmodel.conf"
 NVPMODEL = "usr/sbin/nvpmodel"
 JETSON_CLOCKS = "usr/bin/jetson_clocks"
+NVIDIA_SMI = "usr/bin/nvidia-smi"
 SYSTEMCTL = "usr/bin/systemctl"
 FAN_SERVICE = "nvfancontrol"
 CUSTOM_CONFS = ("custom-1", "custom-2")
@@ -53,6 +56,7 @@ ONLY = "-"
 NVPMODEL_TIMEOUT_S = 30.0  # switching cores and clocks takes a second or two
 JETSON_CLOCKS_TIMEOUT_S = 90.0  # it waits for nvpmodel and the GPU, and writes some hundred files
 SYSTEMCTL_TIMEOUT_S = 60.0
+NVIDIA_SMI_TIMEOUT_S = 30.0
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 _NONE = resource.RLIM_INFINITY
@@ -402,6 +406,24 @@ def _fan(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tupl
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
+def _gpu(machine: Machine, read_input: Callable[[int], bytes], uuid: str, what: str, value: str) -> Tuple[int, str]:
+    """Lock a GPU's clocks or set its power limit; the driver itself refuses what is out of the GPU's range."""
+    options = {"gpu-clocks": ("-lgc", "-rgc"), "memory-clocks": ("-lmc", "-rmc"), "power-limit": ("-pl", None)}
+    if re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid) is None:
+        raise RefusedError("a GPU is named by its UUID")
+    if what not in options:
+        raise RefusedError("what is set of a GPU is one of " + ", ".join(options))
+    setter, resetter = options[what]
+    form = r"[1-9][0-9]{1,3}(\.[0-9]{1,3})?" if resetter is None else r"[1-9][0-9]{1,4},[1-9][0-9]{1,4}"
+    if resetter is not None and value == "reset":
+        option = [resetter]
+    elif re.fullmatch(form, value) is not None:
+        option = [setter, value]
+    else:
+        raise RefusedError("that is no setting of " + what)
+    return _run([_trusted(NVIDIA_SMI, machine), "-i", uuid, *option], NVIDIA_SMI_TIMEOUT_S)
+
+
 def _fan_before(folder: int) -> Optional[Dict[str, Any]]:
     """What `fan full` found, if it was not put back."""
     try:
@@ -421,6 +443,7 @@ OPERATIONS = {
     ("nvpmodel", 2): _nvpmodel,
     ("jetson-clocks", 1): _jetson_clocks,
     ("fan", 1): _fan,
+    ("gpu", 3): _gpu,
 }  # type: Dict[Tuple[str, int], Callable[..., Tuple[int, str]]]
 
 

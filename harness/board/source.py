@@ -21,6 +21,8 @@ SOURCES = {
     "ina": "power_rails:open_source",
     "jtop": "jtop:open_source",
     "memory": "memory:open_source",
+    "nvml": "nvml:open_source",
+    "pmic": "pmic:open_source",
     "rapl": "rapl:open_source",
     "thermal": "thermal:open_source",
     "throttle": "throttling:open_source",

@@ -137,6 +137,7 @@ class Settings:
     limit_s: Optional[float] = None
     # cores that other processes may use before a profile is flagged `disturbed`; None for `DISTURBED_CORES`
     disturbance_cores: Optional[float] = None
+    power_limit_w: Optional[float] = None  # of a discrete GPU; None for the limit that it has
 
     def __post_init__(self) -> None:
         if [self.minibatches, self.epochs, self.idle_s, self.duration_s].count(None) != 3:
@@ -147,7 +148,7 @@ class Settings:
                 raise InvalidValueError(f"{name} must be at least 1, got {value}")
         if self.cache not in CACHE_STATES:
             raise InvalidValueError(f"cache state {self.cache!r} is unknown", f"known: {', '.join(CACHE_STATES)}")
-        for name in ("data_scale", "interval_s", "limit_s", "max_temperature_c", "disturbance_cores"):
+        for name in ("data_scale", "interval_s", "limit_s", "max_temperature_c", "disturbance_cores", "power_limit_w"):
             value = getattr(self, name)
             if value is not None and not value > 0 and (name, value) != ("max_temperature_c", NO_LIMIT_C):
                 raise InvalidValueError(f"{name} must be above 0, got {value}")
@@ -180,9 +181,9 @@ class Case:
     def id(self) -> str:
         """Stable and readable: `host-resnet18-cifar10-maxn-w4-ssd-bs16`.
 
-        `-CACHE` follows where the cache state is not warm, `-xSCALE` where a data scale was asked for, `-dvfs` where
-        clocks are free, `-inference` or `-concurrent` where that is the task. A case of the task `idle` has neither
-        workers, storage nor batch: `orin-agx-idle-maxn`.
+        `-CACHE` follows where the cache state is not warm, `-xSCALE` where a data scale was asked for, `-inference` or
+        `-concurrent` where that is the task, `-dvfs` where clocks are free, `-250w` where a power limit was asked for.
+        A case of the task `idle` has neither workers, storage nor batch: `orin-agx-idle-maxn`.
         """
         parts = [self.device, self.workload, self.power_mode]
         if self.task != IDLE:
@@ -197,6 +198,8 @@ class Case:
             parts.append(self.task)
         if self.settings.clocks != STATIC:
             parts.append(self.settings.clocks)
+        if self.settings.power_limit_w is not None:
+            parts.append(f"{self.settings.power_limit_w:g}w")
         return "-".join(parts)
 
 

@@ -16,7 +16,7 @@ SET_PERCENT = 95.0
 """From here on a reading counts as the maximum itself: SIGMETRICS sec. 5.5, footnote 2 takes readings within the 95th
 percentile of the value that was set for that value."""
 
-_CHANNELS = {"cpu_khz": r"cpu\d+(_measured)?_khz", "gpu_khz": r"gpu\d*_khz", "mem_khz": r"emc_khz"}
+_CHANNELS = {"cpu_khz": r"cpu\d+(_measured)?_khz", "gpu_khz": r"gpu\d*_khz", "mem_khz": r"(emc|gpu_mem)_khz"}
 """Dimension of a power mode to the telemetry channels that show its clock."""
 
 

@@ -17,6 +17,7 @@ from harness.board.affinity import Affinity
 from harness.board.control_groups import cpu_quota
 from harness.board.cpu import CpuOnline, choose_cpus, read_siblings
 from harness.board.cpu_clocks import CpuFrequency
+from harness.board.knob import Knob
 from harness.board.lock import locked
 from harness.board.page_cache import PageCache
 from harness.board.read_limit import ReadLimit
@@ -41,6 +42,8 @@ _TOPICS = {
     "memory": "measure memory",
     "thermal": "measure temperatures",
     "cpufreq": "measure CPU clocks",
+    "nvml": "measure the GPU and its power",
+    "pmic": "measure power",
     "rapl": "measure power",
     "ina": "measure power",
     "devfreq": "measure GPU and memory clocks",
@@ -148,9 +151,11 @@ class HostDevice:
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
         """Lock this machine for one run; put CPU clocks and affinity back at the end."""
-        knobs = [self._affinity, *([self._frequency] if self._frequency.available().available else [])]
-        with locked(self._lock_name), preserved(knobs, self._lock_name, root=str(self._tree)):
+        with locked(self._lock_name), preserved(self._knobs(), self._lock_name, root=str(self._tree)):
             yield
+
+    def _knobs(self) -> List[Knob]:
+        return [self._affinity, *([self._frequency] if self._frequency.available().available else [])]
 
     @property
     def _lock_name(self) -> str:

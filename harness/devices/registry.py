@@ -9,13 +9,15 @@ from typing import Any, Dict, Iterator, List, NoReturn, Tuple, Union
 from harness.core.boards import BOARDS, BoardSpec, load_board
 from harness.core.cases import INSTANCE_MARK, Case
 from harness.core.configuration import FILE_NAME, Configuration
-from harness.core.device import Capability, Device, Identity
+from harness.core.device import Capability, Device, Identity, RealDevice
 from harness.core.environment import cpu_model
 from harness.core.errors import CannotRunError, UnknownNameError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.devices.host import THIS_MACHINE, EmulatedHost, HostDevice
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_board import read_board
+from harness.devices.nvidia_gpu import NAME as NVIDIA_GPU
+from harness.devices.nvidia_gpu import NvidiaGpuDevice
 from harness.devices.replay import PREFIX as REPLAY
 from harness.devices.replay import ReplayDevice
 from harness.devices.simulated import PREFIX as SIMULATED
@@ -80,7 +82,7 @@ class AbsentBoard:
 
 def known_devices() -> List[str]:
     """Every name that `open_device` takes, and the form of those that name a file."""
-    return ["host", *BOARDS, *(SIMULATED + board for board in SIMULATED_BOARDS), f"{REPLAY}CORPUS.csv"]
+    return ["host", NVIDIA_GPU, *BOARDS, *(SIMULATED + board for board in SIMULATED_BOARDS), f"{REPLAY}CORPUS.csv"]
 
 
 def local_board(configuration: Configuration, root: Path = THIS_MACHINE) -> Union[JetsonDevice, EmulatedHost, None]:
@@ -98,18 +100,27 @@ def local_board(configuration: Configuration, root: Path = THIS_MACHINE) -> Unio
 def open_device(name: str, configuration: Configuration, root: Path = Path("/")) -> Device:
     """A device by its name; touches nothing yet.
 
-    The name is `host`, a board, what the board below `root` calls itself, `sim:BOARD`, or `replay:CORPUS.csv`, behind
-    `@` the one board instance that is meant; an `UnknownNameError` lists those known, and a `CannotRunError` says that
-    another instance is here. Below `root` lie `/sys`, `/proc` and `/etc` of the machine or emulated board.
+    The name is `host`, `nvidia-gpu` or what such a GPU calls itself, a board, what the board below `root` calls itself,
+    `sim:BOARD`, or `replay:CORPUS.csv`, behind `@` the one board instance that is meant; an `UnknownNameError` lists
+    those known, and a `CannotRunError` says that another instance is here. Below `root` lie `/sys`, `/proc` and `/etc`
+    of the machine or emulated board.
     """
     if name.startswith(SIMULATED):
         return SimulatedDevice(name[len(SIMULATED) :])
     if name.startswith(REPLAY):
         return ReplayDevice(name[len(REPLAY) :])
     name, _, instance = name.partition(INSTANCE_MARK)
+    kind, _, which = name.partition(":")
     board = local_board(configuration, root)
-    here = HostDevice(configuration, root) if name == "host" else board
-    if here is not None and here.name == name:
+    here: Optional[RealDevice] = None
+    if name == "host":
+        here = HostDevice(configuration, root)
+    elif board is not None and board.name == name:
+        here = board
+    elif kind == NVIDIA_GPU or (kind.startswith("nvidia-") and kind not in BOARDS):
+        here = NvidiaGpuDevice(which or ("" if kind == NVIDIA_GPU else kind), configuration, root)
+    if here is not None:
+        name = here.name
         if instance not in ("", here.board_instance):
             own = f"is instance {here.board_instance}" if here.board_instance else "does not tell which one it is"
             raise CannotRunError(

@@ -100,6 +100,9 @@ def _disturbance(case: Case, start: float, end: float, telemetry: Telemetry) -> 
         values = between(series, start, end).values or between(series, end, math.inf).values[:1]
         if values and sum(values) / len(values) > allowed + ACCOUNTING_S / (end - start):
             used.append(f"{who} used {sum(values) / len(values):.2f} cores")
+    beside = between(telemetry.series.get("gpu_other_processes", Series((), ())), start, end).values
+    if any(beside):
+        used.append(f"{max(beside):.0f} other processes used the GPU")
     return [f"disturbed: {' and '.join(used)} meanwhile"] if used else []
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import resource
 import time
 import warnings
@@ -51,6 +52,19 @@ class EndlessShuffle(Sampler):
 def accelerator() -> torch.device:
     """The device that training runs on here: CUDA where torch sees it, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def use_gpu(uuid: str) -> None:
+    """Have training run on one of several GPUs; `CannotRunError` where torch sees it not, or has begun on another."""
+    if not torch.cuda.is_initialized():
+        os.environ["CUDA_VISIBLE_DEVICES"] = uuid
+    if not torch.cuda.is_available():
+        raise CannotRunError(
+            f"torch {torch.__version__} does not see the GPU {uuid}", "install a torch with CUDA for this driver"
+        )
+    found = getattr(torch.cuda.get_device_properties(0), "uuid", None)
+    if os.environ.get("CUDA_VISIBLE_DEVICES") != uuid or (found is not None and str(found) not in uuid):
+        raise CannotRunError(f"torch is on another GPU than {uuid} already", "one run for each GPU")
 
 
 def accelerator_name() -> str:

@@ -24,6 +24,7 @@ NAMED_IN_CONDITIONS = (
     "cuda",
     "l4t",
     "jetpack",
+    "driver",
     "data_source",
     "data_samples",
 )
@@ -73,7 +74,7 @@ def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance:
         comparable.update({name: conditions[name] for name in OF_AN_OWN_WORKLOAD if conditions.get(name) is not None})
     if case.settings.clocks != STATIC:  # what was measured before there was a choice had static ones
         comparable["clocks"] = case.settings.clocks
-    for name in ("idle_s", "duration_s"):
+    for name in ("idle_s", "duration_s", "power_limit_w"):
         if getattr(case.settings, name) is not None:
             comparable[name] = getattr(case.settings, name)
     medium = conditions.get("storage_medium")

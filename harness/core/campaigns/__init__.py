@@ -200,10 +200,9 @@ def describe_settings(settings: Settings) -> str:
     if settings.duration_s is not None:
         length = f"{settings.duration_s:g} s"
     usual = Settings()
+    numbers = ("data_scale", "interval_s", "seed", "limit_s", "max_temperature_c", "disturbance_cores", "power_limit_w")
     others = [
-        f"{name} {getattr(settings, name):g}"
-        for name in ("data_scale", "interval_s", "seed", "limit_s", "max_temperature_c", "disturbance_cores")
-        if getattr(settings, name) != getattr(usual, name)
+        f"{name} {getattr(settings, name):g}" for name in numbers if getattr(settings, name) != getattr(usual, name)
     ]
     clocks = [] if settings.clocks == STATIC else [f"{settings.clocks} clocks"]
     return ", ".join([f"{settings.cache} cache", length, *clocks, *others])

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from harness.board import privileged
 from harness.board.nvpmodel_conf import parse, write
 from harness.board.nvpmodel_modes import custom_conf
-from harness.board.privileged import KINDS, Machine, RefusedError, checked_conf, nodes, perform, untrusted_part
+from harness.board.privileged import DONE, KINDS, Machine, RefusedError, checked_conf, nodes, perform, untrusted_part
 from harness.core.power_modes import PowerMode
 from tests.harness.board.kernel_trees import CPU, EMC, cpus, emc, gpu, policy
 from tests.harness.board.nvpmodel_board import end
@@ -67,7 +67,7 @@ def board(tree):
     )
     gpu(tree)
     gpu(tree, "15340000.vic", "vic", place="vic")
-    for name in ("usr/sbin/nvpmodel", "usr/bin/jetson_clocks", "usr/bin/systemctl"):
+    for name in ("usr/sbin/nvpmodel", "usr/bin/jetson_clocks", "usr/bin/systemctl", "usr/bin/nvidia-smi"):
         tree.write({name: f'#!/bin/sh\necho {name} "$@"\necho "$@" >> {tree.root}/log\nenv > {tree.root}/env'})
         (tree.path / name).chmod(0o755)
     return tree
@@ -95,6 +95,43 @@ def refusal_of(ask, *words, given=b""):
     with pytest.raises((RefusedError, OSError)) as caught:
         ask(*words, given=given)
     return str(caught.value)
+
+
+UUID = "GPU-11111111-2222-3333-4444-555555555555"
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "options"),
+    [
+        ("gpu-clocks", "210,1695", "-lgc 210,1695"),
+        ("gpu-clocks", "reset", "-rgc"),
+        ("memory-clocks", "405,405", "-lmc 405,405"),
+        ("power-limit", "250.5", "-pl 250.5"),
+    ],
+)
+def test_gpu_settings_go_to_nvidia_smi(ask, board, what, value, options):
+    assert ask("gpu", UUID, what, value) == (DONE, f"usr/bin/nvidia-smi -i {UUID} {options}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("0", "gpu-clocks", "210,1695"),
+        (UUID + "\n", "gpu-clocks", "reset"),
+        (UUID, "persistence", "1"),
+        (UUID, "gpu-clocks", "210"),
+        (UUID, "gpu-clocks", "210,1695 -pl 500"),
+        (UUID, "power-limit", "reset"),
+        (UUID, "power-limit", "-250"),
+    ],
+)
+def test_nothing_else_of_a_gpu_can_be_set(ask, board, words):
+    assert refused(ask, board, "gpu", *words)
+
+
+def test_nvidia_smi_that_others_may_change_is_not_run(ask, board):
+    (board.path / "usr/bin/nvidia-smi").chmod(0o777)
+    assert "may be changed by others" in refused(ask, board, "gpu", UUID, "gpu-clocks", "reset")
 
 
 VALUES = {

@@ -1,0 +1,321 @@
+"""A discrete NVIDIA GPU, by the driver's own library (NVML): who it is, what it draws, its clocks, its power limit.
+
+Power is the growth of the GPU's own energy counter (Volta and later). Older ones tell sampled power alone: by the
+driver's description a mean over the last second on some, the value of the moment on others, and recent ones were seen
+to look for a part of each period only ("Part-time Power Measurements", SC 2024). Which one it was is in the record.
+
+No function of NVML tells which clocks are locked. What was locked is known to this process; a run that was killed is
+put back by unlocking. Clocks that an administrator had locked before are therefore gone after a run.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from types import ModuleType
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from harness.board import privileges, rapl
+from harness.board.knob import Knob, KnobSpec
+from harness.board.power_rails import TOTAL
+from harness.board.source import Counters, Reading, Source
+from harness.core.errors import (
+    CannotRunError,
+    ControlError,
+    DependencyError,
+    HarnessError,
+    SourceUnavailableError,
+    UnknownNameError,
+)
+from harness.core.units import mhz_to_khz, mw_to_w, percent_to_share
+
+GPU_POWER, CPU_POWER = "power_gpu_mw", "power_cpu_mw"
+OTHERS = "gpu_other_processes"
+
+_SM, _MEMORY = 1, 2  # nvmlClockType_t
+_TEMPERATURE = 0  # nvmlTemperatureSensors_t: the chip
+_SLOWDOWNS = {"hw_slowdown": 0x08, "sw_thermal": 0x20, "hw_thermal": 0x40, "power_brake": 0x80}
+"""What holds clocks below those that were asked for and comes from outside (nvmlClocksEventReasons)."""
+_POWER_CAP = 0x04  # the power limit holds clocks down: what a limit is for
+
+_LOCKS = {
+    "gpu-clocks": ("SetGpuLockedClocks", "ResetGpuLockedClocks"),
+    "memory-clocks": ("SetMemoryLockedClocks", "ResetMemoryLockedClocks"),
+}
+"""What the helper calls the clocks, to what NVML calls locking and unlocking them."""
+
+FREE = "free"
+"""Stands for clocks that nobody has locked."""
+
+
+@functools.lru_cache(maxsize=None)
+def _library() -> ModuleType:
+    try:
+        library = importlib.import_module("pynvml")
+    except ImportError as error:
+        raise DependencyError(f"pynvml cannot be imported: {error}", "`pip install nvidia-ml-py`") from error
+    try:
+        library.nvmlInit()
+    except library.NVMLError as error:
+        raise CannotRunError(
+            f"there is no NVIDIA GPU to be used here: {error}",
+            "NVIDIA's driver has to be loaded; a container needs the NVIDIA runtime (`--gpus all`)",
+        ) from error
+    return library
+
+
+class DiscreteGpu:
+    """One GPU. What it does not have is None; OSError where it should answer and does not."""
+
+    def __init__(self, library: ModuleType, index: int) -> None:
+        self._library = library
+        self._handle = library.nvmlDeviceGetHandleByIndex(index)
+        self.index = index
+        self.name = str(self.ask("GetName"))
+        self.uuid = str(self.ask("GetUUID"))
+
+    @property
+    def slug(self) -> str:
+        """Its name as part of a case's id: `nvidia-geforce-rtx-3090`."""
+        return re.sub("[^a-z0-9]+", "-", self.name.lower()).strip("-")
+
+    def ask(self, function: str, *arguments: Any) -> Any:
+        """What `nvmlDevice<function>` says of this GPU; None where its driver or the GPU has no such thing."""
+        try:
+            return getattr(self._library, f"nvmlDevice{function}")(self._handle, *arguments)
+        except (self._library.NVMLError_NotSupported, self._library.NVMLError_FunctionNotFound):
+            return None
+        except self._library.NVMLError as error:
+            raise OSError(f"nvmlDevice{function}: {error}") from error
+
+    def order(self, function: str, *arguments: int) -> None:
+        """Have `nvmlDevice<function>` set something; ControlError where it is refused."""
+        try:
+            getattr(self._library, f"nvmlDevice{function}")(self._handle, *arguments)
+        except self._library.NVMLError as error:
+            raise ControlError(f"{self.name} refuses {function} {arguments}: {error}") from error
+
+    def describe(self) -> Dict[str, Any]:
+        """What tells it from other GPUs, as plain values."""
+        memory, capability = self.ask("GetMemoryInfo"), self.ask("GetCudaComputeCapability")
+        ecc = self.ask("GetEccMode")
+        return {
+            "gpu": self.name,
+            "gpu_memory_bytes": None if memory is None else int(memory.total),
+            "compute_capability": None if capability is None else ".".join(map(str, capability)),
+            "ecc": None if ecc is None else bool(ecc[0]),
+        }
+
+    @property
+    def driver(self) -> str:
+        return str(self._library.nvmlSystemGetDriverVersion())
+
+    def software(self) -> str:
+        """Driver, the CUDA it knows, and how the GPU is connected, in words."""
+        version = self._library.nvmlSystemGetCudaDriverVersion()
+        pcie = self.ask("GetCurrPcieLinkGeneration"), self.ask("GetCurrPcieLinkWidth")
+        link = "" if None in pcie else f", PCIe {pcie[0]} x{pcie[1]} now"
+        return f"driver {self.driver}, CUDA {version // 1000}.{version % 1000 // 10}{link}"
+
+    def clocks_khz(self) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+        """The clocks of GPU and memory that may be asked for, ascending; empty where the GPU lists none.
+
+        Those of the GPU are of its fastest memory clock: at slow ones it may know fewer.
+        """
+        memory = sorted(self.ask("GetSupportedMemoryClocks") or ())
+        graphics = sorted(set(self.ask("GetSupportedGraphicsClocks", memory[-1]) or ())) if memory else []
+        return tuple(map(mhz_to_khz, graphics)), tuple(map(mhz_to_khz, memory))
+
+    def power_limits_mw(self) -> Optional[Tuple[int, int]]:
+        """The least and the greatest power limit that it takes; None where it has none to be set."""
+        found = self.ask("GetPowerManagementLimitConstraints")
+        return None if found is None else (int(found[0]), int(found[1]))
+
+
+def find_gpus() -> List[DiscreteGpu]:
+    """Every GPU that the driver shows; CannotRunError or DependencyError where there is none to be asked."""
+    library = _library()
+    try:
+        return [DiscreteGpu(library, index) for index in range(library.nvmlDeviceGetCount())]
+    except library.NVMLError as error:
+        raise CannotRunError(f"the NVIDIA driver does not tell its GPUs: {error}") from error
+
+
+def find_gpu(which: str = "") -> DiscreteGpu:
+    """The GPU of an index, a UUID (its beginning will do) or a slug; the first where none is given."""
+    gpus = find_gpus()
+    if which.isdecimal():
+        found = [gpu for gpu in gpus if gpu.index == int(which)]
+    else:
+        found = [gpu for gpu in gpus if gpu.uuid.lower().startswith(which.lower()) or gpu.slug == which]
+    if not found or (which and len(found) > 1):
+        known = ", ".join(f"{gpu.index} ({gpu.name}, {gpu.uuid})" for gpu in gpus) or "none"
+        raise UnknownNameError(f"there is no one GPU {which!r} here", f"known: {known}")
+    return found[0]
+
+
+class NvmlSource:
+    """Power, clocks, load, memory, temperature, fan, what slows it, who else uses it; and the total with the CPU."""
+
+    def __init__(self, gpu: DiscreteGpu, pid: int, cpu: Optional[Source], why_no_cpu: str) -> None:
+        self._gpu = gpu
+        self._pid = pid
+        self._cpu = cpu
+        self._energy = Counters()
+        self._counts_energy = gpu.ask("GetTotalEnergyConsumption") is not None
+        means = "mean since the sample before, from the GPU's energy counter"
+        if not self._counts_energy:
+            means = "sampled power: what span of time one value is the mean of, NVML does not say"
+        self.notes = {"nvml": f"{gpu.name}, {gpu.software()}", GPU_POWER: means, OTHERS: "by the driver's list"}
+        parts = f"{GPU_POWER} ({means})"
+        if cpu is None:
+            parts = f"{parts} alone, without the CPU: {why_no_cpu}"
+        else:
+            self.notes[CPU_POWER] = cpu.notes[TOTAL]
+            parts = f"{parts} and {CPU_POWER} ({cpu.notes[TOTAL]})"
+        self.notes[TOTAL] = f"sum of {parts}" if cpu else parts
+
+    def read(self, now_s: float) -> Reading:
+        reading = Reading({}, {})
+        groups = {
+            GPU_POWER: self._power,
+            "gpu_khz": self._clocks,
+            "temperature_gpu_c": self._state,
+            "throttle_gpu_hw_slowdown_state": self._slowdowns,
+            OTHERS: self._others,
+        }
+        for channel, read in groups.items():
+            try:
+                reading.values.update(read(now_s))
+            except (OSError, ValueError) as error:
+                reading.failed[channel] = str(error)
+        parts = [GPU_POWER]
+        if self._cpu is not None:
+            parts.append(CPU_POWER)
+            values, failed = self._cpu.read(now_s)
+            named = {name: CPU_POWER if name == TOTAL else name for name in (*values, *failed)}
+            reading.values.update((named[name], value) for name, value in values.items())
+            reading.failed.update((named[name], why) for name, why in failed.items())
+        if all(part in reading.values for part in parts):
+            reading.values[TOTAL] = sum(reading.values[part] for part in parts)
+        elif any(part in reading.failed for part in parts):
+            reading.failed[TOTAL] = f"its part {', '.join(part for part in parts if part in reading.failed)} is missing"
+        return reading
+
+    def _power(self, now_s: float) -> Dict[str, float]:
+        if not self._counts_energy:
+            return {GPU_POWER: float(self._known("GetPowerUsage"))}
+        growth = self._energy.growth(now_s, {GPU_POWER: float(self._known("GetTotalEnergyConsumption"))})
+        if growth is None:
+            return {}
+        window_s, grown_mj = growth
+        if grown_mj[GPU_POWER] <= 0:
+            raise ValueError("the energy counter of the GPU stands still")
+        return {GPU_POWER: grown_mj[GPU_POWER] / window_s}
+
+    def _known(self, function: str) -> int:
+        value = self._gpu.ask(function)
+        if value is None:
+            raise ValueError(f"{self._gpu.name} has no {function}")
+        return value
+
+    def _clocks(self, now_s: float) -> Dict[str, float]:
+        found = {"gpu_khz": self._gpu.ask("GetClockInfo", _SM), "gpu_mem_khz": self._gpu.ask("GetClockInfo", _MEMORY)}
+        return {channel: mhz_to_khz(mhz) for channel, mhz in found.items() if mhz is not None}
+
+    def _state(self, now_s: float) -> Dict[str, float]:
+        used, memory, fan = map(self._gpu.ask, ("GetUtilizationRates", "GetMemoryInfo", "GetFanSpeed"))
+        found = {
+            "temperature_gpu_c": self._gpu.ask("GetTemperature", _TEMPERATURE),
+            "gpu_load_share": used and percent_to_share(used.gpu),
+            "gpu_memory_used_bytes": memory and memory.used,
+            "fan_gpu_share": fan and percent_to_share(fan),
+        }
+        return {channel: float(value) for channel, value in found.items() if value is not None}
+
+    def _slowdowns(self, now_s: float) -> Dict[str, float]:
+        reasons = self._gpu.ask("GetCurrentClocksThrottleReasons")
+        if reasons is None:
+            return {}
+        found = {f"throttle_gpu_{name}_state": float(bool(reasons & bit)) for name, bit in _SLOWDOWNS.items()}
+        return {**found, "gpu_power_capped_share": float(bool(reasons & _POWER_CAP))}
+
+    def _others(self, now_s: float) -> Dict[str, float]:
+        pids = [process.pid for process in self._gpu.ask("GetComputeRunningProcesses") or ()]
+        if pids and self._pid not in pids:
+            raise ValueError("the driver lists processes, and not this one: a container has numbers of its own")
+        return {OTHERS: float(len(pids) - 1 if pids else 0)}
+
+
+def open_source(root: str, gpu: str = "", pid: int = 0) -> NvmlSource:
+    """The GPU of an index or UUID, and the CPU of `root` by RAPL where that may be read; `pid` is who trains."""
+    try:
+        found = find_gpu(gpu)
+    except HarnessError as error:
+        raise SourceUnavailableError(error.what, error.hint) from error
+    try:
+        return NvmlSource(found, pid, rapl.open_source(root), "")
+    except SourceUnavailableError as error:
+        return NvmlSource(found, pid, None, str(error))
+
+
+class GpuSettings(Knob):
+    """A GPU's power limit in mW, and the clocks that it is locked to, in MHz: of the GPU and of its memory, or `free`.
+
+    Only root may set them; for other users the privileged helper runs nvidia-smi.
+    """
+
+    spec: KnobSpec
+    name = "GPU clocks and power limit"
+    topic = "set GPU clocks and power limit"
+    sets_in_steps = True  # nobody tells which clocks are locked, so after a kill they are unlocked whatever is read
+
+    def __init__(self, root: str, gpu: str = "") -> None:
+        self._root = root
+        self._gpu = find_gpu(gpu)
+        self.spec = KnobSpec("nvml", {"gpu": self._gpu.uuid})
+        # [least and greatest of the GPU, memory] in MHz, the last 0 where it has no other
+        self._locked: Any = FREE
+
+    def usable(self) -> str:
+        why_not = privileges.refusal(self._root)
+        if why_not is not None:
+            raise ControlError(f"clocks of {self._gpu.name} are root's to set: {why_not}", privileges.ASK_FOR_RULE)
+        limits = self._gpu.power_limits_mw()
+        text = "no power limit" if limits is None else "power limit {:g} to {:g} W".format(*map(mw_to_w, limits))
+        graphics, memory = self._gpu.clocks_khz()
+        return f"{len(graphics)} GPU clocks, {len(memory)} memory clocks, {text}"
+
+    def read(self) -> Dict[str, Any]:
+        return {"power_limit_mw": self._ask("GetPowerManagementLimit"), "clocks_mhz": self._locked}
+
+    def apply(self, value: Dict[str, Any]) -> None:
+        *gpu_mhz, memory_mhz = (0,) if value["clocks_mhz"] == FREE else value["clocks_mhz"]
+        self._lock("gpu-clocks", gpu_mhz)
+        self._lock("memory-clocks", [memory_mhz, memory_mhz] if memory_mhz else [])
+        self._locked = value["clocks_mhz"]
+        limit_mw = value["power_limit_mw"]
+        if limit_mw == self._ask("GetPowerManagementLimit"):
+            return
+        if privileges.needed(self._root):
+            privileges.call("gpu", self._gpu.uuid, "power-limit", f"{mw_to_w(limit_mw):g}")
+        else:
+            self._gpu.order("SetPowerManagementLimit", limit_mw)
+
+    def _lock(self, which: str, mhz: Sequence[int]) -> None:
+        """Lock clocks between two, or unlock them; many GPUs cannot lock their memory's, so cannot unlock it."""
+        setter, resetter = _LOCKS[which]
+        if privileges.needed(self._root):
+            act = privileges.call if mhz or which == "gpu-clocks" else privileges.ask
+            act("gpu", self._gpu.uuid, which, ",".join(map(str, mhz)) or "reset")
+        elif mhz:
+            self._gpu.order(setter, *mhz)
+        else:
+            self._ask(resetter)
+
+    def _ask(self, function: str) -> Any:
+        try:
+            return self._gpu.ask(function)
+        except OSError as error:
+            raise ControlError(f"{self._gpu.name} refuses: {error}") from error

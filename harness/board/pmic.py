@@ -1,0 +1,110 @@
+"""Power of a Raspberry Pi 5 from the converters of its power-management chip, by `vcgencmd pmic_read_adc`.
+
+     VDD_CORE_A current(7)=2.35700000A       what a converter delivers
+     VDD_CORE_V volt(15)=0.72070840V
+        EXT5V_V volt(24)=5.14683000V         the input, whose current nothing measures
+
+The sum of volts times amperes is what reaches the chips. What USB devices, a HAT or a fan draw from the 5 V input is
+not in it, nor are the converters' own losses. The field's correction for a board without any of these, 1.1451 x sum +
+0.5879 W (jfikar/RPi5-power), is a channel of its own: an estimate of the input, and not what the suite calls the total.
+
+`vcgencmd get_throttled` has bits for under-voltage, a capped clock, throttling and the soft temperature limit: now, and
+16 bits higher since the boot.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Dict, List, Tuple
+
+from harness.board.bounded_process import run_checked
+from harness.board.power_rails import TOTAL, rail_channel
+from harness.board.source import Reading
+from harness.core.errors import ControlError, SourceUnavailableError
+from harness.core.units import mw_to_w, w_to_mw
+
+VCGENCMD = "usr/bin/vcgencmd"
+INPUT_ESTIMATE = "power_input_estimate_mw"
+SLOPE, OFFSET_MW = 1.1451, 587.9
+
+_LINE = re.compile(r"^\s*(\w+)_(A|V)\s+(?:current|volt)\(\d+\)=([\d.]+)(?:A|V)\s*$", re.MULTILINE)
+_STATES = {"under_voltage": 0, "capped_clock": 1, "throttled": 2, "soft_temperature_limit": 3}
+_SINCE_BOOT = 16
+_TIMEOUT_S = 2.0  # it answers in milliseconds
+
+
+class PmicSource:
+    """Power of each rail, their sum, and what holds the board down now."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        rails = self._rails_mw()
+        self.notes = {
+            "pmic": f"volts x amperes of {len(rails)} rails at the moment of the sample, by {command} pmic_read_adc",
+            TOTAL: f"sum of the rails {', '.join(rails)}; what USB, HATs and a fan draw from the 5 V input and the "
+            "converters' losses are not in it",
+            INPUT_ESTIMATE: f"{SLOPE} x {TOTAL} + {mw_to_w(OFFSET_MW)} W, for a board with nothing on its 5 V "
+            "(jfikar/RPi5-power)",
+            "input_v": "voltage at the 5 V input",
+        }
+        self._before = self._bits() >> _SINCE_BOOT
+        known = ", ".join(name for name, bit in _STATES.items() if self._before >> bit & 1)
+        self.notes["throttle_throttled_state"] = (
+            f"vcgencmd get_throttled; since the boot, before this: {known or 'none'}"
+        )
+
+    def read(self, now_s: float) -> Reading:
+        reading = Reading({}, {})
+        try:
+            rails = self._rails_mw()
+            reading.values.update((rail_channel(label), power_mw) for label, power_mw in rails.items())
+            total_mw = sum(rails.values())
+            if total_mw <= 0:
+                raise ValueError(f"its rails read {total_mw:g} mW in all: a running board draws more")
+            reading.values.update({TOTAL: total_mw, INPUT_ESTIMATE: SLOPE * total_mw + OFFSET_MW})
+            reading.values.update(self._input)
+        except (ControlError, ValueError) as error:
+            reading.failed[TOTAL] = str(error)
+        try:
+            bits = self._bits()
+            # What is new since the boot came and went between two samples.
+            shown = bits | bits >> _SINCE_BOOT & ~self._before
+            reading.values.update((f"throttle_{name}_state", float(shown >> bit & 1)) for name, bit in _STATES.items())
+        except (ControlError, ValueError) as error:
+            reading.failed["throttle_throttled_state"] = str(error)
+        return reading
+
+    def _ask(self, *words: str) -> str:
+        return run_checked([self._command, *words], timeout_s=_TIMEOUT_S, hint="the user has to be in group `video`")
+
+    def _rails_mw(self) -> Dict[str, float]:
+        """Power by rail, of those that tell volts and amperes both; remembers the input's voltage."""
+        found: List[Tuple[str, str, str]] = _LINE.findall(self._ask("pmic_read_adc"))
+        values = {(label, unit): float(value) for label, unit, value in found}
+        self._input = {"input_v": values["EXT5V", "V"]} if ("EXT5V", "V") in values else {}
+        rails = {label: w_to_mw(values[label, "V"] * value) for (label, unit), value in values.items()
+                 if unit == "A" and (label, "V") in values}  # fmt: skip
+        without = [label for label, unit in values if unit == "A" and label not in rails]
+        if not rails or without:
+            raise ValueError(f"vcgencmd pmic_read_adc shows no voltage of {', '.join(without) or 'any rail'}")
+        return rails
+
+    def _bits(self) -> int:
+        text = self._ask("get_throttled")
+        match = re.fullmatch(r"throttled=0x([0-9a-fA-F]+)\s*", text)
+        if match is None:
+            raise ValueError(f"vcgencmd get_throttled says {text.strip()!r}")
+        return int(match[1], 16)
+
+
+def open_source(root: str) -> PmicSource:
+    """The chip of the Raspberry Pi below `root`; SourceUnavailableError where none answers this user."""
+    command = os.path.join(root, VCGENCMD)
+    if not os.path.exists(command):
+        raise SourceUnavailableError(f"there is no {command}", "on Raspberry Pi OS: `sudo apt install raspi-utils`")
+    try:
+        return PmicSource(command)
+    except (ControlError, ValueError) as error:
+        hint = "only a Raspberry Pi 5 has such a chip; the user has to be in group `video`"
+        raise SourceUnavailableError(str(error), hint) from error

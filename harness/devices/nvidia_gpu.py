@@ -1,0 +1,107 @@
+"""`nvidia-gpu`: this machine with one of its discrete NVIDIA GPUs, whose clocks are those of the power mode."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional
+
+from harness.board.knob import Knob
+from harness.board.lock import locked
+from harness.board.nvml import FREE, GpuSettings, find_gpu, find_gpus
+from harness.board.source import SourceSpec
+from harness.core.cases import DVFS, Case
+from harness.core.configuration import Configuration
+from harness.core.device import Capability, Identity
+from harness.core.errors import CannotRunError, ControlError
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
+from harness.core.units import khz_to_mhz, mw_to_w, w_to_mw
+from harness.devices.host import HostDevice
+
+NAME = "nvidia-gpu"
+
+
+class NvidiaGpuDevice(HostDevice):
+    """Named after its product. The CPU side is the host's; clocks of the GPU that this user may not set stay free."""
+
+    power_source = "nvml"
+
+    def __init__(self, which: str, configuration: Configuration, root: Path = Path("/")) -> None:
+        super().__init__(configuration, root)
+        self._gpu = find_gpu(which)
+        alike = sum(gpu.name == self._gpu.name for gpu in find_gpus())
+        self.name = self._gpu.slug if alike == 1 else f"{self._gpu.slug}:{self._gpu.index}"
+        self.gpu_uuid = self._gpu.uuid  # where torch is to train
+        own = hashlib.sha256(f"jetwatt {self._gpu.uuid}".encode()).hexdigest()[:12]
+        self.board_instance = configuration.board_instance or own
+        self._knob = GpuSettings(str(root), self._gpu.uuid)
+        self._usual_limit_mw: Optional[int] = None  # as it was before the run
+        self._limit_mw: Optional[int] = None  # what the case asks for
+
+    def identity(self) -> Identity:
+        host = super().identity()
+        return Identity(self._gpu.name, {"cpu": host.model, **host.specification, **self._gpu.describe()})
+
+    def power_mode_space(self) -> PowerModeSpace:
+        """That of the host, and the clocks of GPU and memory that the driver lists, where this user may set them."""
+        host = super().power_mode_space()
+        graphics, memory = self._gpu.clocks_khz() if self._knob.available().available else ((), ())
+        return PowerModeSpace(host.cpu_cores, host.cpu_khz, graphics or (UNKNOWN_KHZ,), memory or (UNKNOWN_KHZ,))
+
+    def capabilities(self) -> List[Capability]:
+        known = Capability("know the GPU", True, f"{self._gpu.name}, {self._gpu.software()}")
+        return [known, *super().capabilities(), self._knob.available()]
+
+    def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
+        sources = super().telemetry_sources(data_directory)
+        pid = sources[0].options["pid"]
+        nvml = SourceSpec(self.power_source, {"gpu": self._gpu.uuid, "pid": pid})
+        return [nvml if source.name == self.power_source else source for source in sources]
+
+    def check(self, case: Case) -> None:
+        """Refuse clocks and a power limit that this user may not set, or the GPU does not take."""
+        limit_w = case.settings.power_limit_w
+        settable = self._knob.available()
+        if (limit_w is not None or case.settings.clocks == DVFS) and not settable.available:
+            raise ControlError(settable.detail, settable.hint)
+        limits = self._gpu.power_limits_mw()
+        if limit_w is not None and not (limits and limits[0] <= w_to_mw(limit_w) <= limits[1]):
+            able = "{:g} to {:g} W".format(*map(mw_to_w, limits)) if limits else "none: its limit is fixed"
+            raise CannotRunError(f"{self._gpu.name} takes no power limit of {limit_w:g} W", f"allowed: {able}")
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        """Hold the host, too, whose CPUs feed the GPU."""
+        self._usual_limit_mw = self._knob.read()["power_limit_mw"]
+        with locked(HostDevice.name), super().session():
+            yield
+
+    def _knobs(self) -> List[Knob]:
+        return [*super()._knobs(), *([self._knob] if self._knob.available().available else [])]
+
+    def _apply(self, mode: PowerMode, clocks: str) -> PowerMode:
+        applied = super()._apply(mode, clocks)
+        if not self._knob.available().available:
+            return applied
+        gpu_mhz, memory_mhz = (round(khz_to_mhz(khz)) for khz in mode[2:])
+        graphics, memory = self._gpu.clocks_khz()
+        least_mhz = round(khz_to_mhz(graphics[0])) if clocks == DVFS and graphics else gpu_mhz
+        limit_mw = self._limit_mw or self._usual_limit_mw
+        lock = [least_mhz, gpu_mhz, memory_mhz if len(memory) > 1 else 0] if graphics else FREE
+        self._knob.set({"power_limit_mw": limit_mw, "clocks_mhz": lock})
+        return applied
+
+    def _describe(self, case: Case, mode: PowerMode) -> Dict[str, Any]:
+        held = {"dvfs": "on" if case.settings.clocks == DVFS else "off"} if self._knob.available().available else {}
+        return {
+            **super()._describe(case, mode),
+            **held,
+            "driver": self._gpu.driver,
+            "gpu_power_limit_mw": self._knob.read()["power_limit_mw"],
+        }
+
+    def set_case(self, case: Case) -> Dict[str, Any]:
+        limit_w = case.settings.power_limit_w
+        self._limit_mw = None if limit_w is None else round(w_to_mw(limit_w))
+        return super().set_case(case)

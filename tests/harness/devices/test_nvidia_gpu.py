@@ -1,0 +1,263 @@
+"""A discrete NVIDIA GPU, by a stand-in of the driver's library whose functions are those of the real package."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator
+
+import pytest
+
+from harness.board import nvml, privileges
+from harness.board.knob import KnobSpec, open_knob
+from harness.board.saved_state import restore
+from harness.core.cases import DVFS, Case, Settings
+from harness.core.configuration import Configuration
+from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError, UnknownNameError
+from harness.devices.registry import open_device
+
+FAKE = Path(__file__).resolve().parents[2] / "boards" / "fake_nvml"
+
+RTX_3090 = {
+    "name": "NVIDIA GeForce RTX 3090", "uuid": "GPU-11111111-2222-3333-4444-555555555555", "memory": 24 << 30,
+    "capability": [8, 6], "pcie": [4, 16], "graphics_clocks": [2100, 1695, 210], "memory_clocks": [9751, 405],
+    "limits": [100_000, 366_000], "limit": 350_000, "watt": 300, "since_s": time.monotonic() - 100,
+    "milliwatt": 299_000, "sm": 1695, "mem": 9751, "busy": 95, "temperature": 61, "fan": 40, "reasons": 0,
+    "processes": [],
+}  # fmt: skip
+A5000 = {**RTX_3090, "name": "NVIDIA RTX A5000", "uuid": "GPU-99999999-2222-3333-4444-555555555555"}
+
+
+class Driver:
+    """What the stand-in reads and writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.write(gpus=[RTX_3090, A5000])
+
+    def write(self, **content: Any) -> None:
+        self.path.write_text(json.dumps(content))
+
+    def read(self) -> Dict[str, Any]:
+        return json.loads(self.path.read_text())
+
+    def change(self, **values: Any) -> None:
+        """Change the first GPU."""
+        found = self.read()
+        found["gpus"][0].update(values)
+        self.write(**found)
+
+    @property
+    def log(self) -> Any:
+        return self.read().get("log", [])
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    monkeypatch.setenv("FAKE_NVML", str(tmp_path / "nvml.json"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("JETWATT_LOCK_DIR", str(tmp_path))
+    monkeypatch.syspath_prepend(str(FAKE))
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    monkeypatch.setattr(privileges, "needed", lambda root: False)  # the tests act as root would
+    nvml._library.cache_clear()
+    yield Driver(tmp_path / "nvml.json")
+    nvml._library.cache_clear()
+    sys.modules.pop("pynvml", None)
+
+
+def a_case(**settings: Any) -> Case:
+    return Case("nvidia-gpu", "lenet-mnist", "maxn", 0, "ssd", 16, Settings(**settings))
+
+
+def test_the_stand_in_has_the_functions_of_the_real_package_and_every_call_fits() -> None:
+    spec = importlib.util.find_spec("pynvml")
+    if spec is None:
+        pytest.skip("nvidia-ml-py is not installed")
+
+    def functions(path: str) -> Dict[str, ast.FunctionDef]:
+        tree = ast.parse(Path(path).read_text())
+        return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+    real, fake = functions(spec.origin), functions(str(FAKE / "pynvml.py"))
+    for name, function in fake.items():
+        if name.startswith("nvml"):
+            assert [one.arg for one in real[name].args.args] == [one.arg for one in function.args.args], name
+    source = inspect.getsource(nvml)
+    named = {one.value for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Constant) and _is_function(one)}
+    assert len(named) > 15
+    assert {f"nvmlDevice{name}" for name in named} <= {*real} & {*fake}
+
+
+def _is_function(one: ast.Constant) -> bool:
+    return isinstance(one.value, str) and one.value.startswith(("Get", "Set", "Reset")) and one.value.isidentifier()
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "uuid"),
+    [
+        ("nvidia-gpu", "nvidia-geforce-rtx-3090", RTX_3090["uuid"]),
+        ("nvidia-gpu:1", "nvidia-rtx-a5000", A5000["uuid"]),
+        ("nvidia-gpu:GPU-9999", "nvidia-rtx-a5000", A5000["uuid"]),
+        ("nvidia-rtx-a5000", "nvidia-rtx-a5000", A5000["uuid"]),
+    ],
+)
+def test_a_gpu_is_named_after_its_product(driver: Driver, given: str, name: str, uuid: str) -> None:
+    device = open_device(given, Configuration())
+    assert (device.name, device.gpu_uuid) == (name, uuid)
+    assert uuid not in str(device.identity())
+    assert device.identity().specification["compute_capability"] == "8.6"
+
+
+def test_two_gpus_alike_are_two_devices_and_an_unknown_one_lists_those_there(driver: Driver) -> None:
+    driver.write(gpus=[RTX_3090, {**RTX_3090, "uuid": A5000["uuid"]}])
+    first, second = (open_device(f"nvidia-gpu:{index}", Configuration()) for index in (0, 1))
+    assert (first.name, second.name) == ("nvidia-geforce-rtx-3090:0", "nvidia-geforce-rtx-3090:1")
+    assert first.board_instance != second.board_instance
+    assert open_device(second.name, Configuration()).gpu_uuid == A5000["uuid"]
+    with pytest.raises(UnknownNameError, match=r"known: 0 \(NVIDIA GeForce RTX 3090"):
+        open_device("nvidia-gpu:2", Configuration())
+
+
+def test_without_a_driver_the_way_out_is_said(driver: Driver) -> None:
+    driver.write(driver="", gpus=[])
+    with pytest.raises(CannotRunError, match="driver has to be loaded"):
+        open_device("nvidia-gpu", Configuration())
+    with pytest.raises(SourceUnavailableError, match="Driver Not Loaded"):
+        nvml.open_source("/", "0")
+
+
+def test_power_is_the_growth_of_the_energy_counter_and_the_total_says_what_is_in_it(
+    driver: Driver, tmp_path: Path
+) -> None:
+    source = nvml.open_source(str(tmp_path), "0", pid=7)
+    start_s = time.monotonic()
+    assert "power_total_mw" not in source.read(start_s).values
+    time.sleep(0.1)
+    found = source.read(time.monotonic())
+    assert found.values["power_gpu_mw"] == pytest.approx(300_000, rel=0.05)
+    assert found.values["power_total_mw"] == found.values["power_gpu_mw"]
+    assert "alone, without the CPU: there is no RAPL package" in source.notes["power_total_mw"]
+    assert found.values["gpu_khz"] == 1_695_000
+    assert found.values["gpu_load_share"] == 0.95
+    assert found.values["throttle_gpu_hw_thermal_state"] == 0
+    assert found.values["gpu_other_processes"] == 0
+
+
+def test_the_cpu_package_is_a_channel_of_its_own_and_part_of_the_sum(driver: Driver, tmp_path: Path) -> None:
+    zone = tmp_path / "sys/class/powercap/intel-rapl:0"
+    zone.mkdir(parents=True)
+    (zone / "name").write_text("package-0\n")
+    (zone / "max_energy_range_uj").write_text("262143328850\n")
+    (zone / "energy_uj").write_text("1000000\n")
+    driver.change(watt=None)  # an older GPU: sampled power alone
+    source = nvml.open_source(str(tmp_path), "0")
+    source.read(10.0)
+    (zone / "energy_uj").write_text("51000000\n")
+    values = source.read(11.0).values
+    assert values["power_gpu_mw"] == 299_000
+    assert values["power_cpu_mw"] == pytest.approx(50_000)
+    assert values["power_total_mw"] == pytest.approx(349_000)
+    assert "sampled power" in source.notes["power_gpu_mw"]
+    assert "RAPL domains package-0" in source.notes["power_total_mw"]
+
+
+@pytest.mark.parametrize(
+    ("change", "channel", "said"),
+    [
+        ({"sm": "fails"}, "gpu_khz", "Unknown Error"),
+        ({"temperature": "fails"}, "temperature_gpu_c", "Unknown Error"),
+        ({"watt": 0}, "power_gpu_mw", "stands still"),
+        ({"processes": [1, 2]}, "gpu_other_processes", "a container has numbers of its own"),
+    ],
+)
+def test_what_fails_is_missing_by_itself(driver: Driver, tmp_path: Path, change: Any, channel: str, said: str) -> None:
+    source = nvml.open_source(str(tmp_path), "0", pid=7)
+    source.read(time.monotonic() - 1)
+    driver.change(**change)
+    found = source.read(time.monotonic())
+    assert said in found.failed[channel]
+    assert channel not in found.values
+    assert "gpu_memory_used_bytes" in found.values or channel == "temperature_gpu_c"
+    assert ("power_total_mw" in found.values) == (channel != "power_gpu_mw")
+
+
+def test_heat_is_a_throttle_and_a_power_cap_is_what_a_limit_is_for(driver: Driver, tmp_path: Path) -> None:
+    driver.change(reasons=0x40 | 0x04, processes=[7, 8])
+    values = nvml.open_source(str(tmp_path), "0", pid=7).read(0.0).values
+    assert values["throttle_gpu_hw_thermal_state"] == 1
+    assert values["throttle_gpu_power_brake_state"] == 0
+    assert values["gpu_power_capped_share"] == 1
+    assert values["gpu_other_processes"] == 1
+
+
+def test_a_mode_locks_clocks_and_limit_and_the_end_of_the_run_puts_them_back(driver: Driver) -> None:
+    device = open_device("nvidia-gpu", Configuration())
+    space = device.power_mode_space()
+    assert space.gpu_khz == (210_000, 1_695_000, 2_100_000)
+    assert space.mem_khz == (405_000, 9_751_000)
+    mode = space.greatest._replace(gpu_khz=1_695_000)
+    with device.session():
+        device.apply(mode)
+        limited = dataclasses.replace(a_case(power_limit_w=250), power_mode="1c-x-1695-405")
+        assert device.set_case(limited)["gpu_power_limit_mw"] == 250_000
+        assert device.set_case(a_case(clocks=DVFS))["gpu_power_limit_mw"] == 350_000  # not that of the case before
+    assert driver.log == [
+        ["lock-gpu", 1695, 1695],
+        ["lock-memory", 9751, 9751],
+        ["lock-gpu", 1695, 1695],
+        ["lock-memory", 405, 405],
+        ["power-limit", 250_000],
+        ["lock-gpu", 210, 2100],
+        ["lock-memory", 9751, 9751],
+        ["power-limit", 350_000],
+        ["reset-gpu"],
+        ["reset-memory"],
+    ]
+
+
+def test_after_a_kill_the_clocks_are_unlocked_whatever_is_read(driver: Driver, tmp_path: Path) -> None:
+    device = open_device("nvidia-gpu", Configuration())
+    pid = os.fork()
+    if pid == 0:
+        with device.session():
+            device.set_case(a_case(power_limit_w=200))
+            os._exit(9)  # as a kill would, without putting anything back
+    os.waitpid(pid, 0)
+    assert driver.read()["gpus"][0]["limit"] == 200_000
+    assert "GPU clocks and power limit" in restore(device.name)
+    assert driver.read()["gpus"][0]["limit"] == 350_000
+    assert ["reset-gpu"] in driver.log
+
+
+def test_without_rights_the_clocks_that_are_are_measured_and_a_limit_is_refused(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(privileges, "refusal", lambda root: "sudo asks for a password")
+    device = open_device("nvidia-gpu", Configuration())
+    assert device.power_mode_space().gpu_khz == (0,)
+    device.check(a_case())
+    with device.session():
+        assert "dvfs" not in device.set_case(a_case()) or device.power_mode_space().cpu_khz[1:]
+    assert driver.log == []
+    with pytest.raises(ControlError, match="sudo asks for a password"):
+        device.check(a_case(power_limit_w=250))
+
+
+def test_a_limit_that_the_gpu_does_not_take_is_refused_before_anything_is_touched(driver: Driver) -> None:
+    with pytest.raises(CannotRunError, match="allowed: 100 to 366 W"):
+        open_device("nvidia-gpu", Configuration()).check(a_case(power_limit_w=500))
+
+
+def test_the_driver_may_refuse_what_it_lists(driver: Driver) -> None:
+    driver.write(root=False, gpus=[RTX_3090])
+    knob = open_knob(KnobSpec("nvml", {"gpu": RTX_3090["uuid"]}), "/")
+    with pytest.raises(ControlError, match="Insufficient Permissions"):
+        knob.set({"power_limit_mw": 350_000, "clocks_mhz": [1695, 1695, 0]})
