@@ -69,6 +69,8 @@ def describe_result(profile: Profile) -> str:
         parts = [f"{_number(figures['minibatch_time_ms'])} ms per minibatch{spread}"]
         if figures["samples_per_s"] is not None:
             parts.append(f"{_number(figures['samples_per_s'])} samples/s")
+        if figures.get("tokens_per_s") is not None:
+            parts.append(f"{_number(figures['tokens_per_s'])} tokens/s")
     if figures["power_mw"] is not None:
         parts.append(f"{_number(mw_to_w(figures['power_mw']))} W")
     if profile.flags:

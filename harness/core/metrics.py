@@ -172,6 +172,7 @@ AGGREGATES: Dict[str, str] = {
     "clean_minibatches": "minibatches that count: not the first, not before power settled",
     "e2e_s": "sum of the end-to-end times of the clean minibatches",
     "samples_per_s": "clean minibatches x batch size / e2e_s",
+    "tokens_per_s": "samples_per_s x tokens of a sample; of language models alone",
     "power_mw": "median over the stable power samples taken during the clean minibatches",
     "power_mean_mw": "energy of the clean minibatches / the time that they took",
     "power_samples": "power samples behind power_mw",

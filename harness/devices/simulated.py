@@ -55,6 +55,7 @@ from harness.workloads import get_workload
 from harness.workloads.counting import counted_once, describe
 from harness.workloads.data.data_set import IN_MEMORY
 from harness.workloads.failures import own_code_failed
+from harness.workloads.workload import BF16_WHERE_THERE_IS
 
 PREFIX = "sim:"
 MEDIA = ("ssd", "sd", "hdd", "emmc")  # storage that the model knows
@@ -276,7 +277,7 @@ def _workload(name: str) -> Tuple[WorkloadParameters, str, Dict[str, Any]]:
     if name in SIMULATED_WORKLOADS:
         return load_workload(name), "", {}
     workload = get_workload(name)
-    if workload.precision != "fp32" or workload.compile or workload.channels_last:
+    if workload.precision not in ("fp32", BF16_WHERE_THERE_IS) or workload.compile or workload.channels_last:
         raise CannotRunError(
             f"simulated boards train in fp32, without torch.compile and channels-last, and {name} asks for other",
             "measure it: --device host, or a board",
@@ -303,4 +304,4 @@ def _workload(name: str) -> Tuple[WorkloadParameters, str, Dict[str, Any]]:
         kernels_forward=counted.kernels_forward,
         parameters=counted.parameters,
     )
-    return parameters, scaled_from, {**describe(workload, counted), "scaled_from": scaled_from}
+    return parameters, scaled_from, {**describe(workload, counted, "fp32"), "scaled_from": scaled_from}

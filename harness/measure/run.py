@@ -214,7 +214,8 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
             directory, place if is_there else configuration.data_root, settings.data_scale, settings.seed, report
         )
         samples = workload.build_data_set(data, settings.seed)
-        made_of = describe_workload(workload, counted_once(workload, samples, training.accelerator().type))
+        counted = counted_once(workload, samples, training.accelerator().type)
+        made_of = describe_workload(workload, counted, training.precision_of(workload))
     medium = {"kind": IN_MEMORY}
     if data.directory is not None:
         medium = describe(str(data.directory), str(root))._asdict()
@@ -323,6 +324,8 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
         telemetry.series, PowerMode(**conditions["power_mode"]), start, end, telemetry.notes
     )
     aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
+    if aggregates["samples_per_s"] and bench.workload.tokens_per_sample:
+        aggregates["tokens_per_s"] = aggregates["samples_per_s"] * bench.workload.tokens_per_sample
     return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
 
 

@@ -28,7 +28,7 @@ from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
 from harness.core.units import s_to_ms
 from harness.measure.rounds import Rounds, nothing, run_rounds
 from harness.workloads.failures import is_out_of_memory, last_line, own_code_failed
-from harness.workloads.workload import Workload, move
+from harness.workloads.workload import BF16_WHERE_THERE_IS, Workload, move
 
 PREFETCH_FACTOR = 2  # 004 sec. 4.2
 
@@ -104,6 +104,13 @@ def _peak_memory() -> str:
     return peak
 
 
+def precision_of(workload: Workload) -> str:
+    """What a workload trains in on this accelerator: of the CPU's bf16 is known that it works, and is no faster."""
+    if workload.precision != BF16_WHERE_THERE_IS:
+        return workload.precision
+    return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "fp32"
+
+
 class Trainer:
     """A workload ready to train: model, optimizer, data and loader on one accelerator."""
 
@@ -120,7 +127,8 @@ class Trainer:
         self.last_loss: Optional[torch.Tensor] = None
         self._run = _compiled(self.model) if workload.compile else self.model
         self._scaler = None  # what keeps the gradients of half precision from vanishing
-        if workload.precision == "fp16" and self.device.type == "cuda":
+        self.precision = precision_of(workload)
+        if self.precision == "fp16" and self.device.type == "cuda":
             self._scaler = (
                 torch.amp.GradScaler("cuda") if hasattr(torch.amp, "GradScaler") else torch.cuda.amp.GradScaler()
             )
@@ -182,9 +190,9 @@ class Trainer:
             self.first_loss = self.last_loss
 
     def autocast(self) -> ContextManager[Any]:
-        if self.workload.precision == "fp32":
+        if self.precision == "fp32":
             return contextlib.nullcontext()
-        kind = torch.float16 if self.workload.precision == "fp16" else torch.bfloat16
+        kind = torch.float16 if self.precision == "fp16" else torch.bfloat16
         return torch.autocast(self.device.type, dtype=kind)
 
     def _refuse_precision(self) -> None:
@@ -194,9 +202,8 @@ class Trainer:
                 warnings.simplefilter("error", UserWarning)
                 self.autocast()
         except (UserWarning, RuntimeError) as error:
-            precision = self.workload.precision
             raise CannotRunError(
-                f"{accelerator_name()} does not train in {precision}: {error}", "another precision"
+                f"{accelerator_name()} does not train in {self.precision}: {error}", "another precision"
             ) from error
 
     def rehearse(self) -> None:

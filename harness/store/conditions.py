@@ -72,6 +72,8 @@ def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance:
     comparable.update({name: conditions[name] for name in NAMED_IN_CONDITIONS if conditions.get(name) is not None})
     if conditions.get("own_workload"):
         comparable.update({name: conditions[name] for name in OF_AN_OWN_WORKLOAD if conditions.get(name) is not None})
+    elif conditions.get("precision", "fp32") != "fp32":  # of the suite's own, those in which it depends on the device
+        comparable["precision"] = conditions["precision"]
     if case.settings.clocks != STATIC:  # what was measured before there was a choice had static ones
         comparable["clocks"] = case.settings.clocks
     for name in ("idle_s", "duration_s", "power_limit_w"):

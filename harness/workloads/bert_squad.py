@@ -17,7 +17,7 @@ from harness.workloads.data.squad import SQUAD, Question, encode
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload, transformed
 
-_OFFLINE = {
+OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -27,7 +27,7 @@ _OFFLINE = {
 
 def _build_model() -> Any:
     """BERT-base as its configuration class has it by default, with random weights; no hub is asked."""
-    os.environ.update(_OFFLINE)
+    os.environ.update(OFFLINE)
     transformers = require("transformers")
     return transformers.BertForQuestionAnswering(transformers.BertConfig())
 

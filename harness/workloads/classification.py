@@ -1,4 +1,4 @@
-"""The workloads that classify pictures: LeNet-5, MobileNetV3, ResNet-18 and VGG-11."""
+"""The workloads that classify pictures: LeNet-5, MobileNetV3, ResNet-18, VGG-11, and vision transformers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.workloads.data.cifar10 import CIFAR10
 from harness.workloads.data.mnist import MNIST
 from harness.workloads.data.photographs import GLD23K, IMAGENET_VAL
 from harness.workloads.optional_packages import require
-from harness.workloads.workload import Workload, transformed
+from harness.workloads.workload import Workload, adamw, transformed
 
 SIDE = 224
 
@@ -59,9 +59,9 @@ def build_mnist_transform() -> OnPicture:
     return OnPicture([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])
 
 
-def torchvision_model(name: str) -> Callable[[], Any]:
+def torchvision_model(name: str, **sizes: int) -> Callable[[], Any]:
     """What makes a model with random weights; nothing is downloaded."""
-    return lambda: getattr(require("torchvision.models"), name)()
+    return lambda: getattr(require("torchvision.models"), name)(**sizes)
 
 
 def enlarged_resnet18() -> Any:
@@ -144,4 +144,16 @@ RESNET18_GLD23K = dataclasses.replace(
 )
 MOBILENETV3_IMAGENET = dataclasses.replace(
     MOBILENETV3_GLD23K, name="mobilenetv3-imagenet", folder=IMAGENET_VAL, data=RESNET18_IMAGENET.data
+)
+
+# Of no paper: transformers as they are trained today. ViT-B/16 as torchvision has it, and DeiT's tiny size of it.
+VIT_B16_IMAGENET = dataclasses.replace(
+    RESNET18_IMAGENET, name="vit-b16-imagenet", model=torchvision_model("vit_b_16"), optimizer=adamw
+)
+VIT_TI16_IMAGENET = dataclasses.replace(
+    VIT_B16_IMAGENET,
+    name="vit-ti16-imagenet",
+    model=torchvision_model(
+        "VisionTransformer", image_size=SIDE, patch_size=16, num_layers=12, num_heads=3, hidden_dim=192, mlp_dim=768
+    ),
 )

@@ -53,17 +53,18 @@ def counted_alone(workload: Workload) -> Counted:
     return _known[workload]
 
 
-def describe(workload: Workload, counted: Counted) -> Dict[str, Any]:
-    """What a workload is and how it trains, as conditions of a profile."""
+def describe(workload: Workload, counted: Counted, precision: str) -> Dict[str, Any]:
+    """What a workload is and how it trains, as conditions of a profile; `precision` is what it trains in here."""
     return {
         "own_workload": workload.is_own,
-        "precision": workload.precision,
+        "precision": precision,
         "compile": workload.compile,
         "channels_last": workload.channels_last,
         "gradient_accumulation": workload.gradient_accumulation,
         "optimizer": counted.optimizer,
         "parameters": counted.parameters,
         "flops_forward": counted.flops_forward,
+        **({"tokens_per_sample": workload.tokens_per_sample} if workload.tokens_per_sample else {}),
     }
 
 

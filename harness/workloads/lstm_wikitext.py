@@ -15,7 +15,7 @@ from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload, transformed
 
 
-def _split(window: Any) -> Tuple[Any, Any]:
+def split(window: Any) -> Tuple[Any, Any]:
     """A window of token numbers to what is read and what is to be predicted, one step ahead."""
     tokens = require("torch").from_numpy(window)
     return tokens[:-1], tokens[1:]
@@ -26,10 +26,9 @@ def _forward(model: Any, batch: Any) -> Any:
     return model(tokens)
 
 
-def _loss(model: Any, batch: Any) -> Any:
+def next_token_loss(scores: Any, batch: Any) -> Any:
     """Mean cross-entropy of the next token over all steps."""
     _, following = batch
-    scores = _forward(model, batch)
     return require("torch.nn.functional").cross_entropy(scores.flatten(0, 1), following.flatten())
 
 
@@ -37,7 +36,7 @@ LSTM_WIKITEXT = Workload(
     name="lstm-wikitext",
     model=lambda: require("harness.workloads.networks").LanguageModel(VOCABULARY, width=232, layers=2, dropout=0.2),
     folder=WIKITEXT,
-    data=transformed(WIKITEXT, lambda: _split),
-    loss=_loss,
+    data=transformed(WIKITEXT, lambda: split),
+    loss=lambda model, batch: next_token_loss(_forward(model, batch), batch),
     forward=_forward,
 )

@@ -50,3 +50,16 @@ class LanguageModel(nn.Module):
         """Scores of every token of the vocabulary as the next one, at every step."""
         states, _ = self.lstm(self.dropout(self.embedding(tokens)))
         return self.scores(self.dropout(states))
+
+
+class LowRank(nn.Module):
+    """A linear layer that stays as it is, and beside it the product of two narrow ones that learn (LoRA)."""
+
+    def __init__(self, linear: nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.linear = linear
+        self.down = nn.Linear(linear.in_features, rank, bias=False)
+        self.up = nn.Linear(rank, linear.out_features, bias=False)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.linear(inputs) + self.up(self.down(inputs))

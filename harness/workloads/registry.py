@@ -1,4 +1,4 @@
-"""The workloads by name: the papers', and a user's own from a module or an installed package."""
+"""The workloads by name: the papers', some of today, and a user's own from a module or an installed package."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from harness.core.errors import HarnessError, InvalidValueError, UnknownNameErro
 from harness.workloads import classification
 from harness.workloads.bert_squad import BERT_SQUAD, BERT_SQUAD_128
 from harness.workloads.failures import own_code_failed
+from harness.workloads.llama_lora import LLAMA_LORA, LLAMA_LORA_CHECKPOINTED, LLAMA_LORA_TINY
 from harness.workloads.lstm_wikitext import LSTM_WIKITEXT
 from harness.workloads.workload import Workload
 from harness.workloads.yolov8n_coco import YOLOV8N_COCO
@@ -33,6 +34,11 @@ WORKLOADS: Dict[str, Workload] = {
         classification.MOBILENETV3_IMAGENET,
         classification.RESNET18_CIFAR10_32,
         BERT_SQUAD_128,
+        LLAMA_LORA,
+        LLAMA_LORA_CHECKPOINTED,
+        LLAMA_LORA_TINY,
+        classification.VIT_B16_IMAGENET,
+        classification.VIT_TI16_IMAGENET,
     )
 }
 

@@ -19,7 +19,8 @@ from harness.workloads.data.data_set import (
 )
 from harness.workloads.optional_packages import require
 
-PRECISIONS = ("fp32", "fp16", "bf16")
+BF16_WHERE_THERE_IS = "bf16-where-there-is"
+PRECISIONS = ("fp32", "fp16", "bf16", BF16_WHERE_THERE_IS)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -48,6 +49,11 @@ def sgd(parameters: Any) -> Any:
     return require("torch").optim.SGD(parameters, lr=0.01, momentum=0.9)
 
 
+def adamw(parameters: Any) -> Any:
+    """AdamW, as transformers are trained: two more numbers for each parameter that learns."""
+    return require("torch").optim.AdamW([one for one in parameters if one.requires_grad], lr=1e-4)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Workload:
     """What is trained: the papers' networks, or one of your own.
@@ -72,10 +78,12 @@ class Workload:
         optimizer: from the model's parameters to an optimizer.
         collate: makes a batch of a list of samples; None for torch's default.
         smallest_batch: samples that a training batch needs: batch normalisation over a map of 1 x 1 takes two.
-        precision: `fp32`, or `fp16` or `bf16` by autocast; on CUDA, `fp16` scales the loss.
+        precision: `fp32`, or `fp16` or `bf16` by autocast; on CUDA, `fp16` scales the loss. `bf16-where-there-is` is
+            `bf16` on accelerators that have it, else `fp32`; profiles say which it was.
         compile: whether `torch.compile` compiles the model.
         channels_last: whether model and pictures lie in memory as channels-last.
         gradient_accumulation: minibatches whose gradients are added up before each optimizer step.
+        tokens_per_sample: of a language model, whose profiles tell tokens per second, too; 0 where there are none.
     """
 
     name: str
@@ -91,6 +99,7 @@ class Workload:
     compile: bool = False
     channels_last: bool = False
     gradient_accumulation: int = 1
+    tokens_per_sample: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
+import functools
 import itertools
 import platform
 import re
@@ -27,14 +29,15 @@ _END_OF_LINE, _UNKNOWN = "<eos>", "<unk>"
 
 
 class WikiTextSamples:
-    """Windows of 59 token numbers (int64), each beginning with the last token of the one before: 58 steps to predict.
+    """Windows of token numbers (int64), one more than steps to predict: each begins with the last one of the last.
 
     Numbers go by falling frequency in the file. The file is read as a whole when it is opened, as is usual for text.
     """
 
     in_memory = True
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, steps: int = TOKENS_PER_SAMPLE) -> None:
+        self._steps = steps
         self._path = directory / _FILE
         try:
             with open(self._path, encoding="utf-8", newline="\n") as file:
@@ -42,20 +45,20 @@ class WikiTextSamples:
         except (UnicodeDecodeError, FileNotFoundError) as error:
             raise DataSetError(f"{self._path} is no text: {error}", "fetch or write the data set again") from error
         tokens = [token for line in lines for token in [*line.split(), _END_OF_LINE]]
-        if len(tokens) <= TOKENS_PER_SAMPLE:
-            raise DataSetError(f"{self._path} has {len(tokens)} tokens, too few for one sample of {TOKENS_PER_SAMPLE}")
+        if len(tokens) <= steps:
+            raise DataSetError(f"{self._path} has {len(tokens)} tokens, too few for one sample of {steps}")
         numbers = _number(tokens)
         unknown = numbers.get(_UNKNOWN, len(numbers) - 1)
         self._tokens = np.array([numbers.get(token, unknown) for token in tokens], dtype=np.int32)
 
     def __len__(self) -> int:
-        return (len(self._tokens) - 1) // TOKENS_PER_SAMPLE
+        return (len(self._tokens) - 1) // self._steps
 
     def __getitem__(self, index: int) -> np.ndarray:
         if not 0 <= index < len(self):
             raise IndexError(index)
-        start = index * TOKENS_PER_SAMPLE
-        return self._tokens[start : start + TOKENS_PER_SAMPLE + 1].astype(np.int64)
+        start = index * self._steps
+        return self._tokens[start : start + self._steps + 1].astype(np.int64)
 
     def files(self, indices: Sequence[int]) -> List[Path]:
         return [self._path]
@@ -71,10 +74,10 @@ def _number(tokens: List[str]) -> Dict[str, int]:
     return {token: number for number, token in enumerate(by_frequency)}
 
 
-def write(directory: Path, samples: int, seed: int, report: Report) -> str:
+def write(directory: Path, samples: int, seed: int, report: Report, steps: int = TOKENS_PER_SAMPLE) -> str:
     """Write Python's language reference as WikiText; past its end, its sections again in another order."""
     sections = read_sections()
-    wanted = samples * TOKENS_PER_SAMPLE + 1  # the line end that closes the file comes on top
+    wanted = samples * steps + 1  # the line end that closes the file comes on top
     turns = 0
 
     def all_lines() -> Iterator[List[str]]:
@@ -106,6 +109,17 @@ WIKITEXT = DataSet(
     signs=(_FILE,),
     write=write,
     open=WikiTextSamples,
+)
+
+LONG_STEPS = 512
+# The same text in long windows, as language models are tuned on.
+WIKITEXT_LONG = dataclasses.replace(
+    WIKITEXT,
+    name="wikitext-512",
+    real_samples=4_079,  # 2,088,628 tokens in windows of 512
+    default_samples=96,
+    write=functools.partial(write, steps=LONG_STEPS),
+    open=functools.partial(WikiTextSamples, steps=LONG_STEPS),
 )
 
 

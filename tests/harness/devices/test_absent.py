@@ -23,8 +23,8 @@ def test_every_board_can_be_named_as_a_device():
     assert known_devices()[0] == "host"
     assert "thor" in known_devices()
     for name in known_devices():
-        if name.startswith(REPLAY):
-            continue  # names a file
+        if name.startswith((REPLAY, "nvidia-gpu")):
+            continue  # names a file; is named after what is there
         assert open_device(name, Configuration()).name == name
 
 

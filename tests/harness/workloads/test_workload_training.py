@@ -15,7 +15,9 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.training
 
 SAMPLES = 4
-SLOW = ("resnet18-cifar10", "bert-squad")  # their variants do the same with less work
+SLOW = (  # their variants do the same with less work
+    "resnet18-cifar10", "bert-squad", "llama-lora-wikitext", "llama-lora-wikitext-checkpointed", "vit-b16-imagenet",
+)  # fmt: skip
 QUICK = pytest.mark.parametrize(
     "workload", [one for one in WORKLOADS.values() if one.name not in SLOW], ids=lambda workload: workload.name
 )
@@ -42,6 +44,8 @@ def test_a_step_has_a_finite_loss_moves_every_weight_and_needs_no_network(worklo
     optimiser = workload.optimizer(model.parameters())
     batch = next(iter(make_loader(workload, prepare_samples(workload.data_set, SAMPLES))))
     loss = train_step(workload, model, optimiser, batch)
+    if workload.name.startswith("vit"):  # its head begins at 0: nothing goes back through it in the first step
+        loss = train_step(workload, model, optimiser, batch)
     assert loss.ndim == 0
     assert torch.isfinite(loss)
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
