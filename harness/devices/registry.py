@@ -112,7 +112,7 @@ def open_device(name: str, configuration: Configuration, root: Path = Path("/"))
     name, _, instance = name.partition(INSTANCE_MARK)
     kind, _, which = name.partition(":")
     board = local_board(configuration, root)
-    here: Optional[RealDevice] = None
+    here: Union[RealDevice, None] = None
     if name == "host":
         here = HostDevice(configuration, root)
     elif board is not None and board.name == name:
