@@ -114,6 +114,7 @@ class Target:
     profiled: Optional[Table] = None
     hierarchy: Optional[Hierarchy] = None  # the prior of physical-gp; the one that comes with the suite by default
     counts: Optional[Dict[str, Counts]] = None  # what is counted of networks, by workload
+    loss: Optional[str] = None  # that networks are trained with; their own by default
 
     @property
     def name(self) -> str:
@@ -122,7 +123,7 @@ class Target:
 
     def make(self, predictor: str, seed: int, within_table: bool = True) -> Predictor:
         """A predictor of this target; it refuses clocks that the table does not have, if `within_table`."""
-        table = self.table
+        table, chosen = self.table, {} if self.loss is None else {"loss": self.loss}
         return make_predictor(
             predictor_class(predictor),
             references=self.references,
@@ -132,6 +133,7 @@ class Target:
             hierarchy=self.hierarchy,
             counts=self.counts,
             seed=seed,
+            **chosen,
         )
 
     def rows(self, count: Optional[int], sampling: str, repeat: int, seed: int = 0) -> np.ndarray:

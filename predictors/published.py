@@ -15,6 +15,9 @@ from predictors.scenarios import ProfileSource, ScenarioCase
 
 # The papers' errors; `fact` is the number that a figure has in this project's reading of the papers.
 FILE = Path(__file__).resolve().parents[1] / "baselines" / "published" / "predictors.csv"
+ENERGY_MODEL = ("lenet-mnist", "mobilenetv3-gld23k", "resnet18-cifar10")  # that 004 sec. 5.7.1 learns one energy from
+UNDECIDED, CONFIRMED, CONTRADICTED = "undecided", "confirmed", "contradicted"
+SLACK = 0.25  # share of a published error by which another may differ that confirms it
 TEN_MODES = "a..j"  # 004 Table 3: the ten modes of a Xavier that 004 tests its regressions on
 
 # How many modes the paper profiled of a workload on an Orin AGX where it was not the whole grid.
@@ -67,11 +70,24 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         references = (ProfileSource(self.reference),) if self.reference else ()
         if self.tested == TEN_MODES:
             target = ProfileSource(self.workload, self.device, batch_size=self.batch_size, named=tuple("abcdefghij"))
-            return ScenarioCase(target, references, fitted=tuple(self.modes.split(",")))
+            fitted = tuple(self.modes.split(","))
+            if self.predictor == "linear-energy":
+                others = [name for name in ENERGY_MODEL if name != self.workload]
+                references = tuple(ProfileSource(name, self.device, named=fitted) for name in others)
+            return ScenarioCase(target, references, fitted=fitted)
         drawn = DEVICE_SAMPLES.get(self.device, SAMPLES.get(self.workload))
         target = ProfileSource(self.workload, self.device, batch_size=self.batch_size, modes=drawn)
         tested = (parse_power_mode(self.tested, greatest),) if self.tested else ()
         return ScenarioCase(target, references, tested=tested)
+
+    def verdict(self, found_pct: Optional[float]) -> str:
+        """Whether an error found in the same place confirms it: below a bound, or else near it."""
+        if found_pct is None:
+            return UNDECIDED
+        if self.comparator in ("<", "<="):
+            return CONFIRMED if found_pct <= self.value_pct else CONTRADICTED
+        least, greatest = self.value_pct * (1 - SLACK), (self.value_high_pct or self.value_pct) * (1 + SLACK)
+        return CONFIRMED if least <= found_pct <= greatest else CONTRADICTED
 
 
 def read_published(path: Path = FILE) -> List[PublishedError]:
@@ -96,15 +112,17 @@ def compare(
     Results are, for each, that of the same predictor and of the one that this suite adds; None where it could not be
     run. Errors are those over all tested modes, as the papers have them (001 sec. 4).
     """
+    found = [same and same["all_modes"][f"{row.metric}_median"] for row, (same, _) in zip(rows, results)]
     return [
         {
             **msgspec.structs.asdict(row),
             "published": row.text,
-            "same_predictor_pct": same and same["all_modes"][f"{row.metric}_median"],
+            "same_predictor_pct": reached,
+            "verdict": row.verdict(reached),
             "best_pct": best and best["all_modes"][f"{row.metric}_median"],
             "provenance": next((_provenance(one) for one in (same, best) if one is not None), None),
         }
-        for row, (same, best) in zip(rows, results)
+        for row, reached, (same, best) in zip(rows, found, results)
     ]
 
 

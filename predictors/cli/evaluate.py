@@ -16,6 +16,7 @@ from harness.workloads.counting import counted_alone
 from predictors.cli.options import counting, refuse_below
 from predictors.evaluation import Target
 from predictors.models.base import ALL, TASKS, predictor_names
+from predictors.models.networks import LOSSES
 from predictors.models.persistence import file_sha256
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.plots import write_plots
@@ -40,6 +41,7 @@ def add_learning_arguments(parser: argparse.ArgumentParser, modes: str) -> None:
     add = parser.add_argument
     add("--reference", default="", metavar="W[,W]", help="reference workloads; none is used for itself as the target")
     add("--reference-corpus", type=Path, metavar="FILE", help="where their profiles are (default: --corpus)")
+    add("--loss", choices=LOSSES, help="that networks are trained with (default: mse, as in most of the paper)")
     add("--prior", type=Path, metavar="FILE", help="what `prior learn` wrote (default: the prior of the suite)")
     add("--task", choices=TASKS, default=TASKS[0], help="default: %(default)s")
     add(
@@ -68,7 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
     counts = count_networks([*targets, *references]) if 0 in modes else None
     plan = TrialPlan(
         predictors=tuple(predictor_names(arguments.predictors)),
-        targets=tuple(make_target(table, references, load_prior(arguments), counts) for table in targets),
+        targets=tuple(
+            dataclasses.replace(make_target(table, references, load_prior(arguments), counts), loss=arguments.loss)
+            for table in targets
+        ),
         counts=modes,
         repeats=arguments.repeats,
         sampling=arguments.sampling,

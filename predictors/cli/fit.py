@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         profiled = find_table(tables, arguments.target, arguments.task)
         target = make_target(profiled, references, load_prior(arguments))
-    table = target.table
+    target, table = dataclasses.replace(target, loss=arguments.loss), target.table
     rows = np.arange(len(table)) if count is None else target.rows(count, arguments.sampling, 0, arguments.seed)
     # No space: the corpus need not hold every mode that the device allows, and predictions are wanted of all.
     predictor = target.make(arguments.predictor, arguments.seed, within_table=False)

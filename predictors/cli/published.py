@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections import Counter
 from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
@@ -13,13 +14,22 @@ from harness.core.boards import load_board
 from harness.core.environment import describe_environment
 from harness.core.errors import UnknownNameError
 from harness.core.terminal import format_table
-from harness.core.units import KHZ_PER_MHZ
+from harness.core.units import KHZ_PER_MHZ, share_to_percent
 from predictors.cli.evaluate import add_run_arguments, run_trials
 from predictors.cli.scenario import add_table_arguments, named_modes, planned
 from predictors.evaluation import Target
 from predictors.models.base import DEFAULT, predictor_names
 from predictors.models.linear import PAPERS_SUBSET, ranked_subsets
-from predictors.published import TEN_MODES, PublishedError, compare, read_published
+from predictors.published import (
+    CONFIRMED,
+    CONTRADICTED,
+    SLACK,
+    TEN_MODES,
+    UNDECIDED,
+    PublishedError,
+    compare,
+    read_published,
+)
 from predictors.scenarios import Scenario, ScenarioCase
 from predictors.trials import Group, TrialPlan
 
@@ -51,6 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     learned = [target for row, target in zip(rows, same) if (row.predictor, row.tested) == ("linear", TEN_MODES)]
     if learned:
         print(format_subsets(learned))
+    counted = Counter(one["verdict"] for one in compared)
+    print(", ".join(f"{counted[verdict]} {verdict}" for verdict in (CONFIRMED, CONTRADICTED, UNDECIDED)))
+    print(f"confirmed: the same predictor errs as published here, to {share_to_percent(SLACK):.0f} %")
     if arguments.json:
         write_json(arguments.json, {"environment": describe_environment(), "errors": compared})
     return 0
@@ -65,7 +78,8 @@ def format_compared(compared: Sequence[Dict[str, Any]]) -> str:
         reached = ["-" if one[name] is None else f"{one[name]:.1f}" for name in ("same_predictor_pct", "best_pct")]
         about = [one["fact"], one["predictor"], f"{target} {one['device']}", one["reference"] or "-", one["modes"]]
         rows.append([*about, one["metric"].partition("_")[0], one["published"], *reached, one["provenance"] or "-"])
-    return format_table([*titles, f">{DEFAULT} %", "on"], rows)
+        rows[-1].append(one["verdict"])
+    return format_table([*titles, f">{DEFAULT} %", "on", "verdict"], rows)
 
 
 def format_subsets(targets: Sequence[Target]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import predictors.models.base
 from harness.core.corpus import write_corpus
+from harness.core.power_modes import PowerMode
 from harness.simulation.corpus import simulate_corpus
 from predictors.__main__ import main
 from predictors.cli import evaluate
@@ -261,7 +263,37 @@ def test_published_errors_stand_beside_those_got_here(tmp_path, capsys, monkeypa
     errors = json.loads(out.read_text())["errors"]
     assert [one["fact"] for one in errors] == ["F464", "F1162", "F1162", "F1162"]
     assert all(one["same_predictor_pct"] == one["best_pct"] > 0 for one in errors)
-    assert "simulated" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "simulated" in said
+    assert f"{sum(one['verdict'] == 'contradicted' for one in errors)} contradicted, 0 undecided" in said
+
+
+@pytest.mark.parametrize(
+    ("fact", "found", "verdict"),
+    [
+        *(("F439", value, said) for value, said in [(11.7, "confirmed"), (15.0, "contradicted"), (8, "contradicted")]),
+        *(("F406", value, said) for value, said in [(9, "confirmed"), (13, "contradicted"), (None, "undecided")]),
+        *(("F420", value, said) for value, said in [(2, "confirmed"), (20.1, "contradicted")]),
+    ],
+)
+def test_a_published_error_is_confirmed_by_one_near_it_or_below_a_bound(fact, found, verdict):
+    assert next(row for row in read_published(FILE) if row.fact == fact).verdict(found) == verdict
+
+
+def test_one_energy_model_of_other_networks_is_what_is_compared():
+    row = next(
+        row for row in read_published(FILE) if row.predictor == "linear-energy" and row.workload == "lenet-mnist"
+    )
+    names = {(source.workload, source.named) for source in row.case(PowerMode(8, 1, 1, 1)).references}
+    assert names == {(name, ("e", "f", "i", "j")) for name in ("mobilenetv3-gld23k", "resnet18-cifar10")}
+
+
+def test_the_loss_that_is_asked_for_reaches_networks_and_no_others():
+    target = dataclasses.replace(make_target(made_table(), ()), loss="mape")
+    assert target.make("nn", 0).loss == "mape"
+    assert target.make("ridge", 0).name == "ridge"
+    plan = make_plan(find_scenario("G4"), [], simulated, named_modes, 20)
+    assert {one.loss for one in plan.targets} == {"mape"}
 
 
 def test_the_papers_four_modes_are_held_against_all_other_fours(capsys, monkeypatch):
