@@ -323,7 +323,7 @@ def measure(
         log = plan.meter_logs.get(case.workload)
         with as_pytest_outcome(DependencyError), ending_the_run(session, OverheatedError, StoreError):
             if log is None:
-                measured = run(case, held, progress.update, rounds)
+                measured = run(case, held, progress.update, rounds, plan.meter)
             else:
                 measured = metered_profile(case, found, held.provenance, log)
             results.add(measured, outcome.environment, outcome.run_id)

@@ -140,8 +140,9 @@ def add_options(parser: pytest.Parser) -> None:
     )
     option(
         "--socket-meter",
-        "comma list of STATE=FILE.csv for benchmarks/test_baseload.py: what a socket meter recorded in an idle state "
-        "that the board cannot tell by itself, such as wol=FILE.csv",
+        "FILE.csv, to which a socket meter's logger appends time_s (seconds since 1970) and power_w while cases run: "
+        "power at the plug beside the board's own; and STATE=FILE.csv for benchmarks/test_baseload.py: what it "
+        "recorded in an idle state that the board cannot tell by itself, such as wol=FILE.csv",
         metavar="LIST",
         default="",
     )

@@ -13,7 +13,7 @@ import pytest
 from harness.core.campaigns import SHIPPED, Sweep, case_key, check_axis, expand, own_media, replace_settings
 from harness.core.cases import AXES, CONCURRENT, IDLE, IDLE_STATES, INSTANCE_MARK, Case, Mix
 from harness.core.configuration import ASKED, DEFAULT_STORAGE, REQUIRED
-from harness.core.device import Device
+from harness.core.device import Device, is_self_profiling
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
 from harness.core.mode_orders import AS_GIVEN, SAFE, order_passes
 from harness.core.power_modes import PowerMode
@@ -60,7 +60,7 @@ class Plan:
 
     def __init__(self, config: pytest.Config) -> None:
         """Read campaign and places from the options; refuse what they name and nobody knows."""
-        from harness.measure.idle import idle_cases, read_meter_logs
+        from harness.measure.idle import idle_cases, read_meter, read_meter_logs
 
         self._root = device_root_from(config)
         self.campaign = campaign_from(config)
@@ -73,6 +73,7 @@ class Plan:
         listed = listed_cases(config)
         self.places = None if listed is None else {name: place for place, name in enumerate(listed)}
         self._without_suffix = {re.sub(r"_?\d+\]$", "]", name) for name in self.places or ()}
+        self.meter = read_meter(config.getoption("jetwatt_socket_meter"))
         self._idle_s: float = config.getoption("jetwatt_idle_seconds")
         self._slowdown = slowdown_from(config)
         self._devices: Dict[str, Device] = {}
@@ -86,6 +87,11 @@ class Plan:
         sweeps = [own for sweep in self.campaign.sweeps for own in self._per_device(sweep, of_experiment=False)]
         self._own_cases = self._expand(sweeps)
         self._idle_cases = idle_cases(self._own_cases, self._idle_s, self.meter_logs)
+        unplugged = [name for name in self.devices() if is_self_profiling(self.device(name))] if self.meter else []
+        if unplugged:
+            raise InvalidValueError(
+                f"{unplugged[0]} is at no plug, and --socket-meter is {self.meter.path}", "leave it out, or --device"
+            )
 
     def _refuse_unknown_experiments(self, config: pytest.Config) -> None:
         if (config.getoption("jetwatt_campaign") or DEFAULT_CAMPAIGN) in SHIPPED:

@@ -73,6 +73,8 @@ def describe_result(profile: Profile) -> str:
             parts.append(f"{_number(figures['tokens_per_s'])} tokens/s")
     if figures["power_mw"] is not None:
         parts.append(f"{_number(mw_to_w(figures['power_mw']))} W")
+    if figures.get("socket_power_mw") is not None:
+        parts.append(f"{_number(mw_to_w(figures['socket_power_mw']))} W at the plug")
     if profile.flags:
         parts.append("flags: " + _flag_kinds(profile))
     return ", ".join(parts)

@@ -5,6 +5,8 @@ A CSV file with a header and two columns, in either order; further columns are i
     time_s,power_w          seconds since any moment, ascending; watt (or power_mw: milliwatt)
     0,11.52
     20,11.49
+
+A `SocketMeter` is such a file that its logger appends to while cases run: seconds since 1970, by this machine's clock.
 """
 
 from __future__ import annotations
@@ -13,17 +15,27 @@ import csv
 import itertools
 import math
 import statistics
+import time
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Tuple
 
 from harness.board.power_rails import TOTAL
-from harness.core.errors import InvalidValueError
+from harness.core.errors import HarnessError, InvalidValueError, SourceUnavailableError
+from harness.core.files import read_bounded
 from harness.core.profiles import Series, Telemetry
 from harness.core.units import w_to_mw
 
 TIME = "time_s"
 POWERS: Dict[str, Callable[[float], float]] = {"power_mw": float, "power_w": w_to_mw}
 """Column of power to its conversion into milliwatt."""
+
+SOCKET = "power_socket_mw"
+"""The channel of the whole device at its plug, beside the board's own sensors."""
+
+LONGEST_WAIT_S = 30.0  # for a meter that writes seldom
+
+EPOCH_S = (1e9, 1e10)
+"""Seconds since 1970 of this century and the next two; not their milliseconds, nor seconds since a start."""
 
 EXAMPLE = f"the first line names the columns: {TIME} and {' or '.join(POWERS)}"
 
@@ -41,6 +53,57 @@ def read_power_log(path: Path) -> Telemetry:
     interval_s = statistics.median(gaps_s)
     note = f"the whole device at its plug, as recorded in {path.name}"
     return Telemetry(interval_s, interval_s, series={TOTAL: series}, notes={TOTAL: note})
+
+
+class SocketMeter:
+    """A file that grows: what it holds of the time of a case, when that has ended."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self.path, self._clock = path, clock
+        try:
+            last_s = self._samples().times_s[-1]
+        except HarnessError as error:
+            raise InvalidValueError(f"--socket-meter {path}: {error.what}", error.hint or EXAMPLE) from error
+        if not EPOCH_S[0] < last_s < EPOCH_S[1]:
+            hint = "beside cases, times are seconds since 1970: `date +%s`; of an idle state, STATE=FILE.csv takes any"
+            raise InvalidValueError(f"--socket-meter {path}: its last time is {last_s:g}", hint)
+
+    def _samples(self) -> Series:
+        try:
+            whole, _, _ = read_bounded(self.path).decode("utf-8-sig").rpartition("\n")  # the last line may be half one
+            return parse_power_log(whole.splitlines())
+        except (OSError, ValueError) as error:
+            raise SourceUnavailableError(f"it cannot be read: {error}") from error
+
+    def during(self, start_s: float, end_s: float) -> Series:
+        """The samples of a stretch and those next to it, at monotonic times; waits for the meter to come to its end.
+
+        HarnessError where they do not reach over it: the meter has stopped, or its clock is not this machine's.
+        """
+        offset_s = self._clock() - time.monotonic()
+        waited_until_s = None
+        while True:
+            samples = self._samples()
+            gaps_s = [later - earlier for earlier, later in zip(samples.times_s, samples.times_s[1:])]
+            interval_s = statistics.median(gaps_s)
+            first_s, last_s, now_s = samples.times_s[0] - offset_s, samples.times_s[-1] - offset_s, time.monotonic()
+            if waited_until_s is None:
+                waited_until_s = now_s + min(2 * interval_s + 1.0, LONGEST_WAIT_S)
+            if last_s >= end_s or now_s >= waited_until_s:
+                break
+            time.sleep(min(interval_s, 1.0) / 4)
+        if last_s > now_s + max(interval_s, 1.0):
+            raise SourceUnavailableError(f"its clock is {last_s - now_s:.1f} s ahead of this machine's")
+        if last_s < end_s - interval_s:
+            late_s = end_s - last_s
+            raise SourceUnavailableError(
+                f"it ends {late_s:.1f} s before the case: it has stopped, or its clock is slow"
+            )
+        if first_s > start_s + interval_s:
+            raise SourceUnavailableError(f"it begins {first_s - start_s:.1f} s after the case did")
+        near_s = (start_s - 2 * interval_s, end_s + 2 * interval_s)
+        times = [(at - offset_s, value) for at, value in zip(*samples) if near_s[0] <= at - offset_s <= near_s[1]]
+        return Series(*map(tuple, zip(*times)))
 
 
 def parse_power_log(lines: Iterable[str]) -> Series:

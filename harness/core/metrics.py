@@ -181,6 +181,9 @@ AGGREGATES: Dict[str, str] = {
     "power_settled_s": "from the start of the first minibatch until power is stable; empty: never stable",
     "energy_mwh": "energy of the clean minibatches: sum of p(i) x (t(i) - t(i-1)), without what lies between epochs;"
     " empty where power samples do not reach over all of them or lie more than 3 median intervals apart",
+    "socket_power_mw": "median of the socket meter's samples during the clean minibatches; empty without a meter",
+    "socket_peak_mw": "greatest of those samples",
+    "socket_energy_mwh": "energy of the clean minibatches at the plug, as energy_mwh",
     "energy_per_sample_mws": "energy of the clean minibatches / samples trained in them",
     "disk_read_bytes": "read from the storage's disk during the clean minibatches, by any process",
     "disk_reads_per_s": "mean read requests to the storage's disk during the clean minibatches",
@@ -249,6 +252,17 @@ def summarise_idle(telemetry: Telemetry, start_s: float, end_s: float) -> Dict[s
     if power.values:
         figures.update(_sampled_power(power), energy_mwh=energy_mwh(power.times_s, power.values))
     return figures
+
+
+def summarise_socket(series: Series, spans: Sequence[Tuple[float, float]]) -> Dict[str, Optional[float]]:
+    """Power at the plug over stretches of time (monotonic seconds), of samples that may lie between them."""
+    values = [value for span in spans for value in between(series, *span).values]
+    energies = [energy_mwh(series.times_s, series.values, *span) for span in spans]
+    return {
+        "socket_power_mw": float(np.median(values)) if values else None,
+        "socket_peak_mw": max(values, default=None),
+        "socket_energy_mwh": None if None in energies else sum(energies),
+    }
 
 
 def summarise_concurrent(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from harness.board.power_log import SOCKET
 from harness.board.throttling import throttled_times
 from harness.core.cases import CONCURRENT, DISTURBED_CORES, IDLE, STATIC, Case, Mix, parse_storage
 from harness.core.metrics import POWER_CHANNEL, between, end_s
@@ -40,9 +41,10 @@ def find_flags(profile: Profile) -> List[str]:
         return []
     case, conditions, minibatches = profile.case, profile.conditions, profile.minibatches
     telemetry, aggregates = profile.telemetry, profile.aggregates
-    start, end = _stretch(profile)
+    start, end = stretch(profile)
     if case.task == IDLE:
         return [
+            *_socket(telemetry, aggregates),
             *(_disturbance(case, start, end, telemetry) if conditions["logging"] == "on" else []),
             *_throttling(start, end, telemetry),
             *_clocks(case, conditions),
@@ -56,6 +58,7 @@ def find_flags(profile: Profile) -> List[str]:
         *([f"injected: every minibatch was made {slowdown:.1%} slower on purpose (--slowdown)"] if slowdown else []),
         *_disturbance(case, start, end, telemetry),
         *_throttling(start, end, telemetry),
+        *_socket(telemetry, aggregates),
         *([f"cpu-quota: {_QUOTA.format(periods)}"] if periods else []),
         *_clocks(case, conditions),
         *([f"temperature-unwatched: {_NO_HEAT.format(most_c)}"] if most_c and not watched else []),
@@ -80,7 +83,15 @@ def find_flags(profile: Profile) -> List[str]:
     ]
 
 
-def _stretch(profile: Profile) -> Tuple[float, float]:
+def _socket(telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]) -> List[str]:
+    if SOCKET in telemetry.missing:
+        return [f"socket-meter: {telemetry.missing[SOCKET]}"]
+    has_gaps = SOCKET in telemetry.series and None in (aggregates["socket_power_mw"], aggregates["socket_energy_mwh"])
+    return ["socket-meter: its samples have gaps, or are too rare for so short a case"] if has_gaps else []
+
+
+def stretch(profile: Profile) -> Tuple[float, float]:
+    """From when to when a profile's figures are of, in monotonic seconds."""
     if profile.case.task == IDLE:
         last = max((one.times_s[-1] for one in profile.telemetry.series.values() if one.times_s), default=0.0)
         return last - profile.case.settings.idle_s, last

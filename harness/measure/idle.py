@@ -16,9 +16,9 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from harness.board.power_log import read_power_log
+from harness.board.power_log import SocketMeter, read_power_log
 from harness.core.cases import IDLE, IDLE_STATES, LOGGING, QUIET_READINGS, STATIC, Case
 from harness.core.device import Report
 from harness.core.errors import CannotRunError, InvalidValueError
@@ -35,7 +35,7 @@ SETTLING_S = 5.0
 def read_meter_logs(text: str) -> Dict[str, Telemetry]:
     """The records of `--socket-meter STATE=FILE.csv,...`, by the workload that their cases have (`idle-STATE`)."""
     logs: Dict[str, Telemetry] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
+    for part in filter(lambda part: "=" in part, (part.strip() for part in text.split(","))):
         state, _, file = part.partition("=")
         if not re.fullmatch("[a-z][a-z0-9-]*", state) or not file:
             raise InvalidValueError(
@@ -43,6 +43,16 @@ def read_meter_logs(text: str) -> Dict[str, Telemetry]:
             )
         logs[f"{IDLE}-{state}"] = read_power_log(Path(file))
     return logs
+
+
+def read_meter(text: str) -> Optional[SocketMeter]:
+    """The meter of `--socket-meter FILE.csv`, which is read beside every case; None where there is none."""
+    files = [part.strip() for part in text.split(",") if part.strip() and "=" not in part]
+    if len(files) > 1:
+        raise InvalidValueError(
+            f"--socket-meter names {len(files)} files: {', '.join(files)}", "one, and STATE=FILE.csv"
+        )
+    return SocketMeter(Path(files[0])) if files else None
 
 
 def idle_cases(

@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, cast
 from harness.board.control_groups import throttled_periods
 from harness.board.disk import describe
 from harness.board.page_cache import PageCache, residency
+from harness.board.power_log import SOCKET, SocketMeter
 from harness.board.read_limit import ReadLimit, reads_held
 from harness.board.sampler import SAMPLER, Sampler
 from harness.board.source import SourceSpec
@@ -36,7 +37,7 @@ from harness.core.cases import (
 )  # fmt: skip
 from harness.core.configuration import Configuration
 from harness.core.device import Device, RealDevice, Report, SelfProfiling, is_self_profiling
-from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
+from harness.core.errors import CannotRunError, ControlError, HarnessError, SourceUnavailableError
 from harness.core.frequency_residency import clock_use
 from harness.core.metrics import (
     MAX_SETTLING_S,
@@ -44,13 +45,16 @@ from harness.core.metrics import (
     POWER_CHANNEL,
     between,
     end_s,
+    epoch_sums,
     stable_from,
     summarise,
+    summarise_socket,
 )  # fmt: skip
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Series, wall_clock
+from harness.core.units import mw_to_w
 from harness.measure.concurrent import measure_concurrent
-from harness.measure.flags import find_flags
+from harness.measure.flags import find_flags, stretch
 from harness.measure.idle import measure_idle
 from harness.measure.rounds import Rounds, run_rounds
 from harness.workloads import get_workload
@@ -123,12 +127,18 @@ def conditions(case: Case, device: Device, report: Report) -> Dict[str, Any]:
     return own if is_self_profiling(device) else {**bench_of(case, cast(RealDevice, device), report).conditions, **own}
 
 
-def run(case: Case, device: Device, report: Report = lambda line: None, rounds: Rounds = run_rounds) -> Profile:
+def run(
+    case: Case,
+    device: Device,
+    report: Report = lambda line: None,
+    rounds: Rounds = run_rounds,
+    meter: Optional[SocketMeter] = None,
+) -> Profile:
     """Measure a case on a device that the caller holds, under the case's power mode.
 
     `rounds` runs the minibatches that count, of an idle or a concurrent case its whole time as one; a device that has
-    minibatches of its own does without. `OverheatedError` where a sensor rose above its limit; there is no profile
-    then, for half of a case is none.
+    minibatches of its own does without. `meter` tells what is drawn at the plug meanwhile. `OverheatedError` where a
+    sensor rose above its limit; there is no profile then, for half of a case is none.
     """
     if is_self_profiling(device):
         profile = cast(SelfProfiling, device).profile(case)
@@ -151,8 +161,38 @@ def run(case: Case, device: Device, report: Report = lambda line: None, rounds: 
         profile = measure_concurrent(bench, instruments, report, rounds)
     else:
         profile = _measure(bench, instruments, report, rounds)
+    if meter is not None:
+        profile = metered(profile, meter)
     flags = [*device.remarks, *find_flags(profile)]
     return dataclasses.replace(profile, provenance=device.provenance, flags=flags)
+
+
+SOCKET_SHARES = (0.95, 100.0)
+"""Power at the plug as a share of the module's: below there is a wrong unit or device, and so there is above."""
+
+
+def metered(profile: Profile, meter: SocketMeter) -> Profile:
+    """A profile with what a socket meter recorded beside it; where that cannot be believed, with the reason."""
+    spans = [(epoch.start_s, epoch.end_s) for epoch in epoch_sums(profile.counted)] or [stretch(profile)]
+    telemetry = profile.telemetry
+    try:
+        series = meter.during(spans[0][0], spans[-1][1])
+        figures = summarise_socket(series, spans)
+        plug_mw, module_mw = figures["socket_power_mw"], profile.aggregates["power_mw"]
+        if plug_mw and module_mw and not SOCKET_SHARES[0] <= plug_mw / module_mw <= SOCKET_SHARES[1]:
+            raise SourceUnavailableError(
+                f"it shows {mw_to_w(plug_mw):.4g} W at the plug, the module alone {mw_to_w(module_mw):.4g} W",
+                "are its columns power_w and power_mw what they say, and is it this device's plug?",
+            )
+    except HarnessError as error:
+        missing = {**telemetry.missing, SOCKET: f"{meter.path.name}: {error}"}
+        return dataclasses.replace(profile, telemetry=dataclasses.replace(telemetry, missing=missing))
+    telemetry = dataclasses.replace(
+        telemetry,
+        series={**telemetry.series, SOCKET: series},
+        notes={**telemetry.notes, SOCKET: f"the whole device at its plug, as recorded in {meter.path.name}"},
+    )
+    return dataclasses.replace(profile, telemetry=telemetry, aggregates={**profile.aggregates, **figures})
 
 
 def _refuse_small_batches(case: Case) -> None:

@@ -110,7 +110,7 @@ def test_what_a_socket_meter_recorded_becomes_a_profile_of_its_state(tmp_path):
         assert list(store.profiles()) == [profile]
 
 
-@pytest.mark.parametrize("text", ["wol", "=x.csv", "WoL=x.csv", "wol="])
+@pytest.mark.parametrize("text", ["=x.csv", "WoL=x.csv", "wol="])
 def test_a_record_without_state_or_file_is_refused(text):
     with pytest.raises(InvalidValueError, match=r"takes STATE=FILE\.csv"):
         read_meter_logs(text)
