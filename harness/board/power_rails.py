@@ -148,6 +148,29 @@ class InaSource:
         return Reading(values, failed)
 
 
+LIMITS = {
+    "over-current limit": ("curr{}_crit", "crit_current_limit_{}"),
+    "warning limit of the mean": ("curr{}_max", "warn_current_limit_{}"),
+}
+"""What the kernel gives each channel of an INA3221, in mA, by the drivers ina3221 (its documentation) and ina3221x."""
+
+
+def current_limits(root: str) -> List[Tuple[str, float, str]]:
+    """Of each rail that has them: channel, limit in mW at the voltage now, and which limit that is."""
+    found = []
+    for rail in find_rails(root):
+        number = re.sub(r"\D", "", rail.files[0])
+        for words, names in LIMITS.items():
+            for voltage, limit in zip(("in{}_input", "in_voltage{}_input"), names):
+                pair = [name.format(number) for name in (voltage, limit)]
+                try:
+                    limit_mw = mv_ma_to_mw(*(read_int(os.path.join(rail.directory, name)) for name in pair))
+                except (OSError, ValueError):
+                    continue  # the other driver's, or no such limit
+                found.append((rail_channel(rail.label), limit_mw, f"the {words} of {rail.label} ({pair[1]})"))
+    return [one for one in found if one[1] > 0]
+
+
 def find_rails(root: str) -> List[Rail]:
     """Every rail below `root` that is connected, in the order of the sensors' addresses.
 

@@ -23,7 +23,7 @@ from harness.board.jetson_clocks import OFF, ON
 from harness.board.kernel_file import read_text
 from harness.board.lock import locked
 from harness.board.page_cache import PageCache
-from harness.board.power_rails import find_rails
+from harness.board.power_rails import TOTAL, current_limits, find_rails
 from harness.board.read_limit import ReadLimit
 from harness.board.saved_state import preserved
 from harness.board.source import SourceSpec
@@ -244,8 +244,16 @@ class JetsonDevice:
             "tpc_mask": self._control.tpc_mask(),
             "dvfs": OFF if case.settings.clocks == STATIC and self._control.holds_clocks() else ON,
             "differs_from_spec": self._differences(),
+            "power_limits": self._power_limits(),
             **({"emulated": True} if self.is_emulated else {}),
         }
+
+    def _power_limits(self) -> List[List[Any]]:
+        """What peaks are held against: channel, limit in mW, and what limit that is."""
+        limits = current_limits(str(self._board_root))
+        if self._board.spec is not None and self._board.spec.input_limit_mw:
+            limits.append((TOTAL, self._board.spec.input_limit_mw, f"what a {self._board.spec.name}'s input may take"))
+        return [list(limit) for limit in limits]
 
     def set_case(self, case: Case) -> Dict[str, Any]:
         [(name, wanted)] = self.power_modes(case.power_mode)

@@ -45,6 +45,7 @@ def find_flags(profile: Profile) -> List[str]:
     if case.task == IDLE:
         return [
             *_socket(telemetry, aggregates),
+            *_peaks(conditions, telemetry, start, end),
             *(_disturbance(case, start, end, telemetry) if conditions["logging"] == "on" else []),
             *_throttling(start, end, telemetry),
             *_clocks(case, conditions),
@@ -59,6 +60,7 @@ def find_flags(profile: Profile) -> List[str]:
         *_disturbance(case, start, end, telemetry),
         *_throttling(start, end, telemetry),
         *_socket(telemetry, aggregates),
+        *_peaks(conditions, telemetry, minibatches[0].start_s, end),
         *([f"cpu-quota: {_QUOTA.format(periods)}"] if periods else []),
         *_clocks(case, conditions),
         *([f"temperature-unwatched: {_NO_HEAT.format(most_c)}"] if most_c and not watched else []),
@@ -81,6 +83,16 @@ def find_flags(profile: Profile) -> List[str]:
         # inference and simulated boards have no loss
         *(["diverged: the loss is no finite number any more"] if conditions.get("last_loss", 0.0) is None else []),
     ]
+
+
+def _peaks(conditions: Mapping[str, Any], telemetry: Telemetry, start: float, end: float) -> List[str]:
+    """Samples above what supply and board allow: that they came through says nothing of shorter peaks."""
+    found = []
+    for channel, limit_mw, words in conditions.get("power_limits") or ():
+        peak_mw = max(between(telemetry.series.get(channel, Series((), ())), start, end).values, default=0.0)
+        if peak_mw > limit_mw:
+            found.append(f"{channel} was {peak_mw:.0f} in a sample, above {limit_mw:.0f}, {words}")
+    return [f"power-peak: {'; '.join(found)}"] if found else []
 
 
 def _socket(telemetry: Telemetry, aggregates: Mapping[str, Optional[float]]) -> List[str]:

@@ -15,7 +15,7 @@ import dataclasses
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -47,6 +47,14 @@ TAKES = 2  # so often at most a mode is profiled whose profiles come out disturb
 COOLING_S = 60.0  # how long a board that was too hot does nothing, before another mode is tried: chosen, not measured
 
 
+class PowerPeak(NamedTuple):
+    """The greatest power sample of a profile."""
+
+    peak_mw: float
+    window_s: Optional[float]  # how far samples lie apart: a peak much shorter than that is not seen
+    exceeded: str  # the limits of board and supply that are below it; empty where none is known
+
+
 class DeviceProfiler:
     """Profiles candidates on a device that the caller holds, and keeps the profiles in `store`, where there is one.
 
@@ -76,6 +84,7 @@ class DeviceProfiler:
         self.task = case.task
         self.resumed = 0  # candidates whose profile came from `store`
         self.taken: Dict[int, Union[MeasuredMode, FailedMode]] = {}  # what was found, by candidate
+        self.peaks: Dict[int, PowerPeak] = {}  # by candidate, where its profile tells one
         self.flagged: Dict[int, List[str]] = {}  # of the best profile, where all were disturbed or throttled
         self._names = [name for name, _ in modes]
         sizes = tuple(batch_sizes or (case.batch_size,))
@@ -165,6 +174,10 @@ class DeviceProfiler:
         best = best_of(takes)
         if is_disqualified(best.flags):
             self.flagged[index] = list(best.flags)
+        peak_mw, window_s = (best.aggregates.get(name) for name in ("power_peak_mw", "power_peak_window_s"))
+        if peak_mw is not None:
+            exceeded = "; ".join(flag for flag in best.flags if flag.startswith("power-peak"))
+            self.peaks[index] = PowerPeak(peak_mw, window_s, exceeded)
         found = figures_of(best, self._needs_power, self.percentile)
         return found._replace(seconds=sum(_seconds(one, found.time_ms) for one in takes))
 

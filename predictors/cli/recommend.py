@@ -8,7 +8,7 @@ import math
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from harness.cli.nvpmodel_conf import make_conf, off_board_conf, on_board_conf
 from harness.cli.options import output_file, whole_numbers, write_json
@@ -24,7 +24,7 @@ from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
 from harness.devices.board_record import root_of
 from harness.devices.registry import open_device
 from harness.store.results import ResultsStore
-from predictors.cli.device_profiler import MEDIAN, DeviceProfiler, board_of, power_sampler
+from predictors.cli.device_profiler import MEDIAN, DeviceProfiler, PowerPeak, board_of, power_sampler
 from predictors.cli.options import add_search_arguments, numbers, refuse_below, workload_name
 from predictors.cli.recommendation_report import (
     format_recommendation,
@@ -38,7 +38,7 @@ from predictors.models.base import DEFAULT_BATCH_SIZE, TASKS
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.strategies.fixed import presets_of
 from predictors.strategies.goals import OBJECTIVES, Goal
-from predictors.strategies.protocol import History
+from predictors.strategies.protocol import Choice, History, Strategy
 from predictors.strategies.recommendation import Recommendation, recommend, shared_mode
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_on_device, unfitted
 
@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("the goal").add_argument
     add("--goal", choices=tuple(OBJECTIVES), help="default: time; throughput, the time of a sample, for several sizes")
     add("--power-budget", metavar="W[,W]", help="greatest module power; several share one set of profiles")
+    add("--peak-budget", type=float, metavar="W", help="greatest sample of module power in the chosen mode's profile")
     add("--time-limit", type=float, metavar="MS", help="greatest minibatch time")
     add("--percentile", type=float, default=MEDIAN, metavar="P", help="of times, those of limits too (default: 50)")
     add("--deadline", type=float, metavar="HOURS", help="greatest time of the whole training")
@@ -97,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_below(0, arguments, "seed", "workers")
     refuse_below(
         0, arguments, "profiles", "batch", "minibatches", "epochs", "max_temperature",
-        "time_limit", "deadline", "energy_budget", "percentile", above=True,
+        "time_limit", "deadline", "energy_budget", "peak_budget", "percentile", above=True,
     )  # fmt: skip
     if arguments.percentile >= 100:
         raise InvalidValueError(f"--percentile is {arguments.percentile:g}, expected less than 100")
@@ -131,10 +132,11 @@ def run(arguments: argparse.Namespace) -> int:
     )
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
     references = _references(arguments, workloads)
+    peak_mw = None if arguments.peak_budget is None else w_to_mw(arguments.peak_budget)
     same = {
         name: getattr(arguments, name) for name in ("profiles", "risk", "batch", "unprofiled", "percentile", "resume")
     }
-    same.update(strategy=strategy, batch_sizes=sizes)
+    same.update(strategy=strategy, batch_sizes=sizes, peak_mw=peak_mw)
     found: List[List[Recommendation]] = []
     with ResultsStore(arguments.results) as store:
         for workload, length, wanted in zip(workloads, lengths, goals):
@@ -144,8 +146,12 @@ def run(arguments: argparse.Namespace) -> int:
             found.append(
                 recommend_mode(device, asked, wanted, store=store, progress=Progress(sys.stderr), **how, **same)
             )
-            _tell(device, workload, found[-1])
+            _tell(device, workload, found[-1], peak_mw)
     plain = [plain_recommendation(one) for some in found for one in some]
+    if peak_mw is not None:
+        for told, one in zip(plain, (one for some in found for one in some)):
+            peak = _peak_of(one)
+            told["peak"] = {"budget_mw": peak_mw, **(peak._asdict() if peak else {})}
     written: Dict[str, Any] = {"recommendations": plain, "spent": plain[0]["spent"]} if len(plain) > 1 else plain[0]
     if len(workloads) > 1:
         shared = [shared_mode(some, RISK) for some in zip(*found)]
@@ -173,8 +179,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(device: Device, workload: str, found: Sequence[Recommendation]) -> None:
+def _tell(device: Device, workload: str, found: Sequence[Recommendation], peak_mw: Optional[float]) -> None:
     print(format_recommendation(*found))
+    for one in found:
+        peak = _peak_of(one)
+        if peak and (peak_mw is not None or peak.exceeded):
+            apart = "" if peak.window_s is None else f" in samples {peak.window_s:.2g} s apart"
+            allowed = "" if peak_mw is None else f", {mw_to_w(peak_mw):.4g} W are allowed"
+            exceeded = f"; {peak.exceeded}" if peak.exceeded else ""
+            print(f"peak:        {mw_to_w(peak.peak_mw):.4g} W{apart}{allowed}{exceeded}")
     history = found[0].history
     case = history.profiler.case(found[0].choice.index)
     scaled_from = device.conditions(case).get("scaled_from") if device.provenance == "simulated" else None
@@ -214,6 +227,7 @@ def recommend_mode(
     resume: bool = False,
     samples: Optional[float] = None,
     progress: Progress,
+    peak_mw: Optional[float] = None,
 ) -> List[Recommendation]:
     """Hold a device, profile up to `profiles` of its modes, and name for each goal the one that meets it best.
 
@@ -233,6 +247,7 @@ def recommend_mode(
         resume: take profiles of the same conditions from `store`.
         samples: of the whole training, for the savings; None counts them over an hour.
         progress: where lines go while this works.
+        peak_mw: the greatest power sample that the profile of the named mode may have.
     """
     if hasattr(device, "telemetry_sources"):
         with power_sampler(device, 1.0, device.root):
@@ -272,6 +287,8 @@ def recommend_mode(
         history = History(profiler, profiles, show)
         try:
             predictor = unfitted(setting, seed)()
+            if peak_mw is not None:
+                chooses = WithinPeak(chooses, peak_mw, profiler.peaks)
             found = recommend(history, goals, chooses, predictor, setting.presets, samples, unprofiled)
         except (KeyboardInterrupt, HarnessError):
             if history.taken and store is not None:
@@ -279,6 +296,49 @@ def recommend_mode(
             raise
     progress.clear()
     return found
+
+
+class WithinPeak(Strategy):
+    """A strategy whose choice is profiled and keeps a limit of peaks; else it is asked again for less power.
+
+    How much less, the profile says that broke it: no predictor knows peaks.
+    """
+
+    def __init__(self, strategy: Strategy, limit_mw: float, peaks: Mapping[int, PowerPeak]) -> None:
+        self._strategy = strategy
+        self._limit_mw = limit_mw
+        self._peaks = peaks
+
+    def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
+        goals = [self._at_most(goal, self._limit_mw) for goal in goals]
+        return [self._checked(history, *each) for each in zip(goals, self._strategy.choose_all(history, goals))]
+
+    def _checked(self, history: History, goal: Goal, choice: Choice) -> Choice:
+        refused: Set[int] = set()
+        while choice.feasible:
+            if history.profile(choice.index) is None:
+                raise CannotRunError(f"{choice.power_mode.name} cannot be profiled: {history.failed[choice.index]}")
+            if choice.index not in self._peaks:
+                raise CannotRunError(
+                    f"the profile of {choice.power_mode.name} tells no peak", "leave --peak-budget out"
+                )
+            is_within = choice.index not in refused and history.figures(choice.index, goal)[1] <= 0
+            choice = history.choice(choice.index, choice.reason, is_within)
+            peak_mw = self._peaks[choice.index].peak_mw
+            if peak_mw <= self._limit_mw or not is_within:
+                break
+            refused.add(choice.index)
+            goal = self._at_most(goal, choice.measured.power_mw * self._limit_mw / peak_mw)
+            choice = self._strategy.choose(history, goal)
+        return choice
+
+    @staticmethod
+    def _at_most(goal: Goal, power_mw: float) -> Goal:
+        return Goal(goal.minimise, {**goal.limits, "power_mw": min(power_mw, goal.limits.get("power_mw", math.inf))})
+
+
+def _peak_of(found: Recommendation) -> Optional[PowerPeak]:
+    return found.history.profiler.peaks.get(found.choice.index)
 
 
 def goals_of(arguments: argparse.Namespace, minibatches: Optional[float], sizes: Sequence[int]) -> List[Goal]:
@@ -307,11 +367,13 @@ def goals_of(arguments: argparse.Namespace, minibatches: Optional[float], sizes:
     if arguments.power_budget is not None:
         budgets = numbers("--power-budget", arguments.power_budget, "20,30")
         return [Goal(OBJECTIVES[name], {"power_mw": w_to_mw(budget), **limits}) for budget in budgets]
+    if arguments.peak_budget is not None:
+        limits["power_mw"] = w_to_mw(arguments.peak_budget)  # a peak is no less than the power
     if not limits and name in ("time", "power"):
         extreme = "greatest" if name == "time" else "least"
         raise InvalidValueError(
             f"the least {name} without any limit is that of the {extreme} mode",
-            "give --power-budget, --time-limit, --deadline or --energy-budget",
+            "give --power-budget, --peak-budget, --time-limit, --deadline or --energy-budget",
         )
     return [Goal(OBJECTIVES[name], limits)]
 

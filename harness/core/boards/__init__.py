@@ -102,6 +102,8 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clocks: ClockLists
     rails: Rails
     presets: Tuple[Preset, ...] = ()  # the stock power modes
+    # the greatest input of the module, or of the supply of its developer kit; 0 where no source was found
+    input_limit_mw: int = 0
     part_number_prefix: str = ""  # what every part number of the family begins with; empty where families share it
     # parts of `model` or `compatible` that tell this variant from others with its part number
     marks: Tuple[str, ...] = ()

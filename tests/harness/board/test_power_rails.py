@@ -242,3 +242,16 @@ def test_a_total_is_the_sum_of_its_whole_definition_or_an_error(labels, definiti
     else:
         with pytest.raises(ValueError, match="rail"):
             total.of(seen)
+
+
+def test_over_current_limits_of_rails_are_what_the_kernel_shows_at_the_voltage_now(tree):
+    limits = {"curr1_crit": 5000, "curr1_max": 3000, "curr2_crit": 0}
+    tree.write(hwmon_chip("1-0040", [("VDD_IN", 4984, 1856), ("VDD_SOC", 4984, 300)]))
+    tree.write({f"{I2C}/1-0040/hwmon/hwmon3/{name}": value for name, value in limits.items()})
+    tree.write(iio_chip("1-0041", [("POM_5V_IN", 2130)]))
+    tree.write({f"{I2C}/1-0041/iio:device0/crit_current_limit_0": 4000})
+    assert power_rails.current_limits(tree.root) == [
+        ("power_vdd_in_mw", pytest.approx(24_920), "the over-current limit of VDD_IN (curr1_crit)"),
+        ("power_vdd_in_mw", pytest.approx(14_952), "the warning limit of the mean of VDD_IN (curr1_max)"),
+        ("power_pom_5v_in_mw", 20_000, "the over-current limit of POM_5V_IN (crit_current_limit_0)"),
+    ]

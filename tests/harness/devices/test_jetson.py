@@ -94,6 +94,14 @@ def test_where_board_and_spec_file_differ_the_board_wins_and_it_is_reported(tmp_
     assert "1300500" in difference
 
 
+@pytest.mark.parametrize(("board", "l4t", "input_mw"), [("orin-agx", "r36.4", 108_000), ("xavier-nx", "r35.4", None)])
+def test_peaks_are_held_against_the_limits_of_rails_and_of_the_input_where_known(tmp_path, board, l4t, input_mw):
+    device = device_of(build_board(tmp_path / "root", board, l4t))
+    limits = device.conditions(Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16))["power_limits"]
+    assert [limit for channel, limit, _ in limits if channel == "power_total_mw"] == ([input_mw] if input_mw else [])
+    assert any("curr1_crit" in words for _, _, words in limits)
+
+
 def test_figures_of_a_tree_never_look_like_those_of_a_board(tmp_path):
     device = device_of(build_board(tmp_path / "root", "orin-agx", "r36.4"))
     assert device.name == "emulated-orin-agx"

@@ -241,3 +241,16 @@ def test_an_idle_device_that_others_use_or_that_trained_before_is_named():
     assert idle_flags(busy) == ["disturbed"]
     assert idle_flags(quiet, clean_process=False) == ["not-clean"]
     assert idle_flags(Telemetry(1.0), logging="the power sensor alone, every 1 s") == []
+
+
+def test_a_sample_above_what_board_or_supply_allow_is_named_with_the_limit():
+    limits = [["power_vdd_in_mw", 25_000.0, "the over-current limit of VDD_IN (curr1_crit)"],
+              ["power_total_mw", 20_000.0, "what a nano's input may take"]]  # fmt: skip
+    rail = sampled("power_vdd_in_mw", [24_000, 26_100, 24_000])
+    flag = flags(telemetry=rail, power_limits=limits)["power-peak"]
+    assert "power_vdd_in_mw was 26100 in a sample, above 25000, the over-current limit of VDD_IN" in flag
+    assert "nano" not in flag
+    first = sampled("power_vdd_in_mw", [26_100, 24_000], start_s=10.5)  # in the first minibatch, which does not count
+    assert "power-peak" in flags(telemetry=first, power_limits=limits)
+    before = sampled("power_vdd_in_mw", [26_100, 24_000], start_s=9.5)
+    assert "power-peak" not in flags(telemetry=before, power_limits=limits)

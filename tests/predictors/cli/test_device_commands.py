@@ -63,6 +63,16 @@ def test_recommend_names_a_mode_within_the_budget_and_writes_its_conf(capsys, tm
     assert PowerMode(*to_power_mode(conf, model)).name == chosen
 
 
+def test_recommend_names_a_mode_whose_peak_is_within_a_budget(capsys, tmp_path):
+    budgets = ["--peak-budget", 18, "--power-budget", 25, "--profiles", 8, "--json", tmp_path / "o.json"]
+    code, out, _ = run(capsys, *RECOMMEND, *budgets)
+    peak = json.loads((tmp_path / "o.json").read_text())["peak"]
+    assert code == 0
+    assert peak["peak_mw"] <= peak["budget_mw"] == 18_000
+    assert (peak["window_s"], peak["exceeded"]) == (pytest.approx(1, abs=0.1), "")
+    assert f"peak:        {peak['peak_mw'] / 1e3:.4g} W in samples 1 s apart, 18 W are allowed" in out
+
+
 def test_what_was_profiled_is_in_the_results_file_and_is_not_profiled_again(capsys, tmp_path):
     options = [*RECOMMEND, "--power-budget", 25, "--profiles", 6, "--results", tmp_path / "r.sqlite"]
     _, first, _ = run(capsys, *options)

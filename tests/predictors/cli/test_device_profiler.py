@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from harness.core.cases import Case, Settings
@@ -16,8 +17,10 @@ from harness.core.errors import (
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Series, Telemetry
 from harness.store.results import ResultsStore
-from predictors.cli.device_profiler import COOLING_S, DeviceProfiler
-from predictors.strategies.protocol import FailedMode
+from predictors.cli.device_profiler import COOLING_S, DeviceProfiler, PowerPeak
+from predictors.cli.recommend import WithinPeak
+from predictors.strategies.goals import Goal
+from predictors.strategies.protocol import Candidates, FailedMode, History, MeasuredMode, Strategy
 
 MODES = [PowerMode(cores, cpu, gpu, 3_199_000) for cores in (2, 4) for cpu in (8, 16) for gpu in (3, 6)]
 NAMES = [f"mode{place}" for place in range(len(MODES))]
@@ -231,3 +234,46 @@ def test_where_a_batch_does_not_fit_into_the_memory_no_greater_one_is_tried():
     left_out = profiler.candidates.batch_size[[1, *found.rules_out]]
     assert sorted(left_out) == [16] * len(MODES) + [32] * len(MODES)
     assert "batch sizes of 16 and more" in found.reason
+
+
+class Searched:
+    """A profiler of five modes of 10, 20, ... W and 50, 40, ... ms, whose peaks are a fifth above."""
+
+    task = "training"
+    candidates = Candidates(np.array(MODES[:5]), np.full(5, 16))
+
+    def __init__(self, told=range(5)):
+        self.peaks, self._told = {}, told
+
+    def profile(self, index):
+        power_mw = 10_000.0 * (index + 1)
+        if index in self._told:
+            self.peaks[index] = PowerPeak(1.2 * power_mw, 1.0, "")
+        return MeasuredMode(50.0 - 10 * index, power_mw, 1.0)
+
+
+class Known(Strategy):
+    """Knows power and time of all modes beforehand, and profiles none."""
+
+    def choose(self, history, goal):
+        within = [place for place in range(5) if 10_000 * (place + 1) <= goal.limits["power_mw"]]
+        return history.choice(max(within, default=0), "known", bool(within))
+
+
+@pytest.mark.parametrize(
+    ("budget_mw", "power_mw", "chosen", "feasible"),
+    [(50_000, None, 3, True), (36_000, None, 2, True), (35_999, None, 1, True), (60_000, 25_000, 1, True),
+     (11_999, None, 0, False)],
+)  # fmt: skip
+def test_the_mode_that_is_named_keeps_a_limit_of_peaks(budget_mw, power_mw, chosen, feasible):
+    profiler = Searched()
+    goal = Goal("time_ms", {} if power_mw is None else {"power_mw": power_mw})
+    choice = WithinPeak(Known(), budget_mw, profiler.peaks).choose(History(profiler, 5), goal)
+    assert (choice.index, choice.feasible) == (chosen, feasible)
+    assert not feasible or profiler.peaks[choice.index].peak_mw <= budget_mw
+
+
+def test_a_mode_whose_peak_is_not_told_is_not_named():
+    profiler = Searched(told=())
+    with pytest.raises(CannotRunError, match="tells no peak"):
+        WithinPeak(Known(), 50_000, profiler.peaks).choose(History(profiler, 5), Goal())
