@@ -18,6 +18,8 @@ from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_board import read_board
 from harness.devices.nvidia_gpu import NAME as NVIDIA_GPU
 from harness.devices.nvidia_gpu import NvidiaGpuDevice
+from harness.devices.raspberry_pi import NAME as RASPBERRY_PI
+from harness.devices.raspberry_pi import EmulatedRaspberryPi, RaspberryPi, is_raspberry_pi
 from harness.devices.replay import PREFIX as REPLAY
 from harness.devices.replay import ReplayDevice
 from harness.devices.simulated import PREFIX as SIMULATED
@@ -82,11 +84,18 @@ class AbsentBoard:
 
 def known_devices() -> List[str]:
     """Every name that `open_device` takes, and the form of those that name a file."""
-    return ["host", NVIDIA_GPU, *BOARDS, *(SIMULATED + board for board in SIMULATED_BOARDS), f"{REPLAY}CORPUS.csv"]
+    return [
+        "host",
+        NVIDIA_GPU,
+        RASPBERRY_PI,
+        *BOARDS,
+        *(SIMULATED + board for board in SIMULATED_BOARDS),
+        f"{REPLAY}CORPUS.csv",
+    ]
 
 
-def local_board(configuration: Configuration, root: Path = THIS_MACHINE) -> Union[JetsonDevice, EmulatedHost, None]:
-    """The Jetson board whose `/sys`, `/proc` and `/etc` are below `root`, or the machine that a tree there stands for.
+def local_board(configuration: Configuration, root: Path = THIS_MACHINE) -> Union[JetsonDevice, HostDevice, None]:
+    """The board whose `/sys`, `/proc` and `/etc` are below `root`, or the machine that a tree there stands for.
 
     None where that is this machine and no board, or nothing.
     """
@@ -94,6 +103,8 @@ def local_board(configuration: Configuration, root: Path = THIS_MACHINE) -> Unio
     if board is not None:
         return JetsonDevice(board, configuration, root)
     is_tree = root.resolve() != THIS_MACHINE and (root / "proc/cpuinfo").is_file()
+    if is_raspberry_pi(root):
+        return (EmulatedRaspberryPi if is_tree else RaspberryPi)(configuration, root)
     return EmulatedHost(configuration, root) if is_tree else None
 
 
@@ -128,6 +139,8 @@ def open_device(name: str, configuration: Configuration, root: Path = Path("/"))
                 f'run on {instance}, or leave out @{instance}; board_instance = "NAME" in {FILE_NAME} names a board',
             )
         return here
+    if name == RASPBERRY_PI:
+        raise CannotRunError(f"{name} is not this machine", "run on the board; `--device host` measures this machine")
     if name in BOARDS:
         return AbsentBoard(load_board(name), root)
     known = [*known_devices(), *([board.name] if board is not None and board.name not in BOARDS else [])]
