@@ -19,7 +19,6 @@ from harness.core.power_modes import PowerMode
 from predictors.evaluation import Target
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE
 from predictors.models.tables import Table
-from predictors.sampling import MINIBATCHES
 from predictors.trials import TrialPlan
 
 
@@ -33,7 +32,9 @@ class ProfileSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     modes: Optional[int] = None  # how many, drawn at random from the paper's grid of the device; None for all of it
     named: Tuple[str, ...] = ()  # power modes that a paper names, instead
     instance: int = 0  # which copy of the board, 0 the one that references are of
-    minibatches: int = MINIBATCHES  # that are timed in each profile
+    # how many of each profile count, its first ones, where runs are simulated minibatch by minibatch; None for a row of
+    # a corpus, which stands for all
+    minibatches: Optional[int] = None
 
 
 class ScenarioCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +78,7 @@ def find_scenario(name: str) -> Scenario:
 def make_plan(
     scenario: Scenario,
     measured: Sequence[Table],
-    simulate: Callable[[ProfileSource], Table],
+    simulate: Callable[..., Table],
     named_modes: Callable[[str], Dict[str, PowerMode]],
     limit: Optional[int] = None,
 ) -> TrialPlan:
@@ -86,7 +87,7 @@ def make_plan(
     Args:
         scenario: what is asked.
         measured: tables at hand.
-        simulate: makes the others: all modes of the paper's grid, or the named ones.
+        simulate: makes the others: all modes of the paper's grid, the named ones, or those given with the source.
         named_modes: a device's modes by the names that papers give them.
         limit: the greatest number of modes of any table, for a quick look; None for as many as the paper had.
     """
@@ -95,13 +96,13 @@ def make_plan(
     def table(source: ProfileSource, simulated: bool = False) -> Table:
         complete = None if simulated else _measured(source, measured)
         if complete is None:
-            complete = simulate(source).complete()
+            complete = simulate(msgspec.structs.replace(source, minibatches=None)).complete()
         wanted = min(count for count in (source.modes, limit, len(complete)) if count is not None)
-        if wanted == len(complete) or source.named:
-            return complete
-        # The same rows whatever the instance and the minibatches, so that profiles of both can be held side by side.
-        drawn = np.random.default_rng([wanted, len(complete)]).choice(len(complete), size=wanted, replace=False)
-        return complete.take(np.sort(drawn))
+        if wanted < len(complete) and not source.named:
+            # The same rows whatever the instance and the minibatches, so that both can be held side by side.
+            drawn = np.random.default_rng([wanted, len(complete)]).choice(len(complete), size=wanted, replace=False)
+            complete = complete.take(np.sort(drawn))
+        return complete if source.minibatches is None else simulate(source, complete.modes)
 
     def target(case: ScenarioCase) -> Target:
         # What is profiled apart is simulated, and so must be what it is tested on: the two differ in one thing only.
@@ -124,7 +125,7 @@ def make_plan(
 def _measured(source: ProfileSource, tables: Sequence[Table]) -> Optional[Table]:
     """The table that holds what is needed, if there is one with enough rows."""
     # Corpora do not tell instance and minibatches: they stand for the usual ones.
-    if source.instance != 0 or source.minibatches != MINIBATCHES or source.named:
+    if source.instance != 0 or source.minibatches is not None or source.named:
         return None
     for table in tables:
         if (table.device, table.workload, table.task) == (source.device, source.workload, source.task):

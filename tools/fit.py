@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
@@ -153,11 +154,24 @@ def robust(residuals: np.ndarray) -> np.ndarray:
     return np.sign(residuals) * np.sqrt(2.0 * (np.sqrt(1.0 + residuals**2) - 1.0))
 
 
-def fit(figures: Sequence[PublishedFigure], tables: Sequence[Table], most_steps: int = MOST_STEPS) -> Fitted:
-    """Fit all free parameters, from their priors."""
+def fit(
+    figures: Sequence[PublishedFigure],
+    tables: Sequence[Table],
+    most_steps: int = MOST_STEPS,
+    only: Sequence[str] = ("*",),
+) -> Fitted:
+    """Fit the free parameters that match `only`, from their priors; the others stay as they are in the files.
+
+    A pattern is held against `OWNER.KEY`, as in `orin-nano.*` or `physics.inference_*`.
+    """
     from scipy.optimize import least_squares
 
     free, ties = read_free_parameters()
+    free = [one for one in free if any(fnmatchcase(f"{one.owner[1]}.{one.key}", pattern) for pattern in only)]
+    if not free:
+        raise InvalidValueError(f"no free parameter matches {', '.join(only)}", "write OWNER.KEY, as in orin-nano.*")
+    moved = {(one.owner, one.key) for one in free}
+    ties = [tie for tie in ties if (tie.source, tie.key) in moved]
     fixed = fitted_parameters()
     worth = np.array([FIGURE_DEVIATIONS.get(figure.comparator, 0.1) for figure in figures])
     compares = [figure.versus is not None for figure in figures]
@@ -181,7 +195,7 @@ def fit(figures: Sequence[PublishedFigure], tables: Sequence[Table], most_steps:
 def run(arguments: argparse.Namespace) -> int:
     tables, _ = split_tables([row for path in arguments.corpus for row in rows_of(read_corpus(path))])
     figures = load_figures()
-    found = fit(figures, tables, arguments.most_steps)
+    found = fit(figures, tables, arguments.most_steps, arguments.only or ("*",))
     rows = [
         [free.owner[1], free.key, f"{free.value(at):.4g}", f"{free.prior:.4g}", f"{at:+.1f}"]
         for free, at in found.distances.items()

@@ -87,7 +87,7 @@ def compare(measured: Table, simulated: Table) -> Dict[str, Any]:
     """How far a simulated table is from a measured one with the same rows.
 
     Returns:
-        In %: `time_median_ape`, `time_p90_ape`, `power_median_ape`, `power_p90_ape`, absolute errors relative to the
+        In %: `time_mape`, `time_median_ape`, `time_p90_ape`, and the same of `power`, absolute errors relative to the
         measured value; `time_median_bias`, `power_median_bias`, with sign. From -1 to 1: `time_rank_correlation`,
         `power_rank_correlation` (Spearman's). Of choosing by the simulated table, as `choose` does, where all rows have
         power and one batch size: `front_median_penalty_pct`, `front_worst_penalty_pct`, `front_median_excess_w`, and
@@ -101,6 +101,7 @@ def compare(measured: Table, simulated: Table) -> Dict[str, Any]:
         known = ~np.isnan(true)
         if known.any():
             errors = share_to_percent(said[known] / true[known] - 1.0)
+            found[f"{name}_mape"] = float(np.mean(np.abs(errors)))
             found[f"{name}_median_ape"] = float(np.median(np.abs(errors)))
             found[f"{name}_p90_ape"] = float(np.percentile(np.abs(errors), 90))
             found[f"{name}_median_bias"] = float(np.median(errors))

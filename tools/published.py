@@ -12,7 +12,7 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode
 from harness.core.units import MS_PER_S, MW_PER_W, MWH_PER_WH, S_PER_HOUR, S_PER_MINUTE, ms_to_s, mws_to_mwh, w_to_mw
 from harness.judge.published_figures import CHANGE, Condition, PublishedFigure
-from harness.simulation.model import Load, Response, cached_share, idle_power_mw, simulate
+from harness.simulation.model import PAPERS_INSTANCES, Load, Response, cached_share, idle_power_mw, simulate
 from harness.simulation.parameters import (
     SIMULATED_BOARDS,
     SIMULATED_WORKLOADS,
@@ -24,7 +24,6 @@ from harness.simulation.parameters import (
 )
 
 DEFAULT = "default"  # the power mode that the papers take as a board's default
-INSTANCES = 5  # boards of a type that the papers compare (004 sec. 5.4)
 PROFILED_MINIBATCHES = 41  # the first is discarded, 40 are kept (001 sec. 2.5)
 SETTLING_MS = 2_500.0  # power settles in 2-3 s after a change of mode (001 sec. 2.5)
 INTERNAL = {
@@ -188,7 +187,7 @@ class Boards:
         workload = self.of(WORKLOAD, condition.workload)
 
         def of_instances() -> List[Response]:
-            return [self.response(condition, instance) for instance in range(INSTANCES)]
+            return [self.response(condition, instance) for instance in range(PAPERS_INSTANCES)]
 
         return METRICS[metric](State(board, workload, condition, modes, self.response(condition), of_instances))
 

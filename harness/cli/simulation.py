@@ -46,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     fit.add_argument(
         "--most-steps", type=int, default=40, metavar="N", help="stop after N steps (default: %(default)s)"
     )
+    fit.add_argument(
+        "--only",
+        action="append",
+        metavar="PATTERN",
+        help="fit what matches OWNER.KEY, as `orin-nano.*`, and leave the rest as it is; may be given more than once",
+    )
     validate.add_argument("--json", type=output_file, metavar="OUT", help="write all that was found as JSON")
     validate.add_argument(
         "--device", choices=SIMULATED_BOARDS, help="only figures and tables of this board, without the claims"

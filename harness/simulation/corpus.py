@@ -23,11 +23,13 @@ def simulate_corpus(
     task: str = "training",
     seed: int = 0,
     noise: bool = True,
+    instance: int = 0,
 ) -> List[Dict[str, Any]]:
     """Profile a workload on a simulated board in many power modes.
 
     Without `workers` there are as many as the papers ran the workload with. Of the data set on `storage` the page cache
-    holds what it can after one pass (001 sec. 2.3). The same `seed` gives the same noise of the measurement.
+    holds what it can after one pass (001 sec. 2.3). The same `seed` gives the same noise of the measurement. `instance`
+    is which copy of the board.
 
     Returns:
         A row per mode, in their order: the columns of the corpus, then `workers` and `storage`.
@@ -46,10 +48,12 @@ def simulate_corpus(
         task=task,
     )
     table = np.array(modes, dtype=np.int64).reshape(-1, len(PowerMode._fields))
-    response = simulate(board, workload, table, load)
+    response = simulate(board, workload, table, load, instance=instance)
     time_ms, power_mw = response.minibatch_time_ms, response.power_mw
     if noise:
-        what = repr((board_name, workload_name, tuple(load), seed))  # another noise for every one of these
+        what = repr(
+            (board_name, workload_name, tuple(load), seed, *([instance] if instance else []))
+        )  # another noise for every one of these
         stream = int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "big")
         random = np.random.Generator(np.random.PCG64(stream))
         time_ms = time_ms * np.exp(board.time_noise * random.standard_normal(len(table)))

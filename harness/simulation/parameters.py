@@ -61,8 +61,8 @@ class PhysicsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     # CPU cycles of a launch in inference over `launch_cycles`: nothing is kept for going back
     inference_launches: float
     inference_sharpness: float  # as `launch_sharpness`, of inference, which waits for each result
-    inference_cycles: float  # CPU cycles per minibatch of an inference loop beside launches
-    inference_sample_cycles: float  # CPU cycles per sample of an inference loop
+    inference_waits: float  # samples whose preparation an inference minibatch waits for, whatever its size
+    inference_copying: float  # cycles per byte of a minibatch of inputs over `main_cycles_per_byte`
     inference_gpu_power: float  # dynamic GPU power of inference over that of training
     dvfs_gpu_utilisation: float  # utilisation that the GPU's governor steers to
     dvfs_cpu_share: float  # clock that the CPU's governor keeps of the greatest one where a core is hardly used
@@ -96,7 +96,9 @@ class BoardParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_dvfs_share: float  # share of the clock-dependent idle power that is left with DVFS on
     wol_mw: float  # suspended, waiting for a network packet; 0 where the board cannot
     carrier_mw: float  # what the carrier board and the adapter add to module power at the socket
-    time_spread: float  # relative deviation between instances of the board (standard deviation)
+    time_spread: float  # relative deviation between instances that perform alike (standard deviation)
+    slow_instances: int  # how many of five under-perform
+    slow_share: float  # by what share of the time they do
     power_spread: float  # relative deviation between instances of the board (standard deviation)
     time_noise: float  # relative deviation between repetitions on one instance (standard deviation)
     power_noise: float  # relative deviation between repetitions on one instance (standard deviation)
@@ -142,6 +144,8 @@ class WorkloadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     model_bytes: float  # RAM that the training process holds beside the CUDA context
     default_workers: int  # workers that the papers ran it with
     inference_factor: float  # GPU work of its inference over `inference_work` of that of its training
+    # exponent of the batch size in that work: 0 where an inference minibatch takes as long whatever its size
+    inference_growth: float
 
     @property
     def bytes_per_sample(self) -> float:
@@ -218,6 +222,8 @@ def scaled_workload(
         "preprocess_cycles": input_bytes * CYCLES_PER_INPUT_BYTE,
         "fixed_ms": 0.0,
         "main_work": 1.0,
+        "inference_factor": 1.0,
+        "inference_growth": 1.0,
         "default_workers": 4,
     }
     return msgspec.structs.replace(nearest, name=name, **counted), nearest.name

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 from pathlib import Path
-from typing import Dict
+from typing import Dict, List, Optional, Tuple
 
 import numpy as np
 
 from harness.core.boards import load_board
+from harness.core.cases import Case, Settings
+from harness.core.metrics import MIN_POWER_SAMPLES, POWER_CHANNEL
 from harness.core.power_modes import PowerMode
+from harness.core.profiles import Minibatch, Series
 from harness.core.terminal import format_table
+from harness.core.units import ms_to_s
+from harness.devices.simulated import SimulatedDevice
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.parameters import load_board as load_simulated_board
 from predictors.cli.evaluate import add_run_arguments, run_and_report
@@ -55,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
 def planned(scenario: Scenario, arguments: argparse.Namespace) -> TrialPlan:
     """A scenario with its tables: those of the corpora, and simulated ones where they lack."""
     measured = [table for path in arguments.corpus for table in load_tables(path)]
-    plan = make_plan(scenario, measured, lambda source: simulated(source, arguments.seed), named_modes, arguments.limit)
+    plan = make_plan(
+        scenario, measured, functools.partial(simulated, seed=arguments.seed), named_modes, arguments.limit
+    )
     return dataclasses.replace(plan, repeats=arguments.repeats, seed=arguments.seed)
 
 
@@ -64,27 +72,48 @@ def named_modes(device: str) -> Dict[str, PowerMode]:
     return load_board(device).modes_by_name()
 
 
-def simulated(source: ProfileSource, seed: int = 0) -> Table:
-    """What a scenario needs, from a simulated board: the modes that are named, or all of the paper's grid.
+def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed: int = 0) -> Table:
+    """What a scenario needs, from a simulated board in power modes (n, 4): its named ones, or all of the paper's grid.
 
-    Another instance of a board is slower or faster, and draws more or less, by factors drawn with the spreads that the
-    simulated board states. The noise of a profile is taken to fall with the square root of its minibatches, which no
-    paper says.
+    Time and power deviate from the steady state as repetitions on the board do. Where a source says how many
+    minibatches of a profile count, they are the first of a run in each mode.
     """
     spec, board = load_board(source.device), load_simulated_board(source.device)
-    if source.named:
-        modes = [spec.modes_by_name()[name] for name in source.named]
+    if modes is not None:
+        chosen = [PowerMode(*map(int, mode)) for mode in modes]
+    elif source.named:
+        chosen = [spec.modes_by_name()[name] for name in source.named]
     else:
-        modes = list(spec.power_mode_space().paper_grid())
-    rows = simulate_corpus(
-        source.device, source.workload, modes, batch_size=source.batch_size, task=source.task, seed=seed, noise=False
-    )
+        chosen = list(spec.power_mode_space().paper_grid())
+    how = {"batch_size": source.batch_size, "task": source.task, "seed": seed, "instance": source.instance}
+    rows = simulate_corpus(source.device, source.workload, chosen, noise=False, **how)
     (table,) = tables_of(rows)
-    apart = np.random.default_rng([seed, source.instance]).standard_normal(2) if source.instance else np.zeros(2)
-    noise = np.random.default_rng([seed, source.instance, source.minibatches]).standard_normal((2, len(table)))
-    reach = np.sqrt(MINIBATCHES / source.minibatches)
+    if source.minibatches is not None:
+        name = f"{source.device}@{source.instance}" if source.instance else source.device
+        case = Case(
+            name, source.workload, "", rows[0]["workers"], "ssd", source.batch_size, Settings(seed=seed), source.task
+        )
+        cut = np.array([_first(dataclasses.replace(case, power_mode=mode.name), source.minibatches) for mode in chosen])
+        return dataclasses.replace(table, time_ms=cut[:, 0], power_mw=cut[:, 1])
+    noise = np.random.default_rng([seed, source.instance, MINIBATCHES]).standard_normal((2, len(table)))
     return dataclasses.replace(
         table,
-        time_ms=table.time_ms * np.exp(board.time_spread * apart[0] + reach * board.time_noise * noise[0]),
-        power_mw=table.power_mw * np.exp(board.power_spread * apart[1] + reach * board.power_noise * noise[1]),
+        time_ms=table.time_ms * np.exp(board.time_noise * noise[0]),
+        power_mw=table.power_mw * np.exp(board.power_noise * noise[1]),
     )
+
+
+def _first(case: Case, count: int) -> Tuple[float, float]:
+    """Medians of time and power of a run's first minibatches, and of as many power samples as any profile waits for."""
+    minibatches, power = _run(case)
+    kept = minibatches[:count]
+    first, last = np.searchsorted(power.times_s, [kept[0].start_s, kept[-1].start_s + ms_to_s(kept[-1].e2e_ms)])
+    samples = power.values[first : max(last, first + MIN_POWER_SAMPLES)]
+    return float(np.median([one.e2e_ms for one in kept])), float(np.median(samples))
+
+
+@functools.lru_cache(maxsize=10_000)
+def _run(case: Case) -> Tuple[List[Minibatch], Series]:
+    """The minibatches of a profile that count, and its power samples; kept, for it may be cut to several lengths."""
+    profile = SimulatedDevice(case.device).profile(case)
+    return profile.counted, profile.telemetry.series[POWER_CHANNEL]

@@ -289,7 +289,7 @@ def test_results_files_of_0_1_0_can_be_read(old_results, run_each, golden, tmp_p
 
 def test_results_files_of_0_1_0_can_be_added_to_and_resumed(old_results, bench, run, tmp_path):
     """Their profiles count as measured under the same conditions, and new ones come beside them."""
-    device = ("--device", "sim:xavier-agx", "-rs")
+    device = ("--device", "sim:xavier-agx", "-rs", "-p", "tests.golden.boards_of_0_1_0")
     said = bench(old_results, *device, "--resume", "--workload", "yolov8n-coco,lenet-mnist", where="benchmarks")
     assert len(re.findall("measured already under the same conditions", said.out)) >= 1
     assert re.search(r"2 passed, 2 skipped", said.out)
