@@ -29,8 +29,8 @@ from predictors.cli.options import add_search_arguments, numbers, refuse_below, 
 from predictors.cli.recommendation_report import (
     format_recommendation,
     format_shared,
+    plain_mode,
     plain_recommendation,
-    plain_shared,
     plain_spent,
 )
 from predictors.cli.strategies import minibatches_of_training
@@ -158,7 +158,10 @@ def run(arguments: argparse.Namespace) -> int:
         for some, one in zip(zip(*found), shared):
             print("\n" + format_shared(some, one))
         written["spent"] = plain_spent([some[0] for some in found])
-        written["shared"] = [one and plain_shared(one, device.provenance) for one in shared]
+        written["shared"] = [
+            one and {"modes": [plain_mode(mode, device.provenance) for mode in one.modes], "longer": one.longer}
+            for one in shared
+        ]
     if arguments.json:
         write_json(arguments.json, written)
     if arguments.plot:

@@ -88,11 +88,6 @@ def format_shared(found: Sequence[Recommendation], shared: Optional[SharedMode])
     return "\n".join(lines)
 
 
-def plain_shared(shared: SharedMode, provenance: str) -> Dict[str, Any]:
-    """A shared mode, for JSON: its figures with each workload, in their order."""
-    return {"modes": [plain_mode(one, provenance) for one in shared.modes], "longer": shared.longer}
-
-
 def plain_spent(found: Sequence[Recommendation]) -> Dict[str, Any]:
     """What several workloads cost together, for JSON."""
     spent = [{**one.choice.spent._asdict(), "resumed": one.history.profiler.resumed} for one in found]
