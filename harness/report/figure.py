@@ -16,6 +16,8 @@ TEXTS = read_toml(Path(__file__).parent / "figures.toml")
 """What each kind of figure says."""
 
 LINEAR_TO = 5.0
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a formula of a spreadsheet begins with."""
 
 
 class Spacing(enum.Enum):
@@ -176,11 +178,14 @@ def joined(provenances: Iterable[str]) -> str:
 
 
 def csv_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Rows as CSV; a missing value is an empty cell."""
+    """Rows as CSV; a missing value is an empty cell, and a text that would be a formula gets an apostrophe."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([cell_text(value) for value in row] for row in rows)
+    writer.writerows(
+        [f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else cell_text(value) for value in row]
+        for row in rows
+    )
     return text.getvalue()
 
 

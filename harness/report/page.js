@@ -92,6 +92,8 @@ function startExplorer(root, tables, ramp) {
   let picked = -1, pins = [];  // a place in the table; [table, place] of each
 
   for (const table of tables) {
+    const alike = tables.filter(other => other.key && other.title === table.title).length;
+    table.key = table.title + (alike ? ` (${alike + 1})` : "");
     table.energy_j = table.time_ms.map((time, place) => time * table.power_w[place] / 1000);
     table.places = new Map(table.mode.map((mode, place) => [exactName(mode), place]));
     table.told = place => table.name[place] ? `${table.name[place]}: ${exactName(table.mode[place])}` : exactName(table.mode[place]);
@@ -294,25 +296,27 @@ function startExplorer(root, tables, ramp) {
   // The view as the end of the address, and back.
   function remember() {
     const told = new URLSearchParams();
-    for (const name of ["table", "colour", "cost", "budget", ...FILTERS]) if (pick(name).value) told.set(name, pick(name).value);
+    told.set("table", view.table.key);
+    for (const name of ["colour", "cost", "budget", ...FILTERS]) if (pick(name).value) told.set(name, pick(name).value);
     if (zoom) told.set("zoom", zoom.map(value => Number(value.toPrecision(5))).join(","));
     if (picked >= 0) told.set("mode", exactName(view.table.mode[picked]));
-    if (pins.length) told.set("pins", pins.map(([number, place]) => `${number}:${exactName(tables[number].mode[place])}`).join(","));
+    for (const [number, place] of pins) told.append("pin", `${exactName(tables[number].mode[place])} ${tables[number].key}`);
     history.replaceState(null, "", `#explore?${told}`);
   }
 
   function recall() {
     const told = new URLSearchParams(location.hash.startsWith("#explore?") ? location.hash.slice(9) : "");
     const put = name => { if (told.has(name)) pick(name).value = told.get(name); };
-    put("table");
-    if (!tables[pick("table").value]) pick("table").value = "0";
+    const numberOf = key => tables.findIndex(table => table.key === key);
+    pick("table").value = String(Math.max(0, numberOf(told.get("table"))));
     fillFilters();
     ["colour", "cost", "budget", ...FILTERS].forEach(name => { put(name); if (pick(name).selectedIndex === -1) pick(name).selectedIndex = 0; });
     const ends = (told.get("zoom") || "").split(",").map(Number);
     if (ends.length === 4 && ends.every(Number.isFinite) && ends[0] < ends[1] && 0 < ends[2] && ends[2] < ends[3]) zoom = ends;
     const known = (number, name) => tables[number] && tables[number].places.has(name) ? tables[number].places.get(name) : -1;
     picked = known(pick("table").value, told.get("mode"));
-    pins = (told.get("pins") || "").split(",").map(one => one.split(":")).map(([number, name]) => [Number(number), known(number, name)]).filter(([, place]) => place >= 0);
+    pins = told.getAll("pin").map(one => [one.split(" ")[0], numberOf(one.slice(one.indexOf(" ") + 1))])
+      .map(([name, number]) => [number, known(number, name)]).filter(([, place]) => place >= 0);
     draw();
     if (picked >= 0) show();
     if (pins.length) compare();
@@ -411,7 +415,8 @@ if (explorer) {
     JSON.parse(document.getElementById("ramp").textContent));
 }
 
-// Tables: a click on a heading sorts by it, the button below saves what is shown.
+// Tables: a click on a heading sorts by it, the button below saves what is shown. Text that a spreadsheet would take for a
+// formula gets an apostrophe.
 const isPhone = matchMedia("(max-width: 600px)");
 for (const table of document.querySelectorAll("table.data")) {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
@@ -424,7 +429,7 @@ for (const table of document.querySelectorAll("table.data")) {
       heads.forEach(one => one.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", down > 0 ? "ascending" : "descending");
       const rows = [...body.rows], numeric = rows.every(row => !Number.isNaN(number(cell(row, column))));
-      rows.sort((a, b) => down * (numeric ? number(cell(a, column)) - number(cell(b, column)) : cell(a, column).localeCompare(cell(b, column))));
+      rows.sort((a, b) => down * (numeric ? number(cell(a, column)) - number(cell(b, column)) : cell(a, column).localeCompare(cell(b, column), "en", { numeric: true })));
       body.append(...rows);
     };
     head.addEventListener("click", sort);
@@ -436,8 +441,10 @@ for (const table of document.querySelectorAll("table.data")) {
   isPhone.addEventListener("change", label);
   label();
   table.after(make("button", { type: "button", class: "export", click: () => {
-    const quoted = text => /[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
-    const text = [...table.rows].map(row => [...row.cells].map(one => quoted(one.textContent.trim())).join(",")).join("\n");
+    const tame = text => /^[=+\-@]/.test(text) && Number.isNaN(number(text)) ? `'${text}` : text;
+    const quoted = text => /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+    const shown = [...table.rows].filter(row => !row.hidden);
+    const text = shown.map(row => [...row.cells].map(one => quoted(tame(one.textContent.trim()))).join(",")).join("\n");
     make("a", { href: "data:text/csv;charset=utf-8," + encodeURIComponent(text + "\n"), download: "table.csv" }).click();
   } }, "Save as CSV"));
 }
@@ -453,7 +460,7 @@ unfold();
 
 const filters = document.getElementById("filters");
 if (filters) {
-  const claims = [...document.querySelectorAll("#claims article")];
+  const claims = [...document.querySelectorAll("#claims tbody tr")];
   const filter = () => {
     const asked = name => filters.querySelector(`[name=${name}]`).value;
     const text = asked("text").toLowerCase();
@@ -468,4 +475,11 @@ if (filters) {
   filters.addEventListener("input", filter);
   filter();
 }
-addEventListener("beforeprint", () => document.querySelectorAll("details.caption").forEach(one => { one.open = true; }));
+
+// On paper there is nothing to click: figures and take-aways are unfolded, tables and files stay folded and are named.
+let unfolded = [];
+addEventListener("beforeprint", () => {
+  unfolded = [...document.querySelectorAll("details.drawn:not([open])")];
+  for (const one of unfolded) one.open = true;
+});
+addEventListener("afterprint", () => { for (const one of unfolded) one.open = false; });

@@ -176,6 +176,10 @@ def test_a_mode_that_was_clicked_tells_its_exact_name_and_the_view_survives_in_t
     page.open("about:blank", 1280, 900)
     page.open((report / "index.html").as_uri() + view[0], 1280, 900)
     assert page.evaluate(f"[location.hash, {text}]") == view
+    title = "JSON.parse(document.getElementById('explorer-data').textContent)[0].title"
+    address = "new URLSearchParams(location.hash.slice(9))"
+    assert page.evaluate(f"{address}.get('table') === {title}"), "by its name: another report has others before it"
+    assert page.evaluate(f"{address}.getAll('pin').every(pin => pin.endsWith(' ' + {title}))")
     assert page.evaluate(pinned) == 2
 
 
@@ -228,7 +232,7 @@ def test_the_page_is_short_while_folded_and_has_no_box_that_scrolls(browser, rep
 
 def test_take_aways_are_filtered_by_device_and_text(browser, report):
     page = opened(browser, report)
-    claims = "[...document.querySelectorAll('#claims article')]"
+    claims = "[...document.querySelectorAll('#claims tbody tr')]"
     shown = f"{claims}.filter(one => !one.hidden).map(one => one.dataset.device)"
     ask = (
         "(([name, value]) => { const field = document.querySelector(`#filters [name=${name}]`); field.value = value;"
@@ -242,9 +246,42 @@ def test_take_aways_are_filtered_by_device_and_text(browser, report):
     assert page.evaluate(shown) == []
 
 
+def test_take_aways_are_sorted_and_those_that_are_shown_are_saved_without_formulas(browser, report):
+    page = opened(browser, report)
+    saved = page.evaluate(
+        "(() => { HTMLAnchorElement.prototype.click = function () { window.saved = decodeURIComponent(this.href); };"
+        " const body = document.querySelector('#claims').tBodies[0], texts = ['=1+1', '-2', '+a', '@b', ''];"
+        " body.replaceChildren(...texts.map(() => body.rows[0].cloneNode(true)));"
+        " texts.forEach((text, place) => { body.rows[place].cells[8].textContent = text; });"
+        " body.rows[4].hidden = true;"
+        " document.querySelector('#claims').nextElementSibling.click(); return window.saved.split('\\n'); })()"
+    )
+    assert [line.rpartition(",")[2] for line in saved[1:5]] == ["'=1+1", "-2", "'+a", "'@b"]
+    assert saved[5:] == [""], "without the hidden one"
+    column = "[...document.querySelectorAll('#claims tbody tr')].map(row => row.cells[8].textContent)"
+    page.evaluate("document.querySelectorAll('#claims th')[8].click()")
+    assert page.evaluate(column) != ["=1+1", "-2", "+a", "@b", ""]
+    page.evaluate("document.querySelectorAll('#claims th')[8].click()")
+    assert page.evaluate(column)[-1] == ""
+
+
+def test_paper_shows_every_figure_and_what_stays_folded(browser, report):
+    page = opened(browser, report)
+    closed = "document.querySelectorAll('details:not([open])').length"
+    before = page.evaluate(closed)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.call("Emulation.setEmulatedMedia", media="print")
+    folded = "[...document.querySelectorAll('details:not([open]) > summary')]"
+    assert page.evaluate("[...document.querySelectorAll('figure, #claims')].every(one => one.offsetHeight > 0)")
+    assert page.evaluate(f"{folded}.length > 0 && {folded}.every(one => one.offsetHeight > 0)")
+    page.call("Emulation.setEmulatedMedia", media="")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(closed) == before
+
+
 def test_a_link_to_a_claim_opens_what_it_is_folded_in(browser, report):
     page = opened(browser, report)
-    anchor = page.evaluate("document.querySelector('#claims article').id")
+    anchor = page.evaluate("document.querySelector('#claims tbody tr').id")
     assert not page.evaluate("document.getElementById('all-claims').open")
     page.evaluate(f"new Promise(done => {{ location.hash = '{anchor}'; setTimeout(done, 50); }})")
     assert page.evaluate("document.getElementById('all-claims').open")

@@ -12,7 +12,7 @@ import pytest
 
 from harness.core.pareto import pareto_front
 from harness.report.colours import MUTED
-from harness.report.figure import Axis, LegendEntry, Mark, Spacing, Value, figure_text, panel_of
+from harness.report.figure import Axis, LegendEntry, Mark, Spacing, Value, csv_text, figure_text, panel_of
 from harness.report.figures import KINDS
 from harness.report.figures.data_sets import thinned
 from harness.report.figures.mode_scatters import extremes_of
@@ -361,6 +361,11 @@ def test_a_few_values_have_no_density():
 )
 def test_figures_are_told_with_three_digits(value, text):
     assert figure_text(value) == text
+
+
+def test_a_text_of_a_csv_file_is_no_formula_and_a_number_stays_one():
+    lines = csv_text(("a", "b"), [("=1+1", -2.5), ("@x", 3), ("+y", None), ("-z", -1)]).splitlines()
+    assert lines[1:] == ["'=1+1,-2.5", "'@x,3", "'+y,", "'-z,-1"]
 
 
 def test_the_files_beside_the_page_are_what_it_links_to(report, material):
