@@ -117,7 +117,7 @@ def _claim_row(one: Verdict) -> Dict[str, Any]:
     bounds = [f"above {one.above:.3g}"] if math.isfinite(one.above) else []
     bounds += [f"below {one.below:.3g}"] if math.isfinite(one.below) else []
     interval = f"{figure_text(one.effect)} ({figure_text(one.low)} to {figure_text(one.high)})"
-    notes = [f"Known of the model: {one.shortfall}"] if one.shortfall else []
+    notes = [f"Known of the model: {one.shortfall}."] if one.shortfall else []
     if one.fitted:
         notes.append("The simulation was fitted to this: confirmed means that the model can say it.")
     if one.provenance == "measured":
