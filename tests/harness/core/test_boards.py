@@ -183,7 +183,7 @@ def test_lists_that_may_lack_clocks_are_named():
         (["nvidia,p3701-0008"], "", "orin-agx industrial"),
         (["nvidia,p3740-0002+p3701-0002"], "NVIDIA IGX Orin Development Kit", "orin-agx igx"),
         (["nvidia,p3701-0001"], "", "orin-agx 64gb"),  # a module that no file knows, of a family that one does
-        (["nvidia,p2597-0000+p2180-1000"], "NVIDIA Jetson TX1 Developer Kit", "tx1 4gb"),
+        (["nvidia,p2597-0000+p2180-1000"], "", "tx1 4gb"),
         (["nvidia,p2371-2180", "nvidia,tegra210"], "NVIDIA Jetson TX1 Developer Kit", "tx1 4gb"),
         (["nvidia,p3509-0000+p3636-0001"], "NVIDIA Jetson TX2 NX Developer Kit", "tx2 nx"),
         (["nvidia,p3768-0000+p3767-0001-super"], "", "orin-nx 8gb-super"),

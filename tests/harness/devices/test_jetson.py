@@ -12,6 +12,7 @@ from boards.layouts import PAIRS
 from boards.tools_in_process import tools_in_process
 from boards.tree import build_board
 
+from harness.board.nvpmodel import Nvpmodel
 from harness.board.saved_state import left_behind
 from harness.core.cases import Case
 from harness.core.configuration import Configuration
@@ -152,6 +153,18 @@ def test_where_the_kernel_keeps_other_masks_than_every_mode_has_its_own_count(tm
 )
 def test_a_release_is_named_by_the_jetpack_that_brought_it(l4t, jetpack):
     assert Board((), "", l4t, None).jetpack == jetpack
+
+
+def test_where_the_kernel_does_not_tell_its_mask_sysfs_takes_over_once_nvpmodel_wants_a_reboot(tmp_path, monkeypatch):
+    """Orin Nano Super, whose mask may be for root only."""
+    monkeypatch.setattr(Nvpmodel, "_other_masks", lambda knob: "")
+    tree = build_board(tmp_path / "root", "orin-nano-super", "r36.4")
+    device, before = device_of(tree), tree.controls()
+    with running(tree, device):
+        assert device._control.works(device._control.nvpmodel)
+        for mode in (device.power_mode_space().at(0), device.power_mode_space().greatest):
+            assert device.apply(mode) == mode
+    assert tree.controls() == before
 
 
 def test_without_nvpmodel_and_jetson_clocks_modes_are_set_through_sysfs(tmp_path):
