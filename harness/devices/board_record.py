@@ -29,6 +29,7 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Set
 
 import harness
 from harness.board.bounded_process import run_bounded
+from harness.board.kernel_file import read_text
 from harness.board.nvpmodel_conf import read_conf
 from harness.board.privileged import JETSON_CLOCKS, NVPMODEL, OWN_CONF, hides_clocks
 from harness.board.source import SourceSpec, open_source
@@ -56,7 +57,6 @@ _FILES = (
 )  # fmt: skip
 """What the modules of `harness/board` read, and its neighbours."""
 
-_GOVERNOR = re.compile(r".*/(available_)?governors?")
 _MEMORIES = re.compile("eeprom|nvmem|uevent|wwid|address|unique_id|.*(serial|uuid).*")
 _SERIAL_FILES = (
     "proc/device-tree/serial-number", "proc/device-tree/chosen/ecid", "etc/machine-id", "sys/class/net/*/address",
@@ -178,15 +178,16 @@ def _names(root: Path) -> List[str]:
 
 
 def _may_be_read(path: str) -> bool:
-    """Whether reading a file does no harm: clocks of Thor's GPU may hang the kernel, memories hold serial numbers."""
-    if _MEMORIES.fullmatch(os.path.basename(path)):
-        return False
-    folder = re.match(r".*/devfreq/[^/]+/", path)
-    return folder is None or not hides_clocks(folder[0] + "x") or _GOVERNOR.fullmatch(path) is not None
+    """Whether reading a file does no harm: nobody has read all of a Thor's GPU, memories hold serial numbers."""
+    device = re.match(r"(.*/devfreq/[^/]+/)device/", path)
+    is_thors = device is not None and hides_clocks(device[1] + "cur_freq")
+    return not is_thors and _MEMORIES.fullmatch(os.path.basename(path)) is None
 
 
 def _text(path: Path) -> str:
-    """A whole file, read to its end: the kernel gives a long one in parts."""
+    """A whole file, read to its end: the kernel gives a long one in parts; a clock of Thor by a process of its own."""
+    if hides_clocks(str(path)):
+        return read_text(str(path)) + "\n"
     content = bytearray()
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:

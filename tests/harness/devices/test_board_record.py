@@ -69,6 +69,13 @@ HOST = {
 }
 
 
+def test_a_record_of_a_thor_has_the_clocks_of_its_gpu_and_memory(tmp_path):
+    tree = build_board(tmp_path / "root", "thor", "r38.2")
+    folder = recorded(tree.path, tmp_path / "board.tar.gz") / "root/sys/class/devfreq"
+    assert (folder / "gpu-gpc-0/available_frequencies").read_text().split()
+    assert (folder / "bwmgr/max_freq").read_text().strip().isdigit()
+
+
 def test_a_recorded_host_is_a_host_again_with_its_cpus_clocks_and_sensors(tmp_path, tree):
     tree.write(HOST)
     root = recorded(tree.root, tmp_path / "host.tar.gz") / "root"
