@@ -8,7 +8,7 @@ from harness.core.cases import IDLE
 from harness.core.profiles import Profile
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, mwh_to_wh
-from harness.store.conditions import DISQUALIFYING, canonical_json, comparable_conditions
+from harness.store.conditions import DISQUALIFYING, board_instance, canonical_json, comparable_conditions, device_labels
 
 if TYPE_CHECKING:
     from harness.judge.claims import Verdict
@@ -32,9 +32,12 @@ def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:
     device. Simulated and replayed figures carry their provenance in the case column.
     """
     shown = list(profiles) if in_full or len(profiles) <= MOST_ROWS else _extremes(profiles)
-    table = format_table(_HEADER, [_row(profile) for profile in shown])
-    labels = ("" if profile.aggregates["power_mw"] is None else "power: " for profile in shown)
-    definitions = dict.fromkeys(label + profile.conditions["power_definition"] for label, profile in zip(labels, shown))
+    devices = [(one.case.device, board_instance(one.conditions, one.case.device)) for one in profiles]
+    labels = dict(zip(map(id, profiles), device_labels(devices)))
+    names = [labels[id(one)] + one.case.id[len(one.case.device) :] for one in shown]
+    table = format_table(_HEADER, [_row(one, name) for one, name in zip(shown, names)])
+    measured = ("" if profile.aggregates["power_mw"] is None else "power: " for profile in shown)
+    definitions = dict.fromkeys(text + profile.conditions["power_definition"] for text, profile in zip(measured, shown))
     legend = [
         "minibatch, stall, compute: medians over the clean minibatches; IQR: first to third quartile; E2E: their sum.",
         *definitions,
@@ -125,9 +128,9 @@ def extra_info(profile: Profile) -> Dict[str, Any]:
     }
 
 
-def _row(profile: Profile) -> List[str]:
+def _row(profile: Profile, name: str) -> List[str]:
     figures = profile.aggregates
-    name = profile.case.id if profile.provenance == "measured" else f"{profile.case.id} ({profile.provenance})"
+    name = name if profile.provenance == "measured" else f"{name} ({profile.provenance})"
     median_mw, mean_mw = figures["power_mw"], figures["power_mean_mw"]
     power_mw = median_mw if mean_mw is None else mean_mw  # a replayed corpus may have the median alone
     return [

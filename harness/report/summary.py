@@ -47,7 +47,8 @@ def lead(material: Material) -> str:
 
 def _profiles(rows: Sequence[Row], provenance: str) -> str:
     """Profiles of one provenance in a sentence."""
-    devices = list(dict.fromkeys(row.base for row in rows))
+    boards = {row.base: len({one.label for one in rows if one.base == row.base}) for row in rows}
+    devices = [name if count == 1 else f"{count} boards of {name}" for name, count in boards.items()]
     workloads = {row.workload for row in rows if row.task in TASKS}
     modes = {row.mode or row.power_mode for row in rows}
     has_power = any(row.power_mean_mw is not None for row in rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from harness.core.cases import INSTANCE_MARK, STATIC, Case
 from harness.core.errors import StoreError
@@ -104,6 +104,17 @@ def board_instance(conditions: Mapping[str, Any], device: str) -> Optional[str]:
     """
     named = device.partition(INSTANCE_MARK)[2] if device.startswith("sim:") else ""
     return conditions.get(INSTANCE) or named or None
+
+
+def device_labels(devices: Sequence[Tuple[str, Optional[str]]]) -> List[str]:
+    """Names of devices, each with its board instance where there are several of that name: `orin-agx@orin3`."""
+    told: Dict[str, Set[Optional[str]]] = {}
+    for name, instance in devices:
+        told.setdefault(name, set()).add(instance)
+    return [
+        f"{name}{INSTANCE_MARK}{instance}" if len(told[name]) > 1 and instance and INSTANCE_MARK not in name else name
+        for name, instance in devices
+    ]
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> List[str]:

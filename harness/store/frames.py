@@ -24,16 +24,16 @@ Numbers that are missing are NaN (NA in whole-number columns), texts None. Raw s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from harness.core.cases import INSTANCE_MARK, Case
+from harness.core.cases import Case
 from harness.core.corpus import CORPUS, CORPUS_COLUMNS, Column
 from harness.core.metrics import AGGREGATES, CONCURRENT_AGGREGATES
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import counted_minibatches
-from harness.store.conditions import board_instance, is_disqualified, key, kinds
+from harness.store.conditions import board_instance, device_labels, is_disqualified, key, kinds
 from harness.store.rows import Record
 
 if TYPE_CHECKING:
@@ -244,13 +244,8 @@ def framed(records: Sequence[Record]) -> pd.DataFrame:
 
     index = pd.Index([record.id for record in records], name="profile_id", dtype="int64")
     rows = [_row(record) for record in records]
-    told: Dict[str, Set[Optional[str]]] = {}
-    for row in rows:
-        told.setdefault(row["device_name"], set()).add(row["board_instance"])
-    for row in rows:
-        name, instance = row["device_name"], row["board_instance"]
-        is_one_of_several = len(told[name]) > 1 and instance and INSTANCE_MARK not in name
-        row["device_label"] = f"{name}{INSTANCE_MARK}{instance}" if is_one_of_several else name
+    labels = device_labels([(row["device_name"], row["board_instance"]) for row in rows])
+    rows = [{**row, "device_label": label} for row, label in zip(rows, labels)]
     frame = pd.DataFrame(rows, index, list(_KINDS), dtype=object)
     dtypes = {float: float, int: "Int64", bool: bool}
     return frame.astype({name: dtypes[kind] for name, kind in _KINDS.items() if kind in dtypes})

@@ -11,8 +11,10 @@ import pytest
 
 from harness.__main__ import main
 from harness.judge.baseline import check_profile, read_baseline
+from harness.judge.claims import UNDECIDED, judge
 from harness.judge.evidence import pooled, read_evidence
 from harness.store.results import ResultsStore
+from harness.summary import format_summary
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
 SLOWER_BOARD = 1.1
@@ -51,6 +53,20 @@ def test_boards_of_a_type_are_devices_of_their_own_and_their_difference_is_no_no
     times = {name: one.figures["time", "warm"].value for name, one in found.items()}
     assert times["orin-agx@orin4"] / times["orin-agx@orin3"] == pytest.approx(SLOWER_BOARD, rel=0.01)
     assert all(one.run_noise["time"].share < 0.01 for one in found.values())
+
+
+def test_boards_of_a_type_are_told_apart_in_summary_claims_and_history(tmp_path, capsys):
+    path = measured(tmp_path / "r.sqlite", "orin3", "orin4", runs=4)
+    with ResultsStore(path, read_only=True) as store:
+        table = format_summary([store.profile(record.id) for record in store.records()]).splitlines()
+        verdicts = [one for one in judge(read_evidence(store)) if one.verdict != UNDECIDED]
+    assert [line.partition("-lenet")[0] for line in table[2:10]] == ["orin-agx@orin3"] * 4 + ["orin-agx@orin4"] * 4
+    assert "orin-agx-lenet" not in "".join(table)
+    assert {one.device for one in verdicts} == {"orin-agx@orin3", "orin-agx@orin4"}
+    assert main(["history", str(path), "--json"]) == 0  # 10 % between boards is no change of either
+    series = json.loads(capsys.readouterr().out)["series"]
+    levels = {one["board_instance"]: one["runs"][0]["value"] for one in series if one["unit"] == "ms"}
+    assert levels["orin4"] / levels["orin3"] == pytest.approx(SLOWER_BOARD, rel=0.02)
 
 
 def test_a_single_board_goes_by_its_type(tmp_path):
