@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.cli.options import add_include_flagged, add_results, output_file
-from harness.core.corpus import SUFFIXES
+from harness.core.corpus import SUFFIXES, pyarrow
 from harness.core.errors import InvalidValueError
 from harness.store.conditions import LEFT_OUT
 from harness.store.corpora import export
-from harness.store.frames import minibatches, profiles
+from harness.store.frames import minibatches, profiles, telemetry
 from harness.store.results import ResultsStore
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Write the profiles of a results file as a corpus: a row per device, workload, power mode, ..."
     add_results(parser)
     parser.add_argument("--out", type=output_file, help=f"the corpus to write, {' or '.join(SUFFIXES)}")
-    parser.add_argument(
-        "--minibatches", type=output_file, metavar="FILE", help="write every minibatch too, a row each, as CSV"
-    )
+    for name, text in (("minibatches", "minibatch"), ("telemetry", "sample of every sensor")):
+        parser.add_argument(
+            f"--{name}", type=output_file, metavar="FILE", help=f"write every {text} too, a row each: CSV, or .parquet"
+        )
     parser.add_argument(
         "--all-runs", action="store_true", help="a row for every profile, not only the newest of the same conditions"
     )
@@ -27,16 +33,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.out is None and arguments.minibatches is None:
+    if arguments.out is None and arguments.minibatches is None and arguments.telemetry is None:
         raise InvalidValueError(
-            "there is nothing to write", "--out FILE for a corpus, --minibatches FILE for every minibatch"
+            "there is nothing to write",
+            "--out FILE for a corpus, --minibatches FILE for every minibatch, --telemetry FILE for every sample",
         )
     with ResultsStore(arguments.results, read_only=True) as store:
-        if arguments.minibatches is not None:
-            ids = profiles(store, arguments.include_flagged)[["case_id", "provenance"]]
-            raw = ids.join(minibatches(store, ids.index).set_index("profile_id"), how="inner").reset_index()
-            raw.to_csv(arguments.minibatches, index=False)
-            print(f"{arguments.minibatches}: {len(raw)} minibatches of {raw['profile_id'].nunique()} profiles")
+        for path, what, read in (
+            (arguments.minibatches, "minibatches", minibatches),
+            (arguments.telemetry, "samples", telemetry),
+        ):
+            if path is not None:
+                ids = profiles(store, arguments.include_flagged)[["case_id", "provenance"]]
+                raw = ids.join(read(store, ids.index).set_index("profile_id"), how="inner").reset_index()
+                _write_raw(raw, path)
+                print(f"{path}: {len(raw)} {what} of {raw['profile_id'].nunique()} profiles")
         if arguments.out is None:
             return 0
         done = export(store, arguments.out, arguments.all_runs, arguments.include_flagged)
@@ -50,3 +61,12 @@ def run(arguments: argparse.Namespace) -> int:
     if done.flagged:
         print(f"left out: {done.flagged} {LEFT_OUT}")
     return 0
+
+
+def _write_raw(raw: pd.DataFrame, path: Path) -> None:
+    """A table as CSV, or as Parquet."""
+    if path.suffix != ".parquet":
+        raw.to_csv(path, index=False)
+        return
+    arrow, parquet = pyarrow()
+    parquet.write_table(arrow.Table.from_pandas(raw, preserve_index=False), str(path), compression="zstd")

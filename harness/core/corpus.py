@@ -222,7 +222,7 @@ def _read_csv(path: Path) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    arrow, parquet = _pyarrow()
+    arrow, parquet = pyarrow()
     try:
         told = parquet.read_metadata(str(path))
         if told.num_columns > MOST_COLUMNS or told.num_rows * told.num_columns > MOST_CELLS:
@@ -434,7 +434,7 @@ def _to_csv(table: Sequence[Row], columns: Sequence[Column]) -> bytes:
 
 
 def _to_parquet(table: Sequence[Row], columns: Sequence[Column]) -> bytes:
-    arrow, parquet = _pyarrow()
+    arrow, parquet = pyarrow()
     types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
     schema = arrow.schema([(column.name, types[column.kind]) for column in columns])
     content = io.BytesIO()
@@ -442,7 +442,7 @@ def _to_parquet(table: Sequence[Row], columns: Sequence[Column]) -> bytes:
     return content.getvalue()
 
 
-def _pyarrow() -> Tuple[Any, Any]:
+def pyarrow() -> Tuple[Any, Any]:
     try:
         import pyarrow
         import pyarrow.parquet

@@ -61,6 +61,19 @@ def test_export_writes_every_minibatch_as_it_was_recorded(results: Path, capsys:
     assert "--minibatches FILE" in capsys.readouterr().err
 
 
+def test_everything_is_exported_as_parquet(results: Path) -> None:
+    pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    files = {name: results.parent / f"{name}.parquet" for name in ("out", "minibatches", "telemetry")}
+    assert (
+        run("export", "--results", results, *(word for name, path in files.items() for word in (f"--{name}", path)))
+        == 0
+    )
+    corpus, minibatches, telemetry = (pandas.read_parquet(path) for path in files.values())
+    assert (len(corpus), minibatches["profile_id"].nunique(), telemetry["profile_id"].nunique()) == (2, 3, 3)
+    assert set(telemetry["channel"]) == {"cpu_own_cores", "power_total_mw"}
+    assert set(telemetry["provenance"]) == {"measured"}
+
+
 @pytest.mark.parametrize("name", ["c.csv", "c.txt"])
 def test_export_refuses_with_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture, name: str) -> None:
     assert run("export", "--results", tmp_path / "missing.sqlite", "--out", tmp_path / name) == 2
