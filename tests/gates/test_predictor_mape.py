@@ -19,7 +19,7 @@ from predictors.models.base import MODULES, Inputs, Prediction, Predictor, predi
 from predictors.models.physical_gp import posterior
 from predictors.models.physical_gp.prior import priors_for
 from predictors.models.regression import Regression
-from predictors.models.tables import Table, find_table, load_tables
+from predictors.models.tables import Table
 from predictors.scenarios import ProfileSource
 from predictors.trials import TrialPlan, format_skipped, run_plan
 from tests.gates.conftest import Gate, unlike
@@ -66,13 +66,9 @@ def without_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def measured_targets(measured_corpus: Path) -> Tuple[Target, ...]:
-    tables = load_tables(measured_corpus)
-    reference = part_of(find_table(tables, "resnet18-imagenet").complete(), 1000)
-    return tuple(
-        Target(part_of(find_table(tables, name).complete(), 1000), (reference,))
-        for name in ("yolov8n-coco", "lstm-wikitext")
-    )
+def measured_targets(measured_roles: Tuple[List[Table], Table]) -> Tuple[Target, ...]:
+    targets, reference = measured_roles[0], part_of(measured_roles[1], 1000)
+    return tuple(Target(part_of(table, 1000), (reference,)) for table in targets)
 
 
 Hold = Callable[..., List[str]]

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
+
 import pytest
 
+from harness.core.boards import load_board
+from harness.core.corpus import write_corpus
 from harness.core.errors import InvalidValueError
+from harness.simulation.corpus import simulate_corpus
+from tests import warm_pytest
 from tests.gates.conftest import unlike
 from tests.gates.recorded import check, entries_of, format_verdicts, read_recorded, record, tolerance
 
@@ -94,3 +102,26 @@ def test_a_file_of_something_else_is_refused(tmp_path, content):
     path.write_text(content)
     with pytest.raises(InvalidValueError, match="no recorded errors"):
         read_recorded(path)
+
+
+@pytest.mark.exhaustive
+def test_a_corpus_of_ones_own_is_recorded_once_and_held_then(tmp_path):
+    """As the nightly script does for a type of board of which nothing is recorded here."""
+    modes = list(load_board("nano").power_mode_space().paper_grid())
+    rows = [row for name in ("lenet-mnist", "mobilenetv3-gld23k") for row in simulate_corpus("nano", name, modes)]
+    write_corpus(tmp_path / "nano.csv", rows)
+    own = ["--gate-corpus", tmp_path / "nano.csv", "--gate-baselines", tmp_path / "gates"]
+    chosen = ["-k", "measured_tables and (ridge or maxn)", "-p", "no:cacheprovider", "-q"]
+
+    def held():
+        words = [Path(__file__).parent, "--rootdir", tmp_path, *own, *chosen]
+        return warm_pytest.run(words, tmp_path, dict(os.environ))
+
+    first = held()
+    assert first.returncode == 0, first.stdout
+    recorded = [tmp_path / "gates" / f"{name}.json" for name in ("predictors", "strategies")]
+    assert all(path.exists() for path in recorded)
+    assert held().returncode == 0
+    content = recorded[0].read_text()
+    recorded[0].write_text(re.sub(r"(\d+\.\d+)(?=,?\n)", lambda found: f"{float(found[1]) / 2:.4f}", content))
+    assert "WORSE" in held().stdout

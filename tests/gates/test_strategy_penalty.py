@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from predictors.cli.scenario import simulated
-from predictors.models.tables import Table, find_table, load_tables
+from predictors.models.tables import Table
 from predictors.scenarios import ProfileSource
 from predictors.strategies import closed_loop
 from predictors.strategies.closed_loop import CandidatePosterior
@@ -53,11 +53,9 @@ def simulated_tables() -> Tables:
 
 
 @pytest.fixture(scope="session")
-def measured_tables(measured_corpus: Path) -> Tables:
-    tables = load_tables(measured_corpus)
-    names = ("yolov8n-coco", "lstm-wikitext", "resnet18-imagenet")  # the last has no reference then
-    targets = [find_table(tables, name).complete() for name in names]
-    return targets, find_table(tables, "resnet18-imagenet").complete()
+def measured_tables(measured_roles: Tables) -> Tables:
+    targets, reference = measured_roles
+    return [*targets, reference], reference  # the last has no reference then
 
 
 def found_on(strategy: str, tables: Tables) -> List[Dict[str, Any]]:
@@ -65,7 +63,11 @@ def found_on(strategy: str, tables: Tables) -> List[Dict[str, Any]]:
     targets, reference = tables
     if strategy == "powertrain":  # a table is no reference of its own
         targets = [table for table in targets if table.fingerprint != reference.fingerprint]
-    goals = budget_goals(BUDGETS)
+    budgets = BUDGETS
+    if reference.device != "orin-agx":  # another board draws other power
+        low, high = np.quantile(reference.power_mw, (0.3, 0.9)) / 1000
+        budgets = f"{low:.2f}:{high:.2f}:{(high - low) / 3:.2f}"
+    goals = budget_goals(budgets)
     setting = StrategySetting(references=(reference,), presets=presets_of(reference.device), risk=0.05)
     profiles, repeats = FEW.get(strategy, (PROFILES, REPEATS))
     found = run_contest(contest_runs([strategy], targets, [profiles], repeats), goals, setting)
