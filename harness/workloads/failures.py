@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import re
+import signal
 import sysconfig
 import traceback
 from pathlib import Path
@@ -29,9 +30,13 @@ _FROM_A_WORKER = re.compile(r"^Caught \w+ in DataLoader worker process")
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error, or one that it came of, says that memory ran out, on the accelerator or in the machine.
 
-    A DataLoader says of a worker that is gone that it "exited unexpectedly", and of which signal in the error before.
+    A DataLoader says of a worker that is gone that it "exited unexpectedly", and of which signal in the error before,
+    or not at all where somebody else has the handler of SIGCHLD: then the worker itself tells.
     """
     is_it = isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
+    frames = (frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__))
+    gone = [worker for names in frames for worker in names.get("failed_workers", ())]
+    is_it |= any(getattr(worker, "exitcode", None) == -signal.SIGKILL for worker in gone)
     return is_it or (error.__cause__ is not None and is_out_of_memory(error.__cause__))
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -155,6 +156,41 @@ def kill_runs_in_the_middle(start_suite, folder, times, seed):
         assert len(stored) >= known + log.read_text().count(SHOWN)
         assert all(len(profile.counted) == 5 for profile in stored)
         known = len(stored)
+
+
+FULL = """
+import os, signal, torch
+from jetwatt import Workload
+
+class Killed(list):
+    def __getitem__(self, index):  # as the kernel's OOM killer does
+        if torch.utils.data.get_worker_info() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+def loss(model, batch):
+    return model(batch[0]).mean()
+
+def full(model, batch):
+    raise RuntimeError('NVML_SUCCESS == r INTERNAL ASSERT FAILED at "/opt/c10/cuda/CUDACachingAllocator.cpp":1131')
+
+SAMPLES = [(torch.rand(4), 0)] * 64
+KILLED = Workload("killed", model=lambda: torch.nn.Linear(4, 2), data=lambda: Killed(SAMPLES), loss=loss)
+ALLOCATOR = Workload("allocator", model=lambda: torch.nn.Linear(4, 2), data=lambda: SAMPLES, loss=full)
+"""
+
+
+def test_memory_that_runs_out_skips_the_one_case_with_its_peak_and_a_way_out_and_the_run_goes_on(run_suite, tmp_path):
+    (tmp_path / "full.py").write_text(FULL)
+    done = run_suite(*SMALL, "--workers", "1", "--workload", "full:KILLED,full:ALLOCATOR,lenet-mnist", "-rs")
+    assert "1 passed, 2 skipped" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    for name in ("killed", "allocator"):
+        said = (
+            rf"{name}( with batches of 16)? does not fit .* at its peak \d+ MiB.*a smaller batch size.* fewer workers"
+        )
+        assert re.search(said, done.stdout), done.stdout
+    assert [profile.case.workload for profile in profiles(tmp_path)] == ["lenet-mnist"]
 
 
 def test_runs_that_are_killed_lose_at_most_the_case_they_were_in_and_resume_does_the_rest(
