@@ -17,6 +17,9 @@ Cells = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]
 """Header and rows of a table."""
 
 MOST_SURPRISES = 6
+MOST_LISTED = 12
+"""Profiles that are listed one by one: of more the figures tell."""
+
 NEARLY = 1.1
 """Times as long as the fastest mode: nearly as fast."""
 
@@ -81,8 +84,31 @@ def device_rows(material: Material) -> Cells:
     for name, count in Counter([f"{row['device']}\n{row['provenance']}" for row in material.corpus]).items():
         device, provenance = name.split("\n")
         rows.append((device, None, provenance, "corpus", count, *(None,) * 5))
+    return _without_empty_columns(header, rows)
+
+
+def _without_empty_columns(header: Tuple[str, ...], rows: List[Tuple[Any, ...]]) -> Cells:
     kept = [place for place in range(len(header)) if any(row[place] is not None for row in rows)]
     return tuple(header[place] for place in kept), [tuple(row[place] for place in kept) for row in rows]
+
+
+def profile_rows(material: Material) -> Cells:
+    """A row for each profile, where there are few."""
+    header = ("device", "case", "time of a minibatch (ms)", "samples per s", "power (W)", "flags")
+    rows = []
+    for row in material.rows if len(material.rows) <= MOST_LISTED else ():
+        time, (low, high) = row.minibatch_time_ms, material.ends(row.id, row.minibatch_time_ms, "time")
+        interval = "" if low is None else f" ({figure_text(low)} to {figure_text(high)})"
+        told = None if time is None else f"{figure_text(time)}{interval}"
+        power = row.power_mw if row.power_mw is not None else row.power_mean_mw
+        rows.append(
+            (
+                *(row.label, row.case_id.partition(f"{row.device_name}-")[2] or row.case_id, told),
+                *(row.samples_per_s and figure_text(row.samples_per_s), power and figure_text(mw_to_w(power))),
+                ", ".join(row.flag_kinds) or None,
+            )
+        )
+    return _without_empty_columns(header, rows)
 
 
 def _boards(rows: Sequence[Row]) -> Optional[int]:

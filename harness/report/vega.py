@@ -297,7 +297,12 @@ class PanelDrawing:
             "strokeDash": {"condition": {**IS_SIMULATED, "value": [3, 2]}, "value": [1, 0]},
             **TIP,
         }
-        if layer.mark == Mark.STACKED:
+        if layer.mark == Mark.STACKED:  # the parts of an open bar are told by a tint
+            encoding["fill"] = self.colour
+            encoding["fillOpacity"]["condition"] = [
+                {"test": "datum.apart", "value": 0.15},
+                {**IS_SIMULATED, "value": 0.6},
+            ]
             return [self.unit(layer.values, {"type": "bar"}, **encoding, order={"field": "at"})]
         beside = self.beside(layer)
         return [self.unit(layer.values, {"type": "bar"}, **encoding, **beside), *self.whiskers(layer, **beside)]

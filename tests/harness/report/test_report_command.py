@@ -44,6 +44,7 @@ def test_a_report_of_one_profile_names_what_would_bring_the_other_figures(one_pr
     assert '<span class="badge simulated">' in page
     assert "drawn open and grey" in page
     assert 'href="../one.sqlite"' in page
+    assert re.search(r"<td[^>]*>[\d.]+ \([\d.]+ to [\d.]+\)</td>", page), "few profiles are listed, with intervals"
 
 
 def test_the_page_needs_nothing_from_elsewhere(report):

@@ -125,9 +125,9 @@ def test_figures_names_are_unique_and_their_svg_is_well_formed_and_says_what_is_
         assert {panel.x.label for panel in figure.panels} - {""} <= set(texts)
 
 
-def bars_of(provenance, **more):
+def bars_of(provenance, mark=Mark.BESIDE, **more):
     values = [Value("a", "one", 2.0, provenance, 1.5, 2.5, **more)]
-    panel = panel_of("bars", Axis("x", names=("one",)), Axis("time (s)"), Mark.BESIDE, values)
+    panel = panel_of("bars", Axis("x", names=("one",)), Axis("time (s)"), mark, values)
     return draw_panel(panel, [LegendEntry("a", "#0072b2")], "p").svg
 
 
@@ -138,6 +138,7 @@ def test_simulated_bars_are_pale_with_dashed_borders_and_disturbed_ones_open_and
     assert 'fill="#0072b2"' in measured
     assert f'stroke="{MUTED}"' in disturbed
     assert 'fill="#0072b2"' not in disturbed
+    assert 'fill-opacity="0.15"' in bars_of("simulated", Mark.STACKED, apart=True), "its parts are told by a tint"
     assert "one: 2.00 s (1.50 to 2.50); measured" in measured, "what pointing at it says"
 
 
