@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.core.corpus import Row
 from harness.core.units import mw_to_w, share_to_percent, w_to_mw
-from harness.simulation.model import Load, cached_share, simulate
+from harness.simulation.model import Load, cached_share, repetition_factors, simulate
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_board
 from predictors.evaluation import errors, fit_to, odd_rows, predict_rows
 from predictors.models.base import predictor_class
@@ -175,11 +175,8 @@ def learning_curves(measured: Table, counts: Sequence[int] = COUNTS, repeats: in
     sound = measured if odd is None else measured.take(~odd)
     board, random = load_board(sound.device), np.random.Generator(np.random.PCG64(SEED))
     simulated = simulated_like(sound)
-    noisy = dataclasses.replace(
-        simulated,
-        time_ms=simulated.time_ms * np.exp(board.time_noise * random.standard_normal(len(sound))),
-        power_mw=simulated.power_mw * np.exp(board.power_noise * random.standard_normal(len(sound))),
-    )
+    time, power = repetition_factors(board, random, len(sound))
+    noisy = dataclasses.replace(simulated, time_ms=simulated.time_ms * time, power_mw=simulated.power_mw * power)
     orders = [np.random.Generator(np.random.PCG64(SEED + one)).permutation(len(sound)) for one in range(repeats)]
 
     def median_errors(table: Table, learner: str, count: int) -> pd.Series:

@@ -66,7 +66,9 @@ class SimulatedCampaign:
                     devices, media = copies(f"sim:{board}", sweep.instances), own_media(board, sweep.axes["storage"])
                     axes = {**sweep.axes, "device": devices, "storage": media}
                     sweeps.append(dataclasses.replace(sweep, axes=axes))
-        found = expand(sweeps, self._mode_names)
+        found = expand(
+            sweeps, lambda name, workload, text: [mode for mode, _ in self._device(name).power_modes(text, workload)]
+        )
         if experiment == VARIABILITY:
             return [
                 dataclasses.replace(case, settings=dataclasses.replace(case.settings, seed=seed))
@@ -77,9 +79,6 @@ class SimulatedCampaign:
             return found
         at_maxn = [dataclasses.replace(found[0], device=f"sim:{board}", power_mode="maxn") for board in asked]
         return [*idle_cases(at_maxn, IDLE_S, {}), *idle_cases(found, IDLE_S, {}, IDLE_STATES[:1])]
-
-    def _mode_names(self, name: str, workload: str, text: str) -> List[str]:
-        return [mode for mode, _ in self._device(name).power_modes(text, workload)]
 
     def _device(self, name: str) -> Device:
         if name not in self._devices:

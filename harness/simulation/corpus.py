@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import numpy as np
 
 from harness.core.power_modes import PowerMode
-from harness.simulation.model import Load, cached_share, simulate
+from harness.simulation.model import Load, cached_share, repetition_factors, simulate
 from harness.simulation.parameters import load_board, load_workload
 
 
@@ -56,8 +56,7 @@ def simulate_corpus(
         )  # another noise for every one of these
         stream = int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "big")
         random = np.random.Generator(np.random.PCG64(stream))
-        time_ms = time_ms * np.exp(board.time_noise * random.standard_normal(len(table)))
-        power_mw = power_mw * np.exp(board.power_noise * random.standard_normal(len(table)))
+        time_ms, power_mw = repetition_factors(board, random, len(table)) * (time_ms, power_mw)
     same = {"device": board_name, "workload": workload_name, "task": task}
     return [
         {

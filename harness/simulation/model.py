@@ -98,6 +98,11 @@ def instance_factors(board: BoardParameters, instance: int) -> Tuple[float, floa
     return slower * float(np.exp(board.time_spread * time)), float(np.exp(board.power_spread * power))
 
 
+def repetition_factors(board: BoardParameters, random: np.random.Generator, count: int) -> np.ndarray:
+    """By how much each of some profiles is slower, and draws more, than others of the same board; shape (2, count)."""
+    return np.exp(np.array([[board.time_noise], [board.power_noise]]) * random.standard_normal((2, count)))
+
+
 def _check(board: BoardParameters, modes: np.ndarray, load: Load, tpc_share: float) -> None:
     for name, known in (
         ("task", ("training", "inference")),

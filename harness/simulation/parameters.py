@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 import msgspec
 
@@ -23,8 +23,6 @@ WORKLOAD_FILES: Dict[str, Path] = {path.stem: path for path in sorted((_HERE / "
 SIMULATED_BOARDS: Tuple[str, ...] = tuple(BOARD_FILES)  # the boards that have parameters
 SIMULATED_WORKLOADS: Tuple[str, ...] = tuple(WORKLOAD_FILES)
 """The workloads that have parameters: all of the corpus schema."""
-
-P = TypeVar("P", "PhysicsParameters", "BoardParameters", "WorkloadParameters")
 
 
 class ParameterEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,26 +152,29 @@ class WorkloadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 @functools.lru_cache(maxsize=None)
 def load_physics() -> PhysicsParameters:
-    return _parse(PhysicsParameters, PHYSICS_FILE, read_entries(PHYSICS_FILE), {})
+    return typed(_values(PHYSICS_FILE), PhysicsParameters, str(PHYSICS_FILE))
 
 
 @functools.lru_cache(maxsize=None)
 def load_board(name: str) -> BoardParameters:
     path = _find(name, BOARD_FILES, "board")
-    entries = read_entries(path)
-    variant = entries.pop("variant", None)
-    spec = load_spec(name, str(variant.value) if variant else "")
-    return _parse(BoardParameters, path, entries, {"spec": spec})
+    values = _values(path)
+    values["spec"] = load_spec(name, values.pop("variant", ""))
+    return typed(values, BoardParameters, str(path))
 
 
 @functools.lru_cache(maxsize=None)
 def load_workload(name: str) -> WorkloadParameters:
     path = _find(name, WORKLOAD_FILES, "workload")
-    return _parse(WorkloadParameters, path, read_entries(path), {"name": name})
+    return typed({**_values(path), "name": name}, WorkloadParameters, str(path))
 
 
 def read_entries(path: Path) -> Dict[str, ParameterEntry]:
     return typed(read_toml(path), Dict[str, ParameterEntry], str(path))
+
+
+def _values(path: Path) -> Dict[str, Any]:
+    return {key: entry.value for key, entry in read_entries(path).items()}
 
 
 TRAFFIC_PER_PARAMETER = 32.0
@@ -233,7 +234,3 @@ def _find(name: str, files: Mapping[str, Path], kind: str) -> Path:
     if name not in files:
         raise UnknownNameError(f"{kind} {name!r} is not simulated", f"there are {', '.join(files)}")
     return files[name]
-
-
-def _parse(kind: Type[P], path: Path, entries: Mapping[str, ParameterEntry], known: Mapping[str, Any]) -> P:
-    return typed({**{key: entry.value for key, entry in entries.items()}, **known}, kind, str(path))

@@ -13,6 +13,7 @@ from harness.core.metrics import MAX_SETTLING_S, MIN_POWER_SAMPLES, POWER_CHANNE
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import CLEAN, Minibatch, Series, Telemetry
 from harness.core.units import ms_to_s, s_to_ms
+from harness.simulation import model
 from harness.simulation.model import Load, Response, cached_share, dvfs_modes, idle_power_mw, simulate
 from harness.simulation.parameters import BoardParameters, WorkloadParameters, load_physics
 from harness.simulation.timeline import (
@@ -103,8 +104,7 @@ def noise_of(case: Case) -> np.random.Generator:
 
 def run_factors(board: SimulatedBoard, noise: np.random.Generator) -> Tuple[float, float]:
     """By how much a whole run is slower and draws more than others of its board."""
-    known = board.parameters
-    time, power = np.exp(noise.standard_normal(2) * (known.time_noise, known.power_noise)).tolist()
+    time, power = model.repetition_factors(board.parameters, noise, 1)[:, 0].tolist()
     return time * (1 + board.slowdown), power
 
 

@@ -19,6 +19,7 @@ from harness.core.terminal import format_table
 from harness.core.units import ms_to_s
 from harness.devices.simulated import SimulatedDevice
 from harness.simulation.corpus import simulate_corpus
+from harness.simulation.model import repetition_factors
 from harness.simulation.parameters import load_board as load_simulated_board
 from predictors.cli.evaluate import add_run_arguments, run_and_report
 from predictors.models.base import predictor_names
@@ -78,7 +79,7 @@ def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed
     Time and power deviate from the steady state as repetitions on the board do. Where a source says how many
     minibatches of a profile count, they are the first of a run in each mode.
     """
-    spec, board = load_board(source.device), load_simulated_board(source.device)
+    spec = load_board(source.device)
     if modes is not None:
         chosen = [PowerMode(*map(int, mode)) for mode in modes]
     elif source.named:
@@ -95,12 +96,9 @@ def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed
         )
         cut = np.array([_first(dataclasses.replace(case, power_mode=mode.name), source.minibatches) for mode in chosen])
         return dataclasses.replace(table, time_ms=cut[:, 0], power_mw=cut[:, 1])
-    noise = np.random.default_rng([seed, source.instance, MINIBATCHES]).standard_normal((2, len(table)))
-    return dataclasses.replace(
-        table,
-        time_ms=table.time_ms * np.exp(board.time_noise * noise[0]),
-        power_mw=table.power_mw * np.exp(board.power_noise * noise[1]),
-    )
+    random = np.random.default_rng([seed, source.instance, MINIBATCHES])
+    time, power = repetition_factors(load_simulated_board(source.device), random, len(table))
+    return dataclasses.replace(table, time_ms=table.time_ms * time, power_mw=table.power_mw * power)
 
 
 def _first(case: Case, count: int) -> Tuple[float, float]:
