@@ -71,11 +71,14 @@ def why_unfit(asked: argparse.Namespace, root: Path) -> str:
     left = left_behind()
     if left:
         return f"{', '.join(left)}: left changed by a run that was killed"
-    try:
-        with _alone(asked.device):
-            pass
-    except ControlError as error:
-        return error.what
+    for last in (False, True):  # another check holds the lock for a moment
+        try:
+            with _alone(asked.device):
+                break
+        except ControlError as error:
+            if last:
+                return error.what
+        time.sleep(1.0)
     asked.work.mkdir(parents=True, exist_ok=True)
     free_mb = bytes_to_mb(shutil.disk_usage(asked.work).free)
     if free_mb < asked.free_mb:

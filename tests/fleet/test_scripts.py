@@ -123,7 +123,7 @@ def test_a_board_is_taken_out_with_the_reason_and_given_back_but_not_where_a_per
 ):
     (fleet / "node").write_text(node)
     answer(fleet, "check", code, says)
-    call(fleet, "health")
+    call(fleet, "health", "now")
     updates = [line for line in text(fleet / "slurm").splitlines() if line.startswith("update")]
     assert len(updates) == bool(told)
     assert told in "".join(updates)
@@ -134,7 +134,7 @@ def test_a_silent_board_gets_one_power_cycle(fleet):
     (fleet / "node").write_text(IDLE)
     answer(fleet, "check", 255)
     for count in range(1, 6):
-        call(fleet, "health")
+        call(fleet, "health", "now")
         assert text(fleet / "power") == ("orin1 cycle\n" if count >= 3 else "")
 
 
@@ -143,5 +143,5 @@ def test_a_board_that_boots_by_itself_again_and_again_waits_for_a_person(fleet):
     for boot in "abcd":
         assert "rebooted 3 times by itself" not in text(fleet / "slurm")
         answer(fleet, "check", 0, f"fit, boot {boot}")
-        call(fleet, "health")
+        call(fleet, "health", "now")
     assert "Reason=jetwatt: rebooted 3 times by itself" in text(fleet / "slurm")
