@@ -131,6 +131,8 @@ def test_a_slice_runs_the_cases_of_the_pool_as_those_of_this_board(board):
 def test_a_run_ends_with_its_connection_or_where_the_next_check_finds_it(board, how):
     work = board.parent / "work/night-1"
     process = start(work, "MODE_30W")
+    while b"on_board" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
+        pass  # the kernel is about to start it
     process.send_signal(signal.SIGSTOP)  # it would be done before it could be ended
     if how == "connection":
         process.stdin.close()
