@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError, UnknownNameError
-from predictors.strategies.goals import QUANTITIES, Goal, budget_goals, log_distribution, power_budget, value_of
+from predictors.strategies.goals import (
+    QUANTITIES,
+    Goal,
+    budget_goals,
+    log_distribution,
+    power_budget,
+    value_of,
+    within,
+)
 
 figures = st.floats(1.0, 1e6)
 
@@ -86,3 +94,15 @@ def test_budgets_are_written_as_a_range_or_a_list():
 def test_budgets_that_are_none_are_refused(text):
     with pytest.raises(InvalidValueError, match="budgets"):
         budget_goals(text)
+
+
+@pytest.mark.parametrize(
+    ("power_w", "time_ms", "of_a_minibatch", "of_a_sample"),
+    [(30.0, None, "time_ms", "sample_time_ms"), (None, 50.0, "power_mw", "power_mw"),
+     (30.0, 50.0, "energy_mws", "sample_energy_mws")],
+)  # fmt: skip
+def test_where_the_batch_size_is_free_time_and_energy_are_those_of_a_sample(
+    power_w, time_ms, of_a_minibatch, of_a_sample
+):
+    assert within(power_w, time_ms).minimise == of_a_minibatch
+    assert within(power_w, time_ms, per_sample=True).minimise == of_a_sample
