@@ -168,14 +168,17 @@ measure() { # measure ARGUMENT...: the whole night
 }
 
 hold_gates() { # MAPE and time penalty, on the corpus of this type of board
-    local board=${device#sim:} names=${gates//,/ or } where=simulated_board own=()
-    board=${board%@*}
-    if [ "$gates" = none ]; then
-        return
-    elif [ -n "$corpus" ]; then
+    local board=$device names=${gates//,/ or } where=simulated_board own=()
+    [ "$gates" != none ] || return
+    if [ -z "$board" ]; then # what the profiles say
+        board=$(jetwatt results info "$results" --json |
+            "$python" -c 'import json, sys; print(json.load(sys.stdin)[0]["boards"][0]["device"])')
+    fi
+    board=${board#sim:} board=${board%@*}
+    if [ -n "$corpus" ]; then
         where=measured_tables own=(--gate-corpus "$corpus" --gate-baselines "$nights/gates")
     elif [ "$board" != orin-agx ]; then
-        echo "  gates        nothing is recorded of ${board:-this machine}: --corpus FILE holds them on a corpus of it"
+        echo "  gates        nothing is recorded of $board: --corpus FILE holds them on a corpus of it"
         return
     elif [[ $device != sim:* ]] && [ -n "${JETWATT_DATA:-}" ]; then
         where="simulated_board or measured_tables"
@@ -212,8 +215,10 @@ judge() { # what the night says beside the others
 }
 
 measure "$@"
-hold_gates
-[ ! -s "$results" ] || judge
+if [ -s "$results" ]; then
+    hold_gates
+    judge
+fi
 "$python" -m tools.night "$night" --name "$name" --accept "$accept" --strict "$([ -n "$pool" ] && echo no || echo "$strict")" \
     ${last_green:+--last-green "$last_green"}
 verdict=$?

@@ -43,14 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    result = compare_files(
-        arguments.before,
-        arguments.after,
-        arguments.by,
-        percent_to_share(arguments.threshold),
-        arguments.fastest,
-        arguments.include_flagged,
-    )
+    choice = (percent_to_share(arguments.threshold), arguments.fastest, arguments.include_flagged)
+    result = compare_files(arguments.before, arguments.after, arguments.by, *choice)
     if arguments.write_json is not None:
         write_output(arguments.write_json, f"{to_json(result)}\n".encode())
     print(to_json(result) if arguments.json else format_result(result, arguments.markdown))

@@ -98,14 +98,12 @@ def runs_needed(change: float, noise: RunNoise) -> int:
     """
     from scipy.stats import t
 
-    count, most = 1, 1000
-    while count < most:
+    for count in range(1, 1000):
         dof = noise.dof + 2 * (count - 1)
         error = noise.share * math.sqrt(2 / count)
         if (t.ppf((1 + CONFIDENCE) / 2, dof) + t.ppf(POWER_OF_TEST, dof)) * error <= math.log1p(change):
-            break
-        count += 1
-    return count
+            return count
+    return 1000
 
 
 def over_runs(estimates: Sequence[Estimate], noise: Optional[RunNoise]) -> Estimate:
