@@ -233,14 +233,23 @@ def test_a_record_has_long_files_whole_and_is_never_larger_than_a_replay_takes(t
     assert set(said["programs"][board_record.TEGRASTATS]["lines"]) == {"RAM 1/2MB"}
 
 
+RECORD = ("record.json", b'{"format": 1}')
+
+
 def packed(*members, kind=tarfile.REGTYPE, link=""):
+    """An archive whose first member is of a kind."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as archive:
         for name, text in members:
             member = tarfile.TarInfo(name)
-            member.type, member.linkname, member.size = kind, link, len(text)
+            member.type, member.linkname, member.size, kind = kind, link, len(text), tarfile.REGTYPE
             archive.addfile(member, io.BytesIO(text))
     return content.getvalue()
+
+
+def test_what_the_refused_ones_are_made_of_is_a_record(tmp_path):
+    (tmp_path / "board.tar.gz").write_bytes(packed(("root/sys/x", b"1"), RECORD))
+    assert (unpacked(tmp_path / "board.tar.gz") / "sys/x").read_text() == "1"
 
 
 @pytest.mark.parametrize(
@@ -248,20 +257,20 @@ def packed(*members, kind=tarfile.REGTYPE, link=""):
     [
         b"no archive",
         packed(("root/sys/x", b"1")),  # no record.json
-        packed(("../evil", b"1")),
-        packed(("root/sys/../../../evil", b"1")),
-        packed(("/tmp/evil", b"1")),
-        packed(("root/usr/sbin/nvpmodel", b"#!/bin/sh\n")),
-        packed(("root/sys", b""), kind=tarfile.SYMTYPE, link="/etc"),
-        packed(("root/sys/x", b""), kind=tarfile.SYMTYPE, link="/etc"),
-        packed(("root/sys/x", b""), kind=tarfile.LNKTYPE, link="/etc/passwd"),
-        packed(("root/sys/x", b""), kind=tarfile.FIFOTYPE),
-        packed(("root/sys/x", b""), kind=tarfile.CHRTYPE),
-        packed(("root/sys/x", b""), kind=tarfile.BLKTYPE),
-        packed(("root/sys/x", b"1"), ("root/sys/x/y", b"2")),
-        packed(("root/sys/x", b"1"), ("root/sys/x", b"2")),
-        packed(("root/sys/x", bytes(2 << 20))),
-        packed(*((f"root/sys/{number}", b"") for number in range(51))),
+        packed(("../evil", b"1"), RECORD),
+        packed(("root/sys/../../../evil", b"1"), RECORD),
+        packed(("/tmp/evil", b"1"), RECORD),
+        packed(("root/usr/sbin/nvpmodel", b"#!/bin/sh\n"), RECORD),
+        packed(("root/sys", b""), RECORD, kind=tarfile.SYMTYPE, link="/etc"),
+        packed(("root/sys/x", b""), RECORD, kind=tarfile.SYMTYPE, link="/etc"),
+        packed(("root/sys/x", b""), RECORD, kind=tarfile.LNKTYPE, link="/etc/passwd"),
+        packed(("root/sys/x", b""), RECORD, kind=tarfile.FIFOTYPE),
+        packed(("root/sys/x", b""), RECORD, kind=tarfile.CHRTYPE),
+        packed(("root/sys/x", b""), RECORD, kind=tarfile.BLKTYPE),
+        packed(("root/sys/x", b"1"), ("root/sys/x/y", b"2"), RECORD),
+        packed(("root/sys/x", b"1"), ("root/sys/x", b"2"), RECORD),
+        packed(("root/sys/x", bytes(2 << 20)), RECORD),
+        packed(*((f"root/sys/{number}", b"") for number in range(50)), RECORD),
         gzip.compress(bytes(80 << 20)),
         packed(("record.json", b"[" * 100_000)),
         packed(("record.json", b'{"format": 99}')),
