@@ -28,7 +28,7 @@ from harness.report.template import HERE, fill
 from harness.report.vega import DrawnPanel
 from harness.store.conditions import DISQUALIFYING
 
-TABLE_ROWS, SHOWN = 30, 4
+TABLE_ROWS, SHOWN = 12, 4
 """Rows that a figure's table shows, and its CSV file has all; panels that are shown at once, the others folded."""
 
 
