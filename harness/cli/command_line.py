@@ -90,12 +90,14 @@ def _program_parser(prog: str, description: str, commands: Sequence[Command], gr
         shown = {} if grouped else {"help": command.help}
         listed.add_parser(command.name, description=command.help, command=command, **shown)
     if grouped:
-        lines = []
+        lines, width = [], max(len(command.name) for command in commands) + 2
         for group, meaning in GROUPS.items():
             lines += ["", f"{group}: {meaning}"]
             for command in commands:
                 if command.group == group:
-                    lines += textwrap.wrap(f"  {command.name:<15}{command.help}", 100, subsequent_indent=" " * 17)
+                    lines += textwrap.wrap(
+                        f"  {command.name:<{width}}{command.help}", 100, subsequent_indent=" " * (width + 2)
+                    )
         listed.help = "see below"
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.description = textwrap.fill(description, 100)

@@ -19,6 +19,7 @@ from boards.tree import build_board
 from harness.board.saved_state import default_state_dir, left_behind, restore
 from harness.core.configuration import Configuration
 from harness.core.power_modes import PowerMode
+from harness.devices.host import lock_name
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_board import read_board
 
@@ -64,7 +65,7 @@ def run(tree, mode):
 
 def mend(tree):
     with everything_in_this_process(tree):
-        restore(device_of(tree)._lock_name)
+        restore(lock_name(device_of(tree).name, tree.path))
     Kernel(tree.root).forget_record()
 
 
