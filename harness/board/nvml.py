@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from harness.board import privileges, rapl
 from harness.board.knob import Knob, KnobSpec
 from harness.board.power_rails import TOTAL
-from harness.board.source import Counters, Reading, Source
+from harness.board.source import Counters, Reading, Source, add_sum
 from harness.core.errors import (
     CannotRunError,
     ControlError,
@@ -197,10 +197,8 @@ class NvmlSource:
             named = {name: CPU_POWER if name == TOTAL else name for name in (*values, *failed)}
             reading.values.update((named[name], value) for name, value in values.items())
             reading.failed.update((named[name], why) for name, why in failed.items())
-        if all(part in reading.values for part in parts):
-            reading.values[TOTAL] = sum(reading.values[part] for part in parts)
-        elif any(part in reading.failed for part in parts):
-            reading.failed[TOTAL] = f"its part {', '.join(part for part in parts if part in reading.failed)} is missing"
+        if all(part in reading.values or part in reading.failed for part in parts):  # a first reading has neither
+            add_sum(reading, TOTAL, parts)
         return reading
 
     def _power(self, now_s: float) -> Dict[str, float]:

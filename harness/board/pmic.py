@@ -39,7 +39,7 @@ class PmicSource:
 
     def __init__(self, command: str) -> None:
         self._command = command
-        rails = self._rails_mw()
+        rails, _ = self._rails_mw()
         self.notes = {
             "pmic": f"volts x amperes of {len(rails)} rails at the moment of the sample, by {command} pmic_read_adc",
             TOTAL: f"sum of the rails {', '.join(rails)}; what USB, HATs and a fan draw from the 5 V input and the "
@@ -57,13 +57,13 @@ class PmicSource:
     def read(self, now_s: float) -> Reading:
         reading = Reading({}, {})
         try:
-            rails = self._rails_mw()
+            rails, input_v = self._rails_mw()
             reading.values.update((rail_channel(label), power_mw) for label, power_mw in rails.items())
             total_mw = sum(rails.values())
             if total_mw <= 0:
                 raise ValueError(f"its rails read {total_mw:g} mW in all: a running board draws more")
             reading.values.update({TOTAL: total_mw, INPUT_ESTIMATE: SLOPE * total_mw + OFFSET_MW})
-            reading.values.update(self._input)
+            reading.values.update(input_v)
         except (ControlError, ValueError) as error:
             reading.failed[TOTAL] = str(error)
         try:
@@ -78,17 +78,16 @@ class PmicSource:
     def _ask(self, *words: str) -> str:
         return run_checked([self._command, *words], timeout_s=_TIMEOUT_S, hint="the user has to be in group `video`")
 
-    def _rails_mw(self) -> Dict[str, float]:
-        """Power by rail, of those that tell volts and amperes both; remembers the input's voltage."""
+    def _rails_mw(self) -> Tuple[Dict[str, float], Dict[str, float]]:
+        """Power by rail, of those that tell volts and amperes both; and the channel of the input's voltage, if told."""
         found: List[Tuple[str, str, str]] = _LINE.findall(self._ask("pmic_read_adc"))
         values = {(label, unit): float(value) for label, unit, value in found}
-        self._input = {"input_v": values["EXT5V", "V"]} if ("EXT5V", "V") in values else {}
         rails = {label: w_to_mw(values[label, "V"] * value) for (label, unit), value in values.items()
                  if unit == "A" and (label, "V") in values}  # fmt: skip
         without = [label for label, unit in values if unit == "A" and label not in rails]
         if not rails or without:
             raise ValueError(f"vcgencmd pmic_read_adc shows no voltage of {', '.join(without) or 'any rail'}")
-        return rails
+        return rails, {"input_v": values["EXT5V", "V"]} if ("EXT5V", "V") in values else {}
 
     def _bits(self) -> int:
         text = self._ask("get_throttled")

@@ -65,6 +65,7 @@ class RealDevice(Device, Protocol):
     root: Path  # where `/sys` and `/proc` are of the machine that the loops run on
     configuration: Configuration  # where storage media and data sets lie
     power_source: str  # the telemetry source that measures power
+    gpu_uuid: str  # of the discrete GPU to train on, whose power limit can be set; empty for none
     remarks: Sequence[str]  # flags that every profile carries
 
     def telemetry_sources(self, data_directory: Path) -> Sequence[Any]:

@@ -75,6 +75,7 @@ class HostDevice:
     provenance = "measured"
     clocks_only_fall = False
     power_source = "rapl"
+    gpu_uuid = ""
 
     def __init__(self, configuration: Configuration, root: Path = THIS_MACHINE) -> None:
         self.configuration = configuration

@@ -49,6 +49,7 @@ class JetsonDevice:
     """A Tegra board under a root, be it known or not."""
 
     power_source = "ina"
+    gpu_uuid = ""
 
     def __init__(self, board: Board, configuration: Configuration, root: Path = THIS_MACHINE) -> None:
         self._board_root = Path(os.path.abspath(root))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
@@ -46,8 +47,13 @@ class NvidiaGpuDevice(HostDevice):
     def power_mode_space(self) -> PowerModeSpace:
         """That of the host, and the clocks of GPU and memory that the driver lists, where this user may set them."""
         host = super().power_mode_space()
-        graphics, memory = self._gpu.clocks_khz() if self._knob.available().available else ((), ())
+        graphics, memory = self._gpu.clocks_khz() if self._sets_gpu else ((), ())
         return PowerModeSpace(host.cpu_cores, host.cpu_khz, graphics or (UNKNOWN_KHZ,), memory or (UNKNOWN_KHZ,))
+
+    @functools.cached_property
+    def _sets_gpu(self) -> bool:
+        """Whether this user may; asked once, because for others than root sudo is run for it."""
+        return self._knob.available().available
 
     def capabilities(self) -> List[Capability]:
         known = Capability("know the GPU", True, f"{self._gpu.name}, {self._gpu.software()}")
@@ -62,8 +68,8 @@ class NvidiaGpuDevice(HostDevice):
     def check(self, case: Case) -> None:
         """Refuse clocks and a power limit that this user may not set, or the GPU does not take."""
         limit_w = case.settings.power_limit_w
-        settable = self._knob.available()
-        if (limit_w is not None or case.settings.clocks == DVFS) and not settable.available:
+        if (limit_w is not None or case.settings.clocks == DVFS) and not self._sets_gpu:
+            settable = self._knob.available()
             raise ControlError(settable.detail, settable.hint)
         limits = self._gpu.power_limits_mw()
         if limit_w is not None and not (limits and limits[0] <= w_to_mw(limit_w) <= limits[1]):
@@ -78,11 +84,11 @@ class NvidiaGpuDevice(HostDevice):
             yield
 
     def _knobs(self) -> List[Knob]:
-        return [*super()._knobs(), *([self._knob] if self._knob.available().available else [])]
+        return [*super()._knobs(), *([self._knob] if self._sets_gpu else [])]
 
     def _apply(self, mode: PowerMode, clocks: str) -> PowerMode:
         applied = super()._apply(mode, clocks)
-        if not self._knob.available().available:
+        if not self._sets_gpu:
             return applied
         gpu_mhz, memory_mhz = (round(khz_to_mhz(khz)) for khz in mode[2:])
         graphics, memory = self._gpu.clocks_khz()
@@ -93,7 +99,7 @@ class NvidiaGpuDevice(HostDevice):
         return applied
 
     def _describe(self, case: Case, mode: PowerMode) -> Dict[str, Any]:
-        held = {"dvfs": "on" if case.settings.clocks == DVFS else "off"} if self._knob.available().available else {}
+        held = {"dvfs": "on" if case.settings.clocks == DVFS else "off"} if self._sets_gpu else {}
         return {
             **super()._describe(case, mode),
             **held,

@@ -335,11 +335,8 @@ def exit_code(found: Sequence[Checked], strict: bool = False) -> int:
     statuses = {one.status for one in found}
     if SLOWER in statuses:
         return SLOWER_CODE
-    if statuses & {REFUSED, TOO_FEW, *([INCONCLUSIVE] if strict else [])} or not statuses & {
-        SAME,
-        FASTER,
-        INCONCLUSIVE,
-    }:
+    open_ones = {REFUSED, TOO_FEW, *([INCONCLUSIVE] if strict else [])}
+    if statuses & open_ones or not statuses & {SAME, FASTER, INCONCLUSIVE}:
         return REFUSED_CODE
     return OK_CODE
 

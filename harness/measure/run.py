@@ -112,12 +112,12 @@ def check(case: Case, device: Device) -> None:
     device.check(case)
     if device.provenance != "replayed":
         _refuse_small_batches(case)
+    if case.settings.power_limit_w is not None and (is_self_profiling(device) or not cast(RealDevice, device).gpu_uuid):
+        raise CannotRunError(f"{device.name} has no power limit to be set", "leave out --power-limit")
     if not is_self_profiling(device):
         machine = cast(RealDevice, device)
-        if case.settings.power_limit_w is not None and not hasattr(machine, "gpu_uuid"):
-            raise CannotRunError(f"{device.name} has no power limit to be set", "leave out --power-limit")
         _check_trainable(case, machine.configuration, machine.root)
-        if case.task != IDLE and hasattr(machine, "gpu_uuid"):
+        if case.task != IDLE and machine.gpu_uuid:
             require("harness.measure.training_loop").use_gpu(machine.gpu_uuid)
 
 

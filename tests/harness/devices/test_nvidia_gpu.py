@@ -22,6 +22,7 @@ from harness.core.cases import DVFS, Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError, UnknownNameError
 from harness.devices.registry import open_device
+from harness.measure.run import check
 
 FAKE = Path(__file__).resolve().parents[2] / "boards" / "fake_nvml"
 
@@ -261,3 +262,10 @@ def test_the_driver_may_refuse_what_it_lists(driver: Driver) -> None:
     knob = open_knob(KnobSpec("nvml", {"gpu": RTX_3090["uuid"]}), "/")
     with pytest.raises(ControlError, match="Insufficient Permissions"):
         knob.set({"power_limit_mw": 350_000, "clocks_mhz": [1695, 1695, 0]})
+
+
+@pytest.mark.parametrize("name", ["host", "sim:orin-agx"])
+def test_a_device_without_such_a_gpu_refuses_a_power_limit_instead_of_carrying_it_in_the_cases_name(name: str) -> None:
+    device = open_device(name, Configuration())
+    with pytest.raises(CannotRunError, match="no power limit to be set"):
+        check(dataclasses.replace(a_case(power_limit_w=250), device=name), device)
