@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from predictors.__main__ import main
 from predictors.models.persistence import load_model, save_model
 from predictors.models.physical_gp import PhysicalGP
 from predictors.models.physical_gp.learning import HYPERPRIOR, learn_hierarchy, most_likely
-from predictors.models.physical_gp.prior import SHIPPED, Told, any_board, given, read_hierarchy
+from predictors.models.physical_gp.prior import SHIPPED, Told, any_board, given, learn_reference, read_hierarchy
 from predictors.models.physical_gp.response import PARAMETERS
 from predictors.models.tables import load_tables
 from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
@@ -69,6 +70,11 @@ def test_a_reference_tells_of_its_board_and_of_its_workload_elsewhere():
     assert known[1].sd[time] < known[0].sd[time] < 1.001 * any_board().sd[time]
     assert known[2].sd == pytest.approx(any_board().sd)
     assert known[2].mean == pytest.approx(any_board().mean)
+
+
+def test_references_are_learned_once_in_a_process_that_gets_a_copy_of_the_prior_with_each_trial():
+    table, prior = make_table(3).take(np.arange(0, len(SPACE), 50)), read_hierarchy(HYPERPRIOR)
+    assert learn_reference(table, prior) is learn_reference(table, pickle.loads(pickle.dumps(prior)))
 
 
 def test_the_prior_is_learned_and_used_by_commands(tmp_path, capsys):
