@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         epilog="exit code with --wait: 0 every slice is done, 1 some are not",
     )
     one.add_argument("--pool", required=True, help="board type and JetPack: orin-agx-jp6; an unknown one lists all")
+    one.add_argument("--board", default="", help="only on this board of the pool")
     one.add_argument("--campaign", default="", metavar="NAME|FILE", help="as pytest benchmarks takes it")
     one.add_argument(
         "--case-seconds", type=float, default=0.0, help="how long a case takes (default: as the last ones)"
@@ -88,7 +89,8 @@ def _init(fleet: Fleet, arguments: argparse.Namespace) -> int:
 def _submit(fleet: Fleet, arguments: argparse.Namespace) -> int:
     if arguments.case_seconds < 0:
         raise InvalidValueError(f"--case-seconds is {arguments.case_seconds:g}", "a time above 0")
-    one = submission.submit(fleet, arguments.pool, arguments.pytest, arguments.campaign, arguments.case_seconds)
+    how = (arguments.campaign, arguments.case_seconds, arguments.board)
+    one = submission.submit(fleet, arguments.pool, arguments.pytest, *how)
     count = sum(count for _, count, _ in one.slices)
     print(f"{one.id}: {count} cases in {len(one.slices)} slices for {arguments.pool}", flush=True)
     return _wait(fleet, one) if arguments.wait else OK_CODE
@@ -144,7 +146,8 @@ def examine(fleet: Fleet, slurm: Slurm) -> Dict[str, Any]:
     found = []
     for one in submission.submissions(fleet):
         states = one.states(jobs)
-        if one.id != submission.find(fleet).id and not any(state.state in ("running", "waiting") for state in states):
+        told = ("running", "waiting", *(() if one.is_cancelled else ("held", "gone")))
+        if one.id != submission.find(fleet).id and not any(state.state in told for state in states):
             continue
         left = sum(state.count for state in states if state.state in ("running", "waiting"))
         left_s = left * submission.seconds_per_case(fleet, one.pool) / max(1, usable[one.pool])

@@ -99,6 +99,7 @@ class Submission:
             raise UnknownNameError(f"there is no submission {self.id!r}", f"known: {known}") from error
         self.pool: str = told["pool"]
         self.device: str = told["device"]
+        self.board: str = told.get("board", "")  # the only one that may run it
         self.slices: List[Tuple[int, int, str]] = [tuple(one) for one in told["slices"]]  # first case, count, boot mode
 
     @property
@@ -161,13 +162,16 @@ class Submission:
                     "--export=PATH,HOME,USER,LANG",
                 ),
                 *([f"--constraint={mode}"] if mode else []),
+                *([f"--nodelist={self.board}"] if self.board else []),
                 *(f"--chdir={self.folder}", f"--wrap=exec {slice_script} {self.id}"),
             )
             ids.append(printed.strip().partition(";")[0])
         return ids
 
 
-def submit(fleet: Fleet, pool: str, words: Sequence[str], campaign: str = "", case_s: float = 0.0) -> Submission:
+def submit(
+    fleet: Fleet, pool: str, words: Sequence[str], campaign: str = "", case_s: float = 0.0, board: str = ""
+) -> Submission:
     """Cut a campaign into slices and have Slurm run them on the boards of a pool.
 
     Args:
@@ -176,8 +180,11 @@ def submit(fleet: Fleet, pool: str, words: Sequence[str], campaign: str = "", ca
         words: further arguments for pytest: tests, axes, `-k`.
         campaign: a name, or a TOML file, which goes to the boards with the slices.
         case_s: how long a case takes; 0 for what the pool's slices took so far.
+        board: the only one that may run it; any of the pool where it is empty.
     """
     boards = fleet.pool(pool)
+    if board and board not in [one.name for one in boards]:
+        raise UnknownNameError(f"pool {pool} has no board {board!r}", f"known: {', '.join(one.name for one in boards)}")
     folder = _new_folder(fleet.folder / "submissions")
     words = list(words)
     asked = ["--campaign", campaign] if campaign else []
@@ -189,11 +196,11 @@ def submit(fleet: Fleet, pool: str, words: Sequence[str], campaign: str = "", ca
     case_s = case_s or seconds_per_case(fleet, pool)
     slices = cut(cases, boards[0], max(1, round(fleet.lab.slice_minutes * 60 / case_s)))
     on_boards = [*([] if is_file else asked), *(word for word in words if not word.partition("::")[0].endswith(".py"))]
-    return enqueue(fleet, folder, pool, device, slices, on_boards)
+    return enqueue(fleet, folder, pool, device, slices, on_boards, board)
 
 
 def enqueue(
-    fleet: Fleet, folder: Path, pool: str, device: str, slices: Sequence[Slice], words: Sequence[str]
+    fleet: Fleet, folder: Path, pool: str, device: str, slices: Sequence[Slice], words: Sequence[str], board: str = ""
 ) -> Submission:
     """Write down slices in a new folder, and have Slurm run them."""
     if len(slices) > MOST_SLICES:
@@ -209,7 +216,7 @@ def enqueue(
     (folder / "cases.txt").write_text("".join(lines), encoding="utf-8")
     (folder / "slices.tsv").write_text("".join(rows))
     (folder / "arguments").write_text("".join(f"{word}\n" for word in words))
-    told = {"pool": pool, "device": device, "slices": table, "arguments": list(words)}
+    told = {"pool": pool, "device": device, "slices": table, "arguments": list(words), "board": board}
     write_durably(folder / "submission.json", json.dumps(told).encode())
     submission = Submission(folder)
     submission.queue(Slurm(fleet.folder), range(1, len(slices) + 1))

@@ -113,6 +113,12 @@ class DeviceProfiler:
         if self._store is not None:
             self._store.add(profile, self._environment, self._run_id)
 
+    def begin(self, indices: Sequence[int]) -> None:
+        """Have a pool of boards begin with candidates that will be asked for."""
+        begin = getattr(self.device, "begin", None)
+        if begin is not None:
+            begin([self.case(index) for index in indices])
+
     def profile(self, index: int) -> Union[MeasuredMode, FailedMode]:
         """Measure a candidate, or take its profile from the results file; once in the life of this profiler."""
         if index in self.taken:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import math
+import os
 import signal
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from harness.cli.fleet import LAB_VARIABLE
 from harness.cli.nvpmodel_conf import make_conf, off_board_conf, on_board_conf
 from harness.cli.options import output_file, whole_numbers, write_json
 from harness.core.boards import load_board
@@ -23,6 +26,8 @@ from harness.core.terminal import Countdown, Progress
 from harness.core.units import S_PER_HOUR, mw_to_w, s_to_ms, w_to_mw
 from harness.devices.board_record import root_of
 from harness.devices.registry import open_device
+from harness.fleet.lab import Fleet
+from harness.fleet.pool import PoolDevice
 from harness.store.results import ResultsStore
 from predictors.cli.device_profiler import MEDIAN, DeviceProfiler, PowerPeak, board_of, power_sampler
 from predictors.cli.options import add_search_arguments, numbers, refuse_below, workload_name
@@ -52,7 +57,9 @@ PICTURES = (".png", ".svg", ".pdf")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("what to train, and where").add_argument
-    add("--device", required=True, help="a board, sim:orin-agx, replay:CORPUS.csv, host")
+    add("--device", help="a board, sim:orin-agx, replay:CORPUS.csv, host")
+    add("--pool", help="instead: boards of a fleet (docs/fleet.md), each next mode on whichever is free")
+    add("--lab", type=Path, default=Path(os.environ.get(LAB_VARIABLE, "lab.toml")), help="of that fleet: lab.toml")
     add("--workload", required=True, metavar="W[,W]", help="mobilenetv3-gld23k, ..., or your own, as module:NAME")
     add("--task", choices=TASKS, default=TASKS[0], help="what to do with it (default: %(default)s)")
     add(
@@ -76,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--strategy", choices=tuple(STRATEGIES), metavar="NAME", help=f"{listed} (default: {ON_DEVICE})")
     add("--risk", type=float, metavar="P", help="pick unmeasured, from random modes, at this chance to break a limit")
     add("--unprofiled", action="store_true", help="pick and show modes with settings that no profile tells of, too")
-    add("--batch", type=int, default=1, help="modes chosen at once, run from high to low (default: 1)")
+    add("--batch", type=int, help="modes chosen at once, run from high to low (default: 1, of a pool one a board)")
     add("--corpus", type=Path, metavar="FILE", help="profiles of other workloads to start from")
     add("--reference", metavar="W[,W]", help="which of its workloads (default: all but this one)")
     add(
@@ -109,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot and arguments.plot.suffix.lower() not in PICTURES:
         raise InvalidValueError(f"--plot is {arguments.plot}", f"a picture ends in {', '.join(PICTURES)}")
     arguments.device_root = root_of(arguments.device_root)
-    device = open_device(arguments.device, load_configuration(arguments.config), arguments.device_root)
+    device = _opened(arguments)
     if arguments.percentile != MEDIAN and device.provenance == "replayed":
         raise InvalidValueError("a corpus holds medians alone", "leave --percentile out")
     workloads = [workload_name(name, device) for name in arguments.workload.split(",")]
@@ -138,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
     }
     same.update(strategy=strategy, batch_sizes=sizes, peak_mw=peak_mw)
     found: List[List[Recommendation]] = []
-    with ResultsStore(arguments.results) as store:
+    with contextlib.nullcontext() if arguments.pool else ResultsStore(arguments.results) as store:
         for workload, length, wanted in zip(workloads, lengths, goals):
             how = {"references": (*references, *(profiles_of(one[0], device) for one in found))}
             how["samples"] = None if length is None else length * sizes[0]
@@ -147,6 +154,8 @@ def run(arguments: argparse.Namespace) -> int:
                 recommend_mode(device, asked, wanted, store=store, progress=Progress(sys.stderr), **how, **same)
             )
             _tell(device, workload, found[-1], peak_mw)
+            if arguments.pool:
+                print(device.describe())
     plain = [plain_recommendation(one) for some in found for one in some]
     if peak_mw is not None:
         for told, one in zip(plain, (one for some in found for one in some)):
@@ -180,6 +189,22 @@ def run(arguments: argparse.Namespace) -> int:
             f"the nearest has {figures}: allow that, or more --profiles",
         )
     return 0
+
+
+def _opened(arguments: argparse.Namespace) -> Device:
+    """The device to search on; with `--pool` its boards, whose type is the device then."""
+    if (arguments.device is None) == (arguments.pool is None):
+        raise InvalidValueError("--device or --pool says where to search", "give one of the two")
+    configuration = load_configuration(arguments.config)
+    if arguments.pool is None:
+        arguments.batch = arguments.batch or 1
+        return open_device(arguments.device, configuration, arguments.device_root)
+    if arguments.resume:
+        raise InvalidValueError("--resume is of one board", "leave it out with --pool")
+    report = Progress(sys.stderr).update
+    pool = PoolDevice(Fleet(arguments.lab), arguments.pool, arguments.results, configuration, report)
+    arguments.device, arguments.batch = pool.name, arguments.batch or len(pool.boards)
+    return pool
 
 
 def _tell(device: Device, workload: str, found: Sequence[Recommendation], peak_mw: Optional[float]) -> None:

@@ -176,8 +176,7 @@ class ClosedLoop(Strategy):
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         initial = self.initial or (INITIAL if len(goals) > 1 else 1)
         begin = self._design(history, min(initial, history.left)) if history.left > 0 else []
-        for index in from_high_to_low(history, begin):
-            history.profile(index)
+        history.profile_all(from_high_to_low(history, begin))
         while history.left > 0 and not history.taken:  # none of these could be profiled
             profile_random(history, 1, seed=0)
         while history.left > 0:
@@ -185,8 +184,7 @@ class ClosedLoop(Strategy):
             chosen = [int(index) for index in np.argsort(-gains)[: min(self.batch, history.left)]]
             if gains[chosen[0]] <= self.least_gain:
                 break
-            for index in from_high_to_low(history, [index for index in chosen if gains[index] > 0]):
-                history.profile(index)
+            history.profile_all(from_high_to_low(history, [index for index in chosen if gains[index] > 0]))
         return [history.choose_measured(goal, f"best of {len(history.taken)} profiled modes") for goal in goals]
 
 

@@ -141,6 +141,14 @@ class History:
         self._tell(index, f"{found.time_ms:.1f} ms, {power}")
         return found
 
+    def profile_all(self, indices: Sequence[int]) -> None:
+        """Profile candidates; a profiler that has several boards is told of all of them first."""
+        begin = getattr(self.profiler, "begin", None)
+        if begin is not None:
+            begin([index for index in indices if self.untried[index]])
+        for index in indices:
+            self.profile(index)
+
     def _tell(self, index: int, what: str) -> None:
         self._report(f"profile {self.spent.profiles} of {self.limit}: {self.mode(index).name} {what}")
 

@@ -69,8 +69,7 @@ def profile_random(history: History, count: int, seed: int) -> None:
     while history.left > 0 and history.spent.profiles < end:
         untried = np.flatnonzero(history.untried)
         size = min(end - history.spent.profiles, len(untried))
-        for index in generator.choice(untried, size=size, replace=False):
-            history.profile(int(index))
+        history.profile_all(generator.choice(untried, size=size, replace=False).tolist())
 
 
 class BruteForce(Strategy):

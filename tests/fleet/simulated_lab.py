@@ -59,12 +59,17 @@ class SimulatedLab:
     def stop(self):
         self.slurm("scancel", "--user", str(os.getuid())).communicate(timeout=60)
         for _ in range(60):
-            if not self.slurm("squeue", "-h").communicate(timeout=60)[0]:
+            told = self.slurm("squeue", "-h").communicate(timeout=60)
+            print(time.strftime("%H:%M:%S"), told)
+            if not told[0]:
                 break
             time.sleep(0.5)
+        print(time.strftime("%H:%M:%S"), "TERM")
         self.daemons.send_signal(signal.SIGTERM)
         self.daemons.wait(60)
+        print(time.strftime("%H:%M:%S"), "tool stop")
         subprocess.run([str(TOOL), "stop", str(self.folder)], check=True)
+        print(time.strftime("%H:%M:%S"), "tool stopped", len(self.processes()))
         for pid in self.processes():  # a step whose slurmctld is gone would tell it for long
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -73,6 +78,8 @@ class SimulatedLab:
             if not leftover:
                 break
             time.sleep(0.5)
+        if os.environ.get("KEEP"):
+            shutil.copytree(str(self.fleet), os.environ["KEEP"], ignore=shutil.ignore_patterns("*.socket*"))
         shutil.rmtree(str(self.folder.parent))
         assert leftover == []
 

@@ -1,0 +1,151 @@
+"""A pool as one device for a search: a case is profiled on whichever board is free, its figures as on one of them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+
+from harness.core.cases import Case
+from harness.core.configuration import Configuration
+from harness.core.errors import CannotRunError
+from harness.core.profiles import Profile
+from harness.devices.registry import AbsentBoard, open_device
+from harness.fleet import submission
+from harness.fleet.collecting import collect, missing
+from harness.fleet.lab import Fleet
+from harness.fleet.slurm import Slurm
+from harness.fleet.submission import Submission
+from harness.store.results import ResultsStore
+
+_POLL_S = 1.0
+_TIMES, _POWERS = ("minibatch_time_ms",), ("power_mw", "power_peak_mw")
+
+Scale = Tuple[float, float]
+"""The time and the power of a board, as multiples of those of the first board."""
+
+
+class PoolDevice:
+    """Profiles through a fleet. What it is planned with, the board's power modes first of all, is the pool's type.
+
+    The first case is measured on every board, and what it takes there is the board's scale: profiles of other boards
+    are told as the first one to finish would have given them. The results file has them as they were measured.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        pool: str,
+        results: Path,
+        configuration: Configuration,
+        report: Callable[[str], None] = print,
+    ) -> None:
+        self.boards = [board.name for board in fleet.pool(pool)]
+        self.scales: Dict[str, Scale] = {}  # by board, the first one's is 1
+        self._fleet, self._pool, self._results, self._report = fleet, pool, results, report
+        self._planned = open_device(fleet.pool(pool)[0].device, configuration)
+        self._asked: Dict[Case, List[Submission]] = {}  # and not taken yet
+        self._first: Dict[str, Submission] = {}  # of each board
+        self._begun: List[Submission] = []
+        self._figures: Tuple[float, float] = (0.0, 0.0)  # of the first case on the first board
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._planned, name)
+
+    def check(self, case: Case) -> None:
+        if not isinstance(self._planned, AbsentBoard):  # a real board checks its cases itself
+            self._planned.check(case)
+
+    def conditions(self, case: Case) -> Dict[str, Any]:
+        return {} if isinstance(self._planned, AbsentBoard) else self._planned.conditions(case)
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        """On leaving, take what waits out of the queue, and bring what was measured into the results file."""
+        try:
+            yield
+        finally:
+            waiting = {job.name for job in Slurm(self._fleet.folder).jobs()}
+            for one in self._begun:
+                if one.job_name in waiting:
+                    submission.cancel(self._fleet, one)
+                collect(one, self._results)
+
+    def begin(self, cases: Sequence[Case]) -> None:
+        """Queue cases that `profile` will be asked for."""
+        for case in cases:
+            if case not in self._asked:
+                boards = [""] if self._first else self.boards
+                self._asked[case] = [self._submit(case, board) for board in boards]
+                self._first = self._first or dict(zip(boards, self._asked[case]))
+
+    def _submit(self, case: Case, board: str) -> Submission:
+        settings = case.settings
+        words = [f"benchmarks/test_{case.task}.py", "--workload", case.workload, "--power-mode", case.power_mode]
+        words += ["--batch-size", str(case.batch_size), "--workers", str(case.workers), "--storage", case.storage]
+        words += ["--minibatches", str(settings.minibatches), "--seed", str(settings.seed)]
+        if settings.max_temperature_c is not None:
+            words += ["--max-temperature", str(settings.max_temperature_c)]
+        self._begun.append(submission.submit(self._fleet, self._pool, words, case_s=1.0, board=board))
+        return self._begun[-1]
+
+    def profile(self, case: Case) -> Profile:
+        """What the case yields on the board that was free, in figures of the first board."""
+        self.begin([case])
+        asked, slurm = self._asked.pop(case), Slurm(self._fleet.folder)
+        while True:
+            for one in asked:
+                found = _profiled(one)
+                if found is not None:
+                    return self._as_on_first(*found)
+            jobs = slurm.jobs()
+            states = [one.states(jobs)[0] for one in asked]
+            if not any(state.state in ("running", "waiting") for state in states):
+                why = [each.why for each in missing(asked[0], asked[0].states(jobs))]
+                raise CannotRunError(f"{case.power_mode} has no profile: {why[0] if why else states[0].why}")
+            self._report(f"    {case.power_mode}: {states[0].state} {states[0].board or states[0].why}")
+            time.sleep(_POLL_S)
+
+    def _as_on_first(self, board: str, profile: Profile) -> Profile:
+        if not self.scales:
+            self.scales[board], self._figures = (1.0, 1.0), _figures(profile)
+        elif board not in self.scales:
+            first = _profiled(self._first[board])
+            if first is None:
+                self._report(f"note: {board} has not measured the first mode, so its profiles are taken as they are")
+                return profile
+            time_ms, power_mw = (own / other for own, other in zip(_figures(first[1]), self._figures))
+            self.scales[board] = (time_ms, power_mw)
+        time_scale, power_scale = self.scales[board]
+        aggregates = dict(profile.aggregates)
+        for names, scale in ((_TIMES, time_scale), (_POWERS, power_scale)):
+            aggregates.update({name: aggregates[name] / scale for name in names if aggregates.get(name) is not None})
+        minibatches = [one._replace(e2e_ms=one.e2e_ms / time_scale) for one in profile.minibatches]
+        return dataclasses.replace(profile, aggregates=aggregates, minibatches=minibatches)
+
+    def describe(self) -> str:
+        """Whose figures these are, and how the other boards differ from that one."""
+        first, *others = self.scales
+        told = [
+            f"{name} takes {self.scales[name][0]:.3f} of its time and {self.scales[name][1]:.3f} of its power"
+            for name in others
+        ]
+        return f"boards:      as on {'; '.join([first, *told])}"
+
+
+def _figures(profile: Profile) -> Scale:
+    found = profile.aggregates
+    return (found.get("minibatch_time_ms") or float("nan"), found.get("power_mw") or float("nan"))
+
+
+def _profiled(one: Submission) -> Any:
+    """Board and profile of the one case of a submission; None while there is none."""
+    path = one.file(1, "results.sqlite")
+    if not path.exists():
+        return None
+    with ResultsStore(path, read_only=True) as store:
+        profiles = list(store.profiles())
+    board = one.file(1, "attempts").read_text().splitlines()[-1].split("\t")[1]
+    return (board, profiles[-1]) if profiles else None
