@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from harness.core.mode_texts import format_power_modes
 from harness.core.power_modes import PowerMode
 from harness.fleet.submission import Submission
 from harness.store.results import ResultsStore
-from tests.fleet.simulated_lab import POOL, TOOL, SimulatedLab, why_not
+from tests.fleet.simulated_lab import POOL, PROJECT, TOOL, SimulatedLab, why_not
 
 KILLER = "MODE_30W"
 """A slice of this mode takes its board's power away."""
@@ -253,6 +254,38 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     boots = "".join(path.read_text() for path in (lab.fleet / "run").glob("*.boots"))
     assert boots.count("by the fleet, into mode_15w") == 1
     assert list(lab.folder.glob("board*/state/jetwatt/*.json")) == []
+
+
+def test_a_search_on_a_pool_leaves_alone_a_board_that_is_reserved(tmp_path):
+    lab, out = SimulatedLab(), tmp_path / "r.sqlite"
+    try:
+        lab.wait("three boards are idle", lambda: all(is_back(lab, f"board{number}") for number in (1, 2, 3)))
+        reserved = "create reservation ReservationName=talk Nodes=board3 Users=root StartTime=now Duration=30"
+        assert lab.slurm("scontrol", *reserved.split()).wait(60) == 0
+        assert "booked: board3 by root, " in lab.call("status")
+        words = [
+            "--pool",
+            POOL,
+            "--lab",
+            str(lab.folder / "lab.toml"),
+            "--workload",
+            "lenet-mnist",
+            "--results",
+            str(out),
+        ]
+        words += ["--power-budget", "30", "--profiles", "4", "--strategy", "random"]
+        command = [sys.executable, "-m", "jetwatt", "recommend", *words]
+        said = subprocess.run(command, cwd=str(PROJECT), capture_output=True, text=True, timeout=300, check=True).stdout
+        assert "recommended: " in said
+        assert "boards:      as on board" in said
+        assert "booked: board3 by root, " in lab.call("status")
+        assert lab.slurm("squeue", "-h").communicate()[0] == ""
+        with ResultsStore(out, read_only=True) as store:
+            found = [(record.case.device, record.case.power_mode) for record in store.records()]
+        assert {device for device, _ in found} == {"sim:orin-agx@1", "sim:orin-agx@2"}
+        assert len({mode for _, mode in found}) == 4
+    finally:
+        lab.stop()
 
 
 def attempts(submission, number):

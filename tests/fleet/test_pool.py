@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 
+import numpy as np
 import pytest
 
 from harness.core.cases import Case
@@ -15,7 +16,10 @@ from harness.fleet import pool, submission
 from harness.fleet.lab import Fleet
 from harness.fleet.slurm import Job
 from harness.store.results import ResultsStore
-from predictors.__main__ import main
+from predictors.cli.device_profiler import DeviceProfiler
+from predictors.strategies.goals import Goal
+from predictors.strategies.protocol import History
+from predictors.strategies.search import RandomSearch
 from tests.harness.store.profile_examples import ENVIRONMENT
 
 LAB = "\n".join(
@@ -23,14 +27,13 @@ LAB = "\n".join(
     for number in (1, 2, 3)
 )
 BOARDS = ("board1", "board2", "board3")
-OPTIONS = ["--workload", "mobilenetv3-gld23k", "--power-budget", "30", "--profiles", "9", "--strategy", "random"]
 
 
 class Pool:
     """Runs what is submitted when it is submitted, on board3 and board2 in turns unless a board is named."""
 
     def __init__(self, folder):
-        self.folder, self.ran, self.away, self.refuses = folder, [], set(), False
+        self.folder, self.ran, self.refuses = folder, [], False
         self._turns = itertools.cycle(("board3", "board2"))
 
     def submit(self, fleet, name, words, *, case_s, board):
@@ -44,8 +47,6 @@ class Pool:
         found = submission.Submission(one)
         pinned, board = board, board or next(self._turns)
         self.ran.append((pinned, told["--power-mode"]))
-        if board in self.away:
-            return found
         found.file(1, "attempts").write_text(f"now\t{board}\tstarted\n")
         if self.refuses:
             found.file(1, "ended").write_text(
@@ -72,39 +73,46 @@ def boards(tmp_path, monkeypatch):
     return made
 
 
-def test_a_search_on_a_pool_ends_as_on_one_board_and_keeps_what_each_measured(boards, capsys, tmp_path):
-    def chosen(*where):
-        assert main(["recommend", *where, *OPTIONS, "--json", "o.json", "--results", "r.sqlite"]) == 0
-        return json.loads((tmp_path / "o.json").read_text())["choice"], capsys.readouterr().out
+def opened(boards):
+    configuration = load_configuration(boards.folder / "none.toml")
+    return pool.PoolDevice(
+        Fleet(boards.folder / "lab.toml"), "sim-orin-agx-jp6", boards.folder / "r.sqlite", configuration, print
+    )
 
-    found, said = chosen("--pool", "sim-orin-agx-jp6")
-    alone, _ = chosen("--device", "sim:orin-agx@1")
-    assert "boards:      as on board1; board3 takes " in said
+
+def search(device, count=9):
+    """Profile random modes of a device; their figures."""
+    case = Case(device.name, "resnet18-imagenet", "maxn", 4, "ssd", 16)
+    with device.session():
+        history = History(DeviceProfiler(device, case, device.power_modes("sample:50")), count)
+        RandomSearch().choose(history, Goal("time_ms", {"power_mw": 30_000.0}))
+    return history
+
+
+def test_a_search_on_a_pool_sees_one_board_and_keeps_what_each_measured(boards, tmp_path):
+    device = opened(boards)
+    found, alone = search(device), search(SimulatedDevice("orin-agx@1"))
     assert [board for board, _ in boards.ran] == [*BOARDS, *[""] * 8]  # the first mode on each, then any board
-    for figure in ("time_ms", "power_mw"):
-        assert found[figure]["value"] == pytest.approx(alone[figure]["value"], rel=0.03)
+    np.testing.assert_allclose(found.time_ms, alone.time_ms, rtol=0.04)
+    np.testing.assert_allclose(found.power_mw, alone.power_mw, rtol=0.04)
+    assert list(device.scales) == ["board1", "board3", "board2"]
+    assert "board3 takes 0." in device.describe()
     with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
-        devices = [record.case.device for record in store.records()]
-    assert [devices.count(f"sim:orin-agx@{number}") for number in (1, 2, 3)] == [1 + 9, 1 + 4, 1 + 4]
+        figures = {(record.case.device, record.case.power_mode): record.aggregates for record in store.records()}
+    assert sorted(name for name, _ in figures) == sorted(["sim:orin-agx@1", *["sim:orin-agx@2", "sim:orin-agx@3"] * 5])
+    of_board3 = figures["sim:orin-agx@3", boards.ran[3][1]]["power_mw"]
+    assert of_board3 == pytest.approx(found.power_mw[1] * device.scales["board3"][1])
 
 
-def profiles(boards, *modes):
-    device = pool.PoolDevice(Fleet(boards.folder / "lab.toml"), "sim-orin-agx-jp6", boards.folder / "r.sqlite",
-                             load_configuration(boards.folder / "none.toml"), boards.said.append)  # fmt: skip
-    cases = [Case("sim:orin-agx", "resnet18-imagenet", mode, 4, "ssd", 16) for mode in modes]
-    device.begin(cases)
-    return [device.profile(case) for case in cases]
-
-
-def test_a_board_that_was_away_counts_once_it_has_measured_the_first_mode(boards):
-    boards.said, boards.away = [], {"board2"}
-    boards.away.clear()
-    first, of_board3, of_board2 = profiles(boards, "maxn", "MODE_30W", "MODE_30W")
-    assert first.case.device == "sim:orin-agx@1"
-    assert of_board3.minibatch_time_ms == pytest.approx(of_board2.minibatch_time_ms, rel=0.02)
+def test_modes_that_are_chosen_at_once_are_queued_before_the_first_is_waited_for(boards, monkeypatch):
+    queued = []
+    monkeypatch.setattr(pool.PoolDevice, "profile", lambda self, case: queued.append(len(boards.ran)) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        search(opened(boards))
+    assert queued == [3 + 8]
 
 
 def test_a_mode_that_fails_on_every_board_says_why(boards):
-    boards.said, boards.refuses = [], True
-    with pytest.raises(CannotRunError, match="maxn has no profile: slice 1 is held: failed 3 times"):
-        profiles(boards, "maxn")
+    boards.refuses = True
+    with pytest.raises(CannotRunError, match=r"none could be profiled: .* slice 1 is held: failed 3 times"):
+        search(opened(boards))
