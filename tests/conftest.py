@@ -8,7 +8,15 @@ from hypothesis import settings
 
 # Machines are shared, and no test asserts how long something takes.
 settings.register_profile("shared-machine", deadline=None)
+settings.register_profile("not-exhaustive", deadline=None, max_examples=20)
 settings.load_profile("shared-machine")
+
+
+def pytest_configure(config):
+    """Where what one Python is enough for is left out, Hypothesis goes through fewer examples too."""
+    if "not exhaustive" in config.option.markexpr:
+        settings.load_profile("not-exhaustive")
+
 
 # Many tests start a Python of their own: each would compile the suite, and pytest its plugins, anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -209,32 +209,32 @@ def randomised_change(before: np.ndarray, after: np.ndarray, confidence: float =
     `before` and `after` hold the logarithms of one figure, shape (runs, cases).
     """
     both = np.concatenate([before, after])
-
-    def of_sides(values: np.ndarray) -> Any:
-        def effect(first: np.ndarray, second: np.ndarray, axis: int = -1) -> Any:
-            """Second side less first, as the mean over cases, from the places of the runs of each."""
-            sides = (np.quantile(values[places.astype(int)], FAST_RUNS, axis=axis - 1) for places in (first, second))
-            of_first, of_second = (side.mean(axis=-1) for side in sides)
-            return of_second - of_first
-
-        return effect
-
-    def p_value(shift: float) -> float:
-        from scipy.stats import permutation_test
-
-        shifted = both.copy()
-        shifted[len(before) :] -= shift
-        places = np.arange(len(both))
-        samples = (places[: len(before)], places[len(before) :])
-        found = permutation_test(samples, of_sides(shifted), vectorized=True, n_resamples=WAYS, random_state=0)
-        return float(found.pvalue)
-
-    ways = (both[: len(before)], both[len(before) :])
-    of_before, of_after = (np.quantile(side, FAST_RUNS, axis=0).mean() for side in ways)
+    of_before, of_after = (np.quantile(side, FAST_RUNS, axis=0).mean() for side in (before, after))
     change = float(of_after - of_before)
     spread = float(np.ptp(both, axis=0).max())
+
+    def p_value(shift: float) -> float:
+        return dealt_p_value(before, after - shift)
+
     low, high = (_end(p_value, change, way, spread, 1 - confidence) for way in (-1, 1))
     return Change(math.exp(change), math.exp(low), math.exp(high), p_value(0.0))
+
+
+def dealt_p_value(before: np.ndarray, after: np.ndarray) -> float:
+    """The p-value of `randomised_change` alone: how often runs dealt anew lie as far apart as these, either way."""
+    from scipy.stats import permutation_test
+
+    both = np.concatenate([before, after])
+
+    def effect(first: np.ndarray, second: np.ndarray, axis: int = -1) -> Any:
+        """Second side less first, as the mean over cases, from the places of the runs of each."""
+        sides = (np.quantile(both[places.astype(int)], FAST_RUNS, axis=axis - 1) for places in (first, second))
+        of_first, of_second = (side.mean(axis=-1) for side in sides)
+        return of_second - of_first
+
+    places = np.arange(len(both))
+    samples = (places[: len(before)], places[len(before) :])
+    return float(permutation_test(samples, effect, vectorized=True, n_resamples=WAYS, random_state=0).pvalue)
 
 
 def _end(p_value: Any, effect: float, way: int, spread: float, alpha: float) -> float:

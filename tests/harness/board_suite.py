@@ -45,20 +45,14 @@ def suite_environment(folder):
     return {**os.environ, "PYTHONPATH": paths, "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "200"}
 
 
-def start(tree, folder, *arguments, before=(), **options):
-    """Start `pytest benchmarks --device-root TREE` in a folder; returns the process.
-
-    `before` holds words before the command, `options` go to `Popen`.
-    """
-    command = [*map(str, before), sys.executable, "-c", _RUNNER, tree.root, *suite_arguments(tree, arguments)]
+def start(tree, folder, *arguments, before=()):
+    """Start `pytest benchmarks --device-root TREE` in a folder, after the words `before`; returns the process."""
+    words, environment = suite_arguments(tree, arguments), suite_environment(folder)
+    if not before:
+        return warm_pytest.start(words, folder, environment, partial(main, tree.root))
+    command = [*map(str, before), sys.executable, "-c", _RUNNER, tree.root, *words]
     return subprocess.Popen(
-        command,
-        cwd=folder,
-        env=suite_environment(folder),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
@@ -70,9 +64,7 @@ def finish(process):
 
 def run(tree, folder, *arguments):
     """A run from its start to its end."""
-    return warm_pytest.run(
-        suite_arguments(tree, arguments), folder, suite_environment(folder), main=partial(main, tree.root)
-    )
+    return finish(start(tree, folder, *arguments))
 
 
 def profiles(folder):

@@ -84,13 +84,10 @@ def suite_environment():
 
 @pytest.fixture
 def start_suite(tmp_path):
-    """Starts `pytest benchmarks` where the test's data and results are to go; returns the process."""
-
-    def start(*arguments, **kwargs):
-        command = [sys.executable, "-m", "pytest", *suite_arguments(*arguments)]
-        return subprocess.Popen(list(map(str, command)), cwd=tmp_path, env=suite_environment(), **kwargs)
-
-    return start
+    """Starts `pytest benchmarks` where the test's data and results are to go; returns the process, in its own group."""
+    return lambda *arguments: warm_pytest.start(
+        suite_arguments(*arguments), tmp_path, suite_environment(), own_group=True
+    )
 
 
 @pytest.fixture
