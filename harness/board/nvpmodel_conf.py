@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from pathlib import Path
@@ -133,7 +134,7 @@ class Parsed(NamedTuple):
     """What a file holds, and what in it was not as expected."""
 
     conf: Conf
-    notes: List[Note]
+    notes: Tuple[Note, ...]
 
 
 def read_conf(path: Path) -> Parsed:
@@ -146,6 +147,7 @@ def read_conf(path: Path) -> Parsed:
     return parse(text, str(path))
 
 
+@functools.lru_cache(maxsize=16)  # a run asks for the same few files again and again: with each mode, many times
 def parse(text: str, source: str = "nvpmodel.conf") -> Parsed:
     """Understand a file's text, as far as that is possible without guessing; messages call it `source`.
 
@@ -255,7 +257,7 @@ class _Reader:
                 undeclared.add(setting[:2])
                 self._note(number, f"no PARAM section declares {setting.param} {setting.argument}")
         self._notes += [Note(0, flaw) for flaw in conf.flaws()]
-        return Parsed(conf, sorted(self._notes, key=lambda note: note.line))
+        return Parsed(conf, tuple(sorted(self._notes, key=lambda note: note.line)))
 
     def _words(self, number: int, words: List[str], least: int, most: int, form: str) -> List[str]:
         if len(words) < least:

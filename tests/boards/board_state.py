@@ -38,5 +38,5 @@ def write_state(root: str, state: Dict[str, Any]) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     beside = f"{path}.{os.getpid()}"
     with open(beside, "w") as file:
-        json.dump(state, file)
+        file.write(json.dumps(state))  # several times as fast as `dump`
     os.replace(beside, path)

@@ -104,7 +104,7 @@ def test_an_old_driver_has_its_files_one_level_up(tmp_path):
 
 
 def test_the_conf_is_understood_and_has_the_stock_modes(tree):
-    assert parse((tree.path / "etc/nvpmodel.conf").read_text()).notes == []
+    assert parse((tree.path / "etc/nvpmodel.conf").read_text()).notes == ()
     conf = Nvpmodel(tree.root).own_conf()
     assert [(model.id, model.name) for model in conf.models] == [(p.id, p.name) for p in tree.spec.presets]
     for model, preset in zip(conf.models, tree.spec.presets):

@@ -82,7 +82,7 @@ def test_blanks_comments_and_line_ends_do_not_matter(conf, data):
 def test_confs_of_boards_are_read_without_a_note(board):
     text, modes, default = SAMPLES[board]
     parsed = parse(text)
-    assert parsed.notes == []
+    assert parsed.notes == ()
     assert [(model.id, model.name) for model in parsed.conf.models] == [(mode.id, mode.name) for mode in modes]
     assert parsed.conf.model(default).id == parsed.conf.default
 
@@ -93,7 +93,7 @@ def test_writing_what_was_read_is_stable(board):
     text = write(conf)
     assert parse(text).conf == conf
     assert write(parse(text).conf) == text
-    assert parse(text).notes == []
+    assert parse(text).notes == ()
 
 
 def test_what_is_written_has_the_blanks_that_nvpmodel_wants():
@@ -123,10 +123,10 @@ some words of it
         (("FALLBACK", "0"),),
         (OtherSection("CHARGE_CONFIG", (("LIMIT", "80"),), (("some", "words", "of", "it"),)),),
     )
-    assert parsed.notes == [
+    assert parsed.notes == (
         (1, "PARAM type VOLTAGE is not known here, kept as it is"),
         (6, "section CHARGE_CONFIG is not known here, kept as it is"),
-    ]
+    )
     assert parse(write(parsed.conf)).conf == parsed.conf
 
 
@@ -152,7 +152,7 @@ END = "< PM_CONFIG DEFAULT=0 >"
     ],
 )
 def test_what_is_not_as_expected_is_said_with_its_line(lines, number, note):
-    assert parse("\n".join(lines)).notes == [(number, note)]
+    assert parse("\n".join(lines)).notes == ((number, note),)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ MODULES = [
 @pytest.mark.parametrize("spec", MODULES)
 def test_stock_modes_read_back_as_the_spec_has_them(spec):
     parsed = parse(write(stock_conf(spec)))
-    assert parsed.notes == []
+    assert parsed.notes == ()
     assert [(m.id, m.name, *to_power_mode(parsed.conf, m), tpc_mask(m)) for m in parsed.conf.models] == [
         (p.id, p.name, p.cpu_cores, p.cpu_khz, p.gpu_khz, p.mem_khz, p.tpc_pg_mask) for p in spec.presets
     ]

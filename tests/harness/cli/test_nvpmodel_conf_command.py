@@ -93,7 +93,7 @@ def test_what_is_no_conf_is_an_error_with_the_file_and_what_was_expected(command
 def test_off_board_a_whole_conf_is_made_of_what_is_known_of_the_board(command):
     code, out, notes = command("--board", "orin-agx", "--power-mode", "8c-1728-612-3199", "--name", "CUSTOM")
     parsed = parse(out)
-    assert (code, parsed.notes) == (0, [])
+    assert (code, parsed.notes) == (0, ())
     assert to_power_mode(parsed.conf, parsed.conf.model("CUSTOM")) == ASKED
     assert [model.name for model in parsed.conf.models] == ["MAXN", "MODE_15W", "MODE_30W", "MODE_50W", "CUSTOM"]
     assert "# Made off-board, for NVIDIA Jetson AGX Orin (64gb)" in out
