@@ -12,7 +12,7 @@ from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.terminal import Progress
 from harness.devices.registry import open_device
 from harness.store.results import ResultsStore
-from predictors.cli.options import workload_name
+from predictors.cli.options import workers_of, workload_name
 from predictors.cli.recommend import recommend_mode
 from predictors.cli.recommendation_report import format_recommendation, plain_recommendation
 from predictors.strategies.goals import within
@@ -31,7 +31,7 @@ def recommend(
     strategy: str = "closed-loop",
     profiles: int = 15,
     batch_size: Union[int, Sequence[int]] = 16,
-    workers: int = 4,
+    workers: Optional[int] = None,
     storage: str = "ssd",
     minibatches: int = DEFAULT_MINIBATCHES,
     seed: int = 0,
@@ -48,7 +48,7 @@ def recommend(
         profiles: power modes that may be profiled.
         batch_size: samples per minibatch; several to choose from, by time per sample. The batch size changes how a
             network learns.
-        workers: of the DataLoader.
+        workers: of the DataLoader; None for as many as the papers ran it with, 4, or 0 for YOLO.
         storage: medium of the data set.
         minibatches: per profile.
         seed: the same seed begins with the same modes.
@@ -59,7 +59,8 @@ def recommend(
     sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
     goal, opened = within(power_w, time_ms, len(sizes) > 1), open_device(device, load_configuration(Path(FILE_NAME)))
     settings = Settings(minibatches=minibatches, seed=seed)
-    case = Case(device, workload_name(workload, opened), "maxn", workers, storage, sizes[0], settings)
+    name = workload_name(workload, opened)
+    case = Case(device, name, "maxn", workers_of(name) if workers is None else workers, storage, sizes[0], settings)
     with ResultsStore(Path(results)) if results else contextlib.nullcontext() as store:
         how = {"strategy": strategy, "profiles": profiles, "store": store, "progress": Progress(sys.stderr)}
         return Answer(recommend_mode(opened, case, [goal], batch_sizes=sizes, **how)[0])

@@ -14,7 +14,10 @@ from harness.core.configuration import DEFAULT_RESULTS, FILE_NAME
 from harness.core.device import Device
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import Progress, format_duration
+from harness.simulation.parameters import SIMULATED_WORKLOADS, load_workload
 from harness.workloads import get_workload
+
+USUAL_WORKERS = 4  # 003 II.B, 004 4.4
 
 Group = Union[argparse.ArgumentParser, argparse._ArgumentGroup]
 
@@ -61,6 +64,11 @@ def workload_name(text: str, device: Optional[Device] = None) -> str:
     if device is not None and device.provenance == "replayed" and ":" not in text:
         return text
     return get_workload(text).name
+
+
+def workers_of(workload: str) -> int:
+    """Workers of the DataLoader that the papers ran a workload with: YOLO with none (001 sec. 2.3), others with 4."""
+    return load_workload(workload).default_workers if workload in SIMULATED_WORKLOADS else USUAL_WORKERS
 
 
 def counting(total: int) -> Callable[[str], None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import math
 import os
 import signal
@@ -30,7 +29,7 @@ from harness.fleet.lab import Fleet
 from harness.fleet.pool import PoolDevice
 from harness.store.results import ResultsStore
 from predictors.cli.device_profiler import MEDIAN, DeviceProfiler, PowerPeak, board_of, power_sampler
-from predictors.cli.options import add_search_arguments, numbers, refuse_below, workload_name
+from predictors.cli.options import add_search_arguments, numbers, refuse_below, workers_of, workload_name
 from predictors.cli.recommendation_report import (
     format_recommendation,
     format_shared,
@@ -44,7 +43,7 @@ from predictors.models.tables import Table, find_table, load_tables
 from predictors.strategies.fixed import presets_of
 from predictors.strategies.goals import OBJECTIVES, Goal
 from predictors.strategies.protocol import Choice, History, Strategy
-from predictors.strategies.recommendation import Recommendation, recommend, shared_mode
+from predictors.strategies.recommendation import Recommendation, SharedMode, recommend, shared_mode
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_on_device, unfitted
 
 LEAST_GAIN = 0.002  # the search ends where another profile promises less than this share of the time
@@ -65,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--batch-size", default=str(DEFAULT_BATCH_SIZE), metavar="N[,N]", help="or several to choose from (default: 16)"
     )
-    add("--workers", type=int, default=4, help="num_workers of the DataLoader (default: 4)")
+    add("--workers", type=int, help="num_workers of the DataLoader (default: as the papers ran it: 4, or 0 for YOLO)")
     add("--storage", default="ssd", help="storage medium of the data set (default: ssd)")
     add("--epochs", type=float, help="of the training, for hours and watt-hours saved")
     add = parser.add_argument_group("the goal").add_argument
@@ -102,19 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     sizes = whole_numbers("--batch-size", arguments.batch_size, "8,16,32")
-    refuse_below(0, arguments, "seed", "workers")
-    refuse_below(
-        0, arguments, "profiles", "batch", "minibatches", "epochs", "max_temperature",
-        "time_limit", "deadline", "energy_budget", "peak_budget", "percentile", above=True,
-    )  # fmt: skip
-    if arguments.percentile >= 100:
-        raise InvalidValueError(f"--percentile is {arguments.percentile:g}, expected less than 100")
-    if arguments.risk is not None and not 0 < arguments.risk < 1:
-        raise InvalidValueError(f"--risk is {arguments.risk:g}, expected a probability between 0 and 1")
-    if arguments.reference and arguments.corpus is None:
-        raise InvalidValueError("--reference names a workload of a corpus", "give --corpus FILE with it")
-    if arguments.plot and arguments.plot.suffix.lower() not in PICTURES:
-        raise InvalidValueError(f"--plot is {arguments.plot}", f"a picture ends in {', '.join(PICTURES)}")
+    _refuse(arguments)
     arguments.device_root = root_of(arguments.device_root)
     device = _opened(arguments)
     if arguments.percentile != MEDIAN and device.provenance == "replayed":
@@ -126,53 +113,46 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidValueError(
             "--write-conf and --plot are of one mode", "give one --power-budget and one --workload with them"
         )
-    strategy = arguments.strategy or (ON_DEVICE if arguments.risk is None else "one-shot")
-    if arguments.risk is not None and strategy != "one-shot":
-        raise InvalidValueError(f"--risk is of one-shot, and --strategy is {strategy}", "leave one of them out")
     if arguments.write_conf and not board_of(device):
         raise InvalidValueError(f"{arguments.device} has no nvpmodel", "leave --write-conf out")
-    settings = Settings(
-        minibatches=arguments.minibatches, seed=arguments.seed, max_temperature_c=arguments.max_temperature
-    )
-    case = Case(
-        arguments.device, workloads[0], "maxn", arguments.workers, arguments.storage, sizes[0], settings, arguments.task
-    )
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
     references = _references(arguments, workloads)
     peak_mw = None if arguments.peak_budget is None else w_to_mw(arguments.peak_budget)
+    settings = Settings(
+        minibatches=arguments.minibatches, seed=arguments.seed, max_temperature_c=arguments.max_temperature
+    )
     same = {
         name: getattr(arguments, name) for name in ("profiles", "risk", "batch", "unprofiled", "percentile", "resume")
     }
-    same.update(strategy=strategy, batch_sizes=sizes, peak_mw=peak_mw)
+    same["strategy"] = arguments.strategy or (ON_DEVICE if arguments.risk is None else "one-shot")
     found: List[List[Recommendation]] = []
     with contextlib.nullcontext() if arguments.pool else ResultsStore(arguments.results) as store:
         for workload, length, wanted in zip(workloads, lengths, goals):
-            how = {"references": (*references, *(profiles_of(one[0], device) for one in found))}
-            how["samples"] = None if length is None else length * sizes[0]
-            asked = dataclasses.replace(case, workload=workload)
-            found.append(
-                recommend_mode(device, asked, wanted, store=store, progress=Progress(sys.stderr), **how, **same)
+            workers = workers_of(workload) if arguments.workers is None else arguments.workers
+            case = Case(
+                arguments.device, workload, "maxn", workers, arguments.storage, sizes[0], settings, arguments.task
             )
-            _tell(device, workload, found[-1], peak_mw)
+            one = recommend_mode(
+                device,
+                case,
+                wanted,
+                batch_sizes=sizes,
+                references=(*references, *(profiles_of(some[0], device) for some in found)),
+                samples=None if length is None else length * sizes[0],
+                peak_mw=peak_mw,
+                store=store,
+                progress=Progress(sys.stderr),
+                **same,
+            )
+            found.append(one)
+            _tell(device, workload, one, peak_mw)
             if arguments.pool:
                 print(device.describe())
-    plain = [plain_recommendation(one) for some in found for one in some]
-    if peak_mw is not None:
-        for told, one in zip(plain, (one for some in found for one in some)):
-            peak = _peak_of(one)
-            told["peak"] = {"budget_mw": peak_mw, **(peak._asdict() if peak else {})}
-    written: Dict[str, Any] = {"recommendations": plain, "spent": plain[0]["spent"]} if len(plain) > 1 else plain[0]
-    if len(workloads) > 1:
-        shared = [shared_mode(some, RISK) for some in zip(*found)]
-        for some, one in zip(zip(*found), shared):
-            print("\n" + format_shared(some, one))
-        written["spent"] = plain_spent([some[0] for some in found])
-        written["shared"] = [
-            one and {"modes": [plain_mode(mode, device.provenance) for mode in one.modes], "longer": one.longer}
-            for one in shared
-        ]
+    shared = [shared_mode(some, RISK) for some in zip(*found)] if len(workloads) > 1 else []
+    for some, mode in zip(zip(*found), shared):
+        print("\n" + format_shared(some, mode))
     if arguments.json:
-        write_json(arguments.json, written)
+        write_json(arguments.json, _plain(device, found, shared, peak_mw))
     if arguments.plot:
         from predictors.strategies.plots import draw_recommendation
 
@@ -205,6 +185,50 @@ def _opened(arguments: argparse.Namespace) -> Device:
     pool = PoolDevice(Fleet(arguments.lab), arguments.pool, arguments.results, configuration, report)
     arguments.device, arguments.batch = pool.name, arguments.batch or len(pool.boards)
     return pool
+
+
+def _refuse(arguments: argparse.Namespace) -> None:
+    """Refuse options that make no sense, or none together."""
+    refuse_below(0, arguments, "seed", "workers")
+    refuse_below(
+        0, arguments, "profiles", "batch", "minibatches", "epochs", "max_temperature",
+        "time_limit", "deadline", "energy_budget", "peak_budget", "percentile", above=True,
+    )  # fmt: skip
+    if arguments.percentile >= 100:
+        raise InvalidValueError(f"--percentile is {arguments.percentile:g}, expected less than 100")
+    if arguments.risk is not None and not 0 < arguments.risk < 1:
+        raise InvalidValueError(f"--risk is {arguments.risk:g}, expected a probability between 0 and 1")
+    if arguments.risk is not None and arguments.strategy not in (None, "one-shot"):
+        raise InvalidValueError(
+            f"--risk is of one-shot, and --strategy is {arguments.strategy}", "leave one of them out"
+        )
+    if arguments.reference and arguments.corpus is None:
+        raise InvalidValueError("--reference names a workload of a corpus", "give --corpus FILE with it")
+    if arguments.plot and arguments.plot.suffix.lower() not in PICTURES:
+        raise InvalidValueError(f"--plot is {arguments.plot}", f"a picture ends in {', '.join(PICTURES)}")
+
+
+def _plain(
+    device: Device,
+    found: Sequence[Sequence[Recommendation]],
+    shared: Sequence[Optional[SharedMode]],
+    peak_mw: Optional[float],
+) -> Dict[str, Any]:
+    """What is written as JSON: a recommendation, or a list of several with what they cost together."""
+    plain = [plain_recommendation(one) for some in found for one in some]
+    if peak_mw is not None:
+        for told, one in zip(plain, (one for some in found for one in some)):
+            peak = _peak_of(one)
+            told["peak"] = {"budget_mw": peak_mw, **(peak._asdict() if peak else {})}
+    if len(plain) == 1:
+        return plain[0]
+    if not shared:
+        return {"recommendations": plain, "spent": plain[0]["spent"]}
+    modes = [
+        one and {"modes": [plain_mode(mode, device.provenance) for mode in one.modes], "longer": one.longer}
+        for one in shared
+    ]
+    return {"recommendations": plain, "spent": plain_spent([some[0] for some in found]), "shared": modes}
 
 
 def _tell(device: Device, workload: str, found: Sequence[Recommendation], peak_mw: Optional[float]) -> None:

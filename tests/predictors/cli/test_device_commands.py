@@ -186,9 +186,13 @@ def test_the_time_of_a_mode_may_be_a_percentile_of_its_minibatches(capsys, tmp_p
 
 
 def test_several_workloads_share_a_search_and_one_mode_may_serve_all(capsys, tmp_path):
-    workloads = ("lenet-mnist", "mobilenetv3-gld23k")
-    code, out, _ = run(capsys, *NANO, "--workload", ",".join(workloads), "--profiles", 6, "--json", tmp_path / "o.json")
+    workloads, results = ("lenet-mnist", "yolov8n-coco"), tmp_path / "r.db"
+    how = ["--workload", ",".join(workloads), "--profiles", 6, "--results", results]
+    code, out, _ = run(capsys, *NANO, *how, "--json", tmp_path / "o.json")
     assert code == 0
+    with ResultsStore(results) as store:  # YOLO is profiled as the papers ran it, without workers
+        asked = {(one.case.workload, one.case.workers) for one in (store.profile(kept.id) for kept in store.records())}
+    assert asked == {("lenet-mnist", 4), ("yolov8n-coco", 0)}
     found = json.loads((tmp_path / "o.json").read_text())
     assert [one["workload"] for one in found["recommendations"]] == list(workloads)
     assert found["spent"]["profiles"] == sum(one["spent"]["profiles"] for one in found["recommendations"])
