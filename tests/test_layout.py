@@ -9,6 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Set, Tuple
 
+import pytest
+
+pytestmark = pytest.mark.exhaustive
+
 PROJECT = Path(__file__).resolve().parents[1]
 
 TORCH_AND_ITS_KIN = ("torch", "torchvision", "ultralytics", "transformers")

@@ -28,6 +28,7 @@ def model():
     return jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=30)
 
 
+@pytest.mark.exhaustive
 def test_the_same_seed_learns_the_same_and_another_one_does_not(model):
     again, other = (jetwatt.fit(CORPUS, workload="resnet18-imagenet", modes=30, seed=seed) for seed in (0, 1))
     assert again.origin == model.origin

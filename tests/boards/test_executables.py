@@ -18,6 +18,8 @@ from harness.board.bounded_process import run_bounded
 from harness.board.nvpmodel import asks_for_reboot, find_refusal, parse_listing, parse_query
 from harness.core.errors import ControlError
 
+pytestmark = pytest.mark.exhaustive
+
 
 def call(tree, name, *arguments, answer="n\n"):
     folder = "usr/sbin" if name == "nvpmodel" else "usr/bin"

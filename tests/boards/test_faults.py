@@ -16,6 +16,8 @@ from harness.core.errors import ControlError
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_board import read_board
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture
 def tree(tmp_path, monkeypatch):

@@ -18,6 +18,8 @@ from harness.board.cpu_clocks import CpuFrequency
 from harness.board.kernel_file import read_int
 from harness.core.errors import ControlError
 
+pytestmark = pytest.mark.exhaustive
+
 MINIMUM, MAXIMUM = (f"{CPU}/cpufreq/policy0/scaling_{end}_freq" for end in ("min", "max"))
 
 

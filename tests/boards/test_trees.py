@@ -22,6 +22,8 @@ from harness.core.boards import BOARDS as SPECS
 from harness.core.boards import find_board
 from harness.core.units import HZ_PER_KHZ
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture(scope="module", params=PAIRS, ids=["-".join(pair) for pair in PAIRS])
 def tree(request, tmp_path_factory):

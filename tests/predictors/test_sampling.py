@@ -78,6 +78,7 @@ def test_designs_avoid_both_clumps_and_corners():
         assert len(np.unique(column)) >= 3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sampling", ["v-optimal", "sequential"])
 def test_ten_designed_modes_teach_more_than_ten_random_ones(sampling):
     def error(table, name, seed):

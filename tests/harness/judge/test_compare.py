@@ -93,6 +93,7 @@ def slowed_by_others(path: Path, seed: int, factor: float = 1.0) -> Path:
     return path
 
 
+@pytest.mark.exhaustive
 def test_beneath_the_noise_of_others_the_fast_minibatches_tell(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     before, again = slowed_by_others(tmp_path / "a", 1), slowed_by_others(tmp_path / "b", 2)
     after = slowed_by_others(tmp_path / "c", 3, 1.05)

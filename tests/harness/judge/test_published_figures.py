@@ -12,6 +12,8 @@ from harness.judge.published_figures import FIGURES_FILE, Condition, PublishedFi
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
 from tools.published import IDLE_METRICS, INTERNAL, METRICS, find_modes
 
+pytestmark = pytest.mark.exhaustive
+
 
 def figure(value="10", comparator="=", relation="value"):
     least, _, greatest = value.partition("..")

@@ -103,6 +103,7 @@ def test_single_values_and_runs_of_unequal_length_can_be_compared() -> None:
     assert compare_runs(before, [run * 1.3 for run in before], KNOWN, KNOWN).change().low > 1.1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("known", "runs", "between"),
     [(BOARD, 1, 0.005), (BOARD, 3, 0.005), (BOARD, 3, 0.03), (ANY_MACHINE, 1, 0.05), (ANY_MACHINE, 3, 0.03)],

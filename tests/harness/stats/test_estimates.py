@@ -50,6 +50,7 @@ def test_a_share_is_a_ratio_of_sums():
     assert series_mean([1.0, 1.0, 4.0], [10.0, 10.0, 10.0]).value == pytest.approx(0.2)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("estimate", "truth"), [(series_mean, np.exp(0.3**2 / 2)), (series_median, 1.0)])
 def test_an_interval_covers_the_truth_as_often_as_it_says(estimate, truth):
     generator = np.random.default_rng(0)
@@ -186,6 +187,7 @@ def test_a_paired_ratio_is_the_median_ratio_whatever_drifts():
     assert paired_ratio(drift, drift * 1.02) == pytest.approx((1.02, 1.02, 1.02))
 
 
+@pytest.mark.exhaustive
 def test_the_interval_of_a_paired_ratio_covers_the_truth_as_often_as_it_says():
     generator = np.random.default_rng(0)
     found = [paired_ratio(np.ones(30), np.exp(generator.standard_cauchy(30) / 50)) for _ in range(1000)]

@@ -63,6 +63,7 @@ def test_recommend_names_a_mode_within_the_budget_and_writes_its_conf(capsys, tm
     assert PowerMode(*to_power_mode(conf, model)).name == chosen
 
 
+@pytest.mark.exhaustive
 def test_recommend_names_a_mode_whose_peak_is_within_a_budget(capsys, tmp_path):
     budgets = ["--peak-budget", 18, "--power-budget", 25, "--profiles", 8, "--json", tmp_path / "o.json"]
     code, out, _ = run(capsys, *RECOMMEND, *budgets)
@@ -73,6 +74,7 @@ def test_recommend_names_a_mode_whose_peak_is_within_a_budget(capsys, tmp_path):
     assert f"peak:        {peak['peak_mw'] / 1e3:.4g} W in samples 1 s apart, 18 W are allowed" in out
 
 
+@pytest.mark.exhaustive
 def test_what_was_profiled_is_in_the_results_file_and_is_not_profiled_again(capsys, tmp_path):
     options = [*RECOMMEND, "--power-budget", 25, "--profiles", 6, "--results", tmp_path / "r.sqlite"]
     _, first, _ = run(capsys, *options)
@@ -88,6 +90,7 @@ def test_what_was_profiled_is_in_the_results_file_and_is_not_profiled_again(caps
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_budget_below_every_mode_names_the_nearest_one_and_is_refused(capsys):
     code, out, err = run(capsys, *RECOMMEND, "--power-budget", 8, "--profiles", 8)
     assert code == 2
@@ -97,6 +100,7 @@ def test_a_budget_below_every_mode_names_the_nearest_one_and_is_refused(capsys):
     assert nearest < 13
 
 
+@pytest.mark.exhaustive
 def test_the_least_energy_under_a_deadline_is_a_goal_too(capsys):
     code, out, _ = run(capsys, *RECOMMEND, "--goal", "energy", "--deadline", 12, "--epochs", 148, "--profiles", 8)
     assert code == 0
@@ -216,6 +220,7 @@ def test_what_no_profile_tells_of_is_on_the_front_only_where_it_is_asked_for(cap
     assert len(fronts[1]) > 1
 
 
+@pytest.mark.exhaustive
 def test_a_preset_on_a_simulated_board_runs_with_a_part_of_its_gpu_off(capsys, tmp_path):
     """30 W of Orin AGX: with all of its GPU those clocks are faster, and draw more."""
     options = ["--power-budget", 30, "--strategy", "presets", "--results", tmp_path / "r.sqlite"]
@@ -233,6 +238,7 @@ def test_a_preset_on_a_simulated_board_runs_with_a_part_of_its_gpu_off(capsys, t
     assert whole["minibatch_time_ms"] < found["choice"]["time_ms"]["value"]
 
 
+@pytest.mark.exhaustive
 def test_a_pick_at_a_risk_is_not_measured_again(capsys):
     code, out, _ = run(capsys, *RECOMMEND, "--power-budget", 30, "--profiles", 12, "--risk", 0.05)
     assert code == 0
@@ -262,6 +268,7 @@ def test_a_latency_that_cannot_be_kept_is_refused_and_shown(capsys):
     assert "keeps the limits" in err
 
 
+@pytest.mark.exhaustive
 def test_the_contest_on_a_simulated_corpus_writes_its_contract(capsys, tmp_path):
     from harness.__main__ import main as harness
 
@@ -336,6 +343,7 @@ def did_not_take():
     return ControlError("the mode did not take", "see dmesg")
 
 
+@pytest.mark.exhaustive
 def test_modes_that_fail_are_named_in_text_and_json_and_the_search_goes_on(capsys, tmp_path, monkeypatch):
     board = Breaking(monkeypatch, lambda number: did_not_take() if number % 4 == 2 else None)
     code, out, err = run(
@@ -352,6 +360,7 @@ def test_modes_that_fail_are_named_in_text_and_json_and_the_search_goes_on(capsy
     assert f"{failed[0]} cannot be profiled" in err
 
 
+@pytest.mark.exhaustive
 def test_a_search_that_a_device_ends_says_what_is_kept_and_resumes(capsys, tmp_path, monkeypatch):
     options = [*RECOMMEND, "--power-budget", 25, "--profiles", 8, "--results", tmp_path / "r.sqlite"]
     board = Breaking(monkeypatch, lambda number: did_not_take() if number > 4 else None)
@@ -373,6 +382,7 @@ def test_ctrl_c_says_what_is_kept(capsys, tmp_path, monkeypatch):
     assert "2 profiles are kept" in err
 
 
+@pytest.mark.exhaustive
 def test_a_preset_with_less_gpu_is_said_to_be_stood_for_by_what_it_is_not(capsys, tmp_path):
     code, out, _ = run(capsys, *RECOMMEND, "--power-budget", 30, "--profiles", 6, "--json", tmp_path / "o.json")
     assert code == 0

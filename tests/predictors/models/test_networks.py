@@ -122,6 +122,7 @@ def test_the_layers_are_those_of_the_paper():
     assert [weights.shape for weights, _ in layers] == [(2, 4, 256), (2, 256, 128), (2, 128, 64), (2, 64, 1)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("params", [{}, {"scaling": "min-max"}, {"loss": "mape"}])
 def test_a_power_law_is_learned(params):
     prediction = fitted(**params).predict(TABLE.modes)
@@ -129,6 +130,7 @@ def test_a_power_law_is_learned(params):
     assert np.median(np.abs(prediction.power_mw / TABLE.power_mw - 1)) < 0.08
 
 
+@pytest.mark.exhaustive
 def test_the_relative_loss_looks_after_short_times_too():
     time_ms = TABLE.time_ms**2  # from 0.4 to 60 s
     short = time_ms < np.median(time_ms)

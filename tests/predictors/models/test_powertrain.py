@@ -34,6 +34,7 @@ def time_error(predictor):
     return np.mean(np.abs(predictor.predict(TABLE.modes).time_ms / TABLE.time_ms - 1))
 
 
+@pytest.mark.exhaustive
 def test_the_reference_is_trained_once():
     reference_networks()
     before = learn_reference.cache_info().currsize
@@ -44,6 +45,7 @@ def test_the_reference_is_trained_once():
     assert reference_networks() is first
 
 
+@pytest.mark.exhaustive
 def test_another_seed_or_table_is_another_reference():
     before = learn_reference.cache_info().currsize
     fitted(reference_seed=1, references=(REFERENCE.take(np.arange(40)),))
@@ -57,15 +59,18 @@ def test_frozen_layers_are_the_reference_s_and_the_last_is_fresh(frozen):
     assert same == [layer < frozen for layer in range(4)]
 
 
+@pytest.mark.exhaustive
 def test_a_like_workload_is_learned_better_than_without_reference():
     alone = NeuralNetwork().fit(TABLE.modes[SOME], TABLE.time_ms[SOME], TABLE.power_mw[SOME])
     assert time_error(fitted()) < 0.8 * time_error(alone)
 
 
+@pytest.mark.exhaustive
 def test_the_relative_loss_is_learned_too():
     assert time_error(fitted(loss="mape")) < 0.3
 
 
+@pytest.mark.exhaustive
 def test_of_several_references_the_first_is_taken():
     other = made_table("bert-squad", noise=0.5, seed=3)
     both, one = (fitted(references=tables).predict(TABLE.modes) for tables in ((REFERENCE, other), (REFERENCE,)))
@@ -94,6 +99,7 @@ def test_several_batch_sizes_need_a_reference_with_several():
         )
 
 
+@pytest.mark.exhaustive
 def test_a_reference_with_several_batch_sizes_serves_a_workload_with_one():
     several = dataclasses.replace(REFERENCE, batch_size=np.where(np.arange(54) % 2, 8, 16))
     prediction = fitted(references=(several,)).predict(TABLE.modes, batch_size=32)

@@ -37,10 +37,12 @@ def test_it_finds_better_modes_than_random_search_and_breaks_no_limit():
     assert (figures["over_limit_pct"], figures["infeasible"]) == (0, 0)
 
 
+@pytest.mark.exhaustive
 def test_more_profiles_make_it_no_worse():
     assert penalty(closed_loop, profiles=25) <= penalty(closed_loop, profiles=10)
 
 
+@pytest.mark.exhaustive
 def test_a_predictor_that_knows_nothing_makes_it_worse():
     """The loop lives by its predictor: with one that errs tenfold it must show."""
     lost = ClosedLoop(lambda: NearlyRight(log_sd=2.0), middle_modes)

@@ -74,6 +74,7 @@ def test_a_mode_that_fails_is_spent_and_is_neither_asked_for_again_nor_chosen(na
         assert choice.spent.seconds >= TRYING_TOOK_S
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("goal", [GOALS[1], power_budget(1_000.0)], ids=["kept", "broken"])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_where_the_mode_that_would_be_chosen_has_failed_it_is_another_one(name, goal):

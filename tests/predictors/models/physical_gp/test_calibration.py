@@ -10,6 +10,8 @@ from predictors.models.physical_gp import PhysicalGP
 from predictors.models.physical_gp.posterior import TAILS, leave_each_out, spread
 from tests.predictors.models.physical_gp.made_tables import make_table
 
+pytestmark = pytest.mark.exhaustive
+
 
 def test_leaving_out_is_what_learning_without_the_figure_would_say():
     random = np.random.default_rng(0)

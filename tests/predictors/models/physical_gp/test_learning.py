@@ -40,6 +40,7 @@ def _draws(boards, workloads, seed=0):
     return told, devices
 
 
+@pytest.mark.exhaustive
 def test_deviations_within_and_between_boards_are_told_apart():
     found = most_likely(*_draws(boards=12, workloads=6), read_hierarchy(HYPERPRIOR))
     assert np.median(found.mean) == pytest.approx(1, abs=0.15)

@@ -40,6 +40,7 @@ def test_a_network_that_is_counted_needs_no_mode_where_another_on_its_board_is_k
         _fit(twice, 0, references=(reference,), board="other-board", workload="new", counts=counts)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("count", "time_limit", "power_limit"), [(10, 15.0, 8.0), (50, 5.0, 3.0)])
 def test_few_modes_are_enough(count, time_limit, power_limit):
     errors = np.median([_errors(_fit(table, count), table) for table in map(make_table, range(6))], axis=0)
@@ -56,6 +57,7 @@ def test_it_needs_the_modes_it_learns_from():
     assert all(bad > 3 * good for bad, good in zip(_errors(_fit(wrong, 50), table), right))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("level", [0.8, 0.95])
 def test_intervals_hold_about_as_many_as_they_say(level):
     held = []
@@ -103,6 +105,7 @@ def test_a_setting_that_never_changed_is_no_obstacle():
     assert found.time_log_sd[known].mean() < found.time_log_sd[~known].mean()
 
 
+@pytest.mark.exhaustive
 def test_a_reference_of_the_board_helps_with_one_mode():
     reference, table = make_table(6, workload="other"), make_table(7)
     alone = np.mean([_errors(_fit(table, 2, seed), table)[1] for seed in range(4)])
@@ -112,6 +115,7 @@ def test_a_reference_of_the_board_helps_with_one_mode():
     assert helped < alone
 
 
+@pytest.mark.exhaustive
 def test_a_board_that_may_be_any_has_alternatives_for_the_evidence():
     here, elsewhere = make_table(8), make_table(9, device="another")
     assert len(priors_for((here, elsewhere), here.device)) == 1
@@ -140,6 +144,7 @@ def test_batch_sizes_are_learned_where_they_differ_and_guessed_where_not():
     assert (one.predict(single.modes, task="inference").time_ms < one.predict(single.modes).time_ms).all()
 
 
+@pytest.mark.exhaustive
 def test_very_many_modes_are_learned_from_a_sample():
     tables = [make_table(13, batch_size=size) for size in (16, 32)]
     modes = np.concatenate([table.modes for table in tables])
