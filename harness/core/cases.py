@@ -106,6 +106,7 @@ is recorded as while training, or the power sensor alone is read, `QUIET_READING
 QUIET_READINGS = 10
 DEFAULT_IDLE_S = 60.0  # the paper watches for 30 min; a board's own sensors give in one what a meter gives in twenty
 
+PREFETCH_FACTOR = 2  # batches that each DataLoader worker has ready (004 sec. 4.2)
 CUT_MINIBATCHES = 10  # what is left of a profile that takes too long: 10 are the fewest that 001 sec. 2.5 tried
 DISTURBED_CORES = 0.1
 """Other processes may use this much of one core: a single busy neighbour slows two-thread training several times."""

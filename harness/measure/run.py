@@ -17,6 +17,7 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, cast
 
+from harness.board.containers import container_facts, shared_memory, shared_memory_hint, shared_memory_needed
 from harness.board.control_groups import throttled_periods
 from harness.board.disk import describe
 from harness.board.page_cache import PageCache, residency
@@ -37,7 +38,7 @@ from harness.core.cases import (
 )  # fmt: skip
 from harness.core.configuration import Configuration
 from harness.core.device import Device, RealDevice, Report, SelfProfiling, is_self_profiling
-from harness.core.errors import CannotRunError, ControlError, HarnessError, SourceUnavailableError
+from harness.core.errors import CannotRunError, ControlError, DoesNotFitError, HarnessError, SourceUnavailableError
 from harness.core.frequency_residency import clock_use
 from harness.core.metrics import (
     MAX_SETTLING_S,
@@ -52,7 +53,7 @@ from harness.core.metrics import (
 )  # fmt: skip
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Series, wall_clock
-from harness.core.units import mw_to_w
+from harness.core.units import BYTES_PER_MIB, mw_to_w
 from harness.measure.concurrent import measure_concurrent
 from harness.measure.flags import find_flags, stretch
 from harness.measure.idle import measure_idle
@@ -256,9 +257,11 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         samples = workload.build_data_set(data, settings.seed)
         counted = counted_once(workload, samples, training.accelerator().type)
         made_of = describe_workload(workload, counted, training.precision_of(workload))
+    _refuse_little_shared_memory(case, counted.input_bytes * case.batch_size)
     medium = {"kind": IN_MEMORY}
     if data.directory is not None:
         medium = describe(str(data.directory), str(root))._asdict()
+    container = container_facts(str(root))
     conditions = {
         **made_of,
         "accelerator": training.accelerator_name(),
@@ -272,6 +275,7 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         "data_in_memory": data.in_memory,
         "storage_medium": medium,
         "storage_is_default_place": configuration.is_default_place(case.storage),
+        **({"container": container} if container else {}),
     }
     _refuse_data_elsewhere(data, place, case.storage, root)
     per_epoch = data.samples // case.batch_size
@@ -281,6 +285,18 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
             "a larger --data-scale, more --epochs, or a smaller --batch-size",
         )
     return Bench(case, workload, data, conditions, samples)
+
+
+def _refuse_little_shared_memory(case: Case, batch_bytes: int) -> None:
+    """Refuse workers whose batches `/dev/shm` cannot hold: torch may wait without end for one that was not sent."""
+    needed, found = shared_memory_needed(case.workers, batch_bytes), shared_memory()
+    if found is not None and needed > found.free:
+        raise DoesNotFitError(
+            f"{case.workers} workers with batches of {case.batch_size} of {case.workload} need "
+            f"{needed / BYTES_PER_MIB:.3g} MiB of shared memory, and /dev/shm has {found.free / BYTES_PER_MIB:.3g} of "
+            f"{found.total / BYTES_PER_MIB:.3g} MiB free",
+            shared_memory_hint(found.total - found.free + needed),
+        )
 
 
 def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: str, root: Path) -> None:

@@ -22,15 +22,14 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Sampler
 
-from harness.core.cases import CUT_MINIBATCHES, INFERENCE, TRAINING
+from harness.board.containers import shared_memory, shared_memory_hint
+from harness.core.cases import CUT_MINIBATCHES, INFERENCE, PREFETCH_FACTOR, TRAINING
 from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
-from harness.core.units import s_to_ms
+from harness.core.units import BYTES_PER_GIB, s_to_ms
 from harness.measure.rounds import Rounds, nothing, run_rounds
-from harness.workloads.failures import is_out_of_memory, last_line, own_code_failed
+from harness.workloads.failures import is_out_of_memory, is_out_of_shared_memory, last_line, own_code_failed
 from harness.workloads.workload import BF16_WHERE_THERE_IS, Workload, move
-
-PREFETCH_FACTOR = 2  # 004 sec. 4.2
 
 # More workers than cores is what the papers sweep: it stands in the record, and is no mistake.
 warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
@@ -80,6 +79,13 @@ def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
     except HarnessError:
         raise
     except Exception as error:
+        if is_out_of_shared_memory(error):
+            had = shared_memory()
+            raise DoesNotFitError(
+                f"{what}: DataLoader workers ran out of shared memory ({last_line(error)}); /dev/shm has "
+                f"{had.total >> 20 if had else 0} MiB, and others may use some",
+                shared_memory_hint(2 * had.total if had else BYTES_PER_GIB),
+            ) from error
         if is_out_of_memory(error):
             raise DoesNotFitError(
                 f"{what} does not fit into the memory of {accelerator_name()} ({last_line(error)}; {_peak_memory()})",

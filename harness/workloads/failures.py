@@ -21,6 +21,11 @@ _NO_MEMORY = re.compile(
 """What allocators say: torch on desktops and on Jetson boards, cuDNN, cuBLAS, the kernel of a board, numpy, and a
 DataLoader whose worker the kernel ended."""
 
+_NO_SHARED_MEMORY = re.compile(
+    r"killed by signal: Bus error|out of shared memory\. |shared memory ?\(shm\)|</torch_\d+"
+)
+"""What torch says where `/dev/shm` is full: older ones lose a worker to a bus error, newer ones are refused a file."""
+
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 _HARNESS = str(Path(__file__).resolve().parents[1])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -38,6 +43,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     gone = [worker for names in frames for worker in names.get("failed_workers", ())]
     is_it |= any(getattr(worker, "exitcode", None) == -signal.SIGKILL for worker in gone)
     return is_it or (error.__cause__ is not None and is_out_of_memory(error.__cause__))
+
+
+def is_out_of_shared_memory(error: BaseException) -> bool:
+    """Whether DataLoader workers had too little of `/dev/shm` to hand over a batch."""
+    return bool(_NO_SHARED_MEMORY.search(str(error)))
 
 
 def last_line(error: BaseException) -> str:

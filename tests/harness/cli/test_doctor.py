@@ -10,7 +10,9 @@ from boards.layouts import PAIRS
 from boards.tree import build_board
 
 from harness.__main__ import main
+from harness.board.containers import SharedMemory
 from harness.board.saved_state import preserved
+from harness.cli import doctor
 from harness.cli.doctor import examine, format_findings
 from harness.core.configuration import Configuration
 from harness.devices.registry import local_board
@@ -91,6 +93,21 @@ def test_doctor_says_what_works_what_does_not_and_what_it_takes(capsys):
     assert text.startswith("host: ")
     for topic in ("training", "measure power", "set the core count", "drop the page cache", "Storage found here"):
         assert topic in text
+
+
+@pytest.mark.parametrize(
+    ("found", "available", "hint"),
+    [
+        (SharedMemory(64 << 20, 60 << 20), False, "88m"),  # 4 are used, and 9 batches of 9.19 MiB and one MiB needed
+        (SharedMemory(1 << 30, 1 << 30), True, ""),
+        (None, False, "mount a tmpfs"),
+    ],
+)
+def test_doctor_tells_whether_workers_can_hand_over_batches(monkeypatch, found, available, hint):
+    monkeypatch.setattr(doctor, "shared_memory", lambda root: found)
+    told = doctor.shared_memory_capability()
+    assert told.available == available
+    assert hint in told.hint
 
 
 def test_doctor_gives_the_same_as_json(capsys):

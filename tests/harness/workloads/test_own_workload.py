@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.board.containers import SharedMemory
 from harness.core.cases import Case, Settings
-from harness.core.errors import CannotRunError, DataSetError, HarnessError, InvalidValueError
+from harness.core.errors import CannotRunError, DataSetError, DoesNotFitError, HarnessError, InvalidValueError
 from harness.workloads import WORKLOADS, Workload, get_workload, registry
 from harness.workloads.data import data_set
 from harness.workloads.failures import is_out_of_memory
@@ -341,6 +342,19 @@ B = make('b', data=lambda: Mine(SAMPLES))"""
         match=r"b with batches of 4 does not fit into the memory of .*a smaller batch size, or fewer workers",
     ):
         run_own(lines, "B", workers=1)
+
+
+@pytest.mark.training
+def test_workers_whose_batches_shared_memory_cannot_hold_are_refused_before_torch_waits_for_them(run_own, monkeypatch):
+    """Each of 3 x 8 x 8 numbers of four bytes and a label of eight: 776 bytes."""
+    pytest.importorskip("torch")
+    from harness.measure import run as measuring
+
+    monkeypatch.setattr(measuring, "shared_memory", lambda: SharedMemory(4 << 20, 4 << 20))
+    with pytest.raises(
+        DoesNotFitError, match=r"2 workers with batches of 2048 .* need 8\.58 MiB of .* has 4 of 4 MiB free; .*=9m"
+    ):
+        run_own(workers=2, batch_size=2048)
 
 
 def test_memory_errors_of_python_and_numpy_count_and_others_do_not():

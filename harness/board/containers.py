@@ -1,0 +1,225 @@
+"""Containers: what the one around this process gives it, and an engine that runs a command in another one."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import resource
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+from harness.board.control_groups import cpu_quota, own_groups
+from harness.board.disk import find_mount, read_mounts
+from harness.board.kernel_file import text_of
+from harness.board.read_limit import LIMITS_V1, LIMITS_V2, parse_limits
+from harness.core.cases import PREFETCH_FACTOR
+from harness.core.environment import VARIABLES
+from harness.core.errors import CannotRunError
+from harness.core.units import BYTES_PER_MIB
+
+MARKS = {"run/.containerenv": "podman", ".dockerenv": "docker"}
+MARK_VARIABLE = "container"
+"""Files, and a variable, by which engines mark the containers that they start."""
+
+NO_LIMIT_BYTES = 2**60
+"""What version 1 of control groups shows of an unlimited memory is above this."""
+
+SHARED_MEMORY = "dev/shm"
+
+
+def container_facts(root: str = "/") -> Dict[str, Any]:
+    """The engine of the container around this process and what it gives; empty outside of one.
+
+    CPU time in cores, bytes per second read from a disk, memory and shared memory in bytes: a limit that is not set, or
+    lies in a group that is not seen here, is left out.
+    """
+    engine = _engine_around(root)
+    if engine is None:
+        return {}
+    reads = [value for text in _limits("blkio", LIMITS_V1, LIMITS_V2, root) for value in parse_limits(text).values()]
+    memory = [int(text) for text in _limits("memory", "memory.limit_in_bytes", "memory.max", root) if text.isdigit()]
+    shared = shared_memory(root)
+    facts = {
+        "engine": engine,
+        "cpu_cores": cpu_quota(root),
+        "read_bytes_per_s": min(reads, default=None),
+        "memory_bytes": min((value for value in memory if value < NO_LIMIT_BYTES), default=None),
+        "shared_memory_bytes": None if shared is None else shared.total,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _engine_around(root: str) -> Optional[str]:
+    """Who made the container around this process; a machine that was made of an image may have a mark, and is none."""
+    marked = [engine for mark, engine in MARKS.items() if os.path.exists(os.path.join(root, mark))]
+    engine = marked[0] if marked else os.environ.get(MARK_VARIABLE) if root == "/" else None
+    if engine is None:
+        return None
+    mount = find_mount("/", read_mounts(root))
+    is_whole = mount is None or (mount.filesystem != "overlay" and mount.origin == "/")  # a file system of its own
+    return None if is_whole else engine
+
+
+def _limits(controller: str, in_v1: str, in_v2: str, root: str) -> Iterator[str]:
+    """What the groups of this process and those above them, as far as they are seen, say in a file."""
+    for group in itertools.chain.from_iterable(own_groups(root, controller)):
+        yield from (text_of(os.path.join(group, name)).strip() for name in (in_v1, in_v2))
+
+
+class SharedMemory(NamedTuple):
+    total: int  # bytes
+    free: int
+
+
+def shared_memory(root: str = "/") -> Optional[SharedMemory]:
+    """The size of `/dev/shm`, through which DataLoader workers hand over batches; None where there is none."""
+    try:
+        found = shutil.disk_usage(os.path.join(root, SHARED_MEMORY))
+    except OSError:
+        return None
+    return SharedMemory(found.total, found.free)
+
+
+def shared_memory_needed(workers: int, batch_bytes: int) -> int:
+    """The bytes of shared memory that some workers need: each has batches ready, and the loop holds one more.
+
+    As measured with torch 2.15: 5 batches with two workers. A MiB is for the pages that are not full.
+    """
+    return (workers * PREFETCH_FACTOR + 1) * batch_bytes + BYTES_PER_MIB if workers else 0
+
+
+def shared_memory_hint(needed_bytes: int, root: str = "/") -> str:
+    """How this process comes to have so much shared memory."""
+    size = f"{-(-needed_bytes // BYTES_PER_MIB)}m"
+    if container_facts(root):
+        return f"start the container with --shm-size {size} or more, or with --ipc host; or fewer workers"
+    return f"`sudo mount -o remount,size={size} /{SHARED_MEMORY}`, or fewer workers"
+
+
+ENGINES = ("docker", "podman", "nerdctl")
+"""In the order in which they are looked for; all three take the same options here."""
+
+MACHINE_IMAGE = "jetwatt-machine"
+"""An image of next to nothing: programs and libraries are this machine's own, mounted read-only."""
+
+MOST_OF_LIMIT = 30_000
+"""Open files and processes of a container; podman 4.3 could not start one with 2**15 processes or more."""
+
+_LABEL = "jetwatt"
+_TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "opt")
+_FILES = ("ld.so.cache", "alternatives", "os-release", "machine-id", "nv_tegra_release")
+
+
+class ContainerEngine:
+    """Runs commands in containers without privileges or network; removes what runs that were killed left behind.
+
+    Each container has the label `jetwatt` and is named after the process that started it. Use it as a context manager.
+    """
+
+    def __init__(self, engine: str = "", image: str = "", options: str = "", path: Optional[str] = None) -> None:
+        """`image` has the suite installed; without one this machine's files make it. `options` go to each `run`."""
+        found = (shutil.which(name, path=path) for name in ((engine,) if engine else ENGINES))
+        self.program = next(filter(None, found), "")
+        if not self.program:
+            raise CannotRunError(
+                f"there is no container engine {engine or ' or '.join(ENGINES)} on the PATH", "install docker or podman"
+            )
+        self.image, self.python = (image, "python3") if image else (MACHINE_IMAGE, sys.executable)
+        self._options = shlex.split(options)
+        self._count = 0
+
+    def __enter__(self) -> ContainerEngine:
+        """Remove left-overs, make the image, start a container to see that it can be done: `CannotRunError` if not."""
+        self._remove()
+        tries = [(self._command("import", "-", MACHINE_IMAGE), _skeleton())] if self.image == MACHINE_IMAGE else []
+        tries.append((self.command([self.python, "-c", ""], [], Path("/")), b""))
+        for command, given in tries:
+            done = subprocess.run(command, input=given, capture_output=True, check=False)
+            if done.returncode:
+                last = (done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"])[-1]
+                self._remove()
+                raise CannotRunError(
+                    f"{self.program} cannot start a container here: {last}", "docs/containers.md knows some reasons"
+                )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._remove()
+
+    def _command(self, *words: str) -> List[str]:
+        return [self.program, *words]
+
+    def command(
+        self, command: Sequence[str], folders: Sequence[Path], directory: Path, options: Sequence[str] = ()
+    ) -> List[str]:
+        """The command that runs another one in a container that sees some folders where they are, and may write there.
+
+        Variables that change how fast training runs are as here. Engines raise the limits of open files and processes,
+        which not every root may: these are no higher than here.
+        """
+        self._count += 1
+        words = ["--rm", "--label", _LABEL, "--name", f"{_LABEL}-{os.getpid()}-{self._count}", "--network", "none"]
+        words += ["--security-opt", "label=disable"]  # SELinux would have every mounted folder relabelled
+        words += ["--ulimit", f"nofile={_limit(resource.RLIMIT_NOFILE)}", "--ulimit"]
+        words += [f"nproc={_limit(resource.RLIMIT_NPROC)}"]
+        if os.getuid() and "podman" not in self.program:  # what is written belongs to who started it
+            words += ["--user", f"{os.getuid()}:{os.getgid()}"]
+        for name in ("PYTHONPATH", *VARIABLES):
+            words += ["--env", f"{name}={os.environ[name]}"] if name in os.environ else []
+        if self.image == MACHINE_IMAGE:
+            words += [
+                "--pull",
+                "never",
+                *(word for path in _of_machine() for word in ("--volume", f"{path}:{path}:ro")),
+            ]
+        words += [word for path in dict.fromkeys(map(str, folders)) for word in ("--volume", f"{path}:{path}")]
+        words += ["--workdir", str(directory), *self._options, *options, self.image, *command]
+        return self._command("run", *words)
+
+    def _remove(self) -> None:
+        """Remove what this process and those that have ended left behind; that there is nothing is no error."""
+
+        def ask(*words: str) -> List[str]:
+            done = subprocess.run(self._command(*words), capture_output=True, text=True, check=False)
+            return done.stdout.split()
+
+        for name in ask("ps", "--all", "--filter", f"label={_LABEL}", "--format", "{{.Names}}"):
+            starter = name.split("-")[1] if name.count("-") == 2 else ""
+            if starter.isdigit() and (int(starter) == os.getpid() or not os.path.exists(f"/proc/{starter}")):
+                ask("rm", "--force", name)
+        if self.image == MACHINE_IMAGE:
+            ask("rmi", MACHINE_IMAGE)
+
+
+def _limit(resource_: int) -> int:
+    """The hard limit of this process, and at most `MOST_OF_LIMIT`, soft and hard."""
+    hard = resource.getrlimit(resource_)[1]
+    return MOST_OF_LIMIT if hard == resource.RLIM_INFINITY else min(hard, MOST_OF_LIMIT)
+
+
+def _of_machine() -> List[str]:
+    """The folders and files of this machine that a container without an image of its own runs on."""
+    paths = [f"/{name}" for name in _TOP if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}")]
+    paths += [f"/etc/{name}" for name in _FILES if os.path.exists(f"/etc/{name}")]
+    python = [path for path in (sys.prefix, sys.base_prefix) if not path.startswith(("/usr/", "/opt/"))]
+    return list(dict.fromkeys([*paths, *python]))
+
+
+def _skeleton() -> bytes:
+    """A tar archive of the root folder of a container: links of this machine, and a place for temporary files."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name, mode in (("etc", 0o755), ("root", 0o700), ("tmp", 0o1777)):
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, mode
+            archive.addfile(folder)
+        for name in _TOP:
+            if os.path.islink(f"/{name}"):
+                archive.add(f"/{name}", name, recursive=False)
+    return content.getvalue()
