@@ -1,96 +1,182 @@
-"""What does a container cost: the same case bare, and inside one (F17)?
+"""What does a container cost, are its limits seen, and how much shared memory do DataLoader workers need (F17)?
 
-Needs a container engine and an image in which the suite is installed: `--container-image IMAGE`.
+Runs when it is asked for: `pytest benchmarks/test_containers.py`, `--engine NAME` or `--container-image IMAGE`.
 """
 
 from __future__ import annotations
 
-import shutil
+import dataclasses
+import os
+import re
 import subprocess
-import tempfile
+import sys
 from pathlib import Path
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
+from harness.board.containers import ContainerEngine, shared_memory
+from harness.board.disk import disk_under
+from harness.board.lock import LOCK_DIR_VARIABLE
+from harness.core.cases import Case
+from harness.core.device import Device
+from harness.core.errors import SourceUnavailableError
 from harness.core.profiles import Profile
 from harness.core.terminal import Progress
-from harness.judge.evidence import WARM, evidence_of
-from harness.stats.estimates import quotient
-from harness.stats.noise import TIME, over_runs, prior
+from harness.fixtures import as_pytest_outcome
+from harness.options import configuration_from
+from harness.plan import plan_of
+from harness.stats.estimates import Interval, paired_ratio
+from harness.store.conditions import comparable_conditions, differences, is_disqualified
 from harness.store.results import ResultsStore
+from harness.workloads.optional_packages import require
 
 PROJECT = Path(__file__).resolve().parents[1]
+PAIRS = 6  # with 6 the range of all ratios is an interval of 97 %
 MOST = 1.05
 """A container adds namespaces and a file-system layer, and neither lies in the way of a minibatch."""
-
-ENGINES = ("docker", "podman", "nerdctl")
-"""In the order in which they are looked for; all three take the same options here."""
-
-
-def find_engine(path: Optional[str] = None) -> Optional[str]:
-    """The first container engine on the `PATH`, as it is called there; None where there is none."""
-    return next((found for engine in ENGINES for found in [shutil.which(engine, path=path)] if found), None)
+LEAST = 1.5
+"""A limit makes a case at least so much slower. The processor's is of a quarter of a core, which makes 4 on a quiet
+machine; what is read from the disk takes ten times as long as the rest of the minibatch."""
+LIMIT_CORES, LIMIT_BYTES_PER_S = 0.25, 2_000_000
+LIMIT_S = 1800  # a run that takes longer is given up
 
 
-def container_command(
-    engine: str, image: str, folders: Sequence[Path], directory: Path, command: Sequence[str], gpus: bool = False
-) -> List[str]:
-    """The command that runs another one in a container that sees some folders where they are."""
-    mounts = [word for folder in dict.fromkeys(map(str, folders)) for word in ("--volume", f"{folder}:{folder}")]
-    accelerator = ["--gpus", "all"] if gpus else []
-    before = [engine, "run", "--rm", "--network", "none", *accelerator, *mounts, "--workdir", str(directory)]
-    return [*before, image, *command]
+class Sides:
+    """Runs a case on this machine and in a container on it: the same command, each time in a process of its own."""
+
+    def __init__(
+        self, engine: ContainerEngine, case: Case, config: pytest.Config, folder: Path, progress: Progress
+    ) -> None:
+        self._engine, self.case, self._folder, self._progress = engine, case, folder, progress
+        self._configuration, self._accelerator, self._count = configuration_from(config), [], 0
+        if require("harness.measure.training_loop").accelerator_name() != "cpu":
+            self._accelerator = ["--gpus", "all"]
+
+    def data(self, case: Case) -> Path:
+        """Where the data set lies, which has to be there before a container can have it."""
+        path = self._configuration.data_directory(case.storage).resolve()
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def run(self, case: Case, *options: str, inside: bool = True) -> Tuple[Optional[Profile], str]:
+        """The profile, and what was said; `options` are the engine's. There is none where the case was skipped."""
+        self._count += 1
+        self._progress.update(f"    run {self._count}: {'in a container' if inside else 'bare'} {' '.join(options)}")
+        results, data = self._folder / f"{self._count}.sqlite", self.data(case)
+        is_host, place = case.device == "host", self._configuration.place(case.storage)
+        words: Dict[str, object] = {
+            "device": "host", "workload": case.workload, "power-mode": case.power_mode if is_host else "maxn",
+            "workers": case.workers, "storage": case.storage if place is None else f"{case.storage}={place}",
+            "batch-size": case.batch_size, "cache": case.settings.cache, "seed": case.settings.seed,
+            "data-scale": case.settings.data_scale, "data-root": self._configuration.data_root,
+            "epochs": case.settings.epochs, "minibatches": case.settings.minibatches, "results": results,
+        }  # fmt: skip
+        command = [self._engine.python if inside else sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider"]
+        command += ["-c", str(PROJECT / "pytest.ini"), "--rootdir", str(PROJECT)]
+        command += [str(PROJECT / "benchmarks/test_training.py")]
+        command += [word for name, value in words.items() if value is not None for word in (f"--{name}", str(value))]
+        if inside:
+            root = self._configuration.data_root
+            folders = [PROJECT, Path.cwd(), data, self._folder, *([root.resolve()] if root else [])]
+            had = shared_memory()  # not less than outside, where nothing else is said
+            enough = ["--shm-size", str(had.total)] if had and "--shm-size" not in options else []
+            command = self._engine.command(command, folders, Path.cwd(), [*self._accelerator, *enough, *options])
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"no end after {LIMIT_S} s: {' '.join(command)}", pytrace=False)
+        if done.returncode or not results.exists():
+            pytest.fail(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}", pytrace=False)
+        with ResultsStore(results, read_only=True) as store:
+            return next(iter(store.profiles()), None), done.stdout
+
+    def in_turns(self, pairs: int, figure: str, case: Case, *options: str) -> Tuple[Interval, Profile]:
+        """Inside / bare of a figure, A B B A ..., with its interval; and a profile that was measured inside."""
+        found: Tuple[List[Profile], List[Profile]] = ([], [])
+        for pair in range(pairs):
+            for inside in (pair % 2 == 1, pair % 2 == 0):
+                profile, said = self.run(case, *(options if inside else ()), inside=inside)
+                if profile is None:
+                    pytest.skip(" ".join(re.findall(r"^SKIPPED.*", said, re.MULTILINE)) or said[-500:])
+                found[inside].append(profile)
+        bare, inside_ = ([profile.aggregates[figure] for profile in side] for side in found)
+        ratio = paired_ratio(bare, inside_)
+        disturbed = sum(is_disqualified(profile.flags) for side in found for profile in side)
+        self._progress.line(
+            f"    {figure}, in a container {' '.join(options)} / bare: {ratio.value:.3f} ({ratio.low:.3f} to "
+            f"{ratio.high:.3f}), {pairs} pairs, of {2 * pairs} runs {disturbed} disturbed or throttled"
+        )
+        before, after = (comparable_conditions(side[0].conditions, side[0].case) for side in found)
+        for line in differences(before, after):
+            self._progress.line(f"    differs inside: {line}")
+        return ratio, found[True][0]
 
 
 @pytest.fixture
-def engine(pytestconfig: pytest.Config) -> str:
-    """The container engine; skips where there is none, or no image was named."""
-    found = find_engine()
-    if found is None:
-        pytest.skip("there is no container engine on the PATH: install docker or podman")
-    answer = subprocess.run([found, "info"], capture_output=True, text=True, check=False)
-    if answer.returncode != 0:
-        last = (answer.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        pytest.skip(f"{found} has no engine behind it: {last}")
-    if not pytestconfig.getoption("jetwatt_container_image"):
-        pytest.skip("no image was named: --container-image IMAGE, with the suite installed in it")
-    return found
+def sides(
+    request: pytest.FixtureRequest, case: Case, device: Device, tmp_path: Path, progress: Progress
+) -> Iterator[Sides]:
+    """Both sides of the test's case; skips where no container was asked for or none can be started.
+
+    The device is held, and a board is in the case's power mode: to what runs on either side it is the host.
+    """
+    given = [request.config.getoption(f"jetwatt_{name}") for name in ("engine", "container_image", "container_options")]
+    if not plan_of(request.config).is_named(request.path) and not any(given):
+        pytest.skip("no container was asked for: name the file, or --engine")
+    if device.provenance != "measured":
+        pytest.skip(f"{case.device} is not a machine that a container could run on")
+    cpus = os.sched_getaffinity(0)
+    request.getfixturevalue("power_mode")
+    os.sched_setaffinity(0, cpus)  # what is started shall choose its own
+    with pytest.MonkeyPatch.context() as patch, as_pytest_outcome():
+        for name in (LOCK_DIR_VARIABLE, "XDG_STATE_HOME"):  # the lock is held by this run
+            patch.setenv(name, str(tmp_path))
+        patch.setenv("PYTHONPATH", str(PROJECT))
+        with ContainerEngine(*given) as engine:
+            yield Sides(engine, case, request.config, tmp_path, progress)
 
 
-def in_container(engine: str, image: str, bare: Profile, data: Path, results: Path) -> List[str]:
-    """The command that measures the case of a bare profile inside a container."""
-    case = bare.case
-    options = {
-        "workload": case.workload, "power-mode": case.power_mode, "workers": case.workers,
-        "storage": f"{case.storage}={data}", "batch-size": case.batch_size, "cache": case.settings.cache,
-        "minibatches": case.settings.minibatches, "results": results,
-    }  # fmt: skip
-    command = ["python3", "-m", "pytest", "benchmarks/test_training.py", "-p", "no:cacheprovider"]
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    gpus = bare.conditions.get("accelerator") != "cpu"
-    return container_command(engine, image, [PROJECT, data, results.parent], PROJECT, [*command, *words], gpus)
+def small(case: Case, workers: int, **settings: object) -> Case:
+    """Pictures in small batches, few of them."""
+    settings = {"minibatches": 10, "epochs": None, **settings}
+    case = dataclasses.replace(case, workload="mobilenetv3-gld23k", batch_size=4, workers=workers)
+    return dataclasses.replace(case, settings=dataclasses.replace(case.settings, **settings))
 
 
-def test_containers(
-    engine: str, profile: Callable[[], Profile], pytestconfig: pytest.Config, progress: Progress
-) -> None:
-    """Measure a case bare, then in a container on the same data: the ratio of their times with its interval."""
-    bare = profile()
-    if bare.provenance != "measured":
-        pytest.skip(f"{bare.case.device} is not a machine that a container could run on")
-    image: Any = pytestconfig.getoption("jetwatt_container_image")
-    with tempfile.TemporaryDirectory() as folder:
-        results, data = Path(folder) / "container.sqlite", Path("out").resolve()
-        done = subprocess.run(
-            in_container(engine, image, bare, data, results), capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0 or not results.exists():
-            pytest.fail(f"the container failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}", pytrace=False)
-        with ResultsStore(results, read_only=True) as store:
-            inside = list(store.profiles())[-1]
-    noise = prior(evidence_of(bare).board, TIME)
-    times = [over_runs([evidence_of(one).figures["time", WARM]], noise) for one in (bare, inside)]
-    found = quotient(*times).interval()
-    progress.line(f"    in a container / bare: {found.value:.3f} ({found.low:.3f} to {found.high:.3f})")
-    assert found.low <= MOST
+@pytest.mark.parametrize("workload", ["resnet18-cifar10-32"])
+def test_a_container_costs_little(sides: Sides) -> None:
+    """Measure a case bare and in a container in turns; the ratio of their times is not surely above the bound."""
+    ratio, _ = sides.in_turns(PAIRS, "minibatch_time_ms", sides.case)
+    assert ratio.low <= MOST
+
+
+@pytest.mark.parametrize("workload", ["resnet18-cifar10-32"])
+@pytest.mark.parametrize("limit", ["processor", "reads"])
+def test_a_limit_is_recorded_and_seen_in_the_figure(sides: Sides, limit: str) -> None:
+    """Give the container less than the machine has: the profile says so, and the figure shows it."""
+    if limit == "processor":
+        case, figure, options = small(sides.case, 0), "minibatch_time_ms", ["--cpus", str(LIMIT_CORES)]
+    else:
+        case, figure = small(sides.case, 0, cache="evicted"), "fetch_stall_ms"
+        try:
+            disk = disk_under(str(sides.data(case)), "/")
+        except SourceUnavailableError as error:
+            pytest.skip(str(error))
+        options = ["--device-read-bps", f"/dev/{os.path.basename(disk)}:{LIMIT_BYTES_PER_S}"]
+    ratio, inside = sides.in_turns(2, figure, case, *options)
+    given = inside.conditions["container"]
+    expected = {"cpu_cores": LIMIT_CORES} if limit == "processor" else {"read_bytes_per_s": LIMIT_BYTES_PER_S}
+    assert expected.items() <= given.items()
+    assert ratio.low >= LEAST
+
+
+@pytest.mark.parametrize("workload", ["resnet18-cifar10-32"])
+def test_the_shared_memory_that_workers_ask_for_is_enough(sides: Sides) -> None:
+    """With too little of it the case is refused, with a size; with that size it runs."""
+    profile, said = sides.run(small(sides.case, 2), "--shm-size", "4m")
+    assert profile is None
+    size = re.search(r"--shm-size (\d+m)", said)
+    assert size, said
+    profile, said = sides.run(small(sides.case, 2), "--shm-size", size.group(1))
+    assert profile is not None, said

@@ -81,8 +81,22 @@ def add_options(parser: pytest.Parser) -> None:
     )
     option(
         "--container-image",
-        "the image in which benchmarks/test_containers.py runs its cases; the suite has to be installed in it",
+        "the image in which benchmarks/test_containers.py runs its cases; the suite has to be installed in it "
+        "(default: one made of this machine's own files)",
         metavar="IMAGE",
+        default="",
+    )
+    option(
+        "--container-options",
+        "what else the engine is given for each container: '--runtime nvidia' on a Jetson board",
+        metavar="WORDS",
+        default="",
+    )
+    option(
+        "--engine",
+        "the container engine of benchmarks/test_containers.py: docker, podman or nerdctl (default: the first on the "
+        "PATH, where the file is named)",
+        metavar="NAME",
         default="",
     )
     option("--minibatches", "clean minibatches to record in a case (default: 40)", type=int, metavar="N")

@@ -177,17 +177,19 @@ TRAINING = [
     (
         "containers",
         "import sys\n"
-        "COPY = 'import sqlite3, sys; sqlite3.connect(\"r.sqlite\").backup(sqlite3.connect(sys.argv[1]))'\n"
-        "class Twice:\n"
-        "    def interval(self):\n"
-        "        from harness.stats.estimates import Interval\n"
-        "        return Interval(2.0, 1.9, 2.1)\n"
+        "from harness.stats.estimates import Interval\n"
+        "class Engine:\n"
+        "    python = sys.executable\n"
+        "    def __init__(self, *given): pass\n"
+        "    def __enter__(self): return self\n"
+        "    def __exit__(self, *error): pass\n"
+        "    def command(self, command, *rest): return command\n"
         "def pytest_collection_modifyitems(items):\n"
+        "    items[:] = [item for item in items if 'container_costs' in item.name]\n"
         "    for item in items:\n"
-        "        item.module.find_engine = lambda: 'true'\n"
-        "        item.module.in_container = lambda *args: [sys.executable, '-c', COPY, str(args[-1])]\n"
-        "        item.module.quotient = lambda *times: Twice()\n",
-        "assert found.low <= MOST",
+        "        item.module.PAIRS, item.module.ContainerEngine = 1, Engine\n"
+        "        item.module.paired_ratio = lambda *times: Interval(2.0, 1.9, 2.1)\n",
+        "assert ratio.low <= MOST",
     ),
     (
         "prediction_speed",
@@ -206,7 +208,7 @@ def test_a_benchmark_that_times_this_machine_fails_broken(run_suite, tmp_path, n
     pytest.importorskip("torch")
     (tmp_path / "broken.py").write_text(patch)
     done = run_suite("-p", "broken", "--workload", "lenet-mnist", "--workers", "0", "--minibatches", "10",
-                     "-k", name, "--container-image", "image", "--results", "r.sqlite",
+                     "-k", name, "--results", "r.sqlite",
                      PROJECT / "benchmarks" / f"test_{name}.py", check=False)  # fmt: skip
     assert done.returncode == 1, done.stdout
     assert words in done.stdout
