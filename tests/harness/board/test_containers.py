@@ -19,6 +19,7 @@ from harness.board.containers import (
 )
 from harness.core.errors import CannotRunError
 
+PROJECT = Path(__file__).resolve().parents[3]
 OVERLAY = "20 1 0:40 / / rw - overlay overlay rw,upperdir=/x"
 WHOLE = "20 1 8:1 / / rw - ext4 /dev/sda1 rw"
 V2 = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"
@@ -172,3 +173,19 @@ def test_what_docker_writes_belongs_to_who_started_it(fake, tmp_path, monkeypatc
     monkeypatch.setattr(os, "getuid", lambda: user)
     command = ContainerEngine(engine, path=str(tmp_path)).command([], [], Path("/"))
     assert (f"{user}:{os.getgid()}" in command) == given
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--engine", "nowhere"], "there is no container engine nowhere on the PATH"),
+        (["--engine", "nowhere", "--device", "sim:orin-agx"], "sim:orin-agx is not a machine that a container could"),
+        (["--campaign", "c.toml"], "no container was asked for: name the file, or --engine"),
+    ],
+)
+def test_the_benchmark_is_skipped_with_the_reason(run_suite, tmp_path, arguments, reason):
+    (tmp_path / "c.toml").write_text('[experiment.containers]\nworkload = ["lenet-mnist"]\n')
+    named = [] if "--campaign" in arguments else [PROJECT / "benchmarks" / "test_containers.py"]
+    said = run_suite("-rs", "-k", "containers and costs", "--results", "r.sqlite", *arguments, *named).stdout
+    assert "1 skipped" in said
+    assert reason in " ".join(said.split())
