@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+import functools
+from collections.abc import Sequence as AnySequence
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
 
 from harness.core.cases import Case
 
@@ -31,6 +35,48 @@ class Minibatch(NamedTuple):
     stall_ms: float
     compute_ms: float
     e2e_ms: float
+
+
+class Minibatches(AnySequence):
+    """The minibatches of a profile, kept as a column for each field of `Minibatch`; made when one is asked for."""
+
+    def __init__(self, columns: Mapping[str, np.ndarray]) -> None:
+        """Take columns of one length, phases as text."""
+        self.columns = columns
+
+    @classmethod
+    def of(cls, minibatches: Sequence[Minibatch]) -> Minibatches:
+        """The columns of minibatches; of what has columns itself."""
+        if isinstance(minibatches, cls):
+            return minibatches
+        kinds = (int, int, str, float, float, float, float)
+        columns = zip(*minibatches) if minibatches else [()] * len(kinds)
+        return cls({name: np.array(each, kind) for name, each, kind in zip(Minibatch._fields, columns, kinds)})
+
+    @functools.cached_property
+    def _rows(self) -> List[Minibatch]:
+        return list(map(Minibatch, *(each.tolist() for each in self.columns.values())))
+
+    def __len__(self) -> int:
+        return len(self.columns["epoch"])
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._rows[place]
+
+    def __iter__(self) -> Iterator[Minibatch]:
+        return iter(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AnySequence) and self._rows == list(other)
+
+    def __repr__(self) -> str:
+        return repr(self._rows)
+
+    def counted(self, whole_epochs: bool) -> np.ndarray:
+        """Which are clean; where whole epochs were run, without those of epoch 0 if there is a later one (C14)."""
+        clean = self.columns["phase"] == CLEAN
+        later = clean & (self.columns["epoch"] > 0)
+        return later if whole_epochs and later.any() else clean
 
 
 class Series(NamedTuple):
@@ -65,7 +111,7 @@ class Profile:
     # what it really ran under: power mode as read back, device identity, data source and sample count, medium, cache
     # residency before and after, torch version, ... Plain values only.
     conditions: Dict[str, Any]
-    minibatches: List[Minibatch]  # the raw series, in order
+    minibatches: Sequence[Minibatch]  # the raw series, in order
     telemetry: Telemetry  # the raw telemetry
     # figures by name with the unit last (`minibatch_time_ms`, `power_mw`); None where there is no sensor
     aggregates: Dict[str, Optional[float]]
@@ -93,7 +139,5 @@ class Profile:
 
 
 def counted_minibatches(minibatches: Sequence[Minibatch], whole_epochs: bool) -> List[Minibatch]:
-    """The clean minibatches; where whole epochs were run, without those of epoch 0 if there is a later one (C14)."""
-    clean = [minibatch for minibatch in minibatches if minibatch.phase == CLEAN]
-    later = [minibatch for minibatch in clean if minibatch.epoch > 0]
-    return later if whole_epochs and later else clean
+    """Those that figures are made of."""
+    return [one for one, counts in zip(minibatches, Minibatches.of(minibatches).counted(whole_epochs)) if counts]

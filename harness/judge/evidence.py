@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.core.cases import AXES, IDLE, TRAINING, Case, Settings
 from harness.core.metrics import POWER_CHANNEL, integral
-from harness.core.profiles import FIRST, Minibatch, Profile, Series
+from harness.core.profiles import FIRST, Minibatches, Profile, Series
 from harness.core.units import ms_to_s
 from harness.stats.estimates import Estimate, product, quotient, series_mean
 from harness.stats.experiments import LENGTHS, LONG, Stretches, stretches_of
@@ -121,23 +121,21 @@ def read_evidence(store: ResultsStore) -> Iterator[Evidence]:
 
 def evidence_of(profile: Profile, number: int = 0) -> Evidence:
     """The evidence of a profile with its raw series; `number` is its id in the results file, if it is in one."""
-    case, conditions, minibatches = profile.case, profile.conditions, profile.minibatches
-    counted = profile.counted
-    figures, exact = _figures(counted, profile, WARM), {}
+    case, conditions, minibatches = profile.case, profile.conditions, Minibatches.of(profile.minibatches)
+    epochs, times_ms = minibatches.columns["epoch"], minibatches.columns["e2e_ms"]
     whole_epochs = case.settings.epochs is not None
-    if whole_epochs and any(each.epoch != minibatches[0].epoch for each in minibatches):
-        figures.update(_figures([each for each in minibatches if each.epoch == 0], profile, COLD))
+    counted = minibatches.counted(whole_epochs)
+    figures, exact = _figures(minibatches, counted, profile, WARM), {}
+    if whole_epochs and (epochs != epochs[:1]).any():
+        figures.update(_figures(minibatches, epochs == 0, profile, COLD))
         exact.update(_reading(profile))
-    if not minibatches:
+    if not len(minibatches):
         figures.update(_of_aggregates(profile.aggregates))
-    later: Dict[int, List[float]] = {}
-    for each in counted if whole_epochs else ():
-        if each.epoch > 0:
-            later.setdefault(each.epoch, []).append(each.e2e_ms)
+    later = counted & (epochs > 0) & whole_epochs
     stretches: Dict[int, Stretches] = {}
-    if (case.settings.minibatches or 0) >= LONG and len(counted) >= LONG:
+    if (case.settings.minibatches or 0) >= LONG and counted.sum() >= LONG:
         power = profile.telemetry.series.get(POWER, Series((), ()))
-        stretches = {length: stretches_of(counted, power, length) for length in (LENGTHS[0], LENGTHS[-1])}
+        stretches = {length: stretches_of(profile.counted, power, length) for length in (LENGTHS[0], LENGTHS[-1])}
     return Evidence(
         case=case,
         provenance=profile.provenance,
@@ -147,32 +145,31 @@ def evidence_of(profile: Profile, number: int = 0) -> Evidence:
         flags=tuple(kinds(profile.flags)),
         figures=figures,
         exact=exact,
-        epochs_s=tuple(ms_to_s(float(np.sum(times_ms))) for times_ms in later.values()),
+        epochs_s=tuple(ms_to_s(float(times_ms[later & (epochs == each)].sum())) for each in np.unique(epochs[later])),
         stretches=stretches,
         channels=tuple(profile.telemetry.series),
         profile_ids=(number,),
     )
 
 
-def _figures(chosen: Sequence[Minibatch], profile: Profile, phase: str) -> Figures:
+def _figures(minibatches: Minibatches, chosen: np.ndarray, profile: Profile, phase: str) -> Figures:
     """Estimates of some minibatches, but of the first of a profile (C12) and of each epoch.
 
     The first of an epoch waits for the workers to start. That is paid once an epoch, however long the epoch is: in the
     papers' epochs of thousands of minibatches it is nothing, in a small data set it would hide all else.
     """
-    if len(chosen) < 2:
+    if chosen.sum() < 2:
         return {}
-    kept = [
-        each for before, each in zip((chosen[0], *chosen), chosen) if each.phase != FIRST and each.epoch == before.epoch
-    ]
-    time, stall, compute = ([getattr(each, name) for each in kept] for name in ("e2e_ms", "stall_ms", "compute_ms"))
+    own = {name: column[chosen] for name, column in minibatches.columns.items()}
+    kept = (own["phase"] != FIRST) & (np.diff(own["epoch"], prepend=own["epoch"][0]) == 0)
+    time, stall, compute = (own[name][kept] for name in ("e2e_ms", "stall_ms", "compute_ms"))
     found = {
         "time": series_mean(time),
         "stall": series_mean(stall),
         "compute": series_mean(compute),
         "stall_share": series_mean(stall, time),
     }
-    start_s, end_s = chosen[0].start_s, chosen[-1].start_s + ms_to_s(chosen[-1].e2e_ms)
+    start_s, end_s = own["start_s"][0], own["start_s"][-1] + ms_to_s(own["e2e_ms"][-1])
     for quantity, channel in (("power", POWER), ("gpu_load", GPU_LOAD)):
         times_s, values = map(np.asarray, profile.telemetry.series.get(channel, Series((), ())))
         found[quantity] = series_mean(values[(start_s <= times_s) & (times_s <= end_s)])
@@ -185,10 +182,8 @@ def _figures(chosen: Sequence[Minibatch], profile: Profile, phase: str) -> Figur
 def _reading(profile: Profile) -> Dict[str, float]:
     """What later epochs read of what the first one did, and how much of the data set is cached as they begin."""
     reads = [np.asarray(each) for each in profile.telemetry.series.get(READS, Series((), ()))]
-    minibatches = profile.minibatches if len(reads[0]) else []
-    epochs, starts_s, times_ms = (
-        np.array([getattr(each, name) for each in minibatches]) for name in ("epoch", "start_s", "e2e_ms")
-    )
+    columns = Minibatches.of(profile.minibatches if len(reads[0]) else []).columns
+    epochs, starts_s, times_ms = (columns[name] for name in ("epoch", "start_s", "e2e_ms"))
     ends_s = starts_s + ms_to_s(times_ms)
     read_bytes = [
         integral(*reads, starts_s[epochs == epoch].min(), ends_s[epochs == epoch].max()) for epoch in np.unique(epochs)

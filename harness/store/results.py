@@ -13,10 +13,10 @@ import os
 import sqlite3
 import zlib
 from pathlib import Path
-from typing import Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Container, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from harness.core.errors import StoreError
-from harness.core.profiles import Profile
+from harness.core.profiles import Minibatches, Profile
 from harness.store import rows
 from harness.store.conditions import canonical_json, is_disqualified, plain
 from harness.store.opening import RESCUE, explain, open_to_read, open_to_write
@@ -84,7 +84,7 @@ class ResultsStore:
         """
         created_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
         row = rows.profile_row(profile, run_id, created_at)
-        raw = rows.raw_rows(profile)
+        raw = Minibatches.of(profile.minibatches), rows.series_rows(profile)
         content = canonical_json(plain(dict(environment), "environment"))
         with self._explained("write to"), _transaction(self._own_connection()) as connection:
             return _insert(connection, row, content, raw)
@@ -187,10 +187,10 @@ class ResultsStore:
                 self._verify(last, crc, rows.record_crc(row, content))
                 yield last, row, content
 
-    def _raw(self, number: int) -> List[Raw]:
+    def _raw(self, number: int) -> Tuple[Minibatches, Raw]:
         """The raw series of a profile, verified: minibatches, telemetry."""
         there = self._raw_tables()
-        raw: List[Raw] = [
+        found: List[Raw] = [
             self._query(f"SELECT {', '.join(columns)} FROM {table} WHERE profile_id = ? ORDER BY position", (number,))
             if table in there
             else []
@@ -198,15 +198,17 @@ class ResultsStore:
         ]
         stored = self._query("SELECT raw_crc FROM profiles WHERE id = ?", (number,))[0][0]
         packed = self._query(f"SELECT content FROM {PACKED} WHERE profile_id = ?", (number,)) if PACKED in there else []
-        is_verified = bool(packed) and stored == rows.crc(packed, raw[1])
+        is_verified = bool(packed) and stored == rows.crc(packed, found[1])
+        minibatches = None
         for (content,) in packed:
             try:
-                raw[0] = rows.unpack(content)
+                minibatches = rows.unpack(content)
             except (ValueError, TypeError, IndexError, zlib.error) as error:
                 raise StoreError(f"profile {number} of {self.path} is damaged ({error})", RESCUE) from error
+            found[0] = [] if is_verified else [(place, *each) for place, each in enumerate(minibatches)]
         if not is_verified:
-            self._verify(number, stored, rows.crc(*raw))
-        return raw
+            self._verify(number, stored, rows.crc(*found))
+        return minibatches or Minibatches.of([each[1:] for each in found[0]]), found[1]
 
     def _raw_tables(self) -> List[str]:
         """The tables of raw series that the file has: those of version 1, of version 2, or of both."""
@@ -238,7 +240,7 @@ class ResultsStore:
             raise explain(self.path, doing, error) from error
 
 
-def _insert(connection: sqlite3.Connection, row: ProfileRow, content: str, raw: Sequence[Raw]) -> int:
+def _insert(connection: sqlite3.Connection, row: ProfileRow, content: str, raw: Tuple[Minibatches, Raw]) -> int:
     """Add a profile with its environment and raw series; returns its number."""
     connection.execute("INSERT OR IGNORE INTO environments (content) VALUES (?)", (content,))
     minibatches, series = raw

@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.core.cases import Case, Settings
 from harness.core.errors import StoreError
-from harness.core.profiles import Minibatch, Profile, Series, Telemetry
+from harness.core.profiles import Minibatch, Minibatches, Profile, Series, Telemetry
 from harness.store.conditions import canonical_json, comparable_conditions, key, plain
 
 FLOATS = "<f8"
@@ -103,39 +103,32 @@ def profile_row(profile: Profile, run_id: str, created_at: str) -> ProfileRow:
     )
 
 
-def raw_rows(profile: Profile) -> Tuple[Raw, Raw]:
-    """The rows of a profile's minibatches and of its telemetry.
-
-    SQLite gives 0.0 back for -0.0, and the checksum tells the two apart, so there is none.
-    """
-    minibatches: Raw = [
-        (place, int(epoch), int(index), phase, *(float(value) + 0.0 for value in times))
-        for place, (epoch, index, phase, *times) in enumerate(profile.minibatches)
-    ]
-    series: Raw = [
+def series_rows(profile: Profile) -> Raw:
+    """The rows of a profile's telemetry."""
+    return [
         (place, channel, *(np.asarray(each, dtype=FLOATS).tobytes() for each in samples))
         for place, (channel, samples) in enumerate(profile.telemetry.series.items())
     ]
-    return minibatches, series
 
 
-def pack(minibatches: Raw) -> bytes:
-    """Rows of minibatches as compressed columns, a fifth of what they take as rows.
+def pack(minibatches: Minibatches) -> bytes:
+    """Minibatches as compressed columns, a fifth of what they take as rows.
 
     A line of JSON (how many there are, the names of phases), then zlib: epochs, numbers and phases as differences of
     64-bit integers, times as 64-bit floats; of each column the first bytes of all values, the second ones, and so on.
     """
-    _, epochs, numbers, phases, *times = zip(*minibatches)
-    names = sorted(set(phases))
-    wholes = np.diff(np.array([epochs, numbers, [names.index(each) for each in phases]], "<i8"), axis=1, prepend=0)
-    columns = [*wholes.astype("<i8"), *np.array(times, FLOATS)]
+    epochs, numbers, phases, *others = minibatches.columns.values()
+    names, places = np.unique(phases, return_inverse=True)
+    wholes = np.diff(np.array([epochs, numbers, places], "<i8"), axis=1, prepend=0)
+    times = np.array(others, FLOATS) + 0.0  # there is no -0.0
+    columns = [*wholes.astype("<i8"), *times]
     if np.isnan(times).any():
         raise StoreError(f"minibatch {int(np.isnan(times).any(axis=0).argmax())} has a time that is no number")
     planes = b"".join(np.ascontiguousarray(each.view(np.uint8).reshape(-1, 8).T).tobytes() for each in columns)
-    return json.dumps([len(phases), names]).encode() + b"\n" + zlib.compress(planes)
+    return json.dumps([len(phases), names.tolist()]).encode() + b"\n" + zlib.compress(planes)
 
 
-def unpack(content: bytes) -> Raw:
+def unpack(content: bytes) -> Minibatches:
     """What `pack` packed.
 
     Raises:
@@ -148,9 +141,9 @@ def unpack(content: bytes) -> Raw:
     whole = zlib.decompressobj().decompress(planes, 8 * len(Minibatch._fields) * count)
     parts = np.frombuffer(whole, np.uint8).reshape(len(Minibatch._fields), 8, count)
     columns = [np.ascontiguousarray(part.T).reshape(-1) for part in parts]
-    epochs, numbers, phases = (np.cumsum(each.view("<i8")).tolist() for each in columns[:3])
-    times = [each.view(FLOATS).tolist() for each in columns[3:]]
-    return list(zip(range(count), epochs, numbers, [names[place] for place in phases], *times))
+    epochs, numbers, places = (np.cumsum(each.view("<i8")) for each in columns[:3])
+    times = [each.view(FLOATS) for each in columns[3:]]
+    return Minibatches(dict(zip(Minibatch._fields, (epochs, numbers, np.array(names, str)[places], *times))))
 
 
 def record_crc(row: ProfileRow, environment_json: str) -> int:
@@ -204,7 +197,7 @@ def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
     )
 
 
-def to_profile(row: ProfileRow, minibatches: Raw, series: Raw) -> Profile:
+def to_profile(row: ProfileRow, minibatches: Minibatches, series: Raw) -> Profile:
     channels = {
         channel: Series(*(tuple(np.frombuffer(raw, dtype=FLOATS).tolist()) for raw in samples))
         for _, channel, *samples in series
@@ -213,7 +206,7 @@ def to_profile(row: ProfileRow, minibatches: Raw, series: Raw) -> Profile:
         case=_to_case(row),
         provenance=row.provenance,
         conditions=json.loads(row.conditions_json),
-        minibatches=[Minibatch._make(each[1:]) for each in minibatches],
+        minibatches=minibatches,
         telemetry=_known(Telemetry, row, series=channels, **json.loads(row.telemetry_json)),
         aggregates=json.loads(row.aggregates_json),
         flags=json.loads(row.flags_json),

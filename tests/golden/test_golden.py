@@ -93,9 +93,9 @@ def test_tables_of_a_results_file(campaign, golden):
         profiles = [dict(row) for row in store.execute("SELECT * FROM profiles ORDER BY id")]
         with ResultsStore(campaign["results"], read_only=True) as opened:
             minibatches = [
-                {"profile_id": number, **dict(zip(RAW_COLUMNS["minibatches"], row))}
+                {"profile_id": number, **dict(zip(RAW_COLUMNS["minibatches"], (place, *row)))}
                 for number in opened.numbers()
-                for row in opened._raw(number)[0]
+                for place, row in enumerate(opened._raw(number)[0])
             ]
         series = store.execute("SELECT channel, COUNT(*) AS n, SUM(LENGTH(times_s)) AS bytes FROM series GROUP BY 1")
         found = {

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from harness.core.errors import StoreError
-from harness.core.profiles import Minibatch, Profile, Series, Telemetry
+from harness.core.profiles import Minibatch, Minibatches, Profile, Series, Telemetry
 from harness.store import opening, rows
 from harness.store.conditions import comparable_conditions, key
 from harness.store.results import ResultsStore
@@ -460,9 +460,10 @@ def test_what_was_disturbed_is_not_done(tmp_path: Path) -> None:
 
 def test_minibatches_take_a_quarter_of_what_rows_took(tmp_path: Path) -> None:
     times_ms = [100.0 + random.random() for _ in range(2000)]
-    raw, _ = rows.raw_rows(make_profile(times_ms))
-    assert len(rows.pack(raw)) < 122 / 4 * len(raw)
-    assert rows.unpack(rows.pack(raw)) == raw
+    minibatches = make_profile(times_ms).minibatches
+    packed = rows.pack(Minibatches.of(minibatches))
+    assert len(packed) < 122 / 4 * len(minibatches)
+    assert rows.unpack(packed) == minibatches
 
 
 @pytest.mark.parametrize(
