@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import multiprocessing
 import os
 from pathlib import Path
 from typing import List, NamedTuple, Sequence, Tuple
@@ -10,16 +12,18 @@ from harness.core.corpus import TASKS, write_corpus
 from harness.core.errors import StoreError
 from harness.core.files import write_output
 from harness.judge.claims import Verdict, judge
-from harness.report.figure import Figure, csv_text
+from harness.report.figure import csv_text
 from harness.report.figures import KINDS
 from harness.report.material import Material, file_name
 from harness.report.page import PageSection, page_html
 from harness.report.template import require_drawing
-from harness.report.vega import DrawnPanel, draw_panel, figure_png, figure_svg
+from harness.report.vega import write_figure
 from harness.store.corpora import corpus_rows
 from harness.store.frames import FURTHER, profiles
 
 PAGE = "index.html"
+WORTH_PROCESSES = 60
+"""Panels; fewer are drawn before further processes have loaded what draws them."""
 
 
 class Written(NamedTuple):
@@ -46,31 +50,34 @@ def write_report(material: Material, out: Path, made_from: Sequence[Path], png: 
     if not (material.rows or material.corpus or material.predictors or material.strategies or material.predicted):
         raise StoreError(f"{material.store.path} holds no profile", "measure some: pytest benchmarks")
     require_drawing("the report")
-    sections, missing = [], []
-    for kind in KINDS:
-        figures = kind.make(material)
-        if figures:
-            drawn = [(figure, _write_figure(figure, out / "figures", png)) for figure in figures]
-            sections.append(PageSection(file_name(kind.title), kind, drawn))
-        else:
-            missing.append((f"{kind.title} ({kind.experiments})", kind.needs))
-    found = judge(material.evidence)
-    raw = [(os.path.relpath(path, out), "what this report is made of, where it lay then") for path in made_from]
-    files = [*_write_tables(material, found, out), *raw]
+    figures = {kind: kind.make(material) for kind in KINDS}
+    count = sum(len(figure.panels) for made in figures.values() for figure in made)
+    with _drawers(count) as pool:
+        drawn = {
+            kind: [(figure, pool.submit(write_figure, figure, out / "figures", png)) for figure in made]
+            for kind, made in figures.items()
+        }
+        found = judge(material.evidence)
+        raw = [(os.path.relpath(path, out), "what this report is made of, where it lay then") for path in made_from]
+        files = [*_write_tables(material, found, out), *raw]
+        sections = [
+            PageSection(file_name(kind.title), kind, [(figure, panels.result()) for figure, panels in made])
+            for kind, made in drawn.items()
+            if made
+        ]
+    missing = [(f"{kind.title} ({kind.experiments})", kind.needs) for kind, made in figures.items() if not made]
     page = page_html(material, sections, missing, found, files, [path.name for path in made_from], png)
     write_output(out / PAGE, page.encode("utf-8"))
     count = sum(len(section.figures) for section in sections)
     return Written(out / PAGE, count, tuple(title for title, _ in missing))
 
 
-def _write_figure(figure: Figure, folder: Path, png: bool) -> List[DrawnPanel]:
-    panels = [draw_panel(panel, figure.series, f"{figure.name}-{n}") for n, panel in enumerate(figure.panels)]
-    svg = figure_svg(figure, panels)
-    write_output(folder / f"{figure.name}.svg", svg.encode("utf-8"))
-    write_output(folder / f"{figure.name}.csv", csv_text(figure.columns, figure.rows).encode("utf-8"))
-    if png:
-        write_output(folder / f"{figure.name}.png", figure_png(svg))
-    return panels
+def _drawers(panels: int) -> concurrent.futures.Executor:
+    """A process for each core where there is much to draw, else a thread."""
+    cores = len(os.sched_getaffinity(0))
+    if panels < WORTH_PROCESSES or cores == 1:
+        return concurrent.futures.ThreadPoolExecutor(1)
+    return concurrent.futures.ProcessPoolExecutor(min(cores, 4), mp_context=multiprocessing.get_context("spawn"))
 
 
 def _write_tables(material: Material, found: Sequence[Verdict], out: Path) -> List[Tuple[str, str]]:

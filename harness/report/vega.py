@@ -6,13 +6,27 @@ import json
 import re
 import textwrap
 from html import escape
+from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from harness.core.files import write_output
 from harness.core.metrics import quartiles
 from harness.report.colours import GRID, INK, MARKERS, MUTED, PAGE, RAMP
-from harness.report.figure import LINEAR_TO, Axis, Figure, Layer, LegendEntry, Mark, Panel, Spacing, Value, figure_text
+from harness.report.figure import (
+    LINEAR_TO,
+    Axis,
+    Figure,
+    Layer,
+    LegendEntry,
+    Mark,
+    Panel,
+    Spacing,
+    Value,
+    csv_text,
+    figure_text,
+)
 
 VERSION = "5.20"
 """Of Vega-Lite."""
@@ -37,8 +51,8 @@ LINE, WIDEST_LETTER = 42, 7.4
 LABEL = f' font-size="10.5" fill="{INK}"'
 """Of an axis."""
 
-SLANTED_FROM = 44
-"""Characters that fit below the axis side by side."""
+SLANTED_FROM, LONGEST_SLANTED, LONGEST_NAME = 44, 20, 30
+"""Characters that fit below the axis side by side, and of a name there and beside it; a limit in pixels is slow."""
 
 CONFIG = {
     "background": None,
@@ -110,6 +124,19 @@ def draw_panel(panel: Panel, series: Sequence[LegendEntry], prefix: str) -> Draw
     return DrawnPanel(f"{opening}{''.join(texts)}</svg>", width, y)
 
 
+def write_figure(figure: Figure, folder: Path, png: bool) -> List[DrawnPanel]:
+    """Draw a figure's panels and write its files: SVG, CSV and, where asked for, PNG."""
+    panels = [draw_panel(panel, figure.series, f"{figure.name}-{n}") for n, panel in enumerate(figure.panels)]
+    svg = figure_svg(figure, panels)
+    write_output(folder / f"{figure.name}.svg", svg.encode("utf-8"))
+    write_output(folder / f"{figure.name}.csv", csv_text(figure.columns, figure.rows).encode("utf-8"))
+    if png:
+        import vl_convert
+
+        write_output(folder / f"{figure.name}.png", vl_convert.svg_to_png(svg, scale=PNG_SCALE))
+    return panels
+
+
 def figure_svg(figure: Figure, panels: Sequence[DrawnPanel]) -> str:
     """The drawn panels of a figure as a document of its own, with title, legend and provenance."""
     per_row = min(PER_ROW, len(panels))
@@ -134,13 +161,6 @@ def figure_svg(figure: Figure, panels: Sequence[DrawnPanel]) -> str:
         f"<title>{escape(figure.title)} ({escape(figure.provenance)})</title><desc>{escape(figure.caption)}</desc>"
         f'<rect width="100%" height="100%" fill="{PAGE}"/>{"".join(parts)}</svg>\n'
     )
-
-
-def figure_png(svg: str) -> bytes:
-    """A figure's document as a picture."""
-    import vl_convert
-
-    return vl_convert.svg_to_png(svg, scale=PNG_SCALE)
 
 
 def _text(text: str, x: float, y: float, more: str) -> str:
@@ -201,20 +221,17 @@ def _axis(panel: Panel, name: str) -> Dict[str, Any]:
 
 
 def _categories(panel: Panel, axis: Axis, name: str) -> Dict[str, Any]:
-    options: Dict[str, Any] = {
-        "title": None,
-        "labelExpr": "split(datum.label, '\\n')",
-        "labelLimit": 165,
-    }
+    options: Dict[str, Any] = {"title": None, "labelExpr": f"split(truncate(datum.label, {LONGEST_NAME}), '\\n')"}
     if name == "x":
         longest = max((len(line) for text in axis.names for line in text.split("\n")), default=0)
         is_slanted = longest * len(axis.names) > SLANTED_FROM
-        options.update({"labelAngle": -40 if is_slanted else 0, "labelLimit": 110})
+        options["labelAngle"] = -40 if is_slanted else 0
         if is_slanted:
-            options.update({"labelExpr": "replace(datum.label, '\\n', ' ')", "labelOverlap": True})
+            options["labelExpr"] = f"truncate(replace(datum.label, '\\n', ' '), {LONGEST_SLANTED})"
+            options["labelOverlap"] = True
     if any(layer.mark == Mark.VIOLINS for layer in panel.layers):  # a violin has a width, which only numbers can tell
         options["values"] = list(range(len(axis.names)))
-        options["labelExpr"] = f"{json.dumps(list(axis.names))}[datum.value]"
+        options["labelExpr"] = f"truncate({json.dumps(list(axis.names))}[datum.value], {LONGEST_NAME})"
         scale = {"domain": [len(axis.names) - 0.5, -0.5], "nice": False, "zero": False}
         return {"field": name, "type": "quantitative", "scale": scale, "axis": {**options, "grid": False}}
     scale = {"domain": list(axis.names)}
@@ -398,10 +415,9 @@ def density(values: Sequence[float], spacing: Spacing) -> List[Tuple[float, floa
     found = there(np.asarray(values, dtype=float))
     if len(found) < FEWEST or np.ptp(found) <= 1e-9 * np.abs(found).max():
         return []
-    from scipy.stats import gaussian_kde
-
+    width = found.std(ddof=1) * (0.75 * len(found)) ** -0.2
     places = np.linspace(found.min(), found.max(), 36)
-    heights = gaussian_kde(found, "silverman")(places)
+    heights = np.exp(-(((places[:, None] - found) / width) ** 2) / 2).sum(axis=1)
     return list(zip(back(places).tolist(), (heights / heights.max()).tolist()))
 
 
