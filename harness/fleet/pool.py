@@ -21,7 +21,6 @@ from harness.fleet.submission import Submission
 from harness.store.results import ResultsStore
 
 _POLL_S = 1.0
-_TIMES, _POWERS = ("minibatch_time_ms",), ("power_mw", "power_peak_mw")
 
 Scale = Tuple[float, float]
 """The time and the power of a board, as multiples of those of the first board."""
@@ -67,11 +66,12 @@ class PoolDevice:
         try:
             yield
         finally:
+            for one in self._begun:
+                collect(one, self._results)
             waiting = {job.name for job in Slurm(self._fleet.folder).jobs()}
             for one in self._begun:
                 if one.job_name in waiting:
                     submission.cancel(self._fleet, one)
-                collect(one, self._results)
 
     def begin(self, cases: Sequence[Case]) -> None:
         """Queue cases that `profile` will be asked for."""
@@ -96,14 +96,12 @@ class PoolDevice:
         self.begin([case])
         asked, slurm = self._asked.pop(case), Slurm(self._fleet.folder)
         while True:
-            for one in asked:
-                found = _profiled(one)
-                if found is not None:
-                    return self._as_on_first(*found)
             jobs = slurm.jobs()
             states = [one.states(jobs)[0] for one in asked]
+            for found in filter(None, map(_profiled, asked)):
+                return self._as_on_first(*found)
             if not any(state.state in ("running", "waiting") for state in states):
-                why = [each.why for each in missing(asked[0], asked[0].states(jobs))]
+                why = [each.why for each in missing(asked[0], states[:1])]
                 raise CannotRunError(f"{case.power_mode} has no profile: {why[0] if why else states[0].why}")
             self._report(f"    {case.power_mode}: {states[0].state} {states[0].board or states[0].why}")
             time.sleep(_POLL_S)
@@ -116,21 +114,19 @@ class PoolDevice:
             if first is None:
                 self._report(f"note: {board} has not measured the first mode, so its profiles are taken as they are")
                 return profile
-            time_ms, power_mw = (own / other for own, other in zip(_figures(first[1]), self._figures))
-            self.scales[board] = (time_ms, power_mw)
-        time_scale, power_scale = self.scales[board]
-        aggregates = dict(profile.aggregates)
-        for names, scale in ((_TIMES, time_scale), (_POWERS, power_scale)):
-            aggregates.update({name: aggregates[name] / scale for name in names if aggregates.get(name) is not None})
-        minibatches = [one._replace(e2e_ms=one.e2e_ms / time_scale) for one in profile.minibatches]
-        return dataclasses.replace(profile, aggregates=aggregates, minibatches=minibatches)
+            (time_ms, power_mw), (first_ms, first_mw) = _figures(first[1]), self._figures
+            self.scales[board] = (time_ms / first_ms, power_mw / first_mw)
+        of_time, of_power = self.scales[board]
+        scales = {"minibatch_time_ms": of_time, "power_mw": of_power, "power_peak_mw": of_power}
+        figures = {name: value and value / scales.get(name, 1.0) for name, value in profile.aggregates.items()}
+        minibatches = [one._replace(e2e_ms=one.e2e_ms / of_time) for one in profile.minibatches]
+        return dataclasses.replace(profile, aggregates=figures, minibatches=minibatches)
 
     def describe(self) -> str:
         """Whose figures these are, and how the other boards differ from that one."""
         first, *others = self.scales
         told = [
-            f"{name} takes {self.scales[name][0]:.3f} of its time and {self.scales[name][1]:.3f} of its power"
-            for name in others
+            "{} takes {:.3f} of its time and {:.3f} of its power".format(name, *self.scales[name]) for name in others
         ]
         return f"boards:      as on {'; '.join([first, *told])}"
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from harness.core.errors import CannotRunError
 from harness.fleet.lab import program
 
 _TIMEOUT_S = 60.0
+_ATTEMPTS = 5
 
 
 class Node(NamedTuple):
@@ -49,15 +51,18 @@ class Slurm:
         path = program(name)
         if path is None:
             raise CannotRunError(f"{name} cannot be found", "apt-get install slurm-wlm")
+        how: Dict[str, Any] = {
+            "env": self._environment,
+            "stdin": subprocess.DEVNULL,
+            "timeout": _TIMEOUT_S,
+            "text": True,
+        }
         try:
-            done = subprocess.run(
-                [path, *arguments],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_TIMEOUT_S,
-                text=True,
-            )
+            for _ in range(_ATTEMPTS):
+                done = subprocess.run([path, *arguments], capture_output=True, **how)
+                if "Unable to contact slurm controller" not in done.stderr:
+                    break
+                time.sleep(1.0)  # one that was killed is started again
         except subprocess.TimeoutExpired:
             raise CannotRunError(f"{name} did not answer in {_TIMEOUT_S:g} s", self._hint()) from None
         if check and done.returncode != 0:

@@ -146,25 +146,12 @@ class Submission:
         slice_script, ids = self.folder.parent.parent / "bin/slice", []
         for mode in dict.fromkeys(self.slices[number - 1][2] for number in numbers):
             array = ranges([number for number in numbers if self.slices[number - 1][2] == mode])
-            printed = slurm.call(
-                *(
-                    "sbatch",
-                    "--parsable",
-                    f"--array={array}",
-                    f"--job-name={self.job_name}",
-                    f"--partition={self.pool}",
-                ),
-                *(
-                    f"--output={self.folder}/log/%a.log",
-                    "--nice=1000",
-                    "--open-mode=append",
-                    "--requeue",
-                    "--export=PATH,HOME,USER,LANG",
-                ),
-                *([f"--constraint={mode}"] if mode else []),
-                *([f"--nodelist={self.board}"] if self.board else []),
-                *(f"--chdir={self.folder}", f"--wrap=exec {slice_script} {self.id}"),
-            )
+            words = ["--parsable", f"--array={array}", f"--job-name={self.job_name}", f"--partition={self.pool}"]
+            words += ["--nice=1000", "--requeue", "--export=PATH,HOME,USER,LANG"]
+            words += [f"--output={self.folder}/log/%a.log", "--open-mode=append", f"--chdir={self.folder}"]
+            words += [f"--constraint={mode}"] if mode else []
+            words += [f"--nodelist={self.board}"] if self.board else []
+            printed = slurm.call("sbatch", *words, f"--wrap=exec {slice_script} {self.id}")
             ids.append(printed.strip().partition(";")[0])
         return ids
 
