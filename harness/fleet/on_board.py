@@ -125,17 +125,18 @@ def run(work: Path, device: str, words: List[str]) -> int:
     with locked("fleet"):
         pid_file = work.parent / _RUNNING
         pid_file.write_text(str(os.getpid()))
-        threading.Thread(target=_end_with_input, daemon=True).start()
+        own_input = os.dup(0)  # pytest puts another one in its place, which has an end
+        threading.Thread(target=_end_with_input, args=(own_input,), daemon=True).start()
         try:
-            return int(
-                pytest.main([*files, *options, "--junitxml", str(work / JUNIT), "-p", "no:cacheprovider", *words])
-            )
+            # hypothesis, where it is installed, takes as long to load as all the rest
+            plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+            return int(pytest.main([*files, *options, "--junitxml", str(work / JUNIT), *plugins, *words]))
         finally:
             pid_file.unlink()
 
 
-def _end_with_input() -> None:
-    while os.read(0, 4096):
+def _end_with_input(descriptor: int) -> None:
+    while os.read(descriptor, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_ENDING_S)  # its finalizers put back what it changed
