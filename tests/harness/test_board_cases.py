@@ -18,8 +18,6 @@ pytestmark = pytest.mark.training
     ("board", "l4t", "modes"),
     [
         ("orin-agx", "r36.4", "maxn,8c-1728-612-3199,2c-729.6-306-665.6"),
-        ("xavier-agx", "r32.7", "maxn,c"),
-        ("orin-nano", "r35.4", "maxn,3c-1113.6-408-2133"),
         ("nano", "r32.7", "maxn,2c-921.6-614.4-1600"),
     ],
 )

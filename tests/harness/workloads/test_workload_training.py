@@ -54,17 +54,17 @@ def test_a_step_has_a_finite_loss_moves_every_weight_and_needs_no_network(worklo
     assert sum(weight.grad.abs().sum().item() > 0 for weight in weights.values()) > 0.9 * len(weights)
 
 
-@pytest.mark.parametrize("name", ["bert-squad-128", "yolov8n-coco"])
-def test_packages_that_know_a_hub_are_imported_without_touching_the_network(name):
-    code = f"""
+def test_packages_that_know_a_hub_are_imported_without_touching_the_network():
+    code = """
 import socket
 
 def refuse(*args, **kwargs):
-    raise AssertionError(f"the network was touched: {{args!r}}")
+    raise AssertionError(f"the network was touched: {args!r}")
 
 socket.getaddrinfo = socket.create_connection = socket.socket.connect = socket.socket.connect_ex = refuse
 from harness.workloads import get_workload
-get_workload({name!r}).model()
+for name in ("bert-squad-128", "yolov8n-coco"):
+    get_workload(name).model()
 """
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout == b""
 
