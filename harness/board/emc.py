@@ -76,6 +76,7 @@ class Emc(Knob):
     spec = KnobSpec("emc")
     name = "memory clock"
     topic = "set the memory clock"
+    has_parts = True
 
     def __init__(self, root: str, holds_thor: bool = False) -> None:
         """`holds_thor`: as of `GpuFrequency`."""
@@ -156,10 +157,7 @@ class Emc(Knob):
 
     def verify(self, value: Setting) -> None:
         """Compare what counts: not the rate of an override that is off, which the driver may move."""
-        now, wanted = self.read(), {name: hz for name, hz in value.items() if name != "next_hz"}
-        found = {name: now.get(name) for name in wanted}
-        if found != wanted:
-            raise ControlError(f"{self.name} was set to {wanted} and reads back {found}")
+        super().verify({name: hz for name, hz in value.items() if name != "next_hz"})
 
     def forget(self, saved: Setting) -> None:
         clock = self._clock()

@@ -76,11 +76,14 @@ class Knob(abc.ABC):
 
     def verify(self, value: Value) -> None:
         """Read back and compare; ControlError where the knob stands at something else than `value`."""
-        found = self.read()
-        if self.has_parts:
-            found = {name: found.get(name) for name in value}
+        found = self.read_back(value)
         if found != value:
             raise ControlError(f"{self.name} was set to {value} and reads back {found}")
+
+    def read_back(self, value: Value) -> Value:
+        """Of the setting now what `value` tells."""
+        found = self.read()
+        return {name: found.get(name) for name in value} if self.has_parts else found
 
     def set(self, value: Value) -> None:
         """Apply a setting and read it back; ControlError where it was refused or did not take."""

@@ -152,15 +152,12 @@ class HostDevice:
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
         """Lock this machine for one run; put CPU clocks and affinity back at the end."""
-        with locked(self._lock_name), preserved(self._knobs(), self._lock_name, root=str(self._tree)):
+        name = lock_name(self.name, self._tree)
+        with locked(name), preserved(self._knobs(), name, root=str(self._tree)):
             yield
 
     def _knobs(self) -> List[Knob]:
         return [self._affinity, *([self._frequency] if self._frequency.available().available else [])]
-
-    @property
-    def _lock_name(self) -> str:
-        return self.name
 
     @functools.cached_property
     def _sets_clocks(self) -> bool:
@@ -226,10 +223,6 @@ class EmulatedHost(HostDevice):
         self.root = THIS_MACHINE
         self._allowed_cpus = CpuOnline(str(self._tree)).read() or [0]
         self.remarks = [f"emulated: times are this machine's, clocks and sensors come from the tree {self._tree}"]
-
-    @property
-    def _lock_name(self) -> str:
-        return lock_name(self.name, self._tree)
 
     def identity(self) -> Identity:
         found = super().identity()
