@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 from harness.core.cases import IDLE
+from harness.core.metrics import CONCURRENT_AGGREGATES
 from harness.core.profiles import Profile
 from harness.core.terminal import format_table
 from harness.core.units import mw_to_w, mwh_to_wh
@@ -172,12 +173,15 @@ def _number(value: Optional[float]) -> str:
 
 
 def describe_concurrent(profile: Profile) -> str:
-    figures = profile.aggregates
-    parts = [f"trained {_number(figures['training_samples_per_s'])} samples/s"]
-    parts.append(f"served {_number(figures['inference_per_s'])} requests/s")
-    if figures["latency_median_ms"] is not None:
-        parts.append(
-            f"latency {_number(figures['latency_median_ms'])} ms in the median, "
-            f"{_number(figures['latency_p95_ms'])} ms at 95 %"
-        )
+    figures = {name: _number(profile.aggregates.get(name)) for name in CONCURRENT_AGGREGATES}
+    parts = [
+        f"trained {figures['training_samples_per_s']} samples/s",
+        f"served {figures['inference_per_s']} requests/s",
+    ]
+    if figures["latency_median_ms"] != "-":
+        quantiles = "{latency_median_ms} ms in the median, {latency_p95_ms} ms at 95 %, {latency_p99_ms} ms at 99 %"
+        parts.append(f"latency {quantiles.format(**figures)}")
+    if figures["speedup"] != "-":
+        alone = "alone {training_alone_per_s} samples/s, {latency_alone_median_ms} ms; speedup {speedup}"
+        parts.append(alone.format(**figures))
     return ", ".join(parts)

@@ -42,7 +42,14 @@ def parse_storage(name: str) -> StorageName:
     return StorageName(medium, mb_to_bytes(float(limit)))
 
 
-_FORM = re.compile(r"(?P<training>[^+]+)\+(?P<inference>.+)-bs(?P<batch_size>\d+)@(?P<arrivals_per_s>\d+(\.\d+)?)")
+WAYS = (INTERLEAVED, PROCESSES, STREAMS) = ("interleaved", "processes", "streams")
+"""How two workloads run on one device: minibatch by minibatch in one process (000 sec. 4.1), or at once, in a process
+or on a CUDA stream each."""
+
+_FORM = re.compile(
+    r"(?P<training>[^+]+)\+(?P<inference>.+)-bs(?P<batch_size>\d+)@(?P<arrivals_per_s>\d+(\.\d+)?)"
+    rf"(-(?P<way>{PROCESSES}|{STREAMS})|-in-(?P<inference_mode>.+))?"
+)
 
 
 class Mix(NamedTuple):
@@ -52,11 +59,18 @@ class Mix(NamedTuple):
     inference: str  # name of the one that answers
     batch_size: int  # requests that are answered together
     arrivals_per_s: float  # requests per second
+    way: str = INTERLEAVED  # one of `WAYS`
+    inference_mode: str = ""  # power mode of the inference where it has its own, which only interleaving allows
 
     @property
     def name(self) -> str:
-        """As it stands for a case's workload: `resnet18-cifar10+lenet-mnist-bs4@20`."""
-        return f"{self.training}+{self.inference}-bs{self.batch_size}@{self.arrivals_per_s:g}"
+        """As it stands for a case's workload: `resnet18-cifar10+lenet-mnist-bs4@20`.
+
+        `-processes` or `-streams` follows where they overlap, `-in-MODE` where inference has a power mode of its own.
+        """
+        name = f"{self.training}+{self.inference}-bs{self.batch_size}@{self.arrivals_per_s:g}"
+        name += "" if self.way == INTERLEAVED else f"-{self.way}"
+        return f"{name}-in-{self.inference_mode}" if self.inference_mode else name
 
     @property
     def workloads(self) -> Tuple[str, str]:
@@ -68,9 +82,12 @@ class Mix(NamedTuple):
         if found is None or int(found["batch_size"]) < 1 or not float(found["arrivals_per_s"]) > 0:
             raise InvalidValueError(
                 f"workload {text!r} does not say what is trained beside what answers",
-                "TRAINING+INFERENCE-bsREQUESTS@PER_SECOND, such as resnet18-cifar10+lenet-mnist-bs4@20",
+                "TRAINING+INFERENCE-bsREQUESTS@PER_SECOND, such as resnet18-cifar10+lenet-mnist-bs4@20, then nothing, "
+                "-processes, -streams or -in-MODE",
             )
-        return cls(found["training"], found["inference"], int(found["batch_size"]), float(found["arrivals_per_s"]))
+        numbers = int(found["batch_size"]), float(found["arrivals_per_s"])
+        way, mode = found["way"] or INTERLEAVED, found["inference_mode"] or ""
+        return cls(found["training"], found["inference"], *numbers, way, mode)
 
 
 AXES = ("device", "workload", "power_mode", "workers", "storage", "batch_size")
@@ -204,10 +221,18 @@ class Case:
         return "-".join(parts)
 
 
-def concurrent_case(training: Case, inference: Case, arrivals_per_s: float, duration_s: float) -> Case:
+def concurrent_case(
+    training: Case, inference: Case, arrivals_per_s: float, duration_s: float, way: str = INTERLEAVED
+) -> Case:
     """The case of training one workload while another one serves requests, which goes on for `duration_s`."""
     settings = dataclasses.replace(training.settings, minibatches=None, epochs=None, duration_s=duration_s)
-    mix = Mix(training.workload, inference.workload, inference.batch_size, arrivals_per_s)
+    own_mode = "" if inference.power_mode == training.power_mode else inference.power_mode
+    mix = Mix(training.workload, inference.workload, inference.batch_size, arrivals_per_s, way, own_mode)
+    if way not in WAYS or (own_mode and way != INTERLEAVED):
+        raise InvalidValueError(
+            f"training and inference cannot run as {mix.name}",
+            f"a way is one of {', '.join(WAYS)}; modes of their own go with {INTERLEAVED} alone",
+        )
     return dataclasses.replace(training, workload=mix.name, task=CONCURRENT, settings=settings)
 
 
@@ -217,7 +242,12 @@ def parts_of(case: Case) -> Tuple[Case, Case]:
     settings = dataclasses.replace(case.settings, minibatches=DEFAULT_MINIBATCHES, duration_s=None)
     training = dataclasses.replace(case, workload=mix.training, task=TRAINING, settings=settings)
     return training, dataclasses.replace(
-        training, workload=mix.inference, task=INFERENCE, batch_size=mix.batch_size, workers=0
+        training,
+        workload=mix.inference,
+        task=INFERENCE,
+        batch_size=mix.batch_size,
+        workers=0,
+        power_mode=mix.inference_mode or case.power_mode,
     )
 
 

@@ -1,4 +1,4 @@
-"""Training and inference on one device, minibatch by minibatch: the loop, whatever clock it runs by (000 sec. 4.1).
+"""Training and inference on one device: the loop, whatever clock it runs by (000 sec. 4.1), and what comes of it.
 
 Requests arrive evenly. As soon as a whole inference batch has arrived it is served; between batches the device trains.
 Nothing is interrupted, so a batch may have to wait for the training minibatch that is under way:
@@ -6,22 +6,29 @@ Nothing is interrupted, so a batch may have to wait for the training minibatch t
     arrivals   . . . . . . . . . . . . . . . .
     device     train |train |serve|train |train |serve|train ...
                          ^ batch complete: waits, is served
+
+Either kind of work may be left out. Two loops of one kind each, in processes or threads of their own, overlap instead.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, List, Tuple
+import time
+from typing import Callable, List, Optional, Tuple
 
 import numpy as np
 
 from harness.core.errors import InvalidValueError
 from harness.core.units import ms_to_s, s_to_ms
 
+ALONE_SHARE = 0.25  # of the time that both run at once, each runs alone too, and until it could serve some batches
+BATCHES_ALONE = 3
+SHORTEST_WAIT_S = 1e-4  # the moment a batch is complete, and the count of what has arrived, are rounded apart
+
 
 @dataclasses.dataclass(frozen=True)
 class Interleaved:
-    """What came out of a stretch of training with inference in between."""
+    """What came out of a stretch of training, inference, or both."""
 
     duration_s: float  # how long it went on
     training_ms: Tuple[float, ...]  # the training minibatches, one after the other
@@ -29,6 +36,11 @@ class Interleaved:
     latency_ms: Tuple[float, ...]  # of each request that was served, from its arrival to the end of its batch
     waiting: int  # requests that had arrived and were not served at the end
     switching_ms: Tuple[float, ...]  # the changes between training and inference, where they cost something
+    began_s: float = 0.0  # by the clock of the loop
+
+    @property
+    def end_s(self) -> float:
+        return self.began_s + self.duration_s
 
     def training_per_s(self, batch_size: int) -> float:
         return len(self.training_ms) * batch_size / self.duration_s
@@ -41,18 +53,21 @@ class Interleaved:
 def interleave(
     *,
     clock: Callable[[], float],
-    train: Callable[[], None],
-    serve: Callable[[], None],
+    train: Optional[Callable[[], None]],
+    serve: Optional[Callable[[], None]],
     arrivals_per_s: float,
     batch_size: int,
     duration_s: float,
-    switch_to: Callable[[str], None] = lambda task: None,
+    switch_to: Optional[Callable[[str], None]] = None,
+    wait: Callable[[float], None] = time.sleep,
+    began_s: Optional[float] = None,
 ) -> Interleaved:
     """Train, and serve each inference batch once it has arrived.
 
     `clock` tells seconds; `train` and `serve` do one minibatch or batch to its end; what is under way after
     `duration_s` is finished. `switch_to` is called with `training` or `inference` before the kind of work changes: a
-    power mode for each.
+    power mode for each. Without `train` it waits for requests, by `wait`; without `serve` it trains only. The first
+    request comes after `began_s`, by default now.
     """
     for name, value in (("arrivals_per_s", arrivals_per_s), ("batch_size", batch_size), ("duration_s", duration_s)):
         if not value > 0:
@@ -61,12 +76,12 @@ def interleave(
     inference_ms: List[float] = []
     latency_ms: List[float] = []
     switching_ms: List[float] = []
-    began_s = clock()
+    began_s = clock() if began_s is None else began_s
     served, doing = 0, ""
 
     def run(task: str, work: Callable[[], None], times_ms: List[float]) -> float:
         nonlocal doing
-        if doing and doing != task:
+        if switch_to is not None and doing and doing != task:
             changed_s = clock()
             switch_to(task)
             switching_ms.append(s_to_ms(clock() - changed_s))
@@ -79,8 +94,12 @@ def interleave(
 
     while clock() - began_s < duration_s:
         arrived = int((clock() - began_s) * arrivals_per_s)
-        if arrived - served < batch_size:
-            run("training", train, training_ms)
+        if serve is None or arrived - served < batch_size:
+            if train is not None:
+                run("training", train, training_ms)
+            else:
+                complete_s = min((served + batch_size) / arrivals_per_s, duration_s)
+                wait(max(began_s + complete_s - clock(), SHORTEST_WAIT_S))
             continue
         end_s = run("inference", serve, inference_ms)
         arrival_s = began_s + (served + 1 + np.arange(batch_size)) / arrivals_per_s
@@ -92,9 +111,15 @@ def interleave(
         tuple(training_ms),
         tuple(inference_ms),
         tuple(latency_ms),
-        int(lasted_s * arrivals_per_s) - served,
+        0 if serve is None else int(lasted_s * arrivals_per_s) - served,
         tuple(switching_ms),
+        began_s,
     )
+
+
+def alone_s(duration_s: float, arrivals_per_s: float, batch_size: int) -> float:
+    """How long each kind of work runs by itself, to be compared with `duration_s` of both."""
+    return min(max(ALONE_SHARE * duration_s, BATCHES_ALONE * batch_size / arrivals_per_s), duration_s)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -209,10 +209,24 @@ power and energy only, over all of its time instead of clean minibatches.
 CONCURRENT_AGGREGATES = {
     "latency_median_ms": "of a request, from its arrival to the end of its batch",
     "latency_p95_ms": "the latency that 95 % of the requests do not exceed",
+    "latency_p99_ms": "the latency that 99 % of the requests do not exceed",
     "inference_time_ms": "median time of an inference batch",
     "inference_per_s": "requests that were served per second",
     "training_samples_per_s": "samples that were trained per second, inference included in the time",
     "waiting": "requests that had arrived and were not served at the end",
+    "training_alone_per_s": "samples that were trained per second alone, in the same run",
+    "training_slowdown": "training_alone_per_s / training_samples_per_s",
+    "inference_alone_ms": "median time of an inference batch alone, in the same run",
+    "inference_slowdown": "inference_time_ms / inference_alone_ms",
+    "latency_alone_median_ms": "as latency_median_ms, alone",
+    "latency_alone_p95_ms": "as latency_p95_ms, alone",
+    "latency_alone_p99_ms": "as latency_p99_ms, alone",
+    "speedup": "the time that the same work takes alone, one kind after the other / the time that it took",
+    "energy_per_epoch_mwh": "of an epoch of training, the requests that come meanwhile included",
+    "energy_per_epoch_alone_mwh": "of an epoch of training alone",
+    "energy_per_request_mws": "that a request adds: less what the samples trained meanwhile take alone",
+    "energy_per_request_alone_mws": "of a request alone, the time that the device waits for it included",
+    "switching_ms": "median time of a change between the power modes of training and inference, read back",
 }
 """What a concurrent case has beside the usual aggregates, which are those of the training in it."""
 
@@ -266,9 +280,16 @@ def summarise_socket(series: Series, spans: Sequence[Tuple[float, float]]) -> Di
 
 
 def summarise_concurrent(
-    found: Interleaved, power: Optional[Series], training_batch: int, start_s: float, end_s: float
+    found: Interleaved,
+    power: Optional[Series],
+    training_batch: int,
+    alone: Optional[Tuple[Interleaved, Interleaved]] = None,
+    epoch_samples: int = 0,
 ) -> Dict[str, Optional[float]]:
-    """`AGGREGATES` and `CONCURRENT_AGGREGATES` of a concurrent case; refuses one that left no time to train."""
+    """`AGGREGATES` and `CONCURRENT_AGGREGATES` of a concurrent case; refuses one that left no time to train.
+
+    `alone` is training and inference, each by itself.
+    """
     if not found.training_ms:
         raise CannotRunError("inference leaves no time to train", "fewer requests per second, or a larger batch")
     figures: Dict[str, Optional[float]] = {**dict.fromkeys(AGGREGATES), **dict.fromkeys(CONCURRENT_AGGREGATES)}
@@ -280,16 +301,56 @@ def summarise_concurrent(
         training_samples_per_s=found.training_per_s(training_batch),
         inference_per_s=len(found.latency_ms) / found.duration_s,
         waiting=float(found.waiting),
+        switching_ms=float(np.median(found.switching_ms)) if found.switching_ms else None,
+        **_latencies(found, "latency"),
     )
     if found.latency_ms:
-        figures["latency_median_ms"] = found.latency_quantile_ms(0.5)
-        figures["latency_p95_ms"] = found.latency_quantile_ms(0.95)
         figures["inference_time_ms"] = float(np.median(found.inference_ms))
-    sampled = between(power or NO_SERIES, start_s, end_s)
+    sampled = between(power or NO_SERIES, found.began_s, found.end_s)
     if sampled.values:
-        energy = energy_mwh(power.times_s, power.values, start_s, end_s)
+        energy = energy_mwh(power.times_s, power.values, found.began_s, found.end_s)
         figures.update(_sampled_power(sampled), energy_mwh=energy)
+    if alone is not None:
+        figures.update(_against_alone(found, *alone, power or NO_SERIES, training_batch, epoch_samples))
     return figures
+
+
+def _latencies(found: Interleaved, name: str) -> Dict[str, float]:
+    shares = {"median": 0.5, "p95": 0.95, "p99": 0.99} if found.latency_ms else {}
+    return {f"{name}_{word}_ms": found.latency_quantile_ms(share) for word, share in shares.items()}
+
+
+def _against_alone(
+    both: Interleaved, training: Interleaved, serving: Interleaved, power: Series, training_batch: int, samples: int
+) -> Dict[str, float]:
+    """What training and inference cost each other, and gain; `samples` make an epoch."""
+    figures = _latencies(serving, "latency_alone")
+    if not training.training_ms:
+        return figures
+    trained = len(both.training_ms) * training_batch
+    per_s = training.training_per_s(training_batch)
+    figures.update(training_alone_per_s=per_s, training_slowdown=per_s / both.training_per_s(training_batch))
+    if serving.inference_ms and both.inference_ms:
+        batch_ms = float(np.median(serving.inference_ms))
+        figures["inference_alone_ms"] = batch_ms
+        figures["inference_slowdown"] = float(np.median(both.inference_ms)) / batch_ms
+        figures["speedup"] = (trained / per_s + ms_to_s(batch_ms * len(both.inference_ms))) / both.duration_s
+    drawn_mws = [_drawn_mws(power, one) for one in (both, training, serving)]
+    if None not in drawn_mws:
+        both_mws, training_mws, serving_mws = drawn_mws
+        sample_mws = training_mws / (len(training.training_ms) * training_batch)
+        figures["energy_per_epoch_mwh"] = mws_to_mwh(both_mws / trained * samples)
+        figures["energy_per_epoch_alone_mwh"] = mws_to_mwh(sample_mws * samples)
+        if both.latency_ms and serving.latency_ms:
+            figures["energy_per_request_mws"] = (both_mws - sample_mws * trained) / len(both.latency_ms)
+            figures["energy_per_request_alone_mws"] = serving_mws / len(serving.latency_ms)
+    return figures
+
+
+def _drawn_mws(power: Series, found: Interleaved) -> Optional[float]:
+    """Energy of a stretch. Its first sample is also of what was done before it, and does not count."""
+    values = between(power, found.began_s, found.end_s).values[1:]
+    return float(np.mean(values)) * found.duration_s if values else None
 
 
 NO_SERIES = Series((), ())

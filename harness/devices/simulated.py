@@ -15,11 +15,13 @@ from harness.core.cases import (
     DVFS,
     IDLE,
     INSTANCE_MARK,
+    INTERLEAVED,
     LOGGING,
     QUIET,
     QUIET_READINGS,
     STATIC,
     Case,
+    Mix,
     concurrent_conditions,
     parts_of,
 )  # fmt: skip
@@ -127,6 +129,13 @@ class SimulatedDevice:
     def check(self, case: Case) -> None:
         """Refuse what the board has no medium, no memory or no parameters for."""
         if case.task == CONCURRENT:
+            mix = Mix.parse(case.workload)
+            if mix.way != INTERLEAVED or mix.inference_mode:
+                raise CannotRunError(
+                    f"{self.name} runs training and inference by turns in one power mode, and this is {mix.name}: what"
+                    " overlapping or changing the mode costs on a board is nowhere published",
+                    "measure it: --device host, or a board",
+                )
             for part in parts_of(case):
                 self.check(part)
         if case.task in (IDLE, CONCURRENT):
@@ -251,9 +260,9 @@ class SimulatedDevice:
 
     def _interleave(self, case: Case) -> Yielded:
         parts = [(part, _workload(part.workload)[0], self._data(part)) for part in parts_of(case)]
-        found, minibatches, telemetry = run_interleaved(self._in_mode(case.power_mode), case, parts)
-        power = telemetry.series[POWER_CHANNEL]
-        aggregates = summarise_concurrent(found, power, case.batch_size, 0.0, found.duration_s)
+        (found, *alone), minibatches, telemetry = run_interleaved(self._in_mode(case.power_mode), case, parts)
+        power, samples = telemetry.series[POWER_CHANNEL], parts[0][2].samples
+        aggregates = summarise_concurrent(found, power, case.batch_size, tuple(alone), samples)
         return {}, minibatches, telemetry, aggregates
 
     def _idle(self, case: Case) -> Yielded:

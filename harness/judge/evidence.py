@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, 
 import numpy as np
 
 from harness.core.cases import AXES, IDLE, TRAINING, Case, Settings
-from harness.core.metrics import POWER_CHANNEL, integral
+from harness.core.metrics import CONCURRENT_AGGREGATES, POWER_CHANNEL, integral
 from harness.core.profiles import FIRST, Minibatches, Profile, Series
 from harness.core.units import ms_to_s
 from harness.stats.estimates import Estimate, product, quotient, series_mean
@@ -37,7 +37,7 @@ POWER, GPU_LOAD, READS = POWER_CHANNEL, "gpu_load_share", "disk_read_bytes_per_s
 _OF_NO_MINIBATCH = {
     "time": "minibatch_time_ms",
     "power": "power_mw",
-    **{name: name for name in ("latency_median_ms", "latency_p95_ms", "training_samples_per_s", "inference_per_s")},
+    **{name: name for name in CONCURRENT_AGGREGATES},
 }
 """Quantities of a replayed, an idle or a concurrent profile, and the aggregates that they are."""
 

@@ -1,70 +1,354 @@
-"""Training with inference in between, measured: both networks in one process, requests that arrive evenly (E21).
+"""Training and inference on one device at once, measured against each alone (E21): requests arrive evenly.
 
-`harness.core.interleaving` has the loop. Here it runs on a real machine; simulated boards run it by a virtual clock.
+A way of doing both is a context manager that makes both kinds of work ready, and yields what runs one of them or both
+for a time; `WAYS` lists them. `harness.core.interleaving` has the loop. Simulated boards run it by a virtual clock.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
 import time
-from typing import Any, List
+from concurrent import futures
+from multiprocessing import connection
+from typing import Any, Callable, Collection, ContextManager, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
+from harness.board.affinity import workers_follow
 from harness.board.thermal import refuse_heat
-from harness.core.cases import Mix
-from harness.core.device import Report
+from harness.core.cases import INFERENCE, INTERLEAVED, PROCESSES, STREAMS, TRAINING, Case, Mix, parts_of
+from harness.core.device import RealDevice, Report
+from harness.core.errors import DoesNotFitError, HarnessError, WorkloadError
 from harness.core.frequency_residency import clock_use
-from harness.core.interleaving import interleave
-from harness.core.metrics import POWER_CHANNEL, summarise_concurrent
+from harness.core.interleaving import Interleaved, alone_s, interleave
+from harness.core.metrics import POWER_CHANNEL, end_s, summarise_concurrent
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import CLEAN, Minibatch, Profile, wall_clock
 from harness.measure.rounds import Rounds, nothing, run_rounds
+from harness.workloads import get_workload
+from harness.workloads.data.data_set import PreparedData
 from harness.workloads.optional_packages import require
+from harness.workloads.workload import Workload
+
+WATCH_S = 0.2  # so often this process looks at sensors, and at whether what it started is alive
+START_S = 0.3  # from telling both sides to start until they do: either has heard it by then
+END_S = 10.0  # how long a process may take to end its DataLoader's workers
 
 
-def measure_concurrent(bench: Any, instruments: Any, report: Report, rounds: Rounds = run_rounds) -> Profile:
-    training = require("harness.measure.training_loop")
-    case, seed = bench.case, bench.case.settings.seed
-    mix = Mix.parse(case.workload)
-    training.torch.set_num_threads(bench.conditions["threads"])
-    trained: List[Minibatch] = []
-    is_own = bench.workload.is_own or bench.beside.workload.is_own
-    with training.failures_explained(f"{mix.name} with batches of {case.batch_size}", is_own):
-        trainer = training.Trainer(bench.workload, bench.samples, case.batch_size, case.workers, seed)
-        inferrer = training.Inferrer(bench.beside.workload, bench.beside.samples, mix.batch_size, 0, seed)
-        if case.settings.cache != "as-is":
-            report("    page cache: warm")
-            trainer.read_once()
-            inferrer.read_once()
-        train, serve = (training.time_minibatches(one, one.loader(), since_asked=True) for one in (trainer, inferrer))
+class Stretch(NamedTuple):
+    """A time of training, inference or both, and its minibatches and inference batches."""
 
-        def train_one() -> None:
-            trained.append(Minibatch(0, len(trained), CLEAN, *next(train)))
+    found: Interleaved
+    trained: List[Minibatch]
+    served: List[Minibatch]
+
+
+Run = Callable[[Collection[str], float], Stretch]
+"""Takes the tasks to go on with, and for how many seconds."""
+
+Switch = Callable[[str], None]
+"""Sets the power mode of a task."""
+
+
+class Work:
+    """One of the two kinds of work in this process, ready: its first minibatch has chosen kernels (C12)."""
+
+    def __init__(self, case: Case, workload: Workload, samples: Any, threads: int) -> None:
+        training = require("harness.measure.training_loop")
+        training.torch.set_num_threads(threads)
+        self.what = f"{case.workload} with batches of {case.batch_size}"
+        self.is_own = workload.is_own
+        with explained(self):
+            loop = training.LOOPS[case.task](workload, samples, case.batch_size, case.workers, case.settings.seed)
+            if case.settings.cache != "as-is":
+                loop.read_once()
+            self._timings = training.time_minibatches(loop, loop.loader(), since_asked=True)
+            next(self._timings)
+
+    def step(self) -> Minibatch:
+        return Minibatch(0, 0, CLEAN, *next(self._timings))
+
+    def close(self) -> None:
+        self._timings.close()
+
+
+def explained(*works: Work) -> ContextManager[None]:
+    failures_explained = require("harness.measure.training_loop").failures_explained
+    return failures_explained(" and ".join(work.what for work in works), any(work.is_own for work in works))
+
+
+@contextlib.contextmanager
+def opened(benches: Mapping[str, Any]) -> Iterator[Dict[str, Work]]:
+    """Both kinds of work in this process."""
+    with contextlib.ExitStack() as stack:
+        works = {}
+        for task, bench in benches.items():
+            works[task] = Work(bench.case, bench.workload, bench.samples, bench.conditions["threads"])
+            stack.callback(works[task].close)
+        yield works
+
+
+def go_on(
+    works: Mapping[str, Work],
+    mix: Mix,
+    duration_s: float,
+    watch: Callable[[], None] = nothing,
+    wait: Callable[[float], Any] = time.sleep,
+    switch_to: Optional[Switch] = None,
+    began_s: Optional[float] = None,
+) -> Stretch:
+    """Run the kinds of work that there are, by turns, in this thread; `watch` runs before every minibatch."""
+    done: Dict[str, List[Minibatch]] = {TRAINING: [], INFERENCE: []}
+
+    def step_of(task: str) -> Optional[Callable[[], None]]:
+        def step() -> None:
+            watch()
+            done[task].append(works[task].step()._replace(index=len(done[task])))
+
+        return step if task in works else None
+
+    with explained(*works.values()):
+        found = interleave(
+            clock=time.monotonic,
+            train=step_of(TRAINING),
+            serve=step_of(INFERENCE),
+            arrivals_per_s=mix.arrivals_per_s,
+            batch_size=mix.batch_size,
+            duration_s=duration_s,
+            switch_to=switch_to,
+            wait=wait,
+            began_s=began_s,
+        )
+    return Stretch(found, done[TRAINING], done[INFERENCE])
+
+
+def overlap(training: Stretch, serving: Stretch, mix: Mix) -> Stretch:
+    """What both sides did while the other was at work: from their common start to the end of a training minibatch."""
+    last_s = min(training.found.end_s, serving.found.end_s)
+    trained = [one for one in training.trained if end_s(one) <= last_s]
+    began_s = max(training.found.began_s, serving.found.began_s)
+    lasted_s = (end_s(trained[-1]) if trained else last_s) - began_s
+    served = [one for one in serving.served if end_s(one) <= began_s + lasted_s]
+    requests = len(served) * mix.batch_size
+    found = Interleaved(
+        lasted_s,
+        training.found.training_ms[: len(trained)],
+        serving.found.inference_ms[: len(served)],
+        serving.found.latency_ms[:requests],
+        int((began_s + lasted_s - serving.found.began_s) * mix.arrivals_per_s) - requests,
+        (),
+        began_s,
+    )
+    return Stretch(found, trained, served)
+
+
+# -- ways --------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def by_turns(
+    benches: Mapping[str, Any], mix: Mix, watch: Callable[[], None], switch_to: Optional[Switch]
+) -> Iterator[Run]:
+    """Minibatch by minibatch in this thread, as 000 does; the power mode may change between them."""
+    with opened(benches) as works:
+
+        def run(tasks: Collection[str], duration_s: float) -> Stretch:
+            if switch_to is not None:
+                switch_to(TRAINING if TRAINING in tasks else INFERENCE)
+            return go_on({task: works[task] for task in tasks}, mix, duration_s, watch, switch_to=switch_to)
+
+        yield run
+
+
+@contextlib.contextmanager
+def on_streams(
+    benches: Mapping[str, Any], mix: Mix, watch: Callable[[], None], switch_to: Optional[Switch]
+) -> Iterator[Run]:
+    """At once in two threads of this process, each on a CUDA stream of its own."""
+    training, ended = require("harness.measure.training_loop"), threading.Event()
+
+    def go_on_unless_ended() -> None:
+        if ended.is_set():
+            raise HarnessError("the other of two threads failed")
+
+    with opened(benches) as works, futures.ThreadPoolExecutor(len(works)) as pool:
+
+        def side(task: str, duration_s: float, start_s: float) -> Stretch:
+            training.torch.set_num_threads(benches[task].conditions["threads"])
+            ended.wait(start_s - time.monotonic())
+            with training.own_stream():
+                return go_on({task: works[task]}, mix, duration_s, go_on_unless_ended, ended.wait, began_s=start_s)
+
+        def run(tasks: Collection[str], duration_s: float) -> Stretch:
+            start_s = time.monotonic() + START_S
+            sides = {task: pool.submit(side, task, duration_s, start_s) for task in tasks}
+            left = set(sides.values())
+            while left:
+                done, left = futures.wait(left, WATCH_S, futures.FIRST_EXCEPTION)
+                watch()
+                for one in done:
+                    one.result()
+            return _together({task: one.result() for task, one in sides.items()}, mix)
+
+        try:
+            yield run
+        finally:
+            ended.set()
+
+
+@contextlib.contextmanager
+def in_processes(
+    benches: Mapping[str, Any], mix: Mix, watch: Callable[[], None], switch_to: Optional[Switch]
+) -> Iterator[Run]:
+    """At once, each in a process of its own, which knows nothing of the other."""
+    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    pipes: Dict[str, connection.Connection] = {}
+    processes: Dict[str, Any] = {}
+    patience_s = 0.0  # with processes that have not ended yet: none where something went wrong
+
+    def answers(tasks: Collection[str]) -> Dict[str, Any]:
+        """What the processes say next; raises what went wrong in one, and where one is gone."""
+        found: Dict[str, Any] = {}
+        while len(found) < len(tasks):
+            watch()
+            left = [task for task in tasks if task not in found]
+            # The end of a process does not close its pipe while its DataLoader's workers live.
+            connection.wait([pipes[task] for task in left] + [processes[task].sentinel for task in left], WATCH_S)
+            for task in left:
+                is_alive = processes[task].is_alive()
+                with contextlib.suppress(EOFError, ConnectionResetError):
+                    if pipes[task].poll():
+                        found[task] = pipes[task].recv()
+                if isinstance(found.get(task), HarnessError):
+                    raise found[task]
+                if task not in found and not is_alive:
+                    raise _gone(task, benches[task].case.workload, processes[task].exitcode)
+        return found
+
+    def run(tasks: Collection[str], duration_s: float) -> Stretch:
+        start_s = time.monotonic() + START_S
+        for task in tasks:
+            with contextlib.suppress(ConnectionError):  # it is gone, and `answers` says so
+                pipes[task].send((duration_s, start_s))
+        return _together(answers(tasks), mix)
+
+    try:
+        for task, bench in benches.items():
+            pipes[task], other = context.Pipe()
+            process = context.Process(
+                target=_side, args=(other, bench.case, bench.data, bench.conditions["threads"], mix)
+            )
+            try:
+                process.start()
+            except (pickle.PicklingError, AttributeError, TypeError) as error:
+                raise WorkloadError(
+                    f"the data set of {bench.case.workload} cannot be sent to a process of its own: {error}",
+                    f"its classes and functions are to be a module's own; or run both {INTERLEAVED}",
+                ) from error
+            finally:
+                other.close()
+            processes[task] = process
+        answers(benches)  # ready
+        yield run
+        patience_s = END_S
+    finally:
+        for pipe in pipes.values():
+            pipe.close()  # by which a process that waits for an order ends
+        for process in processes.values():
+            process.join(patience_s)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, with its DataLoader's workers
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.join()
+
+
+def _side(pipe: connection.Connection, case: Case, data: PreparedData, threads: int, mix: Mix) -> None:
+    """What one of two processes does: make its work ready, then go on whenever and for as long as it is told."""
+    os.setsid()  # Ctrl-C is its parent's to handle, and its workers can be ended with it
+    parent = os.getppid()
+
+    def end_with_parent() -> None:
+        if os.getppid() != parent:
+            os.killpg(0, signal.SIGKILL)
+
+    try:
+        workload = get_workload(case.workload)
+        work = Work(case, workload, workload.build_data_set(data, case.settings.seed), threads)
+        with contextlib.closing(work), contextlib.suppress(EOFError, ConnectionError):
+            pipe.send("ready")
+            while True:
+                duration_s, start_s = pipe.recv()
+                time.sleep(max(start_s - time.monotonic(), 0.0))
+                pipe.send(go_on({case.task: work}, mix, duration_s, end_with_parent, began_s=start_s))
+    except HarnessError as error:
+        pipe.send(error)
+
+
+def _gone(task: str, workload: str, code: int) -> HarnessError:
+    what = f"the process of {workload} ({task}) ended"
+    if code == -signal.SIGKILL:
+        return DoesNotFitError(
+            f"{what} by signal 9, as the kernel ends one where memory runs out", "a smaller batch size"
+        )
+    how = f"by signal {-code}" if code < 0 else f"with code {code}"
+    return HarnessError(f"{what} {how} before it answered", "what it said stands above")
+
+
+def _together(sides: Mapping[str, Stretch], mix: Mix) -> Stretch:
+    return overlap(sides[TRAINING], sides[INFERENCE], mix) if len(sides) > 1 else next(iter(sides.values()))
+
+
+WAYS: Dict[str, Callable[..., ContextManager[Run]]] = {
+    INTERLEAVED: by_turns,
+    PROCESSES: in_processes,
+    STREAMS: on_streams,
+}
+"""Each takes the benches by task, the mix, what to call often meanwhile, and what changes the power mode for a task."""
+
+
+# -- the measurement ---------------------------------------------------------------------------------------------------
+
+
+def measure_concurrent(
+    bench: Any, machine: RealDevice, instruments: Any, report: Report, rounds: Rounds = run_rounds
+) -> Profile:
+    """Each alone, then both at once for the case's time; the minibatches, power and figures are of both at once."""
+    case, mix = bench.case, Mix.parse(bench.case.workload)
+    trained, served = parts_of(case)
+    benches = {
+        TRAINING: dataclasses.replace(bench, case=trained),
+        INFERENCE: dataclasses.replace(bench.beside, case=served, conditions=bench.conditions),
+    }
+    sampler = instruments.sampler(case.settings.interval_s)
+    started: List[bool] = []
+
+    def watch() -> None:
+        if started:
             refuse_heat(sampler, instruments.limits_c)
-            report(f"    trained {len(trained)} minibatches")
 
-        next(train), next(serve)  # the first of each chooses kernels (C12)
+    for_s = alone_s(case.settings.duration_s, mix.arrivals_per_s, mix.batch_size)
+    stretches: List[Stretch] = []
+
+    def both() -> None:
+        stretches.append(run((TRAINING, INFERENCE), case.settings.duration_s))
+
+    report(f"    {mix.way}: making both ready")
+    with WAYS[mix.way](benches, mix, watch, _switching(machine, mix, case)) as run:
         started_at = wall_clock()
-        with instruments.sampler(case.settings.interval_s) as sampler:
-            refuse_heat(sampler, instruments.limits_c)
-            start_s = time.monotonic()
-            outcomes: List[Any] = []
-
-            def train_and_serve() -> None:
-                outcomes.append(
-                    interleave(
-                        clock=time.monotonic,
-                        train=train_one,
-                        serve=lambda: next(serve),
-                        arrivals_per_s=mix.arrivals_per_s,
-                        batch_size=mix.batch_size,
-                        duration_s=case.settings.duration_s,
-                    )
-                )
-
-            rounds(nothing, train_and_serve, 1)
-            end_s = time.monotonic()
+        with sampler:
+            started.append(True)
+            watch()
+            for task in (TRAINING, INFERENCE):
+                report(f"    {task} alone for {for_s:g} s")
+                stretches.append(run((task,), for_s))
+            report(f"    both, {mix.way}, for {case.settings.duration_s:g} s")
+            rounds(nothing, both, 1)
             telemetry = sampler.stop()
-        train.close()
-        serve.close()
+    training, serving, (found, minibatches, _) = stretches[:3]
     power = telemetry.series.get(POWER_CHANNEL)
     mode = PowerMode(**bench.conditions["power_mode"])
     conditions = {
@@ -72,7 +356,27 @@ def measure_concurrent(bench: Any, instruments: Any, report: Report, rounds: Rou
         "temperature_limits_c": dict(instruments.limits_c),
         "power_source": instruments.power_source if power is not None else None,
         "power_definition": telemetry.notes.get(POWER_CHANNEL, "no power sensor"),
-        "clock_use": clock_use(telemetry.series, mode, start_s, end_s, telemetry.notes),
     }
-    aggregates = summarise_concurrent(outcomes[0], power, case.batch_size, start_s, end_s)
-    return Profile(case, "measured", conditions, trained, telemetry, aggregates, [], started_at)
+    if not mix.inference_mode:
+        conditions["clock_use"] = clock_use(telemetry.series, mode, found.began_s, found.end_s, telemetry.notes)
+    alone = training.found, serving.found
+    aggregates = summarise_concurrent(found, power, case.batch_size, alone, bench.conditions["data_samples"])
+    return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)
+
+
+def _switching(machine: RealDevice, mix: Mix, case: Case) -> Optional[Switch]:
+    """What sets the power mode of a task, with the threads it runs in; None where both have the same."""
+    if not mix.inference_mode:
+        return None
+    torch = require("harness.measure.training_loop").torch
+    modes = {
+        task: machine.power_modes(name)[0][1]
+        for task, name in ((TRAINING, case.power_mode), (INFERENCE, mix.inference_mode))
+    }
+
+    def switch_to(task: str) -> None:
+        with workers_follow():
+            machine.apply(modes[task])
+        torch.set_num_threads(min(modes[task].cpu_cores, len(os.sched_getaffinity(0))))
+
+    return switch_to

@@ -30,8 +30,11 @@ from harness.core.cases import (
     CONCURRENT,
     DROPPED,
     IDLE,
+    PROCESSES,
+    STREAMS,
     TRAINING,
     Case,
+    Mix,
     concurrent_conditions,
     parse_storage,
     parts_of,
@@ -118,6 +121,8 @@ def check(case: Case, device: Device) -> None:
     if not is_self_profiling(device):
         machine = cast(RealDevice, device)
         _check_trainable(case, machine.configuration, machine.root)
+        if case.task == CONCURRENT:
+            _check_way(Mix.parse(case.workload), machine)
         if case.task != IDLE and machine.gpu_uuid:
             require("harness.measure.training_loop").use_gpu(machine.gpu_uuid)
 
@@ -159,7 +164,7 @@ def run(
     if case.task == IDLE:
         profile = measure_idle(case, bench.conditions, instruments, report, rounds)
     elif case.task == CONCURRENT:
-        profile = measure_concurrent(bench, instruments, report, rounds)
+        profile = measure_concurrent(bench, machine, instruments, report, rounds)
     else:
         profile = _measure(bench, instruments, report, rounds)
     if meter is not None:
@@ -227,6 +232,16 @@ def _check_trainable(case: Case, configuration: Configuration, root: Path) -> No
         if not dropping.available:
             raise ControlError(dropping.detail, dropping.hint)
     require("harness.measure.training_loop")
+
+
+def _check_way(mix: Mix, machine: RealDevice) -> None:
+    """Refuse streams without CUDA, and a change of power mode that this device does not have or cannot take back."""
+    if mix.way == STREAMS and require("harness.measure.training_loop").accelerator().type != "cuda":
+        raise CannotRunError(f"{machine.name} has no CUDA streams that torch sees", f"the way {PROCESSES}")
+    if mix.inference_mode and machine.clocks_only_fall:
+        raise CannotRunError(f"clocks of {machine.name} may not rise again", "one power mode for both")
+    if mix.inference_mode:
+        machine.power_modes(mix.inference_mode)
 
 
 def bench_of(case: Case, machine: RealDevice, report: Report) -> Bench:

@@ -66,6 +66,12 @@ def use_gpu(uuid: str) -> None:
         raise CannotRunError(f"torch is on another GPU than {uuid} already", "one run for each GPU")
 
 
+def own_stream() -> ContextManager[Any]:
+    """Has what this thread launches run on a CUDA stream of its own, once all that was launched before has ended."""
+    torch.cuda.synchronize()
+    return torch.cuda.stream(torch.cuda.Stream())
+
+
 def accelerator_name() -> str:
     """The accelerator in words: the GPU's product name, or `cpu`."""
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"

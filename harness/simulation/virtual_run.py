@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.core.cases import CUT_MINIBATCHES, DVFS, STATIC, Case, Mix
-from harness.core.interleaving import Interleaved, interleave
+from harness.core.interleaving import Interleaved, alone_s, interleave
 from harness.core.metrics import MAX_SETTLING_S, MIN_POWER_SAMPLES, POWER_CHANNEL, STABLE_WINDOW_S
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import CLEAN, Minibatch, Series, Telemetry
@@ -199,8 +200,11 @@ Part = Tuple[Case, WorkloadParameters, VirtualData]
 
 def run_interleaved(
     board: SimulatedBoard, case: Case, parts: Sequence[Part]
-) -> Tuple[Interleaved, List[Minibatch], Telemetry]:
-    """Outcome, training minibatches and power of the loop; each kind of work takes as long as it does alone."""
+) -> Tuple[List[Interleaved], List[Minibatch], Telemetry]:
+    """What came out of both, training alone and inference alone; the training minibatches of both, and power of all.
+
+    Each kind of work takes as long as it does alone.
+    """
     noise, mix = noise_of(case), Mix.parse(case.workload)
     time_factor, power_factor = run_factors(board, noise)
     states, powers = [], []
@@ -222,20 +226,39 @@ def run_interleaved(
             trained.append(Minibatch(0, len(trained), CLEAN, clock_s, *times))
         clock_s += ms_to_s(state.e2e_ms * factor)
 
-    found = interleave(
-        clock=lambda: clock_s,
-        train=lambda: work(0),
-        serve=lambda: work(1),
-        arrivals_per_s=mix.arrivals_per_s,
-        batch_size=mix.batch_size,
-        duration_s=case.settings.duration_s,
-    )
-    at = ticks(found.duration_s, case.settings.interval_s, noise).until(found.duration_s)
+    def wait(seconds: float) -> None:
+        nonlocal clock_s
+        began_s.append(clock_s)
+        doing.append(len(parts))
+        clock_s += seconds
+
+    powers.append(idle_power_mw(board.parameters, board.mode, "logging"))
+    train, serve = (functools.partial(work, kind) for kind in range(len(parts)))
+    by_itself_s = alone_s(case.settings.duration_s, mix.arrivals_per_s, mix.batch_size)
+    found, minibatches = [], []
+    for first, second, duration_s in (
+        (train, serve, case.settings.duration_s),
+        (train, None, by_itself_s),
+        (None, serve, by_itself_s),
+    ):
+        found.append(
+            interleave(
+                clock=lambda: clock_s,
+                train=first,
+                serve=second,
+                arrivals_per_s=mix.arrivals_per_s,
+                batch_size=mix.batch_size,
+                duration_s=duration_s,
+                wait=wait,
+            )
+        )
+        minibatches = minibatches or list(trained)
+    at = ticks(clock_s, case.settings.interval_s, noise).until(clock_s)
     # A sensor integrates over its interval: what it says is the mean of what was done since the sample before.
-    busy_s = np.array([*began_s, found.duration_s])
+    busy_s = np.array([*began_s, clock_s])
     spent_mws = np.concatenate([[0.0], np.cumsum(np.array(powers)[doing] * np.diff(busy_s))])
     spent_at = np.interp(at.times_s, busy_s, spent_mws)
     means = np.diff(spent_at) / np.maximum(np.diff(at.times_s), 1e-9)
     power_mw = np.append(means[:1], means) * at.noise * power_factor
     series = as_series(at, {POWER_CHANNEL: power_mw, "cpu_other_cores": np.zeros(len(power_mw))})
-    return found, trained, _telemetry(case.settings.interval_s, series)
+    return found, minibatches, _telemetry(case.settings.interval_s, series)

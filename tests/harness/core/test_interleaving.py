@@ -31,12 +31,13 @@ def run(training_ms=40.0, inference_ms=10.0, rate=20.0, batch=4, duration_s=30.0
     clock = Clock()
     return interleave(
         clock=clock,
-        train=clock.spend(training_ms),
-        serve=clock.spend(inference_ms),
+        train=training_ms and clock.spend(training_ms),
+        serve=inference_ms and clock.spend(inference_ms),
         arrivals_per_s=rate,
         batch_size=batch,
         duration_s=duration_s,
         switch_to=clock.spend(switching_ms),
+        wait=lambda seconds: clock.spend(1e3 * seconds)(),
     )
 
 
@@ -51,6 +52,15 @@ def test_time_is_spent_on_training_inference_and_switching_and_on_nothing_else()
     found = run(switching_ms=3.0)
     spent_ms = sum(found.training_ms) + sum(found.inference_ms) + sum(found.switching_ms)
     assert spent_ms == pytest.approx(1e3 * found.duration_s)
+
+
+def test_alone_nothing_waits_for_the_other():
+    serving, training = run(training_ms=None), run(inference_ms=None)
+    assert sorted(set(np.round(serving.latency_ms, 3))) == pytest.approx([10.0, 60.0, 110.0, 160.0], abs=0.2)
+    assert not serving.training_ms
+    assert not training.inference_ms
+    assert training.waiting == 0
+    assert training.training_per_s(1) == pytest.approx(25.0)
 
 
 sizes = st.floats(5, 100)

@@ -1,0 +1,107 @@
+"""Two kinds of work at once on this machine, each way there is; and what is left where a process dies."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.core.cases import INFERENCE, PROCESSES, STREAMS, WAYS, Case, Settings, concurrent_case
+from harness.core.configuration import Configuration
+from harness.core.errors import CannotRunError, DoesNotFitError
+from harness.devices.host import HostDevice
+from harness.measure import concurrent
+from harness.measure.run import check, run
+
+torch = pytest.importorskip("torch")
+pytestmark = [pytest.mark.training, pytest.mark.exhaustive]
+
+SETTINGS = Settings(data_scale=0.002, interval_s=0.1)
+
+
+@pytest.fixture
+def run_both(tmp_path):
+    """A function that runs a mix on this machine for a second and returns its profile."""
+    device = HostDevice(Configuration(storage={"ssd": tmp_path}))
+
+    def measure(way, own_mode="maxn", workers=0):
+        training = Case("host", "lenet-mnist", "maxn", workers, "ssd", 16, SETTINGS)
+        serving = dataclasses.replace(training, batch_size=2, workers=0, task=INFERENCE, power_mode=own_mode)
+        case = concurrent_case(training, serving, 40.0, 1.0, way)
+        check(case, device)
+        with device.session():
+            return run(case, device)
+
+    return measure
+
+
+def sessions():
+    """The sessions of all living processes: each of two that run at once has its own, and so have its workers."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, session, *_ = stat.read_text().rpartition(")")[2].split()
+            found |= set() if state in "XZ" else {int(session)}
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_both_go_on_at_once_and_leave_nothing_behind(run_both, way, monkeypatch):
+    """Streams stand for themselves only on a GPU: elsewhere two threads show everything but torch's own part."""
+    if way == STREAMS and not torch.cuda.is_available():
+        with pytest.raises(CannotRunError, match="no CUDA streams"):
+            run_both(way)
+        loop = concurrent.require("harness.measure.training_loop")
+        monkeypatch.setattr("harness.measure.run._check_way", lambda mix, machine: None)
+        monkeypatch.setattr(loop, "own_stream", contextlib.nullcontext)
+    before = sessions()
+    profile = run_both(way)
+    figures = profile.aggregates
+    assert figures["training_samples_per_s"] > 0
+    assert figures["inference_per_s"] > 0
+    assert figures["latency_p99_ms"] >= figures["latency_p95_ms"] >= figures["latency_median_ms"] > 0
+    assert figures["training_slowdown"] > 0
+    assert figures["inference_slowdown"] > 0
+    assert figures["switching_ms"] is None
+    assert len(profile.minibatches) == figures["clean_minibatches"]
+    assert sessions() <= before
+
+
+def test_a_mode_of_its_own_is_set_between_minibatches_and_what_that_costs_is_measured(run_both, monkeypatch):
+    modes, apply = [], HostDevice.apply
+    monkeypatch.setattr(HostDevice, "apply", lambda device, mode: modes.append(mode.cpu_cores) or apply(device, mode))
+    profile = run_both("interleaved", own_mode="1c")
+    assert profile.aggregates["switching_ms"] > 0
+    assert set(modes) == {1, len(os.sched_getaffinity(0))}
+
+
+def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(run_both, monkeypatch):
+    both, start = [], concurrent.multiprocessing.get_context("spawn").Process.start
+    send, orders = concurrent.connection.Connection.send, []
+    monkeypatch.setattr(
+        concurrent.multiprocessing.get_context("spawn").Process,
+        "start",
+        lambda process: start(process) or both.append(process.pid),
+    )
+
+    def send_and_kill(pipe, order):
+        send(pipe, order)
+        orders.append(order)
+        if len(orders) == 2:  # training has run alone, and its worker lives
+            os.kill(both[0], signal.SIGKILL)
+
+    monkeypatch.setattr(concurrent.connection.Connection, "send", send_and_kill)
+    with pytest.raises(DoesNotFitError, match=r"process of lenet-mnist \(training\) ended by signal 9"):
+        run_both(PROCESSES, workers=1)
+    assert len(both) == 2
+    for _ in range(100):  # the kernel ends a group of processes one by one
+        if not sessions() & set(both):
+            break
+        time.sleep(0.02)
+    else:
+        pytest.fail("a process or a worker of it is left")
