@@ -142,20 +142,27 @@ def expect(
     batch_size: np.ndarray,
     arrivals_per_s: float,
     switching_ms: float = 0.0,
+    slowdowns: Optional[Tuple[float, float]] = None,
 ) -> Expected:
-    """The steady state of interleaving.
+    """The steady state of interleaving; with `slowdowns`, of both at once.
 
     A batch comes every batch_size / arrivals_per_s seconds; serving it takes inference_ms and two changes of mode, and
     what is left is for training. While a change of mode goes on, the device is taken to draw what training draws. Times
     are of a training minibatch and of an inference batch, each in the mode that it runs in; `switching_ms` is one
-    change between the two modes.
+    change between the two modes. `slowdowns` are how many times as long both take where they overlap: then no batch
+    waits for training, and training has all the time there is. At least what training draws is drawn.
     """
     period_ms = s_to_ms(np.asarray(batch_size) / arrivals_per_s)
+    filling_ms = s_to_ms((np.asarray(batch_size) - 1) / arrivals_per_s)
+    if slowdowns is not None:
+        training_ms, training_mw, inference_ms, _ = np.broadcast_arrays(
+            training_ms * slowdowns[0], training_mw, inference_ms * slowdowns[1], batch_size
+        )
+        return Expected(1 / ms_to_s(training_ms), filling_ms + inference_ms, training_mw, inference_ms / period_ms)
     busy_ms = inference_ms + 2 * switching_ms
     load = busy_ms / period_ms
     left = np.maximum(1 - load, 0.0)
     share = np.minimum(inference_ms / period_ms, 1.0)
-    filling_ms = s_to_ms((np.asarray(batch_size) - 1) / arrivals_per_s)
     return Expected(
         training_per_s=left / ms_to_s(training_ms),
         latency_ms=filling_ms + training_ms + busy_ms - switching_ms,

@@ -6,28 +6,33 @@ import argparse
 import dataclasses
 import signal
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+import time
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from harness.cli.options import output_file, whole_numbers, write_json
-from harness.core.cases import INFERENCE, Case, Settings, concurrent_case
+from harness.core.cases import CONCURRENT, INFERENCE, INTERLEAVED, WAYS, Case, Mix, Settings, concurrent_case
 from harness.core.configuration import load_configuration
-from harness.core.device import Device
-from harness.core.errors import CannotRunError
+from harness.core.device import Device, is_self_profiling
+from harness.core.errors import CannotRunError, UnknownNameError
 from harness.core.profiles import Profile
-from harness.core.terminal import Progress, format_duration
-from harness.core.units import mw_to_w, w_to_mw
+from harness.core.terminal import Progress, format_duration, format_table
+from harness.core.units import mw_to_w, s_to_ms, w_to_mw
 from harness.devices.registry import open_device
 from harness.measure.run import check
 from harness.measure.run import run as run_case
+from harness.store import frames
 from harness.store.results import ResultsStore
 from predictors.cli.device_profiler import DeviceProfiler
-from predictors.cli.options import add_search_arguments, refuse_below, workload_name
+from predictors.cli.options import add_search_arguments, numbers, refuse_below, workload_name
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.concurrent import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.registry import StrategySetting, unfitted
 
+MEASURED = "measured"
+SWITCHES = 5  # changes of mode there and back, of which the median time is taken
+SLOWDOWNS = ("training_slowdown", "inference_slowdown")
 _TRIES = 3  # so often a plan whose promise was not kept is made again, with as much more room as it lacked
 
 
@@ -37,13 +42,17 @@ class Attempt(NamedTuple):
     choice: ConcurrentChoice
     profile: Profile
 
+    @property
+    def way(self) -> str:
+        return Mix.parse(self.profile.case.workload).way
+
     def figure(self, name: str) -> float:
         value = self.profile.aggregates.get(name)
         return float("inf") if value is None else value
 
     def shortfalls(self, goal: ConcurrentGoal) -> Tuple[float, float]:
         """Latency over what is allowed, and power (0 where it is not limited): 1 and below keeps the limit."""
-        latency = self.figure("latency_p95_ms") / goal.latency_ms
+        latency = self.figure(goal.latency_figure) / goal.latency_ms
         return latency, 0.0 if goal.power_mw is None else self.figure("power_mw") / goal.power_mw
 
 
@@ -53,119 +62,231 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--training", required=True, metavar="W", help="workload that is trained; your own as module:NAME")
     add("--inference", required=True, metavar="W", help="workload that answers requests; likewise")
     add("--arrival-rate", type=float, required=True, metavar="N", help="requests per second")
-    add("--latency-limit", type=float, required=True, metavar="MS", help="95 %% of requests are to keep it")
+    add("--latency-limit", type=float, required=True, metavar="MS", help="--percentile of the requests are to keep it")
+    add("--percentile", type=int, choices=(95, 99), default=95, help="in %% (default: %(default)s)")
     add("--power-budget", type=float, metavar="W", help="greatest mean power")
-    add("--batch-size", type=int, default=16, help="of the training (default: 16)")
+    add("--batch-size", default="16", metavar="LIST", help="of the training; several to choose from (default: 16)")
     add("--inference-batches", default="1,4,16", metavar="LIST", help="to choose from (default: 1,4,16)")
     add("--workers", type=int, default=4, help="num_workers of the training (default: 4)")
-    add("--switching-ms", type=float, metavar="MS", help="a mode for each kind of work, at this cost of a change")
+    add(
+        "--switching-ms", metavar="MS",
+        help=f"a mode for each kind of work, at this cost of a change, or `{MEASURED}` for what it costs here",
+    )  # fmt: skip
+    add(
+        "--ways", default=",".join(WAYS), metavar="LIST",
+        help="how both may run, of %(default)s (default: all that this device has)",
+    )  # fmt: skip
     add("--strategy", choices=SEARCHES, default=SEARCHES[0], help="how to find it (default: %(default)s)")
     add("--duration", type=float, default=30.0, metavar="S", help="of the run that checks (default: 30)")
     add_search_arguments(parser, profiles=30)
+    add("--resume", action="store_true", help="take profiles of the same conditions from --results")
     add("--json", type=output_file, metavar="OUT", help="write goal, choice and what came out")
 
 
 def run(arguments: argparse.Namespace) -> int:
     refuse_below(0, arguments, "duration", above=True)
-    goal = ConcurrentGoal(
-        arguments.arrival_rate,
-        arguments.latency_limit,
-        None if arguments.power_budget is None else w_to_mw(arguments.power_budget),
-        arguments.switching_ms,
-    )
+    ways = arguments.ways.split(",")
+    for way in ways:
+        if way not in WAYS:
+            raise UnknownNameError(f"--ways names {way!r}", f"known: {', '.join(WAYS)}")
     device = open_device(arguments.device, load_configuration(arguments.config))
+    training_sizes, sizes = (
+        whole_numbers(option, text, "1,4,16")
+        for option, text in (
+            ("--batch-size", arguments.batch_size),
+            ("--inference-batches", arguments.inference_batches),
+        )
+    )
     training = Case(
         device.name,
         workload_name(arguments.training, device),
         "maxn",
         arguments.workers,
         "ssd",
-        arguments.batch_size,
+        training_sizes[0],
         Settings(minibatches=arguments.minibatches, seed=arguments.seed),
     )
-    sizes = whole_numbers("--inference-batches", arguments.inference_batches, "1,4,16")
     inference = workload_name(arguments.inference, device)
     progress = Progress(sys.stderr)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
+    found: Dict[str, List[Attempt]] = {}
+    refused: Dict[str, str] = {}
     with ResultsStore(arguments.results) as store, device.session():
-        attempts = find_plan(
-            device, training, inference, goal, sizes, arguments.duration, progress, arguments.profiles, store,
-            arguments.strategy,
-        )  # fmt: skip
+        goal = ConcurrentGoal(
+            arguments.arrival_rate,
+            arguments.latency_limit,
+            None if arguments.power_budget is None else w_to_mw(arguments.power_budget),
+            switching_ms(arguments.switching_ms, device, store),
+            percentile=arguments.percentile,
+        )
+        profilers = profilers_of(
+            device, training, inference, goal, sizes, progress, store, training_sizes, arguments.resume
+        )
+        for way in ways:
+            try:
+                found[way] = find_plan(
+                    profilers, goal, arguments.duration, progress, arguments.profiles, arguments.strategy, way
+                )
+            except CannotRunError as error:
+                if way == INTERLEAVED:
+                    raise
+                refused[way] = str(error)
     progress.clear()
+    if not found:
+        raise CannotRunError(f"none of the ways {arguments.ways} runs here: {refused}", f"--ways {INTERLEAVED}")
+    attempts = found[best_way(goal, found)]
     print(format_attempts(training, inference, goal, attempts))
+    print(format_ways(goal, found))
+    for way, reason in refused.items():
+        print(f"not run: {way}: {reason}")
+    if len(training_sizes) > 1:
+        print("note: the training batch size changes how a network learns, and how many epochs it takes")
     if arguments.json:
-        write_json(arguments.json, describe(device, training, inference, goal, attempts))
+        told = {way: describe(device, training, inference, goal, attempts) for way, attempts in found.items()}
+        best = told[best_way(goal, found)]
+        write_json(arguments.json, {**best, "way": best_way(goal, found), "ways": told, "ways_not_run": refused})
     if max(best_of(goal, attempts).shortfalls(goal)) > 1:
         raise CannotRunError("no plan is known that keeps the limits", "the nearest one stands above; allow more")
     return 0
 
 
-def find_plan(
+def switching_ms(text: Optional[str], device: Device, store: ResultsStore) -> Optional[float]:
+    """What a change of mode costs: as given, or as measured here, by runs in the results file or else now."""
+    if text != MEASURED:
+        return None if text is None else numbers("--switching-ms", text, "20")[0]
+    if is_self_profiling(device):
+        raise CannotRunError(f"{device.name} changes no mode, so nothing can be measured", "--switching-ms 20")
+    rows = frames.profiles(store, tasks=[CONCURRENT])
+    known = rows.loc[rows["device_name"] == device.name, "switching_ms"].dropna()
+    if len(known):
+        return float(known.iloc[-1])
+    modes = [mode for _, mode in device.power_modes("all")]
+    times_ms = []
+    for mode in [max(modes), min(modes)] * SWITCHES:
+        began_s = time.monotonic()
+        device.apply(mode)
+        times_ms.append(s_to_ms(time.monotonic() - began_s))
+    return float(np.median(times_ms))
+
+
+def profilers_of(
     device: Device,
     template: Case,
     inference: str,
     goal: ConcurrentGoal,
     sizes: Sequence[int],
-    duration_s: float,
     progress: Progress,
-    profiles: int = 30,
     store: Optional[ResultsStore] = None,
-    search: str = SEARCHES[0],
-) -> List[Attempt]:
-    """Plans on a device that is held, each with what it gave; another is made where a promise was not kept.
+    training_sizes: Sequence[int] = (),
+    resume: bool = False,
+) -> Tuple[DeviceProfiler, DeviceProfiler]:
+    """What profiles training and inference alone on a device that is held.
 
     Args:
         device: that is held.
-        template: the training; its power mode is replaced.
+        template: the training; its power mode is replaced, and its batch size by `training_sizes`.
         inference: name of the workload that answers.
         goal: what is wanted.
         sizes: batch sizes of the inference to choose from.
-        duration_s: of the run that checks a plan.
-        progress: where lines go while this works.
-        profiles: of both kinds of work together.
+        progress: where lines go.
         store: keeps all profiles; None keeps none.
-        search: one of `SEARCHES`.
+        training_sizes: batch sizes of the training to choose from.
+        resume: take profiles of the same conditions from `store`.
     """
     modes = device.power_modes("all", template.workload)
-    names = {mode: name for name, mode in modes}
     serving = dataclasses.replace(template, workload=inference, workers=0, task=INFERENCE)
     needs_power = goal.power_mw is not None or goal.switching_ms is not None
     trainer, server = (
         DeviceProfiler(
-            device, case, modes, batch_sizes=batches, store=store, needs_power=needs_power, report=progress.update
+            *(device, case, modes), batch_sizes=batches, store=store, needs_power=needs_power,
+            resume=resume, report=progress.update,
         )
-        for case, batches in ((template, ()), (serving, sizes))
-    )
-    seed = template.settings.seed
+        for case, batches in ((template, training_sizes), (serving, sizes))
+    )  # fmt: skip
+    return trainer, server
+
+
+def find_plan(
+    profilers: Tuple[DeviceProfiler, DeviceProfiler],
+    goal: ConcurrentGoal,
+    duration_s: float,
+    progress: Progress,
+    profiles: int = 30,
+    search: str = SEARCHES[0],
+    way: str = INTERLEAVED,
+) -> List[Attempt]:
+    """Plans on a device that is held, each with what it gave; another is made where a promise was not kept.
+
+    Args:
+        profilers: of training and of inference, which keep what they have profiled.
+        goal: what is wanted.
+        duration_s: of the run that checks a plan.
+        progress: where lines go while this works.
+        profiles: of both kinds of work together.
+        search: one of `SEARCHES`.
+        way: one of `WAYS`. Where both overlap, what that costs is taken from the results file, or from the first plan.
+    """
+    trainer, server = profilers
+    device, seed = trainer.device, trainer.template.settings.seed
     make, first = unfitted(StrategySetting(), seed), design_for((), None, seed)
     found: List[Attempt] = []
     wanted = goal
+    if way != INTERLEAVED:
+        wanted = dataclasses.replace(goal, switching_ms=None, slowdowns=slowdowns_before(profilers, way))
+    changes_mode = wanted.switching_ms is not None and not is_self_profiling(device)
+    some = trainer.case(0)
+    answers = dataclasses.replace(server.case(0), power_mode=some.power_mode)
+    check(concurrent_case(some, answers, goal.arrivals_per_s, duration_s, way), device)  # before anything is profiled
     for _ in range(_TRIES):
         choice = choose_concurrent(
             trainer, server, wanted, make, first, profiles=profiles, search=search, report=progress.line
         )
-        progress.line(f"training with inference in between for {duration_s:g} s in {choice.training_mode.name}")
-        mode = names.get(modes[choice.training][1], choice.training_mode.name)
-        training = dataclasses.replace(template, power_mode=mode)
-        answering = dataclasses.replace(serving, batch_size=choice.inference_batch)
-        both = concurrent_case(training, answering, goal.arrivals_per_s, duration_s)
+        training, answering = trainer.case(choice.training), server.case(choice.inference)
+        if not changes_mode or choice.training_mode == choice.inference_mode:
+            answering = dataclasses.replace(answering, power_mode=training.power_mode)
+        both = concurrent_case(training, answering, goal.arrivals_per_s, duration_s, way)
         check(both, device)
+        progress.line(f"training and inference, {way}, for {duration_s:g} s in {choice.training_mode.name}")
         profile = run_case(both, device, progress.update)
         trainer.keep(profile)
         found.append(Attempt(choice, profile))
         latency, power = found[-1].shortfalls(goal)
-        if max(latency, power) <= 1 or not np.isfinite(latency + power) or goal.switching_ms is not None:
+        if max(latency, power) <= 1 or not np.isfinite(latency + power):
             break
+        if wanted.switching_ms is not None and not changes_mode:
+            break
+        costs = [profile.aggregates[name] for name in SLOWDOWNS]
         wanted = dataclasses.replace(
             wanted,
             latency_ms=wanted.latency_ms / max(latency, 1.0),
             power_mw=None if wanted.power_mw is None else wanted.power_mw / max(power, 1.0),
+            switching_ms=profile.aggregates["switching_ms"] or wanted.switching_ms,
+            slowdowns=wanted.slowdowns if way == INTERLEAVED or None in costs else tuple(costs),
         )
     for profiler in (trainer, server):
         for index, flags in profiler.flagged.items():
             progress.line(f"note: {profiler.case(index).id} was profiled twice: {'; '.join(flags)}")
     return found
+
+
+def slowdowns_before(profilers: Tuple[DeviceProfiler, DeviceProfiler], way: str) -> Tuple[float, float]:
+    """By how much training and inference slowed each other down the last time both ran this way; 1 where none did."""
+    trainer, server = profilers
+    if trainer.store is not None:
+        for row in frames.profiles(trainer.store, tasks=[CONCURRENT])[::-1].itertuples():
+            mix = Mix.parse(row.workload)
+            if (row.device_name, *mix.workloads, mix.way) == (
+                trainer.device.name, trainer.template.workload, server.template.workload, way
+            ) and row.training_slowdown > 0 and row.inference_slowdown > 0:  # fmt: skip
+                return row.training_slowdown, row.inference_slowdown
+    return 1.0, 1.0
+
+
+def best_way(goal: ConcurrentGoal, found: Mapping[str, Sequence[Attempt]]) -> str:
+    """The way that keeps the limits and trains the most, or comes nearest."""
+    best = {way: best_of(goal, attempts) for way, attempts in found.items()}
+    worst = {way: max(*attempt.shortfalls(goal), 1.0) for way, attempt in best.items()}
+    return min(best, key=lambda way: (worst[way], -best[way].figure("training_samples_per_s")))
 
 
 def best_of(goal: ConcurrentGoal, attempts: Sequence[Attempt]) -> Attempt:
@@ -189,6 +310,7 @@ def describe(
             "training_mode": best.choice.training_mode.name,
             "inference_mode": best.choice.inference_mode.name,
             "inference_batch": best.choice.inference_batch,
+            "training_batch": best.choice.training_batch,
             "expected": {name: None if np.isnan(value) else value for name, value in expected.items()},
             "feasible": max(best.shortfalls(goal)) <= 1,
             "profiles": last.profiles,
@@ -211,17 +333,42 @@ def format_attempts(training: Case, inference: str, goal: ConcurrentGoal, attemp
     lines = [
         f"goal:     train {training.workload} as fast as possible while {goal.arrivals_per_s:g} requests/s of "
         f"{inference} take at most {goal.latency_ms:g} ms{power}",
-        f"choice:   {best.choice.training_mode.name}{inference_mode}, inference batches of "
-        f"{best.choice.inference_batch} ({last.profiles} profiles, {format_duration(last.seconds)}; "
+        f"choice:   {best.way}, {best.choice.training_mode.name}{inference_mode}, batches of "
+        f"{best.choice.training_batch} in training and {best.choice.inference_batch} in inference "
+        f"({last.profiles} profiles, {format_duration(last.seconds)}; "
         f"{len(attempts)} plans)",
-        f"expected: {expected.training_per_s * training.batch_size:.1f} trained samples/s, latency up to "
+        f"expected: {expected.training_per_s * best.choice.training_batch:.1f} trained samples/s, latency up to "
         f"{expected.latency_ms:.0f} ms",
-        f"outcome ({profile.provenance}, {profile.case.settings.duration_s:g} s interleaved): "
+        f"outcome ({profile.provenance}, {profile.case.settings.duration_s:g} s {best.way}): "
         f"{best.figure('training_samples_per_s'):.1f} trained samples/s, latency "
-        f"{best.figure('latency_median_ms'):.0f} ms median, {best.figure('latency_p95_ms'):.0f} ms at 95 %"
-        + ("" if drawn is None else f", {mw_to_w(drawn):.1f} W"),
+        f"{best.figure('latency_median_ms'):.0f} ms median, {best.figure('latency_p95_ms'):.0f} ms at 95 %, "
+        f"{best.figure('latency_p99_ms'):.0f} ms at 99 %" + ("" if drawn is None else f", {mw_to_w(drawn):.1f} W"),
     ]
     lines += [f"failed:   {mode.name}: {reason}" for mode, reason in last.failed]
-    if goal.switching_ms is not None:
-        lines.append("the outcome is of training's mode alone: no device here changes the mode between minibatches yet")
+    if goal.switching_ms is not None and profile.provenance != "measured":
+        lines.append("the outcome is of training's mode alone: no simulated board changes the mode between minibatches")
     return "\n".join(lines)
+
+
+def format_ways(goal: ConcurrentGoal, found: Mapping[str, Sequence[Attempt]]) -> str:
+    """A line for each way of doing both, and one for both alone, in the plan of the best way."""
+    best = {way: best_of(goal, attempts).profile.aggregates for way, attempts in found.items()}
+    columns = {
+        "trained/s": ("training_samples_per_s", "training_alone_per_s"),
+        "slowdown": ("training_slowdown", ""),
+        "batch ms": ("inference_time_ms", "inference_alone_ms"),
+        "slowdown of it": ("inference_slowdown", ""),
+        **{f"{name} ms": (f"latency_{key}_ms", f"latency_alone_{key}_ms")
+           for name, key in (("median", "median"), ("95 %", "p95"), ("99 %", "p99"))},
+        "speedup": ("speedup", ""),
+        "mJ/request": ("energy_per_request_mws", "energy_per_request_alone_mws"),
+        "mWh/epoch": ("energy_per_epoch_mwh", "energy_per_epoch_alone_mwh"),
+        "switch ms": ("switching_ms", ""),
+    }  # fmt: skip
+    rows = {way: [figures.get(name) for name, _ in columns.values()] for way, figures in best.items()}
+    rows["each alone"] = [best[best_way(goal, found)].get(name) for _, name in columns.values()]
+    told = [place for place in range(len(columns)) if any(row[place] is not None for row in rows.values())]
+    return format_table(
+        ["", *(f">{list(columns)[place]}" for place in told)],
+        [[name, *("-" if row[place] is None else f"{row[place]:.4g}" for place in told)] for name, row in rows.items()],
+    )

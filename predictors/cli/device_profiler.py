@@ -91,7 +91,7 @@ class DeviceProfiler:
         self._rows = np.array([(*mode, size) for _, mode in modes for size in sizes], dtype=np.int64)
         self.candidates = Candidates(self._rows[:, :4], self._rows[:, 4])
         self._per_mode = len(sizes)
-        self._store = store
+        self.store = store
         self._environment = dict(environment or (describe_environment() if store is not None else {}))
         self._run_id = run_id or uuid.uuid4().hex
         self._stored = _stored_numbers(store) if store is not None and resume else {}
@@ -110,8 +110,8 @@ class DeviceProfiler:
 
     def keep(self, profile: Profile) -> None:
         """Put a profile into the results file, where there is one."""
-        if self._store is not None:
-            self._store.add(profile, self._environment, self._run_id)
+        if self.store is not None:
+            self.store.add(profile, self._environment, self._run_id)
 
     def begin(self, indices: Sequence[int]) -> None:
         """Have a pool of boards begin with candidates that will be asked for."""
@@ -167,7 +167,7 @@ class DeviceProfiler:
         check(case, self.device)
         known = conditions(case, self.device, self._report)
         numbers = self._stored.get(key(comparable_conditions(known, case, self.device.provenance)), ())
-        takes = [self._store.profile(number) for number in numbers[-TAKES:]] if self._store is not None else []
+        takes = [self.store.profile(number) for number in numbers[-TAKES:]] if self.store is not None else []
         self.resumed += not self._wants_another(takes)
         while self._wants_another(takes):
             if takes:

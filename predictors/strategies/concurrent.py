@@ -12,7 +12,7 @@ a mode with an inference batch size, and profiles both kinds of work.
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -45,12 +45,21 @@ class ConcurrentGoal:
     latency_ms: float  # the longest that a request may take
     power_mw: Optional[float] = None  # greatest mean power; None for any
     switching_ms: Optional[float] = None  # cost of a change of mode; None where both kinds of work share one
+    # how many times as long a training minibatch and an inference batch take while both run at once, as was measured;
+    # None where they are interleaved
+    slowdowns: Optional[Tuple[float, float]] = None
+    percentile: int = 95  # of the requests that are to keep the latency
+
+    @property
+    def latency_figure(self) -> str:
+        """The aggregate that `latency_ms` limits."""
+        return f"latency_p{self.percentile}_ms"
 
     def __post_init__(self) -> None:
         """Refuse what nothing can meet."""
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if value is not None and not value > 0:
+            if not isinstance(value, tuple) and value is not None and not value > 0:
                 raise InvalidValueError(f"{field.name} is {value:g}, expected a number above 0")
 
 
@@ -64,6 +73,7 @@ class ConcurrentChoice(NamedTuple):
     training_mode: PowerMode
     inference_mode: PowerMode  # the same where they share one
     inference_batch: int  # requests in a batch
+    training_batch: int  # samples in a minibatch
     profiles: int  # of both kinds together
     seconds: float  # that those took
     failed: Tuple[Tuple[PowerMode, str], ...]  # the modes that could not be profiled, and why, of both kinds
@@ -82,12 +92,18 @@ def choose_concurrent(
 ) -> ConcurrentChoice:
     """Find a plan with at most so many `profiles`, of both kinds together; all is profiled where they suffice for that.
 
-    The candidates of `training` are modes, those of `inference` modes and batch sizes. `first` chooses `initial` of
+    The candidates of both are modes and batch sizes; those of `training` have one size where `search` is `mdbs`. What
+    trains the most samples is best. `first` chooses `initial` of
     each to begin with; `predictor` makes a predictor that is not fitted. `search` is one of `SEARCHES`; brute force
     profiles everything, whatever `profiles` says.
     """
     if search not in SEARCHES:
         raise UnknownNameError(f"search {search!r} is unknown", f"known: {', '.join(SEARCHES)}")
+    if search == HALVING and np.ptp(training.candidates.batch_size):
+        raise InvalidValueError(
+            f"{HALVING} halves modes and inference batches, and several training batches are given",
+            f"one of them, or --strategy {CLOSED_LOOP}",
+        )
     everything = len(training.candidates.modes) + len(inference.candidates.modes)
     if search == BRUTE_FORCE:
         profiles = everything
@@ -123,6 +139,7 @@ def choose_concurrent(
         histories[0].mode(train_in),
         histories[1].mode(infer_in),
         int(inference.candidates.batch_size[infer_in]),
+        int(training.candidates.batch_size[train_in]),
         spent,
         sum(history.spent.seconds for history in histories),
         tuple((history.mode(index), why) for history in histories for index, why in history.failed.items()),
@@ -135,6 +152,7 @@ class _Weighed(NamedTuple):
     training: np.ndarray  # the candidate that each trains in
     inference: np.ndarray  # the candidate that each infers in
     expected: Expected  # of each
+    trained_per_s: np.ndarray  # samples that each is expected to train
     log_sd: np.ndarray  # the standard deviation of the logarithm of its training throughput
     chance: np.ndarray  # how likely it keeps the limits
     excess: np.ndarray  # by which share it is expected to break the worst limit; 0 and below where all are kept
@@ -147,18 +165,18 @@ class _Weighed(NamedTuple):
         """
         kept = self.profiled & (self.excess <= 0)
         if kept.any():
-            return int(np.where(kept, self.expected.training_per_s, -np.inf).argmax())
+            return int(np.where(kept, self.trained_per_s, -np.inf).argmax())
         if measured:
             return int(np.where(self.profiled, self.excess, np.inf).argmin())
         likely = self.chance.max() > UNLIKELY
-        return int((self.expected.training_per_s * self.chance).argmax() if likely else self.excess.argmin())
+        return int((self.trained_per_s * self.chance).argmax() if likely else self.excess.argmin())
 
     def most_promising(self) -> Optional[int]:
         """The plan that is worth profiling next; None where none promises enough."""
         best = self.best()
         if not (self.profiled[best] and self.excess[best] <= 0):
             return best
-        log_time = -np.log(np.maximum(self.expected.training_per_s, np.finfo(float).tiny))
+        log_time = -np.log(np.maximum(self.trained_per_s, np.finfo(float).tiny))
         gains = np.where(self.profiled, 0.0, expected_improvement(log_time, self.log_sd, log_time[best]) * self.chance)
         index = int(gains.argmax())
         return index if gains[index] > LEAST_GAIN else None
@@ -185,7 +203,7 @@ def _halve(histories: Sequence[History], goal: ConcurrentGoal, profiles: int) ->
         if served is None:
             inference.usable[index] = False
             return None
-        expected = expect(*trained[:2], *served[:2], sizes[index], goal.arrivals_per_s)
+        expected = expect(*trained[:2], *served[:2], sizes[index], goal.arrivals_per_s, slowdowns=goal.slowdowns)
         # Each limit, by which share it is used, and which way clocks and the batch size bring that down.
         used = [
             (float(expected.latency_ms / goal.latency_ms), ("up", "down"), False),
@@ -216,12 +234,14 @@ def _weigh(
         inference.batch_size[second],
         goal.arrivals_per_s,
         goal.switching_ms or 0.0,
+        goal.slowdowns,
     )
     train_sd, infer_sd = training.log_time_sd[first], inference.log_time_sd[second]
+    takes_turns = goal.slowdowns is None
     # Training has what inference leaves of the time, 1 - load, so an error of inference counts by load / (1 - load).
-    leverage = expected.load / np.maximum(1 - expected.load, 0.01)
+    leverage = takes_turns * expected.load / np.maximum(1 - expected.load, 0.01)
     # Errors of both kinds of work are taken as independent normal ones.
-    latency_sd = np.hypot(train_ms * train_sd, infer_ms * infer_sd)
+    latency_sd = np.hypot(takes_turns * train_ms * train_sd, infer_ms * infer_sd)
     chance = ndtr((goal.latency_ms - expected.latency_ms) / latency_sd) * (expected.load < 1)
     worst = np.maximum(expected.latency_ms / goal.latency_ms, expected.load)
     if goal.power_mw is not None:
@@ -232,6 +252,7 @@ def _weigh(
         first,
         second,
         expected,
+        expected.training_per_s * training.batch_size[first],
         np.hypot(train_sd, leverage * infer_sd),
         chance,
         worst - 1,
@@ -246,22 +267,23 @@ def _pairs(
     modes, others = (history.profiler.candidates.modes for history in histories)
     usable = [history.usable for history in histories]
     if goal.switching_ms is None:
-        place = {tuple(mode): index for index, mode in enumerate(modes.tolist()) if usable[0][index]}
+        places: Dict[Tuple[int, ...], List[int]] = {}
+        for index in np.flatnonzero(usable[0]).tolist():
+            places.setdefault(tuple(modes[index].tolist()), []).append(index)
         shared = [
-            (place[tuple(mode)], index)
-            for index, mode in enumerate(others.tolist())
-            if tuple(mode) in place and usable[1][index]
+            (place, index)
+            for index in np.flatnonzero(usable[1]).tolist()
+            for place in places.get(tuple(others[index].tolist()), ())
         ]
         if not shared:
             raise InvalidValueError("training and inference have no power mode in common")
         return tuple(np.array(shared).T)
-    # A mode that another beats in time and in power is part of no best plan.
-    first = _front(training, np.flatnonzero(usable[0]))
-    second = np.concatenate(
-        [
-            _front(inference, np.flatnonzero(usable[1] & (inference.batch_size == size)))
-            for size in np.unique(inference.batch_size[usable[1]])
-        ]
+    # A mode that another beats in time and in power with the same batch size is part of no best plan.
+    first, second = (
+        np.concatenate(
+            [_front(one, np.flatnonzero(able & (one.batch_size == size))) for size in np.unique(one.batch_size[able])]
+        )
+        for one, able in zip((training, inference), usable)
     )
     crossed = np.meshgrid(first, second, indexing="ij")
     return crossed[0].ravel(), crossed[1].ravel()
