@@ -5,20 +5,27 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
 
 from harness.cli.options import output_file, output_folder, whole_numbers, write_json
 from harness.core.errors import CannotRunError
 from harness.core.terminal import format_table
+from harness.core.units import mw_to_w
 from harness.workloads import get_workload
 from predictors.cli.options import counting, numbers, refuse_below
+from predictors.cli.prior import LEFT_OUT
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE, TASKS
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.models.vendor_estimate import estimated_boards
-from predictors.strategies.evaluation import contest_runs, results, run_contest
+from predictors.strategies.evaluation import ContestRun, Found, contest_runs, results, run_contest
 from predictors.strategies.fixed import VendorPreset, presets_of
-from predictors.strategies.goals import OBJECTIVES, budget_goals
+from predictors.strategies.goals import OBJECTIVES, Goal, budget_goals
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names
+
+if TYPE_CHECKING:
+    from predictors.models.physical_gp.prior import Hierarchy
 
 EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
 """Epochs to convergence that 001 sec. 1.4 and 3.1 use."""
@@ -34,6 +41,19 @@ _COLUMNS: Tuple[Tuple[str, str], ...] = (
 )
 
 
+SPREAD, SPREAD_OVER = "spread", (0.05, 0.95)
+"""Budgets over a table's powers, and between which of their quantiles."""
+
+
+class Contest(NamedTuple):
+    """What is run on one table."""
+
+    table: Table
+    goals: List[Goal]
+    setting: StrategySetting
+    runs: List[ContestRun]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     text = "choose power modes under power budgets, and hold the choices against the truth"
@@ -41,19 +61,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = "\n".join(f"  {name:<12} {kind.meaning}" for name, kind in STRATEGIES.items())
     evaluate.description = f"{text}.\n\nstrategies:\n{listed}"
     add = evaluate.add_argument
-    add("--corpus", type=Path, required=True, metavar="FILE", help="CSV or Parquet, all modes known")
+    add("--corpus", type=Path, nargs="+", required=True, metavar="FILE", help="CSV or Parquet, all modes known")
     add("--reference-corpus", type=Path, metavar="FILE", help="where --reference is, if elsewhere")
     add("--reference", metavar="W", help="workload that transfer predictors start from")
-    add("--target", required=True, metavar="W[,W]", help="workloads to choose for")
-    add("--task", choices=TASKS, default=TASKS[0], help="which of their tables (default: %(default)s)")
+    add("--leave-out", choices=tuple(LEFT_OUT), help="choose for each under a prior learned from the corpora's others")
+    add("--target", metavar="W[,W]", help="workloads to choose for (default: all)")
+    add("--task", choices=(*TASKS, ALL), default=TASKS[0], help="which of their tables (default: %(default)s)")
     add(
         "--goal",
         choices=tuple(OBJECTIVES),
         help="what to make small (default: time; throughput where tables have several batch sizes)",
     )
-    add("--latency-limits", metavar="MS[,MS]", help="limits of the minibatch time, each beside each budget")
+    add(
+        "--latency-limits",
+        metavar="MS[,MS]",
+        help="of the minibatch time, each beside each budget; of --task all, inference's",
+    )
     add("--strategies", default=ALL, metavar="LIST", help="comma list, or all (default)")
-    add("--budgets", default="17:50:1", metavar="A:B:STEP", help="in W (default: 17:50:1, 001 5.2)")
+    add(
+        "--budgets",
+        default="17:50:1",
+        metavar="A:B:STEP",
+        help="in W, or spread:N, so many over the powers of each table (default: 17:50:1, 001 5.2)",
+    )
     add("--profiles", default="15", metavar="N[,N]", help="modes that may be profiled (default: 15)")
     add("--repeats", type=int, default=5, metavar="N", help="runs with other seeds (default: 5)")
     add("--risk", type=float, metavar="P", default=0.05, help="of one-shot: chance to break a limit (default: 0.05)")
@@ -66,46 +96,63 @@ def run(arguments: argparse.Namespace) -> int:
     names = strategy_names(arguments.strategies)
     profiles = whole_numbers("--profiles", arguments.profiles, "10,15,50")
     refuse_below(1, arguments, "repeats", "jobs")
-    tables = load_tables(arguments.corpus)
-    targets = [find_table(tables, workload, arguments.task) for workload in arguments.target.split(",")]
-    references: Tuple[Table, ...] = ()
-    if arguments.reference:
-        elsewhere = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
-        references = (find_table(elsewhere, arguments.reference, arguments.task),)
-    sizes = max(len(set(table.batch_size.tolist())) for table in targets)
-    limits = arguments.latency_limits
-    latencies_ms = numbers("--latency-limits", limits, "50,200") if limits else ()
-    goal = arguments.goal or ("throughput" if sizes > 1 else "time")
-    goals = budget_goals(arguments.budgets, OBJECTIVES[goal], latencies_ms)
-    setting = StrategySetting(references=references, presets=presets_of(targets[0].device), risk=arguments.risk)
-    for name, why in _left_out(setting, targets).items():
-        if name in names:
-            print(f"note: {name} is left out: {why}", file=sys.stderr)
-            names.remove(name)
-    if not names:
+    tables = [table for path in arguments.corpus for table in load_tables(path)]
+    elsewhere = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
+    told = {one.task for one in elsewhere if one.workload == arguments.reference}
+    column = LEFT_OUT.get(arguments.leave_out)
+    priors = _priors_without(tables, column)
+    contests = []
+    for table in _targets(tables, arguments.target, arguments.task):
+        if arguments.reference is None or (arguments.task == ALL and table.task not in told):
+            reference = table
+        else:
+            reference = find_table(elsewhere, arguments.reference, table.task)
+        setting = StrategySetting(
+            device=table.device,
+            references=() if reference.fingerprint == table.fingerprint else (reference,),
+            presets=presets_of(table.device),
+            risk=arguments.risk,
+            hierarchy=priors[getattr(table, column)] if column else None,
+        )
+        left_out = _left_out(setting)
+        for name in set(left_out).intersection(names):
+            print(f"note: {name} is left out for {table.workload}: {left_out[name]}", file=sys.stderr)
+        kept = [name for name in names if name not in left_out]
+        runs = contest_runs(kept, [table], profiles, arguments.repeats)
+        contests.append(Contest(table, _goals(arguments, table), setting, runs))
+    total = sum(len(one.runs) for one in contests)
+    if not total:
         raise CannotRunError("no strategy is left to run", "the reasons stand above")
-    runs = contest_runs(names, targets, profiles, arguments.repeats)
-    show = counting(len(runs))
-    found = run_contest(
-        runs,
-        goals,
-        setting,
-        arguments.jobs,
-        lambda run: show(f"{run.strategy}, {run.target.workload}, {run.profiles} profiles"),
-    )
-    lengths = {table.workload: minibatches_of_training(table.workload, DEFAULT_BATCH_SIZE) for table in targets}
-    rows = results(found, targets, len(goals), setting.presets, lengths)
-    notes = notes_on(setting.presets)
+    show = counting(total)
+    rows: List[Dict[str, Any]] = []
+    found: Dict[Tuple[str, str], Found] = {}
+    for table, goals, setting, runs in contests:
+        here = run_contest(
+            runs,
+            goals,
+            setting,
+            arguments.jobs,
+            lambda run: show(f"{run.strategy}, {run.target.workload}, {run.profiles} profiles"),
+        )
+        lengths = {table.workload: minibatches_of_training(table.workload, DEFAULT_BATCH_SIZE)}
+        rows += results(here, [table], len(goals), setting.presets, lengths if table.task == TASKS[0] else {})
+        found.setdefault((table.device, table.task), {}).update(here)
+    notes = list(dict.fromkeys(note for one in contests for note in notes_on(one.setting.presets)))
     print("\n".join([format_results(rows), *(f"note: {note}" for note in notes)]))
     if arguments.json:
-        said = {"corpus": str(arguments.corpus), "reference": arguments.reference, "budgets_w": arguments.budgets}
-        said.update(repeats=arguments.repeats, risk=arguments.risk, notes=notes, task=arguments.task, goal=goal)
-        write_json(arguments.json, {**said, "results": rows})
+        corpus = " ".join(map(str, arguments.corpus))
+        said = {"corpus": corpus, "reference": arguments.reference, "budgets_w": arguments.budgets}
+        said.update(repeats=arguments.repeats, risk=arguments.risk, notes=notes, task=arguments.task)
+        objectives = sorted({_objective(arguments, one.table) for one in contests})
+        write_json(arguments.json, {**said, "goal": ", ".join(objectives), "results": rows})
     if arguments.plots:
         from predictors.strategies.plots import draw
 
-        for path in draw(found, targets, arguments.plots):
-            print(f"wrote {path}")
+        for (device, task), some in found.items():
+            targets = [one.table for one in contests if (one.table.device, one.table.task) == (device, task)]
+            folder = arguments.plots if len(found) == 1 else arguments.plots / f"{device}-{task}"
+            for path in draw(some, targets, folder):
+                print(f"wrote {path}")
     return 0
 
 
@@ -118,15 +165,53 @@ def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[flo
     return None if epochs is None else epochs * (get_workload(workload).real_samples // batch_size)
 
 
-def _left_out(setting: StrategySetting, targets: Sequence[Table]) -> Dict[str, str]:
+def _targets(tables: Sequence[Table], workloads: Optional[str], task: str) -> List[Table]:
+    """The tables to choose in, those rows alone whose power was measured."""
+    tasks = TASKS if task == ALL else (task,)
+    if workloads is not None and task != ALL:
+        return [find_table(tables, workload, task) for workload in workloads.split(",")]
+    names = None if workloads is None else workloads.split(",")
+    found = [one for one in tables if one.task in tasks and one.has_power and (names is None or one.workload in names)]
+    if not found:
+        raise CannotRunError(f"the corpora have no {' or '.join(tasks)} of {workloads or 'any workload'} with power")
+    return [one.complete() for one in found]
+
+
+def _objective(arguments: argparse.Namespace, table: Table) -> str:
+    return arguments.goal or ("throughput" if len(set(table.batch_size.tolist())) > 1 else "time")
+
+
+def _goals(arguments: argparse.Namespace, table: Table) -> List[Goal]:
+    limits, budgets = arguments.latency_limits, arguments.budgets
+    latencies_ms = numbers("--latency-limits", limits, "50,200") if limits else ()
+    if arguments.task == ALL and table.task == TASKS[0]:
+        latencies_ms = ()
+    kind, _, count = budgets.partition(":")
+    if kind == SPREAD:
+        (count,) = whole_numbers("--budgets", count, f"{SPREAD}:8")
+        low, high = np.quantile(table.power_mw, SPREAD_OVER)
+        budgets = ",".join(f"{mw_to_w(value):.2f}" for value in np.linspace(low, high, count))
+    return budget_goals(budgets, OBJECTIVES[_objective(arguments, table)], latencies_ms)
+
+
+def _priors_without(tables: Sequence[Table], column: Optional[str]) -> Dict[str, Hierarchy]:
+    """By network or board, the prior that the tables of all others ask for; none where none is to be left out."""
+    if column is None:
+        return {}
+    from predictors.models.physical_gp.learning import learn_hierarchy
+
+    names = {getattr(one, column) for one in tables}
+    return {name: learn_hierarchy([one for one in tables if getattr(one, column) != name]) for name in names}
+
+
+def _left_out(setting: StrategySetting) -> Dict[str, str]:
     """The strategies that cannot run here, and why."""
-    reasons, device = {}, targets[0].device
-    own = {table.fingerprint for table in setting.references}
+    reasons = {}
     if not setting.presets:
-        reasons["presets"] = f"the presets of {device} are not known"
-    if device not in estimated_boards():
-        reasons["npe"] = f"no figures of the module {device} are known"
-    if not setting.references or any(table.fingerprint in own for table in targets):
+        reasons["presets"] = f"the presets of {setting.device} are not known"
+    if setting.device not in estimated_boards():
+        reasons["npe"] = f"no figures of the module {setting.device} are known"
+    if not setting.references:
         reasons["powertrain"] = "it starts from a reference workload that is no target: --reference W"
     return reasons
 
@@ -141,11 +226,12 @@ def notes_on(presets: Sequence[VendorPreset]) -> List[str]:
 def format_results(rows: Sequence[Dict[str, Any]]) -> str:
     """The contest as a table: penalties in %, shares in %, area in W, what was spent."""
     figures = (f">{title}" for _, title in _COLUMNS)
+    several = len({(row["device"], row["task"]) for row in rows}) > 1
     header = ["strategy", "target", ">profiles", *figures, ">infeasible", ">time spent", ">hours saved"]
     body = [
         [
             row["strategy"],
-            row["target"],
+            f"{row['device']}/{row['target']}/{row['task']}" if several else row["target"],
             str(row["profiles"]),
             *("-" if row[name] is None else f"{row[name]:.1f}" for name, _ in _COLUMNS),
             f"{row['infeasible']}/{row['choices']}",

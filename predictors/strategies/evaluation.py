@@ -244,6 +244,7 @@ def results(
                 "strategy": strategy,
                 "target": target,
                 "device": table.device,
+                "task": table.task,
                 "profiles": profiles,
                 "repeats": len(sweeps),
                 **summarise(outcomes),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from harness.core.errors import InvalidValueError
 from predictors.models.base import Predictor, make_predictor, names_in, predictor_class
@@ -11,6 +11,9 @@ from predictors.strategies.closed_loop import ClosedLoop, OneShot, design_for
 from predictors.strategies.fixed import GreatestEstimatedPower, Maxn, Presets, VendorPreset
 from predictors.strategies.protocol import Strategy
 from predictors.strategies.search import BinarySearch, BruteForce, CoordinateSearch, RandomSearch
+
+if TYPE_CHECKING:
+    from predictors.models.physical_gp.prior import Hierarchy
 
 OURS = "physical-gp"  # the predictor behind `one-shot`, `closed-loop` and `front`
 
@@ -23,6 +26,7 @@ class StrategySetting(NamedTuple):
     presets: Tuple[VendorPreset, ...] = ()  # the vendor's modes
     risk: Optional[float] = None  # of `one-shot`: greatest probability of breaking a limit
     unprofiled: bool = False  # whether a pick may be what no profile tells of
+    hierarchy: Optional[Hierarchy] = None  # the prior of our predictor; None for the suite's
 
 
 class StrategyKind(NamedTuple):
@@ -38,7 +42,8 @@ class StrategyKind(NamedTuple):
 def unfitted(setting: StrategySetting, seed: int, name: str = OURS) -> Callable[[], Predictor]:
     """Makes predictors of a name, not fitted, that know the setting's board and references."""
     kind = predictor_class(name)
-    return lambda: make_predictor(kind, references=setting.references, board=setting.device or None, seed=seed)
+    offered = {"references": setting.references, "board": setting.device or None, "hierarchy": setting.hierarchy}
+    return lambda: make_predictor(kind, seed=seed, **offered)
 
 
 def make_closed_loop(setting: StrategySetting, seed: int, least_gain: float = 0.0, batch: int = 1) -> ClosedLoop:

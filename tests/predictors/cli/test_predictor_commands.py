@@ -18,7 +18,8 @@ from predictors.__main__ import main
 from predictors.cli import evaluate
 from predictors.cli.evaluate import make_target, parse_counts
 from predictors.cli.scenario import named_modes, simulated
-from predictors.models.physical_gp.prior import Counts
+from predictors.models.physical_gp import learning
+from predictors.models.physical_gp.prior import Counts, read_hierarchy
 from predictors.published import FILE, read_published
 from predictors.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
 from tests.predictors.plain_predictors import SPACE, LogLinear, Nothing, made_table
@@ -78,6 +79,40 @@ def test_strategies_choose_the_batch_size_of_inference_by_the_time_of_a_sample(t
     assert "viol %" in capsys.readouterr().out
     assert run(*asked, "--latency-limits", "20,fast") == 2
     assert "expected numbers above 0" in capsys.readouterr().err
+
+
+def test_strategies_choose_in_all_tables_of_several_corpora_each_with_its_own_budgets_and_prior(
+    corpus, tmp_path, capsys, monkeypatch
+):
+    other = [
+        row
+        for size in (1, 16)
+        for row in simulate_corpus("orin-agx", "lstm-wikitext", list(SPACE), batch_size=size, task="inference")
+    ]
+    write_corpus(tmp_path / "other.csv", other)
+    told = []
+    monkeypatch.setattr(
+        learning, "learn_hierarchy", lambda tables: told.append({one.workload for one in tables}) or read_hierarchy()
+    )
+    corpora = ("--corpus", corpus, tmp_path / "other.csv", "--reference", "resnet18-imagenet")
+    how = ("--task", "all", "--leave-out", "network", "--budgets", "spread:2", "--strategies", "mdbs,powertrain")
+    out = ("--profiles", 12, "--repeats", 1, "--jobs", 1, "--json", tmp_path / "o.json")
+    assert run("strategies", "evaluate", *corpora, *how, *out) == 0
+    said = capsys.readouterr()
+    assert "powertrain is left out for lstm-wikitext" in said.err
+    assert "orin-agx/lstm-wikitext/inference" in said.out
+    found = json.loads((tmp_path / "o.json").read_text())
+    assert found["goal"] == "throughput, time"
+    rows = [(one["strategy"], one["target"], one["task"], one["choices"]) for one in found["results"]]
+    assert rows == [
+        ("mdbs", "resnet18-imagenet", "training", 2),
+        ("mdbs", "yolov8n-coco", "training", 2),
+        ("powertrain", "yolov8n-coco", "training", 2),
+        ("mdbs", "lstm-wikitext", "inference", 2),
+    ]
+    assert found["results"][0]["by_choice"]["budget_w"] != found["results"][2]["by_choice"]["budget_w"]
+    everything = {*WORKLOADS, "lstm-wikitext"}
+    assert sorted(map(sorted, told)) == sorted(sorted(everything - {name}) for name in everything)
 
 
 @pytest.mark.parametrize(
