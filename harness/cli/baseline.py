@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.cli.options import add_by, add_include_flagged, add_results
-from harness.core.units import percent_to_share, share_to_percent
+from harness.cli.options import add_by, add_include_flagged, add_results, add_threshold
+from harness.core.units import percent_to_share
 from harness.judge.baseline import (
     DEFAULT_THRESHOLD,
     OK_CODE,
@@ -41,13 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="take the newest N runs of each case (default: all of its environment)",
         )
         add_include_flagged(action)
-    checking.add_argument(
-        "--threshold",
-        type=float,
-        default=share_to_percent(DEFAULT_THRESHOLD),
-        metavar="PERCENT",
-        help="by how much a median may grow (default: %(default)g)",
-    )
+    add_threshold(checking, DEFAULT_THRESHOLD, "by how much a median may grow")
     add_by(checking)
     checking.add_argument("--strict", action="store_true", help="exit with 2 where a case is inconclusive, too")
 

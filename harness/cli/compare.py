@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.cli.options import add_by, add_include_flagged, output_file
-from harness.core.files import write_output
-from harness.core.units import percent_to_share, share_to_percent
+from harness.cli.options import add_by, add_forms, add_include_flagged, add_threshold, say
+from harness.core.units import percent_to_share
 from harness.judge.compare import DEFAULT_THRESHOLD, TEST, compare_files, format_result, to_json
 from harness.stats.changes import FEWEST_RUNS
 
@@ -22,13 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in (("before", "one side"), ("after", "the other")):
         add(name, type=Path, metavar=name.upper(), help=f"{text}: a results file, or a .json of pytest-benchmark")
     add_by(parser)
-    add(
-        "--threshold",
-        type=float,
-        default=share_to_percent(DEFAULT_THRESHOLD),
-        metavar="PERCENT",
-        help="a change below this is none (default: %(default)g)",
-    )
+    add_threshold(parser, DEFAULT_THRESHOLD, "a change below this is none")
     add(
         "--fastest",
         action="store_true",
@@ -36,16 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"machines that others share, where noise only ever slows; takes {FEWEST_RUNS} runs on each side",
     )
     add_include_flagged(parser)
-    add("--write-json", type=output_file, metavar="FILE", help="write what --json prints, too")
-    forms = parser.add_mutually_exclusive_group()
-    forms.add_argument("--json", action="store_true", help="print JSON")
-    forms.add_argument("--markdown", action="store_true", help="print Markdown, for a job summary")
+    add_forms(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     choice = (percent_to_share(arguments.threshold), arguments.fastest, arguments.include_flagged)
     result = compare_files(arguments.before, arguments.after, arguments.by, *choice)
-    if arguments.write_json is not None:
-        write_output(arguments.write_json, f"{to_json(result)}\n".encode())
-    print(to_json(result) if arguments.json else format_result(result, arguments.markdown))
+    say(arguments, to_json(result), lambda markdown: format_result(result, markdown))
     return result.exit_code

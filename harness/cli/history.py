@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
-from harness.cli.options import add_include_flagged, output_file
+from harness.cli.options import add_forms, add_include_flagged, add_threshold, output_file, say
 from harness.core.errors import InvalidValueError
-from harness.core.files import write_output
 from harness.core.terminal import format_table, shown
 from harness.core.units import mw_to_w, percent_to_share, share_to_percent
 from harness.judge.compare import DEFAULT_THRESHOLD, TIME
@@ -40,19 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("files", type=Path, nargs="+", metavar="FILE", help="results files, or folders of them, in any order")
     add("--since", type=_day, metavar="DATE", help="leave out what was stored before that day: 2026-01-31")
-    add(
-        "--threshold",
-        type=float,
-        default=share_to_percent(DEFAULT_THRESHOLD),
-        metavar="PERCENT",
-        help="a change of level below this is none (default: %(default)g)",
-    )
+    add_threshold(parser, DEFAULT_THRESHOLD, "a change of level below this is none")
     add_include_flagged(parser)
     add("--out", type=output_file, metavar="PAGE.html", help="write a page with a figure of each case, too")
-    add("--write-json", type=output_file, metavar="FILE", help="write what --json prints, too")
-    forms = parser.add_mutually_exclusive_group()
-    forms.add_argument("--json", action="store_true", help="print JSON, every run included")
-    forms.add_argument("--markdown", action="store_true", help="print Markdown, for a job summary")
+    add_forms(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -60,9 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         require_drawing("the page", ", or leave out --out")
     threshold = percent_to_share(arguments.threshold)
     found = read_history(arguments.files, arguments.include_flagged, arguments.since, threshold)
-    if arguments.write_json is not None:
-        write_output(arguments.write_json, f"{_to_json(found)}\n".encode())
-    print(_to_json(found) if arguments.json else _in_words(found, arguments.markdown))
+    say(arguments, _to_json(found), lambda markdown: _in_words(found, markdown))
     if arguments.out is not None:
         write_page(found, arguments.out)
         print(f"wrote {arguments.out}", file=sys.stderr)

@@ -6,11 +6,12 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional
 
 from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
+from harness.core.units import share_to_percent
 from harness.store.conditions import DISQUALIFYING
 
 
@@ -33,6 +34,32 @@ def add_by(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         help="conditions that may differ because they are the question: l4t,jetpack,torch (default: none)",
     )
+
+
+def add_threshold(parser: argparse._ActionsContainer, default: float, text: str) -> None:
+    """`--threshold`, in percent, of which `text` says what it bounds."""
+    parser.add_argument(
+        "--threshold",
+        type=float,
+        default=share_to_percent(default),
+        metavar="PERCENT",
+        help=f"{text} (default: %(default)g)",
+    )
+
+
+def add_forms(parser: argparse.ArgumentParser) -> None:
+    """`--write-json`, and one of `--json` and `--markdown`; `say` is what prints and writes so."""
+    parser.add_argument("--write-json", type=output_file, metavar="FILE", help="write what --json prints, too")
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print JSON")
+    forms.add_argument("--markdown", action="store_true", help="print Markdown, for a job summary")
+
+
+def say(arguments: argparse.Namespace, as_json: str, in_words: Callable[[bool], str]) -> None:
+    """Print and write what was found, in the forms that `add_forms` offers; `in_words` is told whether by Markdown."""
+    if arguments.write_json is not None:
+        write_output(arguments.write_json, f"{as_json}\n".encode())
+    print(as_json if arguments.json else in_words(arguments.markdown))
 
 
 def output_file(text: str) -> Path:

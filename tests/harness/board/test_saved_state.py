@@ -142,7 +142,9 @@ def test_two_knobs_that_move_each_other_are_not_said_to_stand_right(dial, places
 
 
 def test_a_knob_that_cannot_be_put_back_is_named_and_the_others_are(dial, places, monkeypatch):
-    knobs = [dial("a"), dial("b"), dial("c")]
+    """And nothing is forgotten that its restore may need."""
+    knobs, forgotten = [dial("a"), dial("b"), dial("c")], []
+    monkeypatch.setattr(Dial, "forget", lambda self, saved: forgotten.append(self))
 
     def refuse(value):
         raise ControlError("b is stuck")
@@ -156,9 +158,9 @@ def test_a_knob_that_cannot_be_put_back_is_named_and_the_others_are(dial, places
     with stuck, run(knobs, places):
         change_all()
     assert [knob.read() for knob in knobs] == [1, 2, 1]
-    assert left_behind(places["state_dir"]) == [DEVICE]
+    assert (left_behind(places["state_dir"]), forgotten) == ([DEVICE], [])
     restore(DEVICE, **places)
-    assert knobs[1].read() == 1
+    assert (knobs[1].read(), len(forgotten)) == (1, 3)
 
 
 def test_what_knobs_laid_down_goes_once_all_stand_as_before_changed_or_not(dial, places, monkeypatch):
@@ -168,22 +170,6 @@ def test_what_knobs_laid_down_goes_once_all_stand_as_before_changed_or_not(dial,
     with run(knobs, places):
         knobs[0].set(2)
     assert order == ["restore", ("forget", knobs[1].name, 1), ("forget", knobs[0].name, 1)]
-
-
-def test_nothing_is_forgotten_that_another_restore_may_need(dial, places, monkeypatch):
-    knobs = [dial("a"), dial("b")]
-    monkeypatch.setattr(Dial, "forget", lambda self, saved: pytest.fail("b is not as before yet"))
-
-    def refuse(value):
-        raise ControlError("b is stuck")
-
-    def change_all():
-        for knob in knobs:
-            knob.set(2)
-        monkeypatch.setattr(knobs[1], "apply", refuse)
-
-    with pytest.raises(ControlError, match="b is stuck"), run(knobs, places):
-        change_all()
 
 
 def test_what_cannot_be_removed_is_named_and_tried_again_by_restore(dial, places, monkeypatch):

@@ -167,18 +167,6 @@ def test_where_the_kernel_does_not_tell_its_mask_sysfs_takes_over_once_nvpmodel_
     assert tree.controls() == before
 
 
-def test_without_nvpmodel_and_jetson_clocks_modes_are_set_through_sysfs(tmp_path):
-    tree = build_board(tmp_path / "root", "orin-agx", "r35.4", mode="MAXN")
-    for tool in ("usr/sbin/nvpmodel", "usr/bin/jetson_clocks"):
-        (tree.path / tool).unlink()
-    device, before = device_of(tree), tree.controls()
-    mode = PowerMode(5, 1_113_600, 624_750, 2_133_000)
-    with running(tree, device):
-        assert device.apply(mode) == mode
-        assert device._control.dvfs() == "off"
-    assert tree.controls() == before
-
-
 @pytest.mark.parametrize("holds", [False, True])
 def test_thors_clocks_are_held_where_that_is_asked_for(tmp_path, holds):
     tree = build_board(tmp_path / "root", "thor", "r38.2")

@@ -66,7 +66,7 @@ def test_clocks_of_a_board_are_free_below_the_mode_and_held_again_and_put_back(t
     assert tree.controls() == before
 
 
-def test_clocks_of_a_board_can_be_freed_without_nvpmodel_and_jetson_clocks(tmp_path):
+def test_without_nvpmodel_and_jetson_clocks_clocks_are_freed_and_held_through_sysfs(tmp_path):
     tree = build_board(tmp_path / "root", "orin-agx", "r35.4", mode="MAXN")
     for tool in ("usr/sbin/nvpmodel", "usr/bin/jetson_clocks"):
         (tree.path / tool).unlink()
