@@ -18,6 +18,8 @@ from concurrent import futures
 from multiprocessing import connection
 from typing import Any, Callable, Collection, ContextManager, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
+import numpy as np
+
 from harness.board.affinity import workers_follow
 from harness.board.thermal import refuse_heat
 from harness.core.cases import INFERENCE, INTERLEAVED, PROCESSES, STREAMS, TRAINING, Case, Mix, parts_of
@@ -128,20 +130,22 @@ def go_on(
 
 def overlap(training: Stretch, serving: Stretch, mix: Mix) -> Stretch:
     """What both sides did while the other was at work: from their common start to the end of a training minibatch."""
-    last_s = min(training.found.end_s, serving.found.end_s)
-    trained = [one for one in training.trained if end_s(one) <= last_s]
-    began_s = max(training.found.began_s, serving.found.began_s)
-    lasted_s = (end_s(trained[-1]) if trained else last_s) - began_s
-    served = [one for one in serving.served if end_s(one) <= began_s + lasted_s]
-    requests = len(served) * mix.batch_size
+    from_s = max(training.found.began_s, serving.found.began_s)
+    until_s = min(training.found.end_s, serving.found.end_s)
+    trained = [one for one in training.trained if one.start_s >= from_s and end_s(one) <= until_s]
+    if trained:
+        from_s, until_s = trained[0].start_s, end_s(trained[-1])
+    in_time = [from_s <= end_s(one) <= until_s for one in serving.served]
+    served = [one for one, counts in zip(serving.served, in_time) if counts]
+    answered = sum(end_s(one) <= until_s for one in serving.served) * mix.batch_size
     found = Interleaved(
-        lasted_s,
-        training.found.training_ms[: len(trained)],
-        serving.found.inference_ms[: len(served)],
-        serving.found.latency_ms[:requests],
-        int((began_s + lasted_s - serving.found.began_s) * mix.arrivals_per_s) - requests,
+        until_s - from_s,
+        tuple(one.e2e_ms for one in trained),
+        tuple(one.e2e_ms for one in served),
+        tuple(np.array(serving.found.latency_ms)[np.repeat(in_time, mix.batch_size)].tolist()),
+        int((until_s - serving.found.began_s) * mix.arrivals_per_s) - answered,
         (),
-        began_s,
+        from_s,
     )
     return Stretch(found, trained, served)
 

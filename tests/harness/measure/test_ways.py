@@ -40,6 +40,21 @@ def run_both(tmp_path):
     return measure
 
 
+@pytest.fixture
+def started(monkeypatch):
+    """The processes that were started to run both at once; at the end neither they nor their workers may be left."""
+    found = []
+    spawned = concurrent.multiprocessing.get_context("spawn").Process
+    start = spawned.start
+    monkeypatch.setattr(spawned, "start", lambda process: start(process) or found.append(process.pid))
+    yield found
+    for _ in range(100):  # the kernel ends a group of processes one by one
+        if not sessions() & set(found):
+            return
+        time.sleep(0.02)
+    pytest.fail("a process or a worker of it is left")
+
+
 def sessions():
     """The sessions of all living processes: each of two that run at once has its own, and so have its workers."""
     found = set()
@@ -51,7 +66,7 @@ def sessions():
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_both_go_on_at_once_and_leave_nothing_behind(run_both, way, monkeypatch):
+def test_both_go_on_at_once_and_leave_nothing_behind(run_both, started, way, monkeypatch):
     """Streams stand for themselves only on a GPU: elsewhere two threads show everything but torch's own part."""
     if way == STREAMS and not torch.cuda.is_available():
         with pytest.raises(CannotRunError, match="no CUDA streams"):
@@ -59,7 +74,6 @@ def test_both_go_on_at_once_and_leave_nothing_behind(run_both, way, monkeypatch)
         loop = concurrent.require("harness.measure.training_loop")
         monkeypatch.setattr("harness.measure.run._check_way", lambda mix, machine: None)
         monkeypatch.setattr(loop, "own_stream", contextlib.nullcontext)
-    before = sessions()
     profile = run_both(way)
     figures = profile.aggregates
     assert figures["training_samples_per_s"] > 0
@@ -69,7 +83,7 @@ def test_both_go_on_at_once_and_leave_nothing_behind(run_both, way, monkeypatch)
     assert figures["inference_slowdown"] > 0
     assert figures["switching_ms"] is None
     assert len(profile.minibatches) == figures["clean_minibatches"]
-    assert sessions() <= before
+    assert len(started) == (2 if way == PROCESSES else 0)
 
 
 def test_a_mode_of_its_own_is_set_between_minibatches_and_what_that_costs_is_measured(run_both, monkeypatch):
@@ -80,28 +94,16 @@ def test_a_mode_of_its_own_is_set_between_minibatches_and_what_that_costs_is_mea
     assert set(modes) == {1, len(os.sched_getaffinity(0))}
 
 
-def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(run_both, monkeypatch):
-    both, start = [], concurrent.multiprocessing.get_context("spawn").Process.start
+def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(run_both, started, monkeypatch):
     send, orders = concurrent.connection.Connection.send, []
-    monkeypatch.setattr(
-        concurrent.multiprocessing.get_context("spawn").Process,
-        "start",
-        lambda process: start(process) or both.append(process.pid),
-    )
 
     def send_and_kill(pipe, order):
         send(pipe, order)
         orders.append(order)
         if len(orders) == 2:  # training has run alone, and its worker lives
-            os.kill(both[0], signal.SIGKILL)
+            os.kill(started[0], signal.SIGKILL)
 
     monkeypatch.setattr(concurrent.connection.Connection, "send", send_and_kill)
     with pytest.raises(DoesNotFitError, match=r"process of lenet-mnist \(training\) ended by signal 9"):
         run_both(PROCESSES, workers=1)
-    assert len(both) == 2
-    for _ in range(100):  # the kernel ends a group of processes one by one
-        if not sessions() & set(both):
-            break
-        time.sleep(0.02)
-    else:
-        pytest.fail("a process or a worker of it is left")
+    assert len(started) == 2
