@@ -59,17 +59,12 @@ class SimulatedLab:
     def stop(self):
         self.slurm("scancel", "--user", str(os.getuid())).communicate(timeout=60)
         for _ in range(60):
-            told = self.slurm("squeue", "-h").communicate(timeout=60)
-            print(time.strftime("%H:%M:%S"), told)
-            if not told[0]:
+            if not self.slurm("squeue", "-h").communicate(timeout=60)[0]:
                 break
             time.sleep(0.5)
-        print(time.strftime("%H:%M:%S"), "TERM")
         self.daemons.send_signal(signal.SIGTERM)
         self.daemons.wait(60)
-        print(time.strftime("%H:%M:%S"), "tool stop")
         subprocess.run([str(TOOL), "stop", str(self.folder)], check=True)
-        print(time.strftime("%H:%M:%S"), "tool stopped", len(self.processes()))
         for pid in self.processes():  # a step whose slurmctld is gone would tell it for long
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -78,8 +73,10 @@ class SimulatedLab:
             if not leftover:
                 break
             time.sleep(0.5)
-        if os.environ.get("KEEP"):
-            shutil.copytree(str(self.fleet), os.environ["KEEP"], ignore=shutil.ignore_patterns("*.socket*"))
+        if os.environ.get("JETWATT_KEEP_FLEET"):  # for whoever wants to know why a test failed
+            shutil.copytree(
+                str(self.fleet), os.environ["JETWATT_KEEP_FLEET"], ignore=shutil.ignore_patterns("*.socket*")
+            )
         shutil.rmtree(str(self.folder.parent))
         assert leftover == []
 
@@ -115,7 +112,7 @@ class SimulatedLab:
         status = self.status()
         return next((one for one in status["boards"] if one["name"] == name), None) if status else None
 
-    def wait(self, what, is_so, at_most_s=300.0):
+    def wait(self, what, is_so, at_most_s=300.0, every_s=1.0):
         """Wait until something is so; returns it."""
         end = time.monotonic() + at_most_s
         while time.monotonic() < end:
@@ -123,7 +120,7 @@ class SimulatedLab:
             if found:
                 print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
                 return found
-            time.sleep(1)
+            time.sleep(every_s)
         raise AssertionError(f"not within {at_most_s:g} s: {what}; {self.status()}")
 
     def power(self, action, board):
