@@ -120,8 +120,14 @@ class Fleet:
             raise CannotRunError(
                 f"{', '.join(missing)} cannot be found", "apt-get install slurm-wlm munge openssh-client"
             )
-        for name in ("", "bin", "boards", "log", "run", "spool", "state", "submissions"):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        try:
+            for name in ("", "bin", "boards", "log", "run", "spool", "state", "submissions"):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            hint = (
+                f"sudo install -d -o {getpass.getuser()} {self.folder}, or set folder in lab.toml to a place of yours"
+            )
+            raise CannotRunError(f"{error.filename} cannot be made: {error.strerror}", hint) from error
         _refuse_place(self.folder)
         for source in sorted(SCRIPTS.iterdir()):
             self._write(f"bin/{source.name}", source.read_text(), 0o755)

@@ -113,6 +113,10 @@ def test_a_missing_program_and_a_closed_place_are_named(make, monkeypatch):
     fleet.path.parent.chmod(0o700)
     with pytest.raises(HarnessError, match=f"users cannot enter {fleet.path.parent}.*chmod o\\+x"):
         fleet.init()
+    with pytest.raises(
+        HarnessError, match=r"/proc/fleet cannot be made: .*; sudo install -d -o \w+ /proc/fleet, or set"
+    ):
+        make('folder = "/proc/fleet"\n' + text(BOARD)).init()
 
 
 @pytest.mark.parametrize("value", ["a b; touch hacked", "$(touch hacked)", "it's"])
