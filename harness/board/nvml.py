@@ -14,7 +14,7 @@ import functools
 import importlib
 import re
 from types import ModuleType
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from harness.board import privileges, rapl
 from harness.board.knob import Knob, KnobSpec
@@ -47,22 +47,6 @@ _LOCKS = {
 
 FREE = "free"
 """Stands for clocks that nobody has locked."""
-
-
-@functools.lru_cache(maxsize=None)
-def _library() -> ModuleType:
-    try:
-        library = importlib.import_module("pynvml")
-    except ImportError as error:
-        raise DependencyError(f"pynvml cannot be imported: {error}", "`pip install nvidia-ml-py`") from error
-    try:
-        library.nvmlInit()
-    except library.NVMLError as error:
-        raise CannotRunError(
-            f"there is no NVIDIA GPU to be used here: {error}",
-            "NVIDIA's driver has to be loaded; a container needs the NVIDIA runtime (`--gpus all`)",
-        ) from error
-    return library
 
 
 class DiscreteGpu:
@@ -133,11 +117,22 @@ class DiscreteGpu:
         return None if found is None else (int(found[0]), int(found[1]))
 
 
-def find_gpus() -> List[DiscreteGpu]:
-    """Every GPU that the driver shows; CannotRunError or DependencyError where there is none to be asked."""
-    library = _library()
+@functools.lru_cache(maxsize=None)
+def find_gpus() -> Tuple[DiscreteGpu, ...]:
+    """Every GPU that the driver shows, asked once; CannotRunError or DependencyError where there is none."""
     try:
-        return [DiscreteGpu(library, index) for index in range(library.nvmlDeviceGetCount())]
+        library = importlib.import_module("pynvml")
+    except ImportError as error:
+        raise DependencyError(f"pynvml cannot be imported: {error}", "`pip install nvidia-ml-py`") from error
+    try:
+        library.nvmlInit()
+    except library.NVMLError as error:
+        raise CannotRunError(
+            f"there is no NVIDIA GPU to be used here: {error}",
+            "NVIDIA's driver has to be loaded; a container needs the NVIDIA runtime (`--gpus all`)",
+        ) from error
+    try:
+        return tuple(DiscreteGpu(library, index) for index in range(library.nvmlDeviceGetCount()))
     except library.NVMLError as error:
         raise CannotRunError(f"the NVIDIA driver does not tell its GPUs: {error}") from error
 

@@ -196,6 +196,7 @@ def judge(series: Sequence[Tuple[CaseSeries, str]], threshold: float = DEFAULT_T
     """Find the changes of series, each given with the type of its device."""
     among = sum(len(one.points) >= FEWEST for one, _ in series)
     found: List[Tuple[CaseSeries, List[Tuple[ChangePoint, Change]]]] = []
+    low, high = 1 / (1 + threshold), 1 + threshold
     for one, device in series:
         known = noise.prior(device, FIGURES[one.figure][1])
         logs = np.log([point.value for point in one.points])
@@ -204,7 +205,7 @@ def judge(series: Sequence[Tuple[CaseSeries, str]], threshold: float = DEFAULT_T
         cuts = change_points(logs, learned.share, among) if len(logs) >= FEWEST else []
         while True:  # a cut that is below the threshold joins its segments, which moves the levels of both
             changes = _changes(logs, [cut.place for cut in cuts], known)
-            small = [place for place, change in enumerate(changes) if _is_small(change, threshold)]
+            small = [place for place, change in enumerate(changes) if low <= change.ratio <= high]
             if not small:
                 break
             del cuts[small[0]]
@@ -219,10 +220,6 @@ def judge(series: Sequence[Tuple[CaseSeries, str]], threshold: float = DEFAULT_T
         ]
         judged.append(one._replace(steps=steps))
     return sorted(judged, key=lambda one: (not one.is_worse, not one.steps))
-
-
-def _is_small(change: Change, threshold: float) -> bool:
-    return 1 / (1 + threshold) <= change.ratio <= 1 + threshold
 
 
 def _changes(logs: np.ndarray, places: Sequence[int], known: noise.RunNoise) -> List[Change]:

@@ -68,9 +68,9 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.syspath_prepend(str(FAKE))
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)
     monkeypatch.setattr(privileges, "needed", lambda root: False)  # the tests act as root would
-    nvml._library.cache_clear()
+    nvml.find_gpus.cache_clear()
     yield Driver(tmp_path / "nvml.json")
-    nvml._library.cache_clear()
+    nvml.find_gpus.cache_clear()
     sys.modules.pop("pynvml", None)
 
 
