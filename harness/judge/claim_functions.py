@@ -127,7 +127,7 @@ def _changes(view: View, one: Evidence, after: Conditions) -> Iterator[Dict[str,
     options = []
     for name, values in after.items():
         if values == (ANY,):
-            values = tuple(sorted({other.fields[name] for other in view.evidence} - {None, one.fields[name]}))
+            values = tuple(sorted({fields[name] for fields in view.fields} - {None, one.fields[name]}))
         if after[name] == (ANY,) and name == "storage":
             values = tuple(found for found in values if found not in view.held_down)  # slower than any medium may be
         options.append([(name, found) for found in values])

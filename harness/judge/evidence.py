@@ -288,9 +288,9 @@ class View:
         # Storage whose reads were held to a limit: slow media that were made of fast ones, for want of a disk.
         limited = {one.case.storage for one in self.evidence if one.conditions.get("storage_limit_bytes_per_s")}
         self.held_down = tuple(sorted(limited))
-        self._fields = [one.fields for one in self.evidence]
+        self.fields = [one.fields for one in self.evidence]
         self._by_fields: Dict[Tuple[Any, ...], List[Evidence]] = {}
-        for one, fields in zip(self.evidence, self._fields):
+        for one, fields in zip(self.evidence, self.fields):
             self._by_fields.setdefault(tuple(fields.values()), []).append(one)
 
     def where(self, wanted: Mapping[str, Sequence[Any]]) -> List[Evidence]:
@@ -298,7 +298,7 @@ class View:
         asked = {"task": (TRAINING,), **wanted}
         return [
             one
-            for one, fields in zip(self.evidence, self._fields)
+            for one, fields in zip(self.evidence, self.fields)
             if all(fields[name] in values for name, values in asked.items())
         ]
 

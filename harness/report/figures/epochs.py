@@ -7,7 +7,6 @@ per 1,000 samples, so that data sets and batches of any size can stand side by s
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.cases import DROPPED, STATIC, parse_storage
@@ -31,8 +30,6 @@ from harness.report.material import OF_WORKLOAD, Family, Material, Row, bare, by
 
 LATER, FIRST, MINIBATCH = "epochs 1 and later", "epoch 0", "minibatch"
 LEGEND = tuple(LegendEntry(part, PARTS[part]) for part in ("fetch stall", "compute", "framework overhead"))
-ENERGY_LEGEND = LegendEntry("energy", PARTS["incremental energy"])
-Rows = Sequence[Tuple[Any, ...]]
 TIME, ENERGY = "time per 1,000 samples (s)", "energy per 1,000 samples (J)"
 _OF_CASE = ("label", "workload", "workers", "storage", "batch_size", "cache", "power_mode", "data_samples")
 _PER_1000 = ("time_per_1000_samples_s", "time_per_1000_samples_low_s", "time_per_1000_samples_high_s")
@@ -131,24 +128,28 @@ def stacked_panel(
     return panel_of(title, Axis(x_label), Axis(TIME), Mark.WHISKERS, totals, profiles, varies, behind), rows
 
 
-def energy_panel(
-    material: Material, title: str, columns: Sequence[EpochBar], x_label: str, varies: Sequence[str]
-) -> Panel:
-    """A bar of energy for each column that has it; pointing at it tells the mean power."""
-    values, rows = [], []
-    for name, row, first_epoch in columns:
-        parts = parts_of(row, first_epoch)
-        joules = None if parts is None else energy_j(parts)
-        if joules:
-            note = f"{figure_text(joules / parts.per_1000(parts.time_s))} W on average, of {parts.of}"
-            values.append(material.value(row, ENERGY_LEGEND.name, name, joules, "energy", _phase(parts), note))
-            rows.append(row)
-    return panel_of(title, Axis(x_label), Axis(ENERGY), Mark.BESIDE, values, rows, varies)
-
-
-def _energy_figure(kind: str, name: str, panels: Sequence[Panel], rows: Rows, **details: str) -> Figure:
-    energy = figure_of(kind, f"{name}-energy", panels, [ENERGY_LEGEND], COLUMNS, rows, caption="energy", **details)
-    return dataclasses.replace(energy, title=f"{energy.title}: energy")
+def _energy_panels(
+    material: Material, title: str, bars: Sequence[EpochBar], x_label: str, varies: Sequence[str]
+) -> List[Panel]:
+    """Energy, a curve for each workload and a panel for each of other conditions; a tip tells the mean power."""
+    varies = (*OF_WORKLOAD, *varies)
+    groups: Dict[str, List[EpochBar]] = {}
+    for bar, shared in zip(bars, material.conditions([bar.row.id for bar in bars], varies)):
+        groups.setdefault(shared, []).append(bar)
+    panels = []
+    for alike in groups.values():
+        values = []
+        for name, row, first_epoch in alike:
+            parts = parts_of(row, first_epoch)
+            joules = None if parts is None else energy_j(parts)
+            if joules:
+                note = f"{figure_text(joules / parts.per_1000(parts.time_s))} W on average, of {parts.of}"
+                values.append(material.value(row, row.workload, name, joules, "energy", _phase(parts), note))
+        rows = [bar.row for bar in alike]
+        heading = ", ".join([title, *dict.fromkeys(row.workload for row in rows if len(groups) > 1)])
+        axes = Axis(x_label), Axis(ENERGY, Spacing.LOG)
+        panels.append(panel_of(heading, *axes, Mark.CURVES, values, rows, varies))
+    return panels
 
 
 class CurveQuantity(NamedTuple):
@@ -250,8 +251,7 @@ def _figures_of(
     details.update(alike=f" ({', '.join(shared)})" if shared else "", sizes=sizes_of(members))
     yield figure_of(kind, name, panels, LEGEND, COLUMNS, rows, **details)
     curves, legend = curve_panels(material, found, x_label, ENERGY_AND_POWER), legend_of(material, members)
-    more = figure_of(kind, f"{name}-energy", curves, legend, COLUMNS, rows, caption="energy", **details)
-    yield dataclasses.replace(more, title=f"{more.title}: energy and power")
+    yield figure_of(kind, f"{name}-energy", curves, legend, COLUMNS, rows, about="energy and power", **details)
 
 
 def _shared_settings(family: Family) -> List[str]:
@@ -273,12 +273,15 @@ def storage_figures(material: Material) -> Iterator[Figure]:
         signs = [
             LegendEntry(medium, LISTED[place + 2], marker) for place, (medium, marker) in enumerate(zip(media, MARKERS))
         ]
-        panels, energies, rows = [], [], []
+        panels, rows = [], []
+        bars: Dict[str, List[EpochBar]] = {}  # by what all of a panel's are of
         for family in members:
+            shown = _worst_and_expected(family)
             x_label = "workers and epoch; storage medium"
-            shown = (family.workload, _worst_and_expected(family), x_label, family.varies)
-            panel, data = stacked_panel(material, *shown)
-            energies.append(energy_panel(material, *shown))
+            panel, data = stacked_panel(material, family.workload, shown, x_label, family.varies)
+            for bar in shown:
+                medium, of = bar.name.split("\n")
+                bars.setdefault(of, []).append(bar._replace(name=medium))
             curves = _over_workers(material, family)
             panels += [panel, curves]
             rows += data
@@ -288,7 +291,13 @@ def storage_figures(material: Material) -> Iterator[Figure]:
         details = {"device": device, "sizes": sizes_of([row for family in members for row in family.rows])}
         name, unique = file_name("storage", device), list(dict.fromkeys(rows))
         yield figure_of("storage", name, panels, (*LEGEND, *signs), COLUMNS, unique, **details)
-        yield _energy_figure("storage", name, energies, unique, **details)
+        energies = [
+            panel
+            for of, some in bars.items()
+            for panel in _energy_panels(material, of, some, "storage medium", members[0].varies)
+        ]
+        legend = legend_of(material, [row for family in members for row in family.rows])
+        yield figure_of("storage", f"{name}-energy", energies, legend, COLUMNS, unique, about="energy", **details)
 
 
 def _worst_and_expected(family: Family) -> List[EpochBar]:
@@ -319,7 +328,7 @@ def _over_workers(material: Material, family: Family) -> Panel:
 
 def page_cache_figures(material: Material) -> Iterator[Figure]:
     """Epoch 0 against later ones, whole epochs in the greatest mode (004 sec. 4.4), a figure for each device."""
-    varies = ("cache", "epochs")
+    varies, x_label = ("cache", "epochs"), "epoch, and what was done to the page cache"
     usual = [
         row
         for row in material.trained()
@@ -336,22 +345,29 @@ def page_cache_figures(material: Material) -> Iterator[Figure]:
             if row.workload not in of_device or rank >= of_device[row.workload][0]:
                 of_device[row.workload] = (rank, row, other)
     for device, chosen in shown.items():
-        panels, energies, rows = [], [], []
+        panels, rows = [], []
+        bars: Dict[str, List[EpochBar]] = {}
         for workload, (_, row, other) in chosen.items():
             columns = [EpochBar("epoch 0\ncold", row, True), EpochBar("epochs 1+\ncache kept", row)]
             columns += [EpochBar("epochs 1+\ndropped", other)] if other else []
-            title = f"{workload}, {row.storage}" if row.storage else workload
+            settings = [row.storage] if row.storage else []
             if (row.workers, row.batch_size) != (USUAL_WORKERS, USUAL_BATCH_SIZE):
-                title += f", w{row.workers or 0}, bs {row.batch_size or 0}"
-            shown_as = (title, columns, "epoch, and what was done to the page cache", varies)
-            panel, data = stacked_panel(material, *shown_as)
+                settings += [f"w{row.workers or 0}", f"bs {row.batch_size or 0}"]
+            panel, data = stacked_panel(material, ", ".join([workload, *settings]), columns, x_label, varies)
             panels.append(panel)
-            energies.append(energy_panel(material, *shown_as))
+            bars.setdefault(", ".join(settings) or "energy", []).extend(columns)
             rows += data
         sizes = sizes_of([row for _, row, _ in chosen.values()])
         name = file_name("page-cache", device)
         yield figure_of("page-cache", name, panels, LEGEND, COLUMNS, rows, device=device, sizes=sizes)
-        yield _energy_figure("page-cache", name, energies, rows, device=device, sizes=sizes)
+        energies = [
+            panel for title, some in bars.items() for panel in _energy_panels(material, title, some, x_label, varies)
+        ]
+        legend, details = (
+            legend_of(material, [row for _, row, _ in chosen.values()]),
+            {"device": device, "sizes": sizes},
+        )
+        yield figure_of("page-cache", f"{name}-energy", energies, legend, COLUMNS, rows, about="energy", **details)
 
 
 def _rank_of_cache(row: Row, is_dropped: bool) -> Tuple[bool, bool, float, bool, bool]:
