@@ -46,6 +46,15 @@ def shown_tip(page):
     return page.evaluate("getComputedStyle(tip).display === 'none' ? '' : tip.textContent")
 
 
+def unfolded(page: Browser) -> None:
+    """Open all that is folded; figures and tables are drawn then."""
+    page.evaluate(
+        "new Promise(done => { document.querySelectorAll('details').forEach(one => { one.open = true; });"
+        " setTimeout(done, 50); })"
+    )
+    assert page.evaluate("document.querySelectorAll('script.folded').length") == 0
+
+
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])
 def test_the_page_reports_no_errors_and_asks_for_nothing(browser, report, width, dark):
     page = opened(browser, report, width, dark)
@@ -65,7 +74,7 @@ def test_the_page_reports_no_errors_and_asks_for_nothing(browser, report, width,
 @pytest.mark.parametrize("width", [1280, 390])
 def test_no_text_leaves_its_panel(browser, report, width):
     page = opened(browser, report, width)
-    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    unfolded(page)
     assert page.evaluate("document.querySelectorAll('div.panel > svg').length") > 20
     assert page.evaluate(OUTSIDE) == []
 
@@ -206,6 +215,7 @@ def test_a_filter_leaves_its_modes_and_a_drag_zooms_into_them(browser, report):
 
 def test_a_table_is_sorted_by_its_headings(browser, report):
     page = opened(browser, report)
+    unfolded(page)
     column = (
         "(() => { const table = [...document.querySelectorAll('figure table.data')].find(one => one.rows.length > 3);"
         " table.tHead.rows[0].cells[COLUMN].click();"
@@ -272,7 +282,10 @@ def test_paper_shows_every_figure_and_what_stays_folded(browser, report):
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.call("Emulation.setEmulatedMedia", media="print")
     folded = "[...document.querySelectorAll('details:not([open]) > summary')]"
-    assert page.evaluate("[...document.querySelectorAll('figure, #claims')].every(one => one.offsetHeight > 0)")
+    assert page.evaluate(
+        "[...document.querySelectorAll('figure .panels, #claims')].every(one => one.offsetHeight > 0)"
+        " && [...document.querySelectorAll('figure')].every(one => one.querySelector('.panel > svg'))"
+    )
     assert page.evaluate(f"{folded}.length > 0 && {folded}.every(one => one.offsetHeight > 0)")
     page.call("Emulation.setEmulatedMedia", media="")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
@@ -295,7 +308,7 @@ def test_names_with_markup_are_text(browser, hostile_report):
             f"(() => {{ const field = document.querySelector('[name=table]'); field.value = '{place}';"
             " field.dispatchEvent(new Event('change')); })()"
         )
-    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    unfolded(page)
     scrolled_to(page, "#plot")
     click(page, "#front")
     page.evaluate("document.querySelector('#picked h3 button').click()")
