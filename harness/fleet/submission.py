@@ -144,8 +144,8 @@ class Submission:
             return SliceState(number, state, board, float(seconds), count, why)
         if job is None and self.is_cancelled:
             return SliceState(number, "cancelled", "", 0.0, count, "fleet retry goes on with it")
-        if job is None:
-            return SliceState(number, "gone", "", 0.0, count, "Slurm does not have it any more: fleet retry")
+        if job is None or "launch failed" in job.reason:
+            return SliceState(number, "gone", "", 0.0, count, "Slurm lost it: fleet retry")
         if job.state == "PENDING" and "held" in job.reason.lower():
             return SliceState(number, "held", "", 0.0, count, job.reason)
         state = "waiting" if job.state == "PENDING" else "running"

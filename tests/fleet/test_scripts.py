@@ -113,6 +113,7 @@ OUT = "NodeName=orin1 State=IDLE+DRAIN CPUs=1 Reason={} [root@2026-01-01T00:00:0
         (IDLE, 3, "hot: 100", "State=DRAIN Reason=jetwatt: hot: 100"),
         (IDLE, 255, "", "State=DRAIN Reason=jetwatt: does not answer"),
         (OUT.format("jetwatt: hot: 100"), 0, "fit, boot a", "State=RESUME"),
+        (OUT.format("Duplicate jobid"), 0, "fit, boot a", "State=RESUME"),
         (OUT.format("jetwatt: hot: 100"), 3, "hot: 101", "State=DRAIN Reason=jetwatt: hot: 101"),
         (OUT.format("fan is being changed"), 0, "fit, boot a", ""),
         ("NodeName=orin1 State=ALLOCATED CPUs=1 \n", 3, "hot: 100", ""),

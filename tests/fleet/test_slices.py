@@ -179,6 +179,8 @@ def test_missing_cases_say_why(made, tmp_path):
     assert found["3]"] == found["4]"] == "slice 2 is held: failed 3 times, the last time: board1 was lost"
     assert found["5]"] == "slice 3 is waiting: Resources"
     assert [state.state for state in made.states([])] == ["done", "held", "gone"]
+    jobs = [Job("7_3", "root", "PENDING", "", 3, "launch failed requeued held", made.job_name)]
+    assert made.states(jobs)[2].state == "gone"
 
 
 def test_retry_clears_what_failed_and_queues_it_again(made, monkeypatch):
