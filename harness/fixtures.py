@@ -27,6 +27,7 @@ from harness.core.cases import (
     DEFAULT_IDLE_S,
     IDLE,
     INFERENCE,
+    INTERLEAVED,
     LOGGING,
     QUIET,
     STATIC,
@@ -409,13 +410,18 @@ def infer(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Calla
 
 @pytest.fixture
 def interleave(request: pytest.FixtureRequest, case: Case, measure: Measure) -> Callable[..., Profile]:
-    """A function that trains while another workload answers: `interleave("lenet-mnist", batch_size=4, per_s=20)`."""
+    """A function that trains while another workload answers: `interleave("lenet-mnist", batch_size=4, per_s=20)`.
+
+    `way="processes"` or `"streams"` has both at once.
+    """
     from harness.workloads import get_workload
 
-    def take(workload: str, batch_size: int = 1, per_s: float = 10.0, duration_s: float = 10.0) -> Profile:
+    def take(
+        workload: str, batch_size: int = 1, per_s: float = 10.0, duration_s: float = 10.0, way: str = INTERLEAVED
+    ) -> Profile:
         with as_pytest_outcome():
             answering = dataclasses.replace(case, workload=get_workload(workload).name, batch_size=batch_size)
-            wanted = concurrent_case(case, answering, per_s, duration_s)
+            wanted = concurrent_case(case, answering, per_s, duration_s, way)
         return _recorded(request, measure(wanted, is_new=True))
 
     return take

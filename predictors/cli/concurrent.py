@@ -131,6 +131,9 @@ def run(arguments: argparse.Namespace) -> int:
                 if way == INTERLEAVED:
                     raise
                 refused[way] = str(error)
+        for profiler in profilers:
+            for index, flags in profiler.flagged.items():
+                progress.line(f"note: {profiler.case(index).id} was profiled twice: {'; '.join(flags)}")
     progress.clear()
     if not found:
         raise CannotRunError(f"none of the ways {arguments.ways} runs here: {refused}", f"--ways {INTERLEAVED}")
@@ -263,9 +266,6 @@ def find_plan(
             switching_ms=profile.aggregates["switching_ms"] or wanted.switching_ms,
             slowdowns=wanted.slowdowns if way == INTERLEAVED or None in costs else tuple(costs),
         )
-    for profiler in (trainer, server):
-        for index, flags in profiler.flagged.items():
-            progress.line(f"note: {profiler.case(index).id} was profiled twice: {'; '.join(flags)}")
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -257,6 +258,12 @@ def test_concurrent_finds_a_plan_and_says_what_came_of_it(capsys, tmp_path):
     assert found["outcome"]["power_mw"] <= 35_000
     assert found["outcome"]["training_samples_per_s"] > 0
     assert found["choice"]["training_mode"] in out
+    assert found["outcome"]["latency_p99_ms"] >= found["outcome"]["latency_p95_ms"]
+    assert found["way"] == "interleaved"
+    assert set(found["ways_not_run"]) == {"processes", "streams"}
+    assert "nowhere published" in found["ways_not_run"]["processes"]
+    assert re.search(r"interleaved +\d", out)
+    assert re.search(r"each alone +\d", out)
     with ResultsStore(tmp_path / "r.sqlite") as store:
         assert {record.case.task for record in store.records()} == {"training", "inference", "concurrent"}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,30 @@ def test_a_dear_change_of_mode_makes_modes_of_their_own_worse():
     cheap = chosen(ConcurrentGoal(5.0, 1500.0, 25_000.0, switching_ms=1.0), log_sd=1e-6)
     dear = chosen(ConcurrentGoal(5.0, 1500.0, 25_000.0, switching_ms=60.0), log_sd=1e-6)
     assert dear.expected.training_per_s < cheap.expected.training_per_s
+
+
+def test_of_several_training_batches_the_one_that_trains_the_most_samples_is_chosen(monkeypatch):
+    table = example_table(batch_sizes=(4, 32))
+    monkeypatch.setitem(globals(), "TRAINING", table)
+    found = chosen(ConcurrentGoal(5.0, 2000.0), search="brute-force")
+    assert found.training_batch == 32  # a minibatch of 4 takes less time, a sample of it more
+    assert found.training_mode == found.inference_mode
+    tight = chosen(ConcurrentGoal(5.0, float(table.time_ms[table.batch_size == 32].min()) * 0.9), search="brute-force")
+    assert tight.training_batch == 4
+    with pytest.raises(InvalidValueError, match="several training batches"):
+        chosen(GOALS[0], search="mdbs")
+
+
+def test_where_both_overlap_nothing_waits_and_both_take_as_long_as_was_measured():
+    ones = (np.array(value) for value in (40.0, 10_000.0, 10.0, 20_000.0, 4))
+    found = expect(*ones, 20.0, slowdowns=(2.0, 3.0))
+    assert float(found.training_per_s) == pytest.approx(1000 / 80)
+    assert float(found.latency_ms) == pytest.approx(150.0 + 30.0)
+    assert float(found.load) == pytest.approx(30.0 / 200.0)
+    late = ConcurrentGoal(5.0, 400.0, slowdowns=(1.0, 1.0))
+    assert (
+        chosen(late).expected.training_per_s > chosen(dataclasses.replace(late, slowdowns=None)).expected.training_per_s
+    )
 
 
 class WithoutPower(TableProfiler):
