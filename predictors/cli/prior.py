@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 from pathlib import Path
 from typing import List, Sequence
 
@@ -11,11 +12,12 @@ from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from predictors.cli.evaluate import add_run_arguments, count_networks, make_target, parse_counts, run_and_report
+from predictors.cli.options import refuse_below
 from predictors.evaluation import Target
 from predictors.models.base import DEFAULT
 from predictors.models.tables import Table, load_tables
 from predictors.sampling import SAMPLERS
-from predictors.trials import TrialPlan
+from predictors.trials import TrialPlan, in_processes
 
 LEFT_OUT = {"network": "workload", "board": "device"}  # and the corpus column that tells which
 
@@ -59,13 +61,16 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     from predictors.models.physical_gp.learning import learn_hierarchy
 
     tables, column = _tables(arguments.corpora), LEFT_OUT[arguments.leave_out]
-    names = {getattr(table, column) for table in tables}
+    refuse_below(1, arguments, "repeats", "jobs")
+    names = sorted({getattr(table, column) for table in tables})
     if len(names) < 2:
         raise InvalidValueError(
             f"the corpora have one {arguments.leave_out}, {', '.join(names)}: nothing is left to learn from",
             "give corpora of several",
         )
-    priors = {name: learn_hierarchy([table for table in tables if getattr(table, column) != name]) for name in names}
+    others = [([table for table in tables if getattr(table, column) != name],) for name in names]
+    jobs = arguments.jobs or len(os.sched_getaffinity(0))
+    priors = dict(zip(names, in_processes(learn_hierarchy, others, min(jobs, len(names)))))
     modes = parse_counts(arguments.modes)
     counts = count_networks(tables) if 0 in modes else None
     targets: List[Target] = []

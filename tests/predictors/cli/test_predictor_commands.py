@@ -175,6 +175,14 @@ def test_a_network_that_was_never_profiled_is_predicted_from_its_counts(corpus, 
     assert all(f"{name}  " in said.out for name in ("physical-gp", "npe"))
 
 
+def test_fit_names_references_that_tell_nothing(corpus, tmp_path, capsys):
+    elsewhere = tmp_path / "elsewhere.csv"
+    elsewhere.write_text(corpus.read_text().replace("orin-agx", "board-b"))
+    how = ("--reference", "resnet18-imagenet", "--reference-corpus", elsewhere, "--modes", 5, "--out", tmp_path / "m")
+    assert run("fit", "--corpus", corpus, "--target", "yolov8n-coco", *how) == 0
+    assert "resnet18-imagenet on board-b tells nothing" in capsys.readouterr().err
+
+
 def test_a_mode_of_which_no_profile_tells_is_on_no_front_unless_asked_for(tmp_path, capsys):
     corpus, model, out = tmp_path / "corpus.csv", tmp_path / "M", tmp_path / "P.csv"
     still = [mode for mode in SPACE if mode.cpu_khz == 2_201_600]
