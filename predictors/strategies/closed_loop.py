@@ -32,7 +32,7 @@ INITIAL = 3
 """Modes to begin with where there are several goals. For one goal a single mode is better: what the physical model
 tells from it leads nearer to the goal than two more modes from anywhere."""
 
-WIDENING = 1.0
+WIDENING = 2.0
 
 MEASURED_LOG_SD = 0.005
 """By about so much a second profile of a mode differs from the first: what is measured is known, but not exactly."""
@@ -233,8 +233,8 @@ def widening(profiles: int) -> float:
 
     The best-looking of thousands of modes is one whose power was likely predicted too low (the winner's curse), so
     intervals that hold for any mode are too narrow for a chosen one, the more so the fewer profiles there are. The
-    factor is the least with which picks at a risk of 5 % keep to it, on measured tables under a prior learned without
-    their network and on simulated boards; docs/strategies.md says what it gives there.
+    factor is such that picks at a risk of 5 % keep to it on measured tables under a prior learned without their
+    network, with a reference and without, and on simulated boards; docs/strategies.md says what it gives there.
     """
     return 1.0 + WIDENING / profiles**0.5
 
