@@ -12,11 +12,12 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from harness.board.control_groups import cpu_quota, own_groups
 from harness.board.disk import find_mount, read_mounts
 from harness.board.kernel_file import text_of
+from harness.board.lock import LOCK_DIR_VARIABLE
 from harness.board.read_limit import LIMITS_V1, LIMITS_V2, parse_limits
 from harness.core.cases import PREFETCH_FACTOR
 from harness.core.environment import VARIABLES
@@ -27,11 +28,6 @@ MARKS = {"run/.containerenv": "podman", ".dockerenv": "docker"}
 MARK_VARIABLE = "container"
 """Files, and a variable, by which engines mark the containers that they start."""
 
-NO_LIMIT_BYTES = 2**60
-"""What version 1 of control groups shows of an unlimited memory is above this."""
-
-SHARED_MEMORY = "dev/shm"
-
 
 def container_facts(root: str = "/") -> Dict[str, Any]:
     """The engine of the container around this process and what it gives; empty outside of one.
@@ -39,31 +35,21 @@ def container_facts(root: str = "/") -> Dict[str, Any]:
     CPU time in cores, bytes per second read from a disk, memory and shared memory in bytes: a limit that is not set, or
     lies in a group that is not seen here, is left out.
     """
-    engine = _engine_around(root)
-    if engine is None:
-        return {}
+    marked = [engine for mark, engine in MARKS.items() if os.path.exists(os.path.join(root, mark))]
+    engine = marked[0] if marked else os.environ.get(MARK_VARIABLE) if root == "/" else None
+    mount = find_mount("/", read_mounts(root)) if engine else None
+    if mount is None or (mount.filesystem != "overlay" and mount.origin == "/"):
+        return {}  # a machine that was made of an image may have a mark, and a file system of its own
     reads = [value for text in _limits("blkio", LIMITS_V1, LIMITS_V2, root) for value in parse_limits(text).values()]
     memory = [int(text) for text in _limits("memory", "memory.limit_in_bytes", "memory.max", root) if text.isdigit()]
-    shared = shared_memory(root)
     facts = {
         "engine": engine,
         "cpu_cores": cpu_quota(root),
         "read_bytes_per_s": min(reads, default=None),
-        "memory_bytes": min((value for value in memory if value < NO_LIMIT_BYTES), default=None),
-        "shared_memory_bytes": None if shared is None else shared.total,
+        "memory_bytes": min((value for value in memory if value < 2**60), default=None),  # version 1 shows one without
+        "shared_memory_bytes": shared_memory_bytes(root)[0] or None,
     }
     return {name: value for name, value in facts.items() if value is not None}
-
-
-def _engine_around(root: str) -> Optional[str]:
-    """Who made the container around this process; a machine that was made of an image may have a mark, and is none."""
-    marked = [engine for mark, engine in MARKS.items() if os.path.exists(os.path.join(root, mark))]
-    engine = marked[0] if marked else os.environ.get(MARK_VARIABLE) if root == "/" else None
-    if engine is None:
-        return None
-    mount = find_mount("/", read_mounts(root))
-    is_whole = mount is None or (mount.filesystem != "overlay" and mount.origin == "/")  # a file system of its own
-    return None if is_whole else engine
 
 
 def _limits(controller: str, in_v1: str, in_v2: str, root: str) -> Iterator[str]:
@@ -72,34 +58,36 @@ def _limits(controller: str, in_v1: str, in_v2: str, root: str) -> Iterator[str]
         yield from (text_of(os.path.join(group, name)).strip() for name in (in_v1, in_v2))
 
 
-class SharedMemory(NamedTuple):
-    total: int  # bytes
-    free: int
-
-
-def shared_memory(root: str = "/") -> Optional[SharedMemory]:
-    """The size of `/dev/shm`, through which DataLoader workers hand over batches; None where there is none."""
+def shared_memory_bytes(root: str = "/") -> Tuple[int, int]:
+    """The size of `/dev/shm`, through which DataLoader workers hand over batches, and what of it is free; 0 of none."""
     try:
-        found = shutil.disk_usage(os.path.join(root, SHARED_MEMORY))
+        total, _, free = shutil.disk_usage(os.path.join(root, "dev/shm"))
     except OSError:
-        return None
-    return SharedMemory(found.total, found.free)
+        return 0, 0
+    return total, free
 
 
-def shared_memory_needed(workers: int, batch_bytes: int) -> int:
-    """The bytes of shared memory that some workers need: each has batches ready, and the loop holds one more.
+def lack_of_shared_memory(workers: int, batch_bytes: int) -> Optional[Tuple[str, str]]:
+    """What is too small for the batches of some workers, with a hint; None where it is not.
 
-    As measured with torch 2.15: 5 batches with two workers. A MiB is for the pages that are not full.
+    Each worker has batches ready, and the loop holds one more: as measured with torch 2.15, 5 batches with two workers.
+    A MiB is for the pages that are not full.
     """
-    return (workers * PREFETCH_FACTOR + 1) * batch_bytes + BYTES_PER_MIB if workers else 0
+    total, free = shared_memory_bytes()
+    needed = (workers * PREFETCH_FACTOR + 1) * batch_bytes + BYTES_PER_MIB
+    if not workers or needed <= free:
+        return None
+    needed_mib, free_mib, total_mib = (value / BYTES_PER_MIB for value in (needed, free, total))
+    text = f"need {needed_mib:.3g} MiB of shared memory, and /dev/shm has {free_mib:.3g} of {total_mib:.3g} free"
+    return text, shared_memory_hint(total - free + needed)
 
 
-def shared_memory_hint(needed_bytes: int, root: str = "/") -> str:
+def shared_memory_hint(needed_bytes: int) -> str:
     """How this process comes to have so much shared memory."""
     size = f"{-(-needed_bytes // BYTES_PER_MIB)}m"
-    if container_facts(root):
+    if container_facts():
         return f"start the container with --shm-size {size} or more, or with --ipc host; or fewer workers"
-    return f"`sudo mount -o remount,size={size} /{SHARED_MEMORY}`, or fewer workers"
+    return f"`sudo mount -o remount,size={size} /dev/shm`, or fewer workers"
 
 
 ENGINES = ("docker", "podman", "nerdctl")
@@ -109,7 +97,7 @@ MACHINE_IMAGE = "jetwatt-machine"
 """An image of next to nothing: programs and libraries are this machine's own, mounted read-only."""
 
 MOST_OF_LIMIT = 30_000
-"""Open files and processes of a container; podman 4.3 could not start one with 2**15 processes or more."""
+"""Open files and processes: more than this podman 4.3 could not give as root without the right to raise its limits."""
 
 _LABEL = "jetwatt"
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "opt")
@@ -137,7 +125,7 @@ class ContainerEngine:
     def __enter__(self) -> ContainerEngine:
         """Remove left-overs, make the image, start a container to see that it can be done: `CannotRunError` if not."""
         self._remove()
-        tries = [(self._command("import", "-", MACHINE_IMAGE), _skeleton())] if self.image == MACHINE_IMAGE else []
+        tries = [([self.program, "import", "-", MACHINE_IMAGE], _skeleton())] if self.image == MACHINE_IMAGE else []
         tries.append((self.command([self.python, "-c", ""], [], Path("/")), b""))
         for command, given in tries:
             done = subprocess.run(command, input=given, capture_output=True, check=False)
@@ -152,41 +140,36 @@ class ContainerEngine:
     def __exit__(self, *error: object) -> None:
         self._remove()
 
-    def _command(self, *words: str) -> List[str]:
-        return [self.program, *words]
-
     def command(
         self, command: Sequence[str], folders: Sequence[Path], directory: Path, options: Sequence[str] = ()
     ) -> List[str]:
         """The command that runs another one in a container that sees some folders where they are, and may write there.
 
-        Variables that change how fast training runs are as here. Engines raise the limits of open files and processes,
-        which not every root may: these are no higher than here.
+        Variables that change how fast training runs are as here. Engines would raise the limits of open files and
+        processes, which not every root may.
         """
         self._count += 1
         words = ["--rm", "--label", _LABEL, "--name", f"{_LABEL}-{os.getpid()}-{self._count}", "--network", "none"]
         words += ["--security-opt", "label=disable"]  # SELinux would have every mounted folder relabelled
-        words += ["--ulimit", f"nofile={_limit(resource.RLIMIT_NOFILE)}", "--ulimit"]
-        words += [f"nproc={_limit(resource.RLIMIT_NPROC)}"]
+        for name, limit in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
+            hard = resource.getrlimit(limit)[1]
+            words += ["--ulimit", f"{name}={MOST_OF_LIMIT if hard < 0 else min(hard, MOST_OF_LIMIT)}"]
         if os.getuid() and "podman" not in self.program:  # what is written belongs to who started it
             words += ["--user", f"{os.getuid()}:{os.getgid()}"]
-        for name in ("PYTHONPATH", *VARIABLES):
+        for name in ("PYTHONPATH", "XDG_STATE_HOME", LOCK_DIR_VARIABLE, *VARIABLES):
             words += ["--env", f"{name}={os.environ[name]}"] if name in os.environ else []
         if self.image == MACHINE_IMAGE:
-            words += [
-                "--pull",
-                "never",
-                *(word for path in _of_machine() for word in ("--volume", f"{path}:{path}:ro")),
-            ]
+            words += ["--pull", "never"]
+            words += [word for path in _of_machine() for word in ("--volume", f"{path}:{path}:ro")]
         words += [word for path in dict.fromkeys(map(str, folders)) for word in ("--volume", f"{path}:{path}")]
         words += ["--workdir", str(directory), *self._options, *options, self.image, *command]
-        return self._command("run", *words)
+        return [self.program, "run", *words]
 
     def _remove(self) -> None:
         """Remove what this process and those that have ended left behind; that there is nothing is no error."""
 
         def ask(*words: str) -> List[str]:
-            done = subprocess.run(self._command(*words), capture_output=True, text=True, check=False)
+            done = subprocess.run([self.program, *words], capture_output=True, text=True, check=False)
             return done.stdout.split()
 
         for name in ask("ps", "--all", "--filter", f"label={_LABEL}", "--format", "{{.Names}}"):
@@ -195,12 +178,6 @@ class ContainerEngine:
                 ask("rm", "--force", name)
         if self.image == MACHINE_IMAGE:
             ask("rmi", MACHINE_IMAGE)
-
-
-def _limit(resource_: int) -> int:
-    """The hard limit of this process, and at most `MOST_OF_LIMIT`, soft and hard."""
-    hard = resource.getrlimit(resource_)[1]
-    return MOST_OF_LIMIT if hard == resource.RLIM_INFINITY else min(hard, MOST_OF_LIMIT)
 
 
 def _of_machine() -> List[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from harness.board import privileges
-from harness.board.containers import container_facts, shared_memory, shared_memory_hint, shared_memory_needed
+from harness.board.containers import lack_of_shared_memory
 from harness.board.disk import discover
 from harness.cli.options import output_file
 from harness.core.configuration import FILE_NAME, load_configuration
@@ -16,7 +16,7 @@ from harness.core.device import Capability, Device
 from harness.core.environment import describe_environment, package_version
 from harness.core.errors import DependencyError, InvalidValueError
 from harness.core.terminal import format_table
-from harness.core.units import BYTES_PER_GIB, BYTES_PER_MIB
+from harness.core.units import BYTES_PER_GIB
 from harness.devices.board_record import record, root_of
 from harness.devices.registry import local_board, open_device
 from harness.workloads.optional_packages import require
@@ -84,23 +84,13 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
     }
 
 
-_WORKERS = 4  # of the papers (003, 004)
-_BATCH_BYTES = 16 * 3 * 224 * 224 * 4  # their batches: 16 pictures of ImageNet's size, of four-byte numbers
-
-
-def shared_memory_capability(root: Path = Path("/")) -> Capability:
+def shared_memory_capability() -> Capability:
     """Whether DataLoader workers can hand over batches of the papers' size; containers often have too little for it."""
-    topic, found = "hand over batches of DataLoader workers", shared_memory(str(root))
-    if found is None:
-        return Capability(topic, False, "there is no /dev/shm", "mount a tmpfs there; without, 0 workers")
-    needed = shared_memory_needed(_WORKERS, _BATCH_BYTES)
-    engine = container_facts(str(root)).get("engine")
-    detail = f"{found.free / BYTES_PER_MIB:.0f} MiB of /dev/shm are free"
-    detail += f" in this container of {engine}" if engine else ""
-    if found.free >= needed:
-        return Capability(topic, True, detail)
-    detail += f"; {_WORKERS} workers with 16 pictures of 224 x 224 in a batch need {needed / BYTES_PER_MIB:.0f}"
-    return Capability(topic, False, detail, shared_memory_hint(found.total - found.free + needed, str(root)))
+    topic, whose = "hand over batches of DataLoader workers", "4 workers with batches of 16 pictures of 224 x 224"
+    lack = lack_of_shared_memory(4, 16 * 3 * 224 * 224 * 4)
+    if lack is None:
+        return Capability(topic, True, f"/dev/shm is enough for {whose}")
+    return Capability(topic, False, f"{whose} {lack[0]}", lack[1])
 
 
 def training_capabilities() -> List[Capability]:

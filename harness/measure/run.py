@@ -17,7 +17,7 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, cast
 
-from harness.board.containers import container_facts, shared_memory, shared_memory_hint, shared_memory_needed
+from harness.board.containers import container_facts, lack_of_shared_memory
 from harness.board.control_groups import throttled_periods
 from harness.board.disk import describe
 from harness.board.page_cache import PageCache, residency
@@ -56,7 +56,7 @@ from harness.core.metrics import (
 )  # fmt: skip
 from harness.core.power_modes import PowerMode
 from harness.core.profiles import Minibatch, Profile, Series, wall_clock
-from harness.core.units import BYTES_PER_MIB, mw_to_w
+from harness.core.units import mw_to_w
 from harness.measure.concurrent import measure_concurrent
 from harness.measure.flags import find_flags, stretch
 from harness.measure.idle import measure_idle
@@ -272,7 +272,10 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
         samples = workload.build_data_set(data, settings.seed)
         counted = counted_once(workload, samples, training.accelerator().type)
         made_of = describe_workload(workload, counted, training.precision_of(workload))
-    _refuse_little_shared_memory(case, counted.input_bytes * case.batch_size)
+    lack = lack_of_shared_memory(case.workers or 0, counted.input_bytes * case.batch_size)
+    if lack is not None:  # torch may wait without end for a batch that could not be sent
+        what = f"{case.workers} workers with batches of {case.batch_size} of {case.workload}"
+        raise DoesNotFitError(f"{what} {lack[0]}", lack[1])
     medium = {"kind": IN_MEMORY}
     if data.directory is not None:
         medium = describe(str(data.directory), str(root))._asdict()
@@ -300,18 +303,6 @@ def make_ready(case: Case, configuration: Configuration, root: Path, report: Rep
             "a larger --data-scale, more --epochs, or a smaller --batch-size",
         )
     return Bench(case, workload, data, conditions, samples)
-
-
-def _refuse_little_shared_memory(case: Case, batch_bytes: int) -> None:
-    """Refuse workers whose batches `/dev/shm` cannot hold: torch may wait without end for one that was not sent."""
-    needed, found = shared_memory_needed(case.workers, batch_bytes), shared_memory()
-    if found is not None and needed > found.free:
-        raise DoesNotFitError(
-            f"{case.workers} workers with batches of {case.batch_size} of {case.workload} need "
-            f"{needed / BYTES_PER_MIB:.3g} MiB of shared memory, and /dev/shm has {found.free / BYTES_PER_MIB:.3g} of "
-            f"{found.total / BYTES_PER_MIB:.3g} MiB free",
-            shared_memory_hint(found.total - found.free + needed),
-        )
 
 
 def _refuse_data_elsewhere(data: PreparedData, place: Optional[Path], storage: str, root: Path) -> None:

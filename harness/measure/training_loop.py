@@ -22,11 +22,11 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Sampler
 
-from harness.board.containers import shared_memory, shared_memory_hint
+from harness.board.containers import shared_memory_bytes, shared_memory_hint
 from harness.core.cases import CUT_MINIBATCHES, INFERENCE, PREFETCH_FACTOR, TRAINING
 from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, InvalidValueError
 from harness.core.profiles import CLEAN, FIRST, SETTLING, Minibatch
-from harness.core.units import BYTES_PER_GIB, s_to_ms
+from harness.core.units import s_to_ms
 from harness.measure.rounds import Rounds, nothing, run_rounds
 from harness.workloads.failures import is_out_of_memory, is_out_of_shared_memory, last_line, own_code_failed
 from harness.workloads.workload import BF16_WHERE_THERE_IS, Workload, move
@@ -86,11 +86,11 @@ def failures_explained(what: str, is_own: bool = False) -> Iterator[None]:
         raise
     except Exception as error:
         if is_out_of_shared_memory(error):
-            had = shared_memory()
+            total = shared_memory_bytes()[0]
             raise DoesNotFitError(
-                f"{what}: DataLoader workers ran out of shared memory ({last_line(error)}); /dev/shm has "
-                f"{had.total >> 20 if had else 0} MiB, and others may use some",
-                shared_memory_hint(2 * had.total if had else BYTES_PER_GIB),
+                f"{what}: DataLoader workers ran out of shared memory, of which there are {total >> 20} MiB, others' "
+                f"included ({last_line(error)})",
+                shared_memory_hint(2 * total),
             ) from error
         if is_out_of_memory(error):
             raise DoesNotFitError(

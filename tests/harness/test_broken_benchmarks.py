@@ -189,7 +189,7 @@ TRAINING = [
         "    for item in items:\n"
         "        item.module.PAIRS, item.module.ContainerEngine = 1, Engine\n"
         "        item.module.paired_ratio = lambda *times: Interval(2.0, 1.9, 2.1)\n",
-        "assert ratio.low <= MOST",
+        'assert ratios["CPU time"].low <= MOST',
     ),
     (
         "prediction_speed",

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.board import containers
 from harness.board.containers import (
     MARK_VARIABLE,
     ContainerEngine,
     container_facts,
-    shared_memory,
-    shared_memory_hint,
-    shared_memory_needed,
+    lack_of_shared_memory,
+    shared_memory_bytes,
 )
 from harness.core.errors import CannotRunError
 
@@ -69,15 +69,30 @@ def test_what_a_container_gives_is_recorded_and_what_it_does_not_limit_is_left_o
     tree.write(files)
     assert container_facts(tree.root) == facts
     (tree.path / "dev/shm").mkdir(parents=True)
-    known = container_facts(tree.root)
-    assert known.pop("shared_memory_bytes", None) == (shared_memory(tree.root).total if facts else None)
-    assert known == facts
-    assert ("--shm-size 3m" in shared_memory_hint((2 << 20) + 1, tree.root)) == bool(facts)
+    shared = {"shared_memory_bytes": shared_memory_bytes(tree.root)[0]} if facts else {}
+    assert container_facts(tree.root) == {**facts, **shared}
 
 
-def test_workers_need_the_batches_that_they_have_ready_and_the_one_in_use():
-    assert shared_memory_needed(0, 10**9) == 0
-    assert shared_memory_needed(2, 10 << 20) == (5 * 10 + 1) << 20
+@pytest.mark.parametrize(
+    ("workers", "total_mib", "free_mib", "expected"),
+    [
+        (0, 1, 0, None),
+        (2, 64, 51, None),  # 5 batches of 10 MiB, and one MiB
+        (2, 64, 50, ("need 51 MiB of shared memory, and /dev/shm has 50 of 64 free", "65m")),
+        (4, 64, 64, ("need 91 MiB of shared memory, and /dev/shm has 64 of 64 free", "91m")),
+        (1, 0, 0, ("need 31 MiB of shared memory, and /dev/shm has 0 of 0 free", "31m")),
+    ],
+)
+@pytest.mark.parametrize("inside", [True, False])
+def test_workers_need_the_batches_that_they_have_ready_and_the_one_in_use(
+    monkeypatch, inside, workers, total_mib, free_mib, expected
+):
+    monkeypatch.setattr(containers, "shared_memory_bytes", lambda: (total_mib << 20, free_mib << 20))
+    monkeypatch.setattr(containers, "container_facts", lambda: {"engine": "podman"} if inside else {})
+    found = lack_of_shared_memory(workers, 10 << 20)
+    assert (found and found[0]) == (expected and expected[0])
+    if expected:
+        assert (f"--shm-size {expected[1]} " if inside else f"remount,size={expected[1]} ") in found[1]
 
 
 ENGINE = """#!{python}

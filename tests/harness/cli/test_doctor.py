@@ -10,7 +10,7 @@ from boards.layouts import PAIRS
 from boards.tree import build_board
 
 from harness.__main__ import main
-from harness.board.containers import SharedMemory
+from harness.board import containers
 from harness.board.saved_state import preserved
 from harness.cli import doctor
 from harness.cli.doctor import examine, format_findings
@@ -95,16 +95,9 @@ def test_doctor_says_what_works_what_does_not_and_what_it_takes(capsys):
         assert topic in text
 
 
-@pytest.mark.parametrize(
-    ("found", "available", "hint"),
-    [
-        (SharedMemory(64 << 20, 60 << 20), False, "88m"),  # 4 are used, and 9 batches of 9.19 MiB and one MiB needed
-        (SharedMemory(1 << 30, 1 << 30), True, ""),
-        (None, False, "mount a tmpfs"),
-    ],
-)
-def test_doctor_tells_whether_workers_can_hand_over_batches(monkeypatch, found, available, hint):
-    monkeypatch.setattr(doctor, "shared_memory", lambda root: found)
+@pytest.mark.parametrize(("mib", "available", "hint"), [(64, False, "84m"), (84, True, "")])
+def test_doctor_tells_whether_workers_can_hand_over_batches(monkeypatch, mib, available, hint):
+    monkeypatch.setattr(containers, "shared_memory_bytes", lambda: (mib << 20, mib << 20))
     told = doctor.shared_memory_capability()
     assert told.available == available
     assert hint in told.hint

@@ -9,7 +9,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from harness.board.containers import SharedMemory  # noqa: E402
 from harness.core.errors import DoesNotFitError  # noqa: E402
 from harness.core.profiles import CLEAN, FIRST, SETTLING  # noqa: E402
 from harness.measure import training_loop  # noqa: E402
@@ -186,7 +185,7 @@ def test_a_loss_that_is_no_number_is_none_so_that_the_profile_can_be_stored():
     ],
 )
 def test_workers_that_run_out_of_shared_memory_are_told_of_it_and_of_the_size_to_try(monkeypatch, said):
-    monkeypatch.setattr(training_loop, "shared_memory", lambda: SharedMemory(64 << 20, 0))
-    match = r"^my-net: .*of shared memory.*/dev/shm has 64 MiB.*size[ =]128m.* fewer workers"
+    monkeypatch.setattr(training_loop, "shared_memory_bytes", lambda: (64 << 20, 0))
+    match = r"^my-net: .*out of shared memory.* 64 MiB.*size[ =]128m.* fewer workers"
     with pytest.raises(DoesNotFitError, match=match), training_loop.failures_explained("my-net", is_own=True):
         raise RuntimeError(said)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.board.containers import SharedMemory
+from harness.board import containers
 from harness.core.cases import Case, Settings
 from harness.core.errors import CannotRunError, DataSetError, DoesNotFitError, HarnessError, InvalidValueError
 from harness.workloads import WORKLOADS, Workload, get_workload, registry
@@ -348,11 +348,9 @@ B = make('b', data=lambda: Mine(SAMPLES))"""
 def test_workers_whose_batches_shared_memory_cannot_hold_are_refused_before_torch_waits_for_them(run_own, monkeypatch):
     """Each of 3 x 8 x 8 numbers of four bytes and a label of eight: 776 bytes."""
     pytest.importorskip("torch")
-    from harness.measure import run as measuring
-
-    monkeypatch.setattr(measuring, "shared_memory", lambda: SharedMemory(4 << 20, 4 << 20))
+    monkeypatch.setattr(containers, "shared_memory_bytes", lambda: (4 << 20, 4 << 20))
     with pytest.raises(
-        DoesNotFitError, match=r"2 workers with batches of 2048 .* need 8\.58 MiB of .* has 4 of 4 MiB free; .*=9m"
+        DoesNotFitError, match=r"2 workers with batches of 2048 .* need 8\.58 MiB of .* has 4 of 4 free; .*size[ =]9m"
     ):
         run_own(workers=2, batch_size=2048)
 
