@@ -23,7 +23,8 @@ VARIABILITY, REPETITIONS = "variability", 3
 
 IDLE_S = 60.0
 
-PAPERS_BOARDS = ("xavier-agx", "xavier-nx", "nano", "orin-agx")  # the boards that the papers' claims are about
+PAPERS_BOARDS = ("xavier-agx", "xavier-nx", "nano", "orin-agx", "rtx-3090", "a5000", "raspberry-pi-5")
+"""The boards that the papers' claims are about."""
 
 
 class SimulatedCampaign:

@@ -14,7 +14,7 @@ from harness.cli.options import output_file
 from harness.core.configuration import FILE_NAME, load_configuration
 from harness.core.device import Capability, Device
 from harness.core.environment import describe_environment, package_version
-from harness.core.errors import DependencyError, InvalidValueError
+from harness.core.errors import CannotRunError, DependencyError, InvalidValueError
 from harness.core.terminal import format_table
 from harness.core.units import BYTES_PER_GIB
 from harness.devices.board_record import record, root_of
@@ -78,7 +78,11 @@ def examine(device: Device, root: Path) -> Dict[str, Any]:
         "power_modes": {"count": len(space), "greatest": space.greatest.name},
         "capabilities": [
             {"name": one.name, "available": one.available, "detail": one.detail, "way_out": one.hint}
-            for one in [*training_capabilities(), shared_memory_capability(), *device.capabilities()]
+            for one in [
+                *training_capabilities(getattr(device, "gpu_uuid", "")),
+                shared_memory_capability(),
+                *device.capabilities(),
+            ]
         ],
         "storage": [{"name": name, **medium._asdict()} for name, medium in discover(storage_root)],
     }
@@ -93,12 +97,14 @@ def shared_memory_capability() -> Capability:
     return Capability(topic, False, f"{whose} {lack[0]}", lack[1])
 
 
-def training_capabilities() -> List[Capability]:
-    """Whether networks can be trained here, and on what."""
+def training_capabilities(gpu_uuid: str = "") -> List[Capability]:
+    """Whether networks can be trained here, and on what: on the GPU that is named, where one is."""
     try:
-        accelerator = require("harness.measure.training_loop").accelerator_name()
-        torch = Capability("training", True, f"torch {package_version('torch')} on {accelerator}")
-    except DependencyError as error:
+        training = require("harness.measure.training_loop")
+        if gpu_uuid:
+            training.use_gpu(gpu_uuid)
+        torch = Capability("training", True, f"torch {package_version('torch')} on {training.accelerator_name()}")
+    except (CannotRunError, DependencyError) as error:
         torch = Capability("training", False, error.what, error.hint)
     found = [torch]
     for packages, needed_for in (

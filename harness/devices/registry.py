@@ -43,9 +43,10 @@ class AbsentBoard:
         here = cpu_model(self._root) or "of unknown make"
         stand_in = SIMULATED + self.name
         simulated = f"`--device {stand_in}` simulates it, " if self.name in SIMULATED_BOARDS else ""
+        there = "`--device nvidia-gpu` where there is one" if self._spec.memory.host_bytes else "run on the board"
         raise CannotRunError(
             f"{self.name} is not this machine (an {self._spec.product} is asked for, this CPU is {here})",
-            f"run on the board; {simulated}`--device host` measures this machine",
+            f"{there}; {simulated}`--device host` measures this machine",
         )
 
     def identity(self) -> Identity:
@@ -87,8 +88,7 @@ def known_devices() -> List[str]:
     return [
         "host",
         NVIDIA_GPU,
-        RASPBERRY_PI,
-        *BOARDS,
+        *(board for board in BOARDS if load_board(board).is_jetson or board == RASPBERRY_PI),
         *(SIMULATED + board for board in SIMULATED_BOARDS),
         f"{REPLAY}CORPUS.csv",
     ]
@@ -139,8 +139,6 @@ def open_device(name: str, configuration: Configuration, root: Path = Path("/"))
                 f'run on {instance}, or leave out @{instance}; board_instance = "NAME" in {FILE_NAME} names a board',
             )
         return here
-    if name == RASPBERRY_PI:
-        raise CannotRunError(f"{name} is not this machine", "run on the board; `--device host` measures this machine")
     if name in BOARDS:
         return AbsentBoard(load_board(name), root)
     known = [*known_devices(), *([board.name] if board is not None and board.name not in BOARDS else [])]

@@ -33,6 +33,7 @@ from harness.core.mode_texts import NamedModes
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from harness.core.profiles import Minibatch, Profile, Telemetry
 from harness.core.units import BYTES_PER_GIB, share_to_percent
+from harness.devices import raspberry_pi
 from harness.simulation.parameters import (
     BOARD_FILES,
     PHYSICS_FILE,
@@ -45,7 +46,6 @@ from harness.simulation.parameters import (
     scaled_workload,
 )
 from harness.simulation.virtual_run import (
-    POWER_DEFINITION,
     SimulatedBoard,
     VirtualData,
     run_idle,
@@ -61,8 +61,13 @@ from harness.workloads.workload import BF16_WHERE_THERE_IS
 
 PREFIX = "sim:"
 MEDIA = ("ssd", "sd", "hdd", "emmc")  # storage that the model knows
-TOO_LARGE = {("xavier-nx", "resnet18-cifar10"), ("nano", "resnet18-cifar10")}
-"""Boards and workloads that the papers could not run on them (H12; 004 sec. 4.3). What others need is not published."""
+TOO_LARGE = {
+    "xavier-nx": {"resnet18-cifar10": 1},
+    "nano": {"resnet18-cifar10": 1},
+    raspberry_pi.NAME: raspberry_pi.TOO_LARGE,
+}
+"""Of boards the workloads that the papers could not run on them, and from which batch size on (H12; 004 sec. 4.3; 001's
+appendix). What others need is not published."""
 
 BEGINNING = datetime.datetime(2000, 1, 1, tzinfo=datetime.timezone.utc)
 """When every simulated board is switched on: no date on which anything here was really measured."""
@@ -112,7 +117,7 @@ class SimulatedDevice:
         return {
             "board": self._spec.name,
             "instance": self._instance,
-            "memory_gib": round(self._spec.memory.bytes / BYTES_PER_GIB),
+            "memory_gib": round(self._spec.ram_bytes / BYTES_PER_GIB),
             "parameters": digest.hexdigest()[:16],
         }
 
@@ -146,10 +151,12 @@ class SimulatedDevice:
                 f"{self.name} has no storage {case.storage!r}",
                 f"it has {', '.join(media)}; on simulated boards reads cannot be held down by @",
             )
-        if (self._spec.name, case.workload) in TOO_LARGE:
-            memory_gib = self._spec.memory.bytes / BYTES_PER_GIB
+        least = TOO_LARGE.get(self._spec.name, {}).get(case.workload, case.batch_size + 1)
+        if case.batch_size >= least:
+            batches = f" with batches of {case.batch_size}" if least > 1 else ""
             raise CannotRunError(
-                f"{case.workload} does not fit into the {memory_gib:.0f} GiB of {self.name}",
+                f"{case.workload}{batches} does not fit into the {self._spec.ram_bytes / BYTES_PER_GIB:.0f} GiB of "
+                f"{self.name}",
                 "take a board with more memory",
             )
         data = self._data(case)
@@ -200,7 +207,7 @@ class SimulatedDevice:
             **of_own,
             "device_specification": self._specification(WORKLOAD_FILES[scaled_from or case.workload]),
             "threads": mode.cpu_cores,
-            "accelerator": f"{self._spec.gpu.name} (simulated)",
+            "accelerator": f"{'cpu' if self._board.cpu_lanes else self._spec.gpu.name} (simulated)",
             "data_source": "virtual",
             "data_samples": data.samples,
             "data_scale": data.scale,
@@ -227,7 +234,7 @@ class SimulatedDevice:
         [(_, mode)] = self.power_modes(name)
         tpcs, mask = self._spec.gpu.tpcs, self._tpc_mask(name)
         share = 1.0 if not tpcs else 1.0 - bin(mask & ((1 << tpcs) - 1)).count("1") / tpcs
-        return SimulatedBoard(self._board, self._instance, mode, share, self._spec.peak_power_mw, self.slowdown)
+        return SimulatedBoard(self._board, self._instance, mode, share, self.slowdown)
 
     def profile(self, case: Case) -> Profile:
         """What the case yields; virtual time goes on by what it took."""
@@ -237,7 +244,7 @@ class SimulatedDevice:
             **self.conditions(case),
             **conditions,
             "power_source": "simulation",
-            "power_definition": POWER_DEFINITION,
+            "power_definition": telemetry.notes[POWER_CHANNEL],
         }
         started_at = (BEGINNING + datetime.timedelta(seconds=self._now_s)).isoformat(timespec="milliseconds")
         self._now_s += next(iter(telemetry.series.values())).times_s[-1]

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def _ratios(claim: Claim, view: View, views: Views, where: Conditions) -> List[C
 def _pairs(claim: Claim, view: View, views: Views, where: Conditions) -> Iterator[Tuple[Evidence, Evidence]]:
     for before, after in claim.pairs:
         if BOARD in before:
-            yield from _across_boards(view, views, before[BOARD][0], resolve(view, where))
+            yield from _across_boards(view, views, before[BOARD], resolve(view, where))
             continue
         for one in view.where({**resolve(view, where), **resolve(view, before)}):
             for change in _changes(view, one, resolve(view, after)):
@@ -134,12 +134,14 @@ def _changes(view: View, one: Evidence, after: Conditions) -> Iterator[Dict[str,
     return (dict(change) for change in itertools.product(*options))
 
 
-def _across_boards(view: View, views: Views, board: str, where: Conditions) -> Iterator[Tuple[Evidence, Evidence]]:
-    """Cases of the first device of another board, and the same of this one, each in its default mode."""
-    others = [other for other in views.values() if other.board == board]
-    if others and view.board != board:
+def _across_boards(
+    view: View, views: Views, boards: Sequence[str], where: Conditions
+) -> Iterator[Tuple[Evidence, Evidence]]:
+    """Cases of the first device of other boards, and the same of this one, each in its default mode."""
+    others = [other for other in views.values() if other.board in boards]
+    if others and view.board not in boards:
         for mine in view.where(where):
-            theirs = others[0].like(mine, {"power_mode": default_mode(board)}, ["device"])
+            theirs = others[0].like(mine, {"power_mode": default_mode(others[0].board)}, ["device"])
             if theirs is not None:
                 yield theirs, mine
 

@@ -32,6 +32,7 @@ MEASURED, SIMULATED = "measured", "simulated"
 SOFTWARE = ("torch", "cuda", "l4t", "jetpack", "python")
 
 POWER, GPU_LOAD, READS = POWER_CHANNEL, "gpu_load_share", "disk_read_bytes_per_s"
+MEMORY = "memory_used_bytes"
 """Channels that figures are made of."""
 
 _OF_NO_MINIBATCH = {
@@ -62,7 +63,7 @@ class Evidence(NamedTuple):
     comparable: Mapping[str, Any]  # those that must agree where nobody named them
     flags: Tuple[str, ...]  # their kinds
     # `time`, `stall`, `compute` in ms per minibatch, `stall_share`, `power` in mW, `energy` in mWs per minibatch,
-    # `gpu_load`; phases are `WARM` and `COLD`
+    # `gpu_load`, `memory` in bytes; phases are `WARM` and `COLD`
     figures: Mapping[Tuple[str, str], Estimate]
     # figures without noise: `read_again`, what later epochs read of what the first one did; `cached_share` of the data
     # set when later epochs begin
@@ -170,7 +171,7 @@ def _figures(minibatches: Minibatches, chosen: np.ndarray, profile: Profile, pha
         "stall_share": series_mean(stall, time),
     }
     start_s, end_s = own["start_s"][0], own["start_s"][-1] + ms_to_s(own["e2e_ms"][-1])
-    for quantity, channel in (("power", POWER), ("gpu_load", GPU_LOAD)):
+    for quantity, channel in (("power", POWER), ("gpu_load", GPU_LOAD), ("memory", MEMORY)):
         times_s, values = map(np.asarray, profile.telemetry.series.get(channel, Series((), ())))
         found[quantity] = series_mean(values[(start_s <= times_s) & (times_s <= end_s)])
     if found["power"] is not None and found["time"] is not None:

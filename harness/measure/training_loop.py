@@ -58,8 +58,9 @@ def use_gpu(uuid: str) -> None:
     if not torch.cuda.is_initialized():
         os.environ["CUDA_VISIBLE_DEVICES"] = uuid
     if not torch.cuda.is_available():
+        lacks = "does not see" if torch.version.cuda else "is built without CUDA and cannot train on"
         raise CannotRunError(
-            f"torch {torch.__version__} does not see the GPU {uuid}", "install a torch with CUDA for this driver"
+            f"torch {torch.__version__} {lacks} the GPU {uuid}", "install a torch with CUDA for this driver"
         )
     found = getattr(torch.cuda.get_device_properties(0), "uuid", None)
     if os.environ.get("CUDA_VISIBLE_DEVICES") != uuid or (found is not None and str(found) not in uuid):

@@ -60,7 +60,7 @@ def simulate(
     board that the parameters were fitted to; `rough` adds the deviations that a real board shows.
     """
     physics = load_physics() if physics is None else physics
-    modes = np.asarray(modes, dtype=float).reshape(-1, 4)
+    modes = board.with_clocks(modes)
     _check(board, modes, load, tpc_share)
     response = _steady(board, workload, modes, load, tpc_share, physics)
     if load.clocks == "dvfs":
@@ -119,24 +119,31 @@ def _check(board: BoardParameters, modes: np.ndarray, load: Load, tpc_share: flo
         raise InvalidValueError(f"a power mode of {board.name} has a value that is not above 0")
 
 
-def gpu_ms(
+FORWARD_SHARE = 1.0 / 3.0  # of training's operations; on a GPU, whose small kernels wait, it takes a larger share
+
+
+def kernels_ms(
     board: BoardParameters,
     workload: WorkloadParameters,
-    gpu_khz: Any,
+    lanes: Any,
+    khz: Any,
     mem_khz: Any,
     load: Load,
-    tpc_share: float,
     physics: PhysicsParameters,
 ) -> Tuple[Any, Any, Any]:
-    """Time of the GPU for one minibatch: in all, of its arithmetic, and of its traffic to memory."""
+    """Time of a minibatch's kernels: in all, of their arithmetic, and of their traffic to memory.
+
+    `lanes` do a multiply-add in each cycle of the clock `khz`: CUDA cores, or the vector units of a CPU that trains.
+    """
     work = 3.0 * workload.flops_forward * workload.gpu_work
     if load.task == "inference":
-        work *= physics.inference_work * workload.inference_factor * load.batch_size**workload.inference_growth
+        share = FORWARD_SHARE if board.cpu_lanes else physics.inference_work
+        work *= share * workload.inference_factor * load.batch_size**workload.inference_growth
         steady_bytes, sharpness = 0.0, physics.gpu_sharpness
     else:
         work *= load.batch_size
         steady_bytes, sharpness = workload.minibatch_bytes, physics.gpu_sharpness * workload.gpu_overlap
-    arithmetic = terms.arithmetic_ms(work, board.spec.gpu.cuda_cores * tpc_share, gpu_khz, board.flop_efficiency)
+    arithmetic = terms.arithmetic_ms(work, lanes, khz, board.flop_efficiency)
     transfer = terms.transfer_ms(
         work * physics.bytes_per_flop * workload.traffic + steady_bytes,
         board.spec.memory.bandwidth_bytes_per_s,
@@ -160,7 +167,10 @@ def _steady(
         modes[:, 2],
         modes[:, 3],
     )
-    gpu, arithmetic, transfer = gpu_ms(board, workload, gpu_khz, mem_khz, load, tpc_share, physics)
+    cpu_trains = board.cpu_lanes > 0
+    lanes = cores * board.cpu_lanes if cpu_trains else board.spec.gpu.cuda_cores * tpc_share
+    khz = cpu_khz if cpu_trains else gpu_khz
+    kernels, arithmetic, transfer = kernels_ms(board, workload, lanes, khz, mem_khz, load, physics)
 
     def cpu(cycles: float, memory_cycles: float) -> np.ndarray:
         return terms.cpu_ms(cycles, cpu_khz, mem_khz, board.cpu_speed, memory_cycles * board.memory_wait)
@@ -188,7 +198,7 @@ def _steady(
     crowded = 1.0 + physics.contention * (1.0 / share - 1.0)
 
     launch = cpu(launch_cycles, physics.memory_cycles) * crowded
-    compute = terms.smooth_maximum(gpu, launch, launch_sharpness)
+    compute = kernels + launch if cpu_trains else terms.smooth_maximum(kernels, launch, launch_sharpness)
     residual = cpu(main_cycles, physics.loading_memory_cycles) * crowded
     preparing = cpu(preprocess_cycles, physics.loading_memory_cycles)
     ms_per_mb = getattr(board, f"{load.storage}_ms_per_mb")
@@ -199,15 +209,18 @@ def _steady(
         stall = fetch + preprocess + residual
     else:
         preprocess = preparing / share / terms.worker_speedup(load.workers, physics.serial_share)
-        busy = compute + residual
-        stall = terms.smooth_maximum(busy, fetch + preprocess, physics.pipeline_sharpness) - compute
+        # Where the CPU trains, workers take its cycles, and only the medium is waited for beside it.
+        busy, supply = compute + residual, fetch + preprocess
+        if cpu_trains:
+            busy, supply = busy + preprocess, fetch
+        stall = terms.smooth_maximum(busy, supply, physics.pipeline_sharpness) - compute
     overhead = physics.overhead_share * (compute + stall) + fixed_ms
     total = compute + stall + overhead
 
-    gpu_utilisation = np.minimum(gpu / total, 1.0)
-    # The main process spins while it waits for the GPU, so one core is always in use.
-    used_ms = np.minimum(total + (preparing if load.workers else 0.0), cores * total)
-    cpu_utilisation = used_ms / (cores * total)
+    gpu_utilisation = np.zeros(len(modes)) if cpu_trains else np.minimum(kernels / total, 1.0)
+    # The main process spins while it waits for the GPU, so one core is always in use; kernels on the CPU use all.
+    used_ms = total + (preparing if load.workers else 0.0) + (kernels * (cores - 1.0) if cpu_trains else 0.0)
+    cpu_utilisation = np.minimum(used_ms / (cores * total), 1.0)
 
     cpu_mw, gpu_mw = busy_mw(board, modes, tpc_share)
     arithmetic_share = np.minimum(arithmetic / total, 1.0)
@@ -265,7 +278,7 @@ def cached_share(
     (SIGMETRICS 2023 sec. 5.1.1). `data_scale` is the size of the data set over the real one.
     """
     held = board.system_bytes + workload.model_bytes + workers * board.worker_bytes
-    left = max(board.spec.memory.bytes - held, 0.0)
+    left = max(board.spec.ram_bytes - held, 0.0)
     return float(min(left / max(workload.dataset_bytes * data_scale, 1.0), 1.0))
 
 
@@ -280,8 +293,10 @@ def idle_power_mw(board: BoardParameters, mode: PowerMode, state: str = "logging
         raise UnknownNameError(f"idle state {state!r} is unknown of {board.name}", f"it has {', '.join(states)}")
     if state == "wol":
         return board.wol_mw  # measured at the socket; the module's sensors are off
-    cpu_mw, gpu_mw = busy_mw(board, np.array([mode], dtype=float))
-    clocked = cpu_mw[0] * board.cpu_idle + gpu_mw[0] * board.gpu_idle + board.mem_mw * mode[3] / board.greatest.mem_khz
+    modes = board.with_clocks(np.array([mode]))
+    cpu_mw, gpu_mw = busy_mw(board, modes)
+    memory_mw = board.mem_mw * modes[0, 3] / board.greatest.mem_khz
+    clocked = cpu_mw[0] * board.cpu_idle + gpu_mw[0] * board.gpu_idle + memory_mw
     power = board.base_mw + float(clocked) * (board.idle_dvfs_share if state == "dvfs" else 1.0)
     power += board.idle_logging_mw if state == "logging" else 0.0
     return power + (board.carrier_mw if socket else 0.0)

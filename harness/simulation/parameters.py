@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 import msgspec
+import numpy as np
 
 from harness.core.boards import BoardSpec
 from harness.core.boards import load_board as load_spec
 from harness.core.errors import UnknownNameError
 from harness.core.files import read_toml, typed
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 
 _HERE = Path(__file__).parent
 PHYSICS_FILE = _HERE / "physics.toml"
@@ -102,6 +103,8 @@ class BoardParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     power_noise: float  # relative deviation between repetitions on one instance (standard deviation)
     time_roughness: float  # of `harness/simulation/terms.py`
     power_roughness: float  # of `harness/simulation/terms.py`
+    # single-precision multiply-adds per core and cycle where the CPU trains; 0 where the GPU does
+    cpu_lanes: float = 0.0
 
     @property
     def name(self) -> str:
@@ -109,8 +112,18 @@ class BoardParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def greatest(self) -> PowerMode:
+        """With the data sheet's memory clock where a mode does not set it; the clock of a GPU that nobody uses is 1."""
+        clocks, memory = self.spec.clocks, self.spec.memory
+        sheet_khz = round(memory.bandwidth_bytes_per_s / (memory.bus_bits // 8 * 2 * 1000))
+        return PowerMode(
+            self.spec.cpu_cores, clocks.cpu_khz[-1], clocks.gpu_khz[-1] or 1, clocks.mem_khz[-1] or sheet_khz
+        )
+
+    def with_clocks(self, modes: np.ndarray) -> np.ndarray:
+        """Modes, shape (n, 4), in which a clock that the board's modes do not set is the one that it has."""
         clocks = self.spec.clocks
-        return PowerMode(self.spec.cpu_cores, clocks.cpu_khz[-1], clocks.gpu_khz[-1], clocks.mem_khz[-1])
+        is_set = np.array([True, True, clocks.gpu_khz[-1] > UNKNOWN_KHZ, clocks.mem_khz[-1] > UNKNOWN_KHZ])
+        return np.where(is_set, np.asarray(modes, dtype=float).reshape(-1, 4), self.greatest)
 
 
 class WorkloadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

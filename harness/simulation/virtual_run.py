@@ -30,8 +30,6 @@ from harness.simulation.timeline import (
 )
 from harness.simulation.virtual_telemetry import as_series, observe, rails, still_channels, ticks, total_mw
 
-POWER_DEFINITION = "simulated: base, CPU, GPU and memory of the module"  # what the total power is made of
-
 
 class VirtualData(NamedTuple):
     """A data set as a run reads it."""
@@ -80,7 +78,6 @@ class SimulatedBoard(NamedTuple):
     instance: int  # which copy of it
     mode: PowerMode  # the power mode
     tpc_share: float  # share of the GPU's clusters that are on
-    peak_mw: float  # the module's greatest power
     slowdown: float = 0.0  # a share by which every minibatch is slower, put there on purpose
 
     def respond(self, workload: WorkloadParameters, load: Load) -> Response:
@@ -150,16 +147,16 @@ def run_training(
         timeline,
         states,
         rails(at, timeline, states, idle_mw, power_factor),
+        board=parameters.spec,
         mode=board.clocks(workload, load),
         idle_mw=idle_mw,
-        peak_mw=board.peak_mw,
-        memory_bytes=min(used_bytes, parameters.spec.memory.bytes),
+        memory_bytes=min(used_bytes, parameters.spec.ram_bytes),
         batch_size=case.batch_size,
         batch_bytes=case.batch_size * workload.bytes_per_sample,
         held=data.held(len(timeline.epoch)),
         held_before=data.before,
     )
-    return timeline.minibatches(clean_from), _telemetry(settings.interval_s, series)
+    return timeline.minibatches(clean_from), _telemetry(board, settings.interval_s, series)
 
 
 def _schedule(case: Case, data: VirtualData, states: List[Steady]) -> Tuple[np.ndarray, np.ndarray]:
@@ -181,17 +178,21 @@ def run_idle(board: SimulatedBoard, case: Case, state: str, interval_s: float) -
     factor = np.exp(parameters.power_noise * noise.standard_normal())
     channels = {POWER_CHANNEL: idle_power_mw(parameters, board.mode, state) * factor * at.noise}
     if state == "logging":
-        channels.update(still_channels(len(at.times_s), board.mode, parameters.system_bytes))
-    return _telemetry(interval_s, as_series(at, channels))
+        channels.update(still_channels(len(at.times_s), parameters.spec, board.mode, parameters.system_bytes))
+    return _telemetry(board, interval_s, as_series(at, channels))
 
 
-def _telemetry(interval_s: float, series: Dict[str, Series]) -> Telemetry:
+def _telemetry(board: SimulatedBoard, interval_s: float, series: Dict[str, Series]) -> Telemetry:
+    shown = board.parameters.spec.rails
+    parts = "base, CPU, GPU and memory of the module"
+    if shown.parts:
+        parts = f"sum of {' and '.join(shown.total)}: {shown.note}"
     gaps_s = np.diff(next(iter(series.values())).times_s)
     return Telemetry(
         interval_s=interval_s,
         real_interval_s=float(np.median(gaps_s)) if len(gaps_s) else None,
         series=series,
-        notes={POWER_CHANNEL: POWER_DEFINITION, "simulation": "every channel is simulated"},
+        notes={POWER_CHANNEL: f"simulated: {parts}", "simulation": "every channel is simulated"},
     )
 
 
@@ -261,4 +262,4 @@ def run_interleaved(
     means = np.diff(spent_at) / np.maximum(np.diff(at.times_s), 1e-9)
     power_mw = np.append(means[:1], means) * at.noise * power_factor
     series = as_series(at, {POWER_CHANNEL: power_mw, "cpu_other_cores": np.zeros(len(power_mw))})
-    return found, minibatches, _telemetry(case.settings.interval_s, series)
+    return found, minibatches, _telemetry(board, case.settings.interval_s, series)

@@ -6,8 +6,9 @@ from typing import Dict, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
+from harness.core.boards import BoardSpec
 from harness.core.metrics import POWER_CHANNEL
-from harness.core.power_modes import PowerMode
+from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.core.profiles import Series
 from harness.core.units import MS_PER_S
 from harness.simulation.timeline import Steady, Timeline
@@ -69,9 +70,9 @@ def observe(
     states: Sequence[Steady],
     rails_mw: Mapping[str, np.ndarray],
     *,
+    board: BoardSpec,
     mode: PowerMode,
     idle_mw: float,
-    peak_mw: float,
     memory_bytes: float,
     batch_size: int,
     batch_bytes: float,
@@ -93,14 +94,14 @@ def observe(
     per_s = MS_PER_S / steady("e2e_ms")
     missed = 1.0 - steady("cached_share")
     power_mw = total_mw(rails_mw)
-    warmth = (idle_mw + (power_mw - idle_mw) * (1.0 - np.exp(-at.times_s / HEATING_S))) / peak_mw
+    warmth = (idle_mw + (power_mw - idle_mw) * (1.0 - np.exp(-at.times_s / HEATING_S))) / board.peak_power_mw
     channels = {
         POWER_CHANNEL: power_mw,
-        **{f"power_{name}_mw": power for name, power in rails_mw.items()},
-        **still_channels(len(at.times_s), mode, memory_bytes),
+        **on_channels(board, rails_mw),
+        **still_channels(len(at.times_s), board, mode, memory_bytes),
         "temperature_tj_c": COOL_C + RISE_C * warmth,
         "cpu_own_cores": steady("cpu_utilisation") * running * mode.cpu_cores,
-        "gpu_load_share": steady("gpu_utilisation") * running,
+        **({"gpu_load_share": steady("gpu_utilisation") * running} if board.gpu.cuda_cores else {}),
         "disk_read_bytes_per_s": missed * batch_bytes * per_s * running,
         "disk_reads_per_s": missed * max(batch_size, batch_bytes / REQUEST_BYTES) * per_s * running,
         "data_cached_share": np.where(running, held[np.clip(number, 0, None)], held_before),
@@ -108,12 +109,22 @@ def observe(
     return as_series(at, channels)
 
 
-def still_channels(count: int, mode: PowerMode, memory_bytes: float) -> Dict[str, np.ndarray]:
+def on_channels(board: BoardSpec, rails_mw: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+    """The parts of the power by the channels that show them: several parts may be on one."""
+    found: Dict[str, np.ndarray] = {}
+    for part, power_mw in rails_mw.items():
+        channel = f"power_{board.rails.parts.get(part, part)}_mw"
+        found[channel] = found[channel] + power_mw if channel in found else power_mw
+    return found
+
+
+def still_channels(count: int, board: BoardSpec, mode: PowerMode, memory_bytes: float) -> Dict[str, np.ndarray]:
     """Channels that show the same at each of `count` samples: clocks, memory, and that nobody else is there."""
+    memory = "gpu_mem_khz" if board.memory.host_bytes else "emc_khz"
+    clocks = {"gpu_khz": mode.gpu_khz, memory: mode.mem_khz}
     values = {
         **{f"cpu{core}_khz": mode.cpu_khz for core in range(mode.cpu_cores)},
-        "gpu_khz": mode.gpu_khz,
-        "emc_khz": mode.mem_khz,
+        **{name: khz for name, khz in clocks.items() if khz != UNKNOWN_KHZ},
         "memory_used_bytes": memory_bytes,
         "cpu_other_cores": 0.0,
     }

@@ -64,13 +64,13 @@ def estimated_power_mw(board: BoardSpec, modes: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(maxsize=None)
 def estimated_boards() -> Dict[str, BoardSpec]:
-    """The boards whose peak power and clocks are known."""
+    """The Jetsons whose peak power and clocks are known."""
     found = {}
     for name in BOARDS:
         with contextlib.suppress(CannotRunError):
             load_board(name).power_mode_space()
             found[name] = load_board(name)
-    return found
+    return {name: board for name, board in found.items() if board.is_jetson}
 
 
 def board_of(name: str) -> BoardSpec:

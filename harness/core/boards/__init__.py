@@ -42,18 +42,20 @@ class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Main memory, shared by CPU and GPU on all boards; `bandwidth_bytes_per_s` is the data sheet's peak."""
+    """What training computes in: shared by CPU and GPU, or a discrete GPU's own; bandwidth is the data sheet's peak."""
 
     bytes: int
     technology: str
     bus_bits: int
     bandwidth_bytes_per_s: int
+    host_bytes: int = 0  # RAM of the machine that a discrete GPU is in
 
 
 class ClockLists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The clocks known off-board, ascending; what the board itself lists always wins over these."""
 
-    # the lists that the papers' counts of power modes are of, where there are such counts; empty where nothing is known
+    # the lists that the papers' counts of power modes are of, where there are such counts; empty where nothing is
+    # known, 0 alone where the clock is no setting of a power mode
     cpu_khz: Tuple[int, ...] = ()
     gpu_khz: Tuple[int, ...] = ()
     mem_khz: Tuple[int, ...] = ()
@@ -84,6 +86,9 @@ class Rails(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     labels: Tuple[str, ...]  # all of them
     total: Tuple[str, ...]  # those whose sum is the module's total power
     note: str = ""  # what is to be known of that sum
+    # the channel that shows each part of a simulation's power (base, cpu, gpu, memory), as the real device names it;
+    # empty where the parts themselves do
+    parts: Dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,6 +125,14 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def cpu_cores(self) -> int:
         return sum(len(cluster.cores) for cluster in self.cpu.clusters)
+
+    @property
+    def ram_bytes(self) -> int:
+        return self.memory.host_bytes or self.memory.bytes
+
+    @property
+    def is_jetson(self) -> bool:
+        return bool(self.part_numbers)
 
     @property
     def named_modes(self) -> Dict[str, PowerMode]:

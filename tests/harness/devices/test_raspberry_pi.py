@@ -65,8 +65,9 @@ def test_it_is_known_by_its_device_tree_and_is_the_default_there(tree: Path, pi)
 
 
 def test_elsewhere_the_way_out_is_said() -> None:
-    with pytest.raises(CannotRunError, match="raspberry-pi-5 is not this machine"):
-        open_device("raspberry-pi-5", Configuration())
+    with pytest.raises(CannotRunError, match="raspberry-pi-5 is not this machine") as refused:
+        open_device("raspberry-pi-5", Configuration()).check(Case("raspberry-pi-5", "lenet-mnist", "maxn", 0, "sd", 16))
+    assert "--device sim:raspberry-pi-5" in refused.value.hint
 
 
 def test_its_modes_are_cores_and_clocks_and_its_power_is_that_of_the_rails(pi) -> None:

@@ -14,7 +14,7 @@ from harness.core.profiles import Series
 from harness.judge.claim_functions import FUNCTIONS, PER_EPOCH, PER_MINIBATCH
 from harness.judge.claim_list import BOARD, load_claims
 from harness.judge.claims import judge
-from harness.judge.evidence import COLD, GPU_LOAD, POWER, READS, WARM, View, evidence_of, pooled
+from harness.judge.evidence import COLD, GPU_LOAD, MEMORY, POWER, READS, WARM, View, evidence_of, pooled
 from harness.judge.published_figures import comparisons
 from tools.simulated_campaign import SimulatedCampaign
 
@@ -130,8 +130,8 @@ def scaled(profile, quantity, factor, phase):
         series[channel] = Series(times_s, tuple(np.array(values) * factors))
 
     aggregates, conditions = profile.aggregates, profile.conditions
-    if quantity in ("power", "energy", "power_drift", "gpu_load"):
-        channel = GPU_LOAD if quantity == "gpu_load" else POWER
+    if quantity in ("power", "energy", "power_drift", "gpu_load", "memory"):
+        channel = {"gpu_load": GPU_LOAD, "memory": MEMORY}.get(quantity, POWER)
         if channel in series:
             times_s = np.array(series[channel].times_s)
             is_late = times_s > np.median(times_s)

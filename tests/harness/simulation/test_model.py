@@ -43,7 +43,7 @@ def test_a_simulated_workload_is_the_one_that_the_suite_trains(workload):
 @pytest.mark.parametrize("workload", SIMULATED_WORKLOADS)
 @pytest.mark.parametrize("task", TASKS)
 def test_time_and_power_are_sums_of_their_parts(board, workload, task):
-    modes = load_spec(board).power_mode_space().sample(50)
+    modes = load_spec(board).power_mode_space().sample(40)
     response = run(board, workload, modes, Load(task=task))
     whole = response.stall_ms + response.compute_ms + response.overhead_ms
     assert whole == pytest.approx(response.minibatch_time_ms)
@@ -58,7 +58,7 @@ def test_time_and_power_are_sums_of_their_parts(board, workload, task):
 @pytest.mark.parametrize("workload", SIMULATED_WORKLOADS)
 def test_inference_takes_hardly_longer_than_training_in_most_modes(board, workload):
     workers = load_workload(workload).default_workers
-    modes = load_spec(board).power_mode_space().sample(50)
+    modes = load_spec(board).power_mode_space().sample(40)
     trained, inferred = (run(board, workload, modes, Load(workers=workers, task=task)) for task in TASKS)
     assert np.median(inferred.minibatch_time_ms / trained.minibatch_time_ms) < 1.25
 
