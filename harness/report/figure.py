@@ -139,12 +139,13 @@ def figure_of(
 ) -> Figure:
     """A figure of the panels that show something, with a legend of what they show.
 
-    Title and caption are its kind's in `figures.toml`, filled in with details; a second figure, `about` energy, has a
-    caption of its own.
+    Title and caption are its kind's in `figures.toml`, filled in with details; a further figure, `about` energy or what
+    has a text of that name there, has a caption of its own.
     """
     texts = TEXTS[kind]
     title = texts["title"].format(**details) + (f": {about}" if about else "")
-    told = f"{texts['question']} {texts['energy' if about else 'caption'].format(**TEXTS['common'], **details)}"
+    caption = about if about in texts else "energy" if about else "caption"
+    told = f"{texts['question']} {texts[caption].format(**TEXTS['common'], **details)}"
     shown = [panel for panel in panels if panel.values]
     drawn = {value.series for panel in shown for value in panel.values}
     legend = [entry for entry in series if entry.name in drawn]

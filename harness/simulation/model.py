@@ -209,11 +209,10 @@ def _steady(
         stall = fetch + preprocess + residual
     else:
         preprocess = preparing / share / terms.worker_speedup(load.workers, physics.serial_share)
-        # Where the CPU trains, workers take its cycles, and only the medium is waited for beside it.
-        busy, supply = compute + residual, fetch + preprocess
-        if cpu_trains:
-            busy, supply = busy + preprocess, fetch
-        stall = terms.smooth_maximum(busy, supply, physics.pipeline_sharpness) - compute
+        if cpu_trains:  # the workers' cycles are taken from the kernels
+            compute = compute + preparing / cores
+        busy = compute + residual
+        stall = terms.smooth_maximum(busy, fetch + preprocess, physics.pipeline_sharpness) - compute
     overhead = physics.overhead_share * (compute + stall) + fixed_ms
     total = compute + stall + overhead
 

@@ -7,12 +7,14 @@ per 1,000 samples, so that data sets and batches of any size can stand side by s
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+import math
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.cases import DROPPED, STATIC, parse_storage
-from harness.core.units import ms_to_s, mw_to_w, mwh_to_j
+from harness.core.units import S_PER_MINUTE, ms_to_s, mw_to_w, mwh_to_j
+from harness.judge.claim_list import BOARD, load_claims
 from harness.judge.evidence import COLD, WARM
-from harness.report.colours import LISTED, MARKERS, PARTS
+from harness.report.colours import INK, LISTED, MARKERS, PARTS
 from harness.report.figure import (
     Axis,
     Figure,
@@ -27,6 +29,7 @@ from harness.report.figure import (
     panel_of,
 )
 from harness.report.material import OF_WORKLOAD, Family, Material, Row, bare, by_device, cells, file_name
+from harness.stats.estimates import quotient
 
 LATER, FIRST, MINIBATCH = "epochs 1 and later", "epoch 0", "minibatch"
 LEGEND = tuple(LegendEntry(part, PARTS[part]) for part in ("fetch stall", "compute", "framework overhead"))
@@ -40,6 +43,19 @@ COLUMNS = (
 
 COLD_AND_KEPT = ("cold", "evicted")
 """Cache states that begin cold and keep what epoch 0 read."""
+
+REFERENCE = "orin-agx"
+"""The device that ratios are over, as in 001's appendix."""
+
+RATIOS: Dict[str, Callable[[Row], Optional[float]]] = {
+    "time": lambda row: row.minibatch_time_ms,
+    "power": lambda row: row.power_mw,
+    "energy": lambda row: row.power_mw and row.power_mw * row.minibatch_time_ms,
+}
+PAPERS, PUBLISHED = "the papers", "published"
+OF_RATIO = ("device", "workload", "workers", "batch_size", "minibatch_time_ms", "power_mw")
+ACROSS_DEVICES = (*OF_WORKLOAD, "device", "workers", "storage", "batch_size", "cache", "epochs")
+"""Conditions in which workloads may differ whose ratios stand side by side; the two of a ratio differ in the device."""
 
 USUAL_WORKERS, USUAL_BATCH_SIZE = 4, 16  # 004 sec. 4.4
 LEAST_CURVE = 3
@@ -226,7 +242,71 @@ def device_figures(material: Material) -> Iterator[Figure]:
     greatest = [row for row in _with_warm_epochs(material) if row.power_mode == "maxn" and "@" not in row.label]
     found = material.families(greatest, "device", split_by=("workload",))
     short = [family._replace(values=tuple(map(bare, family.values))) for family in found]
-    return _figures_of(material, short, "devices", "devices", "device")
+    yield from _figures_of(material, short, "devices", "devices", "device")
+    yield _ratio_figure(material, short)
+
+
+def _ratio_figure(material: Material, found: Sequence[Family]) -> Figure:
+    """Time, power and energy of each device over those of one, beside what the papers say of such ratios."""
+    panels, rows, entries = [], [], {PAPERS: LegendEntry(PAPERS, INK)}
+    pairs = [pair for family in found for pair in _over_reference(family)]
+    pairs.sort(key=lambda pair: pair[1].minibatch_time_ms / pair[0].minibatch_time_ms)
+    order = tuple(dict.fromkeys(bare(row.label) for _, row in pairs))
+    for quantity, of in RATIOS.items():
+        compared, values = [], []
+        for reference, row in pairs:
+            if of(reference) and of(row):
+                ratio = of(row) / of(reference)
+                known = [material.estimates.get(one.id, {}).get((quantity, WARM)) for one in (reference, row)]
+                ends = (None, None) if None in known else quotient(*known)._replace(value=ratio).interval()[1:]
+                note = f"against {reference.device_label}"
+                values.append(Value(row.workload, bare(row.label), ratio, row.provenance, *ends, row.apart, note))
+                compared.append(row)
+                entries[row.workload] = material.entry(row)._replace(marker=next(iter(MARKERS)))
+        papers = _of_papers(quantity, {row.device: bare(row.label) for row in compared}, values)
+        rows += [
+            _ratio_row(quantity, one, (*cells(row, OF_RATIO), epoch_min(row))) for row, one in zip(compared, values)
+        ]
+        rows += [_ratio_row(quantity, one, (one.x, *[None] * len(OF_RATIO))) for one in papers]
+        axes = Axis("device", names=order), Axis(f"{quantity} over that on {REFERENCE} (ratio)", Spacing.LOG)
+        behind = [Layer(Mark.CURVES, (one,)) for one in papers]
+        panels.append(panel_of(quantity, *axes, Mark.CURVES, values, compared, ACROSS_DEVICES, behind))
+    columns = (*OF_RATIO, "epoch_min", "quantity", "ratio", "low", "high", "provenance", "note")
+    details = {"about": "ratios", "reference": REFERENCE}
+    return figure_of("devices", "devices-ratios", panels, list(entries.values()), columns, rows, **details)
+
+
+def _ratio_row(quantity: str, one: Value, of_case: Sequence[Any]) -> Tuple[Any, ...]:
+    return (*of_case, quantity, one.y, one.low, one.high, one.provenance, one.note)
+
+
+def epoch_min(row: Row) -> Optional[float]:
+    """Time of an epoch of the whole data set, from that of a minibatch (001 sec. 2.1)."""
+    if not row.data_samples or not row.data_scale:
+        return None
+    minibatches = math.ceil(round(row.data_samples / row.data_scale) / row.batch_size)
+    return ms_to_s(row.minibatch_time_ms) * minibatches / S_PER_MINUTE
+
+
+def _over_reference(family: Family) -> List[Tuple[Row, Row]]:
+    """The profile of the device that ratios are over, measured rather than simulated, with that of each other one."""
+    ordered = sorted(family.rows, key=lambda row: row.provenance)
+    reference = next((row for row in ordered if row.device == REFERENCE), None)
+    return [(reference, row) for row in family.rows if reference is not None and row.device != REFERENCE]
+
+
+def _of_papers(quantity: str, names: Mapping[str, str], drawn: Sequence[Value]) -> List[Value]:
+    """The bounds by which the papers' statements on devices are judged; an open one reaches as far as what is drawn."""
+    found = []
+    for claim in load_claims():
+        if (quantity,) == claim.quantities and any(before.get(BOARD) == (REFERENCE,) for before, _ in claim.pairs):
+            (above, below), boards = claim.bounds[""], [board for board in claim.boards if board in names]
+            is_range = above > 0
+            ends = above if is_range else min([below, *(one.y for one in drawn)]), below
+            middle = math.sqrt(above * below) if is_range else below
+            note = f"{claim.says} ({claim.section})"
+            found += [Value(PAPERS, names[board], middle, PUBLISHED, *ends, note=note) for board in boards]
+    return found
 
 
 def _with_warm_epochs(material: Material) -> List[Row]:

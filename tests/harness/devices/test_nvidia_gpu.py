@@ -18,6 +18,7 @@ import pytest
 from harness.board import nvml, privileges
 from harness.board.knob import KnobSpec, open_knob
 from harness.board.saved_state import restore
+from harness.cli.doctor import training_capabilities
 from harness.core.cases import DVFS, Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError, UnknownNameError
@@ -269,3 +270,16 @@ def test_a_device_without_such_a_gpu_refuses_a_power_limit_instead_of_carrying_i
     device = open_device(name, Configuration())
     with pytest.raises(CannotRunError, match="no power limit to be set"):
         check(dataclasses.replace(a_case(power_limit_w=250), device=name), device)
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(("cuda", "said"), [(None, "is built without CUDA"), ("12.1", "does not see the GPU")])
+def test_the_doctor_says_that_torch_cannot_train_on_the_gpu(driver: Driver, monkeypatch, cuda: Any, said: str) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    found = training_capabilities(open_device("nvidia-gpu", Configuration()).gpu_uuid)[0]
+    assert not found.available
+    assert said in found.detail
+    assert "torch with CUDA" in found.hint

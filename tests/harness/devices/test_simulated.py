@@ -182,6 +182,7 @@ def test_inference_is_faster_than_training():
         ("orin-agx", {"storage": "ssd@20"}, "has no storage 'ssd@20'; it has ssd, sd, hdd, emmc"),
         ("nano", {"workload": "resnet18-cifar10", "storage": "sd"}, "does not fit into the 4 GiB"),
         ("xavier-nx", {"workload": "resnet18-cifar10"}, "does not fit into the 8 GiB"),
+        ("raspberry-pi-5", {"workload": "bert-squad"}, "bert-squad with batches of 16 does not fit into the 8 GiB"),
         ("orin-agx", {"batch_size": 2048}, "too few batches of 2048"),
     ],
 )
@@ -222,3 +223,32 @@ def test_waiting_for_the_network_is_not_simulated():
     case = Case("sim:orin-agx", "idle-wol", "maxn", 0, "ssd", 1, Settings(minibatches=None, idle_s=60.0), IDLE)
     with pytest.raises(CannotRunError, match="'idle-wol' is not simulated"):
         SimulatedDevice("orin-agx").profile(case)
+
+
+@pytest.mark.parametrize(
+    ("board", "greatest", "parts", "shown", "hidden"),
+    [
+        ("rtx-3090", "16c-5200-1695-9751", ("gpu", "cpu"), {"gpu_khz", "gpu_mem_khz", "gpu_load_share"}, {"emc_khz"}),
+        ("raspberry-pi-5", "4c-2400-x-x", ("3v3_sys", "ddr_vdd2", "vdd_core"), set(), {"gpu_khz", "gpu_load_share"}),
+    ],
+)
+def test_a_machine_of_another_kind_has_modes_and_channels_as_the_real_one(board, greatest, parts, shown, hidden):
+    device = open_device(f"sim:{board}", Configuration())
+    assert device.power_mode_space().greatest.name == greatest
+    profile = profile_of(board, minibatches=20)
+    series = profile.telemetry.series
+    powers = {name for name in series if name.startswith("power_")} - {"power_total_mw"}
+    assert powers == {f"power_{part}_mw" for part in parts}
+    total = [sum(values) for values in zip(*(series[name].values for name in powers))]
+    assert series["power_total_mw"].values == pytest.approx(total)
+    assert shown <= set(series)
+    assert not hidden & set(series)
+    assert all(part in profile.conditions["power_definition"].lower() for part in parts)
+
+
+def test_a_raspberry_pi_trains_on_its_cpu_and_takes_smaller_batches_of_what_it_refuses():
+    device = open_device("sim:raspberry-pi-5", Configuration())
+    one, all_cores = (profile_of("raspberry-pi-5", mode=f"{cores}c-2400-x-x", minibatches=5) for cores in (1, 4))
+    assert median_ms(one) > 3 * median_ms(all_cores)
+    assert all_cores.conditions["accelerator"] == "cpu (simulated)"
+    device.check(case_of("sim:raspberry-pi-5", workload="bert-squad", batch_size=8))
