@@ -1,7 +1,7 @@
 """How do devices compare on the same workload (E14)?
 
-With `--device host,sim:orin-agx,sim:rtx-3090,sim:a5000,sim:raspberry-pi-5` the report shows each as a ratio to Orin AGX,
-beside what the papers say of them.
+With `--device host,sim:orin-agx,sim:rtx-3090,sim:a5000,sim:raspberry-pi-5` the report shows each as a ratio to
+Orin AGX, beside what the papers say of them.
 """
 
 import pytest
