@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, 
 
 import numpy as np
 
-from harness.core.cases import AXES, IDLE, TRAINING, Case, Settings
+from harness.core.cases import AXES, CONCURRENT, IDLE, TRAINING, Case, Settings
 from harness.core.metrics import CONCURRENT_AGGREGATES, POWER_CHANNEL, integral
 from harness.core.profiles import FIRST, Minibatches, Profile, Series
 from harness.core.units import ms_to_s
@@ -132,6 +132,9 @@ def evidence_of(profile: Profile, number: int = 0) -> Evidence:
         exact.update(_reading(profile))
     if not len(minibatches):
         figures.update(_of_aggregates(profile.aggregates))
+    elif case.task == CONCURRENT:
+        of_both = {name: profile.aggregates.get(name) for name in CONCURRENT_AGGREGATES}
+        figures.update(_of_aggregates(of_both))
     later = counted & (epochs > 0) & whole_epochs
     stretches: Dict[int, Stretches] = {}
     if (case.settings.minibatches or 0) >= LONG and counted.sum() >= LONG:

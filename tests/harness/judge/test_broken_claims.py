@@ -22,8 +22,8 @@ pytestmark = pytest.mark.exhaustive
 
 pytest.importorskip("scipy")
 
-ELSEWHERE = {"nothing_throttles", "wake_on_lan_draws_least"}
-"""Claims that no simulated campaign has profiles of."""
+ELSEWHERE = {"nothing_throttles", "wake_on_lan_draws_least", "both_take_no_longer_than_one_after_the_other"}
+"""Claims that no simulated campaign has profiles of; the last is broken in tests/harness/measure/test_concurrent.py."""
 
 CLAIMS = [claim for claim in load_claims() if claim.name not in ELSEWHERE]
 

@@ -28,6 +28,9 @@ from harness.core.interleaving import Interleaved
 from harness.core.metrics import summarise_concurrent
 from harness.core.profiles import CLEAN, Minibatch, Series
 from harness.devices.registry import open_device
+from harness.judge.claim_list import load_claims
+from harness.judge.claims import CONFIRMED, CONTRADICTED, judge
+from harness.judge.evidence import evidence_of
 from harness.measure.concurrent import Stretch, overlap
 from harness.measure.run import check, run
 
@@ -95,6 +98,15 @@ def test_a_simulated_board_trains_less_the_more_it_serves():
         assert profile.aggregates["latency_p95_ms"] >= profile.aggregates["latency_median_ms"] > 0
         assert profile.aggregates["power_mw"] > 0
         assert profile.minibatches
+
+
+@pytest.mark.parametrize(("speedup", "verdict"), [(1.0, CONFIRMED), (0.7, CONTRADICTED)])
+def test_both_at_once_are_judged_by_what_one_after_the_other_takes(speedup, verdict):
+    profile = run_concurrent(open_device(BOARD, Configuration()), TRAIN, SERVE, 20.0, 20.0)
+    profile = dataclasses.replace(profile, aggregates={**profile.aggregates, "speedup": speedup})
+    (claim,) = (one for one in load_claims() if one.quantities == ("speedup",))
+    (found,) = judge([evidence_of(profile)], [claim])
+    assert found.verdict == verdict
 
 
 def test_requests_that_cannot_be_served_in_time_are_flagged():
