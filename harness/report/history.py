@@ -31,7 +31,7 @@ def write_page(found: CaseHistories, out: Path) -> None:
     for place, (name, members) in enumerate(list(groups.items())[:MOST_FIGURES]):
         case_id, figure, provenance = name.rsplit("\n", 2)
         members.sort(key=lambda one: one.board_instance or "")
-        boards = [one.board_instance or "board" for one in members]
+        boards = [f"board {one.board_instance or ''}".strip() for one in members]
         colours = colours_of(boards)
         legend = [LegendEntry(board, colours[board], "circle") for board in boards]
         drawn = draw_panel(_panel(figure, members, boards), legend, f"history-{place}")

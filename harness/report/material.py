@@ -14,7 +14,7 @@ from harness.judge.evidence import WARM, Evidence, pooled, read_evidence
 from harness.report.colours import colours_of, markers_of
 from harness.report.figure import LegendEntry, Value, joined
 from harness.report.mode_tables import ModeTable, mode_tables
-from harness.stats.estimates import Estimate
+from harness.stats.estimates import Estimate, quotient
 from harness.store.conditions import RAW_PRUNED
 from harness.store.frames import common_conditions, profiles
 from harness.store.results import ResultsStore
@@ -90,6 +90,13 @@ class Material:
             return None, None
         _, low, high = estimate._replace(value=figure).interval()
         return low, high
+
+    def ends_of_ratio(
+        self, before: int, after: int, quantity: str, ratio: float
+    ) -> Tuple[Optional[float], Optional[float]]:
+        """The 95 % interval of a figure of a profile over the same of another one."""
+        estimates = [self.estimates.get(number, {}).get((quantity, WARM)) for number in (before, after)]
+        return (None, None) if None in estimates else quotient(*estimates)._replace(value=ratio).interval()[1:]
 
     def value(
         self, row: Row, series: Any, place: Any, figure: float, quantity: str, phase: str = WARM, note: str = ""

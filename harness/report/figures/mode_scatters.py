@@ -12,12 +12,10 @@ import numpy as np
 
 from harness.core.power_modes import PowerMode
 from harness.core.units import khz_to_mhz, ms_to_s, mw_to_w, mws_to_j
-from harness.judge.evidence import WARM
 from harness.report.colours import INK, LISTED
 from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Spacing, Value, figure_of, panel_of
 from harness.report.material import OF_WORKLOAD, Material, file_name
 from harness.report.mode_tables import INTERVALS, LETTER, PREDICTED, VARIES, ModeTable
-from harness.stats.estimates import quotient
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,11 +165,7 @@ def _ratios_panel(material: Material, members: Sequence[Extremes]) -> Panel:
         table = one.table
         name = table.workload + ("" if table.batch_size == 16 else f", bs {table.batch_size}")
         for what, ratio in zip(QUANTITIES, one.ratios):
-            numbers = (one.greatest["profile"], one.slowest["profile"])
-            estimates = [material.estimates.get(number, {}).get((what, WARM)) for number in numbers]
-            ends = (None, None)
-            if None not in estimates:
-                ends = quotient(*estimates)._replace(value=ratio).interval()[1:]
+            ends = material.ends_of_ratio(one.greatest["profile"], one.slowest["profile"], what, ratio)
             values.append(Value(what, ratio, name, table.provenance, *ends, note=f"of {len(table.modes)} modes"))
     panel = panel_of(f"{table.task}, {table.origin}", Axis("times as much (1)"), Axis(""), Mark.BESIDE, values)
     ids = tuple(number for one in members for number in one.table.profiles)

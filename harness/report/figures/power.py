@@ -14,7 +14,6 @@ from harness.core.cases import DVFS, IDLE, LOGGING, QUIET, STATIC
 from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, percent_to_share, share_to_percent
-from harness.judge.evidence import WARM
 from harness.report.colours import LISTED, PARTS
 from harness.report.figure import (
     Axis,
@@ -32,7 +31,6 @@ from harness.report.figures.epochs import ENERGY as ENERGY_LABEL
 from harness.report.figures.epochs import LEGEND, EpochBar, energy_j, parts_of, sizes_of, stacked_panel
 from harness.report.material import Family, Material, Row, by_device, file_name
 from harness.report.mode_tables import LETTER
-from harness.stats.estimates import quotient
 from harness.stats.experiments import baseload_share
 from harness.store.frames import FOLLOWS
 
@@ -81,11 +79,10 @@ def _change_panel(material: Material, family: Family, rows: Rows) -> Panel:
         old, new = getattr(before, key), getattr(after, key)
         if not old or new is None:
             continue
-        change, ends = share_to_percent(new / old - 1), (None, None)
-        estimates = [material.estimates.get(row.id, {}).get((name, WARM)) for row in (before, after)]
-        if None not in estimates:
-            _, low, high = quotient(*estimates)._replace(value=new / old).interval()
-            ends = share_to_percent(low - 1), share_to_percent(high - 1)
+        change, *ends = (
+            None if one is None else share_to_percent(one - 1)
+            for one in (new / old, *material.ends_of_ratio(before.id, after.id, name, new / old))
+        )
         values.append(Value("change", name, change, family.provenance, *ends, before.apart or after.apart))
         rows.append((family.device, family.workload, f"change of {name}", None, change, family.provenance))
     axes = Axis("with DVFS against without"), Axis("change (%)")
