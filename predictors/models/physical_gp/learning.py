@@ -9,6 +9,7 @@ of it is added to the deviation between boards. Both steps alternate for a few r
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
@@ -45,14 +46,16 @@ def learn_hierarchy(tables: Sequence[Table], rounds: int = ROUNDS) -> Hierarchy:
         for _ in range(rounds):
             told = [learn_tables(some, any_board(found), ROWS, starts=1) for some in units.values()]
             found = most_likely(told, devices, hyperprior)
-    return Hierarchy(*(np.round(values, DIGITS) for values in (found.mean, found.workloads, found.boards)))
+    own = {board: np.round(part, DIGITS) for board, part in found.own.items()}
+    return Hierarchy(*(np.round(values, DIGITS) for values in (found.mean, found.workloads, found.boards)), own)
 
 
 def most_likely(told: Sequence[Told], devices: Sequence[str], hyperprior: Hierarchy) -> Hierarchy:
     """Mean and deviations of which u workloads, each on one of some devices, are most likely draws."""
     values = np.array([one.mean for one in told]).T  # (d, u)
     noise = np.array([one.variance for one in told]).T[..., None] * np.eye(len(told))
-    member = np.array([[name == device for device in devices] for name in sorted(set(devices))], dtype=float)  # (b, u)
+    names = sorted(set(devices))
+    member = np.array([[name == device for device in devices] for name in names], dtype=float)  # (b, u)
     usual = np.square([hyperprior.workloads, hyperprior.boards])
     open_mean, (workloads, boards) = usual.sum(0), usual
     for _ in range(_STEPS):
@@ -69,17 +72,27 @@ def most_likely(told: Sequence[Told], devices: Sequence[str], hyperprior: Hierar
         )
         workloads = (WORTH * usual[0] + own.sum(1)) / (WORTH + own.shape[1])
         boards = (WORTH * usual[1] + common.sum(1)) / (WORTH + common.shape[1])
-    return Hierarchy(mean, np.sqrt(workloads), np.sqrt(boards + 1 / precision))
+    boards = boards + 1 / precision
+    shared = boards[:, None, None] * (member.T @ member)
+    inverse = np.linalg.inv(shared + workloads[:, None, None] * np.eye(len(devices)) + noise)
+    shift = boards[:, None] * ((inverse @ (values - mean[:, None])[..., None])[..., 0] @ member.T)
+    left = boards[:, None] * (1 - boards[:, None] * np.einsum("bu,duv,bv->db", member, inverse, member))
+    own = {name: np.array([mean + shift[:, b], np.sqrt(left[:, b])]) for b, name in enumerate(names)}
+    return Hierarchy(mean, np.sqrt(workloads), np.sqrt(boards), own)
 
 
 def as_toml(hierarchy: Hierarchy, tables: Sequence[Table]) -> str:
     """The file that `read_hierarchy` reads; `tables` are those that the prior was learned from."""
     lines = [
         "# The prior of each parameter of `response.py`: mean, standard deviation between workloads of a board, and",
-        "# between boards. Made by `jetwatt prior learn` from these tables:",
+        "# between boards; below, of each board, what its workloads vary around and the standard deviation of that.",
+        "# Made by `jetwatt prior learn` from these tables:",
         *(f"# {one.device}, {one.workload}, {one.task}: {len(one)} {one.provenance} profiles" for one in tables),
         "",
     ]
-    for name, row in zip(PARAMETERS, zip(hierarchy.mean, hierarchy.workloads, hierarchy.boards)):
-        lines.append(f"{name} = [{', '.join(f'{value:.{DIGITS}f}' for value in row)}]")
+    parts = {"": np.array([hierarchy.mean, hierarchy.workloads, hierarchy.boards]), **hierarchy.own}
+    for board, part in parts.items():
+        lines += ["", f"[{json.dumps(board)}]"] if board else []
+        for name, row in zip(PARAMETERS, part.T):
+            lines.append(f"{name} = [{', '.join(f'{value:.{DIGITS}f}' for value in row)}]")
     return "\n".join([*lines, ""])

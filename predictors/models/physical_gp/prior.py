@@ -1,8 +1,8 @@
 """The prior: what other workloads, on this board and on any, tell of the parameters before a profile was taken.
 
 A parameter of a workload is normal around that of its board with the deviation between `workloads`, and that of a
-board around the family's `mean` with the deviation between `boards`. `prior.toml` holds these three, made by
-`learning.py`.
+board around the family's `mean` with the deviation between `boards`. `prior.toml` holds these three, and what its
+tables tell of their own boards; it is made by `learning.py`.
 
 What is counted of networks (operations, bytes, kernels) tells of the times of their parts: on a board, a reference's
 parts take so many ms for each of what is counted, and those of another network much the same.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -53,6 +53,12 @@ class Hierarchy:
     mean: np.ndarray
     workloads: np.ndarray  # standard deviation between workloads of a board
     boards: np.ndarray  # and between boards
+    # of boards that it was learned on: what workloads there vary around, and the standard deviation of that, (2, d)
+    own: Dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def on_board(self, board: Optional[str]) -> np.ndarray:
+        """What workloads on a board vary around and its standard deviation, (2, d); the family's of an unknown one."""
+        return self.own.get(board or "", np.array([self.mean, self.boards]))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Hierarchy) and self._content == other._content
@@ -63,7 +69,8 @@ class Hierarchy:
     @property
     def _content(self) -> bytes:
         """Equal where it says the same, as a copy in another process does: references are learned once in each."""
-        return np.array([self.mean, self.workloads, self.boards]).tobytes()
+        parts = np.vstack([self.mean, self.workloads, self.boards, *self.own.values()])
+        return parts.tobytes() + repr(list(self.own)).encode()
 
 
 class Counts(NamedTuple):
@@ -112,16 +119,23 @@ def read_hierarchy(path: Path = SHIPPED) -> Hierarchy:
     """A prior that `jetwatt prior learn` wrote; by default the one that comes with the suite."""
     content = read_toml(path)
     try:
-        return Hierarchy(*np.array([content[name] for name in PARAMETERS], dtype=float).reshape(-1, 3).T)
+        family = np.array([content[name] for name in PARAMETERS], dtype=float).reshape(-1, 3).T
+        boards = {board: part for board, part in content.items() if isinstance(part, dict)}
+        own = {
+            board: np.array([part[name] for name in PARAMETERS], dtype=float).reshape(-1, 2).T
+            for board, part in boards.items()
+        }
+        return Hierarchy(*family, own)
     except (KeyError, TypeError, ValueError) as error:
         hint = "name a file that `prior learn --out` wrote"
         raise InvalidValueError(f"{path} holds no prior of {len(PARAMETERS)} parameters: {error!r}", hint) from error
 
 
-def any_board(hierarchy: Optional[Hierarchy] = None) -> Prior:
-    """Of a workload and a board that nothing is known of."""
+def any_board(hierarchy: Optional[Hierarchy] = None, board: Optional[str] = None) -> Prior:
+    """Of a workload that nothing is known of, on a board that the hierarchy may know."""
     known = hierarchy or read_hierarchy()
-    return Prior(known.mean.copy(), np.hypot(known.workloads, known.boards))
+    mean, sd = known.on_board(board)
+    return Prior(mean.copy(), np.hypot(known.workloads, sd))
 
 
 def given(
@@ -137,17 +151,20 @@ def given(
     """
     known = hierarchy or read_hierarchy()
     told = [learn_reference(table, known) for table in references]
+    mean, open_board = known.on_board(board)
+    around, deviations = np.array([known.on_board(table.device) for table in references]).transpose(1, 2, 0)  # (d, r)
     near = np.array([table.device == board for table in references], dtype=float)
     alike = SAME_WORKLOAD * np.array([table.workload == workload for table in references])
     alike[near > 0] *= 1 / SAME_WORKLOAD
-    boards, workloads = np.square(known.boards)[:, None], np.square(known.workloads)[:, None]
+    boards, workloads = np.square(open_board)[:, None], np.square(known.workloads)[:, None]
     reach = boards * near + workloads * alike  # covariance of the workload with each reference, (d, r)
     devices = np.array([[one.device == other.device for other in references] for one in references])
     same = np.array([[one.workload == other.workload for other in references] for one in references])
-    between = boards[..., None] * devices + workloads[..., None] * same * np.where(devices, 1.0, SAME_WORKLOAD)
+    between = np.square(deviations)[..., None] * devices
+    between = between + workloads[..., None] * same * np.where(devices, 1.0, SAME_WORKLOAD)
     between = between + np.array([one.variance for one in told]).T[..., None] * np.eye(len(told))
     gain = np.linalg.solve(between, reach[..., None])[..., 0]
-    mean = known.mean + (gain * (np.array([one.mean for one in told]).T - known.mean[:, None])).sum(1)
+    mean = mean + (gain * (np.array([one.mean for one in told]).T - around)).sum(1)
     found = Prior(mean, np.sqrt(np.maximum((boards + workloads)[:, 0] - (gain * reach).sum(1), 1e-8)))
     counts = counts or {}
     scales, usual, rates, precisions = slice(len(TIME_SCALES)), any_board(known), [], []
@@ -174,7 +191,7 @@ def priors_for(
 ) -> Tuple[Prior, ...]:
     """Priors of a workload not profiled yet, on a board that may be unknown: alternatives for the evidence to weigh."""
     if not references:
-        return (any_board(hierarchy),)
+        return (any_board(hierarchy, board),)
     if board is not None:
         return (given(references, board, workload, hierarchy, counts),)
     boards = sorted({table.device for table in references})

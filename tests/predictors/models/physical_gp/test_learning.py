@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pickle
 from pathlib import Path
@@ -17,8 +16,16 @@ from harness.core.power_modes import PowerMode
 from predictors.__main__ import main
 from predictors.models.persistence import load_model, save_model
 from predictors.models.physical_gp import PhysicalGP
-from predictors.models.physical_gp.learning import HYPERPRIOR, learn_hierarchy, most_likely
-from predictors.models.physical_gp.prior import SHIPPED, Told, any_board, given, learn_reference, read_hierarchy
+from predictors.models.physical_gp.learning import HYPERPRIOR, as_toml, learn_hierarchy, most_likely
+from predictors.models.physical_gp.prior import (
+    SHIPPED,
+    Told,
+    any_board,
+    given,
+    learn_reference,
+    priors_for,
+    read_hierarchy,
+)
 from predictors.models.physical_gp.response import PARAMETERS
 from predictors.models.tables import load_tables
 from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
@@ -46,6 +53,22 @@ def test_deviations_within_and_between_boards_are_told_apart():
     assert np.median(found.mean) == pytest.approx(1, abs=0.15)
     assert np.median(found.workloads) == pytest.approx(0.3, rel=0.15)
     assert np.median(found.boards) == pytest.approx(0.8, rel=0.25)
+
+
+def test_a_prior_knows_the_boards_that_it_was_learned_on(tmp_path):
+    told, devices = _draws(boards=3, workloads=6)
+    learned = most_likely(told, devices, read_hierarchy(HYPERPRIOR))
+    path = tmp_path / "p.toml"
+    path.write_text(as_toml(learned, []))
+    known = read_hierarchy(path)
+    for board in sorted(set(devices)):
+        there = np.mean([one.mean for one, device in zip(told, devices) if device == board], axis=0)
+        mean, sd = any_board(known, board)[:2]
+        assert np.abs(mean - there).max() < 0.5
+        assert np.sqrt(np.mean((mean - there) ** 2)) < 0.2
+        assert np.median(sd / any_board(known).sd) < 0.6
+    assert any_board(known, "elsewhere").mean == pytest.approx(known.mean)
+    assert priors_for((), "board-1", hierarchy=known)[0].mean == pytest.approx(any_board(known, "board-1").mean)
 
 
 def test_of_one_board_nothing_follows_about_how_boards_differ():
@@ -120,8 +143,11 @@ def test_the_shipped_prior_is_what_the_measured_tables_ask_for():
         pytest.skip(f"the measured tables are not in {MEASURED}: JETWATT_DATA names their folder")
     found = learn_hierarchy([table for name in LEARNED_FROM for table in load_tables(MEASURED / name)])
     shipped = read_hierarchy(SHIPPED)
-    for name, values in dataclasses.asdict(shipped).items():
-        assert getattr(found, name) == pytest.approx(values, abs=1e-6)
+    for name in ("mean", "workloads", "boards"):
+        assert getattr(found, name) == pytest.approx(getattr(shipped, name), abs=1e-6)
+    assert found.own.keys() == shipped.own.keys()
+    for board, part in shipped.own.items():
+        assert found.own[board] == pytest.approx(part, abs=1e-6)
 
 
 def test_a_saved_predictor_keeps_its_prior(tmp_path):
