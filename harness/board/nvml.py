@@ -10,13 +10,17 @@ put back by unlocking. Clocks that an administrator had locked before are theref
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import os
 import re
 from types import ModuleType
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from harness.board import privileges, rapl
+from harness.board.cpu import parse_process_stat
+from harness.board.kernel_file import read_text
 from harness.board.knob import Knob, KnobSpec
 from harness.board.power_rails import TOTAL
 from harness.board.source import Counters, Reading, Source, add_sum
@@ -153,8 +157,9 @@ def find_gpu(which: str = "") -> DiscreteGpu:
 class NvmlSource:
     """Power, clocks, load, memory, temperature, fan, what slows it, who else uses it; and the total with the CPU."""
 
-    def __init__(self, gpu: DiscreteGpu, pid: int, cpu: Optional[Source], why_no_cpu: str) -> None:
+    def __init__(self, gpu: DiscreteGpu, root: str, pid: int, cpu: Optional[Source], why_no_cpu: str) -> None:
         self._gpu = gpu
+        self._root = root
         self._pid = pid
         self._cpu = cpu
         self._energy = Counters()
@@ -236,9 +241,19 @@ class NvmlSource:
 
     def _others(self, now_s: float) -> Dict[str, float]:
         pids = [process.pid for process in self._gpu.ask("GetComputeRunningProcesses") or ()]
-        if pids and self._pid not in pids:
+        others = [pid for pid in pids if not self._is_own(pid)]
+        if pids and others == pids:
             raise ValueError("the driver lists processes, and not this one: a container has numbers of its own")
-        return {OTHERS: float(len(pids) - 1 if pids else 0)}
+        return {OTHERS: float(len(others))}
+
+    def _is_own(self, pid: int) -> bool:
+        """Whether that is who trains or was started by it: training and inference may have a process each."""
+        while pid not in (0, self._pid):
+            parent = 0
+            with contextlib.suppress(OSError, ValueError):  # it has ended, or is another user's (proc(5), hidepid)
+                parent = parse_process_stat(read_text(os.path.join(self._root, "proc", str(pid), "stat")))[0]
+            pid = parent
+        return pid > 0
 
 
 def open_source(root: str, gpu: str = "", pid: int = 0) -> NvmlSource:
@@ -248,9 +263,9 @@ def open_source(root: str, gpu: str = "", pid: int = 0) -> NvmlSource:
     except HarnessError as error:
         raise SourceUnavailableError(error.what, error.hint) from error
     try:
-        return NvmlSource(found, pid, rapl.open_source(root), "")
+        return NvmlSource(found, root, pid, rapl.open_source(root), "")
     except SourceUnavailableError as error:
-        return NvmlSource(found, pid, None, str(error))
+        return NvmlSource(found, root, pid, None, str(error))
 
 
 class GpuSettings(Knob):

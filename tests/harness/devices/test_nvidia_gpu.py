@@ -200,6 +200,15 @@ def test_heat_is_a_throttle_and_a_power_cap_is_what_a_limit_is_for(driver: Drive
     assert values["gpu_other_processes"] == 1
 
 
+def test_processes_that_the_run_started_are_no_others(driver: Driver, tmp_path: Path) -> None:
+    for pid, parent in ((20, 7), (21, 20), (30, 1), (1, 0)):
+        (tmp_path / f"proc/{pid}").mkdir(parents=True)
+        (tmp_path / f"proc/{pid}/stat").write_text(f"{pid} (python) S {parent} " + "0 " * 40)
+    for pids, others in (([20, 21], 0), ([7, 20, 30], 1)):
+        driver.change(processes=pids)
+        assert nvml.open_source(str(tmp_path), "0", pid=7).read(0.0).values["gpu_other_processes"] == others
+
+
 def test_a_mode_locks_clocks_and_limit_and_the_end_of_the_run_puts_them_back(driver: Driver) -> None:
     device = open_device("nvidia-gpu", Configuration())
     space = device.power_mode_space()
