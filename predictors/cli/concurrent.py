@@ -90,13 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
         if way not in WAYS:
             raise UnknownNameError(f"--ways names {way!r}", f"known: {', '.join(WAYS)}")
     device = open_device(arguments.device, load_configuration(arguments.config))
-    training_sizes, sizes = (
-        whole_numbers(option, text, "1,4,16")
-        for option, text in (
-            ("--batch-size", arguments.batch_size),
-            ("--inference-batches", arguments.inference_batches),
-        )
-    )
+    training_sizes = whole_numbers("--batch-size", arguments.batch_size, "4,16,64")
+    sizes = whole_numbers("--inference-batches", arguments.inference_batches, "1,4,16")
     training = Case(
         device.name,
         workload_name(arguments.training, device),
@@ -136,8 +131,10 @@ def run(arguments: argparse.Namespace) -> int:
                 progress.line(f"note: {profiler.case(index).id} was profiled twice: {'; '.join(flags)}")
     progress.clear()
     if not found:
-        raise CannotRunError(f"none of the ways {arguments.ways} runs here: {refused}", f"--ways {INTERLEAVED}")
-    attempts = found[best_way(goal, found)]
+        reasons = "; ".join(f"{way}: {reason}" for way, reason in refused.items())
+        raise CannotRunError(f"none of the ways runs here: {reasons}", f"--ways {INTERLEAVED}")
+    best = best_way(goal, found)
+    attempts = found[best]
     print(format_attempts(training, inference, goal, attempts))
     print(format_ways(goal, found))
     for way, reason in refused.items():
@@ -145,9 +142,8 @@ def run(arguments: argparse.Namespace) -> int:
     if len(training_sizes) > 1:
         print("note: the training batch size changes how a network learns, and how many epochs it takes")
     if arguments.json:
-        told = {way: describe(device, training, inference, goal, attempts) for way, attempts in found.items()}
-        best = told[best_way(goal, found)]
-        write_json(arguments.json, {**best, "way": best_way(goal, found), "ways": told, "ways_not_run": refused})
+        told = {way: describe(device, training, inference, goal, some) for way, some in found.items()}
+        write_json(arguments.json, {**told[best], "way": best, "ways": told, "ways_not_run": refused})
     if max(best_of(goal, attempts).shortfalls(goal)) > 1:
         raise CannotRunError("no plan is known that keeps the limits", "the nearest one stands above; allow more")
     return 0
@@ -159,6 +155,8 @@ def switching_ms(text: Optional[str], device: Device, store: ResultsStore) -> Op
         return None if text is None else numbers("--switching-ms", text, "20")[0]
     if is_self_profiling(device):
         raise CannotRunError(f"{device.name} changes no mode, so nothing can be measured", "--switching-ms 20")
+    if device.clocks_only_fall:  # the least mode would be its only one until a reboot
+        raise CannotRunError(f"clocks of {device.name} may not rise again", "leave out --switching-ms")
     rows = frames.profiles(store, tasks=[CONCURRENT])
     known = rows.loc[rows["device_name"] == device.name, "switching_ms"].dropna()
     if len(known):
@@ -185,16 +183,8 @@ def profilers_of(
 ) -> Tuple[DeviceProfiler, DeviceProfiler]:
     """What profiles training and inference alone on a device that is held.
 
-    Args:
-        device: that is held.
-        template: the training; its power mode is replaced, and its batch size by `training_sizes`.
-        inference: name of the workload that answers.
-        goal: what is wanted.
-        sizes: batch sizes of the inference to choose from.
-        progress: where lines go.
-        store: keeps all profiles; None keeps none.
-        training_sizes: batch sizes of the training to choose from.
-        resume: take profiles of the same conditions from `store`.
+    `template` is the training: its power mode is replaced, and its batch size by `training_sizes`, where there are
+    some; `sizes` are those of the inference. With `resume`, profiles of the same conditions are taken from `store`.
     """
     modes = device.power_modes("all", template.workload)
     serving = dataclasses.replace(template, workload=inference, workers=0, task=INFERENCE)
@@ -220,14 +210,9 @@ def find_plan(
 ) -> List[Attempt]:
     """Plans on a device that is held, each with what it gave; another is made where a promise was not kept.
 
-    Args:
-        profilers: of training and of inference, which keep what they have profiled.
-        goal: what is wanted.
-        duration_s: of the run that checks a plan.
-        progress: where lines go while this works.
-        profiles: of both kinds of work together.
-        search: one of `SEARCHES`.
-        way: one of `WAYS`. Where both overlap, what that costs is taken from the results file, or from the first plan.
+    `profilers` are of training and of inference, and keep what they have profiled; `profiles` may be taken of both
+    together, and a plan is checked for `duration_s`. `search` is one of `SEARCHES`, `way` one of `WAYS`: where both
+    overlap, what that costs is taken from the results file, or from the first plan.
     """
     trainer, server = profilers
     device, seed = trainer.device, trainer.template.settings.seed
@@ -237,9 +222,9 @@ def find_plan(
     if way != INTERLEAVED:
         wanted = dataclasses.replace(goal, switching_ms=None, slowdowns=slowdowns_before(profilers, way))
     changes_mode = wanted.switching_ms is not None and not is_self_profiling(device)
-    some = trainer.case(0)
-    answers = dataclasses.replace(server.case(0), power_mode=some.power_mode)
-    check(concurrent_case(some, answers, goal.arrivals_per_s, duration_s, way), device)  # before anything is profiled
+    answers = server.case(-1 if changes_mode else 0)  # their modes are the same, in one order
+    before_profiling = concurrent_case(trainer.case(0), answers, goal.arrivals_per_s, duration_s, way)
+    check(before_profiling, device)
     for _ in range(_TRIES):
         choice = choose_concurrent(
             trainer, server, wanted, make, first, profiles=profiles, search=search, report=progress.line

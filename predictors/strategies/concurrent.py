@@ -1,12 +1,12 @@
 """Training and inference on one device: which power mode and inference batch train fastest and keep the promise.
 
-The two kinds of work are interleaved minibatch by minibatch; `harness/core/interleaving.py` has the loop and its
-arithmetic. A plan is found in a closed loop: both workloads are profiled where a plan promises most, both predictors
-learn, and so on; the answer is the best plan whose modes were profiled. Before there is one that keeps the limits, what
-promises most is what looks best and is likely to keep them; then it is what is expected to improve on the best one so
-far, as in `ClosedLoop`. Either both kinds of work share one mode, or each has its own and a change costs time (000 sec.
-6). Where they share one, binary search finds it as well, which is what 000 does (sec. 2.1, 4.2): each of its probes is
-a mode with an inference batch size, and profiles both kinds of work.
+The two kinds of work are interleaved minibatch by minibatch, or overlap; `harness/core/interleaving.py` has the loop
+and its arithmetic. A plan is found in a closed loop: both workloads are profiled where a plan promises most, both
+predictors learn, and so on; the answer is the best plan whose modes were profiled. Before there is one that keeps the
+limits, what promises most is what looks best and is likely to keep them; then it is what is expected to improve on the
+best one so far, as in `ClosedLoop`. Either both kinds of work share one mode, or each has its own and a change costs
+time (000 sec. 6). Where they share one, binary search finds it as well, which is what 000 does (sec. 2.1, 4.2): each of
+its probes is a mode with an inference batch size, and profiles both kinds of work.
 """
 
 from __future__ import annotations
@@ -93,9 +93,8 @@ def choose_concurrent(
     """Find a plan with at most so many `profiles`, of both kinds together; all is profiled where they suffice for that.
 
     The candidates of both are modes and batch sizes; those of `training` have one size where `search` is `mdbs`. What
-    trains the most samples is best. `first` chooses `initial` of
-    each to begin with; `predictor` makes a predictor that is not fitted. `search` is one of `SEARCHES`; brute force
-    profiles everything, whatever `profiles` says.
+    trains the most samples is best. `first` chooses `initial` of each to begin with; `predictor` makes a predictor that
+    is not fitted. `search` is one of `SEARCHES`; brute force profiles everything, whatever `profiles` says.
     """
     if search not in SEARCHES:
         raise UnknownNameError(f"search {search!r} is unknown", f"known: {', '.join(SEARCHES)}")
@@ -241,7 +240,8 @@ def _weigh(
     # Training has what inference leaves of the time, 1 - load, so an error of inference counts by load / (1 - load).
     leverage = takes_turns * expected.load / np.maximum(1 - expected.load, 0.01)
     # Errors of both kinds of work are taken as independent normal ones.
-    latency_sd = np.hypot(takes_turns * train_ms * train_sd, infer_ms * infer_sd)
+    slowed_ms = infer_ms if takes_turns else infer_ms * goal.slowdowns[1]
+    latency_sd = np.hypot(takes_turns * train_ms * train_sd, slowed_ms * infer_sd)
     chance = ndtr((goal.latency_ms - expected.latency_ms) / latency_sd) * (expected.load < 1)
     worst = np.maximum(expected.latency_ms / goal.latency_ms, expected.load)
     if goal.power_mw is not None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from harness.board.nvpmodel_conf import read_conf
 from harness.board.nvpmodel_modes import to_power_mode
 from harness.core.cases import Case
-from harness.core.errors import ControlError
+from harness.core.errors import CannotRunError, ControlError
 from harness.core.power_modes import PowerMode
 from harness.devices.host import HostDevice
 from harness.devices.simulated import SimulatedDevice
 from harness.store.results import ResultsStore
 from predictors.__main__ import main
+from predictors.cli.concurrent import switching_ms
 from predictors.cli.strategies import notes_on
 from predictors.strategies.fixed import presets_of
 
@@ -275,6 +277,12 @@ def test_a_latency_that_cannot_be_kept_is_refused_and_shown(capsys):
     assert code == 2
     assert "outcome" in out
     assert "keeps the limits" in err
+
+
+def test_what_a_change_of_mode_costs_is_not_tried_where_clocks_may_not_rise_again():
+    board = SimpleNamespace(name="nano", clocks_only_fall=True)  # has nothing else: no mode is asked for, none is set
+    with pytest.raises(CannotRunError, match="may not rise again"):
+        switching_ms("measured", board, store=None)
 
 
 @pytest.mark.exhaustive
