@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import os
 from pathlib import Path
-from typing import List, Sequence
+from typing import TYPE_CHECKING, Dict, List, Sequence
 
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
@@ -18,6 +18,9 @@ from predictors.models.base import DEFAULT
 from predictors.models.tables import Table, load_tables
 from predictors.sampling import SAMPLERS
 from predictors.trials import TrialPlan, in_processes
+
+if TYPE_CHECKING:
+    from predictors.models.physical_gp.prior import Hierarchy
 
 LEFT_OUT = {"network": "workload", "board": "device"}  # and the corpus column that tells which
 
@@ -58,19 +61,9 @@ def run_learn(arguments: argparse.Namespace) -> int:
 
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
-    from predictors.models.physical_gp.learning import learn_hierarchy
-
-    tables, column = _tables(arguments.corpora), LEFT_OUT[arguments.leave_out]
     refuse_below(1, arguments, "repeats", "jobs")
-    names = sorted({getattr(table, column) for table in tables})
-    if len(names) < 2:
-        raise InvalidValueError(
-            f"the corpora have one {arguments.leave_out}, {', '.join(names)}: nothing is left to learn from",
-            "give corpora of several",
-        )
-    others = [([table for table in tables if getattr(table, column) != name],) for name in names]
-    jobs = arguments.jobs or len(os.sched_getaffinity(0))
-    priors = dict(zip(names, in_processes(learn_hierarchy, others, min(jobs, len(names)))))
+    tables, column = _tables(arguments.corpora), LEFT_OUT[arguments.leave_out]
+    priors = priors_without(tables, arguments.leave_out, arguments.jobs or len(os.sched_getaffinity(0)))
     modes = parse_counts(arguments.modes)
     counts = count_networks(tables) if 0 in modes else None
     targets: List[Target] = []
@@ -87,6 +80,20 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
     )
     return run_and_report(plan, arguments, arguments.corpora, f"prior without the target's {arguments.leave_out}")
+
+
+def priors_without(tables: Sequence[Table], what: str, jobs: int) -> Dict[str, Hierarchy]:
+    """By each network or board, the prior that the tables of all others ask for; learned by so many processes."""
+    from predictors.models.physical_gp.learning import learn_hierarchy
+
+    column = LEFT_OUT[what]
+    names = sorted({getattr(table, column) for table in tables})
+    if len(names) < 2:
+        raise InvalidValueError(
+            f"the corpora have one {what}, {', '.join(names)}: nothing is left to learn from", "give corpora of several"
+        )
+    others = [([table for table in tables if getattr(table, column) != name],) for name in names]
+    return dict(zip(names, in_processes(learn_hierarchy, others, min(jobs, len(names)))))
 
 
 def _tables(paths: Sequence[Path]) -> List[Table]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from harness.core.terminal import format_table
 from harness.core.units import mw_to_w
 from harness.workloads import get_workload
 from predictors.cli.options import counting, numbers, refuse_below
-from predictors.cli.prior import LEFT_OUT
+from predictors.cli.prior import LEFT_OUT, priors_without
 from predictors.models.base import ALL, DEFAULT_BATCH_SIZE, TASKS
 from predictors.models.tables import Table, find_table, load_tables
 from predictors.models.vendor_estimate import estimated_boards
@@ -23,9 +23,6 @@ from predictors.strategies.evaluation import ContestRun, Found, contest_runs, re
 from predictors.strategies.fixed import VendorPreset, presets_of
 from predictors.strategies.goals import OBJECTIVES, Goal, budget_goals
 from predictors.strategies.registry import STRATEGIES, StrategySetting, strategy_names
-
-if TYPE_CHECKING:
-    from predictors.models.physical_gp.prior import Hierarchy
 
 EPOCHS: Dict[str, int] = {"resnet18-imagenet": 120, "yolov8n-coco": 200, "mobilenetv3-gld23k": 148}
 """Epochs to convergence that 001 sec. 1.4 and 3.1 use."""
@@ -39,7 +36,6 @@ _COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("violations_pct", "viol %"),
     ("area_w", "area W"),
 )
-
 
 SPREAD, SPREAD_OVER = "spread", (0.05, 0.95)
 """Budgets over a table's powers, and between which of their quantiles."""
@@ -100,13 +96,13 @@ def run(arguments: argparse.Namespace) -> int:
     elsewhere = load_tables(arguments.reference_corpus) if arguments.reference_corpus else tables
     told = {one.task for one in elsewhere if one.workload == arguments.reference}
     column = LEFT_OUT.get(arguments.leave_out)
-    priors = _priors_without(tables, column)
+    priors = priors_without(tables, arguments.leave_out, arguments.jobs) if column else {}
     contests = []
     for table in _targets(tables, arguments.target, arguments.task):
         if arguments.reference is None or (arguments.task == ALL and table.task not in told):
             reference = table
         else:
-            reference = find_table(elsewhere, arguments.reference, table.task)
+            reference = find_table(elsewhere, arguments.reference, table.task).usable()
         setting = StrategySetting(
             device=table.device,
             references=() if reference.fingerprint == table.fingerprint else (reference,),
@@ -115,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
             hierarchy=priors[getattr(table, column)] if column else None,
         )
         left_out = _left_out(setting)
-        for name in set(left_out).intersection(names):
+        for name in (name for name in names if name in left_out):
             print(f"note: {name} is left out for {table.workload}: {left_out[name]}", file=sys.stderr)
         kept = [name for name in names if name not in left_out]
         runs = contest_runs(kept, [table], profiles, arguments.repeats)
@@ -167,13 +163,12 @@ def minibatches_of_training(workload: str, batch_size: int, epochs: Optional[flo
 
 def _targets(tables: Sequence[Table], workloads: Optional[str], task: str) -> List[Table]:
     """The tables to choose in, those rows alone whose power was measured."""
-    tasks = TASKS if task == ALL else (task,)
-    if workloads is not None and task != ALL:
-        return [find_table(tables, workload, task) for workload in workloads.split(",")]
-    names = None if workloads is None else workloads.split(",")
-    found = [one for one in tables if one.task in tasks and one.has_power and (names is None or one.workload in names)]
-    if not found:
-        raise CannotRunError(f"the corpora have no {' or '.join(tasks)} of {workloads or 'any workload'} with power")
+    tasks, names = TASKS if task == ALL else (task,), workloads.split(",") if workloads else []
+    found = [one for one in tables if one.task in tasks and one.has_power and (not names or one.workload in names)]
+    lacking = [name for name in names if name not in {one.workload for one in found}]
+    if lacking or not found:
+        of = ", ".join(lacking) or "any workload"
+        raise CannotRunError(f"the corpora have no {' or '.join(tasks)} of {of} with power")
     return [one.complete() for one in found]
 
 
@@ -192,16 +187,6 @@ def _goals(arguments: argparse.Namespace, table: Table) -> List[Goal]:
         low, high = np.quantile(table.power_mw, SPREAD_OVER)
         budgets = ",".join(f"{mw_to_w(value):.2f}" for value in np.linspace(low, high, count))
     return budget_goals(budgets, OBJECTIVES[_objective(arguments, table)], latencies_ms)
-
-
-def _priors_without(tables: Sequence[Table], column: Optional[str]) -> Dict[str, Hierarchy]:
-    """By network or board, the prior that the tables of all others ask for; none where none is to be left out."""
-    if column is None:
-        return {}
-    from predictors.models.physical_gp.learning import learn_hierarchy
-
-    names = {getattr(one, column) for one in tables}
-    return {name: learn_hierarchy([one for one in tables if getattr(one, column) != name]) for name in names}
 
 
 def _left_out(setting: StrategySetting) -> Dict[str, str]:
