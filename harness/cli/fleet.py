@@ -143,11 +143,11 @@ def examine(fleet: Fleet, slurm: Slurm) -> Dict[str, Any]:
             }
         )
     usable = Counter(one["pool"] for one in boards if not one["reason"])
-    found = []
-    for one in submission.submissions(fleet):
+    found, all_of_them = [], submission.submissions(fleet)
+    for one in all_of_them:
         states = one.states(jobs)
         told = ("running", "waiting", *(() if one.is_cancelled else ("held", "gone")))
-        if one.id != submission.find(fleet).id and not any(state.state in told for state in states):
+        if one is not all_of_them[-1] and not any(state.state in told for state in states):
             continue
         left = sum(state.count for state in states if state.state in ("running", "waiting"))
         left_s = left * submission.seconds_per_case(fleet, one.pool) / max(1, usable[one.pool])

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from harness.core.cases import Case
 from harness.core.configuration import Configuration
@@ -48,7 +48,7 @@ class PoolDevice:
         self._asked: Dict[Case, List[Submission]] = {}  # and not taken yet
         self._first: Dict[str, Submission] = {}  # of each board
         self._begun: List[Submission] = []
-        self._figures: Tuple[float, float] = (0.0, 0.0)  # of the first case on the first board
+        self._figures = (0.0, 0.0)  # of the first case on the first board
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._planned, name)
@@ -66,12 +66,14 @@ class PoolDevice:
         try:
             yield
         finally:
-            for one in self._begun:
-                collect(one, self._results)
-            waiting = {job.name for job in Slurm(self._fleet.folder).jobs()}
-            for one in self._begun:
-                if one.job_name in waiting:
-                    submission.cancel(self._fleet, one)
+            try:
+                waiting = {job.name for job in Slurm(self._fleet.folder).jobs()}
+                for one in self._begun:
+                    if one.job_name in waiting:
+                        submission.cancel(self._fleet, one)
+            finally:
+                for one in self._begun:
+                    collect(one, self._results)
 
     def begin(self, cases: Sequence[Case]) -> None:
         """Queue cases that `profile` will be asked for."""
@@ -125,18 +127,18 @@ class PoolDevice:
     def describe(self) -> str:
         """Whose figures these are, and how the other boards differ from that one."""
         first, *others = self.scales
-        told = [
-            "{} takes {:.3f} of its time and {:.3f} of its power".format(name, *self.scales[name]) for name in others
-        ]
+        words = "{} takes {:.3f} of its time and {:.3f} of its power"
+        told = [words.format(name, *self.scales[name]) for name in others]
         return f"boards:      as on {'; '.join([first, *told])}"
 
 
-def _figures(profile: Profile) -> Scale:
+def _figures(profile: Profile) -> Tuple[float, float]:
+    """Time in ms, and power in mW."""
     found = profile.aggregates
     return (found.get("minibatch_time_ms") or float("nan"), found.get("power_mw") or float("nan"))
 
 
-def _profiled(one: Submission) -> Any:
+def _profiled(one: Submission) -> Optional[Tuple[str, Profile]]:
     """Board and profile of the one case of a submission; None while there is none."""
     path = one.file(1, "results.sqlite")
     if not path.exists():

@@ -73,17 +73,8 @@ def list_cases(device: str, words: Sequence[str], file: Path) -> List[ListedCase
     if not paths and not Path("benchmarks").is_dir():
         raise CannotRunError("there is no folder benchmarks here", "submit from a clone, or name tests behind --")
     command = [sys.executable, "-m", "pytest", *([] if paths else ["benchmarks"]), "--collect-only", "-q"]
-    command += [
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:hypothesispytest",
-        "--device",
-        device,
-        "--list-cases",
-        str(file),
-        *words,
-    ]
+    command += ["-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    command += ["--device", device, "--list-cases", str(file), *words]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )

@@ -112,6 +112,15 @@ def test_modes_that_are_chosen_at_once_are_queued_before_the_first_is_waited_for
     assert queued == [3 + 8]
 
 
+def test_nothing_is_left_in_the_queue_where_profiles_cannot_be_collected(boards, monkeypatch):
+    cancelled = []
+    monkeypatch.setattr(submission, "cancel", lambda fleet, one: cancelled.append(one.id))
+    monkeypatch.setattr(pool, "collect", lambda one, results: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        search(opened(boards), 2)
+    assert len(cancelled) == len(boards.ran) == 3 + 1
+
+
 def test_a_mode_that_fails_on_every_board_says_why(boards):
     boards.refuses = True
     with pytest.raises(CannotRunError, match=r"none could be profiled: .* slice 1 is held: failed 3 times"):
