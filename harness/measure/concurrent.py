@@ -175,17 +175,17 @@ def on_streams(
     """At once in two threads of this process, each on a CUDA stream of its own."""
     training, ended = require("harness.measure.training_loop"), threading.Event()
 
-    def go_on_unless_ended() -> None:
-        if ended.is_set():
+    def wait(seconds: float = 0.0) -> None:
+        if ended.wait(seconds):
             raise HarnessError("the other of two threads failed")
 
     with opened(benches) as works, futures.ThreadPoolExecutor(len(works)) as pool:
 
         def side(task: str, duration_s: float, start_s: float) -> Stretch:
             training.torch.set_num_threads(benches[task].conditions["threads"])
-            ended.wait(start_s - time.monotonic())
             with training.own_stream():
-                return go_on({task: works[task]}, mix, duration_s, go_on_unless_ended, ended.wait, began_s=start_s)
+                wait(start_s - time.monotonic())
+                return go_on({task: works[task]}, mix, duration_s, watch=wait, wait=wait, began_s=start_s)
 
         def run(tasks: Collection[str], duration_s: float) -> Stretch:
             start_s = time.monotonic() + START_S
@@ -224,7 +224,7 @@ def in_processes(
             connection.wait([pipes[task] for task in left] + [processes[task].sentinel for task in left], WATCH_S)
             for task in left:
                 is_alive = processes[task].is_alive()
-                with contextlib.suppress(EOFError, ConnectionResetError):
+                with contextlib.suppress(EOFError, OSError):  # it may end amid an answer
                     if pipes[task].poll():
                         found[task] = pipes[task].recv()
                 if isinstance(found.get(task), HarnessError):
