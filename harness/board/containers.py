@@ -38,7 +38,7 @@ def container_facts(root: str = "/") -> Dict[str, Any]:
     marked = [engine for mark, engine in MARKS.items() if os.path.exists(os.path.join(root, mark))]
     engine = marked[0] if marked else os.environ.get(MARK_VARIABLE) if root == "/" else None
     mount = find_mount("/", read_mounts(root)) if engine else None
-    if mount is None or (mount.filesystem != "overlay" and mount.origin == "/"):
+    if mount is None or ("overlay" not in mount.filesystem and mount.origin == "/"):
         return {}  # a machine that was made of an image may have a mark, and a file system of its own
     reads = [value for text in _limits("blkio", LIMITS_V1, LIMITS_V2, root) for value in parse_limits(text).values()]
     memory = [int(text) for text in _limits("memory", "memory.limit_in_bytes", "memory.max", root) if text.isdigit()]

@@ -21,6 +21,7 @@ from harness.core.errors import CannotRunError
 
 PROJECT = Path(__file__).resolve().parents[3]
 OVERLAY = "20 1 0:40 / / rw - overlay overlay rw,upperdir=/x"
+FUSE = "20 1 0:40 / / rw - fuse.fuse-overlayfs fuse-overlayfs rw"
 WHOLE = "20 1 8:1 / / rw - ext4 /dev/sda1 rw"
 V2 = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"
 V1 = "\n".join(
@@ -61,6 +62,7 @@ GIVEN = {"cpu_cores": 0.25, "read_bytes_per_s": 2_000_000, "memory_bytes": 512 <
         pytest.param(IN_V1, {"engine": "docker", **GIVEN}, id="version 1"),
         pytest.param(IN_V2, {"engine": "podman", **GIVEN}, id="version 2"),
         pytest.param(UNLIMITED, {"engine": "docker"}, id="no limits"),
+        pytest.param({**UNLIMITED, "proc/self/mountinfo": FUSE}, {"engine": "docker"}, id="an older kernel, no root"),
         pytest.param({**IN_V1, "proc/self/mountinfo": WHOLE}, {}, id="a machine that was made of an image"),
         pytest.param({"proc/self/mountinfo": OVERLAY, "proc/self/cgroup": "0::/"}, {}, id="no mark"),
     ],
