@@ -45,7 +45,7 @@ class AbsentBoard:
         simulated = f"`--device {stand_in}` simulates it, " if self.name in SIMULATED_BOARDS else ""
         there = "`--device nvidia-gpu` where there is one" if self._spec.memory.host_bytes else "run on the board"
         raise CannotRunError(
-            f"{self.name} is not this machine (an {self._spec.product} is asked for, this CPU is {here})",
+            f"{self.name} is not this machine ({self._spec.product} is asked for, this CPU is {here})",
             f"{there}; {simulated}`--device host` measures this machine",
         )
 

@@ -29,7 +29,6 @@ from harness.report.figure import (
     panel_of,
 )
 from harness.report.material import OF_WORKLOAD, Family, Material, Row, bare, by_device, cells, file_name
-from harness.stats.estimates import quotient
 
 LATER, FIRST, MINIBATCH = "epochs 1 and later", "epoch 0", "minibatch"
 LEGEND = tuple(LegendEntry(part, PARTS[part]) for part in ("fetch stall", "compute", "framework overhead"))
@@ -257,8 +256,7 @@ def _ratio_figure(material: Material, found: Sequence[Family]) -> Figure:
         for reference, row in pairs:
             if of(reference) and of(row):
                 ratio = of(row) / of(reference)
-                known = [material.estimates.get(one.id, {}).get((quantity, WARM)) for one in (reference, row)]
-                ends = (None, None) if None in known else quotient(*known)._replace(value=ratio).interval()[1:]
+                ends = material.ends_of_ratio(reference.id, row.id, quantity, ratio)
                 note = f"against {reference.device_label}"
                 values.append(Value(row.workload, bare(row.label), ratio, row.provenance, *ends, row.apart, note))
                 compared.append(row)
@@ -443,11 +441,9 @@ def page_cache_figures(material: Material) -> Iterator[Figure]:
         energies = [
             panel for title, some in bars.items() for panel in _energy_panels(material, title, some, x_label, varies)
         ]
-        legend, details = (
-            legend_of(material, [row for _, row, _ in chosen.values()]),
-            {"device": device, "sizes": sizes},
-        )
-        yield figure_of("page-cache", f"{name}-energy", energies, legend, COLUMNS, rows, about="energy", **details)
+        legend = legend_of(material, [row for _, row, _ in chosen.values()])
+        details = {"about": "energy", "device": device, "sizes": sizes}
+        yield figure_of("page-cache", f"{name}-energy", energies, legend, COLUMNS, rows, **details)
 
 
 def _rank_of_cache(row: Row, is_dropped: bool) -> Tuple[bool, bool, float, bool, bool]:
