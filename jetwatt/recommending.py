@@ -60,7 +60,7 @@ def recommend(
     goal, opened = within(power_w, time_ms, len(sizes) > 1), open_device(device, load_configuration(Path(FILE_NAME)))
     settings = Settings(minibatches=minibatches, seed=seed)
     name = workload_name(workload, opened)
-    case = Case(device, name, "maxn", workers_of(name) if workers is None else workers, storage, sizes[0], settings)
+    case = Case(device, name, "maxn", workers_of(name, workers), storage, sizes[0], settings)
     with ResultsStore(Path(results)) if results else contextlib.nullcontext() as store:
         how = {"strategy": strategy, "profiles": profiles, "store": store, "progress": Progress(sys.stderr)}
         return Answer(recommend_mode(opened, case, [goal], batch_sizes=sizes, **how)[0])

@@ -124,11 +124,11 @@ def alone_s(duration_s: float, arrivals_per_s: float, batch_size: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What interleaving is expected to give, from the times of both kinds of work; every array has the same shape."""
+    """What both are expected to give, from the times of each kind of work; every array has the same shape."""
 
     training_per_s: np.ndarray  # training minibatches per second; 0 where inference leaves no time
-    # the longest latency of a request: it came first into its batch, and the batch had to wait for a whole training
-    # minibatch
+    # the longest latency of a request: it came first into its batch, and the batch had, by turns, to wait for a whole
+    # training minibatch
     latency_ms: np.ndarray
     power_mw: np.ndarray  # mean power
     load: np.ndarray  # share of time that inference and switching need; not sustained from 1 up

@@ -291,7 +291,7 @@ def summarise_concurrent(
     `alone` is training and inference, each by itself.
     """
     if not found.training_ms:
-        raise CannotRunError("inference leaves no time to train", "fewer requests per second, or a larger batch")
+        raise CannotRunError("inference leaves no time to train", "fewer requests, larger batches, or a longer time")
     figures: Dict[str, Optional[float]] = {**dict.fromkeys(AGGREGATES), **dict.fromkeys(CONCURRENT_AGGREGATES)}
     figures.update(
         _times(found.training_ms),

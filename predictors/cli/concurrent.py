@@ -25,7 +25,7 @@ from harness.measure.run import run as run_case
 from harness.store import frames
 from harness.store.results import ResultsStore
 from predictors.cli.device_profiler import DeviceProfiler
-from predictors.cli.options import add_search_arguments, numbers, refuse_below, workload_name
+from predictors.cli.options import add_search_arguments, numbers, refuse_below, workers_of, workload_name
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.concurrent import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
 from predictors.strategies.registry import StrategySetting, unfitted
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--power-budget", type=float, metavar="W", help="greatest mean power")
     add("--batch-size", default="16", metavar="LIST", help="of the training; several to choose from (default: 16)")
     add("--inference-batches", default="1,4,16", metavar="LIST", help="to choose from (default: 1,4,16)")
-    add("--workers", type=int, default=4, help="num_workers of the training (default: 4)")
+    add("--workers", type=int, help="num_workers of the training (default: as the papers ran it: 4, or 0 for YOLO)")
     add(
         "--switching-ms", metavar="MS",
         help=f"a mode for each kind of work, at this cost of a change, or `{MEASURED}` for what it costs here",
@@ -85,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     refuse_below(0, arguments, "duration", above=True)
+    refuse_below(0, arguments, "seed", "workers")
     ways = arguments.ways.split(",")
     for way in ways:
         if way not in WAYS:
@@ -92,15 +93,10 @@ def run(arguments: argparse.Namespace) -> int:
     device = open_device(arguments.device, load_configuration(arguments.config))
     training_sizes = whole_numbers("--batch-size", arguments.batch_size, "4,16,64")
     sizes = whole_numbers("--inference-batches", arguments.inference_batches, "1,4,16")
-    training = Case(
-        device.name,
-        workload_name(arguments.training, device),
-        "maxn",
-        arguments.workers,
-        "ssd",
-        training_sizes[0],
-        Settings(minibatches=arguments.minibatches, seed=arguments.seed),
-    )
+    name = workload_name(arguments.training, device)
+    workers = workers_of(name, arguments.workers)
+    settings = Settings(minibatches=arguments.minibatches, seed=arguments.seed)
+    training = Case(device.name, name, "maxn", workers, "ssd", training_sizes[0], settings)
     inference = workload_name(arguments.inference, device)
     progress = Progress(sys.stderr)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back

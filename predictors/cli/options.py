@@ -66,8 +66,10 @@ def workload_name(text: str, device: Optional[Device] = None) -> str:
     return get_workload(text).name
 
 
-def workers_of(workload: str) -> int:
-    """Workers of the DataLoader that the papers ran a workload with: YOLO with none (001 sec. 2.3), others with 4."""
+def workers_of(workload: str, given: Optional[int] = None) -> int:
+    """Workers of the DataLoader, by default as the papers ran it: YOLO with none (001 sec. 2.3), others with 4."""
+    if given is not None:
+        return given
     return load_workload(workload).default_workers if workload in SIMULATED_WORKLOADS else USUAL_WORKERS
 
 

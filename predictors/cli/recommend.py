@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
     found: List[List[Recommendation]] = []
     with contextlib.nullcontext() if arguments.pool else ResultsStore(arguments.results) as store:
         for workload, length, wanted in zip(workloads, lengths, goals):
-            workers = workers_of(workload) if arguments.workers is None else arguments.workers
+            workers = workers_of(workload, arguments.workers)
             case = Case(
                 arguments.device, workload, "maxn", workers, arguments.storage, sizes[0], settings, arguments.task
             )
