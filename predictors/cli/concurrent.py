@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     progress = Progress(sys.stderr)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
     found: Dict[str, List[Attempt]] = {}
-    refused: Dict[str, str] = {}
+    refused: Dict[str, CannotRunError] = {}
     with ResultsStore(arguments.results) as store, device.session():
         goal = ConcurrentGoal(
             arguments.arrival_rate,
@@ -119,27 +119,25 @@ def run(arguments: argparse.Namespace) -> int:
                     profilers, goal, arguments.duration, progress, arguments.profiles, arguments.strategy, way
                 )
             except CannotRunError as error:
-                if way == INTERLEAVED:
-                    raise
-                refused[way] = str(error)
+                refused[way] = error
         for profiler in profilers:
             for index, flags in profiler.flagged.items():
                 progress.line(f"note: {profiler.case(index).id} was profiled twice: {'; '.join(flags)}")
     progress.clear()
     if not found:
-        reasons = "; ".join(f"{way}: {reason}" for way, reason in refused.items())
-        raise CannotRunError(f"none of the ways runs here: {reasons}", f"--ways {INTERLEAVED}")
+        raise next(iter(refused.values()))
     best = best_way(goal, found)
     attempts = found[best]
     print(format_attempts(training, inference, goal, attempts))
     print(format_ways(goal, found))
-    for way, reason in refused.items():
-        print(f"not run: {way}: {reason}")
+    for way, error in refused.items():
+        print(f"not run: {way}: {error}")
     if len(training_sizes) > 1:
         print("note: the training batch size changes how a network learns, and how many epochs it takes")
     if arguments.json:
         told = {way: describe(device, training, inference, goal, some) for way, some in found.items()}
-        write_json(arguments.json, {**told[best], "way": best, "ways": told, "ways_not_run": refused})
+        reasons = {way: str(error) for way, error in refused.items()}
+        write_json(arguments.json, {**told[best], "way": best, "ways": told, "ways_not_run": reasons})
     if max(best_of(goal, attempts).shortfalls(goal)) > 1:
         raise CannotRunError("no plan is known that keeps the limits", "the nearest one stands above; allow more")
     return 0
