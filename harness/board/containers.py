@@ -97,7 +97,7 @@ MACHINE_IMAGE = "jetwatt-machine"
 """An image of next to nothing: programs and libraries are this machine's own, mounted read-only."""
 
 MOST_OF_LIMIT = 30_000
-"""Open files and processes: more than this podman 4.3 could not give as root without the right to raise its limits."""
+"""Open files and processes: podman 4.3 could give no more as root without the right to raise its limits."""
 
 _LABEL = "jetwatt"
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "opt")

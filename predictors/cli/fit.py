@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(table.unapplied()):
         what = "are left out: faster and drawing more than at the next higher GPU clock, probably not at theirs"
         _list(what, table.modes[table.unapplied()])
-    idle = [one for one in target.references if (one.device != table.device) and (one.workload != table.workload)]
+    idle = [one for one in target.references if one.device != table.device and one.workload != table.workload]
     if idle and predictor.name == DEFAULT:
         named = ", ".join(f"{one.workload} on {one.device}" for one in idle)
         print(f"note: {named} tells nothing of another workload on another board, and is not used", file=sys.stderr)

@@ -67,10 +67,12 @@ def estimated_boards() -> Dict[str, BoardSpec]:
     """The Jetsons whose peak power and clocks are known."""
     found = {}
     for name in BOARDS:
+        board = load_board(name)
         with contextlib.suppress(CannotRunError):
-            load_board(name).power_mode_space()
-            found[name] = load_board(name)
-    return {name: board for name, board in found.items() if board.is_jetson}
+            board.power_mode_space()
+            if board.is_jetson:
+                found[name] = board
+    return found
 
 
 def board_of(name: str) -> BoardSpec:
