@@ -36,8 +36,8 @@ class ProfileRow(NamedTuple):
     telemetry_json: str
 
 
-MOST_MINIBATCHES = 10**7
-"""Of a profile; a file that says more is damaged, or means harm."""
+MOST_MINIBATCHES, LONGEST_PHASE = 10**7, 20
+"""Of a profile, and characters of its phases; a file that says more is damaged, or means harm."""
 
 PACKED = "minibatch_columns"
 """The table of raw minibatches, a row for each profile."""
@@ -138,6 +138,8 @@ def unpack(content: bytes) -> Minibatches:
     count, names = json.loads(head)
     if not 0 < count <= MOST_MINIBATCHES:
         raise ValueError(f"{count} minibatches")
+    if not all(isinstance(name, str) and len(name) <= LONGEST_PHASE for name in names):
+        raise ValueError("phases that are no names")
     whole = zlib.decompressobj().decompress(planes, 8 * len(Minibatch._fields) * count)
     parts = np.frombuffer(whole, np.uint8).reshape(len(Minibatch._fields), 8, count)
     columns = [np.ascontiguousarray(part.T).reshape(-1) for part in parts]

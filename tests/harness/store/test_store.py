@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import zlib
 from pathlib import Path
 from typing import Callable, Dict, Iterator
 
@@ -466,8 +467,15 @@ def test_minibatches_take_a_quarter_of_what_rows_took(tmp_path: Path) -> None:
     assert rows.unpack(packed) == minibatches
 
 
+ONE = zlib.compress(bytes(8 * 7))
+
+
 @pytest.mark.parametrize(
-    "content", [b"", b"[1]\n", b"[-1, []]\n", b'[1000000000, ["clean"]]\nx', b'[1, ["clean"]]\n\0']
+    "content",
+    [
+        *(b"", b"[1]\n", b"[-1, []]\n", b'[1000000000, ["clean"]]\nx', b'[1, ["clean"]]\n\0'),
+        *(b'[1, ["' + b"x" * 1000 + b'"]]\n' + ONE, b'[1, [["clean"]]]\n' + ONE),
+    ],
 )
 def test_packed_minibatches_that_are_damaged_or_mean_harm_are_refused(tmp_path: Path, content: bytes) -> None:
     with ResultsStore(tmp_path / "r.sqlite") as store:
