@@ -32,6 +32,8 @@ MODULES: Dict[str, str] = {
     "nn": "predictors.models.networks",
     "ridge": "predictors.models.linear",
     "gbr": "predictors.models.scikit_learn",
+    "random-forest": "predictors.models.scikit_learn",
+    "decision-tree": "predictors.models.scikit_learn",
     "mlp": "predictors.models.scikit_learn",
     "linear": "predictors.models.linear",
     "linear-energy": "predictors.models.linear",

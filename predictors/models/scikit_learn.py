@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn as predictors, one of log time and one of log power: boosted trees and a perceptron."""
+"""Estimators of scikit-learn as predictors, one of log time and one of log power: trees and a perceptron."""
 
 from __future__ import annotations
 
@@ -36,8 +36,38 @@ class Boosting(Regression):
             subsample=self.subsample if self.subsample * len(inputs) >= 1 else 1.0,
             random_state=self.seed,
         )
-        both = _estimator(self.name, "multioutput", "MultiOutputRegressor")(model).fit(inputs, np.log(figures))
-        return lambda asked: np.exp(both.predict(asked))
+        return _fit_logs(self.name, model, inputs, figures)
+
+
+@dataclass(eq=False)
+class RandomForest(Regression):
+    """The mean of full trees, each grown on rows drawn with replacement (001 sec. 3)."""
+
+    name = "random-forest"
+    least_modes = 2
+    usual_log_sd = (0.18, 0.08)
+    trees: int = 100
+    space: Optional[PowerModeSpace] = None
+    seed: int = 0  # of those rows
+
+    def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
+        model = _estimator(self.name, "ensemble", "RandomForestRegressor")(self.trees, random_state=self.seed)
+        return _fit_logs(self.name, model, inputs, figures)
+
+
+@dataclass(eq=False)
+class DecisionTree(Regression):
+    """One tree, grown until each leaf is one profile (001 sec. 3)."""
+
+    name = "decision-tree"
+    least_modes = 2
+    usual_log_sd = (0.22, 0.1)
+    space: Optional[PowerModeSpace] = None
+    seed: int = 0  # of the order in which equally good splits are tried
+
+    def _fit(self, inputs: np.ndarray, figures: np.ndarray) -> Figures:
+        model = _estimator(self.name, "tree", "DecisionTreeRegressor")(random_state=self.seed)
+        return _fit_logs(self.name, model, inputs, figures)
 
 
 @dataclass(eq=False)
@@ -68,6 +98,12 @@ class Perceptron(Regression):
             warnings.simplefilter("ignore", _estimator(self.name, "exceptions", "ConvergenceWarning"))
             both.fit(scale.apply(inputs), log_scale.apply(logs))
         return lambda asked: np.exp(log_scale.undo(both.predict(scale.apply(asked))))
+
+
+def _fit_logs(predictor: str, model: Any, inputs: np.ndarray, figures: np.ndarray) -> Figures:
+    """Fit one copy of a model to log time and one to log power."""
+    both = _estimator(predictor, "multioutput", "MultiOutputRegressor")(model).fit(inputs, np.log(figures))
+    return lambda asked: np.exp(both.predict(asked))
 
 
 def _estimator(predictor: str, module: str, name: str) -> Any:

@@ -28,8 +28,7 @@ from tests.gates.recorded import PREDICTORS, entries_of
 pytestmark = pytest.mark.exhaustive
 
 RECORDED = Path(__file__).resolve().parents[2] / "baselines" / "recorded" / "predictors.json"
-SLOW = ("gbr", "mlp", "nn", "powertrain")
-NEEDS = {"gbr": "sklearn", "mlp": "sklearn"}
+SLOW = ("gbr", "random-forest", "mlp", "nn", "powertrain")
 SIMULATED, MEASURED = "simulated-orin-agx", "measured-orin-agx-training"
 UNKNOWN = "simulated-xavier-agx"  # the prior of physical-gp knows no such board: its reference tells of it
 FEW = 3  # modes that are profiled there
@@ -79,8 +78,8 @@ def hold(gate: Gate) -> Hold:
     """What of a predictor is worse than recorded, a line each; nothing where it is being recorded."""
 
     def held(predictor: str, targets: Tuple[Target, ...], corpus: str, broken: bool = False) -> List[str]:
-        if predictor in NEEDS:
-            pytest.importorskip(NEEDS[predictor])
+        if MODULES[predictor].endswith("scikit_learn"):
+            pytest.importorskip("sklearn")
         repeats = 3 if predictor in SLOW else 5
         modes = (FEW,) if corpus == UNKNOWN else (10,) if broken else (10, 50)
         found = run_plan(TrialPlan((predictor,), targets, modes, repeats=repeats))

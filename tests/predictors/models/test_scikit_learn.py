@@ -10,7 +10,7 @@ import pytest
 from harness.core.errors import DependencyError
 from predictors.models.base import check_inputs
 from predictors.models.regression import columns_of
-from predictors.models.scikit_learn import Boosting, Perceptron
+from predictors.models.scikit_learn import Boosting, DecisionTree, Perceptron, RandomForest
 from tests.predictors.plain_predictors import made_table
 
 TABLE = made_table()
@@ -21,16 +21,22 @@ def fitted(kind, **params):
     return kind(**params).fit(TABLE.modes[SOME], TABLE.time_ms[SOME], TABLE.power_mw[SOME])
 
 
-def test_the_trees_answer_as_those_of_scikit_learn():
-    ensemble = pytest.importorskip("sklearn.ensemble")
+@pytest.mark.parametrize(
+    ("kind", "params", "theirs", "options"),
+    [
+        (Boosting, {"trees": 30}, "ensemble.GradientBoostingRegressor", {"n_estimators": 30, "subsample": 0.7}),
+        (RandomForest, {"trees": 10}, "ensemble.RandomForestRegressor", {"n_estimators": 10}),
+        (DecisionTree, {}, "tree.DecisionTreeRegressor", {}),
+    ],
+)
+def test_the_trees_answer_as_those_of_scikit_learn(kind, params, theirs, options):
+    module, name = theirs.split(".")
     rows = check_inputs(TABLE.modes, 16, "training")
     inputs = columns_of(rows).matrix(rows)
-    model = ensemble.GradientBoostingRegressor(
-        n_estimators=30, max_depth=3, learning_rate=0.1, subsample=0.7, random_state=3
-    )
+    model = getattr(pytest.importorskip(f"sklearn.{module}"), name)(random_state=3, **options)
     model.fit(inputs[SOME], np.log(TABLE.time_ms[SOME]))
-    prediction = fitted(Boosting, trees=30, seed=3).predict(TABLE.modes)
-    assert np.allclose(np.log(prediction.time_ms), model.predict(inputs), rtol=1e-12)
+    expected = model.predict(inputs)
+    assert np.allclose(np.log(fitted(kind, seed=3, **params).predict(TABLE.modes).time_ms), expected, rtol=1e-12)
 
 
 def test_what_was_learned_is_predicted():
