@@ -151,20 +151,20 @@ def given(
     """
     known = hierarchy or read_hierarchy()
     told = [learn_reference(table, known) for table in references]
-    mean, open_board = known.on_board(board)
-    around, deviations = np.array([known.on_board(table.device) for table in references]).transpose(1, 2, 0)  # (d, r)
     near = np.array([table.device == board for table in references], dtype=float)
+    # References of the board tell of it themselves, and the hierarchy may have learned the board from these very tables.
+    mean, open_board = known.on_board(None if near.any() else board)
     alike = SAME_WORKLOAD * np.array([table.workload == workload for table in references])
     alike[near > 0] *= 1 / SAME_WORKLOAD
     boards, workloads = np.square(open_board)[:, None], np.square(known.workloads)[:, None]
     reach = boards * near + workloads * alike  # covariance of the workload with each reference, (d, r)
     devices = np.array([[one.device == other.device for other in references] for one in references])
     same = np.array([[one.workload == other.workload for other in references] for one in references])
-    between = np.square(deviations)[..., None] * devices
+    between = np.square(known.boards)[:, None, None] * devices
     between = between + workloads[..., None] * same * np.where(devices, 1.0, SAME_WORKLOAD)
     between = between + np.array([one.variance for one in told]).T[..., None] * np.eye(len(told))
     gain = np.linalg.solve(between, reach[..., None])[..., 0]
-    mean = mean + (gain * (np.array([one.mean for one in told]).T - around)).sum(1)
+    mean = mean + (gain * (np.array([one.mean for one in told]).T - known.mean[:, None])).sum(1)
     found = Prior(mean, np.sqrt(np.maximum((boards + workloads)[:, 0] - (gain * reach).sum(1), 1e-8)))
     counts = counts or {}
     scales, usual, rates, precisions = slice(len(TIME_SCALES)), any_board(known), [], []
