@@ -85,13 +85,14 @@ def chain_of_modes():
 
 
 def measures_a_slice(lab, board, night):
-    """Wait until a board has just begun to measure a slice; returns its number."""
+    """Wait until a board has just begun to measure a slice that nothing befell yet; returns its number."""
     works = lab.folder / board / "work"
     files = {number: works / f"{night.id}-{number}/results.sqlite" for number in range(1, len(night.slices) + 1)}
     before = {number for number, path in files.items() if path.exists()}
 
     def begun():
-        return next((number for number, path in files.items() if number not in before and path.exists()), None)
+        found = (number for number, path in files.items() if number not in before and path.exists())
+        return next((number for number in found if len(attempts(night, number)) == 1), None)
 
     return lab.wait(f"{board} measures", begun)
 
