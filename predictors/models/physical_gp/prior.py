@@ -152,7 +152,7 @@ def given(
     known = hierarchy or read_hierarchy()
     told = [learn_reference(table, known) for table in references]
     near = np.array([table.device == board for table in references], dtype=float)
-    # References of the board tell of it themselves, and the hierarchy may have learned the board from these very tables.
+    # References of the board tell of it themselves; the hierarchy may have learned it from these very tables.
     mean, open_board = known.on_board(None if near.any() else board)
     alike = SAME_WORKLOAD * np.array([table.workload == workload for table in references])
     alike[near > 0] *= 1 / SAME_WORKLOAD
