@@ -33,7 +33,7 @@ from predictors.strategies.registry import StrategySetting, unfitted
 MEASURED = "measured"
 SWITCHES = 5  # changes of mode there and back, of which the median time is taken
 SLOWDOWNS = ("training_slowdown", "inference_slowdown")
-_TRIES = 3  # so often a plan whose promise was not kept is made again, with as much more room as it lacked
+_TRIES = 3  # so often a plan whose promise was not kept is made again, with room for what it promised too little
 
 
 class Attempt(NamedTuple):
@@ -238,10 +238,14 @@ def find_plan(
         if wanted.switching_ms is not None and not changes_mode:
             break
         costs = [profile.aggregates[name] for name in SLOWDOWNS]
+        if latency > 1:
+            kept = goal.latency_ms * choice.expected.latency_ms / found[-1].figure(goal.latency_figure)
+            wanted = dataclasses.replace(wanted, latency_ms=min(kept, wanted.latency_ms / latency))
+        if power > 1:
+            kept = goal.power_mw * choice.expected.power_mw / found[-1].figure("power_mw")
+            wanted = dataclasses.replace(wanted, power_mw=min(kept, wanted.power_mw / power))
         wanted = dataclasses.replace(
             wanted,
-            latency_ms=wanted.latency_ms / max(latency, 1.0),
-            power_mw=None if wanted.power_mw is None else wanted.power_mw / max(power, 1.0),
             switching_ms=profile.aggregates["switching_ms"] or wanted.switching_ms,
             slowdowns=wanted.slowdowns if way == INTERLEAVED or None in costs else tuple(costs),
         )
