@@ -239,11 +239,11 @@ def find_plan(
             break
         costs = [profile.aggregates[name] for name in SLOWDOWNS]
         if latency > 1:
-            kept = goal.latency_ms * choice.expected.latency_ms / found[-1].figure(goal.latency_figure)
-            wanted = dataclasses.replace(wanted, latency_ms=min(kept, wanted.latency_ms / latency))
+            promised_ms = min(choice.expected.latency_ms, wanted.latency_ms)
+            wanted = dataclasses.replace(wanted, latency_ms=promised_ms / latency)
         if power > 1:
-            kept = goal.power_mw * choice.expected.power_mw / found[-1].figure("power_mw")
-            wanted = dataclasses.replace(wanted, power_mw=min(kept, wanted.power_mw / power))
+            promised_mw = min(choice.expected.power_mw, wanted.power_mw)
+            wanted = dataclasses.replace(wanted, power_mw=promised_mw / power)
         wanted = dataclasses.replace(
             wanted,
             switching_ms=profile.aggregates["switching_ms"] or wanted.switching_ms,
