@@ -4,5 +4,5 @@
     kernel = Kernel(tree.root)                                     writes by the kernel's rules, readings by a load
     with Emulator(tree.root) as emulator: ...                      the same for whoever writes to the files directly
 
-The tools in the tree (`usr/sbin/nvpmodel`, `usr/bin/jetson_clocks`, `tegrastats`, `systemctl`) act on it likewise.
+The tools in the tree (`usr/sbin/nvpmodel`, `usr/bin/jetson_clocks`, `systemctl`) act on it likewise.
 """

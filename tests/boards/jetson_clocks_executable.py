@@ -14,8 +14,6 @@ from typing import List, TextIO
 from boards.kernel import Kernel
 from boards.processor_files import CPU, STATES
 
-DEFAULT_FILE = "root/l4t_dfs.conf"
-
 
 class JetsonClocks:
     """The command line of jetson_clocks, on a tree."""
@@ -32,19 +30,15 @@ class JetsonClocks:
     def run(self, arguments: List[str]) -> int:
         """A call; returns the exit status."""
         option, *rest = arguments or [""]
-        default = os.path.join(self._kernel.root, DEFAULT_FILE)
-        file = rest[0] if rest else default
         if option == "":
             with self._kernel.together():
                 return self._pin()
         if option == "--show":
             return self._show()
-        if option == "--fan":
-            return self._fan()
         if option == "--store":
-            return self._store(file)
+            return self._store(rest[0])
         if option == "--restore":
-            return self._restore(file)
+            return self._restore(rest[0])
         self._say(f"Unknown option: {option}")
         return 1
 
@@ -83,14 +77,6 @@ class JetsonClocks:
             self._try(self._lock, 1)
             self._try(self._wish, self._emc_max())
         return 0
-
-    def _fan(self) -> int:
-        pwm, _, _, automatic = self._state["places"]["fan"]
-        self._kernel.set_fan_service(False)
-        if automatic:
-            self._try(automatic, 0)
-        self._try(pwm, 255, "Can't access Fan!")
-        return self._pin()
 
     def _stored(self) -> List[str]:
         files = self._all(f"{CPU}/cpu[0-9]*/online")

@@ -7,7 +7,6 @@ import errno
 import fnmatch
 import os
 import shutil
-import stat
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from boards.board_state import changing_state, read_state
@@ -108,17 +107,7 @@ class Kernel:
 
     def set_load(self, cpu: float = 0.0, gpu: float = 0.0, mem: float = 0.0) -> None:
         """How busy the board is from now on, each 0 to 1."""
-        self._change(load=Load(cpu, gpu, mem)._asdict(), training=None)
-
-    def train(self, board: str, workload: str, how: Dict[str, Any]) -> None:
-        """The board trains from now on: its readings are those of a simulated board at its clocks.
-
-        Args:
-            board: name of the simulated board.
-            workload: what it trains.
-            how: fields of `harness.simulation.model.Load`.
-        """
-        self._change(training={"board": board, "workload": workload, "how": how})
+        self._change(load=Load(cpu, gpu, mem)._asdict())
 
     def set_gpu_context(self, exists: bool) -> None:
         """Whether a GPU context exists: then masks are fixed until the next boot. A booted board has one."""
@@ -134,10 +123,6 @@ class Kernel:
     def stop_throttling(self) -> None:
         """Clocks are free again; the counters stay."""
         self._change(throttled=False)
-
-    def clamp_minimum(self, clamps: bool = True) -> None:
-        """A minimum above the maximum shows the maximum, as since Linux 5.4, instead of EINVAL."""
-        self._change(clamps_minimum=clamps)
 
     def state(self) -> Dict[str, Any]:
         """All that the board knows beyond its files."""
@@ -174,33 +159,15 @@ class Kernel:
             state["stuck_cores"].append(core)
 
     def vanish(self, path: str) -> None:
-        """A file or folder is gone until `reappear`; its real place is meant, not a link to it."""
+        """A file or folder is gone until `heal`; its real place is meant, not a link to it."""
         name = self.name_of(path)
         with self._changing() as state:
             state["vanished"].append(name)
             self._park(name, state)
 
-    def reappear(self, path: str) -> None:
-        """What vanished is there again."""
-        name = self.name_of(path)
-        with self._changing() as state:
-            state["vanished"].remove(name)
-            self._unpark(name, state)
-            self._settle(state)
-
-    def hang_reads(self, path: str) -> None:
-        """Reading a file never ends, until `reappear` (Thor's GPU limits under JetPack 7.2)."""
-        name = self.name_of(path)
-        self.vanish(name)
-        os.mkfifo(os.path.join(self.root, name))
-
     def hang_nvpmodel(self, hangs: bool = True) -> None:
         """Whether nvpmodel never ends."""
         self._change(nvpmodel_hangs=hangs)
-
-    def overlook_context(self, overlooks: bool = True) -> None:
-        """Whether nvpmodel does not see that a GPU context exists: it then tries to write masks and fails."""
-        self._change(notices_context=not overlooks)
 
     def set_fan_service(self, runs: bool) -> None:
         """Whether nvfancontrol runs."""
@@ -226,7 +193,7 @@ class Kernel:
         with self._changing() as state:
             for name in state["vanished"]:
                 self._unpark(name, state)
-            state.update(faults=[], stuck_cores=[], garbled={}, vanished=[], nvpmodel_hangs=False, notices_context=True)
+            state.update(faults=[], stuck_cores=[], garbled={}, vanished=[], nvpmodel_hangs=False)
             self._settle(state)
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -291,9 +258,6 @@ class Kernel:
 
     def _unpark(self, name: str, state: Dict[str, Any]) -> None:
         """Put it back."""
-        target = os.path.join(self.root, name)
-        if os.path.exists(target) and stat.S_ISFIFO(os.stat(target).st_mode):
-            os.unlink(target)
         self._move(os.path.join(self.root, PARKED, name), os.path.join(self.root, name))
         state["parked"] = sorted({*state["parked"]} - {name})
 

@@ -118,7 +118,7 @@ class Nvpmodel:
             self._say("NVPM ERROR: optMask is 1, no request for power mode")
             return FAILED
         state = self._kernel.state()
-        if state["gpu_context"] and state["notices_context"] and self._changes_masks(conf, model):
+        if state["gpu_context"] and self._changes_masks(conf, model):
             self._say("NVPM WARN: Golden image context is already created")
             self._say(f"NVPM WARN: Reboot required for changing to this power mode: {model.id}")
             self._say("NVPM WARN: DO YOU WANT TO REBOOT NOW? enter YES/yes to confirm:")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 from boards.power_model import Load, Ratios, domain_power_mw, rail_power_mw
 from boards.processor_files import CPU
 from boards.tree_files import put_text, show_text, take_text
 from boards.write_rules import at_least, at_most
-from harness.core.power_modes import PowerMode
-from harness.core.units import hz_to_khz
 
 AMBIENT_C, RISE_C = 30.0, 45.0  # at the module's peak power
 AUTOMATIC_PWM = 66
@@ -35,30 +33,21 @@ class _Settling:
         self._root = root
         self._state = state
         self._places = state["places"]
-        # Governors see a training board busy: clocks go to their limits.
-        self._load = Load(1.0, 1.0, 1.0) if state.get("training") else Load(**state["load"])
+        self._load = Load(**state["load"])
 
     def run(self) -> None:
         online = self._online()
         self._show(f"{CPU}/online", _ranges(online))
         self._show(f"{CPU}/offline", _ranges([core for core in range(self._state["cores"]) if core not in online]))
-        cpu_ratio = self._cpu_clocks(online)
-        gpu_ratio = self._gpu_clock()
         mem_hz = self._memory_clock()
         ratios = Ratios(
             cores=len(online) / self._state["cores"],
             tpcs=self._tpcs_on(),
-            cpu_clock=cpu_ratio,
-            gpu_clock=gpu_ratio,
+            cpu_clock=self._cpu_clocks(online),
+            gpu_clock=self._gpu_clock(),
             mem_clock=mem_hz / self._places["emc_table"][-1],
         )
-        if self._state.get("training"):
-            from boards.simulated_training import answer  # numpy: not for every tool that is run in a tree
-
-            mode = PowerMode(len(online), *self._clocks_khz(cpu_ratio, gpu_ratio), hz_to_khz(mem_hz))
-            domains, self._load = answer(self._state["training"], mode, ratios.tpcs)
-        else:
-            domains = domain_power_mw(self._state["peak_mw"], ratios, self._load)
+        domains = domain_power_mw(self._state["peak_mw"], ratios, self._load)
         for rail in self._places["rails"]:
             self._rail(*rail, rail_power_mw(rail[0], domains))
         self._temperatures(sum(domains.values()))
@@ -106,13 +95,6 @@ class _Settling:
             self._show(f"{policy}/cpuinfo_cur_freq", str(self._halved(table, clock)))
             fastest = max(fastest, self._halved(table, clock) / table[-1])
         return fastest
-
-    def _clocks_khz(self, cpu_ratio: float, gpu_ratio: float) -> Tuple[int, int]:
-        """The clocks of CPU and GPU out of their shares of the greatest."""
-        controls = self._state["controls"]
-        cpu = max(controls[f"{policy}/scaling_max_freq"]["table"][-1] for policy, _ in self._places["clusters"])
-        gpu = max(controls[f"{node}/max_freq"]["table"][-1] for node in self._places["gpu"][0])
-        return round(cpu_ratio * cpu), hz_to_khz(gpu_ratio * gpu)
 
     def _gpu_clock(self) -> float:
         ratio = 0.0

@@ -7,7 +7,6 @@ from typing import List
 from boards.layouts import Chip, Layout
 from boards.plan import Plan
 from boards.power_model import RAIL_MV
-from harness.core.boards import BoardSpec
 
 THERMAL = "sys/devices/virtual/thermal"
 HWMON = "sys/class/hwmon"
@@ -25,18 +24,17 @@ class _Numbers:
         return self.last
 
 
-def add_sensors(plan: Plan, layout: Layout, spec: BoardSpec, deep_hwmon: bool = False) -> None:
-    """All of them; `deep_hwmon` puts the files of the power monitors into the device's folder, as old drivers do."""
+def add_sensors(plan: Plan, layout: Layout) -> None:
     numbers = _Numbers()
     _add_fan(plan, layout, numbers)
     _add_over_current(plan, layout, numbers)
     plan.places["rails"] = []
     for position, chip in enumerate(layout.chips):
-        _add_chip(plan, layout, chip, position, numbers, deep_hwmon)
+        _add_chip(plan, layout, chip, position, numbers)
     _add_thermal(plan, layout)
 
 
-def _add_chip(plan: Plan, layout: Layout, chip: Chip, position: int, numbers: _Numbers, deep: bool) -> None:
+def _add_chip(plan: Plan, layout: Layout, chip: Chip, position: int, numbers: _Numbers) -> None:
     device = f"{layout.release.platform}/{chip.bus}/{chip.address}"
     driver = f"{chip.driver}x" if layout.iio else chip.driver
     plan.show(f"{device}/name", driver)
@@ -52,8 +50,6 @@ def _add_chip(plan: Plan, layout: Layout, chip: Chip, position: int, numbers: _N
     folder = f"{device}/hwmon/hwmon{numbers.next()}"
     plan.links[f"{HWMON}/{folder.rpartition('/')[2]}"] = folder
     plan.links[f"{folder}/device"] = device
-    if deep:
-        folder = device
     plan.show(f"{folder}/name", driver)
     if chip.driver == "ina238":
         _add_ina238(plan, folder, chip.labels[0])

@@ -100,12 +100,6 @@ def test_the_power_monitors_have_every_rail_of_the_spec(tree):
     assert set(tree.spec.rails.labels) <= set(labels)
 
 
-def test_an_old_driver_has_its_files_one_level_up(tmp_path):
-    tree = build_board(tmp_path / "root", "xavier-agx", "r35.4", deep_hwmon=True)
-    assert not list(tree.path.glob("sys/class/hwmon/hwmon*/in1_label"))
-    assert len(list(tree.path.glob("sys/class/hwmon/hwmon*/device/in1_label"))) == 2
-
-
 def test_the_conf_is_understood_and_has_the_stock_modes(tree):
     assert parse((tree.path / "etc/nvpmodel.conf").read_text()).notes == ()
     conf = Nvpmodel(tree.root).own_conf()

@@ -27,7 +27,6 @@ TESTS = Path(__file__).resolve().parents[1]
 EXECUTABLES = {
     "usr/sbin/nvpmodel": "nvpmodel_executable",
     "usr/bin/jetson_clocks": "jetson_clocks_executable",
-    "usr/bin/tegrastats": "tegrastats_executable",
     "usr/bin/systemctl": "systemctl_executable",
     "usr/sbin/nvfancontrol": "nvfancontrol_executable",
 }
@@ -61,7 +60,7 @@ class BoardTree(NamedTuple):
         return {name: path.read_text() for name, path in paths.items() if path.is_file()}
 
 
-def plan_board(board: str, l4t: str, *, deep_hwmon: bool = False) -> Plan:
+def plan_board(board: str, l4t: str) -> Plan:
     """The content of a board's tree, before anything is written."""
     layout = layout_of(board, l4t)
     spec = spec_of(layout)
@@ -73,7 +72,7 @@ def plan_board(board: str, l4t: str, *, deep_hwmon: bool = False) -> Plan:
     add_gpu(plan, layout, spec)
     add_memory_clock(plan, layout, spec)
     add_engine_caps(plan, layout, spec)
-    add_sensors(plan, layout, spec, deep_hwmon)
+    add_sensors(plan, layout)
     plan.show("proc/stat", "")
     if layout.release.major >= 35:
         plan.files["etc/systemd/system/nvfancontrol.service"] = "[Service]\nExecStart=/usr/sbin/nvfancontrol"
@@ -84,7 +83,7 @@ def plan_board(board: str, l4t: str, *, deep_hwmon: bool = False) -> Plan:
     return plan
 
 
-def build_board(root: Path, board: str, l4t: str, *, mode: str = "", deep_hwmon: bool = False) -> BoardTree:
+def build_board(root: Path, board: str, l4t: str, *, mode: str = "") -> BoardTree:
     """Write a tree.
 
     Args:
@@ -92,14 +91,13 @@ def build_board(root: Path, board: str, l4t: str, *, mode: str = "", deep_hwmon:
         board: one of `layouts.BOARDS`.
         l4t: one of its releases.
         mode: the power mode that it boots into; empty for the default one.
-        deep_hwmon: the power monitors' files lie in the device's folder, and hwmonN has a link to it only.
 
     Raises:
         ValueError: this board does not run this release.
     """
     layout = layout_of(board, l4t)
     spec = spec_of(layout)
-    plan = plan_board(board, l4t, deep_hwmon=deep_hwmon)
+    plan = plan_board(board, l4t)
     root = Path(root)
     for name, text in plan.files.items():
         _write(root / name, f"{text}\n".encode())
@@ -164,12 +162,10 @@ def _write_first_state(root: Path, plan: Plan, layout: Layout, spec: BoardSpec) 
         "masks": {name: plan.files[name] for name, rule in plan.controls.items() if rule["kind"] == "mask"},
         "load": {"cpu": 0.0, "gpu": 0.0, "mem": 0.0},
         "gpu_context": False,
-        "notices_context": True,
         "nvpmodel_hangs": False,
         "reboot_wanted": "",
         "throttled": False,
         "over_current": 0,
-        "clamps_minimum": False,
         "inactive_policy_is_gone": layout.inactive_policy_is_gone,
         "inactive_policies_refuse": not layout.inactive_policy_is_gone,
         "fan_service": layout.release.major >= 35,

@@ -61,10 +61,8 @@ def _minimum(rule: Dict[str, Any], text: str, read: Read, state: Dict[str, Any])
         raise RefusedError(errno.EINVAL)
     rounded = _rounded(rule, value)
     if rounded > int(read(rule["other"])):
-        # Kernels since 5.4 keep the wish and show the maximum instead; 4.9 refuses. The papers saw errors on Orin too.
-        if not state["clamps_minimum"]:
-            raise RefusedError(errno.EINVAL)
-        return read(rule["other"])
+        # As 4.9 does; kernels since 5.4 show the maximum instead, but the papers saw errors on Orin too.
+        raise RefusedError(errno.EINVAL)
     return str(rounded)
 
 
