@@ -11,7 +11,7 @@ from typing import Collection, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from harness.board.kernel_file import check_writable, entries, read_int_setting, read_setting, read_text, write
 from harness.board.knob import Knob, KnobSpec
-from harness.board.source import Counters, Reading
+from harness.board.source import Counters, Reading, Source
 from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
 
 
@@ -243,30 +243,23 @@ def busiest(own: int, seconds: float, ticks_per_s: float, root: str = "/") -> Di
     return dict(sorted(((name, cores) for name, cores in used.items() if cores > 0), key=lambda one: -one[1]))
 
 
-class CpuSource:
-    """Cores in use since the reading before."""
+def open_source(root: str, pid: int) -> Source:
+    """Cores in use since the reading before, of the machine below `root` and of the process tree under `pid` there."""
+    proc = os.path.join(root, "proc")
+    for path in ("stat", f"{pid}/stat"):
+        if not os.path.exists(os.path.join(proc, path)):
+            raise SourceUnavailableError(f"{os.path.join(proc, path)} does not exist", "mount /proc")
+    tree, counters, ticks_per_s = ProcessTree(proc, pid, without=os.getpid()), Counters(), os.sysconf("SC_CLK_TCK")
 
-    notes = NOTES
-
-    def __init__(self, proc: str, tree: ProcessTree, ticks_per_s: float) -> None:
-        self._stat = os.path.join(proc, "stat")
-        self._tree = tree
-        self._ticks_per_s = ticks_per_s
-        self._counters = Counters()
-
-    def read(self, now_s: float) -> Reading:
-        ticks = {**parse_cpu_ticks(read_text(self._stat)), "own": self._tree.ticks()}
-        totals_s = {name: count / self._ticks_per_s for name, count in ticks.items()}
-        growth = self._counters.growth(now_s, {**totals_s, "sampler": time.process_time()})
+    def read(now_s: float) -> Reading:
+        ticks = {**parse_cpu_ticks(read_text(os.path.join(proc, "stat"))), "own": tree.ticks()}
+        totals_s = {name: count / ticks_per_s for name, count in ticks.items()}
+        growth = counters.growth(now_s, {**totals_s, "sampler": time.process_time()})
         if growth is None:
             return Reading({}, {})
         window_s, busy_s = growth
         cores = {name: seconds / window_s for name, seconds in busy_s.items()}
-        values = {
-            "cpu_sampler_cores": cores["sampler"],
-            "cpu_interrupt_cores": cores["interrupt"],
-            "cpu_steal_cores": cores["steal"],
-        }
+        values = {f"cpu_{name}_cores": cores[name] for name in ("sampler", "interrupt", "steal")}
         if cores["own"] < 0:
             why = "a process of this run ended, and the one that waited for it is none of this run's"
             return Reading(values, {"cpu_own_cores": why, "cpu_other_cores": why})
@@ -274,11 +267,4 @@ class CpuSource:
         other = max(0.0, cores["processes"] - cores["own"] - cores["sampler"])
         return Reading({**values, "cpu_own_cores": cores["own"], "cpu_other_cores": other}, {})
 
-
-def open_source(root: str, pid: int) -> CpuSource:
-    """CPU time of the machine whose `/proc` is below `root`, and of the process tree under `pid` there."""
-    proc = os.path.join(root, "proc")
-    for path in ("stat", f"{pid}/stat"):
-        if not os.path.exists(os.path.join(proc, path)):
-            raise SourceUnavailableError(f"{os.path.join(proc, path)} does not exist", "mount /proc")
-    return CpuSource(proc, ProcessTree(proc, pid, without=os.getpid()), os.sysconf("SC_CLK_TCK"))
+    return Source(NOTES, read)

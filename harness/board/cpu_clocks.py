@@ -7,7 +7,7 @@ import functools
 import glob
 import math
 import os
-from typing import ContextManager, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import ContextManager, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from harness.board.cpu import CpuOnline, kept_online
 from harness.board.kernel_file import (
@@ -19,7 +19,7 @@ from harness.board.kernel_file import (
     read_text,
 )
 from harness.board.knob import Knob, KnobSpec
-from harness.board.source import FileSource, Reading, Source, read_each
+from harness.board.source import Reading, Source, file_source, read_each
 from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
 
 MINIMUM, MAXIMUM = "scaling_min_freq", "scaling_max_freq"
@@ -149,31 +149,6 @@ MEASURED_EVERY_S = 5.0
 """How often a clock is measured: that stops its CPU for a moment, and where only root may, the helper is run for it."""
 
 
-class MeasuredClocks:
-    """What was asked for, at every reading, and every `MEASURED_EVERY_S` what the CPUs run at.
-
-    `scaling_cur_freq` shows what the driver has asked for. A chip that holds its CPUs down says so only in
-    `cpuinfo_cur_freq`, which counts cycles (Thor, L4T r38.4: 2,601,000 shown, 649,000 real).
-    """
-
-    def __init__(self, asked: FileSource, policies: Mapping[str, str]) -> None:
-        """`policies` is channel of what was asked for to the policy's folder."""
-        self._asked = asked
-        channels = {channel.replace("_khz", "_measured_khz"): path for channel, path in policies.items()}
-        self._measured = {name: functools.partial(_measured, path) for name, path in channels.items()}
-        real = {name: read_text(f"{path}/related_cpus") for name, path in channels.items()}
-        self.notes = {**asked.notes, **{name: f"cpuinfo_cur_freq of CPUs {cpus}" for name, cpus in real.items()}}
-        self._due_s = -math.inf
-
-    def read(self, now_s: float) -> Reading:
-        values, failed = self._asked.read(now_s)
-        if now_s >= self._due_s:
-            self._due_s = now_s + MEASURED_EVERY_S
-            measured = read_each(self._measured)
-            return Reading({**values, **measured.values}, {**failed, **measured.failed})
-        return Reading(values, failed)
-
-
 def _measured(policy: str) -> int:
     try:
         return read_int_setting(f"{policy}/cpuinfo_cur_freq")
@@ -184,9 +159,10 @@ def _measured(policy: str) -> int:
 def open_source(root: str, measured: bool = False) -> Source:
     """The clock of each policy below `root`, named for its first CPU: `cpu4_khz`; one that goes to sleep fails.
 
-    With `measured` also `cpu4_measured_khz`, as `MeasuredClocks` has it. Only those with a CPU online now: what others
-    show is left from when they had one. Raises SourceUnavailableError where there is no policy, as in most virtual
-    machines.
+    `scaling_cur_freq` shows what the driver has asked for. A chip that holds its CPUs down says so only in
+    `cpuinfo_cur_freq`, which counts cycles (Thor, L4T r38.4: 2,601,000 shown, 649,000 real): with `measured` that is
+    `cpu4_measured_khz`, every `MEASURED_EVERY_S`. Only those with a CPU online now: what others show is left from when
+    they had one. Raises SourceUnavailableError where there is no policy, as in most virtual machines.
     """
     directory = os.path.join(root, _DIRECTORY)
     cpus = sorted(int(path.rpartition("policy")[2]) for path in glob.glob(os.path.join(directory, "policy*")))
@@ -195,13 +171,28 @@ def open_source(root: str, measured: bool = False) -> Source:
             f"there is no cpufreq policy in {directory}",
             "none is to be had in most virtual machines; elsewhere load the CPU's cpufreq driver",
         )
-    paths = {f"cpu{cpu}_khz": os.path.join(directory, f"policy{cpu}") for cpu in cpus}
-    running = {channel: path for channel, path in paths.items() if _is_running(path)}
-    asked = FileSource(
-        {channel: (f"{path}/scaling_cur_freq", int) for channel, path in running.items()},
-        {channel: f"scaling_cur_freq of CPUs {read_text(f'{path}/related_cpus')}" for channel, path in running.items()},
+    running = {cpu: path for cpu, path in ((cpu, f"{directory}/policy{cpu}") for cpu in cpus) if _is_running(path)}
+    related = {cpu: read_text(f"{path}/related_cpus") for cpu, path in running.items()}
+    asked = file_source(
+        {f"cpu{cpu}_khz": (f"{path}/scaling_cur_freq", int) for cpu, path in running.items()},
+        {f"cpu{cpu}_khz": f"scaling_cur_freq of CPUs {cpus}" for cpu, cpus in related.items()},
     )
-    return MeasuredClocks(asked, running) if measured else asked
+    if not measured:
+        return asked
+    readers = {f"cpu{cpu}_measured_khz": functools.partial(_measured, path) for cpu, path in running.items()}
+    due_s = -math.inf
+
+    def read(now_s: float) -> Reading:
+        nonlocal due_s
+        found = asked.read(now_s)
+        if now_s < due_s:
+            return found
+        due_s = now_s + MEASURED_EVERY_S
+        real = read_each(readers)
+        return Reading({**found.values, **real.values}, {**found.failed, **real.failed})
+
+    notes = {f"cpu{cpu}_measured_khz": f"cpuinfo_cur_freq of CPUs {cpus}" for cpu, cpus in related.items()}
+    return Source({**asked.notes, **notes}, read)
 
 
 def _is_running(directory: str) -> bool:

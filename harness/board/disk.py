@@ -10,7 +10,7 @@ import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from harness.board.kernel_file import read_paths, read_text, text_of
-from harness.board.source import Counters, Reading
+from harness.board.source import Counters, Reading, Source
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import BYTES_PER_SECTOR, ms_to_s
 
@@ -274,29 +274,22 @@ def parse_diskstats(text: str, disk: str) -> Dict[str, float]:
     raise ValueError(f"/proc/diskstats has no line for {disk}")
 
 
-class DiskSource:
-    """Rates of one disk since the previous reading, whoever caused them; none at the first."""
+def open_source(root: str, path: str) -> Source:
+    """Rates of the disk under `path` since the previous reading, whoever caused them; none at the first."""
+    file, disk, counters = os.path.join(root, "proc/diskstats"), os.path.basename(disk_under(path, root)), Counters()
 
-    def __init__(self, path: str, disk: str) -> None:
-        self._path = path
-        self._disk = disk
-        self._counters = Counters()
-        self.notes = {
-            "diskstats": f"requests to {disk} after merging, by every process of the machine",
-            "disk_busy_share": f"share of the time in which {disk} had a request in flight",
-        }
-
-    def read(self, now_s: float) -> Reading:
-        growth = self._counters.growth(now_s, parse_diskstats(read_text(self._path), self._disk))
+    def read(now_s: float) -> Reading:
+        growth = counters.growth(now_s, parse_diskstats(read_text(file), disk))
         if growth is None:
             return Reading({}, {})
         window_s, grown = growth
         return Reading(
             {channel: amount / window_s for channel, amount in grown.items() if amount >= 0},
-            {channel: f"the counter of {self._disk} was reset" for channel, amount in grown.items() if amount < 0},
+            {channel: f"the counter of {disk} was reset" for channel, amount in grown.items() if amount < 0},
         )
 
-
-def open_source(root: str, path: str) -> DiskSource:
-    """The disk under `path`."""
-    return DiskSource(os.path.join(root, "proc/diskstats"), os.path.basename(disk_under(path, root)))
+    notes = {
+        "diskstats": f"requests to {disk} after merging, by every process of the machine",
+        "disk_busy_share": f"share of the time in which {disk} had a request in flight",
+    }
+    return Source(notes, read)

@@ -17,7 +17,7 @@ from harness.board import emc
 from harness.board.kernel_file import LimitFiles, Limits, check_writable, left_alone, read_setting
 from harness.board.knob import Knob, KnobSpec
 from harness.board.privileged import hides_clocks, is_gpu
-from harness.board.source import FileSource
+from harness.board.source import Source, file_source
 from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
 from harness.core.units import HZ_PER_KHZ, hz_to_khz, permille_to_share
 
@@ -111,7 +111,7 @@ class GpuFrequency(Knob):
         return LimitFiles(*(os.path.join(self._root, DIRECTORY, gpu, limit) for limit in (MINIMUM, MAXIMUM)))
 
 
-def open_source(root: str) -> FileSource:
+def open_source(root: str) -> Source:
     """The clocks of the board below `root`; where none is told, the error says why for each."""
     sensors: Dict[str, Tuple[str, Callable[[float], float]]] = {}
     missing: Dict[str, str] = {}
@@ -136,4 +136,4 @@ def open_source(root: str) -> FileSource:
         missing["emc_khz"] = why_not
     if not sensors:
         raise SourceUnavailableError("; ".join(f"{channel}: {why}" for channel, why in missing.items()))
-    return FileSource(sensors, missing=missing)
+    return file_source(sensors, missing=missing)

@@ -6,7 +6,7 @@ import os
 from typing import Dict
 
 from harness.board.kernel_file import read_text
-from harness.board.source import Reading
+from harness.board.source import Reading, Source
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import kib_to_bytes
 
@@ -15,6 +15,12 @@ _SUMS = {
     "memory_available_bytes": {"MemAvailable": 1},
     "page_cache_bytes": {"Cached": 1, "Buffers": 1, "Shmem": -1},
     "swap_used_bytes": {"SwapTotal": 1, "SwapFree": -1},
+}
+_NOTES = {
+    "memory_used_bytes": "MemTotal - MemAvailable",
+    "memory_available_bytes": "MemAvailable: what can be had without swapping",
+    "page_cache_bytes": "Cached + Buffers - Shmem: file pages, without tmpfs and shared memory",
+    "swap_used_bytes": "SwapTotal - SwapFree",
 }
 
 
@@ -29,32 +35,21 @@ def parse_meminfo(text: str) -> Dict[str, int]:
     return fields
 
 
-class MemorySource:
+def open_source(root: str) -> Source:
     """Used and available memory, page cache and swap, in bytes, as far as the kernel shows the fields."""
+    path = os.path.join(root, "proc/meminfo")
+    if not os.path.exists(path):
+        raise SourceUnavailableError(f"{path} does not exist", "mount /proc")
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self.notes = {
-            "memory_used_bytes": "MemTotal - MemAvailable",
-            "memory_available_bytes": "MemAvailable: what can be had without swapping",
-            "page_cache_bytes": "Cached + Buffers - Shmem: file pages, without tmpfs and shared memory",
-            "swap_used_bytes": "SwapTotal - SwapFree",
-        }
-
-    def read(self, now_s: float) -> Reading:
-        fields = parse_meminfo(read_text(self._path))
+    def read(now_s: float) -> Reading:
+        fields = parse_meminfo(read_text(path))
         values, failed = {}, {}
         for channel, terms in _SUMS.items():
             absent = [name for name in terms if name not in fields]
             if absent:
-                failed[channel] = f"{self._path} has no {', '.join(absent)}"
+                failed[channel] = f"{path} has no {', '.join(absent)}"
             else:
                 values[channel] = sum(sign * fields[name] for name, sign in terms.items())
         return Reading(values, failed)
 
-
-def open_source(root: str) -> MemorySource:
-    path = os.path.join(root, "proc/meminfo")
-    if not os.path.exists(path):
-        raise SourceUnavailableError(f"{path} does not exist", "mount /proc")
-    return MemorySource(path)
+    return Source(_NOTES, read)

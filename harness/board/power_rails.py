@@ -16,7 +16,7 @@ import re
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from harness.board.kernel_file import KeptFile, read_int, text_of
-from harness.board.source import Reading, plain_name, read_each
+from harness.board.source import Reading, Source, plain_name, read_each
 from harness.core.errors import InvalidValueError, SourceUnavailableError
 from harness.core.units import mv_ma_to_mw, uw_to_mw
 
@@ -126,28 +126,6 @@ class Rail(NamedTuple):
             return where
 
 
-class InaSource:
-    """Power of each rail at the moment of the reading, and their total."""
-
-    def __init__(self, rails: Sequence[Rail], total: RailTotal) -> None:
-        self._readers = {rail.label: rail.reader() for rail in rails}
-        self._total = total
-        self.notes = {"ina": "power of each rail at the moment of the sample"}
-        self.notes.update((rail_channel(rail.label), rail.note) for rail in rails)
-        if total.text:
-            self.notes[TOTAL] = total.text
-
-    def read(self, now_s: float) -> Reading:
-        rails = read_each(self._readers)
-        values = {rail_channel(label): power_mw for label, power_mw in rails.values.items()}
-        failed = {rail_channel(label): why for label, why in rails.failed.items()}
-        try:
-            values[TOTAL] = self._total.of(rails.values)
-        except ValueError as error:
-            failed[TOTAL] = str(error)
-        return Reading(values, failed)
-
-
 LIMITS = {
     "over-current limit": ("curr{}_crit", "crit_current_limit_{}"),
     "warning limit of the mean": ("curr{}_max", "warn_current_limit_{}"),
@@ -228,12 +206,29 @@ def _rails_in(directory: str, files: Set[str], driver: str) -> Iterator[Rail]:
         yield Rail(text_of(os.path.join(directory, name)), directory, names, to_mw)
 
 
-def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = "") -> InaSource:
-    """The rails of the board below `root`; `total` and `remark` as in `choose_total`."""
+def open_source(root: str, total: Optional[Sequence[str]] = None, remark: str = "") -> Source:
+    """Power of each rail of the board below `root` now, and their total: `total` and `remark` as in `choose_total`."""
     rails = find_rails(root)
     if not rails:
         raise SourceUnavailableError(
             f"there is no rail of an INA3221 or INA238 in {os.path.join(root, 'sys/bus/i2c/devices')}",
             "on a Jetson board load the driver, `sudo modprobe ina3221`; a container needs the host's /sys",
         )
-    return InaSource(rails, choose_total([rail.label for rail in rails], total, remark))
+    readers = {rail.label: rail.reader() for rail in rails}
+    definition = choose_total(list(readers), total, remark)
+    notes = {"ina": "power of each rail at the moment of the sample"}
+    notes.update((rail_channel(rail.label), rail.note) for rail in rails)
+    if definition.text:
+        notes[TOTAL] = definition.text
+
+    def read(now_s: float) -> Reading:
+        found = read_each(readers)
+        values = {rail_channel(label): power_mw for label, power_mw in found.values.items()}
+        failed = {rail_channel(label): why for label, why in found.failed.items()}
+        try:
+            values[TOTAL] = definition.of(found.values)
+        except ValueError as error:
+            failed[TOTAL] = str(error)
+        return Reading(values, failed)
+
+    return Source(notes, read)

@@ -18,7 +18,7 @@ from typing import Dict, List, NamedTuple, Optional
 
 from harness.board.kernel_file import KeptFile, may_read, numbered, read_int, read_text
 from harness.board.power_rails import TOTAL
-from harness.board.source import Counters, Reading, add_sum, plain_name, read_each
+from harness.board.source import Counters, Reading, Source, add_sum, plain_name, read_each
 from harness.core.errors import SourceUnavailableError
 from harness.core.units import uj_per_s_to_mw
 
@@ -59,40 +59,6 @@ def energy_growth_uj(growth_uj: float, range_uj: Optional[int]) -> float:
     return growth_uj + range_uj
 
 
-class RaplSource:
-    """Mean power of each RAPL domain since the previous reading, and their total."""
-
-    def __init__(self, domains: List[Domain]) -> None:
-        self._domains = {domain.channel: domain for domain in domains}
-        self._readers = {domain.channel: KeptFile(domain.counter).read_int for domain in domains}
-        self._counters = Counters()
-        counted = [domain.name for domain in domains if domain.in_total]
-        apart = [domain.name for domain in domains if not domain.in_total]
-        self.notes = {
-            "rapl": "mean power since the sample before, from energy counters",
-            TOTAL: f"sum of the RAPL domains {', '.join(counted)}; not added: {', '.join(apart) or 'none'}. "
-            "A discrete GPU, disks, fans and power-supply losses are not in it",
-        }
-
-    def read(self, now_s: float) -> Reading:
-        energies, failed = read_each(self._readers)
-        growth = self._counters.growth(now_s, energies)
-        if growth is None:
-            return Reading({}, failed)
-        window_s, growth_uj = growth
-        reading = Reading({}, failed)
-        for channel, grown_uj in growth_uj.items():
-            domain = self._domains[channel]
-            try:
-                if grown_uj == 0 and domain.kind in _ALWAYS_DRAW:
-                    raise ValueError(f"the energy counter of {domain.name} stands still")
-                reading.values[channel] = uj_per_s_to_mw(energy_growth_uj(grown_uj, domain.range_uj), window_s)
-            except ValueError as error:
-                failed[channel] = str(error)
-        add_sum(reading, TOTAL, [channel for channel, domain in self._domains.items() if domain.in_total])
-        return reading
-
-
 def find_domains(root: str) -> List[Domain]:
     """Every RAPL zone below `root`, each counter once, parents first."""
     powercap = os.path.join(root, "sys/class/powercap")
@@ -109,8 +75,11 @@ def find_domains(root: str) -> List[Domain]:
     return domains
 
 
-def open_source(root: str) -> RaplSource:
-    """The RAPL domains below `root`; where this user may not read them, the hint is the command that grants it."""
+def open_source(root: str) -> Source:
+    """Mean power of each RAPL domain below `root` since the previous reading, and their total.
+
+    Where this user may not read the counters, the hint is the command that grants it.
+    """
     domains = find_domains(root)
     if not any(domain.in_total for domain in domains):
         raise SourceUnavailableError(
@@ -123,4 +92,31 @@ def open_source(root: str) -> RaplSource:
             f"the energy counter {forbidden[0]} may not be read by this user",
             f"until the next boot: `sudo chmod a+r {' '.join(map(shlex.quote, forbidden))}`",
         )
-    return RaplSource(domains)
+    by_channel, counters = {domain.channel: domain for domain in domains}, Counters()
+    readers = {channel: KeptFile(domain.counter).read_int for channel, domain in by_channel.items()}
+
+    def read(now_s: float) -> Reading:
+        energies, failed = read_each(readers)
+        growth = counters.growth(now_s, energies)
+        if growth is None:
+            return Reading({}, failed)
+        window_s, growth_uj = growth
+        reading = Reading({}, failed)
+        for channel, grown_uj in growth_uj.items():
+            domain = by_channel[channel]
+            try:
+                if grown_uj == 0 and domain.kind in _ALWAYS_DRAW:
+                    raise ValueError(f"the energy counter of {domain.name} stands still")
+                reading.values[channel] = uj_per_s_to_mw(energy_growth_uj(grown_uj, domain.range_uj), window_s)
+            except ValueError as error:
+                failed[channel] = str(error)
+        add_sum(reading, TOTAL, [channel for channel, domain in by_channel.items() if domain.in_total])
+        return reading
+
+    counted, apart = ([domain.name for domain in domains if domain.in_total is added] for added in (True, False))
+    notes = {
+        "rapl": "mean power since the sample before, from energy counters",
+        TOTAL: f"sum of the RAPL domains {', '.join(counted)}; not added: {', '.join(apart) or 'none'}. "
+        "A discrete GPU, disks, fans and power-supply losses are not in it",
+    }
+    return Source(notes, read)

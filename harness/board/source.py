@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from typing import Any, Callable, Collection, Dict, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from harness.board.kernel_file import KeptFile
 from harness.core.errors import SourceUnavailableError
@@ -52,17 +52,16 @@ class Reading(NamedTuple):
     failed: Dict[str, str]  # channel to why it gave no value now, for channels that should have given one
 
 
-class Source(Protocol):
-    """Sensors that are read together."""
+class Source(NamedTuple):
+    """Sensors that are read together; an object of a class of its own with these two will do as well."""
 
     notes: Dict[str, str]  # channel, or the source's own name, to what its values mean
+    read: Callable[[float], Reading]
+    """Reads every channel once, at `time.monotonic()` = its argument.
 
-    def read(self, now_s: float) -> Reading:
-        """Read every channel once, at `time.monotonic()` = `now_s`.
-
-        Rates and power from counters are means since the previous reading: the first reading gives none. Raises
-        OSError, ValueError, SourceUnavailableError where nothing could be read now; a later reading may succeed.
-        """
+    Rates and power from counters are means since the previous reading: the first reading gives none. Raises OSError,
+    ValueError, SourceUnavailableError where nothing could be read now; a later reading may succeed.
+    """
 
 
 def open_source(spec: SourceSpec, root: str) -> Source:
@@ -98,29 +97,25 @@ def add_sum(reading: Reading, channel: str, parts: Sequence[str]) -> None:
         reading.values[channel] = sum(reading.values[part] for part in parts)
 
 
-class FileSource:
+def file_source(
+    sensors: Mapping[str, Tuple[str, Callable[[int], float]]],
+    notes: Optional[Dict[str, str]] = None,
+    missing: Optional[Mapping[str, str]] = None,
+) -> Source:
     """Channels of a file each, which stays open: channel to path and to what converts the whole number that it holds.
 
     `notes` are the paths unless something else is given; `missing` is channel to why there is nothing to read for it.
     """
+    readers = {channel: number_reader(*sensor) for channel, sensor in sensors.items()}
 
-    def __init__(
-        self,
-        sensors: Mapping[str, Tuple[str, Callable[[int], float]]],
-        notes: Optional[Dict[str, str]] = None,
-        missing: Optional[Mapping[str, str]] = None,
-    ) -> None:
-        self._readers = {channel: number_reader(*sensor) for channel, sensor in sensors.items()}
-        self.notes = {channel: path for channel, (path, _) in sensors.items()} if notes is None else notes
-        self._missing = missing or {}
+    def read(now_s: float) -> Reading:
+        values, failed = read_each(readers)
+        return Reading(values, {**(missing or {}), **failed})
 
-    def read(self, now_s: float) -> Reading:
-        values, failed = read_each(self._readers)
-        return Reading(values, {**self._missing, **failed})
+    return Source({channel: path for channel, (path, _) in sensors.items()} if notes is None else notes, read)
 
 
 def number_reader(path: str, convert: Callable[[int], float]) -> Callable[[], float]:
-    """What reads a file of one whole number, which stays open, and converts it."""
     file = KeptFile(path)
     return lambda: convert(file.read_int())
 

@@ -17,7 +17,7 @@ import re
 from typing import TYPE_CHECKING, Dict, Mapping, Optional
 
 from harness.board.kernel_file import numbered, read_int, read_text, text_of
-from harness.board.source import FileSource, free_channel
+from harness.board.source import Source, file_source, free_channel
 from harness.core.errors import CannotRunError, OverheatedError, SourceUnavailableError
 from harness.core.units import millidegree_to_celsius
 
@@ -40,7 +40,7 @@ SILENCE_S = 10.0
 """A sensor that gave nothing for so long, or for three samples, is not watched."""
 
 
-def open_source(root: str) -> FileSource:
+def open_source(root: str) -> Source:
     """Degrees Celsius of each sensor below `root` now; one that is asleep or gone fails alone."""
     zones = numbered(os.path.join(root, "sys/class/thermal/thermal_zone*"))
     sensors, nameless = [], {}
@@ -63,7 +63,7 @@ def open_source(root: str) -> FileSource:
     files: Dict[str, str] = {}
     for name, path in sensors:
         files[free_channel("temperature_{}_c", name, files)] = path
-    return FileSource({channel: (path, _celsius) for channel, path in files.items()}, missing=nameless)
+    return file_source({channel: (path, _celsius) for channel, path in files.items()}, missing=nameless)
 
 
 def _celsius(millidegrees: int) -> float:

@@ -21,7 +21,7 @@ import re
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from harness.board.kernel_file import KeptFile, may_read, numbered, read_text, text_of
-from harness.board.source import Reading, add_sum, free_channel, read_each
+from harness.board.source import Reading, Source, add_sum, free_channel, read_each
 from harness.core.errors import SourceUnavailableError
 
 if TYPE_CHECKING:
@@ -37,36 +37,6 @@ OC_MEANING = {"oc1": "under-voltage", "oc2": "average over-current", "oc3": "ins
 """What the counters of Orin count (L4T Developer Guide, Jetson Orin, over-current throttling)."""
 
 
-Counter = Callable[[], int]
-
-
-class ThrottleSource:
-    """States of the cooling devices now, and events since the first reading."""
-
-    def __init__(self, states: Mapping[str, str], counters: Mapping[str, Counter], notes: Dict[str, str]) -> None:
-        """`states` is channel to file; of several counters the sum is a channel of its own."""
-        self._readers: Dict[str, Callable[[], float]] = {
-            **{channel: KeptFile(path).read_int for channel, path in states.items()},
-            **{channel: functools.partial(self._since_first, channel, count) for channel, count in counters.items()},
-        }
-        self._summed = [channel for channel in counters if channel != OVERCURRENT]
-        self._first: Dict[str, int] = {}
-        self.notes = notes
-
-    def read(self, now_s: float) -> Reading:
-        reading = read_each(self._readers)
-        if self._summed:
-            add_sum(reading, OVERCURRENT, self._summed)
-        return reading
-
-    def _since_first(self, channel: str, read: Counter) -> int:
-        count = read()
-        grown = count - self._first.setdefault(channel, count)
-        if grown < 0:
-            raise ValueError(f"the counter of {channel} fell from {self._first[channel]} or more to {count}")
-        return grown
-
-
 def count_edp_interrupts(text: str) -> int:
     """Over-current interrupts of all CPUs since the boot, from the text of `/proc/interrupts`."""
     # `44:  0  2  GICv2 80 Level  soctherm_edp`: a column of counts for each CPU
@@ -77,16 +47,19 @@ def count_edp_interrupts(text: str) -> int:
     return sum(counts)
 
 
-def open_source(root: str) -> ThrottleSource:
-    """What the board below `root` tells of throttling; SourceUnavailableError where it tells nothing."""
-    states: Dict[str, str] = {}
-    counters: Dict[str, Counter] = {}
+def open_source(root: str) -> Source:
+    """States of the cooling devices of the board below `root` now, events since the first reading, and their sum.
+
+    SourceUnavailableError where it tells nothing of throttling.
+    """
+    states: Dict[str, Callable[[], int]] = {}
+    counters: Dict[str, Callable[[], int]] = {}
     notes: Dict[str, str] = {"throttle": "a state above 0, or an event more, is throttling"}
     for directory in numbered(os.path.join(root, "sys/class/thermal/cooling_device*")):
         kind = text_of(os.path.join(directory, "type"))
         if HOLDS_CLOCKS.fullmatch(kind.lower()):
             channel = free_channel("throttle_{}_state", kind, states)
-            states[channel] = os.path.join(directory, "cur_state")
+            states[channel] = KeptFile(os.path.join(directory, "cur_state")).read_int
             notes[channel] = f"cur_state of the cooling device {kind}"
     for name, path in _event_counters(root):
         channel = free_channel("throttle_{}_events", name, counters)
@@ -94,7 +67,8 @@ def open_source(root: str) -> ThrottleSource:
         meaning = OC_MEANING.get(name) if path.endswith("event_cnt") else None
         notes[channel] = f"{meaning or 'over-current'} events since the first sample, from {path}"
     interrupts = os.path.join(root, "proc/interrupts")
-    if counters:
+    parts = list(counters)
+    if parts:
         notes[OVERCURRENT] = f"sum of {', '.join(counters)} since the first sample"
     elif "soctherm_edp" in text_of(interrupts):
         counters[OVERCURRENT] = lambda: count_edp_interrupts(read_text(interrupts))
@@ -105,7 +79,24 @@ def open_source(root: str) -> ThrottleSource:
             "over-current events",
             "only Jetson boards tell; some count for root only",
         )
-    return ThrottleSource(states, counters, notes)
+    first: Dict[str, int] = {}
+
+    def since_first(channel: str) -> int:
+        count = counters[channel]()
+        grown = count - first.setdefault(channel, count)
+        if grown < 0:
+            raise ValueError(f"the counter of {channel} fell from {first[channel]} or more to {count}")
+        return grown
+
+    readers = {**states, **{channel: functools.partial(since_first, channel) for channel in counters}}
+
+    def read(now_s: float) -> Reading:
+        reading = read_each(readers)
+        if parts:
+            add_sum(reading, OVERCURRENT, parts)
+        return reading
+
+    return Source(notes, read)
 
 
 def _event_counters(root: str) -> List[Tuple[str, str]]:
