@@ -61,7 +61,6 @@ def workers_follow() -> Iterator[None]:
 
 
 def _bind(threads: str, cpus: List[int]) -> None:
-    """Bind every thread in a folder of `/proc`."""
     bound = set()
     while True:
         new = set(_threads(threads)) - bound  # a thread that was not bound yet may have started others meanwhile

@@ -15,16 +15,12 @@ _GRACE_S = 5.0  # a killed process is gone in milliseconds, unless the kernel ho
 
 
 class Finished(NamedTuple):
-    """How a process ended, and all it printed, to either stream."""
-
     status: int
     output: str
 
 
 def run_bounded(command: Sequence[str], *, timeout_s: float, answer: str = "", grace_s: float = _GRACE_S) -> Finished:
-    """Run a command to its end; `answer` is what it reads from standard input, which then ends.
-
-    `grace_s` is how long it may take to be gone once it was killed.
+    """Run a command to its end; `answer` is what it reads, `grace_s` what it has to be gone once it was killed.
 
     Raises ControlError where it cannot be run, or did not end in time: then it is killed with its children.
     """
@@ -63,7 +59,6 @@ def run_checked(command: Sequence[str], *, timeout_s: float, hint: str) -> str:
 
 
 def _kill(process: subprocess.Popen, grace_s: float) -> bool:
-    """Kill a process with its children; whether it is gone."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -83,7 +83,6 @@ def lack_of_shared_memory(workers: int, batch_bytes: int) -> Optional[Tuple[str,
 
 
 def shared_memory_hint(needed_bytes: int) -> str:
-    """How this process comes to have so much shared memory."""
     size = f"{-(-needed_bytes // BYTES_PER_MIB)}m"
     if container_facts():
         return f"start the container with --shm-size {size} or more, or with --ipc host; or fewer workers"
@@ -181,7 +180,6 @@ class ContainerEngine:
 
 
 def _of_machine() -> List[str]:
-    """The folders and files of this machine that a container without an image of its own runs on."""
     paths = [f"/{name}" for name in _TOP if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}")]
     paths += [f"/etc/{name}" for name in _FILES if os.path.exists(f"/etc/{name}")]
     python = [path for path in (sys.prefix, sys.base_prefix) if not path.startswith(("/usr/", "/opt/"))]

@@ -33,10 +33,7 @@ def own_groups(root: str, controller: str) -> Iterator[List[str]]:
 
 
 def group_directories(group: str, mounts: List[Mount], controller: Optional[str]) -> List[str]:
-    """Where a group is mounted, and those above it, the group itself first; empty where it is not seen.
-
-    `controller` is one of the hierarchy in version 1, None in version 2.
-    """
+    """Where a group is mounted, and those above it, its own first; `controller` is None in version 2."""
     for mount in mounts:
         is_shown = mount.filesystem == "cgroup2" if controller is None else mount.filesystem == "cgroup"
         has_it = controller is None or controller in mount.options

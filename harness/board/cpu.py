@@ -25,10 +25,7 @@ def parse_cpu_list(text: str) -> List[int]:
 
 
 def read_siblings(cpus: Collection[int], root: str) -> Dict[int, List[int]]:
-    """For each CPU those that share its physical core, itself among them.
-
-    A CPU whose topology the kernel does not show counts as a core of its own.
-    """
+    """For each CPU those that share its physical core, itself among them; alone where the kernel does not tell."""
     siblings = {}
     for cpu in cpus:
         path = os.path.join(root, f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
@@ -37,10 +34,7 @@ def read_siblings(cpus: Collection[int], root: str) -> Dict[int, List[int]]:
 
 
 def choose_cpus(count: int, siblings: Mapping[int, Sequence[int]]) -> List[int]:
-    """Pick `count` CPUs, ascending, one of each physical core before the second thread of any.
-
-    `siblings` are the CPUs that may be used, each with those that share its core (as from `read_siblings`).
-    """
+    """Pick `count` of the CPUs in `siblings`, ascending, one of each physical core before the second thread of any."""
     if not 1 <= count <= len(siblings):
         what = f"a core count of {count} is not possible here"
         raise InvalidValueError(what, f"1 to {len(siblings)} CPUs may be used")
@@ -59,7 +53,6 @@ class CpuOnline(Knob):
         self._directory = os.path.join(root, "sys/devices/system/cpu")
 
     def cpus(self) -> List[int]:
-        """Every CPU that there is, online or not."""
         directories = map(os.path.basename, glob.glob(os.path.join(self._directory, "cpu[0-9]*")))
         return sorted(int(name[len("cpu") :]) for name in directories if re.fullmatch(r"cpu\d+", name))
 
@@ -138,10 +131,7 @@ _ATTEMPTS = 5
 
 
 def parse_process_stat(text: str) -> Tuple[int, int]:
-    """The parent, and the clock ticks in use, of the text of a `/proc/<pid>/stat`, whatever the command is called.
-
-    The ticks are user and system time of its threads, living and ended, and of the children that it has waited for.
-    """
+    """The parent, and the ticks in use by threads and children waited for, of the text of a `/proc/<pid>/stat`."""
     _, bracket, rest = text.rpartition(")")
     fields = rest.split()
     if not bracket or len(fields) < 15:
@@ -161,10 +151,9 @@ def parse_cpu_ticks(text: str) -> Dict[str, int]:
 
 
 class ProcessTree:
-    """A process and its descendants.
+    """A process and its descendants, without one of them and its own.
 
     A process that ended and was waited for counts in its parent's times: nothing is lost when workers come and go.
-    `without` is a descendant to leave out, with its own descendants.
     """
 
     def __init__(self, proc: str, pid: int, without: int) -> None:
@@ -174,10 +163,7 @@ class ProcessTree:
         self._parents: Dict[int, int] = {}
 
     def ticks(self) -> int:
-        """CPU time of the whole tree so far, in clock ticks.
-
-        Raises OSError where the root of the tree is gone, or processes end faster than they can be read.
-        """
+        """CPU time of the tree so far; OSError where its root is gone, or processes end faster than they are read."""
         for _ in range(_ATTEMPTS - 1):
             # Parents are read before their children, so that a child that ends meanwhile is never counted twice; where
             # one ends before it is read, its time is in neither, and all are read again.

@@ -28,8 +28,6 @@ _DIRECTORY = "sys/devices/system/cpu/cpufreq"
 
 
 class Policy(NamedTuple):
-    """The CPUs that share a clock, and what it may be."""
-
     name: str  # `policy0`
     cpus: Tuple[int, ...]  # their numbers
     lowest_khz: int  # the hardware's lowest clock
@@ -67,7 +65,6 @@ class CpuFrequency(Knob):
         return sorted(found, key=lambda policy: policy.cpus)
 
     def online_policies(self) -> List[Policy]:
-        """Those with a CPU that is online; the others take no write."""
         return [policy for policy in self.policies() if any(map(self._online.is_online, policy.cpus))]
 
     def usable(self) -> str:
@@ -90,15 +87,11 @@ class CpuFrequency(Knob):
         return {name: [clock, clock] for name, clock in nearest.items()}
 
     def read(self) -> Dict[str, Limits]:
-        """The limits of every policy that tells them."""
         limits = {policy.name: self._limits(policy.name) for policy in self.policies()}
         return {name: pair for name, pair in limits.items() if pair is not None}
 
     def apply(self, value: Dict[str, Limits]) -> None:
-        """Set the policies that `value` names and that are there (some kernels remove those that sleep).
-
-        One that stands right is not written.
-        """
+        """Set policies that do not stand right and are there (some kernels remove those that sleep)."""
         there = [name for name in value if os.path.isdir(os.path.join(self._directory, name))]
         wrong = [name for name in there if self._limits(name) != value[name]]
         with self.awake(wrong):

@@ -23,8 +23,6 @@ _NOT_FOR_DATA = ("squashfs", "iso9660", "erofs")  # images of software, never wr
 
 
 class Mount(NamedTuple):
-    """One line of `/proc/self/mountinfo`."""
-
     device_number: str  # `major:minor`; major 0: no block device of its own (tmpfs, network, overlay, btrfs)
     mount_point: str
     options: List[str]  # of this mount and of its file system
@@ -43,8 +41,6 @@ def read_mounts(root: str) -> List[Mount]:
 
 
 def parse_mountinfo(text: str) -> List[Mount]:
-    """The mounts in the order in which they were made."""
-
     def plain(word: str) -> str:
         r"""The kernel writes a space in a path as `\040`."""
         return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), word)
@@ -93,10 +89,7 @@ def disk_under(path: str, root: str) -> str:
 
 
 def _written_to(mount: Mount, mounts: List[Mount], root: str) -> Tuple[Mount, Optional[str]]:
-    """The mount that takes the writes of an overlay, another itself, and the whole disk under it.
-
-    In a container the layers lie outside, so that nothing here tells which disk they are on.
-    """
+    """The mount that takes the writes of an overlay, another itself; and its disk, not told of a container's layers."""
     layers = [option[len("upperdir=") :] for option in mount.options if option.startswith("upperdir=")]
     if mount.filesystem == "overlay" and layers and os.path.isdir(_below(root, layers[0])):
         mount = find_mount(os.path.join("/", layers[0]), mounts) or mount
@@ -108,7 +101,6 @@ def _below(root: str, path: str) -> str:
 
 
 def _block_device(mount: Mount, root: str) -> Optional[str]:
-    """The sysfs directory of the block device (partition or whole) under a mount; None where it has none."""
     if not mount.device_number.startswith("0:"):
         link = os.path.join(root, "sys/dev/block", mount.device_number)
     elif mount.source.startswith("/dev/"):
@@ -122,7 +114,6 @@ def _block_device(mount: Mount, root: str) -> Optional[str]:
 
 
 def _whole_disk(device: Optional[str]) -> Optional[str]:
-    """The sysfs directory of the disk that a partition is part of; a disk itself stays as it is."""
     is_partition = device is not None and os.path.exists(os.path.join(device, "partition"))
     return os.path.dirname(device) if is_partition else device
 

@@ -101,7 +101,6 @@ class Emc(Knob):
 
     @property
     def limits(self) -> Optional[LimitFiles]:
-        """The limits of bwmgr; None where there is none."""
         lowest, highest = (self._path(f"{BWMGR}/{name}") for name in ("min_freq", "max_freq"))
         return LimitFiles(lowest, highest) if os.path.exists(lowest) else None
 
@@ -122,7 +121,6 @@ class Emc(Knob):
         return {**self._cap(), "locked": 1, "rate_hz": hz}
 
     def free(self) -> Setting:
-        """The setting that lets it move below its cap."""
         return {**self._cap(), "locked": 0}
 
     def read(self) -> Setting:
@@ -202,10 +200,7 @@ class Emc(Knob):
 
 
 def readable_rate(root: str) -> Tuple[str, str]:
-    """The file of the clock, in Hz, that this user may read, or empty; and why there is none.
-
-    Below a debugfs that only root may enter even `exists` says no.
-    """
+    """The file of the clock, in Hz, that this user may read, or empty; and why there is none."""
     debug = os.path.join(root, _DEBUG)
     paths = [os.path.join(root, rate) for rate in RATES]
     there = [path for path in paths if os.path.isfile(path)]

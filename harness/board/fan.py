@@ -63,10 +63,7 @@ class Fan(Knob):
         return found
 
     def apply(self, value: Setting) -> None:
-        """Take the fan from who sets it, set the speed, or give it back.
-
-        The helper knows full speed and what was before it: it lets no user slow a fan down.
-        """
+        """The helper knows full speed and what was before it: it lets no user slow a fan down."""
         speeds = self._speeds()
         files = [*speeds, *self._automatic()]
         if privileges.needed(self._root) and (

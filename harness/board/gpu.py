@@ -26,8 +26,6 @@ MINIMUM, MAXIMUM, CLOCK = "min_freq", "max_freq", "cur_freq"
 
 
 class GpuNode(NamedTuple):
-    """A GPU of devfreq."""
-
     directory: str
     is_thors: bool  # whether its clocks are set only where that was asked for
 
@@ -52,7 +50,6 @@ def find_gpus(root: str) -> List[GpuNode]:
 
 
 def none_found(root: str) -> ControlError:
-    """What is said where there is no GPU, and what to do."""
     return ControlError(
         f"{os.path.join(root, DIRECTORY)} shows no GPU",
         "some releases show it only once it is powered: run something on the GPU first (`sudo jetson_clocks` does too)",

@@ -39,10 +39,7 @@ class JetsonClocks(Knob):
     sets_in_steps = True
 
     def __init__(self, root: str, *, timeout_s: float = JETSON_CLOCKS_TIMEOUT_S, holds_thor: bool = False) -> None:
-        """Touches nothing yet; a jetson_clocks below `root` that does not end in time is killed.
-
-        `holds_thor`: as of `GpuFrequency`.
-        """
+        """A jetson_clocks below `root` that does not end in time is killed. `holds_thor`: as of `GpuFrequency`."""
         self._root = os.path.abspath(root)
         self._executable = os.path.join(self._root, JETSON_CLOCKS)
         self._file = os.path.join(self._root, STATE, CLOCKS_FILE)
@@ -61,7 +58,6 @@ class JetsonClocks(Knob):
         return f"{self._executable}; DVFS is {self.read()[DVFS]}"
 
     def off(self) -> Dict[str, Any]:
-        """The setting that holds all clocks at the mode's maximum."""
         return {DVFS: OFF}
 
     def read(self) -> Dict[str, Any]:
@@ -125,7 +121,6 @@ class JetsonClocks(Knob):
         return os.stat(self._file).st_mtime_ns if os.path.exists(self._file) else None
 
     def _do(self, act: str) -> str:
-        """One act of the helper's `jetson-clocks`, by it or by ourselves."""
         if privileges.needed(self._root):
             return privileges.call("jetson-clocks", act)
         try:
@@ -156,9 +151,9 @@ def _unlink(path: str) -> None:
 
 
 def parse_show(text: str) -> Shown:
-    """What `--show` says of CPUs, GPU and memory, without what moves by itself.
+    """What `--show` says of CPUs, GPU and memory, without what moves by itself: a name and pairs in a line.
 
-    A line is a name and pairs: `cpu0: Online=1 Governor=schedutil MinFreq=729600 ... IdleStates: WFI=1 c7=1`.
+    `cpu0: Online=1 Governor=schedutil MinFreq=729600 ... IdleStates: WFI=1 c7=1`
     """
     shown: Shown = {}
     for line in text.splitlines():
@@ -170,7 +165,6 @@ def parse_show(text: str) -> Shown:
 
 
 def is_held(shown: Shown) -> bool:
-    """Whether every online CPU and the GPU, where it is shown, have one clock only."""
     clocks = [
         pairs
         for name, pairs in shown.items()

@@ -49,10 +49,7 @@ class Sample(NamedTuple):
 
 
 def sample_of(client: Any) -> Sample:
-    """Take apart the present sample of a started `jtop.jtop`.
-
-    `avg`, a running mean of two samples, is left out; so is what is offline.
-    """
+    """The present sample of a started `jtop.jtop`, without what is offline, and `avg`, a mean of two samples."""
     values: Dict[str, Optional[float]] = {}
     loads: Dict[str, Optional[float]] = {}  # percent
     for number, core in enumerate(client.cpu.get("cpu", [])):
@@ -125,7 +122,6 @@ _TROUBLES = {
 
 
 def explain(error: Exception) -> Tuple[str, str]:
-    """What is wrong where the client raised an error, and a hint."""
     if isinstance(error, SourceUnavailableError):
         return error.what, error.hint
     text = " ".join(str(error).split())
@@ -222,7 +218,6 @@ class JtopSource:
             self._start_thread()
 
     def _listen(self) -> None:
-        """Take samples until the client fails or this is closed."""
         client = self._connect()
         client.attach(self._take)
         client.start()

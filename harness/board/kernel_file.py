@@ -31,10 +31,7 @@ _hung: Dict[str, str] = {}
 
 
 def read_text(path: str) -> str:
-    """The file's text, without the white space around it.
-
-    What is not UTF-8 is replaced: the kernel cuts a process's name after 15 bytes, in the middle of a letter too.
-    """
+    """Stripped; what is not UTF-8 is replaced: the kernel cuts a process's name after 15 bytes, within a letter too."""
     return _content(path).decode(errors="replace").strip()
 
 
@@ -62,7 +59,6 @@ def _may_hang(path: str) -> bool:
 
 
 def _bounded_content(path: str) -> bytes:
-    """The file's bytes, read by a process that is left behind where it hangs."""
     from harness.board.bounded_process import run_bounded
 
     os.stat(path)
@@ -79,7 +75,6 @@ def _bounded_content(path: str) -> bytes:
 
 
 def left_alone(folder: str) -> ControlError:
-    """What is said of clocks whose reading may hang, where nobody asked to hold them."""
     return ControlError(
         f"the clocks of {folder} are read, and not held: on a Thor, reading one was once reported to hang the kernel",
         "--hold-thor-clocks, or hold_thor_clocks = true in jetwatt.toml, holds them",
@@ -129,11 +124,9 @@ class KeptFile:
         return data.decode(errors="replace").strip("\0 \t\n")
 
     def read_int(self) -> int:
-        """The whole number that the file holds; ValueError as `read_int`."""
         return _whole_number(self.path, self.read_text())
 
     def close(self) -> None:
-        """Close the file until the next reading."""
         if self._fd is not None:
             fd, self._fd = self._fd, None
             os.close(fd)
@@ -187,7 +180,6 @@ def read_setting(path: str) -> str:
 
 
 def read_int_setting(path: str) -> int:
-    """The whole number that the file holds, read as by `read_setting`."""
     try:
         return _whole_number(path, read_setting(path))
     except ValueError as error:
@@ -195,14 +187,12 @@ def read_int_setting(path: str) -> int:
 
 
 def check_writable(paths: Sequence[str]) -> None:
-    """Raise a ControlError, with what to grant, where `write` cannot reach some of the files."""
     closed = [path for path in paths if not may_write(path)]
     if closed:
         raise ControlError(f"{closed[0]} may not be written by this user", grant(closed))
 
 
 def may_write(path: str) -> bool:
-    """Whether `write` can reach the file, directly or through the helper."""
     if os.access(path, os.W_OK, effective_ids=True):
         return True
     return _door().node_of(path) is not None and _door().closed() is None
@@ -218,7 +208,7 @@ def grant(paths: Sequence[str]) -> str:
 def write(path: str, value: object, hint: Optional[str] = None) -> None:
     """Write a value as text to a file that is there; never makes one.
 
-    Raises ControlError where it was refused; ends in the hint, by default what gives this user the right.
+    A ControlError ends in the hint, by default what gives this user the right.
     """
     try:
         try:
@@ -243,8 +233,6 @@ Limits = List[int]
 
 
 class LimitFiles(NamedTuple):
-    """The two files that hold a clock between limits."""
-
     minimum: str
     maximum: str
 
@@ -254,8 +242,7 @@ class LimitFiles(NamedTuple):
     def write(self, target: Limits) -> None:
         """Write both such that minimum <= maximum holds after each: the kernel refuses a write that breaks it.
 
-        The maximum goes first when raising, the minimum when lowering. What a program that writes past these rules may
-        have left, the minimum above the maximum, is mended too.
+        Mends too what a program that writes past these rules may have left, the minimum above the maximum.
         """
         lowest, highest = target
         writes = [(self.minimum, lowest), (self.maximum, highest)]

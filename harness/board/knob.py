@@ -35,16 +35,12 @@ options of the spec. Files that earlier versions saved have these names: none ma
 
 
 class KnobSpec(NamedTuple):
-    """Names a knob as plain values."""
-
     name: str  # one of `KNOBS`
     # keyword arguments of what opens it, of types that JSON knows
     options: Dict[str, Any] = {}  # noqa: RUF012 - never changed; NamedTuple has no factory
 
 
 class Knob(abc.ABC):
-    """One thing that can be set."""
-
     spec: KnobSpec  # how another process opens the same knob, where its setting outlives this one
     name: str  # what messages call it
     topic: str  # what it can do, as `harness doctor` lists it
@@ -100,10 +96,7 @@ class Knob(abc.ABC):
         self.set(saved)
 
     def forget(self, saved: Value) -> None:  # noqa: B027 - most knobs lay nothing down
-        """Remove what this knob laid down beside its setting; called once every knob of a run stands as before.
-
-        `saved` is what `read` returned before the run. Raises ControlError where it was refused.
-        """
+        """Remove what this knob laid down beside its setting, once every knob of a run stands as it was `saved`."""
 
 
 def _is_plain(value: Value) -> bool:
@@ -118,7 +111,6 @@ def _is_plain(value: Value) -> bool:
 
 
 def open_knob(spec: KnobSpec, root: str) -> Knob:
-    """Open the knob that `spec` names, on the `/sys` and `/proc` below `root`; ControlError where there is none."""
     if spec.name not in KNOBS:
         raise ControlError(f"there is no knob {spec.name!r}", f"known: {', '.join(KNOBS)}")
     module, _, opener = KNOBS[spec.name].partition(":")

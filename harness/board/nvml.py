@@ -78,14 +78,12 @@ class DiscreteGpu:
             raise OSError(f"nvmlDevice{function}: {error}") from error
 
     def order(self, function: str, *arguments: int) -> None:
-        """Have `nvmlDevice<function>` set something; ControlError where it is refused."""
         try:
             getattr(self._library, f"nvmlDevice{function}")(self._handle, *arguments)
         except self._library.NVMLError as error:
             raise ControlError(f"{self.name} refuses {function} {arguments}: {error}") from error
 
     def describe(self) -> Dict[str, Any]:
-        """What tells it from other GPUs, as plain values."""
         memory, capability = self.ask("GetMemoryInfo"), self.ask("GetCudaComputeCapability")
         ecc = self.ask("GetEccMode")
         return {
@@ -107,16 +105,12 @@ class DiscreteGpu:
         return f"driver {self.driver}, CUDA {version // 1000}.{version % 1000 // 10}{link}"
 
     def clocks_khz(self) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
-        """The clocks of GPU and memory that may be asked for, ascending; empty where the GPU lists none.
-
-        Those of the GPU are of its fastest memory clock: at slow ones it may know fewer.
-        """
+        """The clocks of GPU (at its fastest memory clock: it knows most there) and memory, ascending, if listed."""
         memory = sorted(self.ask("GetSupportedMemoryClocks") or ())
         graphics = sorted(set(self.ask("GetSupportedGraphicsClocks", memory[-1]) or ())) if memory else []
         return tuple(map(mhz_to_khz, graphics)), tuple(map(mhz_to_khz, memory))
 
     def power_limits_mw(self) -> Optional[Tuple[int, int]]:
-        """The least and the greatest power limit that it takes; None where it has none to be set."""
         found = self.ask("GetPowerManagementLimitConstraints")
         return None if found is None else (int(found[0]), int(found[1]))
 
@@ -269,10 +263,7 @@ def open_source(root: str, gpu: str = "", pid: int = 0) -> NvmlSource:
 
 
 class GpuSettings(Knob):
-    """A GPU's power limit in mW, and the clocks that it is locked to, in MHz: of the GPU and of its memory, or `free`.
-
-    Only root may set them; for other users the privileged helper runs nvidia-smi.
-    """
+    """A GPU's power limit in mW, and the clocks in MHz that it is locked to: of GPU and memory, or `free`."""
 
     spec: KnobSpec
     name = "GPU clocks and power limit"

@@ -41,7 +41,6 @@ class RebootNeededError(ControlError):
 
 
 def custom_name(mode: PowerMode) -> str:
-    """The name of the custom mode for a power mode: letters, digits and underscores only."""
     return "_".join(["CUSTOM", *map(str, mode)])
 
 
@@ -78,7 +77,6 @@ class Nvpmodel(Knob):
         return modes
 
     def own_conf(self) -> Conf:
-        """The board's conf, with the cores that it really has."""
         return _read(self._conf)._replace(cores=tuple(CpuOnline(self._root).cpus()) or None)
 
     def own(self, name: str) -> Mode:
@@ -98,7 +96,6 @@ class Nvpmodel(Knob):
         return {"conf": file, "mode": custom_name(mode)}
 
     def read(self) -> Mode:
-        """The mode that nvpmodel says is in effect, and the conf that defines it."""
         own = self.own_conf()
         for path, conf in self._custom_confs(own):
             if _names(self._run("-q", "-f", path).output, conf.models[-1]):
@@ -297,7 +294,7 @@ _NOT_SET = re.compile(r"failed to (?:write|set)|Error writing|bad power mode|no 
 def parse_query(text: str) -> Optional[Tuple[str, Optional[int]]]:
     """The answer of `nvpmodel -q`: `NV Power Mode: NAME`, and the ID alone on a later line, where it is printed.
 
-    Warnings may stand before, after and between, and without root errors do beside a valid answer.
+    Warnings may stand around it, and errors without root.
     """
     match = _MODE.search(text)
     if match is None:
@@ -307,7 +304,6 @@ def parse_query(text: str) -> Optional[Tuple[str, Optional[int]]]:
 
 
 def parse_listing(text: str) -> List[Tuple[int, str]]:
-    """ID and name of each mode that `nvpmodel -p --verbose` found in a conf file."""
     return [(int(match[1]), match[2]) for match in _LISTED.finditer(text)]
 
 
@@ -334,7 +330,6 @@ def find_refusal(text: str) -> Optional[Tuple[str, str]]:
 
 
 def quote(text: str) -> str:
-    """What was printed, as one short line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "NVPM ERROR" in line]
     line = " / ".join(errors or lines) or "nothing"

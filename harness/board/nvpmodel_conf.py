@@ -38,8 +38,6 @@ class Argument(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One line of a mode."""
-
     param: str
     argument: str
     value: str
@@ -103,7 +101,6 @@ class Conf(NamedTuple):
         return named[0]
 
     def declares(self, setting: Setting) -> bool:
-        """Whether a PARAM section has the argument that a setting sets."""
         param = self.param(setting.param)
         return param is not None and any(argument.name == setting.argument for argument in param.arguments)
 
@@ -131,8 +128,6 @@ class Note(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """What a file holds, and what in it was not as expected."""
-
     conf: Conf
     notes: Tuple[Note, ...]
 
@@ -177,8 +172,6 @@ _ATTRIBUTE = re.compile(r"(\w+)\s*=\s*([^\s=]+)")
 
 
 class _Reader:
-    """Takes a file line by line and puts its sections together."""
-
     def __init__(self, source: str) -> None:
         self._source = source
         self._notes: List[Note] = []

@@ -29,8 +29,6 @@ _TX2_DENVER = {"CPU_DENVER": (1, 2)}  # the only cluster whose cores lie between
 
 
 class Limits(NamedTuple):
-    """The four numbers that a mode stands for; None is a clock that it does not cap, or cores that it does not set."""
-
     cpu_cores: Optional[int]
     cpu_khz: Optional[int]
     gpu_khz: Optional[int]
@@ -45,10 +43,7 @@ class Cluster(NamedTuple):
 
 
 def to_power_mode(conf: Conf, model: PowerModel) -> Limits:
-    """The power mode that a mode of a conf stands for.
-
-    The CPU clock is the highest that a core which is online may run at.
-    """
+    """The power mode that a mode of a conf stands for; its CPU clock is the highest that an online core may run at."""
     online = online_cores(conf, model)
     set_here = {setting.param for setting in model.settings}
     caps = [
@@ -79,7 +74,7 @@ def masks(model: PowerModel) -> Dict[str, str]:
 def online_cores(conf: Conf, model: PowerModel) -> Optional[List[int]]:
     """The cores that a mode leaves on, ascending; None where it says nothing of cores.
 
-    A core that the mode does not name is on: core 0 of the TX2, which cannot be switched.
+    One that it does not name is on: core 0 of the TX2, which cannot be switched.
     """
     values = {setting.argument: setting.value for setting in model.settings if setting.param == CPU_ONLINE}
     if not values:
@@ -89,10 +84,7 @@ def online_cores(conf: Conf, model: PowerModel) -> Optional[List[int]]:
 
 
 def clusters(conf: Conf) -> List[Cluster]:
-    """The CPU clocks of a conf with their cores, by their first core.
-
-    A conf names the first core only, by the path of its clock; a cluster reaches up to the next one's first.
-    """
+    """The CPU clocks of a conf with their cores: from the first, which its path names, up to the first of the next."""
     first = {param.name: _first_core(param) for param in conf.params}
     known = {
         name: core for name, core in first.items() if core is not None and (conf.cores is None or core in conf.cores)
@@ -114,20 +106,13 @@ def clusters(conf: Conf) -> List[Cluster]:
 def custom_conf(
     conf: Conf, booted: str, mode: PowerMode, name: str, *, model_id: Optional[int] = None, alone: bool = False
 ) -> Conf:
-    """A conf with a mode of its own for a power mode.
+    """A conf with a mode `name` for a power mode, made from the mode that the board booted with.
 
-    The mode copies the masks of the mode that the board booted with, so that no reboot is needed, its caps of the other
-    clocks (DLA, PVA, ...) and the order of its lines; `UNKNOWN_KHZ` leaves a clock as it has it. Cores are switched on
-    cluster by cluster from core 0 on; a cluster without an online core has no clock lines. Minima that lie above the
-    new maximum are lowered to it.
-
-    Args:
-        conf: of the board.
-        booted: the name of the mode that the board booted with.
-        mode: the cores and maximum clocks.
-        name: of the new mode.
-        model_id: its ID; None for the first that is free above the others.
-        alone: leave out the other modes; the new one is then the default.
+    The mode copies the masks of that one, so that no reboot is needed, its caps of the other clocks (DLA, PVA, ...) and
+    the order of its lines; `UNKNOWN_KHZ` leaves a clock as it has it. Cores are switched on cluster by cluster from
+    core 0 on; a cluster without an online core has no clock lines. Minima that lie above the new maximum are lowered to
+    it. Its ID is the first that is free above the others where none is given; `alone` leaves out the other modes, and
+    makes it the default.
 
     Raises InvalidValueError where the name or ID is taken, or the conf has nothing to set one of the numbers with.
     """
@@ -220,10 +205,7 @@ def _is(argument: str, setting: Setting) -> bool:
 
 
 def _switches(conf: Conf) -> Dict[int, str]:
-    """The argument of each core that is there.
-
-    The stock conf of AGX Orin 32GB declares four cores more than the module has, and its modes name none of them.
-    """
+    """The argument of each core that is there: the conf of AGX Orin 32GB declares four more, which no mode names."""
     set_here = {one.argument: "" for model in conf.models for one in model.settings if one.param == CPU_ONLINE}
     param = conf.param(CPU_ONLINE)
     named = {argument.name: argument.path for argument in param.arguments} if param else set_here
@@ -236,7 +218,6 @@ def _switches(conf: Conf) -> Dict[int, str]:
 
 
 def _first_core(param: Param) -> Optional[int]:
-    """The core whose cpufreq files a PARAM names; None for a clock of something else."""
     paths = (argument.path for argument in param.arguments)
     found = (re.search(r"/cpu(\d+)/cpufreq/|/cpufreq/policy(\d+)/", path) for path in paths)
     return next((int(match[1] or match[2]) for match in found if match), None)
@@ -250,7 +231,6 @@ def _cap(model: PowerModel, param: str) -> Optional[int]:
 
 
 def _number(model: PowerModel, param: str, argument: str) -> Optional[int]:
-    """What a mode sets an argument to; None where it leaves it alone."""
     value = model.value(param, argument)
     return None if value is None else _whole_number(model, Setting(param, argument, value))
 

@@ -56,8 +56,6 @@ class PageCache:
 
 
 class Residency(NamedTuple):
-    """How much of some files is in the page cache."""
-
     resident_bytes: Optional[int]  # to the byte, also where a file ends within a page; None if the kernel does not tell
     total_bytes: int  # the size of the files
     reason: str = ""  # why it is not known, and what to do; empty where it is

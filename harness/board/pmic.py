@@ -35,8 +35,6 @@ _TIMEOUT_S = 2.0  # it answers in milliseconds
 
 
 class PmicSource:
-    """Power of each rail, their sum, and what holds the board down now."""
-
     def __init__(self, command: str) -> None:
         self._command = command
         rails, _ = self._rails_mw()

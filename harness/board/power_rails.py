@@ -39,7 +39,6 @@ _DEPTH = 3  # iio:device0, hwmon/hwmon3, and one more level on some kernels
 
 
 def rail_channel(label: str) -> str:
-    """The channel of a rail: `power_vdd_gpu_soc_mw`."""
     return f"power_{plain_name(label)}_mw"
 
 
@@ -75,10 +74,9 @@ class RailTotal(NamedTuple):
 def choose_total(labels: Sequence[str], definition: Optional[Sequence[str]] = None, remark: str = "") -> RailTotal:
     """Decide which of the rails that are there make up the total.
 
-    They are those of the definition, from the board's specification; where it is not known (None), the input rail,
-    where there is one. A sum of all rails is never guessed: one may lie inside another, as VDDQ_VDD2_1V8AO of AGX Orin
-    is reported to lie inside VIN_SYS_5V0. The remark, a caveat about the definition, goes into its text. Raises
-    InvalidValueError where the definition is empty or names a rail twice.
+    They are those of the definition, from the board's specification, whose caveat is `remark`; where it is not known
+    (None), the input rail, where there is one. A sum of all rails is never guessed: one may lie inside another, as
+    VDDQ_VDD2_1V8AO of AGX Orin is reported to lie inside VIN_SYS_5V0.
     """
     of_thor = "; of a Thor only VIN is the total, which is not there" if THORS_RAIL in labels else ""
     if definition is None:
@@ -104,15 +102,12 @@ def choose_total(labels: Sequence[str], definition: Optional[Sequence[str]] = No
 
 
 class Rail(NamedTuple):
-    """One rail of one sensor."""
-
     label: str  # as the board's device tree calls it: `VDD_IN`
     directory: str
     files: Tuple[str, ...]  # their names there
     to_mw: Callable[..., float]  # from what the files hold
 
     def reader(self) -> Callable[[], float]:
-        """What reads its power in mW; the files stay open."""
         kept = [KeptFile(os.path.join(self.directory, name)) for name in self.files]
         return lambda: self.to_mw(*(file.read_int() for file in kept))
 
@@ -150,10 +145,7 @@ def current_limits(root: str) -> List[Tuple[str, float, str]]:
 
 
 def find_rails(root: str) -> List[Rail]:
-    """Every rail below `root` that is connected, in the order of the sensors' addresses.
-
-    A label that comes again gets the next free number: `VDD_IN 2`.
-    """
+    """The rails below `root` that are connected, by their sensors' addresses; equal labels are numbered: `VDD_IN 2`."""
     found: List[Rail] = []
     for chip, driver in _chips(root):
         for directory, folders, files in os.walk(chip):
@@ -173,7 +165,6 @@ def find_rails(root: str) -> List[Rail]:
 
 
 def _chips(root: str) -> List[Tuple[str, str]]:
-    """Folder and driver of each sensor chip."""
     # A container may have been given the classes without the buses.
     for patterns in (["sys/bus/i2c/devices/*"], ["sys/bus/iio/devices/iio:device*", "sys/class/hwmon/hwmon*"]):
         folders = [folder for pattern in patterns for folder in sorted(glob.glob(os.path.join(root, pattern)))]

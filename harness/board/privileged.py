@@ -79,7 +79,7 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,10})")
 
 
 class RefusedError(Exception):
-    """What was asked for is nothing that may be done."""
+    pass
 
 
 class Machine(NamedTuple):
@@ -228,19 +228,10 @@ def untrusted_part(path: str, machine: Machine) -> Optional[str]:
 
 
 def perform(words: Sequence[str], machine: Machine, read_input: Callable[[int], bytes]) -> Tuple[int, str]:
-    """Do one operation.
+    """Do one operation, and return the exit status and what to print.
 
-    Args:
-        words: its name and arguments.
-        machine: where.
-        read_input: gives at most so many bytes of standard input.
-
-    Returns:
-        The exit status, and what to print.
-
-    Raises:
-        RefusedError: it is not one of the list, or not with these arguments.
-        OSError: the kernel refused.
+    `read_input` gives at most so many bytes of standard input. RefusedError: it is not one of the list, or not with
+    these arguments; OSError: the kernel refused.
     """
     operation = OPERATIONS.get((words[0], len(words) - 1)) if words else None
     if operation is None:
@@ -425,7 +416,6 @@ def _gpu(machine: Machine, read_input: Callable[[int], bytes], uuid: str, what: 
 
 
 def _fan_before(folder: int) -> Optional[Dict[str, Any]]:
-    """What `fan full` found, if it was not put back."""
     try:
         fd = os.open(FAN_FILE, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
     except FileNotFoundError:
@@ -448,18 +438,11 @@ OPERATIONS = {
 
 
 def checked_conf(own: str, given: str) -> str:
-    """A conf that gives nvpmodel no other files than the board's own conf does, written anew from its words.
+    """A conf that gives nvpmodel no other files than the board's `own` conf does, written anew from its words.
 
     nvpmodel writes with root's rights to whatever path its conf names: a conf from outside may add modes, which give
     values of their own to clocks and to the switches of cores alone. Over-current and thermal limits, power-gating
-    masks and all else keep values that the board's own modes give them.
-
-    Args:
-        own: the board's conf.
-        given: the conf that someone wants to use.
-
-    Raises:
-        RefusedError: `given` names something that `own` does not, or a value that is no number and none of `own`'s.
+    masks and all else keep values that the board's own modes give them; RefusedError for anything else.
     """
     known = _sections(own)
     free, words = set(), set()  # type: Set[Tuple[str, str]], Set[Tuple[str, ...]]
@@ -489,7 +472,6 @@ _Section = Tuple[Tuple[str, ...], Tuple[Tuple[str, ...], ...]]
 
 
 def _sections(text: str) -> List[_Section]:
-    """Each section's head and lines, as words."""
     sections = []  # type: List[Tuple[Tuple[str, ...], List[Tuple[str, ...]]]]
     for line in re.split(r"[\r\n]+", text):
         content = re.split(r"(?:^|[ \t])#", line, maxsplit=1)[0].strip(" \t")
@@ -525,12 +507,7 @@ def _conf_file(conf: str) -> str:
 
 
 def _trusted(name: str, machine: Machine) -> str:
-    """The path of a file that only the owner can change.
-
-    Raises:
-        RefusedError: others can; names what.
-        OSError: it is not there.
-    """
+    """The path of a file that only the owner can change; RefusedError, with what, where others can."""
     path = os.path.join(machine.root, name)
     part = untrusted_part(path, machine)
     if part is not None:

@@ -52,15 +52,11 @@ def install_commands() -> List[str]:
 
 
 def removal_commands() -> List[str]:
-    """What undoes `install_commands`, and removes what the helper has kept."""
     return [f"sudo rm -rf {SUDOERS_FILE} {os.path.dirname(HELPER)} /{privileged.STATE}"]
 
 
 def node_of(path: str) -> Optional[Tuple[str, str]]:
-    """The kind and name by which the helper knows a file of this machine; None where it does not.
-
-    Only the text is compared: what is really there, the helper finds out.
-    """
+    """The kind and name by which the helper knows a path, by its text alone: what is there, the helper finds out."""
     for name, kind in privileged.KINDS.items():
         pattern = f"/{kind.pattern}"
         if path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern):
@@ -111,7 +107,6 @@ def ask(*words: str, given: str = "") -> Finished:
 
 
 def call(*words: str, given: str = "") -> str:
-    """Have the helper do one operation, and return what it printed; ControlError where it did not."""
     answer = ask(*words, given=given)
     if answer.status != privileged.DONE:
         said = answer.output.strip() or f"status {answer.status}"
@@ -120,7 +115,6 @@ def call(*words: str, given: str = "") -> str:
 
 
 def names(kind: str) -> List[str]:
-    """The nodes of a kind that root finds; ControlError where the helper cannot be used."""
     return call("list", kind).split()
 
 

@@ -26,8 +26,6 @@ _ALWAYS_DRAW = ("package", "dram", "psys")  # a counter of these that stands sti
 
 
 class Domain(NamedTuple):
-    """One RAPL zone."""
-
     name: str  # as the kernel calls it, below its parents: `package-0 core`
     counter: str  # its file, in microjoule
     range_uj: Optional[int]  # the counter's greatest value, after which it restarts at 0; None if the kernel has none
@@ -38,7 +36,6 @@ class Domain(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """`package`, `core`, `uncore`, `dram` or `psys`."""
         return self.name.split()[-1].partition("-")[0]
 
     @property
@@ -48,10 +45,7 @@ class Domain(NamedTuple):
 
 
 def energy_growth_uj(growth_uj: float, range_uj: Optional[int]) -> float:
-    """The energy between two readings of a counter that wraps, less than one whole range apart.
-
-    Raises ValueError where the counter fell and its range is not known, or smaller than the fall.
-    """
+    """The energy between two readings of a counter that wraps; ValueError where its range does not explain a fall."""
     if growth_uj >= 0:
         return growth_uj
     if range_uj is None or growth_uj + range_uj < 0:

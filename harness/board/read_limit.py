@@ -57,7 +57,6 @@ class ReadLimit(Knob):
 
     @property
     def spec(self) -> KnobSpec:
-        """Names the group, which is of this process alone."""
         return KnobSpec("read_limit", self._group._asdict())
 
     @functools.cached_property
@@ -221,7 +220,6 @@ def _parent_v2(own: str, above: List[str]) -> str:
 
 
 def parse_limits(text: str) -> ReadLimits:
-    """The read limits in the text of a `blkio.throttle.read_bps_device` or an `io.max`."""
     # cgroup v1: `254:0 20000000`; v2: `254:0 rbps=20000000 wbps=max riops=max wiops=max`
     limits = {}
     for number, *fields in map(str.split, text.splitlines()):

@@ -36,16 +36,8 @@ _READ_BYTES = 1 << 20
 class Sampler:
     """Samples `sources` every `interval_s` seconds from `start` to `stop`, and once at each of the two.
 
-    A failing source, or the death of the sampler itself, is recorded in the `Telemetry` and raises nothing.
-
-    Args:
-        sources: what to sample; some want this process's id (`SourceSpec("cpu", {"pid": os.getpid()})`).
-        interval_s: seconds between two samples.
-        root: the directory below which `/sys` and `/proc` are looked for.
-        cpus: CPUs the sampler may run on, best those that are not measured; None for every CPU.
-
-    Raises:
-        InvalidValueError: `interval_s` is not above 0, or a source is named twice.
+    A failing source, or the death of the sampler itself, is recorded in the `Telemetry` and raises nothing. `cpus` are
+    those that the sampler may run on, best those that are not measured; None for every CPU.
     """
 
     def __init__(
@@ -120,11 +112,9 @@ class Sampler:
         return {**dict.fromkeys(self._names, "the sampler has died"), **self._record.missing}
 
     def series(self, channel: str) -> Optional[Series]:
-        """One channel as far as `poll` has seen it; None where it has no value yet."""
         return self._record.series(channel)
 
     def newest(self, channel: str, within_s: float = math.inf) -> Optional[float]:
-        """The newest value of one channel as far as `poll` has seen it; None where it has none that is so new."""
         return self._record.newest(channel, time.monotonic() - within_s)
 
     def stop(self) -> Telemetry:
@@ -231,7 +221,6 @@ class SamplerRecord:
         return self._series[channel][1][-1]
 
     def telemetry(self, interval_s: float, started_s: float, stopped_s: float, how_it_ended: str) -> Telemetry:
-        """All that was seen of a sampler that was started and told to stop at these times."""
         times_s = self._times_s
         samples = len(times_s)
         missing = dict(self.missing)

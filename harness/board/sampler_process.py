@@ -58,7 +58,6 @@ class TickSchedule:
 
 
 def run(order: Order) -> None:
-    """Sample until told to stop, or until the parent is gone."""
     sources, notes, missing = _open_all([SourceSpec(*one) for one in order.sources], order.root)
     try:
         os.sched_setaffinity(0, EVERY_CPU if order.cpus is None else order.cpus)
@@ -117,7 +116,6 @@ def _reason(error: Exception) -> str:
 
 
 def _wait(order: Order, due_s: float) -> bool:
-    """Sleep until `due_s`; True as soon as this is to stop."""
     while True:
         if os.getppid() != order.parent_pid:
             # DataLoader workers inherit the other end of the pipe: its closing alone would not show the parent's death.

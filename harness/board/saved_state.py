@@ -51,11 +51,8 @@ def preserved(
 ) -> Iterator[None]:
     """Save the knobs before the block, and put them back at its end, on an exception, on Ctrl-C, SIGTERM or SIGHUP.
 
-    Args:
-        knobs: what the block may set, in the order in which it sets them; the caller holds the device's lock.
-        device: whose knobs they are; names the saved file.
-        root: the root that the knobs were opened with.
-        state_dir: of the saved file; None for `default_state_dir`.
+    `knobs` stand in the order in which the block sets them, opened with `root`; `device`, whose lock the caller holds,
+    names the saved file.
 
     Raises:
         ControlError: an earlier run was killed and its saved state is still there; the state cannot be read or saved

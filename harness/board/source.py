@@ -35,18 +35,13 @@ MIN_WINDOW_S = 0.02
 
 
 class SourceSpec(NamedTuple):
-    """A source and its options as plain values that can be handed to another process."""
-
     name: str  # one of `SOURCES`
     options: Dict[str, Any] = {}  # noqa: RUF012 - never changed; keyword arguments of its `open_source`
     root: str = ""  # below which it looks for `/sys` and `/proc`; empty for where the other sources look
 
 
 class Reading(NamedTuple):
-    """What a source saw at one moment.
-
-    The unit is the last part of a channel's name: `_mw`, `_khz`, `_bytes`, `_c`, `_cores`, `_per_s`, `_share`.
-    """
+    """What a source saw; the unit ends a channel: `_mw`, `_khz`, `_bytes`, `_c`, `_cores`, `_per_s`, `_share`."""
 
     values: Dict[str, float]  # by channel
     failed: Dict[str, str]  # channel to why it gave no value now, for channels that should have given one

@@ -36,10 +36,7 @@ DATE_STEP_S = 1.0
 
 @dataclasses.dataclass
 class TegrastatsLine:
-    """What one line says, by the channels of telemetry; of clocks of several GPU parts the highest.
-
-    What it does not say, a core that is offline, a unit that is off: these have no channel in it.
-    """
+    """What one line says, by the channels of telemetry; of clocks of GPU parts the highest, of what is off none."""
 
     at: Optional[datetime.datetime] = None  # the board's local time, in whole seconds
     values: Dict[str, float] = dataclasses.field(default_factory=dict)  # all but the total
@@ -152,8 +149,6 @@ _FIELDS: List[Tuple[Pattern[str], Callable[[TegrastatsLine, Match[str]], None]]]
 
 
 class _Row(NamedTuple):
-    """A line of a log."""
-
     number: int  # from 1
     place: int  # how many lines that are not blank come before it
     line: TegrastatsLine
@@ -168,15 +163,9 @@ def parse_log(
 ) -> Telemetry:
     """Turn a recorded log into telemetry whose time starts at 0 with its first line.
 
-    Lines of something else are left out, and counted. Raises InvalidValueError where none was understood, or their
-    times are not known.
-
-    Args:
-        lines: the log.
-        interval_s: seconds between two lines, as given to tegrastats; then the lines' dates do not matter. None where
-            every line has a date; several lines of one second are spread evenly over it.
-        total: labels of the rails that make up the board's total, as in `choose_total`.
-        remark: a caveat about that total.
+    `interval_s` is what tegrastats was given; None where every line has a date: several lines of one second are spread
+    evenly over it. `total` and `remark` are as in `choose_total`. Lines of something else are left out, and counted.
+    Raises InvalidValueError where none was understood, or their times are not known.
     """
     if interval_s is not None and not interval_s > 0:
         raise InvalidValueError(f"the interval of a tegrastats log must be above 0 s, got {interval_s}")
@@ -217,7 +206,6 @@ def parse_log(
 
 
 def _read_rows(lines: Iterable[str]) -> Tuple[List[_Row], Dict[str, str]]:
-    """The lines of tegrastats, and what is missing for the others."""
     numbered = [(number, text.strip()) for number, text in enumerate(lines, start=1) if text.strip()]
     rows = [_Row(number, place, parse_line(text)) for place, (number, text) in enumerate(numbered)]
     other = [row.number for row in rows if row.line.is_empty]

@@ -113,10 +113,9 @@ _UNWATCHED = "--no-temperature-limit runs without"
 
 
 def refuse_heat(sampler: Sampler, limits_c: Mapping[str, float]) -> None:
-    """End the run where a sensor's newest sample is above its limit: the OverheatedError names all three.
+    """End the run where a sensor is above its limit, or none with a limit has told anything for `SILENCE_S`.
 
-    So it does where there are limits, and no sensor has told anything for `SILENCE_S`; CannotRunError where none ever
-    has. Without limits nothing is watched.
+    CannotRunError where none ever has.
     """
     sampler.poll()
     silence_s = max(SILENCE_S, 3 * sampler.interval_s)

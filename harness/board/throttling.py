@@ -100,7 +100,6 @@ def open_source(root: str) -> Source:
 
 
 def _event_counters(root: str) -> List[Tuple[str, str]]:
-    """Name and file of each counter of over-current events: `oc2`."""
     hwmon = os.path.join(root, "sys/class/hwmon/hwmon*")
     files = sorted(glob.glob(f"{hwmon}/oc*_event_cnt") + glob.glob(f"{hwmon}/oc*_irq_cnt"))
     if files:

@@ -54,7 +54,6 @@ _TOPICS = {
 
 
 def source_capability(spec: SourceSpec, root: str) -> Capability:
-    """Open a source and say what it gives, or why it gives nothing and what it would take."""
     topic = _TOPICS[spec.name]
     try:
         source = open_source(spec, root)
@@ -87,7 +86,6 @@ class HostDevice:
         self._allowed_cpus = self._own_cpus = self._affinity.read()
 
     def identity(self) -> Identity:
-        """CPU model, usable CPUs and memory (whole GiB, so that a reserved megabyte makes no other machine)."""
         memory = memory_bytes(self._tree)
         return Identity(
             cpu_model(self._tree) or "Linux machine of unknown make",
@@ -168,7 +166,6 @@ class HostDevice:
         return self._apply(mode, STATIC)
 
     def _apply(self, mode: PowerMode, clocks: str) -> PowerMode:
-        """As `apply`; with `dvfs` the clock may move below the mode's."""
         self.power_mode_space().check(mode)
         self._affinity.set(self._cpus_of(mode))
         if self._sets_clocks:

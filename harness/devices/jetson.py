@@ -77,7 +77,6 @@ class JetsonDevice:
             self.remarks.append(f"{NOT_FRESH}: {self._stale}, and the papers reboot before a series")
 
     def identity(self) -> Identity:
-        """Product, part number, cores and memory (whole GiB, so that a reserved megabyte makes no other board)."""
         memory, spec = memory_bytes(self._board_root), self._board.spec
         return Identity(
             f"{self._board.product} (emulated)" if self.is_emulated else self._board.product,
@@ -107,14 +106,10 @@ class JetsonDevice:
         return named_modes(self._live.space, self._control.conf, self._board.spec)
 
     def _is_own(self, name: str) -> bool:
-        """Whether a power mode is one of the board's nvpmodel, to be set by its name.
-
-        `maxn` and what a paper names are not: they are the same values under any masks.
-        """
+        """Whether a mode is one of the board's nvpmodel; `maxn` and papers' names are values, under any masks."""
         return self._control.conf is not None and any(model.name == name for model in self._control.conf.models)
 
     def capabilities(self) -> List[Capability]:
-        """Board, differences to its spec file, GPU clusters that are off, sensors, knobs, page cache, reads."""
         board = self._board
         words = [board.product, board.part_number or "part number not told", f"L4T {board.l4t or 'not told'}"]
         words.append(f"JetPack {board.jetpack or 'not known for this L4T'}")
@@ -191,7 +186,6 @@ class JetsonDevice:
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
-        """Lock the board and save its state; fan to its maximum and DVFS off meanwhile; put everything back."""
         knobs = [self._affinity, *self._control.usable()]
         name = lock_name(self.name, self._board_root)
         with locked(name), preserved(knobs, name, root=str(self._board_root)):
@@ -205,7 +199,6 @@ class JetsonDevice:
         return self._apply(mode.name, mode)[0]
 
     def _apply(self, name: str, mode: PowerMode, clocks: str = STATIC) -> Tuple[PowerMode, List[str]]:
-        """Set a mode; returns it as read back, and which of its dimensions the kernel does not tell."""
         self._live.space.check(mode)
         if self._is_own(name) and self._control.works(self._control.nvpmodel):
             applied = self._control.apply_own(name, mode, self._live.space, clocks)

@@ -57,7 +57,7 @@ class Board(NamedTuple):
     def part_number(self) -> Optional[str]:
         """Of the module, `p3701-0005`; None where the device tree names none.
 
-        A string of `compatible` is carrier and module, `nvidia,p3737-0000+p3701-0005`, or the module alone.
+        `compatible` has carrier and module, `nvidia,p3737-0000+p3701-0005`, or the module alone.
         """
         carrier_first = sorted(self.compatible, key=lambda text: "+" not in text)
         found = [numbers[-1] for numbers in map(_PART_NUMBER.findall, carrier_first) if numbers]
@@ -65,12 +65,10 @@ class Board(NamedTuple):
 
     @property
     def jetpack(self) -> Optional[str]:
-        """The JetPack that brought this release of L4T; None where that is not known."""
         return JETPACKS.get(self.l4t or "")
 
 
 def read_board(root: Path) -> Optional[Board]:
-    """The board under `root`; None where that is no Tegra board."""
     compatible = _strings(root / "proc/device-tree/compatible")
     if not any(text.startswith("nvidia,tegra") for text in compatible):
         return None
@@ -79,7 +77,6 @@ def read_board(root: Path) -> Optional[Board]:
 
 
 def _strings(path: Path) -> Tuple[str, ...]:
-    """The strings of a device-tree property, each of which ends in NUL."""
     try:
         text = path.read_bytes().decode(errors="replace")
     except OSError:
@@ -88,8 +85,6 @@ def _strings(path: Path) -> Tuple[str, ...]:
 
 
 class LiveSpace(NamedTuple):
-    """A board's power modes."""
-
     space: PowerModeSpace  # the values of each dimension
     differences: List[str]  # how they differ from the spec file, and what the board does not tell; a sentence each
 

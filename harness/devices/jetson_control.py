@@ -42,13 +42,8 @@ from harness.devices.jetson_board import is_rounded
 
 
 class JetsonControl:
-    """The knobs of the board below a root."""
-
     def __init__(self, root: Path, holds_thor: bool = False) -> None:
-        """Touches nothing yet; `root` is the directory below which `/sys`, `/etc` and NVIDIA's tools are.
-
-        `holds_thor`: hold GPU and memory clocks of a Thor, too.
-        """
+        """`holds_thor`: hold GPU and memory clocks of a Thor, too."""
         self._root = str(root)
         self.nvpmodel = Nvpmodel(self._root)
         self.online = CpuOnline(self._root)
@@ -80,7 +75,6 @@ class JetsonControl:
 
     @functools.cached_property
     def conf(self) -> Optional[Conf]:
-        """The board's own nvpmodel conf; None where there is none that can be understood."""
         try:
             return self.nvpmodel.own_conf()
         except ControlError:
@@ -103,7 +97,6 @@ class JetsonControl:
         return self.works(self.clocks) or (self.works(self.cpu) and self.works(self.gpu))
 
     def in_effect(self) -> Optional[PowerModel]:
-        """The nvpmodel mode in effect, with its masks; None where that cannot be told."""
         try:
             value = self.nvpmodel.read()
             return read_conf(Path(value["conf"])).conf.model(value["mode"])
@@ -172,14 +165,11 @@ class JetsonControl:
             self.clocks.set(self.clocks.off())
 
     def apply(self, mode: PowerMode, booted: str, clocks: str = STATIC) -> Tuple[PowerMode, List[str]]:
-        """Set a mode of the board's space and read it back.
-
-        The clocks of the space are those that the drivers list, so nothing is rounded: they must read
-        back to the digit.
+        """Set a mode of the board's space and read it back, to the digit: the space has the clocks that drivers list.
 
         A clock that is `UNKNOWN_KHZ` is left as it is. `booted` is the mode of the board's own conf whose masks it
         booted with, empty without nvpmodel. Returns as `read`; a dimension that the kernel does not tell stands as it
-        was asked for. `ControlError` where it was refused or did not take.
+        was asked for.
         """
         self._prepare(clocks)
         is_capped = self.works(self.nvpmodel)

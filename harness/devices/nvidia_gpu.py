@@ -45,7 +45,6 @@ class NvidiaGpuDevice(HostDevice):
         return Identity(self._gpu.name, {"cpu": host.model, **host.specification, **self._gpu.describe()})
 
     def power_mode_space(self) -> PowerModeSpace:
-        """That of the host, and the clocks of GPU and memory that the driver lists, where this user may set them."""
         host = super().power_mode_space()
         graphics, memory = self._gpu.clocks_khz() if self._sets_gpu else ((), ())
         return PowerModeSpace(host.cpu_cores, host.cpu_khz, graphics or (UNKNOWN_KHZ,), memory or (UNKNOWN_KHZ,))
@@ -66,7 +65,6 @@ class NvidiaGpuDevice(HostDevice):
         return [nvml if source.name == self.power_source else source for source in sources]
 
     def check(self, case: Case) -> None:
-        """Refuse clocks and a power limit that this user may not set, or the GPU does not take."""
         limit_w = case.settings.power_limit_w
         if (limit_w is not None or case.settings.clocks == DVFS) and not self._sets_gpu:
             settable = self._knob.available()

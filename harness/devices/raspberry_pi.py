@@ -21,7 +21,6 @@ run out of memory; of the decoder because its weights and the gradients' way bac
 
 
 def is_raspberry_pi(root: Path) -> bool:
-    """Whether the machine below `root` is a Raspberry Pi 5, by its device tree."""
     try:
         return COMPATIBLE in (root / "proc/device-tree/compatible").read_bytes().decode("ascii", "replace").split("\0")
     except OSError:

@@ -50,7 +50,6 @@ class AbsentBoard:
         )
 
     def identity(self) -> Identity:
-        """The product that was named; what the very board is like, only it can tell."""
         return Identity(self._spec.product, {})
 
     def power_mode_space(self) -> PowerModeSpace:

@@ -143,7 +143,6 @@ class ReplayDevice:
         return mode
 
     def conditions(self, case: Case) -> Dict[str, Any]:
-        """Where the figures come from, and all that the corpus says beside them."""
         row = self._row(case)
         identity, source = self.identity(), row["provenance"]
         return {
@@ -163,7 +162,6 @@ class ReplayDevice:
         }
 
     def profile(self, case: Case) -> Profile:
-        """The recorded figures; there are neither minibatches nor telemetry."""
         row = self._row(case)
         return Profile(
             case=case,
@@ -200,7 +198,6 @@ def _mode(row: Mapping[str, Any]) -> PowerMode:
 
 
 def _figure(row: Row, name: str, path: Path) -> Optional[float]:
-    """An aggregate that the corpus has a column of; None where it has none, or the cell is empty."""
     value = row.get(name)
     if value in ("", None):
         return None

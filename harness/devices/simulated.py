@@ -85,8 +85,6 @@ def copies(name: str, count: int) -> Tuple[str, ...]:
 
 
 class SimulatedDevice:
-    """A board of the physical model in `harness/simulation`."""
-
     provenance = "simulated"
     clocks_only_fall = False  # every case finds the board switched on anew
     slowdown = 0.0  # a share by which it is made slower on purpose
@@ -106,7 +104,6 @@ class SimulatedDevice:
         self._now_s = 0.0
 
     def identity(self) -> Identity:
-        """The board, which instance of it, and a hash of the parameters that it is simulated by."""
         return Identity(f"{self._spec.product} (simulated)", self._specification())
 
     def _specification(self, *further: Path) -> Dict[str, Any]:
@@ -132,7 +129,6 @@ class SimulatedDevice:
         return [Capability("simulate", True, f"time and power of {', '.join(SIMULATED_WORKLOADS)}")]
 
     def check(self, case: Case) -> None:
-        """Refuse what the board has no medium, no memory or no parameters for."""
         if case.task == CONCURRENT:
             mix = Mix.parse(case.workload)
             if mix.way != INTERLEAVED or mix.inference_mode:
@@ -175,7 +171,6 @@ class SimulatedDevice:
         return mode
 
     def conditions(self, case: Case) -> Dict[str, Any]:
-        """The board, its mode, the data set that is virtual, and what all of it is simulated by."""
         identity = self.identity()
         [(_, mode)] = self.power_modes(case.power_mode)
         board = {
