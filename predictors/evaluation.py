@@ -217,6 +217,7 @@ def errors(table: Table, prediction: Prediction, rows: Any = slice(None)) -> Dic
 def fit_to(predictor: Predictor, table: Table) -> None:
     """Fit a predictor to a table less the profiles whose GPU clock was not applied."""
     table = table.take(np.setdiff1d(np.arange(len(table)), table.unapplied()))
+    table = table.by_minibatch() if predictor.learns_repeats else table
     predictor.fit(table.modes, table.time_ms, table.power_mw, batch_size=table.batch_size, task=table.task)
 
 

@@ -32,8 +32,8 @@ class ProfileSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     modes: Optional[int] = None  # how many, drawn at random from the paper's grid of the device; None for all of it
     named: Tuple[str, ...] = ()  # power modes that a paper names, instead
     instance: int = 0  # which copy of the board, 0 the one that references are of
-    # how many of each profile count, its first ones, where runs are simulated minibatch by minibatch; None for a row of
-    # a corpus, which stands for all
+    # how many of each profile count, its first ones: of a results file, or of runs simulated minibatch by minibatch;
+    # None for a row of a corpus, which stands for all
     minibatches: Optional[int] = None
 
 
@@ -91,22 +91,25 @@ def make_plan(
         named_modes: a device's modes by the names that papers give them.
         limit: the greatest number of modes of any table, for a quick look; None for as many as the paper had.
     """
+    measured = sorted(measured, key=lambda one: one.entries is None)  # where both know a workload, who knows more
 
     @functools.lru_cache(maxsize=None)
     def table(source: ProfileSource, simulated: bool = False) -> Table:
-        complete = None if simulated else _measured(source, measured)
-        if complete is None:
-            complete = simulate(msgspec.structs.replace(source, minibatches=None)).complete()
+        found = None if simulated else _measured(source, measured)
+        complete = found or simulate(msgspec.structs.replace(source, minibatches=None)).complete()
         wanted = min(count for count in (source.modes, limit, len(complete)) if count is not None)
         if wanted < len(complete) and not source.named:
             # The same rows whatever the instance and the minibatches, so that both can be held side by side.
             drawn = np.random.default_rng([wanted, len(complete)]).choice(len(complete), size=wanted, replace=False)
             complete = complete.take(np.sort(drawn))
-        return complete if source.minibatches is None else simulate(source, complete.modes)
+        if source.minibatches is None:
+            return complete
+        return complete.first_minibatches(source.minibatches) if found else simulate(source, complete.modes)
 
     def target(case: ScenarioCase) -> Target:
-        # What is profiled apart is simulated, and so must be what it is tested on: the two differ in one thing only.
-        observed = table(case.target, simulated=case.profiled is not None)
+        # Where what is profiled apart is simulated, so must be what it is tested on: the two differ in one thing only.
+        simulated = case.profiled is not None and _measured(case.profiled, measured) is None
+        observed = table(case.target, simulated)
         names = named_modes(case.target.device) if case.fitted else {}
         return Target(
             observed,
@@ -114,7 +117,7 @@ def make_plan(
             case.label,
             fitted=_places(observed, [names[name] for name in case.fitted]),
             tested=_places(observed, case.tested),
-            profiled=None if case.profiled is None else table(case.profiled, simulated=True),
+            profiled=None if case.profiled is None else table(case.profiled, simulated),
             loss=scenario.loss,
         )
 
@@ -124,10 +127,13 @@ def make_plan(
 
 def _measured(source: ProfileSource, tables: Sequence[Table]) -> Optional[Table]:
     """The table that holds what is needed, if there is one with enough rows."""
-    # Corpora do not tell instance and minibatches: they stand for the usual ones.
-    if source.instance != 0 or source.minibatches is not None or source.named:
+    # Corpora do not tell the instance: they stand for the usual one.
+    if source.instance != 0 or source.named:
         return None
     for table in tables:
+        known = 0 if table.entries is None else table.entries.shape[1]
+        if known < (source.minibatches or 0):
+            continue
         if (table.device, table.workload, table.task) == (source.device, source.workload, source.task):
             fitting = table.take(table.batch_size == source.batch_size).complete()
             if len(fitting):

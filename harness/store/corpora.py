@@ -57,7 +57,7 @@ def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagg
         raise StoreError(
             f"{store.path} holds no profile with a clean minibatch{flagged}", "measure some: pytest benchmarks"
         )
-    kept = usable if all_runs else _newest(usable)
+    kept = usable if all_runs else newest(usable)
     write_corpus(out, corpus_rows(kept), FURTHER)
     older = len(usable) - len(kept)
     return Exported(len(kept), older, left_out[WITHOUT_TIME], left_out[FLAGGED], left_out[OTHER_TASK])
@@ -94,7 +94,7 @@ def read_rows(path: Path, include_flagged: bool = False) -> Rows:
     if path.suffix.lower() in STORES:
         with ResultsStore(path, read_only=True) as store:
             found = profiles(store, include_flagged, timed=True, tasks=TASKS)
-        kept = _newest(found)
+        kept = newest(found)
         places = [f"{path} profile {number}" for number in kept.index]
         return placed(corpus_rows(kept), places, found.attrs["left_out"][FLAGGED])
     table, faults = scan_corpus(path)
@@ -102,6 +102,6 @@ def read_rows(path: Path, include_flagged: bool = False) -> Rows:
     return Rows(table, {f"{path} {place}": fault for place, fault in faults.items()})
 
 
-def _newest(frame: pd.DataFrame) -> pd.DataFrame:
+def newest(frame: pd.DataFrame) -> pd.DataFrame:
     """The newest profile of each comparable conditions, in the order in which those were first met."""
     return frame.loc[list(dict(zip(frame["key"], frame.index)).values())]

@@ -13,12 +13,13 @@ from harness.cli.options import output_file, output_folder
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.workloads import get_workload
 from harness.workloads.counting import counted_alone
+from predictors.cli.corpora import load_tables, note_on_medians
 from predictors.cli.options import counting, refuse_below
 from predictors.evaluation import Target
 from predictors.models.base import ALL, TASKS, predictor_names
 from predictors.models.networks import LOSSES
 from predictors.models.persistence import file_sha256
-from predictors.models.tables import Table, find_table, load_tables
+from predictors.models.tables import Table, find_table
 from predictors.plots import write_plots
 from predictors.sampling import SAMPLERS
 from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan, write_results
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--corpus", type=Path, required=True, metavar="FILE", help="profiles of the targets")
+    add(
+        "--corpus",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="of the targets: a corpus or a results file",
+    )
     add("--target", required=True, metavar="W[,W]", help="workloads to predict")
     add("--predictors", default=ALL, metavar="LIST", help=f"names with commas, or {ALL} (default)")
     add_learning_arguments(parser, modes="50")
@@ -86,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 def run_trials(plan: TrialPlan, arguments: argparse.Namespace) -> Results:
     """Run a plan, with progress and what was skipped on standard error."""
     refuse_below(1, arguments, "repeats", "jobs")
+    note_on_medians([group.predictor for group in plan.groups()], [target.table for target in plan.targets])
     show = counting(len(plan.groups()) * plan.repeats)
     found = run_plan(plan, arguments.jobs or len(os.sched_getaffinity(0)), lambda done, total, what: show(what))
     if found.skipped:

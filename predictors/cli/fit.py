@@ -12,6 +12,7 @@ import numpy as np
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
+from predictors.cli.corpora import load_tables, note_on_medians
 from predictors.cli.evaluate import (
     add_learning_arguments,
     load_prior,
@@ -22,14 +23,20 @@ from predictors.cli.evaluate import (
 )
 from predictors.models.base import ALL, DEFAULT, MODULES
 from predictors.models.persistence import describe_origin, file_sha256, save_model
-from predictors.models.tables import find_table, load_tables
+from predictors.models.tables import find_table
 
 SHOWN = 5  # profiles of a kind that are named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--corpus", type=Path, required=True, metavar="FILE", help="profiles of the workload")
+    add(
+        "--corpus",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="of the workload: a corpus or a results file",
+    )
     add("--target", required=True, metavar="W", help="the workload")
     add("--out", type=output_file, required=True, metavar="M", help="where to save the predictor")
     add("--predictor", choices=tuple(MODULES), default=DEFAULT, help=f"default: {DEFAULT}")
@@ -52,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = np.arange(len(table)) if count is None else target.rows(count, arguments.sampling, 0, arguments.seed)
     # No space: the corpus need not hold every mode that the device allows, and predictions are wanted of all.
     predictor = target.make(arguments.predictor, arguments.seed, within_table=False)
+    note_on_medians([arguments.predictor], [table])
     score = target.judge(predictor, rows)
     origin = describe_origin(
         arguments.corpus,

@@ -83,7 +83,10 @@ class Prediction:
 
 
 class TrainingRows(NamedTuple):
-    """What a predictor was fitted on: checked rows, none twice, and their times and powers, shape (n,)."""
+    """What a predictor was fitted on: checked rows with their times and powers, shape (n,).
+
+    None is there twice, unless the predictor `learns_repeats`.
+    """
 
     inputs: Inputs
     time_ms: np.ndarray
@@ -95,6 +98,7 @@ class Predictor(abc.ABC):
 
     name: ClassVar[str]  # what the command line calls it
     least_modes: ClassVar[int] = 1  # with fewer different modes it cannot be fitted; 0 where counts may do
+    learns_repeats: ClassVar[bool] = False  # whether rows of one mode are entries of their own; else their medians are
     training_rows_: TrainingRows  # what it was fitted on
 
     def fit(
@@ -125,12 +129,14 @@ class Predictor(abc.ABC):
             power_mw = np.full(len(rows.modes), np.nan)
         else:
             power_mw = _positive(power_mw, "power_mw", len(rows.modes), or_one=False)
-        learned = TrainingRows(*merge_repeated(rows, time_ms, power_mw))
-        if len(learned.time_ms) < self.least_modes:
+        given = TrainingRows(rows, time_ms, power_mw)
+        merged = TrainingRows(*merge_repeated(*given))
+        if len(merged.time_ms) < self.least_modes:
             raise InvalidValueError(
-                f"{self.name} cannot learn from {len(learned.time_ms)} different power modes",
+                f"{self.name} cannot learn from {len(merged.time_ms)} different power modes",
                 f"profile at least {self.least_modes}, or take another predictor",
             )
+        learned = given if self.learns_repeats else merged
         with one_blas_thread():
             self._learn(*learned)
         self.training_rows_ = learned
@@ -192,7 +198,7 @@ class Predictor(abc.ABC):
 
     @abc.abstractmethod
     def _learn(self, rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> None:
-        """Learn from checked rows, none twice; set attributes that end in `_`. The same rows give the same result.
+        """Learn from the training rows; set attributes that end in `_`. The same rows give the same result.
 
         Where no power was measured it is NaN in all rows, and so has what is predicted of it to be.
         """
@@ -254,14 +260,19 @@ def check_inputs(modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Input
 
 def merge_repeated(rows: Inputs, time_ms: np.ndarray, power_mw: np.ndarray) -> Tuple[Inputs, np.ndarray, np.ndarray]:
     """Rows that were profiled more than once become one with the median of what was measured; order is kept."""
-    keys = np.column_stack([rows.modes, rows.batch_size, rows.inference])
-    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    if len(first) == len(keys):
+    places = places_of_equals(np.column_stack([rows.modes, rows.batch_size, rows.inference]))
+    if len(places) == len(time_ms):
         return rows, time_ms, power_mw
-    order = np.argsort(first)
-    places = [group.reshape(-1) == place for place in order]
     time_ms, power_mw = (np.array([np.median(values[one]) for one in places]) for values in (time_ms, power_mw))
-    return rows.take(first[order]), time_ms, power_mw
+    return rows.take([one[0] for one in places]), time_ms, power_mw
+
+
+def places_of_equals(rows: np.ndarray) -> List[np.ndarray]:
+    """Where each different row of (n, d) stands, in the order in which they first appear."""
+    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    ends = np.cumsum(np.bincount(group.reshape(-1)))[:-1]
+    places = np.split(np.argsort(group.reshape(-1), kind="stable"), ends)
+    return [places[number] for number in np.argsort(first)]
 
 
 def _one_each(values: np.ndarray, what: str, count: int, or_one: bool = True) -> np.ndarray:

@@ -76,6 +76,6 @@ class PowerTrain(NetworkRegression):
 @functools.lru_cache(maxsize=None)
 def learn_reference(table: Table, seed: int) -> NeuralNetwork:
     """The networks of a reference workload, trained once in a process."""
-    known = table.usable()
+    known = table.usable().by_minibatch()
     network = NeuralNetwork(seed=seed)
     return network.fit(known.modes, known.time_ms, known.power_mw, batch_size=known.batch_size, task=known.task)

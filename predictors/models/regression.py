@@ -149,7 +149,7 @@ class Regression(Predictor):
         inputs = self._inputs(rows)
         self.fitted_ = self._fit(inputs, figures)
         left_out = self._left_out(inputs, figures)
-        self.log_sd_, self.freedom_ = residual_spread(*left_out, self.usual_log_sd, len(inputs))
+        self.log_sd_, self.freedom_ = residual_spread(*left_out, self.usual_log_sd, len(np.unique(inputs, axis=0)))
 
     def _left_out(self, inputs: np.ndarray, figures: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         """Figures, and what is predicted of them by a regression that learned the rows of the other folds."""

@@ -6,14 +6,14 @@ import dataclasses
 import functools
 import hashlib
 from pathlib import Path
-from typing import Any, List, Sequence
+from typing import Any, List, Optional, Sequence
 
 import numpy as np
 
 from harness.core.corpus import read_corpus
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode, PowerModeSpace
-from predictors.models.base import Inputs, merge_repeated
+from predictors.models.base import Inputs, merge_repeated, places_of_equals
 
 TABLE_KEY = ("device", "workload", "task", "provenance")  # corpus columns that are the same in all rows of a table
 ARRAYS = ("modes", "batch_size", "time_ms", "power_mw")
@@ -31,6 +31,9 @@ class Table:
     batch_size: np.ndarray = dataclasses.field(repr=False)  # samples per minibatch, int64 of shape (n,)
     time_ms: np.ndarray = dataclasses.field(repr=False)  # median minibatch time, shape (n,)
     power_mw: np.ndarray = dataclasses.field(repr=False)  # median power, shape (n,); NaN where it was not measured
+    # time and power of the first minibatches of each row, shape (n, k, 2), powers NaN where no sample fell into one;
+    # None where the medians are all that is known
+    entries: Optional[np.ndarray] = dataclasses.field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.modes)
@@ -43,7 +46,8 @@ class Table:
 
     def take(self, rows: Any) -> Table:
         """The rows that an index array, a slice or a mask picks, as a table."""
-        return dataclasses.replace(self, **{name: getattr(self, name)[rows] for name in ARRAYS})
+        entries = None if self.entries is None else self.entries[rows]
+        return dataclasses.replace(self, **{name: getattr(self, name)[rows] for name in ARRAYS}, entries=entries)
 
     @property
     def has_power(self) -> bool:
@@ -62,9 +66,46 @@ class Table:
         """Each mode and batch size once, with the medians of its rows."""
         rows = Inputs(self.modes, self.batch_size, np.zeros(len(self), dtype=bool))
         kept, time_ms, power_mw = merge_repeated(rows, self.time_ms, self.power_mw)
-        return dataclasses.replace(
-            self, modes=kept.modes, batch_size=kept.batch_size, time_ms=time_ms, power_mw=power_mw
-        )
+        entries = self.entries
+        if entries is not None and len(time_ms) < len(self):
+            places = places_of_equals(np.column_stack([self.modes, self.batch_size]))
+            most = entries.shape[1] * max(map(len, places))
+            entries = np.stack([np.resize(entries[one], (most, 2)) for one in places])
+        columns = {"modes": kept.modes, "batch_size": kept.batch_size, "time_ms": time_ms, "power_mw": power_mw}
+        return dataclasses.replace(self, **columns, entries=entries)
+
+    def by_minibatch(self) -> Table:
+        """A row for each minibatch where these are known, with its time and a power; else the table as it is.
+
+        Of powers there are fewer than minibatches: they are repeated (001 sec. 4). A row in whose minibatches none was
+        sampled has its median.
+        """
+        if self.entries is None:
+            return self
+        time_ms, power_mw = np.moveaxis(self.entries, 2, 0)
+        count = time_ms.shape[1]
+        told = [row[~np.isnan(row)] for row in power_mw]
+        repeated = [np.resize(row if len(row) else own, count) for row, own in zip(told, self.power_mw)]
+        rows = dataclasses.replace(self, entries=None).take(np.repeat(np.arange(len(self)), count))
+        return dataclasses.replace(rows, time_ms=time_ms.ravel(), power_mw=np.concatenate(repeated))
+
+    def first_minibatches(self, count: int) -> Table:
+        """What profiles of so many minibatches would have said: these alone, with their medians.
+
+        Where no power was sampled in them it is the next one's: the papers' profiles wait for one (001 sec. 2.5).
+        """
+        if self.entries is None or count > self.entries.shape[1]:
+            known = "medians" if self.entries is None else f"{self.entries.shape[1]} minibatches"
+            raise InvalidValueError(
+                f"{self.workload} on {self.device} has the {known} of each profile alone, {count} are asked for",
+                "give the results file that the profiles were measured into, or ask for fewer",
+            )
+        kept, power_mw = self.entries[:, :count], self.power_mw.copy()
+        for place, row in enumerate(self.entries[:, :, 1]):
+            sampled = np.flatnonzero(~np.isnan(row))
+            if len(sampled):
+                power_mw[place] = np.median(row[sampled[: max(1, (sampled < count).sum())]])
+        return dataclasses.replace(self, time_ms=np.median(kept[:, :, 0], axis=1), power_mw=power_mw, entries=kept)
 
     def unapplied(self) -> np.ndarray:
         """Places of profiles that are faster and draw more than those at the next higher GPU clock, ascending.
@@ -96,6 +137,8 @@ class Table:
         digest = hashlib.sha256("\0".join((self.device, self.workload, self.task, self.provenance)).encode())
         for name in ARRAYS:
             digest.update(np.ascontiguousarray(getattr(self, name)).tobytes())
+        if self.entries is not None:
+            digest.update(np.ascontiguousarray(self.entries).tobytes())
         return digest.hexdigest()
 
 
@@ -105,11 +148,15 @@ def load_tables(path: Path) -> List[Table]:
 
 
 def tables_of(rows: Any) -> List[Table]:
-    """The tables of corpus rows (a frame, or mappings by column), in the order in which each first appears."""
+    """The tables of corpus rows (a frame, or mappings by column), in the order in which each first appears.
+
+    A frame may have a column `entries`, as `Table` has them, of as many minibatches as each row has.
+    """
     import pandas as pd
 
     settings = list(PowerMode._fields)
-    frame = pd.DataFrame(rows, columns=[*TABLE_KEY, *settings, "batch_size", "minibatch_time_ms", "power_mw"])
+    columns = [*TABLE_KEY, *settings, "batch_size", "minibatch_time_ms", "power_mw", "entries"]
+    frame = pd.DataFrame(rows, columns=columns)
     return [
         Table(
             *key,
@@ -117,9 +164,16 @@ def tables_of(rows: Any) -> List[Table]:
             batch_size=part["batch_size"].to_numpy(dtype=np.int64),
             time_ms=part["minibatch_time_ms"].to_numpy(dtype=float),
             power_mw=part["power_mw"].to_numpy(dtype=float),
+            entries=_stacked(part["entries"]),
         )
         for key, part in frame.groupby(list(TABLE_KEY), sort=False)
     ]
+
+
+def _stacked(entries: Sequence[Any]) -> Optional[np.ndarray]:
+    """Entries of all rows, those of shorter profiles repeated (001 sec. 4); None where a row has none."""
+    lengths = [0 if one is None or np.ndim(one) == 0 else len(one) for one in entries]
+    return np.stack([np.resize(one, (max(lengths), 2)) for one in entries]) if min(lengths) else None
 
 
 def find_table(tables: Sequence[Table], workload: str, task: str = "training") -> Table:

@@ -11,13 +11,19 @@ import pytest
 
 import predictors.models.base
 from harness.core.boards import load_board
+from harness.core.cases import Case, Settings
 from harness.core.corpus import write_corpus
 from harness.core.power_modes import PowerMode
+from harness.devices.simulated import SimulatedDevice
 from harness.simulation.corpus import simulate_corpus
+from harness.store.corpora import export
+from harness.store.results import ResultsStore
 from predictors.__main__ import main
 from predictors.cli import evaluate
+from predictors.cli.corpora import load_tables
 from predictors.cli.evaluate import make_target, parse_counts
 from predictors.cli.scenario import named_modes, simulated
+from predictors.models.persistence import load_model
 from predictors.models.physical_gp import learning
 from predictors.models.physical_gp.prior import Counts, read_hierarchy
 from predictors.published import FILE, read_published
@@ -264,6 +270,41 @@ def test_a_scenario_takes_measured_profiles_where_they_are_what_it_needs():
     assert kinds["yolov8n-coco"] == "measured"
     assert kinds["bert-squad"] == "simulated"
     assert {len(target.table) for target in plan.targets} == {50}
+
+
+@pytest.fixture(name="results")
+def _results(tmp_path):
+    """40 minibatches of each of the 54 modes, in a results file."""
+    device = SimulatedDevice("orin-agx")
+    with ResultsStore(tmp_path / "results.sqlite") as store:
+        for mode in SPACE:
+            case = Case("orin-agx", "yolov8n-coco", mode.name, 0, "ssd", 16, Settings(minibatches=40))
+            store.add(dataclasses.replace(device.profile(case), provenance="measured"), {"host_name": "bench"}, "run")
+    return tmp_path / "results.sqlite"
+
+
+def test_the_papers_networks_learn_each_minibatch_of_a_results_file(results, tmp_path, capsys):
+    (table,) = load_tables(results)
+    assert table.entries.shape == (54, 40, 2)
+    assert np.allclose(np.median(table.entries[:, :, 0], axis=1), table.time_ms, rtol=1e-3)
+    with ResultsStore(results, read_only=True) as store:
+        export(store, tmp_path / "medians.csv")
+    learned = {}
+    for name in ("medians.csv", "results.sqlite"):
+        fitting = ("--target", "yolov8n-coco", "--predictor", "nn", "--modes", 10, "--out", tmp_path / "m.jw")
+        assert run("fit", "--corpus", tmp_path / name, *fitting) == 0
+        learned[name] = len(load_model(tmp_path / "m.jw").predictor.training_rows_.time_ms)
+        assert ("nn learn the median of each profile" in capsys.readouterr().err) == (name == "medians.csv")
+    assert learned == {"medians.csv": 10, "results.sqlite": 400}
+
+
+def test_shorter_profiles_are_the_first_minibatches_of_measured_ones(results):
+    plan = make_plan(find_scenario("E18"), load_tables(results), simulated, named_modes, limit=20)
+    ten, *_, forty = plan.targets[:4]
+    assert ten.table == forty.table
+    assert {ten.table.provenance, ten.profiled.provenance, forty.profiled.provenance} == {"measured"}
+    assert np.allclose(ten.profiled.time_ms, np.median(ten.table.entries[:, :10, 0], axis=1))
+    assert np.allclose(forty.profiled.time_ms, forty.table.time_ms, rtol=1e-3)
 
 
 def test_what_is_profiled_apart_is_never_simulated_for_a_measured_target():

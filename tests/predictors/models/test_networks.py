@@ -37,6 +37,26 @@ def test_a_tenth_of_the_rows_is_held_back():
     assert len(learn()[2]) == 4
 
 
+def test_of_a_mode_entered_often_all_rows_are_held_back_or_none():
+    random = np.random.default_rng(0)
+    start = fresh_networks(2, (3, 32, 16, 8, 1), random)
+    rows = np.repeat(np.arange(40), 5)
+    _, validation = train(start, INPUTS[rows], OUTPUTS[rows], dataclasses.replace(SCHEDULE, epochs=1), random)
+    assert len(validation) == 20
+    assert len(set(rows[validation])) == 4
+
+
+def test_each_minibatch_of_a_mode_is_learned_and_intervals_are_of_their_median():
+    noise = np.exp(0.3 * np.random.default_rng(1).standard_normal((40, len(SOME))))
+    entered, alone = NeuralNetwork(epochs=30), NeuralNetwork(epochs=30)
+    modes, power_mw = np.tile(TABLE.modes[SOME], (40, 1)), np.tile(TABLE.power_mw[SOME], 40)
+    entered.fit(modes, (TABLE.time_ms[SOME] * noise).ravel(), power_mw)
+    alone.fit(TABLE.modes[SOME], TABLE.time_ms[SOME], TABLE.power_mw[SOME])
+    assert len(entered.training_rows_.time_ms) == 40 * len(SOME)
+    assert entered.freedom_ == alone.freedom_
+    assert entered.log_sd_[0] < 0.3
+
+
 def test_more_epochs_never_keep_a_worse_one():
     _, short, validation = learn(epochs=3, learning_rate=0.03)
     _, longer, _ = learn(epochs=30, learning_rate=0.03)

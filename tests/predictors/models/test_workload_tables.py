@@ -76,6 +76,40 @@ def test_rows_without_power_and_repeats_are_not_in_the_complete_table():
     assert complete.time_ms[1] == pytest.approx(rows[2]["minibatch_time_ms"] + 1)
 
 
+def entered_table():
+    """Two modes, one of which was profiled twice; four minibatches of each profile, of which a power tells of few."""
+    table, nan = made_table().take([0, 1, 0]), np.nan
+    times = [[1.0, 2, 3, 4], [10, 20, 30, 40], [5, 6, 7, 8]]
+    powers = [[nan, 10, nan, 20], [nan] * 4, [nan] * 4]
+    return dataclasses.replace(table, entries=np.stack([times, powers], axis=2))
+
+
+def test_each_minibatch_becomes_a_row_and_powers_are_repeated():
+    merged = entered_table().merged()
+    rows = merged.by_minibatch()
+    assert rows.modes.tolist() == np.repeat(merged.modes, 8, axis=0).tolist()
+    assert rows.time_ms.tolist() == [*range(1, 9), 10, 20, 30, 40, 10, 20, 30, 40]
+    assert rows.power_mw.tolist() == [10, 20] * 4 + [merged.power_mw[1]] * 8
+    assert merged.fingerprint != dataclasses.replace(merged, entries=None).fingerprint
+    assert made_table().by_minibatch() == made_table()
+
+
+@pytest.mark.parametrize(
+    ("count", "time_ms", "power_mw"), [(1, [1, 10, 5], 10), (3, [2, 20, 6], 10), (4, [2.5, 25, 6.5], 15)]
+)
+def test_a_profile_cut_short_says_what_its_first_minibatches_say(count, time_ms, power_mw):
+    whole = entered_table()
+    cut = whole.first_minibatches(count)
+    assert cut.time_ms.tolist() == time_ms
+    assert cut.power_mw.tolist() == [power_mw, *whole.power_mw[1:]]
+
+
+@pytest.mark.parametrize(("table", "said"), [(made_table(), "the medians"), (entered_table(), "the 4 minibatches")])
+def test_minibatches_that_are_not_known_are_not_made_up(table, said):
+    with pytest.raises(InvalidValueError, match=f"has {said} of each profile alone, 5 are asked for"):
+        table.first_minibatches(5)
+
+
 def test_the_fingerprint_says_what_is_in_the_rows_taken():
     table = made_table()
     assert table.take([0, 1]).fingerprint == table.take(slice(2)).fingerprint

@@ -1,0 +1,53 @@
+"""The tables of the files that commands are given: corpora, and results files, whose minibatches come with them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Iterable, List
+
+import numpy as np
+
+from harness.core import corpus
+from harness.core.corpus import TASKS
+from harness.core.metrics import POWER_CHANNEL
+from harness.core.profiles import Profile, Series
+from harness.core.units import ms_to_s
+from harness.store.corpora import STORES, corpus_rows, newest
+from harness.store.frames import profiles
+from harness.store.results import ResultsStore
+from predictors.models import tables
+from predictors.models.base import predictor_class
+from predictors.models.tables import Table
+from predictors.sampling import MINIBATCHES
+
+
+def load_tables(path: Path) -> List[Table]:
+    """The tables of a file, in the order in which each first appears; of a results file, of its newest profiles."""
+    if path.suffix.lower() not in STORES:
+        return tables.load_tables(path)
+    import pandas as pd
+
+    with ResultsStore(path, read_only=True) as store:
+        kept = newest(profiles(store, timed=True, tasks=TASKS))
+        entries = [entries_of(store.profile(int(number))) for number in kept.index]
+    checked = corpus.check_corpus(pd.DataFrame(corpus_rows(kept)), str(path))
+    return tables.tables_of(checked.assign(entries=entries))
+
+
+def entries_of(profile: Profile) -> np.ndarray:
+    """Time and power of the first 40 minibatches that count, shape (n, 2); the power is NaN where none was sampled."""
+    minibatches = profile.counted[:MINIBATCHES]
+    start_s = np.array([one.start_s for one in minibatches])
+    time_ms = np.array([one.e2e_ms for one in minibatches])
+    sampled_s, power_mw = map(np.asarray, profile.telemetry.series.get(POWER_CHANNEL, Series((), ())))
+    places = zip(*(np.searchsorted(sampled_s, ends) for ends in (start_s, start_s + ms_to_s(time_ms))))
+    return np.column_stack([time_ms, [power_mw[low:high].mean() if low < high else np.nan for low, high in places]])
+
+
+def note_on_medians(predictors: Iterable[str], learned: Iterable[Table]) -> None:
+    """Say which predictors would learn each minibatch of a profile, where the tables hold the medians alone."""
+    names = [name for name in dict.fromkeys(predictors) if predictor_class(name).learns_repeats]
+    if names and any(table.entries is None for table in learned):
+        what = f"{' and '.join(names)} learn the median of each profile, entered up to {MINIBATCHES} times"
+        print(f"note: {what}; of a results file they learn each minibatch, as in the paper", file=sys.stderr)
