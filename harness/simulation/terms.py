@@ -95,29 +95,25 @@ def deviations(size: float, seed: str, modes: np.ndarray) -> np.ndarray:
     for the same mode and seed.
     """
     settings = np.asarray(modes).astype(np.uint64)
-    total = np.zeros(len(settings))
-    for columns, share in SHARES.items():
-        key = int.from_bytes(hashlib.sha256(repr((seed, columns)).encode()).digest()[:8], "big")
-        total += np.sqrt(share) * _normal(np.uint64(key), settings[:, list(columns)])
+    with np.errstate(over="ignore"):
+        mixed = _mixed(settings)
+        state = np.empty((len(SHARES), len(settings)), dtype=np.uint64)
+        for row, columns in zip(state, SHARES):
+            digest = hashlib.sha256(repr((seed, columns)).encode()).digest()
+            row[:] = int.from_bytes(digest[:8], "big")
+            for column in columns:
+                row[:] = _mixed(row ^ mixed[:, column])
+        uniform = np.zeros(state.shape)
+        for _ in range(12):  # twelve uniform numbers less six: mean 0, variance 1, and no tail beyond 6
+            state = _mixed(state)
+            uniform += state.astype(float) / 2.0**64
+    total = sum(np.sqrt(share) * (row - 6.0) for share, row in zip(SHARES.values(), uniform))
     return np.exp(size * total)
-
-
-def _normal(key: np.uint64, values: np.ndarray) -> np.ndarray:
-    """Standard normal numbers that are functions of a key and of each row's values (sum of uniform ones)."""
-    state = np.full(len(values), key, dtype=np.uint64)
-    for column in values.T:
-        state = _mixed(state ^ _mixed(column))
-    total = np.zeros(len(values))
-    for _ in range(12):  # twelve uniform numbers less six: mean 0, variance 1, and no tail beyond 6
-        state = _mixed(state)
-        total += state.astype(float) / 2.0**64
-    return total - 6.0
 
 
 def _mixed(state: np.ndarray) -> np.ndarray:
     """The splitmix64 step: spreads every bit of its input over the output."""
-    with np.errstate(over="ignore"):
-        state = state + _MIXER
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    state = state + _MIXER
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return state ^ (state >> np.uint64(31))
