@@ -56,7 +56,7 @@ board() { # board FOLDER NUMBER PYTHON
 		MaxStartups 100
 		ClientAliveInterval 5
 		ClientAliveCountMax 3
-		SetEnv HOME=$here SIMULATED_BOARD=$here JETWATT_LOCK_DIR=$here/locks XDG_STATE_HOME=$here/state PYTHONDONTWRITEBYTECODE=1
+		SetEnv HOME=$here SIMULATED_BOARD=$here JETWATT_LOCK_DIR=$here/locks XDG_STATE_HOME=$here/state PYTHONPYCACHEPREFIX=$folder/pycache
 	EOF
     cat >> "$folder/lab.toml" <<- EOF
 		[[board]]
