@@ -112,7 +112,7 @@ class PoolDevice:
         if not self.scales:
             self.scales[board], self._figures = (1.0, 1.0), _figures(profile)
         elif board not in self.scales:
-            first = _profiled(self._first[board])
+            first = _profiled(self._first[board]) if board in self._first else None  # it may have joined since
             if first is None:
                 self._report(f"note: {board} has not measured the first mode, so its profiles are taken as they are")
                 return profile

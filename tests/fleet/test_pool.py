@@ -22,10 +22,10 @@ from predictors.strategies.protocol import History
 from predictors.strategies.search import RandomSearch
 from tests.harness.store.profile_examples import ENVIRONMENT
 
-LAB = "\n".join(
+LAB = [
     f'[[board]]\nname = "board{number}"\ntype = "sim:orin-agx@{number}"\njetpack = "6"\nssh = "host"\nfolder = "/"\n'
     for number in (1, 2, 3)
-)
+]
 BOARDS = ("board1", "board2", "board3")
 
 
@@ -64,7 +64,7 @@ class Pool:
 
 @pytest.fixture
 def boards(tmp_path, monkeypatch):
-    (tmp_path / "lab.toml").write_text(LAB)
+    (tmp_path / "lab.toml").write_text("".join(LAB))
     made = Pool(tmp_path)
     monkeypatch.setattr(submission, "submit", made.submit)
     monkeypatch.setattr(submission, "cancel", lambda fleet, one: None)
@@ -102,6 +102,15 @@ def test_a_search_on_a_pool_sees_one_board_and_keeps_what_each_measured(boards, 
     assert sorted(name for name, _ in figures) == sorted(["sim:orin-agx@1", *["sim:orin-agx@2", "sim:orin-agx@3"] * 5])
     of_board3 = figures["sim:orin-agx@3", boards.ran[3][1]]["power_mw"]
     assert of_board3 == pytest.approx(found.power_mw[1] * device.scales["board3"][1])
+
+
+def test_a_board_that_joins_during_the_search_measures_as_it_is(boards, capsys):
+    (boards.folder / "lab.toml").write_text("".join(LAB[:2]))
+    found = search(opened(boards), 3)  # board3 is the first that is free
+    assert "board3 has not measured the first mode, so its profiles are taken as they are" in capsys.readouterr().out
+    with ResultsStore(boards.folder / "r.sqlite", read_only=True) as store:
+        of_board3 = [one.aggregates["power_mw"] for one in store.records() if one.case.device == "sim:orin-agx@3"]
+    assert of_board3 == [found.power_mw[1]]
 
 
 def test_modes_that_are_chosen_at_once_are_queued_before_the_first_is_waited_for(boards, monkeypatch):
