@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
+import time
 
 import pytest
 
@@ -146,3 +149,45 @@ def test_a_board_that_boots_by_itself_again_and_again_waits_for_a_person(fleet):
         answer(fleet, "check", 0, f"fit, boot {boot}")
         call(fleet, "health", "now")
     assert "Reason=jetwatt: rebooted 3 times by itself" in text(fleet / "slurm")
+
+
+def test_a_controller_that_dies_again_meanwhile_has_what_it_lost_queued_once(fleet, monkeypatch):
+    fakes = {
+        "sleep": f'[ "$1" = 25 ] || exec /bin/sleep 0.02\necho x >> {fleet}/waits\n'
+        f"until [ -e {fleet}/go ]; do /bin/sleep 0.02; done\n",
+        "slurmctld": f'echo $$ >> "{fleet}/controllers"\nexec /bin/sleep 100\n',
+        "another": "exec /bin/sleep 100\n",
+        "python": f'echo "$*" >> {fleet}/asked\n',
+    }
+    for name, lines in fakes.items():
+        (fleet / "bin" / name).write_text(f"#!/bin/sh\n{lines}")
+        (fleet / "bin" / name).chmod(0o755)
+    programs = f"MUNGED={fleet}/bin/another\nSLURMCTLD={fleet}/bin/slurmctld\nSLURMD={fleet}/bin/another\n"
+    programs += f"BOARDS=orin1\nSUITE={fleet}\nPYTHON={fleet}/bin/python\nLAB=lab.toml\n"
+    (fleet / "fleet.env").write_text(programs)
+    (fleet / "munge.key").touch(0o600)
+    monkeypatch.chdir(fleet)  # a socket's path is short
+    with socket.socket(socket.AF_UNIX) as munge:
+        munge.bind("run/munge.socket")
+    variables = {**os.environ, "PATH": f"{fleet}/bin:{os.environ['PATH']}"}
+    daemons = subprocess.Popen([str(fleet / "bin/daemons")], env=variables)
+    try:
+        for deaths in (1, 2):
+            until(lambda count=deaths: text(fleet / "controllers").count("\n") >= count)
+            os.kill(int(text(fleet / "controllers").split()[-1]), signal.SIGKILL)
+            until(lambda count=deaths: text(fleet / "waits").count("\n") == count)
+        (fleet / "go").touch()
+        until(lambda: text(fleet / "asked"))
+        time.sleep(0.2)
+        assert text(fleet / "asked").split("\n") == ["-m harness fleet retry --lost --lab lab.toml", ""]
+    finally:
+        daemons.terminate()
+        assert daemons.wait(30) == 0
+
+
+def until(is_so):
+    for _ in range(1500):
+        if is_so():
+            return
+        time.sleep(0.02)
+    raise AssertionError
