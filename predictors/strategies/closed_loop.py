@@ -10,6 +10,7 @@ One shot profiles some modes, fits once, and chooses among all modes without mea
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -20,7 +21,7 @@ from predictors.models.base import Predictor, admitted_rows
 from predictors.models.tables import Table
 from predictors.sampling import choose
 from predictors.strategies.goals import Goal, log_distribution
-from predictors.strategies.protocol import Choice, History, Strategy
+from predictors.strategies.protocol import Choice, History, MeasuredMode, Strategy
 from predictors.strategies.search import Grid, profile_random
 
 UNLIKELY = 0.01  # where no mode has a greater probability of keeping the limits, the nearest one is looked for
@@ -180,12 +181,31 @@ class ClosedLoop(Strategy):
         while history.left > 0 and not history.taken:  # none of these could be profiled
             profile_random(history, 1, seed=0)
         while history.left > 0:
-            gains = expected_gains(learn(self._predictor(), history), history, goals)
-            chosen = [int(index) for index in np.argsort(-gains)[: min(self.batch, history.left)]]
-            if gains[chosen[0]] <= self.least_gain:
+            chosen = self._next(history, goals)
+            if not chosen:
                 break
-            history.profile_all(from_high_to_low(history, [index for index in chosen if gains[index] > 0]))
+            history.profile_all(from_high_to_low(history, chosen))
         return [history.choose_measured(goal, f"best of {len(history.taken)} profiled modes") for goal in goals]
+
+    def _next(self, history: History, goals: Sequence[Goal]) -> List[int]:
+        """Up to `batch` candidates that promise a gain, each as if those before it had given what is expected of them.
+
+        The likeliest few by one posterior are neighbours, which tell little more than one of them (the "kriging
+        believer" of Ginsbourger et al. 2010).
+        """
+        believed = copy.copy(history)
+        believed.taken = dict(history.taken)
+        chosen: List[int] = []
+        while len(chosen) < min(self.batch, history.left):
+            posterior = learn(self._predictor(), believed)
+            gains = expected_gains(posterior, believed, goals)
+            best = int(np.argmax(gains))
+            if gains[best] <= (0.0 if chosen else self.least_gain):
+                break
+            chosen.append(best)
+            figures = np.exp([posterior.log_time[best], posterior.log_power[best]]).tolist()
+            believed.taken[best] = MeasuredMode(*figures, seconds=0.0)
+        return chosen
 
 
 def from_high_to_low(history: History, places: Sequence[int]) -> List[int]:

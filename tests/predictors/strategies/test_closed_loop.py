@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
+from predictors.models.base import Prediction
 from predictors.strategies.closed_loop import (
     ClosedLoop,
     OneShot,
@@ -144,6 +145,24 @@ def test_modes_of_a_batch_are_profiled_from_high_to_low_clocks():
     gpu_khz = TABLE.modes[history.places, 2]
     assert (np.diff(gpu_khz[:3]) <= 0).all()
     assert (np.diff(gpu_khz[3:]) <= 0).all()
+
+
+class SureOfClocks(NearlyRight):
+    """Time falls with the GPU clock; what a mode took is what all modes of its GPU clock take."""
+
+    def _learn(self, rows, time_ms, power_mw):
+        self.known_ = rows.modes[:, 2]
+
+    def _infer(self, rows):
+        sd = np.where(np.isin(rows.modes[:, 2], self.known_), 0.001, 0.3)
+        return Prediction(1e8 / rows.modes[:, 2], np.full(len(sd), 10_000.0), sd, sd)
+
+
+def test_modes_of_a_batch_are_not_of_one_kind():
+    """The three most promising by one posterior are three of the highest GPU clock, one of which tells of all."""
+    history = History(TableProfiler(TABLE), 1 + 3)
+    ClosedLoop(SureOfClocks, middle_modes, initial=1, batch=3).choose(history, power_budget(1e6))
+    assert len(set(TABLE.modes[history.places[1:], 2])) == 3
 
 
 @pytest.mark.parametrize("option", ["batch", "initial"])
