@@ -10,19 +10,18 @@ The parameters are those of BERT with the head for answers, without the pooler, 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from typing import Any, Dict
+from pathlib import Path
+from typing import Any, Callable, Dict
 
 from harness.workloads.data.squad import SQUAD, Question, encode
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload, transformed
 
-OFFLINE = {
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "DISABLE_TELEMETRY": "1",
-}
+OFFLINE = dict.fromkeys(
+    ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY", "DISABLE_TELEMETRY"), "1"
+)
 
 
 def _build_model() -> Any:
@@ -32,22 +31,18 @@ def _build_model() -> Any:
     return transformers.BertForQuestionAnswering(transformers.BertConfig())
 
 
-class Encoded:
-    """From a question to so many tokens, as tensors."""
+def as_tensors(sample: Question, tokens: int) -> Dict[str, Any]:
+    torch = require("torch")
+    encoding = encode(*sample, length=tokens)
+    return {
+        **{name: torch.tensor(getattr(encoding, name)) for name in ("input_ids", "token_type_ids", "attention_mask")},
+        "start_positions": encoding.start_position,
+        "end_positions": encoding.end_position,
+    }
 
-    def __init__(self, tokens: int) -> None:
-        self._tokens = tokens
 
-    def __call__(self, sample: Question) -> Dict[str, Any]:
-        torch = require("torch")
-        encoding = encode(*sample, length=self._tokens)
-        return {
-            "input_ids": torch.tensor(encoding.input_ids),
-            "token_type_ids": torch.tensor(encoding.token_type_ids),
-            "attention_mask": torch.tensor(encoding.attention_mask),
-            "start_positions": encoding.start_position,
-            "end_positions": encoding.end_position,
-        }
+def _data(tokens: int) -> Callable[[Path], Any]:
+    return transformed(SQUAD, lambda: functools.partial(as_tensors, tokens=tokens))
 
 
 def _forward(model: Any, batch: Any) -> Any:
@@ -61,9 +56,9 @@ BERT_SQUAD = Workload(
     name="bert-squad",
     model=_build_model,
     folder=SQUAD,
-    data=transformed(SQUAD, lambda: Encoded(384)),
+    data=_data(384),
     loss=lambda model, batch: model(**batch).loss,  # mean cross-entropy of the answer's beginning and its end
     forward=_forward,
 )
 
-BERT_SQUAD_128 = dataclasses.replace(BERT_SQUAD, name="bert-squad-128", data=transformed(SQUAD, lambda: Encoded(128)))
+BERT_SQUAD_128 = dataclasses.replace(BERT_SQUAD, name="bert-squad-128", data=_data(128))

@@ -183,7 +183,7 @@ def read_pictures(folder: Path) -> Transformed:
     """Pictures in a folder per class, cropped to 224 x 224 as those of ImageNet are."""
     classification = require("harness.workloads.classification")
     pictures = require("harness.workloads.data.photographs").open_image_folder(folder)
-    return Transformed(pictures, classification.build_imagenet_transform())
+    return Transformed(pictures, classification.OnPicture(classification.imagenet_steps))
 
 
 def move(batch: Any, to: Any) -> Any:

@@ -35,34 +35,31 @@ def _build_model() -> Any:
     return model
 
 
-class FitAndFlip:
-    """From a `DetectionSample` to what ultralytics' loss takes."""
+def fit_and_flip(sample: DetectionSample, side: int = SIDE) -> Dict[str, Any]:
+    """What ultralytics' loss takes of a picture, fitted into a square.
 
-    def __init__(self, side: int) -> None:
-        self._side = side
-
-    def __call__(self, sample: DetectionSample) -> Dict[str, Any]:
-        """`img` (3, side, side) in bytes, `cls` (objects, 1), `bboxes` (objects, 4) as centre and size from 0 to 1."""
-        torch = require("torch")
-        width, height = sample.picture.size
-        scale = self._side / max(width, height)
-        fitted = (max(1, round(width * scale)), max(1, round(height * scale)))
-        left, top = (self._side - fitted[0]) // 2, (self._side - fitted[1]) // 2
-        frame = np.full((self._side, self._side, 3), _GREY, dtype=np.uint8)
-        resized = np.asarray(sample.picture.resize(fitted, require("PIL.Image").BILINEAR))
-        frame[top : top + fitted[1], left : left + fitted[0]] = resized
-        corner, extent = sample.boxes[:, :2], sample.boxes[:, 2:]
-        stretch = np.array(fitted, dtype=np.float32) / (width, height)
-        centre = ((corner + extent / 2) * stretch + (left, top)) / self._side
-        boxes = np.hstack([centre, extent * stretch / self._side]).astype(np.float32)
-        if torch.rand(()) < 0.5:
-            frame = frame[:, ::-1]
-            boxes[:, 0] = 1 - boxes[:, 0]
-        return {
-            "img": torch.from_numpy(np.ascontiguousarray(frame.transpose(2, 0, 1))),
-            "cls": torch.from_numpy(sample.classes[:, np.newaxis].astype(np.float32)),
-            "bboxes": torch.from_numpy(boxes),
-        }
+    `img` (3, side, side) in bytes, `cls` (objects, 1), `bboxes` (objects, 4) as centre and size from 0 to 1.
+    """
+    torch = require("torch")
+    width, height = sample.picture.size
+    scale = side / max(width, height)
+    fitted = (max(1, round(width * scale)), max(1, round(height * scale)))
+    left, top = (side - fitted[0]) // 2, (side - fitted[1]) // 2
+    frame = np.full((side, side, 3), _GREY, dtype=np.uint8)
+    resized = np.asarray(sample.picture.resize(fitted, require("PIL.Image").BILINEAR))
+    frame[top : top + fitted[1], left : left + fitted[0]] = resized
+    corner, extent = sample.boxes[:, :2], sample.boxes[:, 2:]
+    stretch = np.array(fitted, dtype=np.float32) / (width, height)
+    centre = ((corner + extent / 2) * stretch + (left, top)) / side
+    boxes = np.hstack([centre, extent * stretch / side]).astype(np.float32)
+    if torch.rand(()) < 0.5:
+        frame = frame[:, ::-1]
+        boxes[:, 0] = 1 - boxes[:, 0]
+    return {
+        "img": torch.from_numpy(np.ascontiguousarray(frame.transpose(2, 0, 1))),
+        "cls": torch.from_numpy(sample.classes[:, np.newaxis].astype(np.float32)),
+        "bboxes": torch.from_numpy(boxes),
+    }
 
 
 def collate(samples: List[Dict[str, Any]]) -> Dict[str, Any]:
@@ -92,7 +89,7 @@ YOLOV8N_COCO = Workload(
     name="yolov8n-coco",
     model=_build_model,
     folder=COCO,
-    data=transformed(COCO, lambda: FitAndFlip(SIDE)),
+    data=transformed(COCO, lambda: fit_and_flip),
     loss=_loss,
     forward=_forward,
     collate=collate,

@@ -81,12 +81,11 @@ ARRAY = pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 2]}
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        (b"\x80\x02}(U\x06labels" + doubled(20) + b"U\x04dataNu.", "takes up a list, tuple or dict again"),
-        (b"\x80\x02}U\x06labelsr" + struct.pack("<I", 2**28) + b"Ns.", "keeps a value at place 268435456"),
+        (b"\x80\x02}(U\x06labels" + doubled(20) + b"U\x04dataNu.", "for each of a list of labels"),
+        (b"\x80\x02}U\x06labelsr" + struct.pack("<I", 2**28) + b"Ns.", "for each of a list of labels"),
         (b"\x80\x02" + b"]" * 100_000 + b".", "more operations than pictures can need"),
         (b"\x80\x04\x8e" + struct.pack("<Q", 2**40) + b".", "expected 1099511627776 bytes"),
-        (b"\x80\x02I" + b"9" * 1_000_000 + b"\n.", "damaged or no plain pickle"),
-        (ARRAY.replace(b"M\x00\x0c", b"M\x01\x0c"), "cannot reshape"),
+        (b"\x80\x02I" + b"9" * 1_000_000 + b"\n.", "no CIFAR-10 batch"),
         (ARRAY.replace(b"K\x01K\x02", b"]K\x02"), "for each of a list of labels"),
     ],
 )

@@ -1,12 +1,10 @@
-"""CIFAR-10: 32 x 32 colour pictures in binary or pickled batches; no code that a pickle names is run."""
+"""CIFAR-10: 32 x 32 colour pictures in binary or pickled batches; nothing is unpickled."""
 
 from __future__ import annotations
 
-import io
-import pickle
 import pickletools
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 import numpy as np
 
@@ -66,16 +64,41 @@ def _open_batch(path: Path) -> Sequence[np.ndarray]:
         if size == 0 or size % _RECORD:
             raise DataSetError(f"{path} has {size} bytes, no multiple of {_RECORD}: it is cut off or no CIFAR-10 batch")
         return FileRows(path, 0, (size // _RECORD, _RECORD))
-    content = read_plain_pickle(path)
+    return _read_pickled(path)
+
+
+_KEYS = ("batch_label", "labels", "data", "filenames")
+_SMALL_NUMBERS = ("BININT1", "BININT2", "BININT")
+_FEWEST_OPERATIONS, _BYTES_PER_OPERATION = 10_000, 64  # a picture of 3,072 bytes takes some six
+
+
+def _read_pickled(path: Path) -> np.ndarray:
+    """The records of a pickled batch: `labels`, a list of numbers, and `data`, an array of bytes.
+
+    The pickle's operations are read and none of them is done, so nothing that it names is run. Of protocols 2 to 4;
+    Python 3 writes the bytes of an array as text in protocol 2.
+    """
+    key, labels, pixels, order, is_of_bytes = "", [], b"", "C", False
     try:
-        pixels, labels = content[b"data"], content[b"labels"]
-        if not (type(labels) is list and set(map(type, labels)) == {int} and len(labels) * _PIXELS == pixels.size):
-            raise ValueError(f"expected {_PIXELS} pixels for each of a list of labels")
-        labels = np.asarray(labels, dtype=np.uint8)
-        records = np.concatenate([labels[:, np.newaxis], pixels.reshape(len(labels), _PIXELS)], axis=1)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise DataSetError(f"{path} is no CIFAR-10 batch: {error!r}", "fetch it again") from error
-    return records
+        content = read_bounded(path)
+        for count, (operation, value, _) in enumerate(pickletools.genops(content)):
+            if count > _FEWEST_OPERATIONS + len(content) / _BYTES_PER_OPERATION:
+                raise ValueError("it has more operations than pictures can need")
+            if operation.name in ("NEWTRUE", "NEWFALSE"):  # of an array's state, before its bytes
+                order = "F" if operation.name == "NEWTRUE" else "C"
+            elif key == "labels" and operation.name in _SMALL_NUMBERS:
+                labels.append(value)
+            elif isinstance(value, (str, bytes)):
+                raw = value if isinstance(value, bytes) else value.encode("latin1")
+                key = next((name for name in _KEYS if raw == name.encode()), key)
+                is_of_bytes |= raw == b"u1"
+                pixels = raw if key == "data" and len(raw) > len(pixels) else pixels
+        if not labels or not is_of_bytes or len(pixels) != len(labels) * _PIXELS:
+            raise ValueError(f"expected {_PIXELS} pixels of a byte for each of a list of labels")
+        records = np.frombuffer(pixels, np.uint8).reshape((len(labels), _PIXELS), order=order)
+        return np.column_stack([np.array(labels, np.uint8), records])
+    except (ValueError, OverflowError) as error:
+        raise DataSetError(f"{path} is no CIFAR-10 batch: {error}", "fetch it again") from error
 
 
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:
@@ -107,109 +130,3 @@ CIFAR10 = DataSet(
     write=write,
     open=Cifar10Samples,
 )
-
-
-class ByteType:
-    """Stands for numpy's dtype: that of bytes, whatever state a pickle gives it."""
-
-    def __init__(self, code: Any, *_: Any) -> None:
-        if code not in (b"u1", "u1"):
-            raise pickle.UnpicklingError(f"it holds an array of type {code!r}, expected u1")
-
-    def __setstate__(self, state: Any) -> None:
-        """Byte order and alignment say nothing of bytes."""
-
-
-class ByteArray:
-    """Stands for numpy's array, and holds one of bytes as soon as a pickle gives it its state."""
-
-    array: np.ndarray
-
-    def __init__(self, *_: Any) -> None:
-        """Takes the class and a shape that is not the array's yet."""
-
-    def __setstate__(self, state: Any) -> None:
-        _, shape, kind, is_fortran, content = state
-        if not isinstance(kind, ByteType):
-            raise pickle.UnpicklingError("it holds an array of no type")
-        self.array = np.frombuffer(content, np.uint8).reshape(shape, order="F" if is_fortran else "C")
-
-
-def _encode(text: str, _: str = "latin1") -> bytes:
-    """What Python 3 writes for bytes in pickles of protocol 2."""
-    return text.encode("latin1")
-
-
-_STAND_INS = {
-    ("numpy", "dtype"): ByteType,
-    ("numpy", "ndarray"): None,  # a pickle only ever passes it on
-    ("numpy.core.multiarray", "_reconstruct"): ByteArray,
-    ("numpy._core.multiarray", "_reconstruct"): ByteArray,
-    ("_codecs", "encode"): _encode,
-}
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Resolves names to stand-ins of this module only, so that nothing else that a pickle names is ever called."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _STAND_INS[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which plain data does not need") from None
-
-    def persistent_load(self, identity: Any) -> Any:
-        raise pickle.UnpicklingError("it refers to something outside itself")
-
-
-_MAKE_CONTAINERS = {
-    "LIST", "EMPTY_LIST", "TUPLE", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "DICT", "EMPTY_DICT",
-}  # fmt: skip
-_OPERATIONS = _MAKE_CONTAINERS | {
-    "PROTO", "FRAME", "STOP", "MARK", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "APPEND", "APPENDS", "SETITEM",
-    "SETITEMS", "BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET", "NONE", "NEWTRUE", "NEWFALSE", "BININT",
-    "BININT1", "BININT2", "LONG1", "BINFLOAT", "SHORT_BINSTRING", "BINSTRING", "BINUNICODE", "SHORT_BINUNICODE",
-    "BINUNICODE8", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8",
-}  # fmt: skip
-"""What pickle writes for a batch in protocols 2 to 4."""
-
-_FEWEST_OPERATIONS, _BYTES_PER_OPERATION = 10_000, 64  # a picture of 3,072 bytes takes some six
-
-
-def _check_operations(content: bytes) -> None:
-    """Refuse a pickle that would make much out of few bytes, before it is run.
-
-    A container that is taken up again, in itself or in others, doubles what it holds with each few bytes; a number of
-    the memo has a table made that is as long.
-    """
-    memo: Dict[int, str] = {}
-    last = ""
-    for count, (operation, argument, _) in enumerate(pickletools.genops(content)):
-        name = operation.name
-        if name not in _OPERATIONS:
-            raise pickle.UnpicklingError(f"it has the operation {name}, which plain data does not need")
-        if count > _FEWEST_OPERATIONS + len(content) / _BYTES_PER_OPERATION:
-            raise pickle.UnpicklingError("it has more operations than pictures can need")
-        if name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
-            place = len(memo) if argument is None else int(argument)
-            if place > count:
-                raise pickle.UnpicklingError(f"it keeps a value at place {place}")
-            memo[place] = last
-        elif name in ("BINGET", "LONG_BINGET") and memo.get(int(argument), "LIST") in _MAKE_CONTAINERS:
-            raise pickle.UnpicklingError("it takes up a list, tuple or dict again")
-        last = name
-
-
-def read_plain_pickle(path: Path) -> Any:
-    """The value in a pickle file; byte strings of Python 2 stay bytes, arrays can be of bytes only."""
-    try:
-        content = read_bounded(path)
-        _check_operations(content)
-        value = _PlainUnpickler(io.BytesIO(content), encoding="bytes").load()
-        if isinstance(value, dict):
-            return {key: one.array if isinstance(one, ByteArray) else one for key, one in value.items()}
-        return value
-    except OSError:
-        raise
-    except Exception as error:  # a damaged pickle raises nearly anything
-        raise DataSetError(f"{path} is damaged or no plain pickle: {error}", "fetch it again") from error

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.core.errors import DataSetError
 from harness.core.files import read_json
-from harness.workloads.data.data_set import DataSet
+from harness.workloads.data.data_set import DataSet, first_of
 from harness.workloads.data.photographs import draw_size, fit_size, make_jpeg, read_picture, write_files
 from harness.workloads.data.written_folder import Report, WriteProgress
 
@@ -36,10 +36,7 @@ class CocoSamples:
     in_memory = False
 
     def __init__(self, directory: Path) -> None:
-        self._list = next((directory / name for name in _LISTS if (directory / name).is_file()), None)
-        self._folder = next((directory / name for name in _FOLDERS if (directory / name).is_dir()), None)
-        if self._list is None or self._folder is None:
-            raise DataSetError(f"{directory} needs one of {', '.join(_LISTS)} and one of {', '.join(_FOLDERS)}")
+        self._list, self._folder = first_of(directory, _LISTS), first_of(directory, _FOLDERS)
         try:
             content = read_json(self._list)
             category_ids = sorted(int(category["id"]) for category in content["categories"])

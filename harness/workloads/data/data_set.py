@@ -101,7 +101,15 @@ def prepare(
     """
     _check_choice(data_scale, seed)
     wanted = None if data_scale is None else max(1, round(data_set.real_samples * data_scale))
-    directory = _find_real(data_set, data_root, report)
+    directory = None
+    if data_root is not None:
+        if not Path(data_root).is_dir():
+            raise InvalidValueError(
+                f"data root {data_root} is no directory", "give the one that holds the real data sets"
+            )
+        directory = data_set.find_real(Path(data_root))
+        if directory is None:
+            report(f"{data_root} does not hold {data_set.name}: it is written instead")
     if directory is not None:
         raw = open_samples(data_set, directory)
         samples = wanted or len(raw)
@@ -222,22 +230,19 @@ def _on_medium(name: str, folder: Path, storage_dir: Path, report: Report) -> Tu
     return copied / _COPIED, source
 
 
-def _find_real(data_set: DataSet, data_root: Optional[Path], report: Report) -> Optional[Path]:
-    if data_root is None:
-        return None
-    if not Path(data_root).is_dir():
-        raise InvalidValueError(f"data root {data_root} is no directory", "give the one that holds the real data sets")
-    directory = data_set.find_real(Path(data_root))
-    if directory is None:
-        report(f"{data_root} does not hold {data_set.name}: it is written instead")
-    return directory
-
-
 def open_samples(data_set: DataSet, directory: Path) -> RawSamples:
     raw = data_set.open(directory)
     if len(raw) == 0:
         raise DataSetError(f"{directory} holds no sample of {data_set.name}", "fetch the data set again")
     return raw
+
+
+def first_of(directory: Path, names: Sequence[str]) -> Path:
+    """The first of these that a data set's folder has."""
+    for name in names:
+        if (directory / name).exists():
+            return directory / name
+    raise DataSetError(f"{directory} has none of {', '.join(names)}")
 
 
 def choose(held: int, wanted: int, seed: int) -> Sequence[int]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from harness.core.errors import DataSetError
 from harness.core.files import MOST_BYTES
-from harness.workloads.data.data_set import DataSet, FileRows
+from harness.workloads.data.data_set import DataSet, FileRows, first_of
 from harness.workloads.data.written_folder import Report, WriteProgress
 from harness.workloads.optional_packages import require
 
@@ -28,7 +28,7 @@ class MnistSamples:
     """Pictures (28 x 28, uint8) and their labels."""
 
     def __init__(self, directory: Path) -> None:
-        self._files = [_find(directory, IMAGES), _find(directory, LABELS)]
+        self._files = [first_of(directory, (name, f"{name}.gz")) for name in (IMAGES, LABELS)]
         self._images, labels = (read_idx(path) for path in self._files)
         if [len(read.shape) for read in (self._images, labels)] != [3, 1]:
             raise DataSetError(f"{self._files[0]} holds no pictures, or {self._files[1]} no labels", "fetch them again")
@@ -47,13 +47,6 @@ class MnistSamples:
 
     def files(self, indices: Sequence[int]) -> List[Path]:
         return list(self._files)
-
-
-def _find(directory: Path, name: str) -> Path:
-    for path in (directory / name, directory / f"{name}.gz"):
-        if path.is_file():
-            return path
-    raise DataSetError(f"{directory} has neither {name} nor {name}.gz")
 
 
 def write(directory: Path, samples: int, seed: int, report: Report) -> str:

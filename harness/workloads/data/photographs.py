@@ -14,13 +14,14 @@ from typing import Any, Callable, Iterable, List, Sequence, Tuple
 import numpy as np
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.data_set import DataSet
+from harness.workloads.data.data_set import DataSet, first_of
 from harness.workloads.data.written_folder import Report, WriteProgress
 from harness.workloads.optional_packages import require
 
 _TEXTURE_SIDE = 1_536
 _CONTRASTS = (1.0, 3.0, 6.0, 12.0, 20.0, 32.0, 48.0, 64.0)
 _SPREAD, _REACH = 0.4, 2.0
+_MEAN_OF_SPREAD = 1.0758970620062462  # of exp(0.4 z) for a standard normal z that is clipped to [-2, 2]
 _HUE_JITTER = 6.0
 _TOLERANCE = 0.03  # a file size further off than this is tried once more
 
@@ -39,19 +40,7 @@ def read_picture(path: Path) -> Any:
 def draw_size(random: np.random.Generator, mean_bytes: float) -> float:
     """A file size in bytes: log-normal with a sigma of 0.4, cut off at two sigmas each way, with the mean asked for."""
     z = float(np.clip(random.standard_normal(), -_REACH, _REACH))
-    return mean_bytes * math.exp(_SPREAD * z) / _mean_of_spread()
-
-
-@functools.lru_cache(maxsize=None)
-def _mean_of_spread() -> float:
-    """Mean of exp(s * z) for a standard normal z that is clipped to [-k, k]."""
-    s, k = _SPREAD, _REACH
-
-    def below(x: float) -> float:
-        return 0.5 * (1 + math.erf(x / math.sqrt(2)))
-
-    middle = math.exp(s * s / 2) * (below(k - s) - below(-k - s))
-    return middle + (math.exp(s * k) + math.exp(-s * k)) * below(-k)
+    return mean_bytes * math.exp(_SPREAD * z) / _MEAN_OF_SPREAD
 
 
 def fit_size(size: Tuple[int, int], file_bytes: float, quality: int) -> Tuple[int, int]:
@@ -173,18 +162,14 @@ def draw_labelled_picture(
     return label, make
 
 
-GLD23K_CLASSES = 203
+_GLD23K_SIZE = (800, 600)  # students' paper on AGX and NX storage, sec. II.C
 _LISTS = ("data_user_dict/gld23k_user_dict_train.csv", "gld23k_user_dict_train.csv", "federated_train.csv")
-_COLUMNS = ("user_id", "image_id", "class")
 _USERS = 233
-_GLD23K_SHAPE = (800, 600), 90  # students' paper on AGX and NX storage, sec. II.C: 800 x 600
 
 
 def open_gld23k(directory: Path) -> LabelledPictures:
     """The training pictures, `images/IMAGE_ID.jpg` each."""
-    path = next((directory / name for name in _LISTS if (directory / name).is_file()), None)
-    if path is None:
-        raise DataSetError(f"{directory} has none of {', '.join(_LISTS)}")
+    path = first_of(directory, _LISTS)
     try:
         with open(path, newline="", encoding="utf-8") as file:
             rows = [(row["image_id"], int(row["class"])) for row in csv.DictReader(file)]
@@ -200,9 +185,9 @@ def write_gld23k(directory: Path, samples: int, seed: int, report: Report) -> st
     files = []
     with open(directory / _LISTS[0], "w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
-        table.writerow(_COLUMNS)
+        table.writerow(("user_id", "image_id", "class"))
         for index in range(samples):
-            label, make = draw_labelled_picture(seed, index, GLD23K_CLASSES, GLD23K.bytes_per_sample, *_GLD23K_SHAPE)
+            label, make = draw_labelled_picture(seed, index, 203, GLD23K.bytes_per_sample, _GLD23K_SIZE, 90)
             table.writerow([index % _USERS, f"{index:016x}", label])
             files.append((directory / "images" / f"{index:016x}.jpg", make))
     write_files(files, WriteProgress("gld23k", samples, "images", report))
@@ -222,9 +207,8 @@ GLD23K = DataSet(
 )
 
 
-IMAGENET_CLASSES = 1_000
 _SUFFIXES = (".jpg", ".jpeg", ".png")
-_IMAGENET_SHAPE = (500, 375), 96  # the most frequent size of ImageNet's pictures
+_IMAGENET_SIZE = (500, 375)  # the most frequent size of ImageNet's pictures
 
 
 def open_image_folder(directory: Path) -> LabelledPictures:
@@ -243,9 +227,7 @@ def write_imagenet(directory: Path, samples: int, seed: int, report: Report) -> 
     """Write made-up photographs into a folder for each class that comes up."""
     files = []
     for index in range(samples):
-        label, make = draw_labelled_picture(
-            seed, index, IMAGENET_CLASSES, IMAGENET_VAL.bytes_per_sample, *_IMAGENET_SHAPE
-        )
+        label, make = draw_labelled_picture(seed, index, 1_000, IMAGENET_VAL.bytes_per_sample, _IMAGENET_SIZE, 96)
         folder = directory / f"n{label:08d}"
         folder.mkdir(exist_ok=True)
         files.append((folder / f"ILSVRC2012_val_{index + 1:08d}.JPEG", make))

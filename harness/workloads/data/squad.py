@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.core.errors import DataSetError
 from harness.core.files import read_json
-from harness.workloads.data.data_set import DataSet
+from harness.workloads.data.data_set import DataSet, first_of
 from harness.workloads.data.wikitext import describe_source, read_sections
 from harness.workloads.data.written_folder import Report
 
@@ -37,10 +37,7 @@ class SquadSamples:
     in_memory = True
 
     def __init__(self, directory: Path) -> None:
-        path = next((directory / name for name in _FILES if (directory / name).is_file()), None)
-        if path is None:
-            raise DataSetError(f"{directory} has none of {', '.join(_FILES)}")
-        self._path = path
+        path = self._path = first_of(directory, _FILES)
         try:
             content = read_json(path)
             self._questions = [

@@ -1,5 +1,6 @@
-"""CIFAR-10 in both its distributions, and pickles that are read without running what they name."""
+"""CIFAR-10 in both its distributions, and pickles of which nothing is run."""
 
+import functools
 import os
 import pickle
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import DataSetError
-from harness.workloads.data.cifar10 import CIFAR10, Cifar10Samples, read_plain_pickle
+from harness.workloads.data.cifar10 import CIFAR10, Cifar10Samples
 
 
 def make_batch(count=4, seed=0):
@@ -46,7 +47,24 @@ def as_python_2_wrote_it(pixels, labels):
     return b"\x80\x02}(" + text(b"data") + array + state + text(b"labels") + numbers + b"u."
 
 
-@pytest.mark.parametrize("write", [write_binary, write_pickled])
+def write_as_python_2(directory, batches):
+    for number, batch in enumerate(batches, 1):
+        (directory / f"data_batch_{number}").write_bytes(as_python_2_wrote_it(*batch))
+
+
+def in_fortran_order(directory, batches):
+    write_pickled(directory, [(np.asfortranarray(pixels), labels) for pixels, labels in batches])
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_binary,
+        write_as_python_2,
+        in_fortran_order,
+        *(functools.partial(write_pickled, protocol=protocol) for protocol in (2, 3, 4)),
+    ],
+)
 def test_both_distributions_give_the_same_pictures_in_height_width_colour_order(tmp_path, write):
     batches = [make_batch(4, seed=0), make_batch(3, seed=1)]
     write(tmp_path, batches)
@@ -58,23 +76,6 @@ def test_both_distributions_give_the_same_pictures_in_height_width_colour_order(
         assert picture.shape == (32, 32, 3)
         assert picture[5, 9].tolist() == [pixels[plane * 1024 + 5 * 32 + 9] for plane in range(3)]
     assert len(samples.files([0])) == 2
-
-
-@pytest.mark.parametrize("protocol", [2, 3, 4])
-def test_batches_that_python_3_pickled_again_are_read(tmp_path, protocol):
-    pixels, labels = make_batch(5)
-    write_pickled(tmp_path, [(pixels, labels)], protocol)
-    content = read_plain_pickle(tmp_path / "data_batch_1")
-    np.testing.assert_array_equal(content[b"data"], pixels)
-    assert content[b"labels"] == labels
-
-
-def test_a_batch_as_python_2_wrote_it_is_read(tmp_path):
-    pixels, labels = make_batch(6)
-    (tmp_path / "data_batch_1").write_bytes(as_python_2_wrote_it(pixels, labels))
-    samples = Cifar10Samples(tmp_path)
-    assert [samples[index][1] for index in range(6)] == labels
-    assert samples[2][0][0, 0].tolist() == [pixels[2, 0], pixels[2, 1024], pixels[2, 2048]]
 
 
 class Malicious:
@@ -90,7 +91,7 @@ class Malicious:
 def test_a_malicious_pickle_runs_nothing(tmp_path):
     content = pickle.dumps({b"data": Malicious(tmp_path / "pwned"), b"labels": []}, 2)
     (tmp_path / "data_batch_1").write_bytes(content)
-    with pytest.raises(DataSetError, match=r"data_batch_1 .*names .*system"):
+    with pytest.raises(DataSetError, match=r"data_batch_1 is no CIFAR-10 batch"):
         Cifar10Samples(tmp_path)
     assert not (tmp_path / "pwned").exists()
     pickle.loads(content)
@@ -106,6 +107,7 @@ def test_a_malicious_pickle_runs_nothing(tmp_path):
         pickle.dumps({b"labels": [1]}),
         pickle.dumps([1, 2, 3]),
         pickle.dumps({b"data": np.zeros((2, 3072), np.float32), b"labels": [1, 2]}),
+        pickle.dumps({b"data": np.zeros((2, 3072), np.int8), b"labels": [1, 2]}),
         pickle.dumps({b"data": np.zeros((2, 100), np.uint8), b"labels": [1, 2]}),
         pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": ["cat"]}),
     ],

@@ -39,20 +39,19 @@ def test_a_file_that_is_no_idx_file_is_named(tmp_path, content):
         read_idx(tmp_path / "file")
 
 
-@pytest.mark.parametrize("zipped", [False, True])
-def test_a_cut_off_idx_file_is_named(tmp_path, zipped):
-    write_idx(tmp_path / "file", np.zeros((20, 5), np.uint8))
-    content = (tmp_path / "file").read_bytes()
-    path = tmp_path / ("cut.gz" if zipped else "cut")
-    path.write_bytes(gzip.compress(content[:-3]) if zipped else content[:-3])
-    with pytest.raises(DataSetError, match=str(path)):
-        read_idx(path)
-
-
-def test_a_cut_off_gzip_file_is_named(tmp_path):
-    (tmp_path / "cut.gz").write_bytes(gzip.compress(bytes((0, 0, 8, 1, 0, 0, 3, 232)) + bytes(1000))[:-9])
-    with pytest.raises(DataSetError, match=r"cut\.gz is damaged"):
-        read_idx(tmp_path / "cut.gz")
+@pytest.mark.parametrize(
+    ("name", "cut"),
+    [
+        ("cut", lambda content: content[:-3]),
+        ("cut.gz", lambda content: gzip.compress(content[:-3])),
+        ("cut.gz", lambda content: gzip.compress(content)[:-9]),
+    ],
+)
+def test_a_cut_off_idx_file_is_named(tmp_path, name, cut):
+    write_idx(tmp_path / "file", np.zeros((200, 5), np.uint8))
+    (tmp_path / name).write_bytes(cut((tmp_path / "file").read_bytes()))
+    with pytest.raises(DataSetError, match=str(tmp_path / name)):
+        read_idx(tmp_path / name)
 
 
 def test_mapped_rows_travel_to_a_worker_as_their_path(tmp_path):
@@ -79,14 +78,10 @@ def test_real_files_are_found_where_users_keep_them(tmp_path, place):
     assert sorted(path.name for path in samples.files([0])) == [IMAGES, LABELS]
 
 
-def test_labels_that_do_not_match_the_pictures_are_an_error(tmp_path):
+def test_labels_that_do_not_match_the_pictures_and_labels_that_are_missing_are_an_error(tmp_path):
     write_mnist(tmp_path / "mnist", images=3, labels=4)
     with pytest.raises(DataSetError, match="4 labels for 3 pictures"):
         MnistSamples(tmp_path / "mnist")
-
-
-def test_a_missing_file_is_an_error_that_names_it(tmp_path):
-    write_mnist(tmp_path / "mnist")
     (tmp_path / "mnist" / LABELS).unlink()
     with pytest.raises(DataSetError, match=LABELS):
         MnistSamples(tmp_path / "mnist")

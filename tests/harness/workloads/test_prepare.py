@@ -1,6 +1,7 @@
 """Preparing a data set: the real one where it is held, else a written one; all, a share, or more than there is."""
 
 import dataclasses
+import functools
 import shutil
 
 import numpy as np
@@ -9,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.errors import DataSetError, InvalidValueError
+from harness.workloads.data import data_set
 from harness.workloads.data.cifar10 import CIFAR10
-from harness.workloads.data.data_set import choose, prepare
+from harness.workloads.data.data_set import choose
 from harness.workloads.data.photographs import IMAGENET_VAL
 
-
-def ignore(line):
-    """Take a line of progress and forget it."""
+prepare = functools.partial(data_set.prepare, report=lambda line: None)
 
 
 @pytest.fixture
@@ -32,14 +32,14 @@ def read_all(prepared, seed=0):
 
 def test_a_written_data_set_has_its_default_size_unless_a_scale_is_asked_for(tmp_path):
     small = dataclasses.replace(CIFAR10, default_samples=12)
-    prepared = prepare(small, tmp_path, None, None, 0, ignore)
+    prepared = prepare(small, tmp_path, None, None, 0)
     assert (prepared.source, prepared.samples, prepared.bytes) == ("written", 12, 12 * 3073)
     assert prepared.scale == 12 / 50_000
-    assert prepare(small, tmp_path, None, 0.001, 0, ignore).samples == 50
+    assert prepare(small, tmp_path, None, 0.001, 0).samples == 50
 
 
 def test_the_real_data_set_is_used_where_it_is_held(tmp_path, data_root):
-    prepared = prepare(CIFAR10, tmp_path / "storage", data_root, None, 0, ignore)
+    prepared = prepare(CIFAR10, tmp_path / "storage", data_root, None, 0)
     assert (prepared.source, prepared.samples) == ("real", 40)
     assert prepared.directory == data_root / "cifar-10-batches-bin"
     assert prepared.bytes == sum(path.stat().st_size for path in prepared.files) == 40 * 3073
@@ -47,7 +47,7 @@ def test_the_real_data_set_is_used_where_it_is_held(tmp_path, data_root):
 
 
 def test_a_share_of_a_real_data_set_is_a_choice_by_the_seed(tmp_path, data_root):
-    some = prepare(CIFAR10, tmp_path, data_root, 10 / 50_000, 0, ignore)
+    some = prepare(CIFAR10, tmp_path, data_root, 10 / 50_000, 0)
     assert (some.source, some.samples) == ("real", 10)
     pictures = [picture.tobytes() for picture, _ in read_all(some, seed=0)]
     assert len(set(pictures)) == 10
@@ -56,7 +56,7 @@ def test_a_share_of_a_real_data_set_is_a_choice_by_the_seed(tmp_path, data_root)
 
 
 def test_more_than_a_real_data_set_holds_is_the_whole_of_it_repeated(tmp_path, data_root):
-    more = prepare(CIFAR10, tmp_path, data_root, 100 / 50_000, 0, ignore)
+    more = prepare(CIFAR10, tmp_path, data_root, 100 / 50_000, 0)
     assert (more.source, more.samples, more.bytes) == ("real, repeated", 100, 40 * 3073)
     labels = [label for _, label in read_all(more)]
     assert labels[:40] == labels[40:80]
@@ -65,20 +65,20 @@ def test_more_than_a_real_data_set_holds_is_the_whole_of_it_repeated(tmp_path, d
 def test_a_data_root_without_this_data_set_is_said_and_a_written_one_used(tmp_path):
     lines = []
     (tmp_path / "root").mkdir()
-    prepared = prepare(CIFAR10, tmp_path / "storage", tmp_path / "root", 4 / 50_000, 0, lines.append)
+    prepared = prepare(CIFAR10, tmp_path / "storage", tmp_path / "root", 4 / 50_000, 0, report=lines.append)
     assert prepared.source == "written"
     assert "does not hold cifar10" in lines[0]
 
 
 def test_a_data_root_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InvalidValueError, match="nowhere"):
-        prepare(CIFAR10, tmp_path, tmp_path / "nowhere", None, 0, ignore)
+        prepare(CIFAR10, tmp_path, tmp_path / "nowhere", None, 0)
 
 
 @pytest.mark.parametrize(("scale", "seed"), [(0, 0), (-1, 0), (float("nan"), 0), (None, -1)])
 def test_a_scale_or_seed_that_cannot_be_is_refused(tmp_path, scale, seed):
     with pytest.raises(InvalidValueError):
-        prepare(CIFAR10, tmp_path, None, scale, seed, ignore)
+        prepare(CIFAR10, tmp_path, None, scale, seed)
 
 
 def test_a_sample_does_not_depend_on_how_many_are_written(prepare_samples):
@@ -100,4 +100,4 @@ def test_a_choice_has_the_size_asked_for_and_repeats_nothing_before_all_were_use
 def test_a_real_data_set_without_samples_is_an_error_that_names_it(tmp_path):
     (tmp_path / "imagenet-val" / "n01440764").mkdir(parents=True)
     with pytest.raises(DataSetError, match=r"imagenet-val holds no sample"):
-        prepare(IMAGENET_VAL, tmp_path, tmp_path, None, 0, ignore)
+        prepare(IMAGENET_VAL, tmp_path, tmp_path, None, 0)

@@ -51,16 +51,10 @@ def test_the_rarest_of_too_many_tokens_are_unknown(tmp_path, monkeypatch):
     assert len({*line[6:9]}) == 1, "d, e and f are all <unk>"
 
 
-@pytest.mark.parametrize("text", ["", "too short"])
-def test_a_text_too_short_for_a_sample_is_named(tmp_path, text):
-    directory = write_tokens(tmp_path, text)
-    with pytest.raises(DataSetError, match=r"wiki\.train\.tokens"):
-        WikiTextSamples(directory)
-
-
-def test_a_file_that_is_no_text_is_named(tmp_path):
+@pytest.mark.parametrize("content", [b"", b"too short", b"\xff\xfe\x00"])
+def test_a_file_that_is_too_short_for_a_sample_or_no_text_is_named(tmp_path, content):
     directory = write_tokens(tmp_path, "")
-    (directory / "wiki.train.tokens").write_bytes(b"\xff\xfe\x00")
+    (directory / "wiki.train.tokens").write_bytes(content)
     with pytest.raises(DataSetError, match=r"wiki\.train\.tokens"):
         WikiTextSamples(directory)
 
@@ -69,7 +63,7 @@ def read_words(prepared):
     return prepared.files[0].read_text(encoding="utf-8").split()
 
 
-@pytest.mark.parametrize("samples", [1, 7, 896, 2000])
+@pytest.mark.parametrize("samples", [1, 2000])
 def test_written_text_has_as_many_samples_as_asked_for(prepare_samples, samples):
     prepared = prepare_samples(WIKITEXT, samples)
     assert len(WIKITEXT.open(prepared.directory)) == samples

@@ -69,13 +69,6 @@ for name in ("bert-squad-128", "yolov8n-coco"):
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout == b""
 
 
-def test_the_network_is_indeed_cut_off(no_network):
-    import urllib.request
-
-    with pytest.raises(AssertionError, match="network was touched"):
-        urllib.request.urlopen("http://localhost:9")
-
-
 def test_lenet_learns_the_packaged_digits(prepare_samples):
     workload = get_workload("lenet-mnist")
     torch.manual_seed(0)
@@ -170,7 +163,7 @@ def test_yolo_boxes_stay_on_their_objects_when_a_picture_is_fitted_and_flipped(s
     from PIL import Image
 
     from harness.workloads.data.coco import DetectionSample
-    from harness.workloads.yolov8n_coco import FitAndFlip
+    from harness.workloads.yolov8n_coco import fit_and_flip
 
     picture = Image.new("RGB", size, (0, 0, 0))
     picture.paste((255, 255, 255), (10, 20, 30, 30))
@@ -178,7 +171,7 @@ def test_yolo_boxes_stay_on_their_objects_when_a_picture_is_fitted_and_flipped(s
     seen = set()
     for seed in range(8):
         torch.manual_seed(seed)
-        result = FitAndFlip(200)(sample)
+        result = fit_and_flip(sample, 200)
         rows, columns = np.nonzero(result["img"].numpy().min(0) > 200)
         seen_box = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
         x, y, width, height = result["bboxes"][0].numpy() * 200
