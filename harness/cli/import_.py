@@ -18,9 +18,8 @@ from harness.simulation.model import Load
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS, load_workload
 from harness.simulation.parameters import load_board as load_parameters
 from harness.store.conditions import LEFT_OUT
-from harness.store.corpora import STORES, placed, read_rows
+from harness.store.corpora import STORES, Expected, check_rows, placed, read_rows
 from harness.store.frames import FURTHER
-from harness.store.import_checks import Expected, check_rows
 from harness.store.recorded_log import FORM, read_text, recorded_row
 
 if TYPE_CHECKING:

@@ -12,36 +12,17 @@ from harness.core.errors import StoreError
 INSTANCE = "board_instance"
 
 NAMED_IN_CONDITIONS = (
-    "device_model",
-    "device_specification",
-    INSTANCE,
-    "power_mode",
-    "tpc_mask",
-    "dvfs",
-    "accelerator",
-    "threads",
-    "torch",
-    "cuda",
-    "l4t",
-    "jetpack",
-    "driver",
-    "data_source",
-    "data_samples",
-)
+    "device_model", "device_specification", INSTANCE, "power_mode", "tpc_mask", "dvfs", "accelerator", "threads",
+    "torch", "cuda", "l4t", "jetpack", "driver", "data_source", "data_samples",
+)  # fmt: skip
 """Taken from a profile's conditions as they are; one that is not there is left out.
 
 The power mode counts by the numbers that were read back, not by its name: `maxn` is another mode on another board.
 """
 
 OF_AN_OWN_WORKLOAD = (
-    "precision",
-    "compile",
-    "channels_last",
-    "gradient_accumulation",
-    "optimizer",
-    "parameters",
-    "flops_forward",
-)
+    "precision", "compile", "channels_last", "gradient_accumulation", "optimizer", "parameters", "flops_forward",
+)  # fmt: skip
 """What a user may have changed in a workload of the same name; of the papers' the name says it."""
 
 OF_THE_MEDIUM = ("kind", "transport", "rotational", "filesystem")
@@ -56,18 +37,12 @@ def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance:
     Settings that change what is measured (cache, counts, seed) are in; what was seen while measuring (residency, load
     of others) is not: that is for the flags.
     """
+    of_case = ("device", "workload", "task", "batch_size", "workers", "storage")
+    of_settings = ("cache", "minibatches", "epochs", "seed")
     comparable: Dict[str, Any] = {
         "provenance": provenance,
-        "device": case.device,
-        "workload": case.workload,
-        "task": case.task,
-        "batch_size": case.batch_size,
-        "workers": case.workers,
-        "storage": case.storage,
-        "cache": case.settings.cache,
-        "minibatches": case.settings.minibatches,
-        "epochs": case.settings.epochs,
-        "seed": case.settings.seed,
+        **{name: getattr(case, name) for name in of_case},
+        **{name: getattr(case.settings, name) for name in of_settings},
     }
     comparable.update({name: conditions[name] for name in NAMED_IN_CONDITIONS if conditions.get(name) is not None})
     if conditions.get("own_workload"):

@@ -90,8 +90,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     it as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    _refuse_foreign(path)
-    _refuse_damaged(path)
+    _refuse_broken(path)
     connection = _connect(path, "mode=rwc")
     try:
         _make_tables(connection)
@@ -110,8 +109,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         raise StoreError(
             f"there is no results file {path}", "name one that is there, or make one: pytest benchmarks --results FILE"
         )
-    _refuse_foreign(path)
-    _refuse_damaged(path)
+    _refuse_broken(path)
     if _may_write(path) and _may_write(path.parent):
         connection = _connect(path, "mode=rw")  # so that closing tidies up the write-ahead log
         connection.execute("PRAGMA query_only = ON")
@@ -158,8 +156,11 @@ def _has_content(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
-def _refuse_foreign(path: Path) -> None:
-    """Refuse what is no results file of this version, by its first bytes: opening it by SQLite might change it."""
+def _refuse_broken(path: Path) -> None:
+    """Refuse what is no results file of this version, or whose structure is broken, without changing it.
+
+    Its first bytes come first, as opening it by SQLite might change it.
+    """
     if path.is_dir():
         raise StoreError(f"{path} is a folder", "name a file by --results")
     if not _has_content(path) or _has_content(_beside(path, "-journal")):
@@ -176,6 +177,12 @@ def _refuse_foreign(path: Path) -> None:
     application = int.from_bytes(header[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4], "big")
     version = int.from_bytes(header[_USER_VERSION_AT : _USER_VERSION_AT + 4], "big")
     _refuse_identity(path, application, version)
+    log = _beside(path, "-wal")
+    if not _has_content(log) and _is_whole(path, "immutable=1"):
+        return
+    # Another process may have begun to write meanwhile, which an immutable connection does not see.
+    if not _has_content(log) or not _is_whole(path, "mode=ro"):
+        raise StoreError(f"{path} is damaged: its tables do not hold together", RESCUE)
 
 
 def _refuse_identity(path: Path, application: int, version: int) -> None:
@@ -190,18 +197,6 @@ def _refuse_identity(path: Path, application: int, version: int) -> None:
             f"{path} has schema version {version}; this version of jetwatt reads {' and '.join(map(str, READABLE))}",
             "a newer jetwatt wrote it: update, or name another file by --results",
         )
-
-
-def _refuse_damaged(path: Path) -> None:
-    """Refuse a file whose structure is broken, without changing it."""
-    if not _has_content(path) or _has_content(_beside(path, "-journal")):
-        return
-    log = _beside(path, "-wal")
-    if not _has_content(log) and _is_whole(path, "immutable=1"):
-        return
-    # Another process may have begun to write meanwhile, which an immutable connection does not see.
-    if not _has_content(log) or not _is_whole(path, "mode=ro"):
-        raise StoreError(f"{path} is damaged: its tables do not hold together", RESCUE)
 
 
 def _is_whole(path: Path, options: str) -> bool:

@@ -50,7 +50,6 @@ class ResultsStore:
     """
 
     def __init__(self, path: Union[str, Path], read_only: bool = False) -> None:
-        """Open the file."""
         self.path = Path(path)
         self._process = os.getpid()
         self._usable: Dict[str, int] = {}
@@ -139,7 +138,6 @@ class ResultsStore:
         return len(numbers)
 
     def __len__(self) -> int:
-        """How many profiles there are."""
         return int(self._query("SELECT count(*) FROM profiles")[0][0])
 
     def usable(self, key: str) -> Optional[int]:
@@ -167,12 +165,11 @@ class ResultsStore:
         return map(self.profile, self.numbers())
 
     def profile(self, number: int) -> Profile:
-        """The profile of that number."""
         found = list(self._rows("profiles.id = ?", (number,)))
         if not found:
             raise StoreError(f"{self.path} has no profile {number}")
         [(_, row, content)] = found
-        return rows.to_profile(rows.as_named_now(row, content), *self._raw(number))
+        return rows.to_profile(rows.as_named_now(row, content), content, *self._raw(number))
 
     def _rows(self, where: str = "1", values: Tuple[Any, ...] = ()) -> Iterator[Tuple[int, ProfileRow, str]]:
         """Number, row and environment of some profiles, oldest first, with their checksums verified."""
@@ -190,25 +187,23 @@ class ResultsStore:
     def _raw(self, number: int) -> Tuple[Minibatches, Raw]:
         """The raw series of a profile, verified: minibatches, telemetry."""
         there = self._raw_tables()
-        found: List[Raw] = [
+        loose, series = (
             self._query(f"SELECT {', '.join(columns)} FROM {table} WHERE profile_id = ? ORDER BY position", (number,))
             if table in there
             else []
             for table, columns in RAW_COLUMNS.items()
-        ]
+        )
         stored = self._query("SELECT raw_crc FROM profiles WHERE id = ?", (number,))[0][0]
         packed = self._query(f"SELECT content FROM {PACKED} WHERE profile_id = ?", (number,)) if PACKED in there else []
-        is_verified = bool(packed) and stored == rows.crc(packed, found[1])
-        minibatches = None
-        for (content,) in packed:
-            try:
-                minibatches = rows.unpack(content)
-            except (ValueError, TypeError, IndexError, zlib.error) as error:
-                raise StoreError(f"profile {number} of {self.path} is damaged ({error})", RESCUE) from error
-            found[0] = [] if is_verified else [(place, *each) for place, each in enumerate(minibatches)]
-        if not is_verified:
-            self._verify(number, stored, rows.crc(*found))
-        return minibatches or Minibatches.of([each[1:] for each in found[0]]), found[1]
+        if not packed:
+            self._verify(number, stored, rows.crc(loose, series))
+        try:
+            minibatches = rows.unpack(packed[0][0]) if packed else rows.from_rows(loose)
+        except (ValueError, TypeError, IndexError, OverflowError, zlib.error) as error:
+            raise StoreError(f"profile {number} of {self.path} is damaged ({error})", RESCUE) from error
+        if packed and stored != rows.crc(packed, series):
+            self._verify(number, stored, rows.crc([(place, *each) for place, each in enumerate(minibatches)], series))
+        return minibatches, series
 
     def _raw_tables(self) -> List[str]:
         """The tables of raw series that the file has: those of version 1, of version 2, or of both."""

@@ -80,7 +80,6 @@ class Record:
 
 
 def profile_row(profile: Profile, run_id: str, created_at: str) -> ProfileRow:
-    """The row of a profile."""
     case_id = profile.case.id
     conditions = plain(profile.conditions, f"conditions of {case_id}")
     telemetry = {
@@ -104,7 +103,6 @@ def profile_row(profile: Profile, run_id: str, created_at: str) -> ProfileRow:
 
 
 def series_rows(profile: Profile) -> Raw:
-    """The rows of a profile's telemetry."""
     return [
         (place, channel, *(np.asarray(each, dtype=FLOATS).tobytes() for each in samples))
         for place, (channel, samples) in enumerate(profile.telemetry.series.items())
@@ -148,8 +146,14 @@ def unpack(content: bytes) -> Minibatches:
     return Minibatches(dict(zip(Minibatch._fields, (epochs, numbers, np.array(names, str)[places], *times))))
 
 
+def from_rows(table: Raw) -> Minibatches:
+    """Minibatches as version 1 stored them; ValueError, TypeError or OverflowError where the rows are damaged."""
+    if not all(isinstance(phase, str) and len(phase) <= LONGEST_PHASE for _, _, _, phase, *_ in table):
+        raise ValueError("phases that are no names")
+    return Minibatches.of([values for _, *values in table])
+
+
 def record_crc(row: ProfileRow, environment_json: str) -> int:
-    """Checksum of a profile's row and its environment."""
     return crc([row, (environment_json,)])
 
 
@@ -183,37 +187,20 @@ def as_named_now(row: ProfileRow, environment_json: str) -> ProfileRow:
 
 
 def to_record(number: int, row: ProfileRow, environment_json: str) -> Record:
-    """The record of a row."""
-    return Record(
-        id=number,
-        run_id=row.run_id,
-        case_id=row.case_id,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        case=_to_case(row),
-        provenance=row.provenance,
-        conditions=json.loads(row.conditions_json),
-        aggregates=json.loads(row.aggregates_json),
-        flags=json.loads(row.flags_json),
-        environment=json.loads(environment_json),
-    )
+    as_text = {name: getattr(row, name) for name in ("run_id", "case_id", "created_at", "started_at", "provenance")}
+    as_json = {name: json.loads(getattr(row, f"{name}_json")) for name in ("conditions", "aggregates", "flags")}
+    return Record(id=number, case=_to_case(row), environment=json.loads(environment_json), **as_text, **as_json)
 
 
-def to_profile(row: ProfileRow, minibatches: Minibatches, series: Raw) -> Profile:
+def to_profile(row: ProfileRow, environment_json: str, minibatches: Minibatches, series: Raw) -> Profile:
+    record = to_record(0, row, environment_json)
     channels = {
         channel: Series(*(tuple(np.frombuffer(raw, dtype=FLOATS).tolist()) for raw in samples))
         for _, channel, *samples in series
     }
-    return Profile(
-        case=_to_case(row),
-        provenance=row.provenance,
-        conditions=json.loads(row.conditions_json),
-        minibatches=minibatches,
-        telemetry=_known(Telemetry, row, series=channels, **json.loads(row.telemetry_json)),
-        aggregates=json.loads(row.aggregates_json),
-        flags=json.loads(row.flags_json),
-        started_at=row.started_at,
-    )
+    telemetry = _known(Telemetry, row, series=channels, **json.loads(row.telemetry_json))
+    shared = {name: getattr(record, name) for name in ("case", "provenance", "conditions", "aggregates", "flags")}
+    return Profile(minibatches=minibatches, telemetry=telemetry, started_at=record.started_at, **shared)
 
 
 def _to_case(row: ProfileRow) -> Case:

@@ -48,21 +48,13 @@ def test_a_profile_becomes_a_row_of_the_schema(tmp_path: Path) -> None:
     assert float(row["fetch_stall_ms"]) == pytest.approx(10)
 
 
-def test_epochs_asked_for_the_interval_and_cuda_are_columns(tmp_path: Path) -> None:
-    settings = {"minibatches": None, "epochs": 3, "interval_s": 0.5}
-    [row] = exported(tmp_path, make_profile(settings=settings, conditions={"cuda": "12.6"}))
-    assert (row["minibatches"], row["epochs_asked"], row["interval_s"], row["cuda"]) == (None, 3, 0.5, 12.6)
-
-
-def test_what_a_boards_clocks_and_gpu_were_are_columns(tmp_path: Path) -> None:
-    profile = make_profile(settings={"clocks": "dvfs"}, conditions={"tpc_mask": 248, "dvfs": "on"})
-    [row] = exported(tmp_path, profile)
-    assert (row["tpc_mask"], row["clocks"], row["dvfs"]) == (248, "dvfs", "on")
-
-
-def test_without_a_board_these_columns_are_empty(tmp_path: Path) -> None:
-    [row] = exported(tmp_path, make_profile())
-    assert (row["tpc_mask"], row["clocks"], row["dvfs"]) == (None, "static", None)
+def test_what_was_asked_for_and_what_a_board_told_are_columns(tmp_path: Path) -> None:
+    settings = {"minibatches": None, "epochs": 3, "interval_s": 0.5, "clocks": "dvfs"}
+    told = {"cuda": "12.6", "tpc_mask": 248, "dvfs": "on"}
+    first, second = exported(tmp_path, make_profile(settings=settings, conditions=told), make_profile())
+    assert (first["minibatches"], first["epochs_asked"], first["interval_s"], first["cuda"]) == (None, 3, 0.5, 12.6)
+    assert (first["tpc_mask"], first["clocks"], first["dvfs"]) == (248, "dvfs", "on")
+    assert (second["tpc_mask"], second["clocks"], second["dvfs"]) == (None, "static", None)
 
 
 def test_the_header_is_the_schema_then_the_further_columns(tmp_path: Path) -> None:
@@ -74,18 +66,12 @@ def test_the_header_is_the_schema_then_the_further_columns(tmp_path: Path) -> No
     assert all(column.meaning for column in FURTHER)
 
 
-def test_parquet_holds_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_without_a_power_sensor_the_cells_are_empty(tmp_path: Path, suffix: str) -> None:
     pytest.importorskip("pyarrow")
-    [row] = exported(tmp_path, make_profile(power_mw=None), suffix=".parquet")
-    assert row["power_mw"] is None
-    assert row["energy_mwh"] is None
+    [row] = exported(tmp_path, make_profile(power_mw=None), suffix=suffix)
+    assert row["power_mw"] is row["energy_mwh"] is row["power_mean_mw"] is row["power_samples"] is None
     assert (row["workers"], row["clean_minibatches"], row["torch"]) == (0, 40.0, "2.15.0")
-
-
-def test_without_a_power_sensor_the_cells_are_empty(tmp_path: Path) -> None:
-    [row] = exported(tmp_path, make_profile(power_mw=None))
-    assert row["power_mw"] is None
-    assert row["energy_mwh"] is row["power_mean_mw"] is row["power_samples"] is None
 
 
 def test_the_newest_profile_of_the_same_conditions_is_taken(tmp_path: Path) -> None:

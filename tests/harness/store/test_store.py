@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import random
 import resource
+import shutil
 import sqlite3
 import struct
 import subprocess
@@ -27,7 +27,7 @@ from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import CONDITIONS, ENVIRONMENT, changed, make_profile, plain_dicts, profiles
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-
+OF_0_1_0 = REPOSITORY / "tests/golden/files/results-0.1.0.sqlite"
 
 KEY = key(comparable_conditions(CONDITIONS, make_profile().case))
 
@@ -44,12 +44,6 @@ def test_a_profile_reads_back_equal(
         assert list(store.profiles()) == [profile]
     assert (record.case, record.conditions, record.environment) == (profile.case, profile.conditions, environment)
     assert (record.aggregates, record.flags) == (profile.aggregates, profile.flags)
-
-
-def test_a_new_file_makes_its_folder_and_is_empty(tmp_path: Path) -> None:
-    with ResultsStore(tmp_path / "out" / "deep" / "r.sqlite") as store:
-        assert len(store) == 0
-        assert list(store.profiles()) == []
 
 
 def test_a_reopened_file_goes_on_where_it_stopped(tmp_path: Path) -> None:
@@ -99,17 +93,6 @@ def test_asking_for_the_usable_one_again_reads_no_profile_again(
             for _ in range(3):
                 assert store.usable(KEY) == len(store)
     assert read == [1, 2, 3]
-
-
-def test_the_usable_profile_is_the_newest_that_was_not_disturbed(tmp_path: Path) -> None:
-    with ResultsStore(tmp_path / "r.sqlite") as store:
-        disturbed = make_profile(flags=["disturbed: other processes used 1.00 cores meanwhile"])
-        store.add(disturbed, ENVIRONMENT, "run")
-        assert store.usable(KEY) is None
-        for profile in (make_profile(), make_profile(), disturbed):
-            store.add(profile, ENVIRONMENT, "run")
-        assert store.usable(KEY) == 3
-        assert store.usable("unknown") is None
 
 
 @pytest.mark.parametrize(
@@ -437,15 +420,6 @@ def test_a_full_disk_loses_that_profile_alone(tmp_path: Path) -> None:
     assert done.stdout.startswith("stored")
 
 
-def test_cases_differ_by_what_was_asked_for(tmp_path: Path) -> None:
-    profile = make_profile()
-    with ResultsStore(tmp_path / "r.sqlite") as store:
-        for seed in (0, 1):
-            case = dataclasses.replace(profile.case, settings=dataclasses.replace(profile.case.settings, seed=seed))
-            store.add(changed(profile, case=case), ENVIRONMENT, "run")
-        assert len({record.key for record in store.records()}) == 2
-
-
 def test_what_was_disturbed_is_not_done(tmp_path: Path) -> None:
     """`--resume` measures it again, until a profile is neither disturbed nor throttled."""
     with ResultsStore(tmp_path / "r.sqlite") as store:
@@ -454,9 +428,29 @@ def test_what_was_disturbed_is_not_done(tmp_path: Path) -> None:
             (["throttled: b", "noisy: c"], None),
             (["noisy: c"], 3),
             (["disturbed: a"], 3),
+            ([], 5),
         ):
             store.add(make_profile(flags=flags), ENVIRONMENT, "run")
             assert store.usable(KEY) == done
+        assert store.usable("unknown") is None
+
+
+@pytest.mark.parametrize(
+    "change", ["epoch = 'x'", "number = 1e30", "phase = printf('%.1000c', 'x')", "phase = x'00'", "stall_ms = 'long'"]
+)
+def test_forged_rows_of_version_1_whose_checksum_is_right_are_refused_by_the_profile(tmp_path, change):
+    path = tmp_path / "r.sqlite"
+    shutil.copy(OF_0_1_0, path)
+    with contextlib.closing(sqlite3.connect(str(path), isolation_level=None)) as connection:
+        connection.execute(f"UPDATE minibatches SET {change} WHERE profile_id = 1")
+        with ResultsStore(path, read_only=True) as store, pytest.raises(StoreError, match="checksum is") as told:
+            store.profile(1)
+        found = int(str(told.value).partition("checksum is ")[2].partition(",")[0])
+        connection.execute("UPDATE profiles SET raw_crc = ? WHERE id = 1", (found,))
+    with ResultsStore(path, read_only=True) as store:
+        with pytest.raises(StoreError, match=r"profile 1 of .* is damaged \("):
+            store.profile(1)
+        assert store.profile(2).minibatches
 
 
 def test_minibatches_take_a_quarter_of_what_rows_took(tmp_path: Path) -> None:
