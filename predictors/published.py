@@ -10,6 +10,7 @@ import msgspec
 
 from harness.core.errors import InvalidValueError, StoreError
 from harness.core.power_modes import PowerMode, parse_power_mode
+from predictors.evaluation import Spread
 from predictors.models.base import ALL
 from predictors.scenarios import ProfileSource, ScenarioCase
 
@@ -80,14 +81,21 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         tested = (parse_power_mode(self.tested, greatest),) if self.tested else ()
         return ScenarioCase(target, references, tested=tested)
 
-    def verdict(self, found_pct: Optional[float]) -> str:
-        """Whether an error found in the same place confirms it: below a bound, or else near it."""
-        if found_pct is None:
-            return UNDECIDED
+    @property
+    def bounds_pct(self) -> Tuple[float, float]:
+        """Between which an error found in the same place confirms it: below a published bound, or else near it."""
         if self.comparator in ("<", "<="):
-            return CONFIRMED if found_pct <= self.value_pct else CONTRADICTED
-        least, greatest = self.value_pct * (1 - SLACK), (self.value_high_pct or self.value_pct) * (1 + SLACK)
-        return CONFIRMED if least <= found_pct <= greatest else CONTRADICTED
+            return 0.0, self.value_pct
+        return self.value_pct * (1 - SLACK), (self.value_high_pct or self.value_pct) * (1 + SLACK)
+
+    def verdict(self, low_pct: Optional[float], high_pct: Optional[float]) -> str:
+        """Confirmed where the quartiles of repeats lie within the bounds, contradicted where both are beyond one."""
+        if low_pct is None or high_pct is None:
+            return UNDECIDED
+        least, greatest = self.bounds_pct
+        if high_pct < least or low_pct > greatest:
+            return CONTRADICTED
+        return CONFIRMED if least <= low_pct and high_pct <= greatest else UNDECIDED
 
 
 def read_published(path: Path = FILE) -> List[PublishedError]:
@@ -112,18 +120,22 @@ def compare(
     Results are, for each, that of the same predictor and of the one that this suite adds; None where it could not be
     run. Errors are those over all tested modes, as the papers have them (001 sec. 4).
     """
-    found = [same and same["all_modes"][f"{row.metric}_median"] for row, (same, _) in zip(rows, results)]
-    return [
-        {
-            **msgspec.structs.asdict(row),
-            "published": row.text,
-            "same_predictor_pct": reached,
-            "verdict": row.verdict(reached),
-            "best_pct": best and best["all_modes"][f"{row.metric}_median"],
-            "provenance": next((_provenance(one) for one in (same, best) if one is not None), None),
-        }
-        for row, reached, (same, best) in zip(rows, found, results)
-    ]
+    compared = []
+    for row, (same, best) in zip(rows, results):
+        reached, low, high = (same and same["all_modes"][f"{row.metric}_{name}"] for name in Spread._fields)
+        compared.append(
+            {
+                **msgspec.structs.asdict(row),
+                "published": row.text,
+                "bounds_pct": row.bounds_pct,
+                "same_predictor_pct": reached,
+                "quartiles_pct": [low, high],
+                "verdict": row.verdict(low, high),
+                "best_pct": best and best["all_modes"][f"{row.metric}_median"],
+                "provenance": next((_provenance(one) for one in (same, best) if one is not None), None),
+            }
+        )
+    return compared
 
 
 def _provenance(result: Mapping[str, Any]) -> str:

@@ -35,6 +35,7 @@ from predictors.trials import Group, TrialPlan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "exit code: 0 no published error is contradicted, 1 one is, 2 refused"
     add = parser.add_argument
     add("--predictors", metavar="LIST", help="only errors of these (default: all that papers have)")
     add("--fact", action="append", default=[], metavar="F123", help="only this error; may be given again")
@@ -63,23 +64,26 @@ def run(arguments: argparse.Namespace) -> int:
         print(format_subsets(learned))
     counted = Counter(one["verdict"] for one in compared)
     print(", ".join(f"{counted[verdict]} {verdict}" for verdict in (CONFIRMED, CONTRADICTED, UNDECIDED)))
-    print(f"confirmed: the same predictor errs as published here, to {share_to_percent(SLACK):.0f} %")
+    near = f"the bounds of a figure are {share_to_percent(SLACK):.0f} % around it, of a bound what it allows"
+    print(f"confirmed: the same predictor's quartiles lie within the bounds here, contradicted: beyond one; {near}")
     if arguments.json:
         write_json(arguments.json, {"environment": describe_environment(), "errors": compared})
-    return 0
+    return int(counted[CONTRADICTED] > 0)
 
 
 def format_compared(compared: Sequence[Dict[str, Any]]) -> str:
     """A line for each published error."""
-    titles = ("fact", "predictor", "target", "reference", ">modes", "error", ">published %", ">here %")
+    titles = ("fact", "predictor", "target", "reference", ">modes", "error", ">published %", ">bounds", ">here %")
     rows = []
     for one in compared:
         target = one["workload"] if one["batch_size"] == 16 else f"{one['workload']}/{one['batch_size']}"
         reached = ["-" if one[name] is None else f"{one[name]:.1f}" for name in ("same_predictor_pct", "best_pct")]
+        ends = (one["bounds_pct"], one["quartiles_pct"])
+        between = ["-" if None in pair else f"{pair[0]:.1f}-{pair[1]:.1f}" for pair in ends]
         about = [one["fact"], one["predictor"], f"{target} {one['device']}", one["reference"] or "-", one["modes"]]
-        rows.append([*about, one["metric"].partition("_")[0], one["published"], *reached, one["provenance"] or "-"])
-        rows[-1].append(one["verdict"])
-    return format_table([*titles, f">{DEFAULT} %", "on", "verdict"], rows)
+        about += [one["metric"].partition("_")[0], one["published"], between[0], reached[0], between[1], reached[1]]
+        rows.append([*about, one["provenance"] or "-", one["verdict"]])
+    return format_table([*titles, ">Q1-Q3", f">{DEFAULT} %", "on", "verdict"], rows)
 
 
 def format_subsets(targets: Sequence[Target]) -> str:

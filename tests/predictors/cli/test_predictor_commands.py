@@ -357,25 +357,29 @@ def test_published_errors_stand_beside_those_got_here(tmp_path, capsys, monkeypa
     rows = read_published(own)
     monkeypatch.setattr("predictors.cli.published.read_published", lambda: rows)
     out = tmp_path / "out.json"
-    assert run("published", "--limit", 120, "--repeats", 1, "--jobs", 1, "--json", out) == 0
+    assert run("published", "--limit", 120, "--repeats", 1, "--jobs", 1, "--json", out) == 1
     errors = json.loads(out.read_text())["errors"]
     assert [one["fact"] for one in errors] == ["F464", "F1162", "F1162", "F1162"]
     assert all(one["same_predictor_pct"] == one["best_pct"] > 0 for one in errors)
     said = capsys.readouterr().out
     assert "simulated" in said
-    assert f"{sum(one['verdict'] == 'contradicted' for one in errors)} contradicted, 0 undecided" in said
+    contradicted = sum(one["verdict"] == "contradicted" for one in errors)
+    assert f"{contradicted} contradicted, {sum(one['verdict'] == 'undecided' for one in errors)} undecided" in said
+    assert errors[1]["bounds_pct"] == [9.0, 15.0]
+    monkeypatch.setattr("predictors.published.SLACK", 1e6)
+    assert run("published", "--limit", 120, "--repeats", 1, "--jobs", 1, "--fact", "F1162") == 0
 
 
 @pytest.mark.parametrize(
-    ("fact", "found", "verdict"),
+    ("fact", "low", "high", "verdict"),
     [
-        *(("F439", value, said) for value, said in [(11.7, "confirmed"), (15.0, "contradicted"), (8, "contradicted")]),
-        *(("F406", value, said) for value, said in [(9, "confirmed"), (13, "contradicted"), (None, "undecided")]),
-        *(("F420", value, said) for value, said in [(2, "confirmed"), (20.1, "contradicted")]),
+        *(("F439", 11, 12, "confirmed"), ("F439", 14.7, 16, "contradicted"), ("F439", 7, 8.7, "contradicted")),
+        *(("F439", 14, 15, "undecided"), ("F439", 8, 15, "undecided"), ("F406", 7, 12, "confirmed")),
+        *(("F406", None, None, "undecided"), ("F420", 0, 20, "confirmed"), ("F420", 20.1, 30, "contradicted")),
     ],
 )
-def test_a_published_error_is_confirmed_by_one_near_it_or_below_a_bound(fact, found, verdict):
-    assert next(row for row in read_published(FILE) if row.fact == fact).verdict(found) == verdict
+def test_a_published_error_is_confirmed_where_the_quartiles_lie_within_its_bounds(fact, low, high, verdict):
+    assert next(row for row in read_published(FILE) if row.fact == fact).verdict(low, high) == verdict
 
 
 def test_one_energy_model_of_other_networks_is_what_is_compared():
@@ -396,7 +400,7 @@ def test_the_loss_that_is_asked_for_reaches_networks_and_no_others():
 
 def test_the_papers_four_modes_are_held_against_all_other_fours(capsys, monkeypatch):
     monkeypatch.setattr("predictors.cli.published.DEFAULT", "linear")
-    assert run("published", "--predictors", "linear", "--repeats", 1, "--jobs", 1) == 0
+    assert run("published", "--predictors", "linear", "--repeats", 1, "--jobs", 1) == 1  # two are contradicted
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("of 210 subsets of four modes"))
     assert "the paper's, e, f, i, j, come at place 7" in line
 
