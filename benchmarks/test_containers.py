@@ -37,8 +37,7 @@ from harness.workloads.optional_packages import require
 
 PROJECT = Path(__file__).resolve().parents[1]
 PAIRS = 6  # with 6 the range of all ratios is an interval of 97 %
-MOST = 1.05
-"""A container adds namespaces and a file-system layer, and neither lies in the way of a minibatch."""
+MOST = 1.05  # a container adds namespaces and a file-system layer, and neither lies in the way of a minibatch
 LEAST = 1.5
 """A limit makes a case at least so much slower. The processor's is of a quarter of a core, which makes 4 on a quiet
 machine; what is read from the disk takes ten times as long as the rest of the minibatch."""

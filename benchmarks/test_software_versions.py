@@ -8,8 +8,7 @@ import pytest
 
 from harness.judge.software_versions import version_effects
 
-MOST = 1.4
-"""Versions were up to 40 % apart (004 sec. 5.4.4)."""
+MOST = 1.4  # versions were up to 40 % apart (004 sec. 5.4.4)
 
 
 @pytest.mark.on_request

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from harness.judge.claims import Verdict
     from harness.judge.evidence import Evidence
 
-LOOK_S = 0.5
-"""How long to look at other processes before the first measurement."""
+LOOK_S = 0.5  # how long to look at other processes before the first measurement
 
 
 class Outcome:

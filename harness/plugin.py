@@ -37,8 +37,7 @@ from harness.summary import MOST_ROWS, format_summary, format_verdicts
 pytest_plugins = ["harness.fixtures"]
 
 ON_REQUEST, IDLE_STATES, TAKEAWAYS = "on_request", "idle_states", "judged_device"
-NO_CASE = "none"
-"""Stands for the case of a test that is left out of this run."""
+NO_CASE = "none"  # stands for the case of a test that is left out of this run
 
 
 class UncapturedStream:

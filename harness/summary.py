@@ -22,8 +22,7 @@ _HEADER = [
 ]  # fmt: skip
 
 
-MOST_ROWS = 20
-"""A summary of more profiles than these is of the extremes, so that it fits on a screen."""
+MOST_ROWS = 20  # a summary of more profiles than these is of the extremes, so that it fits on a screen
 
 
 def format_summary(profiles: Sequence[Profile], in_full: bool = True) -> str:

@@ -24,9 +24,7 @@ from harness.stats.noise import RunNoise, prior, runs_needed
 from harness.store.conditions import differences
 
 FOUND_CODE, NOTHING_CODE = 0, 2
-MOST_RUNS = 12
-"""Of an environment: noise that asks for more is told, and the verdict may be unsure."""
-
+MOST_RUNS = 12  # of an environment: noise that asks for more is told, and the verdict may be unsure
 _SUITE = Path(__file__).resolve().parents[2]
 _ASK = "import json; from harness.core.environment import describe_environment as d; print(json.dumps(d()))"
 

@@ -26,18 +26,10 @@ from harness.judge.published_figures import PrintedRatio, comparisons
 from harness.stats.estimates import DRAWS, Drawn, Estimate, drawn, quotient
 from harness.stats.experiments import LENGTHS
 
-Views = Mapping[str, View]
-"""Name of a device to what it says; of the device that is asked first."""
-
-REPEATED = 5
-"""Fewer epochs than that say nothing of how much they vary."""
-
-LEAST_BOARDS = 3
-"""Fewer boards than that say nothing of how much boards of a type vary."""
-
-ENOUGH_MODES = 20
-"""Fewer modes say little about the range of all."""
-
+Views = Mapping[str, View]  # name of a device to what it says; of the device that is asked first
+REPEATED = 5  # fewer epochs than that say nothing of how much they vary
+LEAST_BOARDS = 3  # fewer boards than that say nothing of how much boards of a type vary
+ENOUGH_MODES = 20  # fewer modes say little about the range of all
 SHORT, USUAL = LENGTHS[0], LENGTHS[-1]
 
 QUICK_S = 0.8

@@ -18,8 +18,7 @@ ANY, HELD_DOWN = "*", "held-down"
 BOARD, ENOUGH_CORES = "board", "cores>=workers"
 """Conditions that are no field of a case: on which board the first case ran; there is a core for each worker."""
 
-Conditions = Mapping[str, Tuple[Any, ...]]
-"""Field of a case to the values that it may have."""
+Conditions = Mapping[str, Tuple[Any, ...]]  # field of a case to the values that it may have
 
 
 class Bounds(NamedTuple):

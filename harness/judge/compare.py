@@ -59,12 +59,8 @@ from harness.stats.changes import (
 from harness.stats.estimates import CONFIDENCE, Interval
 from harness.store.conditions import LEFT_OUT
 
-DEFAULT_THRESHOLD = 0.02
-"""A change of the median below this is none."""
-
-TELLING = 0.05
-"""An interval that reaches beyond this both ways is inconclusive: it would hide a change of 5 %."""
-
+DEFAULT_THRESHOLD = 0.02  # a change of the median below this is none
+TELLING = 0.05  # an interval that reaches beyond this both ways is inconclusive: it would hide a change of 5 %
 TIME, FAST_TIME, POWER = "minibatch time", "fast minibatch time", "power"
 MORE, LESS, SAME = "more power", "less power", "no difference"
 _NAMES = {TIME: (SLOWER, FASTER), FAST_TIME: (SLOWER, FASTER), POWER: (MORE, LESS)}

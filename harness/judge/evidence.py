@@ -27,13 +27,10 @@ WARM, COLD = "warm", "cold"
 """Epochs 1 and later, or a profile without epochs; and epoch 0 of a profile with epochs (A3)."""
 
 MEASURED, SIMULATED = "measured", "simulated"
-"""Provenances."""
-
 SOFTWARE = ("torch", "cuda", "l4t", "jetpack", "python")
 
-POWER, GPU_LOAD, READS = POWER_CHANNEL, "gpu_load_share", "disk_read_bytes_per_s"
-MEMORY = "memory_used_bytes"
-"""Channels that figures are made of."""
+# Channels that figures are made of.
+POWER, GPU_LOAD, READS, MEMORY = POWER_CHANNEL, "gpu_load_share", "disk_read_bytes_per_s", "memory_used_bytes"
 
 _OF_NO_MINIBATCH = {
     "time": "minibatch_time_ms",
@@ -43,14 +40,12 @@ _OF_NO_MINIBATCH = {
 """Quantities of a replayed, an idle or a concurrent profile, and the aggregates that they are."""
 
 _SETTINGS = ("cache", "data_scale", "clocks")
-FIELDS = (*(axis for axis in AXES if axis != "device"), *_SETTINGS, "task")
-"""What tells the cases of a device apart."""
+FIELDS = (*(axis for axis in AXES if axis != "device"), *_SETTINGS, "task")  # what tells the cases of a device apart
 
 REPEATS = {"minibatches", "epochs", "idle_s", "duration_s", "seed"}
 """Comparable conditions in which runs of one case may differ."""
 
-Figures = Dict[Tuple[str, str], Estimate]
-"""(quantity, phase) to its estimate."""
+Figures = Dict[Tuple[str, str], Estimate]  # (quantity, phase) to its estimate
 
 
 class Evidence(NamedTuple):

@@ -33,14 +33,9 @@ from harness.store.rows import Record
 if TYPE_CHECKING:
     import pandas as pd
 
-SOFTWARE = ("jetpack", "l4t", "torch", "cuda", "python")
-"""Comparable conditions that may differ within a series."""
-
-OF_THE_RUN = ("jetwatt", "suite_commit", "kernel")
-"""What else of its environment is told where it changes."""
-
-FEWEST = 4
-"""Runs below which a series is not cut."""
+SOFTWARE = ("jetpack", "l4t", "torch", "cuda", "python")  # comparable conditions that may differ within a series
+OF_THE_RUN = ("jetwatt", "suite_commit", "kernel")  # what else of its environment is told where it changes
+FEWEST = 4  # runs below which a series is not cut
 
 FIGURES = {TIME: ("minibatch_time_ms", noise.TIME, SLOWER, FASTER), POWER: ("power_mw", noise.POWER, MORE, LESS)}
 """Column, quantity, and what a change for the worse and for the better is called."""

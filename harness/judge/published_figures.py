@@ -16,9 +16,7 @@ FIGURES_FILE = Path(__file__).resolve().parents[2] / "baselines" / "published" /
 CHANGE = "change"
 RELATIONS = ("value", "ratio", CHANGE, "spread", "least", "greatest")
 COMPARATORS = ("=", "~", "<", "<=", ">", ">=", "range")
-CLOSE = 0.15
-"""An answer within 15 % of what was published counts as close."""
-
+CLOSE = 0.15  # an answer within 15 % of what was published counts as close
 VERSUS = "vs_"
 EMPTY = ("", "-")
 

@@ -45,12 +45,8 @@ Each container has a host name of its own, and the kernel keeps another share of
 much memory there is counts among the conditions. The commit of the suite must agree: it is what a gate compares.
 """
 
-MIN_MINIBATCHES = 10
-"""With fewer clean minibatches on a side its noise cannot be told from a change."""
-
-SLOWER, FASTER, INCONCLUSIVE, TOO_FEW = "slower", "faster", "inconclusive", "too few"
-"""Verdicts of every comparison."""
-
+MIN_MINIBATCHES = 10  # with fewer clean minibatches on a side its noise cannot be told from a change
+SLOWER, FASTER, INCONCLUSIVE, TOO_FEW = "slower", "faster", "inconclusive", "too few"  # verdicts of every comparison
 OK_CODE, SLOWER_CODE, REFUSED_CODE = 0, 1, 2
 
 CONDITIONS_TEXT = "conditions"

@@ -22,8 +22,7 @@ from harness.store.corpora import corpus_rows
 from harness.store.frames import FURTHER, profiles
 
 PAGE = "index.html"
-WORTH_PROCESSES = 60
-"""Panels; fewer are drawn before further processes have loaded what draws them."""
+WORTH_PROCESSES = 60  # panels; fewer are drawn before further processes have loaded what draws them
 
 
 class Written(NamedTuple):

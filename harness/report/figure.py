@@ -12,12 +12,9 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.files import read_toml
 
-TEXTS = read_toml(Path(__file__).parent / "figures.toml")
-"""What each kind of figure says."""
-
+TEXTS = read_toml(Path(__file__).parent / "figures.toml")  # what each kind of figure says
 LINEAR_TO = 5.0
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a formula of a spreadsheet begins with."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula of a spreadsheet begins with
 
 
 class Spacing(enum.Enum):

@@ -15,8 +15,7 @@ from harness.report.figure import Axis, Layer, LegendEntry, Mark, Panel, Value
 from harness.report.template import fill
 from harness.report.vega import draw_panel
 
-MOST_FIGURES = 80
-"""Of more series the first ones, which changed, are drawn."""
+MOST_FIGURES = 80  # of more series the first ones, which changed, are drawn
 
 
 def write_page(found: CaseHistories, out: Path) -> None:

@@ -19,20 +19,14 @@ if TYPE_CHECKING:
     from harness.report.material import Material
 
 LEAST_MODES = 4
-CORPUS, RESULTS, PREDICTED = "corpus", "results", "predicted"
-"""Origins of a table."""
+CORPUS, RESULTS, PREDICTED = "corpus", "results", "predicted"  # origins of a table
 
 VARIES = ("power_mode", "minibatches")
 """What the profiles of a table differ in: how long a mode was watched does not change its medians."""
 
-LETTER = 3
-"""Names of modes up to this long stand beside their points."""
-
-MOST_POINTS, MOST_TABLES = 4500, 12
-"""That the explorer shows; the papers' grid has 4,368 modes."""
-
-INTERVALS = ("time_low_ms", "time_high_ms", "power_low_mw", "power_high_mw")
-"""Further columns of a predicted table."""
+LETTER = 3  # names of modes up to this long stand beside their points
+MOST_POINTS, MOST_TABLES = 4500, 12  # that the explorer shows; the papers' grid has 4,368 modes
+INTERVALS = ("time_low_ms", "time_high_ms", "power_low_mw", "power_high_mw")  # further columns of a predicted table
 
 
 @dataclasses.dataclass(frozen=True)

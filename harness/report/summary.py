@@ -13,15 +13,10 @@ from harness.report.figure import figure_text
 from harness.report.material import Material, Row, bare, file_name
 from harness.report.mode_tables import ModeTable
 
-Cells = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]
-"""Header and rows of a table."""
-
+Cells = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]  # header and rows of a table
 MOST_SURPRISES = 6
-MOST_LISTED = 12
-"""Profiles that are listed one by one: of more the figures tell."""
-
-NEARLY = 1.1
-"""Times as long as the fastest mode: nearly as fast."""
+MOST_LISTED = 12  # profiles that are listed one by one: of more the figures tell
+NEARLY = 1.1  # times as long as the fastest mode: nearly as fast
 
 
 def lead(material: Material) -> str:

@@ -28,28 +28,20 @@ from harness.report.figure import (
     figure_text,
 )
 
-VERSION = "5.20"
-"""Of Vega-Lite."""
-
-WIDTH, HEIGHT = 260, 150
-"""Of a plot area in pixels."""
-
+VERSION = "5.20"  # of Vega-Lite
+WIDTH, HEIGHT = 260, 150  # of a plot area in pixels
 ROW_HEIGHT = 24
 PER_ROW = 3
 FONT = "DejaVu Sans, Verdana, sans-serif"
 PNG_SCALE = 2.0
 
-MOST_POINTS_OF_CURVES = 100
-"""Of more values only the lines are drawn."""
-
-FEWEST = 12
-"""Fewer values are drawn as points: a density would claim a shape that nobody has seen."""
+MOST_POINTS_OF_CURVES = 100  # of more values only the lines are drawn
+FEWEST = 12  # fewer values are drawn as points: a density would claim a shape that nobody has seen
 
 LINE, WIDEST_LETTER = 42, 7.4
 """Characters of a line of a title or of an axis's label, and pixels that one takes at the most on average."""
 
-LABEL = f' font-size="10.5" fill="{INK}"'
-"""Of an axis."""
+LABEL = f' font-size="10.5" fill="{INK}"'  # of an axis
 
 SLANTED_FROM, LONGEST_SLANTED, LONGEST_NAME = 44, 20, 30
 """Characters that fit below the axis side by side, and of a name there and beside it; a limit in pixels is slow."""

@@ -13,9 +13,7 @@ from harness.report.colours import PARTS as COLOURS
 from harness.report.figure import Axis, Figure, Layer, LegendEntry, Mark, Panel, Value, figure_of, panel_of
 from harness.report.material import Family, Material, Row, cells, file_name
 
-MOST_SIZES = 3
-"""Sizes whose course over time is drawn: least, middle and greatest."""
-
+MOST_SIZES = 3  # sizes whose course over time is drawn: least, middle and greatest
 POINTS = 240
 LEGEND = (
     LegendEntry("end to end", COLOURS["compute"], "circle"),

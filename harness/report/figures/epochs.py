@@ -40,11 +40,8 @@ COLUMNS = (
     *(*_PER_1000, "energy_per_1000_samples_j", "power_mw", "provenance", "flags"),
 )
 
-COLD_AND_KEPT = ("cold", "evicted")
-"""Cache states that begin cold and keep what epoch 0 read."""
-
-REFERENCE = "orin-agx"
-"""The device that ratios are over, as in 001's appendix."""
+COLD_AND_KEPT = ("cold", "evicted")  # cache states that begin cold and keep what epoch 0 read
+REFERENCE = "orin-agx"  # the device that ratios are over, as in 001's appendix
 
 RATIOS: Dict[str, Callable[[Row], Optional[float]]] = {
     "time": lambda row: row.minibatch_time_ms,
@@ -57,8 +54,7 @@ ACROSS_DEVICES = (*OF_WORKLOAD, "device", "workers", "storage", "batch_size", "c
 """Conditions in which workloads may differ whose ratios stand side by side; the two of a ratio differ in the device."""
 
 USUAL_WORKERS, USUAL_BATCH_SIZE = 4, 16  # 004 sec. 4.4
-LEAST_CURVE = 3
-"""Numbers of workers that a curve over them needs."""
+LEAST_CURVE = 3  # numbers of workers that a curve over them needs
 
 
 class Parts(NamedTuple):

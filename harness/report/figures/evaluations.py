@@ -42,9 +42,7 @@ SEARCH_COLUMNS = (
 CHOICES = "by_choice"
 """Key of the figures of single choices; files that were written before there was one show medians and means."""
 
-ALL_MODES = "brute-force"
-"""Profiles everything: the truth that others are held against."""
-
+ALL_MODES = "brute-force"  # profiles everything: the truth that others are held against
 PENALTY, POWER_ERROR = "time penalty", "power less budget"
 STRATEGY_LEGEND = tuple(
     LegendEntry(name, colour)

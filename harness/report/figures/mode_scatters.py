@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_POINTS, MOST_TABLES = 800, 10
-FEW = 40
-"""Up to here points are large, have intervals, and are named where their names are short."""
-
-MOST_FACETS = 5
-"""Memory clocks that have a panel each; points are coloured by the first of the others that varies."""
-
+FEW = 40  # up to here points are large, have intervals, and are named where their names are short
+MOST_FACETS = 5  # memory clocks that have a panel each; points are coloured by the first of the others that varies
 RESOURCES = (("gpu_khz", "GPU clock (MHz)"), ("cpu_khz", "CPU clock (MHz)"), ("cpu_cores", "CPU cores"))
 OF_TABLE = ("device", "workload", "task", "batch_size")
 OF_MODE = (

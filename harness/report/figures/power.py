@@ -35,8 +35,7 @@ from harness.stats.experiments import baseload_share
 from harness.store.frames import FOLLOWS
 
 CHANGES = (("time", "minibatch_time_ms"), ("power", "power_mw"), ("energy", "energy_per_sample_mws"))
-STEPS = (0, 20, 40, 60, 80, 100)
-"""Of a clock, in % of the power mode's."""
+STEPS = (0, 20, 40, 60, 80, 100)  # of a clock, in % of the power mode's
 
 IDLE_STATES = {(LOGGING, STATIC): "(i)", (QUIET, STATIC): "(ii)", (QUIET, DVFS): "(iii)"}
 """The paper's names of the idle states that a device can tell by itself."""
@@ -46,8 +45,7 @@ IDLE_VARIES = ("workload", "clocks", "idle_s", "storage", "cache", "seed", *_OF_
 """What idle states may differ in: their axes, and what does not bear on a device on which nothing runs."""
 
 LEAST_MODES = 3
-MOST_MODES = 30
-"""Power modes that have room side by side; more are a scatter's."""
+MOST_MODES = 30  # power modes that have room side by side; more are a scatter's
 
 ENERGY = tuple(
     LegendEntry(part, PARTS[part])

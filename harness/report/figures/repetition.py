@@ -19,19 +19,14 @@ from harness.report.vega import FEWEST
 from harness.stats.experiments import stretches_of, variability
 
 LEAST_VALUES, MOST_VALUES = 20, 2000
-WIDE_PCT = 50.0
-"""Deviations beyond this would flatten all others on a linear axis."""
-
+WIDE_PCT = 50.0  # deviations beyond this would flatten all others on a linear axis
 BETWEEN_BOARDS = ("device",)
 SPREAD_COLUMNS = (
     *("device", "workload", "of", "count", "median_ms", "deviation_pct", "iqr_pct", "variation_pct", "provenance"),
 )
 
-LENGTHS = (10, 15, 20, 25, 30, 40)
-"""Minibatches; the papers take 40, and show that fewer would do (001 sec. 2.5)."""
-
-MOST = 400
-"""Minibatches of a profile that are looked at: a board is not the same for hours."""
+LENGTHS = (10, 15, 20, 25, 30, 40)  # minibatches; the papers take 40, and show that fewer would do (001 sec. 2.5)
+MOST = 400  # minibatches of a profile that are looked at: a board is not the same for hours
 
 ACROSS_WORKLOADS = (
     *(*OF_WORKLOAD, "power_mode", "batch_size", "workers", "storage", "clocks"),
