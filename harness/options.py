@@ -265,12 +265,12 @@ def chosen_axes(config: pytest.Config) -> Set[str]:
     return {axis for axis in (*_AXIS_HELP, "cache") if config.getoption(f"jetwatt_{axis}") is not None}
 
 
-def deadline_from(config: pytest.Config, now: Optional[datetime.datetime] = None) -> Optional[datetime.datetime]:
+def deadline_from(config: pytest.Config) -> Optional[datetime.datetime]:
     """When no further case may begin; None for never. A time of day is the next one that comes."""
     given: str = config.getoption("jetwatt_deadline")
     if not given:
         return None
-    now = datetime.datetime.now() if now is None else now
+    now = datetime.datetime.now()
     try:
         if "T" in given:
             return datetime.datetime.fromisoformat(given)

@@ -74,7 +74,6 @@ class Outcome:
             self.evidence.append(evidence_of(stored)._replace(case=case))
 
     def verdicts(self) -> List[Verdict]:
-        """What the profiles of this run say to the papers' claims."""
         from harness.judge.claims import judge
 
         if self._judged[0] != len(self.evidence):

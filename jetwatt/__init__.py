@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import re
+from pathlib import Path
 from typing import Any, List
 
-_MODULES = {
-    "Goal": "predictors.strategies.goals",
-    "HarnessError": "harness.core.errors",
-    "PowerMode": "harness.core.power_modes",
-    "PowerModeSpace": "harness.core.power_modes",
-    "ResultsStore": "harness.store.results",
-    "Workload": "harness.workloads.workload",
-    "check_corpus": "harness.core.corpus",
-    "fit": "jetwatt.fitting",
-    "load": "jetwatt.fitting",
-    "load_board": "harness.core.boards",
-    "make_predictor": "predictors.models.base",
-    "open_results": "jetwatt.results",
-    "power_budget": "predictors.strategies.goals",
-    "predictor_class": "predictors.models.base",
-    "read_corpus": "harness.core.corpus",
-    "recommend": "jetwatt.recommending",
-    "tuning": "predictors.tuning",
-    "write_corpus": "harness.core.corpus",
-}
-"""The module that has each public name; `__init__.pyi` says the same to type checkers."""
+_STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+_MODULES = {name: module for module, name in re.findall(r"from ([\w.]+) import (\w+) as \2", _STUB)}
+"""The module that has each public name: as `__init__.pyi` tells type checkers."""
 
 __all__ = [*_MODULES, "__version__"]
 

@@ -54,7 +54,6 @@ class Tie(NamedTuple):
 
 
 def parameter_files() -> Dict[Owner, Path]:
-    """The file of each owner."""
     return {
         PHYSICS: PHYSICS_FILE,
         **{(BOARD, name): path for name, path in BOARD_FILES.items()},

@@ -48,10 +48,9 @@ def load_statements() -> List[Any]:
     return list(pd.read_csv(UNJUDGED_FILE, dtype=str, keep_default_na=False).itertuples(index=False))
 
 
-def check_model(boards: Optional[Boards] = None) -> List[ClaimResult]:
-    """Put every check to simulated boards; the suite's own where None."""
-    boards = Boards() if boards is None else boards
-    known, results = load_statements(), []
+def check_model() -> List[ClaimResult]:
+    """Put every check to simulated boards."""
+    boards, known, results = Boards(), load_statements(), []
     for check in CHECKS:
         statements = [one for one in known if one.check == check.__name__]
         holds, found = check(boards)

@@ -170,7 +170,6 @@ class Boards:
         self._simulated: Dict[Tuple[Condition, int], Response] = {}
 
     def of(self, kind: str, name: str) -> Any:
-        """The parameters of a board or workload."""
         if (kind, name) not in self.parameters:
             there = ", ".join(known for other, known in self.parameters if other == kind)
             raise UnknownNameError(f"{kind} {name!r} is not simulated", f"there are {there}")
@@ -192,7 +191,6 @@ class Boards:
         return METRICS[metric](State(board, workload, condition, modes, self.response(condition), of_instances))
 
     def response(self, condition: Condition, instance: int = 0) -> Response:
-        """All that a board answers in the power modes of a condition."""
         if (condition, instance) not in self._simulated:
             board, workload = self.of(BOARD, condition.device), self.of(WORKLOAD, condition.workload)
             load = Load(

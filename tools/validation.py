@@ -93,7 +93,6 @@ def summaries(figures: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_json(report: Report) -> Dict[str, Any]:
-    """The report as values for JSON."""
     found: Dict[str, Any] = {
         "provenance": "simulated",
         "figures": [
@@ -149,7 +148,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _sections(report: Report) -> List[str]:
-    """Each part of the report as a table with its title."""
     import pandas as pd
 
     sections = []

@@ -17,7 +17,7 @@ from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameEr
 from harness.core.terminal import format_table, shown
 from harness.core.units import percent_to_share, share_to_percent
 from harness.judge.compare import DEFAULT_THRESHOLD, OVERALL, TIME, compare_files
-from harness.judge.history import SOFTWARE
+from harness.judge.evidence import SOFTWARE
 from harness.judge.sides import SLOWER
 from harness.stats.changes import Change
 from harness.stats.noise import RunNoise, prior, runs_needed
@@ -30,8 +30,6 @@ _ASK = "import json; from harness.core.environment import describe_environment a
 
 
 class Installed(NamedTuple):
-    """An environment: its interpreter, and what `describe_environment` says there."""
-
     python: str
     environment: Dict[str, Any]
 
@@ -43,8 +41,6 @@ class Installed(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """What came out for one environment."""
-
     place: int  # among the environments, oldest version first
     runs: int
     change: Optional[Change]  # of the minibatch time, against the good one; None of that itself

@@ -66,7 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def examine(device: Device, root: Path) -> Dict[str, Any]:
-    """Everything `doctor` says, as plain values."""
     identity = device.identity()
     space = device.power_mode_space()
     storage_root = str(root) if device.provenance == "measured" else "/"  # an emulated board trains on this machine

@@ -64,7 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write_raw(raw: pd.DataFrame, path: Path) -> None:
-    """A table as CSV, or as Parquet."""
     if path.suffix != ".parquet":
         raw.to_csv(path, index=False)
         return

@@ -38,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sampling_arguments(group: argparse._ArgumentGroup) -> None:
-    """Add the options that `choose_modes` takes."""
     add = group.add_argument
     add("--grid", choices=tuple(GRIDS), help="a part of the space: paper, as the PowerTrain paper's 4,368")
     add("--sample", type=int, metavar="N", help="draw N modes uniformly from these, none twice")

@@ -279,25 +279,13 @@ def _notes(before: CaseRuns, after: CaseRuns) -> List[str]:
     return notes
 
 
-def check_profile(
-    baseline: Sequence[CaseRuns], profile: Profile, threshold: float = DEFAULT_THRESHOLD, include_flagged: bool = False
-) -> Checked:
+def check_profile(baseline: Sequence[CaseRuns], profile: Profile) -> Checked:
     """Compare one profile's minibatch time with a baseline, as `check` does with those of a results file.
 
-    Args:
-        baseline: what `read_baseline` read; all its cases of the device tell the noise between runs.
-        profile: what was measured.
-        threshold: a share, 0.05 is 5 %.
-        include_flagged: whether a profile that was disturbed or throttled may be more than inconclusive.
-
-    Returns:
-        The status is `SLOWER`, `FASTER`, `SAME` or `INCONCLUSIVE`, or `MISSING` where the baseline has nothing under
-        exactly these conditions; the notes say why. Fewer than `MIN_MINIBATCHES` clean minibatches are inconclusive.
-
-    Raises:
-        InvalidValueError: the threshold is below 0.
+    All cases of the device tell the noise between runs. The status is `SLOWER`, `FASTER`, `SAME` or `INCONCLUSIVE`,
+    which fewer than `MIN_MINIBATCHES` clean minibatches are, and what was disturbed or throttled; or `MISSING` where
+    the baseline has nothing under exactly these conditions. The notes say why.
     """
-    check_threshold(threshold)
     times_ms = tuple(round(minibatch.e2e_ms, DECIMALS) for minibatch in profile.counted)
     run = Run("", profile.started_at, tuple(profile.flags), times_ms)
     comparable = comparable_conditions(profile.conditions, profile.case, profile.provenance)
@@ -317,13 +305,14 @@ def check_profile(
     others = [[case.series()] for case in baseline if case.device == now.device and case is not recorded]
     noise = learn_noise([[recorded.series(), [times_ms]], *others], False, known)
     ratio = compare_runs(recorded.series(), [times_ms], noise, known).estimate
-    status, notes = _status(ratio, threshold, ratio.p_above(), 1 - ratio.p_above()), _notes(recorded, now)
+    p_slower, notes = ratio.p_above(), _notes(recorded, now)
+    status = _status(ratio, DEFAULT_THRESHOLD, p_slower, 1 - p_slower)
     if Pair(recorded, now, []).fewest_minibatches < MIN_MINIBATCHES:
         status, notes = INCONCLUSIVE, [TOO_FEW_NOTE, *notes]
-    elif is_disqualified(profile.flags) and not include_flagged:
+    elif is_disqualified(profile.flags):
         status, notes = INCONCLUSIVE, [f"the profile is flagged {' and '.join(profile.flags)}", *notes]
     beyond_noise = math.exp(student_quantile(ratio.dof, 1 - SIGNIFICANCE) * ratio.error)
-    limit_ms = pooled_median(recorded.series()) * max(1 + threshold, beyond_noise)
+    limit_ms = pooled_median(recorded.series()) * max(1 + DEFAULT_THRESHOLD, beyond_noise)
     return Checked(now.case_id, status, recorded, now, ratio, notes, limit_ms)
 
 

@@ -235,38 +235,28 @@ def watts_saved(claim: Claim, view: View, views: Views) -> List[Cell]:
     return cells
 
 
-def _bootstrapped(
-    label: str, values: np.ndarray, seed: int, statistic: Callable[..., np.ndarray], one: Evidence
-) -> Cell:
+def _bootstrapped(one: Evidence, found: Sequence[float], statistic: Callable[..., np.ndarray]) -> Cell:
     """A statistic of values that are independent, drawn with replacement."""
-    generator = np.random.default_rng(seed)
+    values, generator = np.array(found), np.random.default_rng(len(found))
     draws = statistic(values[generator.integers(len(values), size=(DRAWS, len(values)))], axis=1)
-    return Cell(label, Drawn(float(statistic(values, axis=0)), tuple(draws.tolist())), (one,))
+    return Cell(one.case.id, Drawn(float(statistic(values, axis=0)), tuple(draws.tolist())), (one,))
 
 
 def _coefficient(values: np.ndarray, axis: int = 0) -> np.ndarray:
     return np.std(values, axis=axis, ddof=1) / np.mean(values, axis=axis)
 
 
-def variation_of_epochs(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """Coefficient of variation of the epoch times of each case that ran often enough."""
+def over_epochs(claim: Claim, view: View, views: Views, statistic: Callable[..., np.ndarray]) -> List[Cell]:
+    """A statistic of the epoch times of each case that ran often enough."""
     return [
-        _bootstrapped(one.case.id, np.array(one.epochs_s), len(one.epochs_s), _coefficient, one)
-        for one in view.where(resolve(view, claim.where[0]))
-        if len(one.epochs_s) >= REPEATED
-    ]
-
-
-def three_epochs_over_all(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """The median of three epochs (003) over the mean of all (004), of each case that ran often enough."""
-    return [
-        _bootstrapped(one.case.id, np.array(one.epochs_s), len(one.epochs_s), _three_over_all, one)
+        _bootstrapped(one, one.epochs_s, statistic)
         for one in view.where(resolve(view, claim.where[0]))
         if len(one.epochs_s) >= REPEATED
     ]
 
 
 def _three_over_all(values: np.ndarray, axis: int = 0) -> np.ndarray:
+    """The median of three epochs (003) over the mean of all (004)."""
     return np.median(np.take(values, range(3), axis=axis), axis=axis) / np.mean(values, axis=axis)
 
 
@@ -385,29 +375,29 @@ def points_on_front(claim: Claim, view: View, views: Views) -> List[Cell]:
     return [exactly(cell.label, cell.figure.value, *cell.evidence) for cell in cells]
 
 
+def _of_each_workload(claim: Claim, cells: List[Cell]) -> List[Cell]:
+    """Cells of all workloads of a claim that compares them; none where one is missing."""
+    return cells if len(cells) == len(claim.where[0]["workload"]) else []
+
+
 def points_more_than_first(claim: Claim, view: View, views: Views) -> List[Cell]:
     """How many more modes are on the front of each workload than on that of the claim's first."""
-    cells = points_on_front(claim, view, views)
-    if len(cells) < len(claim.where[0]["workload"]):
-        return []
-    first, *others = cells
-    return [exactly(cell.label, cell.figure.value - first.figure.value, *cell.evidence) for cell in others]
+    cells = _of_each_workload(claim, points_on_front(claim, view, views))
+    return [exactly(cell.label, cell.figure.value - cells[0].figure.value, *cell.evidence) for cell in cells[1:]]
 
 
 def first_linear_error_over_others(claim: Claim, view: View, views: Views) -> List[Cell]:
     """Error of a regression fitted to the papers' four modes (004 sec. 5.7): the first workload's over each other's."""
-    cells = over_modes(claim, view, views, functools.partial(_linear_error, fitted_to="efij"))
-    if len(cells) < len(claim.where[0]["workload"]):
-        return []
-    first, *others = cells
-    return [exactly(cell.label, first.figure.value / cell.figure.value, *first.evidence) for cell in others]
+    error = functools.partial(_linear_error, fitted_to="efij")
+    cells = _of_each_workload(claim, over_modes(claim, view, views, error))
+    return [exactly(one.label, cells[0].figure.value / one.figure.value, *cells[0].evidence) for one in cells[1:]]
 
 
 def linear_errors_below_a_tenth(claim: Claim, view: View, views: Views) -> List[Cell]:
     """Of all predictions by that regression, of each workload in each mode, the share that errs by less than 10 %."""
     share = functools.partial(_linear_error, fitted_to="efij", statistic=lambda errors: np.mean(errors < 0.1))
-    cells = over_modes(claim, view, views, share)
-    if len(cells) < len(claim.where[0]["workload"]):
+    cells = _of_each_workload(claim, over_modes(claim, view, views, share))
+    if not cells:
         return []
     mean = float(np.mean([cell.figure.value for cell in cells]))
     return [exactly(f"{len(cells)} networks", mean, *(one for cell in cells for one in cell.evidence))]
@@ -421,7 +411,7 @@ def error_of_ten_minibatches(claim: Claim, view: View, views: Views) -> List[Cel
             errors = np.array(getattr(one.stretches[SHORT], f"{claim.quantities[0]}_errors")[::SHORT])
             errors = errors[~np.isnan(errors)]
             if len(errors) > 1:
-                cells.append(_bootstrapped(one.case.id, errors, len(errors), np.mean, one))
+                cells.append(_bootstrapped(one, errors, np.mean))
     return cells
 
 
@@ -448,8 +438,8 @@ FUNCTIONS: Mapping[str, ClaimFunction] = {
     "as_printed": as_printed,
     "over_data_sizes": over_data_sizes,
     "watts_saved": watts_saved,
-    "variation_of_epochs": variation_of_epochs,
-    "three_epochs_over_all": three_epochs_over_all,
+    "variation_of_epochs": functools.partial(over_epochs, statistic=_coefficient),
+    "three_epochs_over_all": functools.partial(over_epochs, statistic=_three_over_all),
     "range_of_boards": functools.partial(over_boards, statistic=lambda values: float(values.max() / values.min())),
     "variation_of_boards": functools.partial(over_boards, statistic=lambda values: float(_coefficient(values))),
     "throttled_share": throttled_share,

@@ -106,7 +106,6 @@ def judge(evidence: Iterable[Evidence], claims: Optional[Sequence[Claim]] = None
 
 
 def _verdict(claim: Claim, view: View, views: Dict[str, View]) -> Optional[Verdict]:
-    """The verdict on one device; None where the paper did not speak of such, or profiles are missing."""
     is_simulated = view.provenance == SIMULATED
     if claim.boards and view.board not in claim.boards and (is_simulated or claim.only_there):
         return None

@@ -25,9 +25,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from harness.core.cases import TRAINING
-from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table
-from harness.core.units import share_to_percent
 from harness.judge.sides import (
     FASTER,
     INCONCLUSIVE,
@@ -39,6 +37,7 @@ from harness.judge.sides import (
     TOO_FEW,
     Pair,
     Side,
+    check_threshold,
     environment_changes,
     is_unsure,
     pair,
@@ -81,8 +80,6 @@ TEST = (
 
 
 class Compared(NamedTuple):
-    """What came out for one figure of one case, of a workload or overall."""
-
     scope: str  # `CASES`, `WORKLOADS` or `OVERALL`
     name: str  # the case's id, the workload's name, or `overall`
     figure: str  # `TIME`, `FAST_TIME` or `POWER`
@@ -93,25 +90,8 @@ class Compared(NamedTuple):
     rank_p: Optional[float] = None  # that of the rank-sum tests alone, uncorrected; None where none was made
 
 
-def judge(
-    pairs: Sequence[Pair], same_question: bool, threshold: float = DEFAULT_THRESHOLD, fastest: bool = False
-) -> List[Compared]:
-    """Find what changed, in time and then in power.
-
-    `same_question`: nothing but the run may differ between the sides (`learn_noise`). `fastest` compares the fast
-    minibatches of the fast runs instead of medians, and takes `FEWEST_RUNS`.
-    """
-    if not threshold >= 0:
-        raise InvalidValueError(f"--threshold must be 0 or more, got {share_to_percent(threshold):g}")
-    compared = [one for one in pairs if one.is_compared]
-    return [
-        finding
-        for figure in (FAST_TIME if fastest else TIME, POWER)
-        for finding in _judge_figure(compared, figure, same_question, threshold)
-    ]
-
-
-def _judge_figure(pairs: Sequence[Pair], figure: str, same_question: bool, threshold: float) -> List[Compared]:
+def _judge(pairs: Sequence[Pair], figure: str, same_question: bool, threshold: float) -> List[Compared]:
+    """What changed in a figure; `same_question`: nothing but the run may differ between the sides (`learn_noise`)."""
     quantity = _QUANTITIES[figure]
     there = [one for one in pairs if all(case.series(quantity) for case in one.sides)]
     enough = [one for one in there if _suffices(one, figure)]
@@ -119,7 +99,6 @@ def _judge_figure(pairs: Sequence[Pair], figure: str, same_question: bool, thres
     ranks = {one.key: rank_test(*(case.series(quantity) for case in one.sides)) for one in enough if modelled}
 
     def change_of(members: Sequence[Pair]) -> Optional[Tuple[Change, float, Optional[float]]]:
-        """The change of one case, or of several together; its p-value, and that of the rank-sum tests alone."""
         if figure == FAST_TIME:
             sides = _of_runs(members, quantity, FAST_MINIBATCHES)
             if min(map(len, sides)) < FEWEST_RUNS:
@@ -204,17 +183,14 @@ class ComparedSides:
 
     @property
     def refused(self) -> List[Pair]:
-        """What was not compared, because conditions differ."""
         return [one for one in self.pairs if one.is_refused]
 
     @property
     def only_before(self) -> List[str]:
-        """Ids of cases that have no counterpart on the second side."""
         return [one.case_id for one in self.pairs if one.after is None and not one.is_refused]
 
     @property
     def only_after(self) -> List[str]:
-        """Ids of cases that have none on the first."""
         return [one.case_id for one in self.pairs if one.before is None]
 
     @property
@@ -242,10 +218,16 @@ def compare_files(
     fastest: bool = False,
     include_flagged: bool = False,
 ) -> ComparedSides:
-    """Compare two results files, or JSON files of pytest-benchmark."""
+    """Compare two results files, or JSON files of pytest-benchmark: what changed in time, then in power.
+
+    `fastest` compares the fast minibatches of the fast runs instead of medians, and takes `FEWEST_RUNS`.
+    """
+    check_threshold(threshold)
     old, new = (read_side(path, include_flagged) for path in (before, after))
     pairs = pair(old.cases, new.cases, by, (before.name, after.name))
-    return ComparedSides(old, new, by, pairs, judge(pairs, not by, threshold, fastest), threshold)
+    compared, figures = [one for one in pairs if one.is_compared], (FAST_TIME if fastest else TIME, POWER)
+    found = [finding for figure in figures for finding in _judge(compared, figure, not by, threshold)]
+    return ComparedSides(old, new, by, pairs, found, threshold)
 
 
 def format_result(result: ComparedSides, markdown: bool = False) -> str:
@@ -255,7 +237,7 @@ def format_result(result: ComparedSides, markdown: bool = False) -> str:
     parts = [f"## Comparison: {heading}" if markdown else heading]
     if not result.compared:
         return "\n\n".join([*parts, _nothing_shared(result), *_listed("Notes:", _notes(result), markdown)])
-    parts += ["; ".join(result.changed)] if result.changed else []
+    parts += ["; ".join(result.changed)] * bool(result.changed)
     overall = [
         f"Overall, {one.figure}: {one.status} ({_percent(one.change.ratio)}, {_INTERVAL} {_percent(one.change.low)} to"
         f" {_percent(one.change.high)}, {one.counts[0]} case{'s' if one.counts[0] > 1 else ''})"

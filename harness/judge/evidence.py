@@ -27,7 +27,7 @@ WARM, COLD = "warm", "cold"
 """Epochs 1 and later, or a profile without epochs; and epoch 0 of a profile with epochs (A3)."""
 
 MEASURED, SIMULATED = "measured", "simulated"
-SOFTWARE = ("torch", "cuda", "l4t", "jetpack", "python")
+SOFTWARE = ("jetpack", "l4t", "torch", "cuda", "python")  # comparable conditions that may differ between runs
 
 # Channels that figures are made of.
 POWER, GPU_LOAD, READS, MEMORY = POWER_CHANNEL, "gpu_load_share", "disk_read_bytes_per_s", "memory_used_bytes"

@@ -19,6 +19,7 @@ import numpy as np
 
 from harness.core.errors import StoreError
 from harness.judge.compare import DEFAULT_THRESHOLD, LESS, MORE, POWER, SAME, TIME
+from harness.judge.evidence import SOFTWARE
 from harness.judge.sides import FASTER, OK_CODE, REFUSED_CODE, SLOWER, SLOWER_CODE, TOO_FEW, check_threshold, sure_power
 from harness.stats import noise
 from harness.stats.change_points import ChangePoint, change_points, learn_from_neighbours, without_outliers
@@ -33,7 +34,6 @@ from harness.store.rows import Record
 if TYPE_CHECKING:
     import pandas as pd
 
-SOFTWARE = ("jetpack", "l4t", "torch", "cuda", "python")  # comparable conditions that may differ within a series
 OF_THE_RUN = ("jetwatt", "suite_commit", "kernel")  # what else of its environment is told where it changes
 FEWEST = 4  # runs below which a series is not cut
 
@@ -64,16 +64,12 @@ class SeriesPoint(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A change of level."""
-
     at: ChangePoint  # places of runs in the series
     change: Change  # after / before
     differ: List[str]  # what of the software differs, `torch: "2.8.0" -> "2.9.0"`
 
 
 class CaseSeries(NamedTuple):
-    """A figure of a case on one board, over its runs."""
-
     case_id: str
     board_instance: Optional[str]
     provenance: str
@@ -102,8 +98,6 @@ class CaseSeries(NamedTuple):
 
 
 class CaseHistories(NamedTuple):
-    """The series of some results files."""
-
     series: List[CaseSeries]  # those that became worse first
     left_out: List[str]  # what was not looked at, a sentence each
     threshold: float

@@ -15,7 +15,7 @@ import msgspec
 
 from harness.core.errors import InvalidValueError, StoreError, UnknownNameError
 from harness.core.files import read_json
-from harness.core.units import s_to_ms
+from harness.core.units import s_to_ms, share_to_percent
 from harness.stats.changes import RunsRatio, compare_runs, learn_noise
 from harness.stats.estimates import Interval
 from harness.stats.noise import POWER, TIME, prior
@@ -99,7 +99,6 @@ class CaseRuns:
         return {(ids[place], ids[:place].count(ids[place])): own for place, own in enumerate(values) if own}
 
     def series(self, quantity: str = TIME) -> List[Tuple[float, ...]]:
-        """The values of each run that has some."""
         return list(self.by_run(quantity).values())
 
 
@@ -186,9 +185,8 @@ def read_side(path: Path, include_flagged: bool = False) -> Side:
 
 
 def check_threshold(threshold: float) -> None:
-    """Refuse what is no share from 0 on."""
     if not threshold >= 0:
-        raise InvalidValueError(f"the threshold must be 0 or more, got {threshold}")
+        raise InvalidValueError(f"the threshold must be 0 or more, got {share_to_percent(threshold):g} %")
 
 
 def read_object(path: Path, what: str, hint: str) -> Dict[str, Any]:
@@ -208,8 +206,7 @@ def _from_pytest_benchmark(path: Path, include_flagged: bool) -> Side:
     document = read_object(path, "file of pytest-benchmark", _WRITE_ONE)
     if not {"benchmarks", "machine_info"} <= set(document):
         raise StoreError(f"{path} is no file of pytest-benchmark: it has no benchmarks and machine_info", _WRITE_ONE)
-    cases: Dict[str, CaseRuns] = {}
-    flagged = 0
+    cases, flagged = {}, 0
     try:
         environment = _environment(document)
         for benchmark in document["benchmarks"]:
@@ -276,7 +273,6 @@ class Pair(NamedTuple):
 
     @property
     def case_id(self) -> str:
-        """That of the first side, if it has the case."""
         return (self.before or self.after).case_id
 
     @property
@@ -285,7 +281,6 @@ class Pair(NamedTuple):
 
     @property
     def is_compared(self) -> bool:
-        """Whether both sides have the case under conditions that agree."""
         return self.before is not None and self.after is not None and not self.is_refused
 
     @property
@@ -326,7 +321,7 @@ def pair(
                 pairs.append(Pair(one, None, []))
             else:
                 met.add(place)
-                why = differences(_rest(one.conditions, by), _rest(alone[place].conditions, by))
+                why = differences(_rest(one, by), _rest(alone[place], by))
                 pairs.append(Pair(one, alone[place], why, is_refused=True))
         elif len(new[rest]) == 1:
             lines = differences(one.conditions, new[rest][0].conditions)
@@ -372,25 +367,21 @@ def _is_named(name: str, by: Iterable[str]) -> bool:
     return any(name == given or name.startswith(f"{given}.") for given in by)
 
 
-def _rest(conditions: Mapping[str, Any], by: Sequence[str], prefix: str = "") -> Dict[str, Any]:
-    """The conditions that have to agree."""
-    return {
-        name: _rest(value, by, f"{prefix}{name}.") if isinstance(value, Mapping) else value
-        for name, value in conditions.items()
-        if not _is_named(f"{prefix}{name}", by)
-    }
+def _rest(case: CaseRuns, by: Sequence[str]) -> Dict[str, Any]:
+    """The conditions that have to agree, flat."""
+    return {name: value for name, value in case.leaves.items() if not _is_named(name, by)}
 
 
 def _to_be_found(case: CaseRuns, by: Sequence[str]) -> CaseRuns:
     """The runs of a case without the conditions in question; workload and task stay, to find it by."""
     subject = {name: case.conditions[name] for name in ("workload", "task")}
-    return dataclasses.replace(case, conditions={**_rest(case.conditions, by), **subject})
+    return dataclasses.replace(case, conditions={**_rest(case, by), **subject})
 
 
 def _by_rest(cases: Sequence[CaseRuns], by: Sequence[str]) -> Dict[str, List[CaseRuns]]:
     groups: Dict[str, List[CaseRuns]] = {}
     for case in cases:
-        groups.setdefault(key(_rest(case.conditions, by)) if by else case.key, []).append(case)
+        groups.setdefault(key(_rest(case, by)), []).append(case)
     return groups
 
 

@@ -26,8 +26,6 @@ WORTH_PROCESSES = 60  # panels; fewer are drawn before further processes have lo
 
 
 class Written(NamedTuple):
-    """What a report consists of: its page, how many figures, and what has no data."""
-
     page: Path
     figures: int
     missing: Tuple[str, ...]

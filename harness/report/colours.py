@@ -68,7 +68,6 @@ def colours_of(names: Iterable[str]) -> Dict[str, str]:
 
 
 def markers_of(devices: Iterable[str]) -> Dict[str, str]:
-    """A marker for each device."""
     return {name: _OF_DEVICES[place % len(_OF_DEVICES)] for place, name in enumerate(sorted(set(devices)))}
 
 

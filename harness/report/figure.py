@@ -18,8 +18,6 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula of a spreadsheet be
 
 
 class Spacing(enum.Enum):
-    """How an axis spaces its values."""
-
     LINEAR, LOG = range(2)
     SYMLOG = 2  # linear up to `LINEAR_TO` on both sides of 0, logarithmic beyond: mostly small and sometimes very large
 
@@ -71,8 +69,6 @@ class Value(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """Values that are drawn alike."""
-
     mark: Mark
     values: Tuple[Value, ...]
     ends: Tuple[float, ...] = ()  # of dots: the numbers at the ends of the ramp of colours
@@ -96,12 +92,10 @@ class Panel:
 
     @property
     def values(self) -> List[Value]:
-        """Of all layers."""
         return [value for layer in self.layers for value in layer.values]
 
     @property
     def provenance(self) -> str:
-        """Of all values, each once."""
         return joined(value.provenance for value in self.values)
 
 
@@ -119,7 +113,6 @@ class Figure:
 
     @property
     def provenance(self) -> str:
-        """Of all panels, each once."""
         return joined(panel.provenance for panel in self.panels)
 
 

@@ -119,12 +119,10 @@ class Material:
         return markers_of([*(row.device for row in self.rows), *(row["device"] for row in self.corpus)])
 
     def entry(self, row: Row, name: str = "") -> LegendEntry:
-        """The legend's entry of a profile's workload on its device."""
         return LegendEntry(name or row.workload, self.colours[row.workload], self.markers[row.device])
 
     @functools.cached_property
     def rows(self) -> List[Row]:
-        """The profiles, oldest first."""
         import pandas as pd
 
         if self.frame is None:
@@ -145,11 +143,9 @@ class Material:
 
     @functools.cached_property
     def tables(self) -> List[ModeTable]:
-        """Its tables of power modes."""
         return mode_tables(self)
 
     def trained(self) -> List[Row]:
-        """Profiles of training with at least one clean minibatch."""
         return [row for row in self.rows if row.task == TRAINING and row.minibatch_time_ms is not None]
 
     def alike(self, rows: Sequence[Row], varies: Sequence[str]) -> List[List[Row]]:
@@ -160,7 +156,6 @@ class Material:
         return list(groups.values())
 
     def conditions(self, ids: Sequence[int], varies: Sequence[str]) -> List[str]:
-        """What stands for the comparable conditions of some profiles but the named ones."""
         return common_conditions(self.frame.loc[list(ids)], varies).tolist() if ids else []
 
     def families(self, rows: Sequence[Row], *varies: str, least: int = 2, split_by: Sequence[str] = ()) -> List[Family]:
@@ -207,7 +202,6 @@ class Family(NamedTuple):
 
     @property
     def provenance(self) -> str:
-        """Of all of them, each once."""
         return joined(row.provenance for row in self.rows)
 
 
@@ -226,7 +220,6 @@ def by_defaults(row: Row) -> int:
 
 
 def by_device(found: Iterable[Family]) -> Dict[str, List[Family]]:
-    """Families of each device."""
     groups: Dict[str, List[Family]] = {}
     for family in found:
         groups.setdefault(family.device, []).append(family)
@@ -239,7 +232,6 @@ def bare(device: str) -> str:
 
 
 def file_name(*parts: str) -> str:
-    """Texts as a file's name."""
     return "-".join(
         "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in part).strip("-").lower()
         for part in parts
@@ -247,7 +239,6 @@ def file_name(*parts: str) -> str:
 
 
 def cells(row: Row, columns: Sequence[str]) -> Tuple[Any, ...]:
-    """Some columns of a profile."""
     return tuple(getattr(row, name) for name in columns)
 
 

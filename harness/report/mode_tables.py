@@ -52,7 +52,6 @@ class ModeTable:
 
     @property
     def title(self) -> str:
-        """What tells it from others."""
         task = "" if self.task == TRAINING else f", {self.task}"
         return f"{self.workload} on {self.device}, batch size {self.batch_size}{task}, {self.origin}"
 
@@ -72,7 +71,6 @@ class ModeTable:
 
     @property
     def power_modes(self) -> List[PowerMode]:
-        """Of each row."""
         return [PowerMode(*mode) for mode in self.modes[list(PowerMode._fields)].itertuples(index=False, name=None)]
 
 

@@ -33,15 +33,12 @@ TABLE_ROWS, SHOWN = 12, 4
 
 
 class PageSection(NamedTuple):
-    """A section of the page: its anchor, what it is about, and its figures with their drawn panels."""
-
     anchor: str
     kind: FigureKind
     figures: List[Tuple[Figure, List[DrawnPanel]]]
 
     @property
     def provenance(self) -> str:
-        """Of all its figures, each once."""
         return joined(figure.provenance for figure, _ in self.figures)
 
 
@@ -95,7 +92,6 @@ def page_html(
 
 
 def _provenances(material: Material) -> Dict[str, Any]:
-    """Those in the report."""
     others = (*material.corpus, *material.predictors, *material.strategies)
     predicted = [table.provenance for table in material.predicted]
     named = [*(row.provenance for row in material.rows), *(row["provenance"] for row in others), *predicted]

@@ -44,7 +44,6 @@ def lead(material: Material) -> str:
 
 
 def _profiles(rows: Sequence[Row], provenance: str) -> str:
-    """Profiles of one provenance in a sentence."""
     boards = {row.base: len({one.label for one in rows if one.base == row.base}) for row in rows}
     devices = [name if count == 1 else f"{count} boards of {name}" for name, count in boards.items()]
     workloads = {row.workload for row in rows if row.task in TASKS}
@@ -135,7 +134,6 @@ def claim_rows(found: Sequence[Verdict]) -> List[Dict[str, Any]]:
 
 
 def _claim_row(one: Verdict) -> Dict[str, Any]:
-    """A verdict in words."""
     bounds = [f"above {one.above:.3g}"] if math.isfinite(one.above) else []
     bounds += [f"below {one.below:.3g}"] if math.isfinite(one.below) else []
     interval = f"{figure_text(one.effect)} ({figure_text(one.low)} to {figure_text(one.high)})"

@@ -78,8 +78,6 @@ _PLACES = re.compile(r' (?:d|transform|x2|y2)="[^"]*"')
 
 
 class DrawnPanel(NamedTuple):
-    """A panel as an SVG element, with its size in pixels."""
-
     svg: str
     width: float
     height: float
@@ -175,7 +173,6 @@ def _legend_lines(series: Sequence[LegendEntry], width: float) -> List[str]:
 
 
 def specification(panel: Panel, series: Sequence[LegendEntry]) -> Dict[str, Any]:
-    """A panel as Vega-Lite has it."""
     drawing = PanelDrawing(panel, series)
     return {
         "$schema": f"https://vega.github.io/schema/vega-lite/v{VERSION}.json",
@@ -188,7 +185,6 @@ def specification(panel: Panel, series: Sequence[LegendEntry]) -> Dict[str, Any]
 
 
 def _axis(panel: Panel, name: str) -> Dict[str, Any]:
-    """The encoding of x or y."""
     axis: Axis = getattr(panel, name)
     if axis.names:
         return _categories(panel, axis, name)
@@ -264,7 +260,6 @@ class PanelDrawing:
     """Draws the layers of a panel: one unit of Vega-Lite each, or several over each other."""
 
     def __init__(self, panel: Panel, series: Sequence[LegendEntry]) -> None:
-        """Prepare the axes, and the colours and markers of series."""
         self.panel = panel
         self.axes = {"x": _axis(panel, "x"), "y": _axis(panel, "y")}
         self.category, self.along = ("y", "x") if panel.y.names else ("x", "y")
@@ -274,7 +269,6 @@ class PanelDrawing:
         self.shape = {**of_series, "scale": {"domain": names, "range": [entry.marker for entry in series]}}
 
     def units(self, layer: Layer) -> List[Dict[str, Any]]:
-        """What Vega-Lite draws of a layer."""
         draw = {
             Mark.STACKED: self.bars,
             Mark.BESIDE: self.bars,
@@ -346,7 +340,6 @@ class PanelDrawing:
         return [lines, *self.whiskers(layer, color=self.colour, **beside), points]
 
     def steps(self, layer: Layer) -> List[Dict[str, Any]]:
-        """One line in steps."""
         mark = {"type": "line", "strokeWidth": 1.5, "interpolate": "step-after", "color": INK, "aria": False}
         return [self.unit(layer.values, mark, order={"field": "at"})]
 
@@ -362,12 +355,10 @@ class PanelDrawing:
         return [self.unit(layer.values, {**mark, "filled": True}, color=colour, **({} if layer.many else TIP))]
 
     def names(self, layer: Layer) -> List[Dict[str, Any]]:
-        """Notes beside their points."""
         mark = {"type": "text", "align": "left", "dx": 5, "dy": -4, "fontSize": 9, "color": INK}
         return [self.unit(layer.values, mark, text={"field": "note"})]
 
     def rules(self, layer: Layer) -> List[Dict[str, Any]]:
-        """Lines through the panel at x."""
         rule = self.unit(layer.values, {"type": "rule", "strokeDash": [2, 3], "color": MUTED})
         return [{**rule, "encoding": {"x": self.axes["x"]}}]
 

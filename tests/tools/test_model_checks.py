@@ -11,7 +11,7 @@ SHORTFALLS = {one.check: one.shortfall for one in load_statements() if one.check
 
 @pytest.fixture(scope="module")
 def results():
-    return {one.name: one for one in check_model(Boards())}
+    return {one.name: one for one in check_model()}
 
 
 @pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])

@@ -21,7 +21,6 @@ class FigureKind(NamedTuple):
     needs: str
 
     def make(self, material: Material) -> List[Figure]:
-        """The figures that there is data for."""
         return [figure for figure in self.maker(material) if figure.panels]
 
 

@@ -69,11 +69,9 @@ class Parts(NamedTuple):
 
     @property
     def time_s(self) -> float:
-        """All parts."""
         return self.stall_s + self.compute_s + self.overhead_s
 
     def per_1000(self, figure: Optional[float]) -> Optional[float]:
-        """A figure of the samples, of a thousand of them."""
         return None if figure is None else figure * 1000 / self.samples
 
 
@@ -99,7 +97,6 @@ def parts_of(row: Row, first_epoch: bool = False) -> Optional[Parts]:
 
 
 def row_of(material: Material, row: Row, parts: Parts) -> Tuple[Any, ...]:
-    """A row of `COLUMNS`."""
     time = parts.per_1000(parts.time_s)
     return (
         *(*cells(row, _OF_CASE), parts.of, parts.samples, parts.time_s, *parts[:4]),
@@ -205,7 +202,6 @@ def curve_panels(
 
 
 def legend_of(material: Material, rows: Sequence[Row]) -> List[LegendEntry]:
-    """An entry for each workload."""
     entries = {row.workload: material.entry(row) for row in rows}
     if len({row.device for row in rows}) > 1:  # the axis tells devices
         return [entry._replace(marker=next(iter(MARKERS))) for entry in entries.values()]

@@ -60,7 +60,6 @@ def _grouped(results: Iterable[Result], *keys: str) -> Dict[Tuple[Hashable, ...]
 
 
 def _legend(results: Iterable[Result], key: str) -> List[LegendEntry]:
-    """An entry for each predictor or strategy."""
     names = dict.fromkeys(result[key] for result in results)
     markers = list(MARKERS)
     return [

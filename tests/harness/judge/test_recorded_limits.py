@@ -8,7 +8,6 @@ from typing import Any, List, Sequence
 import numpy as np
 import pytest
 
-from harness.core.errors import InvalidValueError
 from harness.core.profiles import Profile
 from harness.judge.baseline import CaseRuns, check_profile, read_baseline, record
 from harness.store.results import ResultsStore
@@ -30,16 +29,17 @@ def noisy(median_ms: float, share: float = 0.02, seed: int = 3, **changes: Any) 
     return make_profile(list(median_ms * np.exp(share * noise.normal(size=40))), **{"case": BOARD, **changes})
 
 
-def test_the_limit_of_a_calm_board_is_the_recorded_median_and_the_threshold(tmp_path: Path) -> None:
-    baseline = baseline_of(tmp_path, [make_profile([100.0] * 40, case=BOARD)] * 3)
-    profile = make_profile([104.0] * 40, case=BOARD)
-    assert check_profile(baseline, profile).limit_ms == pytest.approx(105.0)
-    assert check_profile(baseline, profile, threshold=0.5).limit_ms == 150.0
+@pytest.mark.parametrize(("device", "runs", "least", "most"), [("orin-agx", 3, 105, 105.01), ("host", 1, 115, 130)])
+def test_the_limit_is_the_recorded_median_and_the_threshold_and_a_noisy_machine_is_allowed_more(
+    tmp_path: Path, device: str, runs: int, least: float, most: float
+) -> None:
+    profile = make_profile([100.0] * 40, case={"device": device})
+    assert least <= check_profile(baseline_of(tmp_path, [profile] * runs), profile).limit_ms < most
 
 
 @pytest.mark.parametrize("device", ["orin-agx", "host"])
 @pytest.mark.parametrize("runs", [1, 3])
-@pytest.mark.parametrize("slowdown", [1.0, 1.03, 1.06, 1.1, 1.2, 1.5])
+@pytest.mark.parametrize("slowdown", [1.03, 1.06, 1.1, 1.5])
 def test_a_profile_is_above_its_limit_where_the_verdict_is_slower(
     tmp_path: Path, device: str, runs: int, slowdown: float
 ) -> None:
@@ -50,22 +50,13 @@ def test_a_profile_is_above_its_limit_where_the_verdict_is_slower(
     assert (profile.aggregates["minibatch_time_ms"] > found.limit_ms) == (found.status == "slower")
 
 
-def test_a_noisy_machine_is_allowed_more(tmp_path: Path) -> None:
-    times = [100.0] * 40
-    limits = []
-    for device in ("orin-agx", "host"):
-        folder = tmp_path / device
-        folder.mkdir()
-        profile = make_profile(times, case={"device": device})
-        limits.append(check_profile(baseline_of(folder, [profile]), profile).limit_ms)
-    assert limits[0] < 106 < 115 < limits[1] < 130
-
-
-def test_twice_the_recorded_time_is_above_any_limit(tmp_path: Path) -> None:
-    """Even of a few minibatches on a machine of which nothing is known."""
+def test_twice_the_recorded_time_of_a_few_minibatches_is_above_any_limit_and_inconclusive(tmp_path: Path) -> None:
+    """On a machine of which nothing is known."""
     baseline = baseline_of(tmp_path, [make_profile([50.0, 52.0, 48.0, 55.0, 50.0])])
     profile = make_profile([100.0, 104.0, 96.0, 110.0, 100.0])
-    assert profile.aggregates["minibatch_time_ms"] > check_profile(baseline, profile).limit_ms
+    found = check_profile(baseline, profile)
+    assert profile.aggregates["minibatch_time_ms"] > found.limit_ms
+    assert (found.status, found.notes[0]) == ("inconclusive", "at least 10 clean minibatches are needed on each side")
 
 
 @pytest.mark.parametrize(
@@ -89,21 +80,7 @@ def test_other_conditions_are_missing_and_say_what_differs(tmp_path: Path) -> No
     assert check_profile([], profile).notes[0] == "the baseline has nothing of lenet-mnist"
 
 
-@pytest.mark.parametrize("flag", ["disturbed: other processes used 0.8 cores", "throttled: at 95 C"])
-def test_a_disturbed_profile_is_inconclusive_unless_it_is_kept(tmp_path: Path, flag: str) -> None:
-    baseline = baseline_of(tmp_path, [noisy(100.0)])
-    profile = noisy(150.0, flags=[flag])
-    found = check_profile(baseline, profile)
+def test_a_disturbed_profile_is_inconclusive(tmp_path: Path) -> None:
+    flag = "disturbed: other processes used 0.8 cores"
+    found = check_profile(baseline_of(tmp_path, [noisy(100.0)]), noisy(150.0, flags=[flag]))
     assert (found.status, found.notes[0]) == ("inconclusive", f"the profile is flagged {flag}")
-    assert check_profile(baseline, profile, include_flagged=True).status == "slower"
-
-
-def test_a_few_minibatches_are_inconclusive(tmp_path: Path) -> None:
-    baseline = baseline_of(tmp_path, [make_profile([100.0] * 9)])
-    found = check_profile(baseline, make_profile([200.0] * 9))
-    assert (found.status, found.notes[0]) == ("inconclusive", "at least 10 clean minibatches are needed on each side")
-
-
-def test_a_threshold_below_0_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValueError, match="threshold must be 0 or more"):
-        check_profile(baseline_of(tmp_path, [noisy(100.0)]), noisy(100.0), threshold=-0.1)
