@@ -16,18 +16,6 @@ def ids(done):
     return [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
 
 
-def test_ids_are_readable_and_stable(run_suite):
-    done = run_suite("--collect-only", "-q", "--workload", "resnet18-cifar10", "--workers", "4")
-    assert ids(done) == ["test_training[host-resnet18-cifar10-maxn-w4-ssd-bs16]"]
-
-
-def test_axes_cross_and_take_comma_lists(run_suite):
-    done = run_suite(
-        "--collect-only", "-q", "--workload", "lenet-mnist,resnet18-cifar10", "--workers", "0,1", "--batch-size", "8,16"
-    )
-    assert len(ids(done)) == 8
-
-
 def test_cases_are_chosen_by_k(run_suite):
     done = run_suite("--collect-only", "-q", "--workers", "0,4", "-k", "resnet18 and w4")
     assert ids(done) == ["test_training[host-resnet18-cifar10-32-maxn-w4-ssd-bs16]"]
@@ -83,17 +71,6 @@ def test_an_experiment_that_no_file_is_for_is_a_usage_error(run_suite, tmp_path)
     assert done.returncode == USAGE_ERROR
     assert "experiment 'batch_sizes'" in done.stderr
     assert "batch_size, " in done.stderr
-
-
-def test_help_has_the_options_in_their_own_group(run_suite):
-    text = run_suite("--help").stdout
-    group = text[text.index("measuring DNN training (jetwatt)") :]
-    options = (
-        "campaign device workload power-mode workers storage batch-size cache minibatches epochs results resume "
-        "clocks max-temperature idle-seconds socket-meter"
-    )
-    for option in options.split():
-        assert f"--{option}" in group
 
 
 @pytest.mark.exhaustive

@@ -37,13 +37,6 @@ def test_boards_and_a_corpus_run_side_by_side_without_torch_and_write_nothing_bu
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["results.sqlite"]
 
 
-def test_the_papers_axes_run_on_a_simulated_board(run_suite):
-    done = run_suite("--device", "sim:orin-agx", "--campaign", "paper", "--workload", "resnet18-cifar10", "-rs")
-    assert "17 passed" in done.stdout
-    for part in ("w8-ssd", "w0-hdd", "w4-sd-", "drop-each-epoch", "bs128"):
-        assert part in done.stdout
-
-
 def test_an_injected_slowdown_is_flagged_and_taken_for_no_profile_without_it(run_suite, tmp_path):
     arguments = ("--device", "sim:orin-agx", "--workload", "lenet-mnist", "--workers", "0", "-rs")
     run_suite(*arguments, "--results", "a.sqlite")

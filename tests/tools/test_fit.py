@@ -23,17 +23,12 @@ def rows(workload, count=30, **options):
     ]
 
 
-def test_at_no_distance_every_parameter_is_its_prior():
-    free, ties = read_free_parameters()
-    prior = with_values(fitted_parameters(), free, ties, np.zeros(len(free)))
-    for parameter in free:
-        assert getattr(prior[parameter.owner], parameter.key) == pytest.approx(parameter.prior)
-
-
-def test_a_tied_parameter_follows():
+def test_at_no_distance_every_parameter_is_its_prior_and_a_tied_one_follows():
     free, ties = read_free_parameters()
     names = [(parameter.owner, parameter.key) for parameter in free]
     distances = np.zeros(len(free))
+    prior = with_values(fitted_parameters(), free, ties, distances)
+    assert all(getattr(prior[one.owner], one.key) == pytest.approx(one.prior) for one in free)
     distances[names.index(((WORKLOAD, "mobilenetv3-gld23k"), "gpu_work"))] = 1.0
     moved = with_values(fitted_parameters(), free, ties, distances)
     one, other = (moved[WORKLOAD, f"mobilenetv3-{data}"].gpu_work for data in ("imagenet", "gld23k"))
@@ -61,11 +56,8 @@ def test_a_table_of_the_board_itself_leaves_its_roughness():
     board = load_board("orin-agx")
     assert np.std(time) == pytest.approx(board.time_roughness, rel=0.3)
     assert np.std(power) == pytest.approx(board.power_roughness, rel=0.3)
-
-
-def test_power_that_was_not_measured_is_no_residual():
-    ((table,), _) = split_tables([{**row, "power_mw": None} for row in rows("lenet-mnist", 3)])
-    assert np.isnan(table_residuals(table, fitted_parameters())[1]).all()
+    ((without,), _) = split_tables([{**row, "power_mw": None} for row in rows("lenet-mnist", 3)])
+    assert np.isnan(table_residuals(without, fitted_parameters())[1]).all(), "power that was not measured is none"
 
 
 def test_a_robust_residual_grows_slowly_where_it_is_large():

@@ -31,16 +31,6 @@ def table(times, powers):
     return Table(*name, modes, sizes, np.array(times), np.array(powers))
 
 
-def test_rows_are_split_by_device_workload_and_task():
-    found, left_out = split_tables([*rows(), *rows("yolov8n-coco"), *rows(task="inference", batch_size=1)])
-    assert [(one.workload, one.task, len(one.modes)) for one in found] == [
-        ("resnet18-imagenet", "training", 200),
-        ("yolov8n-coco", "training", 200),
-        ("resnet18-imagenet", "inference", 200),
-    ]
-    assert left_out == []
-
-
 def test_what_cannot_be_compared_is_counted_with_a_reason():
     strange = [{**row, "workload": "chess"} for row in rows()[:3]]
     found, left_out = split_tables([*rows()[:5], *strange, *rows(provenance="simulated")[:2]])
@@ -97,35 +87,18 @@ def test_a_table_without_power_has_errors_of_time_only():
     assert not [name for name in found if name.startswith(("power", "front"))]
 
 
-def test_choosing_by_the_truth_costs_nothing():
+def test_choosing_by_the_truth_costs_nothing_what_is_believed_slow_time_and_what_is_believed_frugal_budgets():
     true = table([10.0, 8.0, 6.0, 4.0], [16_000.0, 20_000.0, 25_000.0, 40_000.0])
-    choices = choose(true, true)
-    assert choices["penalty_pct"].max() == pytest.approx(0.0)
-    assert choices["excess_w"].max() == pytest.approx(0.0)
-    assert list(choices.budgets_w) == list(range(17, 40))
-
-
-def test_a_mode_that_is_believed_slow_costs_time_where_it_is_best():
-    true = table([10.0, 8.0, 6.0, 4.0], [16_000.0, 20_000.0, 25_000.0, 40_000.0])
-    believed = dataclasses.replace(true, time_ms=np.array([10.0, 8.0, 9.0, 4.0]))
-    penalties = dict(zip(choose(believed, true).budgets_w, choose(believed, true).penalty_pct))
-    assert penalties[24.0] == pytest.approx(0.0)
-    assert penalties[25.0] == pytest.approx(100.0 * (8.0 / 6.0 - 1.0))
-
-
-def test_a_mode_that_is_believed_frugal_breaks_budgets():
-    true = table([10.0, 8.0, 6.0, 4.0], [16_000.0, 20_000.0, 25_000.0, 40_000.0])
-    believed = dataclasses.replace(true, power_mw=np.array([16_000.0, 20_000.0, 18_000.0, 40_000.0]))
-    found = dict(zip(choose(believed, true).budgets_w, choose(believed, true).excess_w))
-    assert found[17.0] == 0.0
-    assert found[18.0] == pytest.approx(7.0)
-    assert compare(true, believed)["front_over_budget_pct"] == pytest.approx(100.0 * 6 / 23)  # 18 to 23 W
-
-
-def test_a_small_board_has_budgets_of_its_own():
-    true = table([10.0, 8.0, 6.0], [4_000.0, 6_000.0, 10_000.0])
-    budgets = choose(true, true).budgets_w
-    assert (budgets.min(), budgets.max(), len(budgets)) == (4.0, 10.0, 34)
+    slow = dataclasses.replace(true, time_ms=np.array([10.0, 8.0, 9.0, 4.0]))
+    frugal = dataclasses.replace(true, power_mw=np.array([16_000.0, 20_000.0, 18_000.0, 40_000.0]))
+    by_truth, by_slow, by_frugal = (choose(one, true).set_index("budgets_w") for one in (true, slow, frugal))
+    assert list(by_truth.index) == list(range(17, 40))
+    assert by_truth.max().to_list() == pytest.approx([0.0, 0.0])
+    assert by_slow["penalty_pct"][[24.0, 25.0]].to_list() == pytest.approx([0.0, 100.0 * (8.0 / 6.0 - 1.0)])
+    assert by_frugal["excess_w"][[17.0, 18.0]].to_list() == pytest.approx([0.0, 7.0])
+    assert compare(true, frugal)["front_over_budget_pct"] == pytest.approx(100.0 * 6 / 23)  # 18 to 23 W
+    small = choose(*[table([10.0, 8.0, 6.0], [4_000.0, 6_000.0, 10_000.0])] * 2).budgets_w
+    assert (small.min(), small.max(), len(small)) == (4.0, 10.0, 34), "a small board has budgets of its own"
 
 
 @pytest.mark.parametrize("workload", ["resnet18-imagenet", "yolov8n-coco"])

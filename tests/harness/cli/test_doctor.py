@@ -103,14 +103,6 @@ def test_doctor_tells_whether_workers_can_hand_over_batches(monkeypatch, mib, av
     assert hint in told.hint
 
 
-def test_doctor_gives_the_same_as_json(capsys):
-    assert main(["doctor", "--json"]) == 0
-    findings = json.loads(capsys.readouterr().out)
-    assert findings["device"] == "host"
-    assert findings["power_modes"]["count"] >= 1
-    assert "measure power" in format_findings(findings)
-
-
 def test_doctor_refuses_an_unknown_device(capsys):
     assert main(["doctor", "--device", "nonsense"]) == 2
     assert "known: host" in capsys.readouterr().err

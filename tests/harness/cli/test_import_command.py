@@ -115,26 +115,6 @@ def test_every_bad_row_is_reported_and_skipping_leaves_out_and_counts(tmp_path, 
     assert len(read_corpus(out)) == len(MODES) - 2
 
 
-def test_the_same_case_in_two_files_is_a_duplicate(tmp_path, capsys):
-    for name in ("a.csv", "b.csv"):
-        write_corpus(tmp_path / name, good_rows()[:1])
-    assert run(tmp_path / "a.csv", tmp_path / "b.csv", "--out", tmp_path / "out.csv") == REFUSED
-    assert "b.csv line 2: the same case as" in capsys.readouterr().err
-
-
-def test_a_results_file_is_a_source(tmp_path):
-    device = SimulatedDevice("orin-agx")
-    with ResultsStore(tmp_path / "r.sqlite") as store:
-        for workers in (0, 4):
-            case = Case(device.name, "lenet-mnist", "maxn", workers, "ssd", 16)
-            store.add(measure(case, device), {}, "run")
-    assert run(tmp_path / "r.sqlite", "--out", tmp_path / "out.csv") == 0
-    rows = rows_of(read_corpus(tmp_path / "out.csv"))
-    assert [(row["device"], row["provenance"], row["workers"]) for row in rows] == [
-        ("orin-agx", "simulated", 0), ("orin-agx", "simulated", 4),
-    ]  # fmt: skip
-
-
 def test_profiles_that_were_disturbed_are_left_out_and_counted_unless_they_are_asked_for(tmp_path, capsys):
     device = SimulatedDevice("orin-agx")
     right = measure(Case(device.name, "lenet-mnist", "maxn", 0, "ssd", 16), device)
@@ -171,16 +151,6 @@ def record_log(tmp_path, times, header="start_s,minibatch_time_ms"):
 
 def seconds(count, time_ms=250.0):
     return [f"{0.5 + 0.25 * number:g},{5000 if number == 0 else time_ms + number % 2}" for number in range(count)]
-
-
-def test_a_tegrastats_log_with_minibatch_times_becomes_a_row(tmp_path):
-    out = tmp_path / "out.csv"
-    assert run(*record_log(tmp_path, seconds(100)), "--storage", "sd", "--out", out) == 0
-    [row] = rows_of(read_corpus(out))
-    assert (row["device"], row["power_mw"], row["provenance"], row["storage"]) == ("xavier-nx", 12000, "measured", "sd")
-    assert 250 <= row["minibatch_time_ms"] <= 251  # the first of 5 s is left out
-    assert int(float(row["clean_minibatches"])) < 100 - 4 * 3  # so are those before power was stable
-    assert "fetch_stall_ms" not in row
 
 
 def test_minibatches_may_have_dates(tmp_path):

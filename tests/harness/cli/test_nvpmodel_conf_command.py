@@ -12,7 +12,7 @@ from harness.board.nvpmodel_modes import masks, to_power_mode
 from harness.core.boards import load_board
 from harness.core.power_modes import PowerMode
 from tests.harness.board.nvpmodel_board import Board
-from tests.harness.board.nvpmodel_samples import ORIN_AGX, ORIN_NANO, SAMPLES
+from tests.harness.board.nvpmodel_samples import ORIN_AGX, ORIN_NANO
 
 ASKED = PowerMode(8, 1728000, 612000, 3199000)
 
@@ -38,34 +38,6 @@ def conf_file(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("board", SAMPLES)
-def test_the_modes_of_a_conf_are_printed_as_json(command, conf_file, board):
-    text, modes, default = SAMPLES[board]
-    code, out, notes = command("--parse", conf_file(text), "--json")
-    assert (code, notes) == (0, "")
-    keys = ("id", "name", "cpu_cores", "cpu_khz", "gpu_khz", "mem_khz", "tpc_mask")
-    found = json.loads(out)
-    assert [tuple(mode[key] for key in keys) for mode in found] == [tuple(mode) for mode in modes]
-    assert [mode["name"] for mode in found if mode["default"]] == [default]
-
-
-def test_the_modes_of_a_conf_are_printed_as_a_table(command, conf_file):
-    _, out, _ = command("--parse", conf_file(ORIN_AGX))
-    assert [line.split() for line in out.splitlines()[2:]] == [
-        ["0", "MAXN", "12", "-", "-", "-", "0"],
-        ["1", "MODE_15W", "4", "1113.6", "408", "2133", "248"],
-        ["2", "MODE_30W", "8", "1728", "612", "-", "240", "default"],
-        ["3", "MODE_50W", "12", "1497.6", "816", "-", "0"],
-    ]
-
-
-def test_masks_and_cores_are_in_the_json(command, conf_file):
-    _, out, _ = command("--parse", conf_file(ORIN_AGX), "--json")
-    slowest = json.loads(out)[1]
-    assert slowest["masks"] == {"FBP_PG_MASK": "0", "TPC_PG_MASK": "248"}
-    assert slowest["online_cores"] == [0, 1, 2, 3]
-
-
 def test_doubts_go_to_standard_error_with_file_and_line(command, conf_file):
     path = conf_file("< POWER_MODEL ID=0 NAME=A > tail\n")
     code, out, notes = command("--parse", path, "--json")
@@ -88,16 +60,6 @@ def test_what_is_no_conf_is_an_error_with_the_file_and_what_was_expected(command
     assert (code, out) == (2, "")
     assert str(path) in error
     assert expected in error
-
-
-def test_off_board_a_whole_conf_is_made_of_what_is_known_of_the_board(command):
-    code, out, notes = command("--board", "orin-agx", "--power-mode", "8c-1728-612-3199", "--name", "CUSTOM")
-    parsed = parse(out)
-    assert (code, parsed.notes) == (0, ())
-    assert to_power_mode(parsed.conf, parsed.conf.model("CUSTOM")) == ASKED
-    assert [model.name for model in parsed.conf.models] == ["MAXN", "MODE_15W", "MODE_30W", "MODE_50W", "CUSTOM"]
-    assert "# Made off-board, for NVIDIA Jetson AGX Orin (64gb)" in out
-    assert notes == "note: masks and other caps are those of MAXN\n"
 
 
 def test_the_mode_whose_masks_are_copied_can_be_chosen(command):

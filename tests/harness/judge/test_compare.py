@@ -44,11 +44,16 @@ def measure(
     return path
 
 
-def compare(capsys: pytest.CaptureFixture, *arguments: Any) -> Any:
-    """Exit code and what was printed as JSON."""
-    code = main(["compare", *map(str, arguments), "--json"])
-    done = capsys.readouterr()
-    return code, json.loads(done.out) if done.out else done.err
+@pytest.fixture
+def compare(capsys: pytest.CaptureFixture) -> Any:
+    """Compares; exit code and what was printed as JSON."""
+
+    def compare(*arguments: Any) -> Any:
+        code = main(["compare", *map(str, arguments), "--json"])
+        done = capsys.readouterr()
+        return code, json.loads(done.out) if done.out else done.err
+
+    return compare
 
 
 def statuses(document: Dict[str, Any], what: str = "overall") -> Dict[str, str]:
@@ -56,11 +61,9 @@ def statuses(document: Dict[str, Any], what: str = "overall") -> Dict[str, str]:
 
 
 @pytest.mark.parametrize("runs", [1, 3])
-def test_two_runs_of_the_same_machine_show_no_difference(
-    tmp_path: Path, capsys: pytest.CaptureFixture, runs: int
-) -> None:
+def test_two_runs_of_the_same_machine_show_no_difference(tmp_path: Path, compare: Any, runs: int) -> None:
     before, after = measure(tmp_path / "a", 1, runs=runs), measure(tmp_path / "b", 2, runs=runs)
-    code, document = compare(capsys, before, after)
+    code, document = compare(before, after)
     assert code == document["exit_code"] == 0
     found = {one["status"] for what in ("cases", "workloads", "overall") for one in document[what]}
     assert found == {"no difference"}
@@ -69,14 +72,14 @@ def test_two_runs_of_the_same_machine_show_no_difference(
 
 
 @pytest.mark.parametrize("runs", [1, 3])
-def test_a_slow_down_of_5_percent_is_found(tmp_path: Path, capsys: pytest.CaptureFixture, runs: int) -> None:
+def test_a_slow_down_of_5_percent_is_found(tmp_path: Path, compare: Any, runs: int) -> None:
     before, after = measure(tmp_path / "a", 1, runs=runs), measure(tmp_path / "b", 2, 1.05, runs=runs)
-    code, document = compare(capsys, before, after)
+    code, document = compare(before, after)
     assert code == 1
     assert statuses(document) == {"minibatch time": "slower", "power": "no difference"}
     assert document["overall"][0]["ratio"] == pytest.approx(1.05, abs=0.015)
-    assert compare(capsys, after, before)[0] == 0
-    assert compare(capsys, before, after, "--threshold", "10")[0] == 0
+    assert compare(after, before)[0] == 0
+    assert compare(before, after, "--threshold", "10")[0] == 0
 
 
 def slowed_by_others(path: Path, seed: int, factor: float = 1.0) -> Path:
@@ -94,82 +97,75 @@ def slowed_by_others(path: Path, seed: int, factor: float = 1.0) -> Path:
 
 
 @pytest.mark.exhaustive
-def test_beneath_the_noise_of_others_the_fast_minibatches_tell(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_beneath_the_noise_of_others_the_fast_minibatches_tell(tmp_path: Path, compare: Any) -> None:
     before, again = slowed_by_others(tmp_path / "a", 1), slowed_by_others(tmp_path / "b", 2)
     after = slowed_by_others(tmp_path / "c", 3, 1.05)
-    code, document = compare(capsys, before, again, "--fastest")
+    code, document = compare(before, again, "--fastest")
     assert (code, statuses(document)) == (0, {"fast minibatch time": "no difference"})
-    code, document = compare(capsys, before, after, "--fastest")
+    code, document = compare(before, after, "--fastest")
     assert (code, statuses(document)) == (1, {"fast minibatch time": "slower"})
     assert document["overall"][0]["ratio"] == pytest.approx(1.05, abs=0.015)
-    _, document = compare(capsys, before, after)
+    _, document = compare(before, after)
     assert statuses(document)["minibatch time"] != "slower"
     assert any("--fastest" in note for note in document["notes"])
 
 
-def test_fast_minibatches_of_few_runs_are_too_few(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_fast_minibatches_of_few_runs_are_too_few(tmp_path: Path, compare: Any) -> None:
     before, after = measure(tmp_path / "a", 1, runs=3), measure(tmp_path / "b", 2, runs=3)
-    code, document = compare(capsys, before, after, "--fastest")
+    code, document = compare(before, after, "--fastest")
     assert code == 2
     assert {one["status"] for one in document["cases"] if one["figure"] == "fast minibatch time"} == {"too few"}
 
 
-def test_more_power_is_found(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    before, after = measure(tmp_path / "a", 1), measure(tmp_path / "b", 2, power_factor=1.1)
-    code, document = compare(capsys, before, after)
-    assert code == 1
-    assert statuses(document) == {"minibatch time": "no difference", "power": "more power"}
+@pytest.mark.parametrize(("flags", "found"), [((), {"power": "more power"}), (("power-unsettled: never",), {})])
+def test_more_power_is_found_and_what_is_unsure_is_not_compared(
+    tmp_path: Path, compare: Any, flags: Any, found: Dict[str, str]
+) -> None:
+    before, after = measure(tmp_path / "a", 1), measure(tmp_path / "b", 2, power_factor=1.1, flags=flags)
+    code, document = compare(before, after)
+    assert (code, statuses(document)) == (len(found), {"minibatch time": "no difference", **found})
 
 
-def test_power_that_is_unsure_is_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    before = measure(tmp_path / "a", 1)
-    after = measure(tmp_path / "b", 2, power_factor=1.1, flags=["power-unsettled: never"])
-    code, document = compare(capsys, before, after)
-    assert (code, statuses(document)) == (0, {"minibatch time": "no difference"})
-
-
-def test_one_slow_workload_among_many_is_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_one_slow_workload_among_many_is_named(tmp_path: Path, compare: Any) -> None:
     many = [f"w{number}" for number in range(8)]
     before, after = measure(tmp_path / "a", 1, runs=3, workloads=many), tmp_path / "b"
     measure(after, 2, runs=3, workloads=many[1:])
     measure(after, 3, 1.15, runs=3, workloads=many[:1])
-    code, document = compare(capsys, before, after)
+    code, document = compare(before, after)
     assert code == 1
     slower = [one["name"] for one in document["workloads"] if one["status"] == "slower"]
     assert slower == ["w0"]
 
 
-def test_noise_that_hides_5_percent_is_called_inconclusive(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_noise_that_hides_5_percent_is_called_inconclusive(tmp_path: Path, compare: Any) -> None:
     swings = {"runs": 2, "between": 0.2}
     before, after = measure(tmp_path / "a", 1, **swings), measure(tmp_path / "b", 2, **swings)
-    code, document = compare(capsys, before, after)
+    code, document = compare(before, after)
     assert code == 0
     assert statuses(document)["minibatch time"] == "inconclusive"
 
 
-def test_a_large_change_that_is_not_sure_is_not_called_no_difference(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_large_change_that_is_not_sure_is_not_called_no_difference(tmp_path: Path, compare: Any) -> None:
     for name, medians_ms in (("a", (80.0, 100.0, 125.0)), ("b", (90.0, 112.0, 140.0))):
         with ResultsStore(tmp_path / name) as store:
             for median_ms in medians_ms:
                 store.add(make_profile([median_ms] * 40, power_mw=None), ENVIRONMENT, "run")
-    code, document = compare(capsys, tmp_path / "a", tmp_path / "b")
+    code, document = compare(tmp_path / "a", tmp_path / "b")
     [overall] = document["overall"]
     assert overall["low"] < 1 < 1.1 < overall["ratio"]
     assert (code, overall["status"]) == (0, "inconclusive")
 
 
-def test_other_conditions_are_refused_with_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_other_conditions_are_refused_with_what_differs(tmp_path: Path, compare: Any) -> None:
     before = measure(tmp_path / "a", 1)
     after = measure(tmp_path / "b", 2, conditions={"torch": "2.16.0", "l4t": "36.4.0"})
-    code, document = compare(capsys, before, after)
+    code, document = compare(before, after)
     assert code == 2
     assert document["cases"] == []
     assert len(document["refused"]) == 4
     assert document["refused"][0]["why"] == ['torch: "2.15.0" -> "2.16.0"', 'l4t: unknown -> "36.4.0"']
     assert document["only_after"] == []
-    code, document = compare(capsys, before, after, "--by", "torch")
+    code, document = compare(before, after, "--by", "torch")
     assert code == 2
     assert document["refused"][0]["why"] == ['l4t: unknown -> "36.4.0"']
 
@@ -189,62 +185,57 @@ def test_files_that_share_no_case_are_told_apart_in_a_line(
     assert not any("w7" in line for line in more)
 
 
-def test_the_question_may_differ(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_question_may_differ(tmp_path: Path, compare: Any) -> None:
     before = measure(tmp_path / "a", 1, runs=2)
     after = measure(tmp_path / "b", 2, 0.8, runs=2, conditions={"torch": "2.16.0", "l4t": "36.4.0"})
-    code, document = compare(capsys, before, after, "--by", "l4t,torch")
+    code, document = compare(before, after, "--by", "l4t,torch")
     assert code == 0
     assert statuses(document)["minibatch time"] == "faster"
     assert document["changed"] == ['torch: "2.15.0" -> "2.16.0"', 'l4t: unknown -> "36.4.0"']
     assert document["overall"][0]["ratio"] == pytest.approx(0.8, abs=0.02)
 
 
-def test_nested_conditions_can_be_the_question(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_nested_conditions_can_be_the_question_and_an_unknown_one_is_refused(tmp_path: Path, compare: Any) -> None:
     mode = {"cpu_cores": 2, "cpu_khz": 0, "gpu_khz": 7, "mem_khz": 0}
     before, after = measure(tmp_path / "a", 1), measure(tmp_path / "b", 2, conditions={"power_mode": mode})
     for name in ("power_mode", "power_mode.gpu_khz"):
-        code, document = compare(capsys, before, after, "--by", name)
+        code, document = compare(before, after, "--by", name)
         assert (code, document["changed"]) == (0, ["power_mode.gpu_khz: 0 -> 7"])
-    assert compare(capsys, before, after, "--by", "power_mode.mem_khz")[0] == 2
-
-
-def test_what_could_be_meant_twice_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    before = measure(tmp_path / "a", 1, workloads=["lenet-mnist"])
-    after = measure(tmp_path / "b", 2, workloads=["lenet-mnist"])
-    measure(after, 3, workloads=["lenet-mnist"], conditions={"torch": "2.16.0"})
-    code, document = compare(capsys, before, after, "--by", "torch")
-    assert code == 2
-    assert "b holds 2 that differ in torch alone" in document["refused"][0]["why"][0]
-
-
-def test_cases_of_one_side_alone_are_listed_and_change_nothing(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    before = measure(tmp_path / "a", 1, workloads=["a", "b"])
-    after = measure(tmp_path / "b", 2, workloads=["b", "c"])
-    code, document = compare(capsys, before, after)
-    assert code == 0
-    assert document["only_before"] == ["orin-agx-a-maxn-w0-ssd-bs16", "orin-agx-a-maxn-w4-ssd-bs16"]
-    assert document["only_after"] == ["orin-agx-c-maxn-w0-ssd-bs16", "orin-agx-c-maxn-w4-ssd-bs16"]
-    assert compare(capsys, before, measure(tmp_path / "c", 3, workloads=["c"]))[0] == 2
-
-
-def test_an_unknown_condition_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    before = measure(tmp_path / "a", 1)
-    code, said = compare(capsys, before, before, "--by", "pytorch")
+    assert compare(before, after, "--by", "power_mode.mem_khz")[0] == 2
+    code, said = compare(before, before, "--by", "pytorch")
     assert code == 2
     assert "no condition is called pytorch" in said
     assert "torch" in said.partition("known:")[2]
 
 
-def test_disturbed_profiles_are_left_out_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_what_could_be_meant_twice_is_refused(tmp_path: Path, compare: Any) -> None:
+    before = measure(tmp_path / "a", 1, workloads=["lenet-mnist"])
+    after = measure(tmp_path / "b", 2, workloads=["lenet-mnist"])
+    measure(after, 3, workloads=["lenet-mnist"], conditions={"torch": "2.16.0"})
+    code, document = compare(before, after, "--by", "torch")
+    assert code == 2
+    assert "b holds 2 that differ in torch alone" in document["refused"][0]["why"][0]
+
+
+def test_cases_of_one_side_alone_are_listed_and_change_nothing(tmp_path: Path, compare: Any) -> None:
+    before = measure(tmp_path / "a", 1, workloads=["a", "b"])
+    after = measure(tmp_path / "b", 2, workloads=["b", "c"])
+    code, document = compare(before, after)
+    assert code == 0
+    assert document["only_before"] == ["orin-agx-a-maxn-w0-ssd-bs16", "orin-agx-a-maxn-w4-ssd-bs16"]
+    assert document["only_after"] == ["orin-agx-c-maxn-w0-ssd-bs16", "orin-agx-c-maxn-w4-ssd-bs16"]
+
+
+def test_disturbed_profiles_are_left_out_and_counted(tmp_path: Path, compare: Any) -> None:
     before, after = measure(tmp_path / "a", 1), measure(tmp_path / "b", 2)
     measure(after, 3, 3.0, flags=["disturbed: by a neighbour"])
-    code, document = compare(capsys, before, after)
+    code, document = compare(before, after)
     assert (code, document["cases"][0]["counts"]) == (0, [1, 1])
     assert "b: left out 4 profiles flagged disturbed or throttled" in document["notes"][0]
-    code, document = compare(capsys, before, after, "--include-flagged")
+    code, document = compare(before, after, "--include-flagged")
     assert document["cases"][0]["counts"] == [1, 2]
     only = measure(tmp_path / "c", 3, flags=["throttled: hot"])
-    code, said = compare(capsys, before, only)
+    code, said = compare(before, only)
     assert code == 2
     assert (
         "c holds nothing to compare: left out 4 profiles flagged disturbed or throttled (--include-flagged keeps them)"
@@ -252,21 +243,19 @@ def test_disturbed_profiles_are_left_out_and_counted(tmp_path: Path, capsys: pyt
     )
 
 
-def test_another_commit_is_told_and_compared(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_another_commit_is_told_and_compared(tmp_path: Path, compare: Any) -> None:
     before = measure(tmp_path / "a", 1, environment={**ENVIRONMENT, "suite_commit": "1"})
     after = measure(tmp_path / "b", 2, environment={**ENVIRONMENT, "suite_commit": "2", "host_name": "other"})
-    code, document = compare(capsys, before, after)
+    code, document = compare(before, after)
     assert (code, document["environment"]) == (0, ['suite_commit: "1" -> "2"'])
 
 
-def test_few_minibatches_are_no_comparison(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_few_minibatches_are_no_comparison(tmp_path: Path, compare: Any) -> None:
     for name in ("a", "b"):
         with ResultsStore(tmp_path / name) as store:
             store.add(make_profile([100.0] * 5, power_mw=None), ENVIRONMENT, "run")
-    code, document = compare(capsys, tmp_path / "a", tmp_path / "b")
+    code, document = compare(tmp_path / "a", tmp_path / "b")
     assert (code, [one["status"] for one in document["cases"]]) == (2, ["too few"])
-    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 2
-    assert "Nothing could be compared" in capsys.readouterr().out
 
 
 def test_a_terminal_and_a_job_summary_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -316,28 +305,26 @@ def benchmark_json(
 
 
 @pytest.mark.parametrize("tells_conditions", [True, False])
-def test_files_of_pytest_benchmark_are_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture, tells_conditions: bool
-) -> None:
+def test_files_of_pytest_benchmark_are_compared(tmp_path: Path, compare: Any, tells_conditions: bool) -> None:
     store = measure(tmp_path / "a", 1)
     before = benchmark_json(tmp_path / "a.json", store, tells_conditions)
     after = benchmark_json(tmp_path / "b.json", store, tells_conditions, factor=1.05)
     # Without conditions nothing tells the device, and one run on each side of any machine is no proof.
     same, slower = ("no difference", "slower") if tells_conditions else ("inconclusive", "inconclusive")
-    code, document = compare(capsys, before, before)
+    code, document = compare(before, before)
     assert (code, statuses(document)) == (0, {"minibatch time": same, "power": same})
-    code, document = compare(capsys, before, after)
+    code, document = compare(before, after)
     assert (code, statuses(document)) == (int(tells_conditions), {"minibatch time": slower, "power": same})
     assert document["overall"][0]["ratio"] == pytest.approx(1.05)
+    without = benchmark_json(tmp_path / "c.json", store, tells_conditions, data=False)
+    assert "--benchmark-save-data" in compare(before, without)[1]
 
 
-def test_a_file_of_pytest_benchmark_is_compared_with_a_results_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_file_of_pytest_benchmark_is_compared_with_a_results_file(tmp_path: Path, compare: Any) -> None:
     before = measure(tmp_path / "a", 1)
     after = benchmark_json(tmp_path / "b.json", measure(tmp_path / "b", 2, 1.05))
     for sides in ((before, after), (after, before)):
-        code, document = compare(capsys, *sides)
+        code, document = compare(*sides)
         assert document["refused"] == []
         assert len(document["workloads"]) == 4
     assert (code, statuses(document)["minibatch time"]) == (0, "faster")
@@ -346,23 +333,13 @@ def test_a_file_of_pytest_benchmark_is_compared_with_a_results_file(
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("", "is not JSON"),
         ("[]", "is no file of pytest-benchmark"),
         ('{"benchmarks": [{}], "machine_info": {}}', "is damaged, or not of pytest-benchmark: KeyError 'extra_info'"),
         ('{"benchmarks": [], "machine_info": {}}', "holds nothing to compare"),
     ],
 )
-def test_what_is_no_side_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture, content: str, complaint: str
-) -> None:
+def test_what_is_no_side_is_refused(tmp_path: Path, compare: Any, content: str, complaint: str) -> None:
     (tmp_path / "x.json").write_text(content)
-    code, said = compare(capsys, measure(tmp_path / "a", 1), tmp_path / "x.json")
+    code, said = compare(measure(tmp_path / "a", 1), tmp_path / "x.json")
     assert code == 2
     assert complaint in said
-
-
-def test_a_file_without_single_times_says_how_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    path = benchmark_json(tmp_path / "a.json", measure(tmp_path / "a", 1), data=False)
-    code, said = compare(capsys, path, path)
-    assert code == 2
-    assert "--benchmark-save-data" in said

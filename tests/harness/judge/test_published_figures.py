@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.errors import InvalidValueError, StoreError
+from harness.core.errors import InvalidValueError
 from harness.judge.published_figures import FIGURES_FILE, Condition, PublishedFigure, load_figures
 from harness.simulation.parameters import SIMULATED_BOARDS, SIMULATED_WORKLOADS
 from tools.published import IDLE_METRICS, INTERNAL, METRICS, find_modes
@@ -54,28 +54,23 @@ def test_a_figure_names_only_what_there_is(one):
             assert len(find_modes(device, condition.power_mode).table) > 0
 
 
-def test_a_value_is_off_by_its_relative_deviation():
-    assert figure("10").deviation(11.0) == pytest.approx(0.1)
-    assert figure("10").deviation(9.0) == pytest.approx(-0.1)
-
-
-def test_within_a_range_nothing_is_off_and_outside_the_nearer_end_counts():
-    assert figure("10..20", "range").deviation(15.0) == 0.0
-    assert figure("10..20", "range").deviation(22.0) == pytest.approx(0.1)
-    assert figure("10..20", "range").deviation(8.0) == pytest.approx(-0.2)
-
-
 @pytest.mark.parametrize(
-    ("comparator", "inside", "outside", "off"), [("<", 3.0, 12.0, 0.2), ("<=", 10.0, 11.0, 0.1), (">", 99.0, 9.0, -0.1)]
+    ("one", "answered", "off"),
+    [
+        (figure("10"), 9.0, -0.1),
+        (figure("10..20", "range"), 15.0, 0.0),
+        (figure("10..20", "range"), 22.0, 0.1),
+        (figure("10..20", "range"), 8.0, -0.2),
+        (figure("10", "<"), 3.0, 0.0),
+        (figure("10", "<="), 11.0, 0.1),
+        (figure("10", ">"), 99.0, 0.0),
+        (figure("10", ">"), 9.0, -0.1),
+        (figure("-22.3", relation="change"), -25.0, 0.75 / 0.777 - 1.0),
+        (figure("0", "~", "change"), 2.0, 0.02),
+    ],
 )
-def test_on_the_right_side_of_a_bound_nothing_is_off(comparator, inside, outside, off):
-    assert figure("10", comparator).deviation(inside) == 0.0
-    assert figure("10", comparator).deviation(outside) == pytest.approx(off)
-
-
-def test_a_change_is_judged_by_the_ratio_that_it_stands_for():
-    assert figure("-22.3", relation="change").deviation(-25.0) == pytest.approx(0.75 / 0.777 - 1.0)
-    assert figure("0", "~", "change").deviation(2.0) == pytest.approx(0.02)
+def test_a_deviation_is_relative_to_the_nearer_end_and_that_of_a_change_of_the_ratio_it_stands_for(one, answered, off):
+    assert one.deviation(answered) == pytest.approx(off)
 
 
 @given(st.floats(0.1, 1e4), st.floats(0.1, 1e4), st.sampled_from(["=", "~"]))
@@ -119,8 +114,3 @@ def test_a_line_that_is_no_figure_is_named(tmp_path, cells, named):
 def test_what_a_comparison_does_not_change_is_as_in_the_condition(tmp_path):
     (one,) = load_figures(rewritten(tmp_path, vs_workers="1"))
     assert one.versus == one.condition._replace(power_mode="default", workers=1)
-
-
-def test_a_file_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(StoreError, match=r"no\.csv"):
-        load_figures(tmp_path / "no.csv")

@@ -208,12 +208,6 @@ def test_stacked_bars_are_as_high_as_the_epochs_that_they_stand_for_per_1000_sam
     assert all(value.y > 0 for panel in energy.panels for value in panel.values)
 
 
-def test_a_family_differs_in_one_thing_only(material):
-    (family,) = material.families(material.trained(), "batch_size")
-    assert family.values == (8, 16, 64)
-    assert len({dataclasses.replace(row.case, batch_size=16) for row in family.rows}) == 1
-
-
 def test_media_are_compared_on_the_same_data_with_the_same_workers(material):
     figure, energy = figures_of(material, "Storage media")
     rows = [dict(zip(figure.columns, row)) for row in figure.rows]
@@ -226,14 +220,6 @@ def test_media_are_compared_on_the_same_data_with_the_same_workers(material):
     cells = {(row["storage"], row["of"]): row["energy_per_1000_samples_j"] for row in rows}
     for panel, of in zip(energy.panels, ("epoch 0", "epochs 1 and later")):
         assert all(value.y == cells[value.x, of] and value.low < value.y < value.high for value in panel.values)
-
-
-def test_baseload_is_told_where_it_was_measured_in_the_same_mode(material):
-    (figure,) = figures_of(material, "Power modes")
-    place, mode = figure.columns.index("baseload_share_pct"), figure.columns.index("power_mode")
-    shares = {row[mode]: row[place] for row in figure.rows}
-    assert 0 < shares["g"] < 100, "mode g is MAXN"
-    assert shares["a"] is None, "nobody measured the idle state of mode a"
 
 
 def test_the_baseloads_share_has_a_panel_where_it_is_known_of_several_modes(material):
@@ -256,31 +242,12 @@ def test_media_stand_side_by_side_only_with_the_same_medium(material):
     assert [panel.title for panel in figure.panels] == ["resnet18-cifar10, ssd"]
 
 
-def test_extremes_compare_the_greatest_mode_with_the_slowest(material):
-    (figure,) = [one for one in figures_of(material, "Extreme modes") if one.name == "extremes-xavier-agx"]
-    (row,) = [dict(zip(figure.columns, row)) for row in figure.rows]
-    table = next(table for table in material.tables if table.device == "xavier-agx")
-    (greatest,) = table.modes["minibatch_time_ms"][table.modes["power_mode"].isin(["g", "maxn"])]
-    assert row["slowest_minibatch_time_ms"] == table.modes["minibatch_time_ms"].max()
-    assert row["time_ratio"] == pytest.approx(table.modes["minibatch_time_ms"].max() / greatest)
-    assert row["power_ratio"] == pytest.approx(row["greatest_power_mw"] / row["slowest_power_mw"])
-    assert row["energy_ratio"] == pytest.approx(row["time_ratio"] / row["power_ratio"])
-
-
 def test_a_table_without_the_greatest_mode_has_no_extremes(material):
     table = next(table for table in material.tables if table.device == "xavier-agx")
     kept = table.modes[~table.modes["power_mode"].isin(["g", "maxn"])]
     without = dataclasses.replace(table, modes=kept)
     assert extremes_of(table) is not None
     assert extremes_of(without) is None
-
-
-def test_longer_profiles_are_nearer_to_the_whole_and_cost_more(material):
-    figure = figures_of(material, "Length of a profile")[0]
-    rows = [dict(zip(figure.columns, row)) for row in figure.rows if row[1] == "resnet18-cifar10"]
-    assert [row["minibatches"] for row in rows] == sorted(row["minibatches"] for row in rows)
-    assert rows[-1]["time_error_pct"] < rows[0]["time_error_pct"]
-    assert rows[-1]["seconds"] == pytest.approx(4 * rows[0]["seconds"], rel=0.1)
 
 
 def test_strategies_are_violins_of_single_choices_and_bars_in_files_without_them(material):
