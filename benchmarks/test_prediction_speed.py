@@ -56,12 +56,8 @@ def peak_bytes(name: str) -> int:
     """The most memory that a process holds which does this, its interpreter and packages included."""
     target, reference = tables()
     predict_front(name, target, reference, np.array(list(load_board(BOARD).power_mode_space())))
-    return resident_peak_bytes()
-
-
-def resident_peak_bytes(root: Path = Path("/")) -> int:
-    """The peak of this process by `/proc`: that of getrusage would be its parent's where that was greater."""
-    found = re.search(r"^VmHWM:\s*(\d+) kB", (root / "proc/self/status").read_text(), re.MULTILINE)
+    # By `/proc`: the peak of getrusage would be the parent's where that was greater.
+    found = re.search(r"^VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert found, "the kernel does not tell the peak of a process"
     return kib_to_bytes(int(found.group(1)))
 

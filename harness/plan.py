@@ -78,7 +78,7 @@ class Plan:
         self._slowdown = slowdown_from(config)
         self._devices: Dict[str, Device] = {}
         self._modes: Dict[Tuple[str, str], PowerMode] = {}
-        self.cases: Dict[str, Case] = {}  # by `key`
+        self.cases: Dict[str, Case] = {}  # by `case_key`, which pytest has as the parameter
         self.left_out: Set[str] = set()
         self._named = {
             Path(argument.partition("::")[0]).resolve() for argument in config.invocation_params.args if argument
@@ -172,7 +172,7 @@ class Plan:
             found = self._expand([own for sweep in sweeps for own in self._per_device(sweep, of_experiment=True)])
             at_once = [case for case in found if self.device(case.device).provenance == "simulated"]
             cases += idle_cases(at_once, self._idle_s, {}, IDLE_STATES[:1])
-        self.cases.update((self.key(case), case) for case in cases)
+        self.cases.update((case_key(case), case) for case in cases)
         return [Point(case) for case in cases]
 
     def _with_marks(self, sweep: Sweep, blocks: Sequence[Block]) -> Iterator[Tuple[Sweep, Tuple[Any, ...], Any]]:
@@ -202,6 +202,7 @@ class Plan:
 
         Replayed corpora have no experiments of their own: what they answer is asked by sweeps that are of none.
         """
+        from harness.devices.jetson_board import EMULATED
         from harness.devices.replay import ReplayDevice
         from harness.devices.simulated import SimulatedDevice, copies
 
@@ -212,16 +213,10 @@ class Plan:
                     yield device.narrow(sweep, self._chooses_workloads)
             elif not sweep.boards or self.board(name) in sweep.boards:
                 names = copies(name, sweep.instances) if isinstance(device, SimulatedDevice) else (device.name,)
-                axes = {**sweep.axes, "device": names, "storage": self._media(name, sweep)}
-                yield dataclasses.replace(sweep, axes=axes)
-
-    def _media(self, name: str, sweep: Sweep) -> Tuple[str, ...]:
-        """The storage of a sweep, as `own_media` has it where nobody named a medium or said where an SSD is."""
-        from harness.devices.jetson_board import EMULATED
-
-        if "storage" in self._chosen or self.configuration.place(DEFAULT_STORAGE):
-            return sweep.axes["storage"]
-        return own_media(self.board(name).split(EMULATED)[-1], sweep.axes["storage"])
+                media = sweep.axes["storage"]
+                if not ("storage" in self._chosen or self.configuration.place(DEFAULT_STORAGE)):
+                    media = own_media(self.board(name).split(EMULATED)[-1], media)  # nobody said where an SSD is
+                yield dataclasses.replace(sweep, axes={**sweep.axes, "device": names, "storage": media})
 
     def _expand(self, sweeps: Sequence[Sweep]) -> List[Case]:
         def mode_names(name: str, workload: str, text: str) -> List[str]:
@@ -231,17 +226,12 @@ class Plan:
 
         named = [dataclasses.replace(one, axes={**one.axes, "workload": _workload_names(one)}) for one in sweeps]
         cases = expand(named, mode_names)
-        self.cases.update((self.key(case), case) for case in cases)
+        self.cases.update((case_key(case), case) for case in cases)
         return cases
 
     def may_be_listed(self, name: str) -> bool:
         """Whether a test id, or what pytest makes of several that are alike, is one of `--cases`; yes without these."""
         return self.places is None or name in self.places or name in self._without_suffix
-
-    @staticmethod
-    def key(case: Case) -> str:
-        """A case in words, in which no two are alike: what pytest has as the parameter, and can store."""
-        return case_key(case)
 
     def case_of(self, item: pytest.Item) -> Optional[Case]:
         return self.cases.get(getattr(getattr(item, "callspec", None), "params", {}).get("case"))

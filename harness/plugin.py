@@ -12,6 +12,7 @@ from typing import Any, Generator, List, Optional, Sequence, Tuple
 
 import pytest
 
+from harness.core.campaigns import case_key
 from harness.core.configuration import NOT_FRESH
 from harness.core.errors import HarnessError
 from harness.core.files import write_output
@@ -143,10 +144,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, Any, Any
     rows = {}
     for case, values, marks in points:
         words = "-".join([short_id(case, axes), *map(str, values)])
-        parameter = pytest.param(plan.key(case), *values, marks=marks, id=words)
+        parameter = pytest.param(case_key(case), *values, marks=marks, id=words)
         # Of thousands of cases a run may have some tens: tests of the others are not even made.
         if asked.goes_on or plan.may_be_listed(f"{metafunc.definition.nodeid}[{words}]"):
-            rows.setdefault((plan.key(case) if is_whole else words, words), parameter)
+            rows.setdefault((case_key(case) if is_whole else words, words), parameter)
     if not rows:
         marks = () if points else _why_nothing(metafunc, plan)
         rows[None] = pytest.param(*[NO_CASE] * (1 + len(others)), id=NO_CASE, marks=marks)
@@ -214,7 +215,7 @@ def _write_cases(path: Path, items: Sequence[pytest.Item], plan: Plan) -> None:
         case, named_mode = plan.case_of(item), plan.mode_of(item)
         if case is not None and named_mode is not None:
             mode = list(named_mode[1])
-            told = {"id": item.nodeid, "key": plan.key(case), "device": case.device, "power_mode": case.power_mode}
+            told = {"id": item.nodeid, "key": case_key(case), "device": case.device, "power_mode": case.power_mode}
             lines.append(json.dumps({**told, "mode": mode}) + "\n")
     write_output(path, "".join(lines).encode())
 

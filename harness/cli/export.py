@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.cli.options import add_include_flagged, add_results, output_file
 from harness.core.corpus import SUFFIXES, pyarrow
@@ -13,9 +11,6 @@ from harness.store.conditions import LEFT_OUT
 from harness.store.corpora import export
 from harness.store.frames import minibatches, profiles, telemetry
 from harness.store.results import ResultsStore
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +41,12 @@ def run(arguments: argparse.Namespace) -> int:
             if path is not None:
                 ids = profiles(store, arguments.include_flagged)[["case_id", "provenance"]]
                 raw = ids.join(read(store, ids.index).set_index("profile_id"), how="inner").reset_index()
-                _write_raw(raw, path)
+                if path.suffix == ".parquet":
+                    arrow, parquet = pyarrow()
+                    table = arrow.Table.from_pandas(raw, preserve_index=False)
+                    parquet.write_table(table, str(path), compression="zstd")
+                else:
+                    raw.to_csv(path, index=False)
                 print(f"{path}: {len(raw)} {what} of {raw['profile_id'].nunique()} profiles")
         if arguments.out is None:
             return 0
@@ -61,11 +61,3 @@ def run(arguments: argparse.Namespace) -> int:
     if done.flagged:
         print(f"left out: {done.flagged} {LEFT_OUT}")
     return 0
-
-
-def _write_raw(raw: pd.DataFrame, path: Path) -> None:
-    if path.suffix != ".parquet":
-        raw.to_csv(path, index=False)
-        return
-    arrow, parquet = pyarrow()
-    parquet.write_table(arrow.Table.from_pandas(raw, preserve_index=False), str(path), compression="zstd")

@@ -160,24 +160,19 @@ def judge_cells(cells: Sequence[Cell], bounds: Bounds, confidence: float = CONFI
     return Judged(verdict, label, worst.value, worst.low, worst.high, len(found))
 
 
-def worst_of_claims(found: Iterable[Verdict]) -> Dict[Tuple[str, bool, str], str]:
-    """The least favourable verdict on each claim over all devices, by provenance, whether it is fitted to, and name."""
+def counts_of_claims(found: Iterable[Verdict]) -> Dict[str, int]:
+    """How many claims came to which verdict: claims, not devices; of each the least favourable one over all devices.
+
+    Measured and simulated verdicts stand apart, and of the simulated ones those on figures that the simulation was
+    fitted to: they say that the model can say it, and no more.
+    """
     order = (CONFIRMED, UNDECIDED, CONTRADICTED)
     worst: Dict[Tuple[str, bool, str], str] = {}
     for one in found:
         place = (one.provenance, one.fitted, one.takeaway)
         worst[place] = max(worst.get(place, CONFIRMED), one.verdict, key=order.index)
-    return worst
-
-
-def counts_of_claims(found: Iterable[Verdict]) -> Dict[str, int]:
-    """How many claims came to which verdict: claims, not devices.
-
-    Measured and simulated verdicts stand apart, and of the simulated ones those on figures that the simulation was
-    fitted to: they say that the model can say it, and no more.
-    """
     counts = Counter(
         f"{verdict} ({provenance}{', fitted to it' if fitted else ''})"
-        for (provenance, fitted, _), verdict in worst_of_claims(found).items()
+        for (provenance, fitted, _), verdict in worst.items()
     )
     return dict(sorted(counts.items()))

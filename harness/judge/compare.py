@@ -94,7 +94,10 @@ def _judge(pairs: Sequence[Pair], figure: str, same_question: bool, threshold: f
     """What changed in a figure; `same_question`: nothing but the run may differ between the sides (`learn_noise`)."""
     quantity = _QUANTITIES[figure]
     there = [one for one in pairs if all(case.series(quantity) for case in one.sides)]
-    enough = [one for one in there if _suffices(one, figure)]
+    few = MIN_MINIBATCHES if figure != POWER else 0
+    enough = [one for one in there if one.fewest_minibatches >= few]
+    if figure == FAST_TIME:
+        enough = [one for one in enough if min(len(case.series()) for case in one.sides) >= FEWEST_RUNS]
     modelled = ratios(enough, quantity, same_question) if figure != FAST_TIME else {}
     ranks = {one.key: rank_test(*(case.series(quantity) for case in one.sides)) for one in enough if modelled}
 
@@ -135,12 +138,6 @@ def _judge(pairs: Sequence[Pair], figure: str, same_question: bool, threshold: f
                 status = _status(figure, change[0], p_value, threshold)
                 found.append(Compared(scope, name, figure, status, counts, change[0], p_value, change[2]))
     return found
-
-
-def _suffices(one: Pair, figure: str) -> bool:
-    if figure == FAST_TIME and min(len(case.series()) for case in one.sides) < FEWEST_RUNS:
-        return False
-    return figure == POWER or one.fewest_minibatches >= MIN_MINIBATCHES
 
 
 def _of_runs(pairs: Sequence[Pair], quantity: str, share: float) -> List[np.ndarray]:

@@ -115,31 +115,22 @@ def read_published(path: Path, what: str, parse: Callable[[Mapping[str, str]], P
     return found
 
 
-def load_figures(path: Path = FIGURES_FILE) -> List[PublishedFigure]:
-    """The figures of a file; errors as of `read_published`."""
-    return read_published(path, "figure", _figure)
-
-
-@functools.lru_cache(maxsize=1)
-def _figures_by_fact() -> Dict[str, List[PublishedFigure]]:
-    """The suite's own figures by their ids; one id may be said of several workloads."""
-    found: Dict[str, List[PublishedFigure]] = {}
-    for figure in load_figures():
-        found.setdefault(figure.fact, []).append(figure)
-    return found
+@functools.lru_cache(maxsize=None)
+def load_figures(path: Path = FIGURES_FILE) -> Tuple[PublishedFigure, ...]:
+    """The figures of a file, an id may be said of several workloads; errors as of `read_published`."""
+    return tuple(read_published(path, "figure", _figure))
 
 
 def comparisons(fact: str) -> List[PrintedRatio]:
     """The printed ratios of a fact: the id of a ratio or change, or `F919/F918`, one value over another."""
     numerator, _, denominator = fact.partition("/")
-    figures = _figures_by_fact()
     if denominator:
-        (after,), (before,) = figures[numerator], figures[denominator]
+        after, before = (next(one for one in load_figures() if one.fact == name) for name in (numerator, denominator))
         ends = (after.least / before.greatest, after.greatest / before.least)
         return [PrintedRatio(after.metric, before.condition, after.condition, *ends)]
     found = []
-    for figure in figures[fact]:
-        if figure.versus is not None:
+    for figure in load_figures():
+        if figure.fact == fact and figure.versus is not None:
             ends = tuple(1.0 + end / 100.0 for end in figure.ends) if figure.relation == CHANGE else figure.ends
             found.append(PrintedRatio(figure.metric, figure.versus, figure.condition, max(ends[0], 0.0), ends[1]))
     return found

@@ -306,7 +306,12 @@ def pair(
     `by` names conditions that may differ; `power_mode` stands for all of `power_mode.gpu_khz` and the like. `names` are
     those of the sides.
     """
-    _refuse_unknown(by, [*before, *after])
+    known = {*NAMED_IN_CONDITIONS, "python"}
+    for case in [*before, *after] if by else ():
+        known |= {*case.conditions, *case.leaves}
+    unknown = [name for name in by if name not in known]
+    if unknown:
+        raise UnknownNameError(f"no condition is called {', '.join(unknown)}; known: {', '.join(sorted(known))}")
     before, after = _of_one_instance(before, after), _of_one_instance(after, before)
     old, new = _by_rest(before, by), _by_rest(after, by)
     alone = [cases[0] for rest, cases in new.items() if rest not in old and len(cases) == 1]
@@ -390,15 +395,6 @@ def _ambiguous(side: str, cases: Sequence[CaseRuns], by: Sequence[str]) -> Pair:
     differ = "; ".join(differences(cases[0].conditions, cases[-1].conditions))
     why = f"{side} holds {len(cases)} that differ in {', '.join(by)} alone ({differ})"
     return Pair(cases[0], None, [f"{why}; keep them in results files of their own"], is_refused=True)
-
-
-def _refuse_unknown(by: Sequence[str], cases: Sequence[CaseRuns]) -> None:
-    known = {*NAMED_IN_CONDITIONS, "python"}
-    for case in cases if by else ():
-        known |= {*case.conditions, *case.leaves}
-    unknown = [name for name in by if name not in known]
-    if unknown:
-        raise UnknownNameError(f"no condition is called {', '.join(unknown)}; known: {', '.join(sorted(known))}")
 
 
 def environment_changes(pairs: Iterable[Pair]) -> List[str]:

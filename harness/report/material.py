@@ -130,7 +130,10 @@ class Material:
         found = []
         for number, values in zip(self.frame.index, self.frame.to_dict("records")):
             row = SimpleNamespace(
-                **{name: None if _is_missing(value, pd.NA) else value for name, value in values.items()}
+                **{
+                    name: None if value is pd.NA or (isinstance(value, float) and value != value) else value
+                    for name, value in values.items()
+                }
             )
             row.id, row.label = int(number), bare(row.device_label)
             row.base = row.label.partition("@")[0]
@@ -240,7 +243,3 @@ def file_name(*parts: str) -> str:
 
 def cells(row: Row, columns: Sequence[str]) -> Tuple[Any, ...]:
     return tuple(getattr(row, name) for name in columns)
-
-
-def _is_missing(value: Any, missing: Any) -> bool:
-    return value is missing or (isinstance(value, float) and value != value)

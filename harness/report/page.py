@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import List, NamedTuple, Sequence, Tuple
 
-from harness.judge.claims import Verdict
+from harness.judge.claims import CONTRADICTED, Verdict, counts_of_claims
 from harness.report.colours import MARKERS, RAMP
 from harness.report.figure import Figure, joined
 from harness.report.figures import FigureKind
@@ -14,20 +14,19 @@ from harness.report.material import Material
 from harness.report.mode_tables import MOST_TABLES, explorer_tables
 from harness.report.summary import (
     answers,
-    claim_counts,
     claim_rows,
     device_rows,
     flag_rows,
     lead,
     profile_rows,
     recommended_modes,
-    surprises,
     words,
 )
 from harness.report.template import HERE, fill
 from harness.report.vega import DrawnPanel
 from harness.store.conditions import DISQUALIFYING
 
+MOST_SURPRISES = 6
 TABLE_ROWS, SHOWN = 12, 4
 """Rows that a figure's table shows, and its CSV file has all; panels that are shown at once, the others folded."""
 
@@ -55,22 +54,25 @@ def page_html(
     from markupsafe import Markup
 
     script = (HERE / "page.js").read_text(encoding="utf-8")
-    tables, flags = material.tables, flag_rows(material.rows)
+    tables, flags, claims = material.tables, flag_rows(material.rows), claim_rows(found)
     corpora = [*(row["device"] for row in material.corpus), *(table.device for table in material.predicted)]
     devices = dict.fromkeys([*(row.base for row in material.rows), *corpora])
+    evaluated = (*material.corpus, *material.predictors, *material.strategies)
+    named = [*(row.provenance for row in material.rows), *(one["provenance"] for one in evaluated)]
+    named += [table.provenance for table in material.predicted]
     return fill(
         "page.html",
         f" from {words(made_from)}",
         title=f"jetwatt: {words(list(devices)) or 'report'}",
         lead=lead(material),
-        provenances=_provenances(material),
+        provenances=dict.fromkeys(named),
         disturbed=any(kind in DISQUALIFYING for kind, *_ in flags[1]),
         devices=device_rows(material),
         profiles=profile_rows(material),
         modes=recommended_modes(tables[:MOST_TABLES]),
-        counts=claim_counts(found),
-        surprises=surprises(found),
-        claims=claim_rows(found),
+        counts=[(name.partition(" ")[0], count, name) for name, count in counts_of_claims(found).items()],
+        surprises=[one for one in claims if one["verdict"] == CONTRADICTED and not one["notes"]][:MOST_SURPRISES],
+        claims=claims,
         sections=[(section, answers(found, section.kind.claim)) for section in sections],
         tables=tables[:MOST_TABLES],
         flags=flags,
@@ -89,10 +91,3 @@ def page_html(
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         explorer=explorer_tables(material),
     )
-
-
-def _provenances(material: Material) -> Dict[str, Any]:
-    others = (*material.corpus, *material.predictors, *material.strategies)
-    predicted = [table.provenance for table in material.predicted]
-    named = [*(row.provenance for row in material.rows), *(row["provenance"] for row in others), *predicted]
-    return dict.fromkeys(named)

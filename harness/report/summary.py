@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from harness.core.corpus import TASKS
 from harness.core.units import mw_to_w, mws_to_j
-from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED, Verdict, counts_of_claims
+from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED, Verdict
 from harness.report.figure import figure_text
 from harness.report.material import Material, Row, bare, file_name
 from harness.report.mode_tables import ModeTable
 
 Cells = Tuple[Tuple[str, ...], List[Tuple[Any, ...]]]  # header and rows of a table
-MOST_SURPRISES = 6
 MOST_LISTED = 12  # profiles that are listed one by one: of more the figures tell
 NEARLY = 1.1  # times as long as the fastest mode: nearly as fast
 
@@ -70,10 +69,11 @@ def device_rows(material: Material) -> Cells:
         groups.setdefault(place, []).append(row)
     rows: List[Tuple[Any, ...]] = [
         (
-            *(place[0], _boards(members), *place[1:3], len(members), *place[3:]),
+            *(place[0], boards if boards > 1 else None, *place[1:3], len(members), *place[3:]),
             *(_told(members, "host_name"), _told(members, "jetwatt", "suite_commit")),
         )
         for place, members in groups.items()
+        for boards in [len({row.label for row in members})]
     ]
     for name, count in Counter([f"{row['device']}\n{row['provenance']}" for row in material.corpus]).items():
         device, provenance = name.split("\n")
@@ -103,12 +103,6 @@ def profile_rows(material: Material) -> Cells:
             )
         )
     return _without_empty_columns(header, rows)
-
-
-def _boards(rows: Sequence[Row]) -> Optional[int]:
-    """How many boards of a type were simulated; None for a single one."""
-    count = len({row.label for row in rows})
-    return count if count > 1 else None
 
 
 def _told(rows: Sequence[Row], *names: str) -> str:
@@ -157,16 +151,6 @@ def _claim_row(one: Verdict) -> Dict[str, Any]:
 def answers(found: Sequence[Verdict], claim: str) -> List[Dict[str, Any]]:
     """What each device says to the claim that answers a section's question."""
     return [_claim_row(one) for one in found if one.takeaway == claim]
-
-
-def surprises(found: Sequence[Verdict]) -> List[Dict[str, Any]]:
-    """The first claims that were contradicted though nothing was known to do so."""
-    return [row for row in claim_rows(found) if row["verdict"] == CONTRADICTED and not row["notes"]][:MOST_SURPRISES]
-
-
-def claim_counts(found: Sequence[Verdict]) -> List[Tuple[str, int, str]]:
-    """Verdict, count and words for each part of the strip of counts."""
-    return [(name.partition(" ")[0], count, name) for name, count in counts_of_claims(found).items()]
 
 
 def recommended_modes(tables: Sequence[ModeTable]) -> Cells:

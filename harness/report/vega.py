@@ -394,7 +394,11 @@ def density(values: Sequence[float], spacing: Spacing) -> List[Tuple[float, floa
 
     A Gaussian kernel of Silverman's width, over the values as an axis of that kind spaces them.
     """
-    there, back = _straightened(spacing)
+    straightened: Any = {  # from values to how an axis spaces them, and back
+        Spacing.LOG: (np.log, np.exp),
+        Spacing.SYMLOG: (lambda x: np.arcsinh(x / LINEAR_TO), lambda x: LINEAR_TO * np.sinh(x)),
+    }
+    there, back = straightened.get(spacing, (np.asarray, np.asarray))
     found = there(np.asarray(values, dtype=float))
     if len(found) < FEWEST or np.ptp(found) <= 1e-9 * np.abs(found).max():
         return []
@@ -402,12 +406,3 @@ def density(values: Sequence[float], spacing: Spacing) -> List[Tuple[float, floa
     places = np.linspace(found.min(), found.max(), 36)
     heights = np.exp(-(((places[:, None] - found) / width) ** 2) / 2).sum(axis=1)
     return list(zip(back(places).tolist(), (heights / heights.max()).tolist()))
-
-
-def _straightened(spacing: Spacing) -> Tuple[Any, Any]:
-    """From values to how an axis spaces them, and back."""
-    if spacing == Spacing.LOG:
-        return np.log, np.exp
-    if spacing == Spacing.SYMLOG:
-        return lambda x: np.arcsinh(x / LINEAR_TO), lambda x: LINEAR_TO * np.sinh(x)
-    return np.asarray, np.asarray

@@ -240,7 +240,11 @@ def device_figures(material: Material) -> Iterator[Figure]:
 def _ratio_figure(material: Material, found: Sequence[Family]) -> Figure:
     """Time, power and energy of each device over those of one, beside what the papers say of such ratios."""
     panels, rows, entries = [], [], {PAPERS: LegendEntry(PAPERS, INK)}
-    pairs = [pair for family in found for pair in _over_reference(family)]
+    pairs = []
+    for family in found:
+        ordered = sorted(family.rows, key=lambda row: row.provenance)  # measured rather than simulated
+        reference = next((row for row in ordered if row.device == REFERENCE), None)
+        pairs += [(reference, row) for row in family.rows if reference is not None and row.device != REFERENCE]
     pairs.sort(key=lambda pair: pair[1].minibatch_time_ms / pair[0].minibatch_time_ms)
     order = tuple(dict.fromkeys(bare(row.label) for _, row in pairs))
     for quantity, of in RATIOS.items():
@@ -276,13 +280,6 @@ def epoch_min(row: Row) -> Optional[float]:
         return None
     minibatches = math.ceil(round(row.data_samples / row.data_scale) / row.batch_size)
     return ms_to_s(row.minibatch_time_ms) * minibatches / S_PER_MINUTE
-
-
-def _over_reference(family: Family) -> List[Tuple[Row, Row]]:
-    """The profile of the device that ratios are over, measured rather than simulated, with that of each other one."""
-    ordered = sorted(family.rows, key=lambda row: row.provenance)
-    reference = next((row for row in ordered if row.device == REFERENCE), None)
-    return [(reference, row) for row in family.rows if reference is not None and row.device != REFERENCE]
 
 
 def _of_papers(quantity: str, names: Mapping[str, str], drawn: Sequence[Value]) -> List[Value]:

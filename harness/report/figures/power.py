@@ -147,11 +147,15 @@ def power_mode_figures(material: Material) -> Iterator[Figure]:
             shown = [row for row in _once_each(family.rows) if parts_of(row) is not None]
             bars = [EpochBar(row.power_mode, row) for row in shown]
             panel, data = stacked_panel(material, family.workload, bars, "power mode", family.varies)
-            shares = {
-                row.power_mode: _baseload_share(row, idle_mw[row.device_name, row.mode])
-                for row in shown
-                if (row.device_name, row.mode) in idle_mw and row.energy_mwh
-            }
+            shares = {}
+            for row in shown:
+                held_mw = idle_mw.get((row.device_name, row.mode))
+                if held_mw is not None and row.energy_mwh:
+                    # Of an epoch 1 or later, or of all clean minibatches where no whole epochs were run.
+                    energy, time_s = row.energy_mwh, row.e2e_s
+                    if row.epoch_energy_mwh:
+                        energy, time_s = row.epoch_energy_mwh, row.epoch_time_s
+                    shares[row.power_mode] = share_to_percent(baseload_share(energy, held_mw, time_s))
             panels += [panel, *_energy_panels(family, shown, shares)]
             for row, told in zip(shown, data):
                 mode = row.mode or (None,) * len(PowerMode._fields)
@@ -194,9 +198,3 @@ def _energy_panels(family: Family, rows: Sequence[Row], shares: Dict[str, float]
         axes = Axis("power mode"), Axis("share of the energy (%)")
         panels.append(panel_of(f"{family.workload}: baseload", *axes, Mark.BESIDE, bars, rows, family.varies))
     return panels
-
-
-def _baseload_share(row: Row, idle_mw: float) -> float:
-    """Of an epoch 1 or later, or of all clean minibatches where no whole epochs were run, in %."""
-    energy, time_s = (row.epoch_energy_mwh, row.epoch_time_s) if row.epoch_energy_mwh else (row.energy_mwh, row.e2e_s)
-    return share_to_percent(baseload_share(energy, idle_mw, time_s))

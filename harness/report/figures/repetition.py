@@ -70,7 +70,13 @@ def variability_figures(material: Material) -> Iterator[Figure]:
             same.setdefault((row.device, row.mode), {})[row.label] = row
         groups += [list(by_label.values()) for by_label in same.values()]
     best: Dict[str, Dict[str, List[Row]]] = {row.device: {} for row in repeated}
-    for members in sorted(groups, key=lambda one: (_rank_of_spread(one), max(row.id for row in one))):
+
+    def rank(rows: Sequence[Row]) -> Tuple[Any, ...]:
+        """The papers' defaults first, then more boards, then what was repeated more often, then the newest."""
+        is_usual = rows[0].workers == 4 and rows[0].storage in ("ssd", None)
+        return is_usual, len(rows), rows[0].epochs or 0.0, max(row.id for row in rows)
+
+    for members in sorted(groups, key=rank):
         best[members[0].device][members[0].workload] = members
     for board, chosen in best.items():
         panels, rows = [], []
@@ -83,12 +89,6 @@ def variability_figures(material: Material) -> Iterator[Figure]:
         series = [material.entry(chosen[workload][0]) for workload in workloads]
         name = file_name("variability", board)
         yield figure_of("variability", name, panels, series, SPREAD_COLUMNS, rows, **details)
-
-
-def _rank_of_spread(rows: Sequence[Row]) -> Tuple[int, int, float]:
-    """The papers' defaults first, then more boards, then what was repeated more often."""
-    first = rows[0]
-    return int(first.workers == 4 and first.storage in ("ssd", None)), len(rows), first.epochs or 0.0
 
 
 def _spread_panel(material: Material, workload: str, members: Sequence[Row]) -> Tuple[Panel, List[Tuple[Any, ...]]]:
@@ -134,15 +134,12 @@ def profile_length_figures(material: Material) -> Iterator[Figure]:
         and (row.clean_minibatches or 0) >= max(LENGTHS)  # of several boards the first
     ]
     devices: Dict[str, Dict[str, Row]] = {}
-    for row in [*long, *sorted(long, key=_rank_of_length)]:  # in the order of the profiles, of each workload the best
+    # The longest, up to what is looked at; of those the papers' defaults, of equal ones the newest.
+    ranked = sorted(long, key=lambda row: (min(row.clean_minibatches or 0.0, float(MOST)), by_defaults(row), row.id))
+    for row in [*long, *ranked]:  # in the order of the profiles, of each workload the best
         devices.setdefault(row.label, {})[row.workload] = row
     for device, chosen in devices.items():
         yield _length_figure(material, device, list(chosen.values()))
-
-
-def _rank_of_length(row: Row) -> Tuple[float, int, int]:
-    """The longest, up to what is looked at; of those the papers' defaults, of equal ones the newest."""
-    return min(row.clean_minibatches or 0.0, float(MOST)), by_defaults(row), row.id
 
 
 def _name_with_settings(row: Row) -> str:
