@@ -7,7 +7,7 @@ import functools
 import glob
 import math
 import os
-from typing import ContextManager, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterable, List, NamedTuple, Tuple
 
 from harness.board.cpu import CpuOnline, kept_online
 from harness.board.kernel_file import (
@@ -61,8 +61,8 @@ class CpuFrequency(Knob):
 
     def policies(self) -> List[Policy]:
         """Those that are there now, by their first CPU; without those whose sleep the kernel hides."""
-        found = filter(None, map(_read_policy, glob.glob(os.path.join(self._directory, "policy*"))))
-        return sorted(found, key=lambda policy: policy.cpus)
+        found = (_told(_read_policy, path) for path in glob.glob(os.path.join(self._directory, "policy*")))
+        return sorted(filter(None, found), key=lambda policy: policy.cpus)
 
     def online_policies(self) -> List[Policy]:
         return [policy for policy in self.policies() if any(map(self._online.is_online, policy.cpus))]
@@ -87,13 +87,13 @@ class CpuFrequency(Knob):
         return {name: [clock, clock] for name, clock in nearest.items()}
 
     def read(self) -> Dict[str, Limits]:
-        limits = {policy.name: self._limits(policy.name) for policy in self.policies()}
+        limits = {policy.name: _told(self._files(policy.name).read) for policy in self.policies()}
         return {name: pair for name, pair in limits.items() if pair is not None}
 
     def apply(self, value: Dict[str, Limits]) -> None:
         """Set policies that do not stand right and are there (some kernels remove those that sleep)."""
         there = [name for name in value if os.path.isdir(os.path.join(self._directory, name))]
-        wrong = [name for name in there if self._limits(name) != value[name]]
+        wrong = [name for name in there if _told(self._files(name).read) != value[name]]
         with self.awake(wrong):
             for name in wrong:
                 self._files(name).write(value[name])
@@ -103,39 +103,30 @@ class CpuFrequency(Knob):
         taking = {policy.name for policy in self.online_policies()}
         return kept_online(self._root, [int(name[len("policy") :]) for name in names if name not in taking])
 
-    def _limits(self, name: str) -> Optional[Limits]:
-        """The limits of a policy; None where the kernel does not tell them because its CPUs are offline."""
-        try:
-            return self._files(name).read()
-        except ControlError as error:
-            if _is_asleep(error):
-                return None
-            raise
-
     def _files(self, name: str) -> LimitFiles:
         return LimitFiles(*(os.path.join(self._directory, name, limit) for limit in (MINIMUM, MAXIMUM)))
 
 
-def _read_policy(directory: str) -> Optional[Policy]:
-    """What a policy's folder tells; None where the kernel shows nothing because its CPUs are offline."""
+def _read_policy(directory: str) -> Policy:
     levels_file = os.path.join(directory, "scaling_available_frequencies")
+    levels = read_setting(levels_file).split() if os.path.exists(levels_file) else []
+    return Policy(
+        name=os.path.basename(directory),
+        cpus=tuple(int(cpu) for cpu in read_setting(os.path.join(directory, "related_cpus")).split()),
+        lowest_khz=read_int_setting(os.path.join(directory, "cpuinfo_min_freq")),
+        highest_khz=read_int_setting(os.path.join(directory, "cpuinfo_max_freq")),
+        levels_khz=tuple(sorted(int(level) for level in levels)),
+    )
+
+
+def _told(read: Callable[..., Any], *arguments: str) -> Any:
+    """What a function reads of a policy; None where the kernel does not tell it because its CPUs are offline."""
     try:
-        levels = read_setting(levels_file).split() if os.path.exists(levels_file) else []
-        return Policy(
-            name=os.path.basename(directory),
-            cpus=tuple(int(cpu) for cpu in read_setting(os.path.join(directory, "related_cpus")).split()),
-            lowest_khz=read_int_setting(os.path.join(directory, "cpuinfo_min_freq")),
-            highest_khz=read_int_setting(os.path.join(directory, "cpuinfo_max_freq")),
-            levels_khz=tuple(sorted(int(level) for level in levels)),
-        )
+        return read(*arguments)
     except ControlError as error:
-        if _is_asleep(error):
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EBUSY:
             return None
         raise
-
-
-def _is_asleep(error: ControlError) -> bool:
-    return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EBUSY
 
 
 MEASURED_EVERY_S = 5.0

@@ -41,10 +41,7 @@ class Fan(Knob):
         check_writable([*speeds, *self._automatic()])
         if "service" not in self.read():
             return ", ".join(speeds)
-        why_not = privileges.refusal(self._root)
-        if why_not:
-            needs = f"{FAN_SERVICE} sets the speed, and only root may stop it: {why_not}"
-            raise ControlError(needs, privileges.ASK_FOR_RULE)
+        privileges.check(self._root, f"{FAN_SERVICE} sets the speed, and only root may stop it")
         return f"{', '.join(speeds)}; {FAN_SERVICE} is stopped for as long"
 
     def maximum(self) -> Setting:

@@ -278,9 +278,7 @@ class GpuSettings(Knob):
         self._locked: Any = FREE
 
     def usable(self) -> str:
-        why_not = privileges.refusal(self._root)
-        if why_not is not None:
-            raise ControlError(f"clocks of {self._gpu.name} are root's to set: {why_not}", privileges.ASK_FOR_RULE)
+        privileges.check(self._root, f"clocks of {self._gpu.name} are root's to set")
         limits = self._gpu.power_limits_mw()
         text = "no power limit" if limits is None else "power limit {:g} to {:g} W".format(*map(mw_to_w, limits))
         graphics, memory = self._gpu.clocks_khz()

@@ -71,9 +71,7 @@ class Nvpmodel(Knob):
         if stuck:  # Orin Nano Super: 0, and every mode says 240
             why = f"the kernel has {stuck}, so that nvpmodel asks for a reboot at each mode: {modes}"
             raise ControlError(why, "cores and clocks are set through sysfs")
-        why_not = privileges.refusal(self._root)
-        if why_not:
-            raise ControlError(f"{modes}, which only root may change: {why_not}", privileges.ASK_FOR_RULE)
+        privileges.check(self._root, f"{modes}, which only root may change")
         return modes
 
     def own_conf(self) -> Conf:
@@ -110,6 +108,10 @@ class Nvpmodel(Knob):
             f"set one with `sudo nvpmodel -m ID`: {known}",
         )
 
+    def in_effect(self) -> PowerModel:
+        """As `read`, with its settings."""
+        return self._find(self.read())
+
     def told(self, param: str, argument: str) -> Optional[int]:
         """The kernel's value behind an argument of a PARAM, by the file for newer kernels first; None: not told."""
         section = self.own_conf().param(param)
@@ -123,7 +125,7 @@ class Nvpmodel(Knob):
 
     def _other_masks(self) -> str:
         """The power-gating masks of the kernel that are not those of the mode in effect; empty where none is told."""
-        settings = self._find(self.read()).settings
+        settings = self.in_effect().settings
         told = {one: self.told(one.param, one.argument) for one in settings if one.argument.endswith(MASK)}
         return ", ".join(
             f"{one.argument} {mask} instead of {one.value}"
@@ -245,7 +247,7 @@ class Nvpmodel(Knob):
 
     def _compare_masks(self, model: PowerModel) -> str:
         try:
-            now = self._find(self.read())
+            now = self.in_effect()
         except ControlError:
             return "with which masks the board booted cannot be told"
         before = masks(now)

@@ -77,6 +77,13 @@ def refusal(root: str) -> Optional[str]:
     return closed() if needed(root) else None
 
 
+def check(root: str, what: str) -> None:
+    """Raise a ControlError that begins with `what`, and says how to allow it, where `refusal` is one."""
+    why_not = refusal(root)
+    if why_not is not None:
+        raise ControlError(f"{what}: {why_not}", ASK_FOR_RULE)
+
+
 def closed() -> Optional[str]:
     """Why this user cannot use the helper now; None where they can."""
     why_not = _other_version()

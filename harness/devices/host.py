@@ -70,25 +70,33 @@ def lock_name(name: str, root: Path) -> str:
 
 
 class HostDevice:
-    name = "host"
+    """This machine; or, emulated, a tree of files, where clocks are set and sensors read, while training runs here."""
+
+    name, emulated_name = "host", f"{EMULATED}host"
     provenance = "measured"
     clocks_only_fall = False
     power_source = "rapl"
     gpu_uuid = ""
 
-    def __init__(self, configuration: Configuration, root: Path = THIS_MACHINE) -> None:
-        self.configuration = configuration
-        self.root = self._tree = root
-        self.board_instance = configuration.instance(root)
+    def __init__(self, configuration: Configuration, root: Path = THIS_MACHINE, is_emulated: bool = False) -> None:
+        self.configuration, self.is_emulated = configuration, is_emulated
+        self._tree = Path(os.path.abspath(root))
+        self.root = THIS_MACHINE if is_emulated else self._tree  # where training runs
+        self.board_instance = configuration.instance(self._tree)
         self.remarks: List[str] = []
         self._affinity = Affinity()
-        self._frequency = CpuFrequency(str(root))
+        self._frequency = CpuFrequency(str(self._tree))
         self._allowed_cpus = self._own_cpus = self._affinity.read()
+        if is_emulated:
+            self.name, self.provenance = self.emulated_name, "simulated"
+            self._allowed_cpus = CpuOnline(str(self._tree)).read() or [0]
+            self.remarks = [f"emulated: times are this machine's, clocks and sensors come from the tree {self._tree}"]
 
     def identity(self) -> Identity:
         memory = memory_bytes(self._tree)
+        model = cpu_model(self._tree) or "Linux machine of unknown make"
         return Identity(
-            cpu_model(self._tree) or "Linux machine of unknown make",
+            f"{model} (emulated)" if self.is_emulated else model,
             {"cpus": len(self._allowed_cpus), "memory_gib": None if memory is None else round(memory / BYTES_PER_GIB)},
         )
 
@@ -131,12 +139,13 @@ class HostDevice:
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
         """What is sampled during a profile; `data_directory` tells which block device is watched."""
+        sensors = str(self._tree) if self.is_emulated else ""
         return [
             SourceSpec("cpu", {"pid": os.getpid()}),
-            SourceSpec("cpufreq"),
+            SourceSpec("cpufreq", root=sensors),
             SourceSpec("memory"),
-            SourceSpec("thermal"),
-            SourceSpec(self.power_source),
+            SourceSpec("thermal", root=sensors),
+            SourceSpec(self.power_source, root=sensors),
             SourceSpec("diskstats", {"path": str(data_directory.resolve())}),
         ]
 
@@ -174,9 +183,11 @@ class HostDevice:
             free = {name: [lowest[name], high] for name, (_, high) in pins.items()}
             self._frequency.set(free if clocks == DVFS else pins)
         khz = UNKNOWN_KHZ if mode.cpu_khz == UNKNOWN_KHZ else self._highest_allowed_khz()
-        return PowerMode(len(self._affinity.read()), khz, *mode[2:])
+        return PowerMode(mode.cpu_cores if self.is_emulated else len(self._affinity.read()), khz, *mode[2:])
 
     def _cpus_of(self, mode: PowerMode) -> List[int]:
+        if self.is_emulated:  # of the machine that training runs on, which may have fewer
+            return self._own_cpus[: mode.cpu_cores]
         return choose_cpus(mode.cpu_cores, read_siblings(self._allowed_cpus, str(self._tree)))
 
     def sampler_cpus(self, mode: PowerMode) -> List[int]:
@@ -198,6 +209,7 @@ class HostDevice:
             "power_mode_name": case.power_mode,
             "threads": min(mode.cpu_cores, len(self._own_cpus)),
             **({"dvfs": "on" if case.settings.clocks == DVFS else "off"} if self._sets_clocks else {}),
+            **({"emulated": True} if self.is_emulated else {}),
         }
 
     def set_case(self, case: Case) -> Dict[str, Any]:
@@ -207,36 +219,3 @@ class HostDevice:
     def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:
         """As asked for; the trip points of any machine are not gone by: firmwares are known that invent theirs."""
         return {} if most_c is None else temperature_limits_c(str(self._tree), most_c)
-
-
-class EmulatedHost(HostDevice):
-    """A machine that is a tree of files: its clocks are set and its sensors read there, and training runs here."""
-
-    name = f"{EMULATED}host"
-    provenance = "simulated"
-
-    def __init__(self, configuration: Configuration, root: Path) -> None:
-        super().__init__(configuration, Path(os.path.abspath(root)))
-        self.root = THIS_MACHINE
-        self._allowed_cpus = CpuOnline(str(self._tree)).read() or [0]
-        self.remarks = [f"emulated: times are this machine's, clocks and sensors come from the tree {self._tree}"]
-
-    def identity(self) -> Identity:
-        found = super().identity()
-        return Identity(f"{found.model} (emulated)", found.specification)
-
-    def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
-        """What training does to the machine it runs on, and the sensors of the tree."""
-        own, tree = ("cpu", "memory", "diskstats"), str(self._tree)
-        sources = super().telemetry_sources(data_directory)
-        return [one if one.name in own else one._replace(root=tree) for one in sources]
-
-    def _cpus_of(self, mode: PowerMode) -> List[int]:
-        """Of the machine that training runs on, which may have fewer."""
-        return self._own_cpus[: mode.cpu_cores]
-
-    def _apply(self, mode: PowerMode, clocks: str) -> PowerMode:
-        return super()._apply(mode, clocks)._replace(cpu_cores=mode.cpu_cores)
-
-    def _describe(self, case: Case, mode: PowerMode) -> Dict[str, Any]:
-        return {**super()._describe(case, mode), "emulated": True}

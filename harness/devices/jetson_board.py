@@ -69,14 +69,14 @@ class Board(NamedTuple):
 
 
 def read_board(root: Path) -> Optional[Board]:
-    compatible = _strings(root / "proc/device-tree/compatible")
+    compatible = device_tree_strings(root / "proc/device-tree/compatible")
     if not any(text.startswith("nvidia,tegra") for text in compatible):
         return None
-    model = next(iter(_strings(root / "proc/device-tree/model")), "")
+    model = next(iter(device_tree_strings(root / "proc/device-tree/model")), "")
     return Board(compatible, model, l4t_release(root), find_board(compatible, model))
 
 
-def _strings(path: Path) -> Tuple[str, ...]:
+def device_tree_strings(path: Path) -> Tuple[str, ...]:
     try:
         text = path.read_bytes().decode(errors="replace")
     except OSError:

@@ -22,7 +22,7 @@ from harness.board.gpu import GpuFrequency, find_gpus
 from harness.board.jetson_clocks import DVFS, OFF, ON, JetsonClocks
 from harness.board.knob import Knob
 from harness.board.nvpmodel import Nvpmodel, RebootNeededError
-from harness.board.nvpmodel_conf import Conf, PowerModel, read_conf
+from harness.board.nvpmodel_conf import Conf, PowerModel
 from harness.board.nvpmodel_modes import (
     EMC,
     MAX_FREQ,
@@ -35,7 +35,7 @@ from harness.board.nvpmodel_modes import (
 )
 from harness.core.cases import STATIC
 from harness.core.device import Capability
-from harness.core.errors import CannotRunError, ControlError, InvalidValueError
+from harness.core.errors import CannotRunError, ControlError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
 from harness.core.units import hz_to_khz
 from harness.devices.jetson_board import is_rounded
@@ -98,9 +98,8 @@ class JetsonControl:
 
     def in_effect(self) -> Optional[PowerModel]:
         try:
-            value = self.nvpmodel.read()
-            return read_conf(Path(value["conf"])).conf.model(value["mode"])
-        except (ControlError, InvalidValueError):
+            return self.nvpmodel.in_effect()
+        except ControlError:
             return None
 
     def tpc_mask(self) -> Optional[int]:

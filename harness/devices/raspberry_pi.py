@@ -10,7 +10,8 @@ from harness.core.cases import CONCURRENT, IDLE, Case, parts_of
 from harness.core.environment import memory_bytes
 from harness.core.errors import CannotRunError
 from harness.core.units import BYTES_PER_GIB
-from harness.devices.host import EmulatedHost, HostDevice
+from harness.devices.host import HostDevice
+from harness.devices.jetson_board import device_tree_strings
 
 NAME = "raspberry-pi-5"
 COMPATIBLE = "raspberrypi,5-model-b"
@@ -21,16 +22,11 @@ run out of memory; of the decoder because its weights and the gradients' way bac
 
 
 def is_raspberry_pi(root: Path) -> bool:
-    try:
-        return COMPATIBLE in (root / "proc/device-tree/compatible").read_bytes().decode("ascii", "replace").split("\0")
-    except OSError:
-        return False
+    return COMPATIBLE in device_tree_strings(root / "proc/device-tree/compatible")
 
 
-class _PowerManagement:
-    """What a Raspberry Pi 5 has of its own, over a host or an emulated one."""
-
-    name = NAME
+class RaspberryPi(HostDevice):
+    name = emulated_name = NAME
     power_source = "pmic"
 
     def telemetry_sources(self, data_directory: Path) -> List[SourceSpec]:
@@ -50,11 +46,3 @@ class _PowerManagement:
                 f"{part.workload} with batches of {part.batch_size} does not fit into {memory / BYTES_PER_GIB:.0f} GiB",
                 "a smaller --batch-size, or a network that fits",
             )
-
-
-class RaspberryPi(_PowerManagement, HostDevice):
-    pass
-
-
-class EmulatedRaspberryPi(_PowerManagement, EmulatedHost):
-    pass

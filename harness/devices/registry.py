@@ -13,13 +13,13 @@ from harness.core.device import Capability, Device, Identity, RealDevice
 from harness.core.environment import cpu_model
 from harness.core.errors import CannotRunError, UnknownNameError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode, PowerModeSpace
-from harness.devices.host import THIS_MACHINE, EmulatedHost, HostDevice
+from harness.devices.host import THIS_MACHINE, HostDevice
 from harness.devices.jetson import JetsonDevice
 from harness.devices.jetson_board import read_board
 from harness.devices.nvidia_gpu import NAME as NVIDIA_GPU
 from harness.devices.nvidia_gpu import NvidiaGpuDevice
 from harness.devices.raspberry_pi import NAME as RASPBERRY_PI
-from harness.devices.raspberry_pi import EmulatedRaspberryPi, RaspberryPi, is_raspberry_pi
+from harness.devices.raspberry_pi import RaspberryPi, is_raspberry_pi
 from harness.devices.replay import PREFIX as REPLAY
 from harness.devices.replay import ReplayDevice
 from harness.devices.simulated import PREFIX as SIMULATED
@@ -103,8 +103,8 @@ def local_board(configuration: Configuration, root: Path = THIS_MACHINE) -> Unio
         return JetsonDevice(board, configuration, root)
     is_tree = root.resolve() != THIS_MACHINE and (root / "proc/cpuinfo").is_file()
     if is_raspberry_pi(root):
-        return (EmulatedRaspberryPi if is_tree else RaspberryPi)(configuration, root)
-    return EmulatedHost(configuration, root) if is_tree else None
+        return RaspberryPi(configuration, root, is_tree)
+    return HostDevice(configuration, root, is_emulated=True) if is_tree else None
 
 
 def open_device(name: str, configuration: Configuration, root: Path = Path("/")) -> Device:
