@@ -24,9 +24,8 @@ from harness.core.environment import VARIABLES
 from harness.core.errors import CannotRunError
 from harness.core.units import BYTES_PER_MIB
 
-MARKS = {"run/.containerenv": "podman", ".dockerenv": "docker"}
-MARK_VARIABLE = "container"
-"""Files, and a variable, by which engines mark the containers that they start."""
+MARKS = {"run/.containerenv": "podman", ".dockerenv": "docker"}  # by which engines mark the containers that they start
+MARK_VARIABLE = "container"  # likewise
 
 
 def container_facts(root: str = "/") -> Dict[str, Any]:

@@ -24,8 +24,7 @@ from harness.core.errors import ControlError
 
 DVFS, ON, OFF = "dvfs", "on", "off"
 
-Shown = Dict[str, Dict[str, str]]
-"""`cpu0`, ..., `GPU` and `EMC`: each what `--show` says of it, as text."""
+Shown = Dict[str, Dict[str, str]]  # `cpu0`, ..., `GPU` and `EMC`: each what `--show` says of it, as text
 
 
 class JetsonClocks(Knob):

@@ -29,14 +29,9 @@ PREFIX = "jtop_"
 JTOP_TOTAL = PREFIX + TOTAL
 
 DEFAULT_INTERVAL_S = 1.0
-ANSWER_S = 5.0
-"""How long the service may take for its first sample."""
-
-RETRY_S = 5.0
-"""How long after a failure the service is tried again."""
-
-STALE_INTERVALS = 3
-"""A sample that is older than as many of the service's intervals is not its present state any more."""
+ANSWER_S = 5.0  # how long the service may take for its first sample
+RETRY_S = 5.0  # how long after a failure the service is tried again
+STALE_INTERVALS = 3  # a sample that is older than as many of the service's intervals is not its present state any more
 
 
 class Sample(NamedTuple):

@@ -21,13 +21,9 @@ if TYPE_CHECKING:
     from harness.board import privileges
 
 _READ_BYTES = 1 << 16  # a file of sysfs shows no more than a page, those of /proc may be longer
-
-HANG_S = 1.0
-"""How long a file whose reading may hang has; the kernel answers in microseconds."""
-
+HANG_S = 1.0  # how long a file whose reading may hang has; the kernel answers in microseconds
 _GONE_S = 0.1  # how long a reader that is killed has; one that hangs in the kernel stays
-_hung: Dict[str, str] = {}
-"""Paths that did not answer this process, to what is said of them."""
+_hung: Dict[str, str] = {}  # paths that did not answer this process, to what is said of them
 
 
 def read_text(path: str) -> str:
@@ -228,8 +224,7 @@ def write(path: str, value: object, hint: Optional[str] = None) -> None:
         raise ControlError(refused, grant([path]) if hint is None else hint) from error
 
 
-Limits = List[int]
-"""Lowest and highest clock, in the unit of the kernel's files."""
+Limits = List[int]  # lowest and highest clock, in the unit of the kernel's files
 
 
 class LimitFiles(NamedTuple):

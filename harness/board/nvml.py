@@ -49,8 +49,7 @@ _LOCKS = {
 }
 """What the helper calls the clocks, to what NVML calls locking and unlocking them."""
 
-FREE = "free"
-"""Stands for clocks that nobody has locked."""
+FREE = "free"  # stands for clocks that nobody has locked
 
 
 class DiscreteGpu:

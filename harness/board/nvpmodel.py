@@ -29,9 +29,7 @@ from harness.core.errors import ControlError, HarnessError, InvalidValueError, U
 from harness.core.files import write_durably
 from harness.core.power_modes import PowerMode
 
-Mode = Dict[str, str]
-"""`conf`, the path of a conf file, and `mode`, the name of a mode in it."""
-
+Mode = Dict[str, str]  # `conf`, the path of a conf file, and `mode`, the name of a mode in it
 _DECLINE = "n\n"
 _COMMENT = "Made for one run; the board's own modes are repeated so that they keep their IDs."
 

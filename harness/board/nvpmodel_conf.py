@@ -19,12 +19,8 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 
-CLOCK = "CLOCK"
-"""The type of PARAM whose values are whole numbers; -1 is no limit."""
-
-HWMON = "HWMON"
-"""The type of PARAM whose lines have a third word: the file below the directory."""
-
+CLOCK = "CLOCK"  # the type of PARAM whose values are whole numbers; -1 is no limit
+HWMON = "HWMON"  # the type of PARAM whose lines have a third word: the file below the directory
 Attributes = Tuple[Tuple[str, str], ...]
 """KEY=VALUE pairs of a section's head, other than those that every such section has."""
 

@@ -29,9 +29,7 @@ TIME = "time_s"
 POWERS: Dict[str, Callable[[float], float]] = {"power_mw": float, "power_w": w_to_mw}
 """Column of power to its conversion into milliwatt."""
 
-SOCKET = "power_socket_mw"
-"""The channel of the whole device at its plug, beside the board's own sensors."""
-
+SOCKET = "power_socket_mw"  # the channel of the whole device at its plug, beside the board's own sensors
 LONGEST_WAIT_S = 30.0  # for a meter that writes seldom
 
 EPOCH_S = (1e9, 1e10)

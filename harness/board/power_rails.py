@@ -21,20 +21,12 @@ from harness.core.errors import InvalidValueError, SourceUnavailableError
 from harness.core.units import mv_ma_to_mw, uw_to_mw
 
 TOTAL = "power_total_mw"
-"""The channel of the total."""
-
 INPUT_RAILS = ("VDD_IN", "POM_5V_IN", "VIN")
 """Rails that feed the whole module (Orin NX and Nano, Xavier NX, TX2; Nano) or the whole kit (Thor)."""
 
-THORS_RAIL = "VDD_CPU_SOC_MSS"
-"""A rail of Thor, on which nothing but `VIN` is the total."""
-
-NOT_CONNECTED = "NC"
-"""The label of a sensor channel that measures nothing."""
-
-SKEW = 1.1
-"""Rails are read one after another: so much more than the total one inside it may show."""
-
+THORS_RAIL = "VDD_CPU_SOC_MSS"  # a rail of Thor, on which nothing but `VIN` is the total
+NOT_CONNECTED = "NC"  # the label of a sensor channel that measures nothing
+SKEW = 1.1  # rails are read one after another: so much more than the total one inside it may show
 _DEPTH = 3  # iio:device0, hwmon/hwmon3, and one more level on some kernels
 
 

@@ -47,12 +47,8 @@ CLOCKS_FILE = "jetson_clocks.conf"
 FAN_FILE = "fan.json"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 FULL_PWM = 255
-DRAFT = ".part"
-"""Ends the name of a file until it is whole."""
-
-ONLY = "-"
-"""The name of a node whose kind has no others."""
-
+DRAFT = ".part"  # ends the name of a file until it is whole
+ONLY = "-"  # the name of a node whose kind has no others
 NVPMODEL_TIMEOUT_S = 30.0  # switching cores and clocks takes a second or two
 JETSON_CLOCKS_TIMEOUT_S = 90.0  # it waits for nvpmodel and the GPU, and writes some hundred files
 SYSTEMCTL_TIMEOUT_S = 60.0

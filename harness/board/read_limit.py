@@ -25,9 +25,7 @@ from harness.board.lock import locked
 from harness.board.saved_state import preserved
 from harness.core.errors import CannotRunError, ControlError, SourceUnavailableError
 
-ReadLimits = Dict[str, int]
-"""Bytes per second by the number of a disk: `{"254:0": 20000000}`."""
-
+ReadLimits = Dict[str, int]  # bytes per second by the number of a disk: `{"254:0": 20000000}`
 MEMBERS = "cgroup.procs"
 LIMITS_V1, LIMITS_V2 = "blkio.throttle.read_bps_device", "io.max"
 

@@ -25,9 +25,7 @@ from harness.board.source import SourceSpec
 from harness.core.errors import HarnessError, InvalidValueError
 from harness.core.profiles import Series, Telemetry
 
-SAMPLER = "sampler"
-"""The name by which `Telemetry.missing` calls the sampler itself."""
-
+SAMPLER = "sampler"  # the name by which `Telemetry.missing` calls the sampler itself
 _IMPORT_PATH = str(Path(harness.__file__).resolve().parents[1])
 _ANSWER_S = 10.0  # how long the sampler may take for its first sample, or its last
 _READ_BYTES = 1 << 20

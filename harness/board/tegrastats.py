@@ -27,11 +27,8 @@ from harness.core.errors import InvalidValueError
 from harness.core.profiles import Series, Telemetry
 from harness.core.units import kib_to_bytes, mhz_to_khz, percent_to_share
 
-DEFAULT_INTERVAL_S = 1.0
-"""What tegrastats uses when it is given no interval."""
-
-DATE_STEP_S = 1.0
-"""The resolution of the dates."""
+DEFAULT_INTERVAL_S = 1.0  # what tegrastats uses when it is given no interval
+DATE_STEP_S = 1.0  # the resolution of the dates
 
 
 @dataclasses.dataclass

@@ -33,11 +33,8 @@ Passive trip points lie lower (AGX Orin: 99 C, critical 104.5 C) and only slow t
 CONSTANT = re.compile(r"temperature_pmic(_die)?(_\d+)?_c")
 """Sensors that do not follow the heat: Jetson's PMIC-Die always says 50 or 100."""
 
-SENSOR_OFF_C = -256.0
-"""What a sensor shows while its part of the chip has no power (jetson_stats#350, L4T r35)."""
-
-SILENCE_S = 10.0
-"""A sensor that gave nothing for so long, or for three samples, is not watched."""
+SENSOR_OFF_C = -256.0  # what a sensor shows while its part of the chip has no power (jetson_stats#350, L4T r35)
+SILENCE_S = 10.0  # a sensor that gave nothing for so long, or for three samples, is not watched
 
 
 def open_source(root: str) -> Source:

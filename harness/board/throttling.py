@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 HOLDS_CLOCKS = re.compile(r".*throttle-alert|(thermal-)?(cpufreq|devfreq)\b.*|.*(balanced|heavy)|\d+\.g[a-z0-9]+")
 """Types of cooling devices that hold a clock down; the rest are fans, warnings, and shutdowns."""
 
-OVERCURRENT = "throttle_overcurrent_events"
-"""The channel of all over-current events together."""
-
+OVERCURRENT = "throttle_overcurrent_events"  # the channel of all over-current events together
 OC_MEANING = {"oc1": "under-voltage", "oc2": "average over-current", "oc3": "instantaneous over-current"}
 """What the counters of Orin count (L4T Developer Guide, Jetson Orin, over-current throttling)."""
 

@@ -41,8 +41,7 @@ from harness.devices.jetson_board import EMULATED, Board, LiveSpace, named_modes
 from harness.devices.jetson_control import JetsonControl
 
 JTOP_SOCKET = "run/jtop.sock"
-FRESH_S = 3600.0
-"""A board that was booted longer ago is not fresh: what ran on it since is not known."""
+FRESH_S = 3600.0  # a board that was booted longer ago is not fresh: what ran on it since is not known
 
 
 class JetsonDevice:
