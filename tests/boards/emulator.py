@@ -24,7 +24,6 @@ class Emulator:
     """A thread that watches the files of a tree, within a `with` block."""
 
     def __init__(self, root: str, interval_s: float = 0.01) -> None:
-        """Looks every `interval_s` whether a file was written; moves the readings on every tenth of a second."""
         self.kernel = Kernel(root)
         self._interval_s = interval_s
         self._ended = threading.Event()
@@ -47,11 +46,7 @@ class Emulator:
             raise RuntimeError("the emulator of the board ended early") from self._error
 
     def wait(self, condition: Callable[[], Any], timeout_s: float = 10.0) -> Any:
-        """Wait until a condition holds; returns what it returned.
-
-        Raises:
-            TimeoutError: it does not hold in time.
-        """
+        """Wait until a condition holds; returns what it returned."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
             result = condition()
@@ -88,11 +83,9 @@ def _stamp(path: str) -> Tuple[int, ...]:
 class _System:
     """The module `os` for `harness.board.kernel_file`, with writes to the tree taken by its kernel."""
 
-    def __init__(self, kernel: Kernel, before_write: Optional[Callable[[int, str], None]]) -> None:
+    def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._before_write = before_write
         self._open: Dict[int, str] = {}
-        self._written = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
@@ -107,9 +100,6 @@ class _System:
     def write(self, fd: int, data: bytes) -> int:
         if fd not in self._open:
             return os.write(fd, data)
-        if self._before_write is not None:
-            self._before_write(self._written, self._open[fd])
-        self._written += 1
         self._kernel.write(self._open[fd], data.decode())
         return len(data)
 
@@ -119,16 +109,10 @@ class _System:
 
 
 @contextlib.contextmanager
-def intercepted(kernel: Kernel, before_write: Optional[Callable[[int, str], None]] = None) -> Iterator[None]:
-    """Within the block, what knobs write to the tree goes to its kernel, and its errors come back at once.
-
-    Args:
-        kernel: of the tree.
-        before_write: called with the number of a write (from 0) and its path before it is made: to kill the process
-            between any two writes.
-    """
+def intercepted(kernel: Kernel) -> Iterator[None]:
+    """Within the block, what knobs write to the tree goes to its kernel, and its errors come back at once."""
     system = kernel_file.os
-    kernel_file.os = _System(kernel, before_write)
+    kernel_file.os = _System(kernel)
     try:
         yield
     finally:

@@ -19,7 +19,6 @@ class JetsonClocks:
     """The command line of jetson_clocks, on a tree."""
 
     def __init__(self, kernel: Kernel, output: TextIO = sys.stdout) -> None:
-        """Acts through `kernel`, prints to `output`."""
         self._kernel = kernel
         self._output = output
         self._state = kernel.state()
@@ -145,5 +144,4 @@ class JetsonClocks:
 
 
 def main(root: str, arguments: List[str]) -> int:
-    """`usr/bin/jetson_clocks` of the tree at `root`."""
     return JetsonClocks(Kernel(root)).run(arguments)

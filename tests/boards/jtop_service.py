@@ -54,16 +54,11 @@ class JtopService:
     """A running service."""
 
     def __init__(self, process: subprocess.Popen, log: Path) -> None:
-        """`process` is the service's first one, in the namespace; what it says goes to the file `log`."""
         self.process = process
         self._log = log
 
     def python(self, code: str, *arguments: str, timeout_s: float = 60.0) -> str:
-        """Run Python code beside the service, where its socket and the tree's `/sys` are; returns what it printed.
-
-        Raises:
-            RuntimeError: it ended with an error; with what it and the service said.
-        """
+        """Run Python code beside the service, where its socket and the tree's `/sys` are; returns what it printed."""
         command = [*self.enter(), sys.executable, "-c", code, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
         if done.returncode:
@@ -87,11 +82,7 @@ def why_not() -> str:
 
 @contextlib.contextmanager
 def running_jtop(root: str) -> Iterator[JtopService]:
-    """The service on the tree at `root`, until the end of the block.
-
-    Raises:
-        JtopNotPossibleError: it cannot run here.
-    """
+    """The service on the tree at `root`, until the end of the block."""
     reason = why_not()
     if reason:
         raise JtopNotPossibleError(reason)

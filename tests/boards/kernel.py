@@ -36,7 +36,6 @@ class Kernel:
     """
 
     def __init__(self, root: str) -> None:
-        """The kernel of the tree at `root`, which `build_board` made."""
         self.root = os.path.abspath(root)
         self._held: Optional[Dict[str, Any]] = None
 
@@ -64,11 +63,7 @@ class Kernel:
             settle(self.root, state)
 
     def write(self, path: str, value: object) -> None:
-        """What `echo VALUE > PATH` does on the board.
-
-        Raises:
-            OSError: the kernel refuses it.
-        """
+        """What `echo VALUE > PATH` does on the board."""
         name = self.name_of(path)
         with self._changing() as state:
             self._take(state, name, str(value).strip())
@@ -141,14 +136,7 @@ class Kernel:
     # -- faults --------------------------------------------------------------------------------------------------
 
     def refuse(self, pattern: str, number: int = errno.EIO, after: int = 0, times: Optional[int] = None) -> None:
-        """Refuse writes to files that match, once `after` further writes to any file were taken.
-
-        Args:
-            pattern: of the path below the root, with `*`.
-            number: the error.
-            after: how many writes succeed before.
-            times: how often; None for always.
-        """
+        """Refuse writes to files that match, once `after` further writes to any file were taken."""
         with self._changing() as state:
             fault = {"pattern": pattern, "number": number, "from": len(state["writes"]) + after, "times": times}
             state["faults"].append(fault)
@@ -204,11 +192,7 @@ class Kernel:
             self._settle(state)
 
     def _take(self, state: Dict[str, Any], name: str, text: str) -> None:
-        """Check a write and do it.
-
-        Raises:
-            OSError: it is refused; that is on record.
-        """
+        """Check a write and do it."""
         try:
             rule = state["controls"].get(name)
             if rule is None:

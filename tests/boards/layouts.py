@@ -240,11 +240,7 @@ def _gpu(board: str, soc: str, release: Release) -> Tuple[str, str, str, Tuple[s
 
 
 def layout_of(board: str, l4t: str) -> Layout:
-    """Where a board has its files under a release.
-
-    Raises:
-        ValueError: there is no such board, or it does not run this release.
-    """
+    """Where a board has its files under a release."""
     if (board, l4t) not in PAIRS:
         raise ValueError(f"{board} with L4T {l4t}: there are {', '.join(f'{b} {r}' for b, r in PAIRS)}")
     family, release = _FAMILIES[board], RELEASES[l4t]

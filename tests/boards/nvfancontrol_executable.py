@@ -31,7 +31,6 @@ POLLING_INTERVAL 2
 
 
 def main(root: str, arguments: List[str]) -> int:
-    """`usr/sbin/nvfancontrol` of the tree at `root`: `-q`."""
     for what, value in (("PROFILE", "quiet"), ("GOVERNOR", "pid"), ("CONTROL", "close_loop")):
         print(f"FAN1:FAN_{what}:{value}")
     return 0

@@ -28,7 +28,6 @@ class Nvpmodel:
     """The command line of nvpmodel, on a tree."""
 
     def __init__(self, kernel: Kernel, output: TextIO = sys.stdout, answers: TextIO = sys.stdin) -> None:
-        """Acts through `kernel`, prints to `output`, reads from `answers` what it asks for."""
         self._kernel = kernel
         self._output = output
         self._answers = answers
@@ -182,5 +181,4 @@ class Nvpmodel:
 
 
 def main(root: str, arguments: List[str]) -> int:
-    """`usr/sbin/nvpmodel` of the tree at `root`."""
     return Nvpmodel(Kernel(root)).run(arguments)

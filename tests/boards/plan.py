@@ -11,21 +11,13 @@ Rule = Dict[str, Any]
 
 @dataclasses.dataclass
 class Plan:
-    """The content of a tree; paths without a leading slash.
+    """The content of a tree; paths without a leading slash."""
 
-    Attributes:
-        files: path to text, without the newline that ends every kernel file.
-        raw: path to bytes that have no newline at their end (device tree, confs).
-        links: path to what it links to, below the root too.
-        controls: path of each file that can be written to its rule.
-        places: what the readings need to find their files: named lists of plain values.
-    """
-
-    files: Dict[str, str] = dataclasses.field(default_factory=dict)
-    raw: Dict[str, bytes] = dataclasses.field(default_factory=dict)
-    links: Dict[str, str] = dataclasses.field(default_factory=dict)
-    controls: Dict[str, Rule] = dataclasses.field(default_factory=dict)
-    places: Dict[str, List[Any]] = dataclasses.field(default_factory=dict)
+    files: Dict[str, str] = dataclasses.field(default_factory=dict)  # path to text, without the last newline
+    raw: Dict[str, bytes] = dataclasses.field(default_factory=dict)  # path to bytes (device tree, confs)
+    links: Dict[str, str] = dataclasses.field(default_factory=dict)  # to what it links to, below the root too
+    controls: Dict[str, Rule] = dataclasses.field(default_factory=dict)  # each file that can be written
+    places: Dict[str, List[Any]] = dataclasses.field(default_factory=dict)  # where readings find their files
 
     def control(self, path: str, text: object, kind: str, **known: Any) -> None:
         """A file that can be written, by a rule."""

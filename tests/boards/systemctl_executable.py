@@ -11,7 +11,6 @@ INACTIVE, UNKNOWN = 3, 5
 
 
 def main(root: str, arguments: List[str]) -> int:
-    """`usr/bin/systemctl` of the tree at `root`: `is-active`, `status`, `start` and `stop`."""
     kernel = Kernel(root)
     words = [word for word in arguments if not word.startswith("-")]
     if len(words) != 2 or words[1].replace(".service", "") != SERVICE or not kernel.state()["has_fan_service"]:

@@ -17,7 +17,7 @@ from harness.board import disk, thermal
 from harness.board.cpu_clocks import CpuFrequency
 from harness.board.nvpmodel import Nvpmodel
 from harness.board.nvpmodel_conf import parse
-from harness.board.nvpmodel_modes import masks, online_cores, to_power_mode
+from harness.board.nvpmodel_modes import masks, online_cores, to_power_mode, tpc_mask
 from harness.core.boards import BOARDS as SPECS
 from harness.core.boards import find_board, load_board
 from harness.core.units import HZ_PER_KHZ
@@ -109,6 +109,7 @@ def test_the_conf_is_understood_and_has_the_stock_modes(tree):
         assert limits == (preset.cpu_cores, preset.cpu_khz, preset.gpu_khz, preset.mem_khz)
         assert online_cores(conf, model) == sorted(preset_cores(tree.spec, preset))
         assert bool(masks(model)) == bool(tree.layout.masks)
+        assert tpc_mask(model) == (preset.tpc_pg_mask if "tpc_pg_mask" in tree.layout.masks else None)
 
 
 def test_the_conf_names_files_that_are_there(tree):

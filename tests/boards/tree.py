@@ -84,17 +84,7 @@ def plan_board(board: str, l4t: str) -> Plan:
 
 
 def build_board(root: Path, board: str, l4t: str, *, mode: str = "") -> BoardTree:
-    """Write a tree.
-
-    Args:
-        root: where; is made.
-        board: one of `layouts.BOARDS`.
-        l4t: one of its releases.
-        mode: the power mode that it boots into; empty for the default one.
-
-    Raises:
-        ValueError: this board does not run this release.
-    """
+    """Write a tree."""
     layout = layout_of(board, l4t)
     spec = spec_of(layout)
     plan = plan_board(board, l4t)

@@ -13,23 +13,12 @@ class RefusedError(Exception):
     """The kernel refuses a value."""
 
     def __init__(self, number: int) -> None:
-        """`number` is the errno that the writer gets."""
         super().__init__(errno.errorcode[number])
         self.number = number
 
 
 def accept(rule: Dict[str, Any], text: str, read: Read, state: Dict[str, Any]) -> str:
-    """The value that a file has after a write.
-
-    Args:
-        rule: of the file, from the tree's plan.
-        text: what was written.
-        read: reads other files that the rule names.
-        state: of the board.
-
-    Raises:
-        RefusedError: with EINVAL for what is no value or breaks minimum <= maximum, another number as the rule says.
-    """
+    """The value that a file has after a write."""
     return _RULES[rule["kind"]](rule, text, read, state)
 
 

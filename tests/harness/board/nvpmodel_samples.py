@@ -1,34 +1,20 @@
-"""Conf files as the emulated boards carry them, with the quirks of their releases; and what their modes stand for."""
+"""Conf files as the emulated boards carry them, with the quirks of their releases."""
 
 from __future__ import annotations
-
-from typing import NamedTuple, Optional
 
 from boards.clock_lists import spec_of
 from boards.layouts import layout_of
 from boards.tree import plan_board
 
 
-class Mode(NamedTuple):
-    """A mode as a board's manual gives it: cores and kHz, None for no cap."""
-
-    id: int
-    name: str
-    cores: int
-    cpu: Optional[int]
-    gpu: Optional[int]
-    mem: Optional[int]
-    mask: Optional[int]
-
-
 def sample(board, l4t):
-    """The file, its modes, and the name of the default among them."""
+    """The file, its modes as the board's manual gives them, in kHz, and the name of the default among them."""
     layout = layout_of(board, l4t)
     spec, text = spec_of(layout), plan_board(board, l4t).raw[f"etc/nvpmodel/{layout.conf}.conf"].decode()
-    modes = tuple(
-        Mode(one.id, one.name, one.cpu_cores, one.cpu_khz, one.gpu_khz, one.mem_khz, one.tpc_pg_mask)
+    modes = [
+        (one.id, one.name, one.cpu_cores, one.cpu_khz, one.gpu_khz, one.mem_khz, one.tpc_pg_mask)
         for one in spec.presets
-    )
+    ]
     return text, modes, spec.default_preset
 
 

@@ -12,6 +12,7 @@ import pytest
 from harness.board import lock
 from harness.board.lock import locked
 from harness.core.errors import ControlError
+from tests.harness.board.killed import is_open
 
 
 @pytest.fixture
@@ -37,16 +38,6 @@ def test_a_second_run_is_told_who_holds_the_device(holder, tmp_path):
 
 def test_another_device_is_free(holder, tmp_path):
     with locked("nano", lock_dir=tmp_path):
-        pass
-
-
-def test_a_lock_ends_with_its_process(tmp_path):
-    child = os.fork()
-    if child == 0:
-        with locked("host", lock_dir=tmp_path):
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
-    with locked("host", lock_dir=tmp_path):
         pass
 
 
@@ -83,14 +74,6 @@ def test_a_worker_that_ends_in_the_block_frees_nothing(tmp_path):
                 pytest.fail("the worker has freed its parent's lock")
     except SystemExit:
         os._exit(0 if is_open(number) else 1)  # nor has it closed a file of its own
-
-
-def is_open(fd):
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
 
 
 def test_a_lock_can_be_taken_again_while_a_worker_of_the_run_before_lives(tmp_path):

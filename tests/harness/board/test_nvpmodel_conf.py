@@ -79,15 +79,6 @@ def test_blanks_comments_and_line_ends_do_not_matter(conf, data):
 
 
 @pytest.mark.parametrize("board", SAMPLES)
-def test_confs_of_boards_are_read_without_a_note(board):
-    text, modes, default = SAMPLES[board]
-    parsed = parse(text)
-    assert parsed.notes == ()
-    assert [(model.id, model.name) for model in parsed.conf.models] == [(mode.id, mode.name) for mode in modes]
-    assert parsed.conf.model(default).id == parsed.conf.default
-
-
-@pytest.mark.parametrize("board", SAMPLES)
 def test_writing_what_was_read_is_stable(board):
     conf = parse(SAMPLES[board][0]).conf
     text = write(conf)

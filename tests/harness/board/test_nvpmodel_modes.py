@@ -15,15 +15,6 @@ from tests.harness.board.nvpmodel_samples import ORIN_AGX, SAMPLES, TX2, sample
 CONFS = {board: parse(text).conf for board, (text, _, _) in SAMPLES.items()}
 ORIN = CONFS["orin-agx"]
 
-SAMPLE_MODES = [pytest.param(board, mode, id=f"{board}-{mode.name}") for board in SAMPLES for mode in SAMPLES[board][1]]
-
-
-@pytest.mark.parametrize(("board", "mode"), SAMPLE_MODES)
-def test_each_mode_of_a_board_stands_for_the_numbers_of_its_manual(board, mode):
-    model = CONFS[board].model(mode.name)
-    assert to_power_mode(CONFS[board], model) == (mode.cores, mode.cpu, mode.gpu, mode.mem)
-    assert tpc_mask(model) == mode.mask
-
 
 def changed(conf, name, **values):
     """A mode with other values, by argument: `CPU_A78_0__MAX_FREQ="1"`."""
@@ -106,51 +97,36 @@ def requests(draw):
     """A board, one of its modes as the booted one, and any power mode with as many cores as the board has."""
     board = draw(boards)
     _, modes, _ = SAMPLES[board]
-    cores = max(mode.cores for mode in modes)
-    booted = draw(st.sampled_from(modes)).name
-    return board, booted, PowerMode(draw(st.integers(1, cores)), draw(clocks), draw(clocks), draw(clocks))
+    cores = draw(st.integers(1, max(mode[2] for mode in modes)))
+    return board, draw(st.sampled_from(modes))[1], PowerMode(cores, draw(clocks), draw(clocks), draw(clocks))
 
 
 @given(requests())
-def test_a_custom_mode_stands_for_what_was_asked(request_):
+def test_a_custom_mode_stands_for_what_was_asked_and_is_otherwise_the_booted_one(request_):
     board, booted, mode = request_
-    conf = custom_conf(CONFS[board], booted, mode, "CUSTOM")
-    assert to_power_mode(conf, conf.model("CUSTOM")) == mode
-    again = parse(write(conf)).conf
-    assert again == conf
-
-
-@given(requests())
-def test_a_custom_mode_is_otherwise_the_booted_one(request_):
-    board, booted, mode = request_
-    base = CONFS[board].model(booted)
-    model = custom_conf(CONFS[board], booted, mode, "CUSTOM").model("CUSTOM")
+    before = CONFS[board]
+    conf = custom_conf(before, booted, mode, "CUSTOM")
+    base, model = before.model(booted), conf.model("CUSTOM")
+    assert to_power_mode(conf, model) == mode
+    assert parse(write(conf)).conf == conf
+    assert conf.models[:-1] == before.models
+    assert (conf.params, conf.default, conf.others) == (before.params, before.default, before.others)
+    assert model.id not in {other.id for other in before.models}
 
     def others(settings):
-        return [
-            setting for setting in settings if not setting.param.startswith(("CPU_", "EMC")) and setting[0] != "GPU"
-        ]
+        return [one for one in settings if not one.param.startswith(("CPU_", "EMC")) and one.param != "GPU"]
 
     def params_in_order(settings):
-        return list(dict.fromkeys("CPU" if s.param.startswith("CPU_") else s.param for s in settings))
+        return list(dict.fromkeys("CPU" if one.param.startswith("CPU_") else one.param for one in settings))
 
     assert masks(model) == masks(base)
     assert others(model.settings) == others(base.settings)
     assert params_in_order(model.settings) == params_in_order(base.settings)
-
-
-@given(requests())
-def test_a_custom_mode_has_no_minimum_above_its_maximum_and_keeps_those_that_are_not(request_):
-    board, booted, mode = request_
-    model = custom_conf(CONFS[board], booted, mode, "CUSTOM").model("CUSTOM")
-    base = CONFS[board].model(booted)
     for setting in model.settings:
         if setting.argument == "MIN_FREQ":
-            maximum = int(model.value(setting.param, "MAX_FREQ"))
-            before = int(
-                base.value(setting.param, "MIN_FREQ") or base.value(clusters(CONFS[board])[0].param, "MIN_FREQ")
-            )
-            assert int(setting.value) == min(before, maximum)
+            of_first = base.value(clusters(before)[0].param, "MIN_FREQ")
+            least = int(base.value(setting.param, "MIN_FREQ") or of_first)
+            assert int(setting.value) == min(least, int(model.value(setting.param, "MAX_FREQ")))
 
 
 @given(requests())
@@ -164,16 +140,6 @@ def test_cores_are_switched_on_from_core_0_and_clusters_that_are_off_have_no_clo
     assert [setting.value for setting in switches] == [str(int(core < mode.cpu_cores)) for core in range(total)]
     clocked = [cluster for cluster in clusters(conf) if model.value(cluster.param, "MAX_FREQ") is not None]
     assert clocked == [cluster for cluster in clusters(conf) if cluster.cores[0] < mode.cpu_cores]
-
-
-@given(requests())
-def test_the_other_modes_and_the_default_stay_and_the_id_is_free(request_):
-    board, booted, mode = request_
-    before = CONFS[board]
-    conf = custom_conf(before, booted, mode, "CUSTOM")
-    assert conf.models[:-1] == before.models
-    assert (conf.params, conf.default, conf.others) == (before.params, before.default, before.others)
-    assert conf.model("CUSTOM").id not in {model.id for model in before.models}
 
 
 def test_the_lines_stand_in_the_order_in_which_nvpmodel_makes_them():

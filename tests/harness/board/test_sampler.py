@@ -20,6 +20,7 @@ from harness.board.sampler_process import TickSchedule
 from harness.board.source import SourceSpec
 from harness.core.errors import HarnessError, InvalidValueError
 from harness.core.profiles import Series
+from tests.harness.board.killed import is_open
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sampler reads Linux's kernel files")
 
@@ -175,15 +176,6 @@ def test_ticks_missed_while_the_sampler_was_held_up_are_counted(start):
 
 def open_files():
     return {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if is_open(int(fd))}
-
-
-def is_open(fd):
-    """Whether the number still is a file: to list them takes one itself."""
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
 
 
 def test_a_process_that_cannot_be_started_leaves_nothing_open(machine, monkeypatch):

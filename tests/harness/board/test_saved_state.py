@@ -12,12 +12,13 @@ import types
 
 import pytest
 
-from harness.board.cpu_clocks import MAXIMUM, MINIMUM, CpuFrequency
+from harness.board.cpu_clocks import CpuFrequency
 from harness.board.knob import KNOBS, Knob, KnobSpec, open_knob
 from harness.board.lock import locked
 from harness.board.saved_state import default_state_dir, left_behind, preserved, restore
 from harness.core.errors import ControlError
 from tests.another_user import give_away
+from tests.harness.board.kernel_trees import policy
 from tests.harness.board.killed import die_before_change, in_a_child
 
 DEVICE = "host"
@@ -407,24 +408,9 @@ def test_without_a_home_the_way_out_is_named(monkeypatch):
         default_state_dir()
 
 
-CPUFREQ = "sys/devices/system/cpu/cpufreq"
-
-
 @pytest.fixture
 def board(tree):
-    for number, lowest, highest in ((0, 115200, 2201600), (4, 729600, 729600)):
-        tree.write(
-            {
-                f"{CPUFREQ}/policy{number}/{name}": content
-                for name, content in (
-                    ("related_cpus", number),
-                    ("cpuinfo_min_freq", 115200),
-                    ("cpuinfo_max_freq", 2201600),
-                    (MINIMUM, lowest),
-                    (MAXIMUM, highest),
-                )
-            }
-        )
+    tree.write({**policy(0, "0"), **policy(4, "4", limits=(729600, 729600))})
     return tree
 
 
@@ -433,7 +419,7 @@ def sweep(board, places):
     knob = CpuFrequency(board.root)
     saved = preserved([knob], DEVICE, root=board.root, state_dir=places["state_dir"])
     with locked(DEVICE, lock_dir=places["lock_dir"]), saved:
-        for khz in (2201600, 115200, 1113600):
+        for khz in (2201600, 115200, 1497600):
             knob.set(knob.pinned(khz))
 
 

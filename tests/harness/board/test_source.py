@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.board.source import MIN_WINDOW_S, SOURCES, Counters, SourceSpec, free_channel, open_source
+from harness.board.source import MIN_WINDOW_S, SOURCES, Counters, SourceSpec, open_source
 from harness.core.errors import SourceUnavailableError
 
 
@@ -21,20 +21,6 @@ def test_every_source_has_a_function_that_opens_it(name):
 def test_a_source_of_another_name_is_refused_with_those_that_are_known():
     with pytest.raises(SourceUnavailableError, match=r"no telemetry source 'powr'; known: .*rapl"):
         open_source(SourceSpec("powr"), "/")
-
-
-def test_equal_channels_are_numbered_from_two():
-    taken = []
-    for name in ("CPU-therm", "cpu therm", "cpu_therm 2", "CPU-therm"):
-        taken.append(free_channel("temperature_{}_c", name, taken))
-    numbers = ("", "_2", "_2_2", "_3")
-    assert taken == [f"temperature_cpu_therm{number}_c" for number in numbers]
-
-
-def test_growth_is_since_the_reading_before():
-    counters = Counters()
-    assert counters.growth(10.0, {"reads": 5}) is None
-    assert counters.growth(12.0, {"reads": 25}) == (2.0, {"reads": 20})
 
 
 def test_a_counter_that_appears_later_waits_for_its_second_reading():

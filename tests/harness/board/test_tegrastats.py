@@ -320,13 +320,6 @@ def test_a_total_needs_all_its_rails_in_every_line():
     assert telemetry.missing[TOTAL] == "its rail POM_5V_GPU gave no value (1 of 2 lines)"
 
 
-def test_a_total_that_its_own_rails_exceed_is_said_and_not_believed():
-    telemetry = parse_log([NANO_R32, NANO_DOUBTFUL], interval_s=1.0)
-    assert telemetry.series[TOTAL] == Series((0.0,), (4310.0,))
-    assert "POM_5V_GPU reads 8949 mW, which is inside a total of 3227 mW" in telemetry.missing[TOTAL]
-    assert telemetry.series["power_pom_5v_in_mw"].values == (4310.0, 3227.0)
-
-
 @pytest.mark.parametrize("definition", [None, ["VIN"]])
 def test_of_a_thor_without_vin_no_total_is_made_up(definition):
     telemetry = parse_log([THOR_R38, THOR_R38.replace(" VIN ", " X ")], interval_s=1, total=definition)
@@ -334,13 +327,6 @@ def test_of_a_thor_without_vin_no_total_is_made_up(definition):
     without = parse_log([THOR_R38.partition(" VIN ")[0]], interval_s=1, total=definition)
     assert TOTAL not in without.series
     assert "of a Thor only VIN is the total, which is not there" in without.missing[TOTAL]
-
-
-def test_without_an_input_rail_and_a_definition_there_is_no_total():
-    telemetry = parse_log(["RAM 1/2MB GPU 5/5 CPU 6/6"], interval_s=1)
-    assert TOTAL not in telemetry.series
-    assert "none of the rails GPU, CPU is an input" in telemetry.missing[TOTAL]
-    assert telemetry.series["power_gpu_mw"].values == (5,)
 
 
 def test_a_sensor_that_is_off_is_missing():
