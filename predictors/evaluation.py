@@ -14,7 +14,7 @@ import dataclasses
 import time
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -114,7 +114,7 @@ class Target:
     profiled: Optional[Table] = None
     hierarchy: Optional[Hierarchy] = None  # the prior of physical-gp; the one that comes with the suite by default
     counts: Optional[Dict[str, Counts]] = None  # what is counted of networks, by workload
-    loss: Optional[str] = None  # that networks are trained with; their own by default
+    params: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of predictors that have them, not their own
 
     @property
     def name(self) -> str:
@@ -123,7 +123,7 @@ class Target:
 
     def make(self, predictor: str, seed: int, within_table: bool = True) -> Predictor:
         """A predictor of this target; it refuses clocks that the table does not have, if `within_table`."""
-        table, chosen = self.table, {} if self.loss is None else {"loss": self.loss}
+        table = self.table
         return make_predictor(
             predictor_class(predictor),
             references=self.references,
@@ -133,7 +133,7 @@ class Target:
             hierarchy=self.hierarchy,
             counts=self.counts,
             seed=seed,
-            **chosen,
+            **self.params,
         )
 
     def rows(self, count: Optional[int], sampling: str, repeat: int, seed: int = 0) -> np.ndarray:

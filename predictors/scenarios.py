@@ -58,7 +58,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cases: Tuple[ScenarioCase, ...]  # its targets
     counts: Tuple[Union[int, str], ...] = (50,)  # how many modes are fitted; `all` for all but a held-out tenth
     predictors: str = ALL  # who is asked where nobody is named
-    loss: Optional[str] = None  # that networks are trained with; their own by default
+    params: Dict[str, str] = {}  # of networks that have them: the loss; their own by default
 
 
 FILE = Path(__file__).with_name("scenarios.toml")
@@ -118,7 +118,7 @@ def make_plan(
             fitted=_places(observed, [names[name] for name in case.fitted]),
             tested=_places(observed, case.tested),
             profiled=None if case.profiled is None else table(case.profiled, simulated),
-            loss=scenario.loss,
+            params=scenario.params,
         )
 
     counts = tuple(None if count == ALL else int(count) for count in scenario.counts)

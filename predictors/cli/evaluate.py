@@ -7,13 +7,14 @@ import dataclasses
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple
 
 from harness.cli.options import output_file, output_folder
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.workloads import get_workload
 from harness.workloads.counting import counted_alone
 from predictors.cli.corpora import load_tables, note_on_medians
+from predictors.cli.grid_search import best_of, grid_of, with_params
 from predictors.cli.options import counting, refuse_below
 from predictors.evaluation import Target
 from predictors.models.base import ALL, TASKS, predictor_names
@@ -40,6 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target", required=True, metavar="W[,W]", help="workloads to predict")
     add("--predictors", default=ALL, metavar="LIST", help=f"names with commas, or {ALL} (default)")
     add_learning_arguments(parser, modes="50")
+    add(
+        "--grid", nargs="*", metavar="NAME=V[,V]",
+        help="search the hyperparameters of nn or powertrain: test every combination and name the best; of names given "
+        "these values (epochs=100,200), of the others all that are tried by default",
+    )  # fmt: skip
     add_run_arguments(parser, repeats=10)
 
 
@@ -78,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan = TrialPlan(
         predictors=tuple(predictor_names(arguments.predictors)),
         targets=tuple(
-            dataclasses.replace(make_target(table, references, load_prior(arguments), counts), loss=arguments.loss)
+            dataclasses.replace(make_target(table, references, load_prior(arguments), counts), params=asked(arguments))
             for table in targets
         ),
         counts=modes,
@@ -87,7 +93,11 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
     )
     files = [arguments.corpus, *([arguments.reference_corpus] if arguments.reference_corpus else [])]
-    return run_and_report(plan, arguments, files)
+    if arguments.grid is None:
+        return run_and_report(plan, arguments, files)
+    combinations = grid_of(plan, arguments.grid)
+    plan = with_params(plan, combinations)
+    return run_and_report(plan, arguments, files, conclude=lambda found: best_of(combinations, found))
 
 
 def run_trials(plan: TrialPlan, arguments: argparse.Namespace) -> Results:
@@ -101,13 +111,20 @@ def run_trials(plan: TrialPlan, arguments: argparse.Namespace) -> Results:
     return found
 
 
-def run_and_report(plan: TrialPlan, arguments: argparse.Namespace, files: Sequence[Path] = (), title: str = "") -> int:
-    """Run a plan; print and write what came out."""
+def run_and_report(
+    plan: TrialPlan,
+    arguments: argparse.Namespace,
+    files: Sequence[Path] = (),
+    title: str = "",
+    conclude: Callable[[Results], str] = lambda found: "",
+) -> int:
+    """Run a plan; print and write what came out, and what follows from it."""
     found = run_trials(plan, arguments)
     if title:
         print(title)
     if found.results:
         print(format_results(found.results))
+        print(conclude(found), end="")
     if arguments.json:
         corpora = [{"file": path.name, "sha256": file_sha256(path)} for path in files]
         write_results(arguments.json, found, corpora=corpora, seed=plan.seed, title=title)
@@ -118,6 +135,11 @@ def run_and_report(plan: TrialPlan, arguments: argparse.Namespace, files: Sequen
     if not found.results:
         raise CannotRunError("no predictor could be tested", "the reasons stand above")
     return 0
+
+
+def asked(arguments: argparse.Namespace) -> Dict[str, str]:
+    """Parameters of predictors that the command line names."""
+    return {} if arguments.loss is None else {"loss": arguments.loss}
 
 
 def load_references(arguments: argparse.Namespace, tables: Sequence[Table]) -> Tuple[Table, ...]:

@@ -15,6 +15,7 @@ from harness.core.power_modes import PowerMode
 from predictors.cli.corpora import load_tables, note_on_medians
 from predictors.cli.evaluate import (
     add_learning_arguments,
+    asked,
     load_prior,
     load_references,
     make_target,
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         profiled = find_table(tables, arguments.target, arguments.task)
         target = make_target(profiled, references, load_prior(arguments))
-    target, table = dataclasses.replace(target, loss=arguments.loss), target.table
+    target, table = dataclasses.replace(target, params=asked(arguments)), target.table
     rows = np.arange(len(table)) if count is None else target.rows(count, arguments.sampling, 0, arguments.seed)
     # No space: the corpus need not hold every mode that the device allows, and predictions are wanted of all.
     predictor = target.make(arguments.predictor, arguments.seed, within_table=False)

@@ -6,22 +6,19 @@ import argparse
 import dataclasses
 import functools
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Optional
 
 import numpy as np
 
 from harness.core.boards import load_board
 from harness.core.cases import Case, Settings
-from harness.core.metrics import MIN_POWER_SAMPLES, POWER_CHANNEL
 from harness.core.power_modes import PowerMode
-from harness.core.profiles import Minibatch, Series
 from harness.core.terminal import format_table
-from harness.core.units import ms_to_s
 from harness.devices.simulated import SimulatedDevice
 from harness.simulation.corpus import simulate_corpus
 from harness.simulation.model import repetition_factors
 from harness.simulation.parameters import load_board as load_simulated_board
-from predictors.cli.corpora import load_tables
+from predictors.cli.corpora import entries_of, load_tables
 from predictors.cli.evaluate import add_run_arguments, run_and_report
 from predictors.models.base import predictor_names
 from predictors.models.tables import Table, tables_of
@@ -95,24 +92,14 @@ def simulated(source: ProfileSource, modes: Optional[np.ndarray] = None, *, seed
         case = Case(
             name, source.workload, "", rows[0]["workers"], "ssd", source.batch_size, Settings(seed=seed), source.task
         )
-        cut = np.array([_first(dataclasses.replace(case, power_mode=mode.name), source.minibatches) for mode in chosen])
-        return dataclasses.replace(table, time_ms=cut[:, 0], power_mw=cut[:, 1])
+        entries = np.stack([_entries(dataclasses.replace(case, power_mode=mode.name)) for mode in chosen])
+        return dataclasses.replace(table, entries=entries).first_minibatches(source.minibatches)
     random = np.random.default_rng([seed, source.instance, MINIBATCHES])
     time, power = repetition_factors(load_simulated_board(source.device), random, len(table))
     return dataclasses.replace(table, time_ms=table.time_ms * time, power_mw=table.power_mw * power)
 
 
-def _first(case: Case, count: int) -> Tuple[float, float]:
-    """Medians of time and power of a run's first minibatches, and of as many power samples as any profile waits for."""
-    minibatches, power = _run(case)
-    kept = minibatches[:count]
-    first, last = np.searchsorted(power.times_s, [kept[0].start_s, kept[-1].start_s + ms_to_s(kept[-1].e2e_ms)])
-    samples = power.values[first : max(last, first + MIN_POWER_SAMPLES)]
-    return float(np.median([one.e2e_ms for one in kept])), float(np.median(samples))
-
-
 @functools.lru_cache(maxsize=10_000)
-def _run(case: Case) -> Tuple[List[Minibatch], Series]:
-    """The minibatches of a profile that count, and its power samples; kept, for it may be cut to several lengths."""
-    profile = SimulatedDevice(case.device).profile(case)
-    return profile.counted, profile.telemetry.series[POWER_CHANNEL]
+def _entries(case: Case) -> np.ndarray:
+    """As of `entries_of`; kept, for the profile may be cut to several lengths."""
+    return entries_of(SimulatedDevice(case.device).profile(case))

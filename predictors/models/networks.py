@@ -250,9 +250,10 @@ class NeuralNetwork(NetworkRegression):
     name = "nn"
     least_modes = 2
     usual_log_sd = (0.3, 0.05)
+    hidden: Tuple[int, ...] = HIDDEN  # neurons of each layer but the last, which has one
     scaling: str = "standard"  # StandardScaler, which the paper names; or `min-max`, whose range 0 to 1 it describes
 
     def _start(self, inputs: np.ndarray, random: np.random.Generator) -> Tuple[Networks, ColumnScale]:
         if self.scaling not in SCALES:
             raise UnknownNameError(f"scaling {self.scaling!r} is unknown", f"known: {', '.join(SCALES)}")
-        return fresh_networks(2, (inputs.shape[1], *HIDDEN, 1), random), column_scale(inputs, self.scaling)
+        return fresh_networks(2, (inputs.shape[1], *self.hidden, 1), random), column_scale(inputs, self.scaling)

@@ -391,11 +391,41 @@ def test_one_energy_model_of_other_networks_is_what_is_compared():
 
 
 def test_the_loss_that_is_asked_for_reaches_networks_and_no_others():
-    target = dataclasses.replace(make_target(made_table(), ()), loss="mape")
+    target = dataclasses.replace(make_target(made_table(), ()), params={"loss": "mape"})
     assert target.make("nn", 0).loss == "mape"
     assert target.make("ridge", 0).name == "ridge"
     plan = make_plan(find_scenario("G4"), [], simulated, named_modes, 20)
-    assert {one.loss for one in plan.targets} == {"mape"}
+    assert all(one.params == {"loss": "mape"} for one in plan.targets)
+
+
+def test_a_grid_of_hyperparameters_is_searched_for_the_best(corpus, tmp_path, capsys):
+    asked = (
+        "evaluate",
+        "--corpus",
+        corpus,
+        "--target",
+        "yolov8n-coco",
+        "--predictors",
+        "nn",
+        "--repeats",
+        2,
+        "--jobs",
+        1,
+    )
+    grid = ("learning_rate=0.001", "dropout=0", "scaling=standard", "hidden=16x8", "epochs=1,60")
+    assert run(*asked, "--modes", 20, "--json", tmp_path / "o.json", "--grid", *grid) == 0
+    said = capsys.readouterr().out
+    results = json.loads((tmp_path / "o.json").read_text())["results"]
+    assert [one["target"].partition(",")[2].split()[0] for one in results] == ["epochs=1", "epochs=60"]
+    assert results[0]["time_mape_median"] > results[1]["time_mape_median"]
+    assert "best of 2: epochs=60 learning_rate=0.001 dropout=0.0 hidden=16x8 scaling=standard" in said
+    for words, hint in [
+        (("--grid", "layers=3"), "has no 'layers'"),
+        (("--grid", "hidden=many"), "write it like hidden=128x64"),
+    ]:
+        assert run(*asked, *words) == 2
+        assert hint in capsys.readouterr().err
+    assert run(*asked, "--predictors", "ridge", "--grid") == 2
 
 
 def test_the_papers_four_modes_are_held_against_all_other_fours(capsys, monkeypatch):
