@@ -123,6 +123,13 @@ class SimulatedLab:
             time.sleep(every_s)
         raise AssertionError(f"not within {at_most_s:g} s: {what}; {self.status()}")
 
+    def wait_until_idle(self):
+        def is_idle():
+            status = self.status()
+            return status and all(board["state"] == "idle" for board in status["boards"])
+
+        self.wait("all boards are idle", is_idle)
+
     def power(self, action, board):
         subprocess.run([str(TOOL), action, str(self.folder / board)], check=True)
 

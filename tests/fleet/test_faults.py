@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from harness.core.mode_texts import format_power_modes
 from harness.core.power_modes import PowerMode
 from harness.fleet.submission import Submission
 from harness.store.results import ResultsStore
-from tests.fleet.simulated_lab import POOL, PROJECT, TOOL, SimulatedLab, why_not
+from tests.fleet.simulated_lab import POOL, PROJECT, TOOL, SimulatedLab, pythons, why_not
 
 KILLER = "MODE_30W"
 """A slice of this mode takes its board's power away."""
@@ -49,7 +50,7 @@ def lab():
 def make_killable(board, lab):
     """Have a board's Python cut the board's power where it is to run the mode KILLER; it is back after some seconds.
 
-    It also tells where a run begins while another one of the board has not ended.
+    It also tells the mode that each run finds the board in, and where one begins while another one has not ended.
     """
     settings = lab.fleet / "boards" / board.name
     own = next(line.partition("=")[2] for line in settings.read_text().splitlines() if line.startswith("PYTHON="))
@@ -59,6 +60,7 @@ def make_killable(board, lab):
 if [[ " $* " == *" harness.fleet.on_board run "* ]]; then
     exec 9> {board}/one # held until the run has ended
     flock -n 9 || echo {board.name} >> {lab.folder}/overlaps
+    echo "$(cat {board}/mode) $*" >> {lab.folder}/runs
 fi
 for word in "$@"; do
     if [ -e "$word/cases.txt" ] && grep -q -- "-{KILLER}-" "$word/cases.txt"; then
@@ -94,7 +96,7 @@ def measures_a_slice(lab, board, night):
         found = (number for number, path in files.items() if number not in before and path.exists())
         return next((number for number in found if len(attempts(night, number)) == 1), None)
 
-    return lab.wait(f"{board} measures", begun)
+    return lab.wait(f"{board} measures", begun, every_s=0.1)
 
 
 def is_out(lab, board, why):
@@ -110,24 +112,16 @@ def is_back(lab, board):
 def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     began = time.monotonic()
     modes = [*chain_of_modes()]
-    table, rest = lab.folder / "modes.csv", lab.folder / "rest.csv"
-    table.write_text(format_power_modes([(mode, {}) for mode in modes[:150]], ()))
-    rest.write_text(format_power_modes([(mode, {}) for mode in modes[150:]], ()))
-    words = [
-        "--pool",
-        POOL,
-        "--case-seconds",
-        "1",
-        "--",
-        "benchmarks/test_training.py",
-        "--workload",
-        ",".join(WORKLOADS),
-    ]
-    words += ["--minibatches", "40", "--workers", "4", "--power-mode"]
-    lab.wait("three boards are idle", lambda: all(is_back(lab, f"board{number}") for number in (1, 2, 3)))
+    tables = []
+    for part in (modes[:150], modes[150:195], modes[195:]):
+        tables.append(str(lab.folder / f"{len(tables)}.csv"))
+        Path(tables[-1]).write_text(format_power_modes([(mode, {}) for mode in part], ()))
+    words = ["--pool", POOL, "--case-seconds", "1", "--", "benchmarks/test_training.py", "--minibatches", "40"]
+    words += ["--workload", ",".join(WORKLOADS), "--workers", "4", "--power-mode"]
+    lab.wait_until_idle()
 
     # two submits at once
-    submits = [lab.start("submit", *words, text) for text in (str(table), KILLER)]
+    submits = [lab.start("submit", *words, text) for text in (tables[0], KILLER)]
     said = [process.communicate(timeout=300)[0] for process in submits]
     assert [process.returncode for process in submits] == [0, 0], said
     night, killer = (Submission(lab.fleet / "submissions" / text.partition(":")[0].split()[-1]) for text in said)
@@ -135,19 +129,8 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
 
     # a person books a board
     booked = 15
-    command = [
-        "salloc",
-        "-p",
-        POOL,
-        "-w",
-        "board3",
-        "-J",
-        "weekend",
-        "bash",
-        "-c",
-        f"date +%s; sleep {booked}; date +%s",
-    ]
-    person = lab.slurm(*command)
+    shell = ["bash", "-c", f"date +%s; sleep {booked}; date +%s"]
+    person = lab.slurm("salloc", "-p", POOL, "-w", "board3", "-J", "weekend", *shell)
 
     # the power of a board that measures goes, and comes back by the lab's own program
     lost = measures_a_slice(lab, "board1", night)
@@ -166,20 +149,26 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
 
     # slurmctld is killed in the moment in which a slice ends, which its queue on disk does not know yet
     lab.wait("the killer is held", killer.file(1, "ended").exists)
-    morning = submit(lab, *words, str(rest))
+    morning = submit(lab, *words, tables[1])
     lab.wait("a slice ends", lambda: [*(morning.folder / "slices").glob("*/ended")], every_s=0.1)
     time.sleep(2)
     lab.kill_controller()
 
-    # a board is throttled, then its disk is full, then somebody's run was killed on it
+    # a board is throttled
     device = lab.folder / "board2/root/sys/class/thermal/cooling_device0"
     device.mkdir(parents=True)
     (device / "type").write_text("cpufreq-cpu0\n")
     (device / "cur_state").write_text("2\n")
     lab.wait("board2 is throttled", lambda: is_out(lab, "board2", "throttled: throttle_cpufreq_cpu0_state is 2"))
-    filler = lab.folder / "board2/work/filler"
-    filler.write_bytes(bytes(60 * 1000 * 1000))
     (device / "cur_state").write_text("0\n")
+    lab.wait("board2 is back", lambda: is_back(lab, "board2"))
+
+    # the disk of a board that measures is full, then somebody's run was killed on it
+    crowded = submit(lab, "--board", "board2", *words, tables[2])
+    full = measures_a_slice(lab, "board2", crowded)
+    filler = lab.folder / "board2/work/filler"
+    with pytest.raises(OSError, match="No space left"):
+        filler.write_bytes(bytes(64 * 1000 * 1000 * 2))
     lab.wait("board2 has a full disk", lambda: is_out(lab, "board2", "disk full"))
     saved = lab.folder / "board2/state/jetwatt/host.json"
     saved.parent.mkdir(parents=True, exist_ok=True)
@@ -193,10 +182,7 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
 
     ended = person.communicate(timeout=300)[0].split()
     lab.wait("all is done", lambda: is_over(lab))
-    for number in (1, 2, 3):
-        lab.wait(
-            f"board{number} is idle", lambda board=f"board{number}": (lab.board(board) or {}).get("state") == "idle"
-        )
+    lab.wait_until_idle()
     print(f"{time.monotonic() - began:.0f} s")
 
     # the slice that kills is held after three failures, each of which took a board, with its log
@@ -208,19 +194,20 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     assert f"slice 1 failed: {killed[-1]} was lost" in Path(held["log"]).read_text()
 
     # the others are done, also those whose board was lost
-    assert {state.state for one in (night, morning, mask) for state in one.states([])} == {"done"}
+    assert {state.state for one in (night, morning, crowded, mask) for state in one.states([])} == {"done"}
     for number, board in ((lost, "board1"), (silent, "board2")):
         assert f"{board} was lost" in "".join(attempts(night, number)[:-1])
+    assert "pytest ended with 1, and the board: disk full" in attempts(crowded, full)[0]
 
     # collect is interrupted, and repeated
     out = tmp_path / "night.sqlite"
     interrupted = lab.start("collect", "--submission", night.id, "--out", str(out))
-    lab.wait("collecting", lambda: (lab.fleet / "submissions" / night.id / "collected.sqlite").exists())
+    lab.wait("collecting", (night.folder / "collected.sqlite").exists, every_s=0.02)
     interrupted.kill()
-    interrupted.wait()
+    assert interrupted.wait() == -signal.SIGKILL  # it had not ended
     lab.call("collect", "--submission", night.id, "--out", str(out))
     assert "0 profiles added" in lab.call("collect", "--submission", night.id, "--out", str(out))
-    for one in (morning, mask):
+    for one in (morning, crowded, mask):
         lab.call("collect", "--submission", one.id, "--out", str(out))
     assert "failed 3 times" in lab.call("collect", "--submission", killer.id, "--out", str(out), code=1)
 
@@ -230,8 +217,15 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     found = sorted((record.case.workload, record.case.power_mode) for record in records)
     assert found == sorted(itertools.product(WORKLOADS, [*(mode.name for mode in modes), "MODE_15W"]))
 
-    # no two runs at once on a board, none while it was booked
+    # each board's own Python measured
+    versions = {record.case.device: record.environment["python"] for record in records}
+    own = [subprocess.run([path, "-V"], stdout=subprocess.PIPE, text=True, check=True).stdout for path in pythons()]
+    assert versions == {f"sim:orin-agx@{number}": text.split()[1] for number, text in enumerate(own, start=1)}
+
+    # no two runs at once on a board, none left, none while it was booked
     assert not (lab.folder / "overlaps").exists()
+    for number in (1, 2, 3):
+        subprocess.run(["flock", "-n", str(lab.folder / f"board{number}/one"), "true"], check=True)
     spans = {}
     for path in [
         *lab.fleet.glob("submissions/*/slices/*/results.sqlite"),
@@ -240,25 +234,21 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
         with ResultsStore(path, read_only=True) as store:
             for record in store.records():
                 spans.setdefault((record.case.device, record.run_id), set()).add(record.created_at)
-    assert len(spans) >= sum(len(one.slices) for one in (night, morning, mask))
+    assert len(spans) >= sum(len(one.slices) for one in (night, morning, crowded, mask))
     for device in ("sim:orin-agx@1", "sim:orin-agx@2", "sim:orin-agx@3"):
         own = sorted((min(times), max(times)) for (name, _), times in spans.items() if name == device)
         assert all(before[1] < after[0] for before, after in zip(own, own[1:])), own
     first, last = map(int, ended)
     assert last - first >= booked
     assert person.returncode == 0
-    stamps = [
-        time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) for moment in (first, last)
-    ]  # created_at is UTC, to be compared as text
-    during = [
-        moment
-        for (name, _), times in spans.items()
-        for moment in times
-        if name.endswith("@3") and stamps[0] < moment < stamps[1]
-    ]
-    assert during == []
+    # created_at is UTC, to be compared as text
+    stamps = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) for moment in (first, last)]
+    of_board3 = sorted(itertools.chain(*(times for (name, _), times in spans.items() if name.endswith("@3"))))
+    assert [moment for moment in of_board3 if stamps[0] < moment < stamps[1]] == []
 
-    # one reboot into the other mask, none of it left, nothing left changed
+    # cases of the other mask, and no others, ran in it, after one reboot; nothing is left changed
+    for run in (lab.folder / "runs").read_text().splitlines():
+        assert (run.partition(" ")[0] == "mode_15w") == (f"/{mask.id}-" in run), run
     boots = "".join(path.read_text() for path in (lab.fleet / "run").glob("*.boots"))
     assert boots.count("by the fleet, into mode_15w") == 1
     assert list(lab.folder.glob("board*/state/jetwatt/*.json")) == []
@@ -267,21 +257,12 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
 def test_a_search_on_a_pool_leaves_alone_a_board_that_is_reserved(tmp_path):
     lab, out = SimulatedLab(), tmp_path / "r.sqlite"
     try:
-        lab.wait("three boards are idle", lambda: all(is_back(lab, f"board{number}") for number in (1, 2, 3)))
+        lab.wait_until_idle()
         reserved = "create reservation ReservationName=talk Nodes=board3 Users=root StartTime=now Duration=30"
         assert lab.slurm("scontrol", *reserved.split()).wait(60) == 0
         assert "booked: board3 by root, " in lab.call("status")
-        words = [
-            "--pool",
-            POOL,
-            "--lab",
-            str(lab.folder / "lab.toml"),
-            "--workload",
-            "lenet-mnist",
-            "--results",
-            str(out),
-        ]
-        words += ["--power-budget", "30", "--profiles", "4", "--strategy", "random"]
+        words = ["--pool", POOL, "--lab", str(lab.folder / "lab.toml"), "--workload", "lenet-mnist"]
+        words += ["--results", str(out), "--power-budget", "30", "--profiles", "4", "--strategy", "random"]
         command = [sys.executable, "-m", "jetwatt", "recommend", *words]
         said = subprocess.run(command, cwd=str(PROJECT), capture_output=True, text=True, timeout=300, check=True).stdout
         assert "recommended: " in said
