@@ -9,7 +9,7 @@ import os
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict
 
 from harness.cli.options import output_file
 from harness.core.errors import InvalidValueError
@@ -100,7 +100,7 @@ def _wait(fleet: Fleet, one: submission.Submission) -> int:
     slurm, before = Slurm(fleet.folder), ""
     while True:
         states = one.states(slurm.jobs(one.job_name))
-        now = _in_words(states)
+        now = f"{len(states)} slices: {_in_words(submission.count_states(states))}"
         if now != before:
             print(f"{datetime.datetime.now():%H:%M:%S} {now}", flush=True)
             before = now
@@ -112,9 +112,8 @@ def _wait(fleet: Fleet, one: submission.Submission) -> int:
         time.sleep(_POLL_S)
 
 
-def _in_words(states: Sequence[submission.SliceState]) -> str:
-    counted = submission.count_states(states)
-    return f"{len(states)} slices: " + ", ".join(f"{count} {name}" for name, count in counted.items() if count)
+def _in_words(counted: Dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counted.items() if count)
 
 
 def _status(fleet: Fleet, arguments: argparse.Namespace) -> int:
@@ -187,9 +186,8 @@ def format_status(found: Dict[str, Any]) -> str:
         span = f"{one.get('StartTime')} to {one.get('EndTime')}"
         lines.append(f"booked: {one.get('Nodes')} by {one.get('Users')}, {span} ({one['ReservationName']})")
     for one in found["submissions"]:
-        counted = ", ".join(f"{count} {name}" for name, count in one["slices"].items() if count)
         end = f", done by about {one['estimated_end'].replace('T', ' ')}" if one["estimated_end"] else ""
-        lines += ["", f"{one['id']} on {one['pool']}: {one['cases']} cases in slices: {counted}{end}"]
+        lines += ["", f"{one['id']} on {one['pool']}: {one['cases']} cases in slices: {_in_words(one['slices'])}{end}"]
         lines += [f"  slice {part['slice']}: {shown(part['why'])}; {part['log']}" for part in one["held"]]
     return "\n".join(lines)
 
@@ -223,12 +221,9 @@ def _retry(fleet: Fleet, arguments: argparse.Namespace) -> int:
         Slurm(fleet.folder).call("scontrol", "update", f"NodeName={arguments.board}", "State=RESUME")
         print(f"{arguments.board} is given back")
         return OK_CODE
-    if arguments.lost:
-        for one in submission.submissions(fleet):
-            lost = submission.retry(fleet, one, ("gone",))
-            print(f"{one.id}: {f'slices {submission.ranges(lost)} queued again' if lost else 'no slice is lost'}")
-        return OK_CODE
-    one = submission.find(fleet, arguments.submission)
-    numbers: List[int] = submission.retry(fleet, one)
-    print(f"{one.id}: {f'slices {submission.ranges(numbers)} queued again' if numbers else 'no slice is held or lost'}")
+    which, none = (("gone",), "lost") if arguments.lost else (("held", "gone", "cancelled"), "held or lost")
+    asked = submission.submissions(fleet) if arguments.lost else [submission.find(fleet, arguments.submission)]
+    for one in asked:
+        numbers = submission.retry(fleet, one, which)
+        print(f"{one.id}: {f'slices {submission.ranges(numbers)} queued again' if numbers else f'no slice is {none}'}")
     return OK_CODE

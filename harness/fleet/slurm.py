@@ -44,28 +44,23 @@ class Slurm:
         self._environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
         self._folder = folder
 
-    def call(self, name: str, *arguments: str, check: bool = True) -> str:
+    def call(self, name: str, *arguments: str) -> str:
         """What a command of Slurm prints; a CannotRunError says what it complained of."""
         if not (self._folder / "slurm.conf").exists():
             raise CannotRunError(f"there is no fleet in {self._folder}", "jetwatt fleet init lab.toml makes it")
         path = program(name)
         if path is None:
             raise CannotRunError(f"{name} cannot be found", "apt-get install slurm-wlm")
-        how: Dict[str, Any] = {
-            "env": self._environment,
-            "stdin": subprocess.DEVNULL,
-            "timeout": _TIMEOUT_S,
-            "text": True,
-        }
+        how: Dict[str, Any] = {"env": self._environment, "stdin": subprocess.DEVNULL, "timeout": _TIMEOUT_S}
         try:
             for _ in range(_ATTEMPTS):
-                done = subprocess.run([path, *arguments], capture_output=True, **how)
+                done = subprocess.run([path, *arguments], capture_output=True, text=True, **how)
                 if "Unable to contact slurm controller" not in done.stderr:
                     break
                 time.sleep(1.0)  # one that was killed is started again
         except subprocess.TimeoutExpired:
             raise CannotRunError(f"{name} did not answer in {_TIMEOUT_S:g} s", self._hint()) from None
-        if check and done.returncode != 0:
+        if done.returncode != 0:
             raise CannotRunError(f"{name}: {done.stderr.strip() or f'exit code {done.returncode}'}", self._hint())
         return done.stdout
 

@@ -204,7 +204,7 @@ def enqueue(
     (folder / "cases.txt").write_text("".join(lines), encoding="utf-8")
     (folder / "slices.tsv").write_text("".join(rows))
     (folder / "arguments").write_text("".join(f"{word}\n" for word in words))
-    told = {"pool": pool, "device": device, "slices": table, "arguments": list(words), "board": board}
+    told = {"pool": pool, "device": device, "slices": table, "board": board}
     write_durably(folder / "submission.json", json.dumps(told).encode())
     submission = Submission(folder)
     submission.queue(Slurm(fleet.folder), range(1, len(slices) + 1))
@@ -261,8 +261,8 @@ def cancel(fleet: Fleet, submission: Submission) -> None:
     Slurm(fleet.folder).call("scancel", f"--name={submission.job_name}")
 
 
-def retry(fleet: Fleet, submission: Submission, which: Sequence[str] = ("held", "gone", "cancelled")) -> List[int]:
-    """Give slices that are held, gone or cancelled three further attempts; returns their numbers."""
+def retry(fleet: Fleet, submission: Submission, which: Sequence[str]) -> List[int]:
+    """Give slices in these states (held, gone, cancelled) three further attempts; returns their numbers."""
     slurm = Slurm(fleet.folder)
     jobs = slurm.jobs(submission.job_name)
     numbers = [one.number for one in submission.states(jobs) if one.state in which]

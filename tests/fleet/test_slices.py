@@ -193,7 +193,7 @@ def test_retry_clears_what_failed_and_queues_it_again(made, monkeypatch):
     class Somewhere:
         folder = made.folder.parent.parent
 
-    assert submission.retry(Somewhere(), made) == [2, 3]
+    assert submission.retry(Somewhere(), made, ("held", "gone")) == [2, 3]
     assert [words[0] for words in made.queued] == ["scancel", "sbatch", "sbatch"]
     assert not made.file(2, "attempts").exists()
     assert made.file(1, "ended").exists()
