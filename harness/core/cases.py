@@ -53,8 +53,6 @@ _FORM = re.compile(
 
 
 class Mix(NamedTuple):
-    """One workload that is trained and one that answers."""
-
     training: str  # name of the workload that is trained
     inference: str  # name of the one that answers
     batch_size: int  # requests that are answered together

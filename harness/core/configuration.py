@@ -39,8 +39,6 @@ class Places(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """Places, by name."""
-
     # medium to a directory on it. `ssd`, the papers' default, is the working directory's medium where nothing else is
     # said, and `disk` that of the temporary directory.
     storage: Mapping[str, Path] = dataclasses.field(default_factory=dict)
@@ -81,7 +79,6 @@ class Configuration:
         return self.board_instance or board_instance(root)
 
     def knows_instance(self, root: Path) -> Capability:
-        """Whether the machine below `root` can be told from others of its type."""
         name = "tell it from others of its type"
         instance = self.instance(root)
         if instance is None:

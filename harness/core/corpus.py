@@ -34,16 +34,12 @@ SEPARATORS = {";": "semicolons", "\t": "tabs"}
 
 
 class Fault(NamedTuple):
-    """What is wrong with a row."""
-
     text: str  # column, value, what was expected, the likely mistake
     kind: str  # the same for rows with the same mistake
     hint: str = ""
 
 
 class Column(NamedTuple):
-    """A column of a corpus."""
-
     name: str
     kind: type  # `str`, `int` or `float`
     meaning: str
@@ -166,7 +162,6 @@ def write_corpus(
 
 
 def faults_of(table: pd.DataFrame) -> Dict[Any, Fault]:
-    """What is wrong with rows of a corpus, by their index."""
     return _checked(table, "the table")[1]
 
 
@@ -239,7 +234,6 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _checked(table: pd.DataFrame, name: str) -> Tuple[pd.DataFrame, Dict[str, Fault]]:
-    """A table with the types of its columns, and its faults."""
     header = [str(column) for column in table.columns]
     missing = [column for column in CORPUS_COLUMNS if column not in header]
     if missing:

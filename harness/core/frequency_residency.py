@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict
 
 from harness.core.metrics import between
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
-from harness.core.profiles import Series
+from harness.core.profiles import Series, Telemetry
 from harness.core.units import percent_to_share
 
 BIN_PERCENT = 5  # width of a bin in hundredths of the maximum
@@ -20,13 +20,7 @@ _CHANNELS = {"cpu_khz": r"cpu\d+(_measured)?_khz", "gpu_khz": r"gpu\d*_khz", "me
 """Dimension of a power mode to the telemetry channels that show its clock."""
 
 
-def clock_use(
-    series: Mapping[str, Series],
-    mode: PowerMode,
-    start_s: float,
-    end_s: float,
-    notes: Optional[Mapping[str, str]] = None,
-) -> Dict[str, Dict[str, Any]]:
+def clock_use(telemetry: Telemetry, mode: PowerMode, start_s: float, end_s: float) -> Dict[str, Dict[str, Any]]:
     """What each clock did from `start_s` to `end_s`, in monotonic seconds, by its channel.
 
     Channels without a sample in that time are left out, and those whose clock the mode does not tell.
@@ -34,11 +28,11 @@ def clock_use(
     Returns:
         `set_khz`, what the mode as read back sets it to; `residency`, as of `frequency_residency` with the edges as
         text; `samples`, how often it was read; `off`, how many readings are not `set_khz` by the 95 % rule (C3);
-        `source`, what was read by the `notes` of the telemetry: `scaling_cur_freq` is what was asked for, and no more.
+        `source`, what was read, by the telemetry's notes: `scaling_cur_freq` is what was asked for, and no more.
     """
     used: Dict[str, Dict[str, Any]] = {}
     near = percent_to_share(SET_PERCENT)
-    for channel, clock in series.items():
+    for channel, clock in telemetry.series.items():
         set_khz = next(
             (getattr(mode, name) for name, pattern in _CHANNELS.items() if re.fullmatch(pattern, channel)), UNKNOWN_KHZ
         )
@@ -54,7 +48,7 @@ def clock_use(
             "residency": {f"{edge:g}": share for edge, share in residency.items()},
             "samples": len(readings),
             "off": off,
-            **({"source": notes[channel]} if notes and channel in notes else {}),
+            **({"source": telemetry.notes[channel]} if channel in telemetry.notes else {}),
         }
     return used
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.core.errors import CannotRunError
 from harness.core.interleaving import Interleaved
-from harness.core.profiles import Minibatch, Series, Telemetry, counted_minibatches
+from harness.core.profiles import NO_SERIES, Minibatch, Series, Telemetry, counted_minibatches
 from harness.core.units import ms_to_s, mws_to_mwh
 
 STABLE_WINDOW_S = 3.0
@@ -351,9 +351,6 @@ def _drawn_mws(power: Series, found: Interleaved) -> Optional[float]:
     """Energy of a stretch. Its first sample is also of what was done before it, and does not count."""
     values = between(power, found.began_s, found.end_s).values[1:]
     return float(np.mean(values)) * found.duration_s if values else None
-
-
-NO_SERIES = Series((), ())
 
 
 def _times(times_ms: Sequence[float]) -> Dict[str, float]:

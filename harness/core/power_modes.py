@@ -69,7 +69,6 @@ class PowerModeSpace:
     mem_khz: Tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Refuse a dimension that is empty, unordered or holds a value twice."""
         for field in dataclasses.fields(self):
             values = getattr(self, field.name)
             if not values or any(low >= high for low, high in zip(values, values[1:])):

@@ -86,10 +86,11 @@ class Series(NamedTuple):
     values: Tuple[float, ...]
 
 
+NO_SERIES = Series((), ())
+
+
 @dataclasses.dataclass(frozen=True)
 class Telemetry:
-    """What the sampler saw during a profile."""
-
     interval_s: float  # the sampling interval asked for
     real_interval_s: Optional[float] = None  # the median interval between samples; None with fewer than two samples
     lost_samples: int = 0  # ticks at which no sample was taken

@@ -277,7 +277,7 @@ class SimulatedDevice:
         conditions = {
             "logging": "on" if state == "logging" else f"the power sensor alone, every {interval_s:g} s",
             "clean_process": True,
-            "clock_use": clock_use(telemetry.series, board.mode, 0.0, idle_s),
+            "clock_use": clock_use(telemetry, board.mode, 0.0, idle_s),
         }
         return conditions, [], telemetry, summarise_idle(telemetry, 0.0, idle_s)
 

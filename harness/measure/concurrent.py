@@ -362,7 +362,7 @@ def measure_concurrent(
         "power_definition": telemetry.notes.get(POWER_CHANNEL, "no power sensor"),
     }
     if not mix.inference_mode:
-        conditions["clock_use"] = clock_use(telemetry.series, mode, found.began_s, found.end_s, telemetry.notes)
+        conditions["clock_use"] = clock_use(telemetry, mode, found.began_s, found.end_s)
     alone = training.found, serving.found
     aggregates = summarise_concurrent(found, power, case.batch_size, alone, bench.conditions["data_samples"])
     return Profile(case, "measured", conditions, minibatches, telemetry, aggregates, [], started_at)

@@ -9,7 +9,7 @@ from harness.board.power_log import SOCKET
 from harness.board.throttling import throttled_times
 from harness.core.cases import CONCURRENT, DISTURBED_CORES, IDLE, STATIC, Case, Mix, parse_storage
 from harness.core.metrics import POWER_CHANNEL, between, end_s
-from harness.core.profiles import CLEAN, Minibatch, Profile, Series, Telemetry
+from harness.core.profiles import CLEAN, NO_SERIES, Minibatch, Profile, Telemetry
 from harness.core.units import bytes_to_mb
 from harness.workloads.data.data_set import IN_MEMORY
 
@@ -31,6 +31,7 @@ WARM_SHARE = 0.95
 
 
 _QUOTA = "the container had used up its CPU time in {} periods, and had to wait for the next"
+_SCALED = "nobody has measured this workload; it is scaled from {}, and may be off by a factor of 2"
 _NO_HEAT = "the run was to end above {:g} C, and no sensor tells"
 _NOT_CLEAN = "not-clean: this process had loaded torch, and may have kept the GPU awake: run test_baseload.py by itself"
 
@@ -79,7 +80,7 @@ def find_flags(profile: Profile) -> List[str]:
         *_cache(case.settings.cache, conditions),
         *_data(case, conditions, minibatches),
         *_storage(case.storage, conditions),
-        *_scaled(conditions),
+        *([f"rough: {_SCALED.format(conditions['scaled_from'])}"] if conditions.get("scaled_from") else []),
         # inference and simulated boards have no loss
         *(["diverged: the loss is no finite number any more"] if conditions.get("last_loss", 0.0) is None else []),
     ]
@@ -89,7 +90,7 @@ def _peaks(conditions: Mapping[str, Any], telemetry: Telemetry, start: float, en
     """Samples above what supply and board allow: that they came through says nothing of shorter peaks."""
     found = []
     for channel, limit_mw, words in conditions.get("power_limits") or ():
-        peak_mw = max(between(telemetry.series.get(channel, Series((), ())), start, end).values, default=0.0)
+        peak_mw = max(between(telemetry.series.get(channel, NO_SERIES), start, end).values, default=0.0)
         if peak_mw > limit_mw:
             found.append(f"{channel} was {peak_mw:.0f} in a sample, above {limit_mw:.0f}, {words}")
     return [f"power-peak: {'; '.join(found)}"] if found else []
@@ -118,12 +119,12 @@ def _disturbance(case: Case, start: float, end: float, telemetry: Telemetry) -> 
         return ["disturbance-unknown: what other processes used could not be measured"]
     allowed, used = case.settings.disturbance_cores or DISTURBED_CORES, []
     for channel, who in (("cpu_other_cores", "other processes"), ("cpu_steal_cores", "the hypervisor's other guests")):
-        series = telemetry.series.get(channel, Series((), ()))
+        series = telemetry.series.get(channel, NO_SERIES)
         # A sample is the mean since the one before. Where none ends within the clean minibatches, the next holds them.
         values = between(series, start, end).values or between(series, end, math.inf).values[:1]
         if values and sum(values) / len(values) > allowed + ACCOUNTING_S / (end - start):
             used.append(f"{who} used {sum(values) / len(values):.2f} cores")
-    beside = between(telemetry.series.get("gpu_other_processes", Series((), ())), start, end).values
+    beside = between(telemetry.series.get("gpu_other_processes", NO_SERIES), start, end).values
     if any(beside):
         used.append(f"{max(beside):.0f} other processes used the GPU")
     return [f"disturbed: {' and '.join(used)} meanwhile"] if used else []
@@ -157,9 +158,8 @@ def _noise(aggregates: Mapping[str, Optional[float]]) -> List[str]:
 def _cut(case: Case, minibatches: Sequence[Minibatch]) -> List[str]:
     wanted, limit_s = case.settings.minibatches, case.settings.limit_s
     clean = sum(minibatch.phase == CLEAN for minibatch in minibatches)
-    if wanted is None or limit_s is None or clean >= wanted:
-        return []
-    return [f"cut: {clean} of {wanted} minibatches, because they took longer than {limit_s:g} s"]
+    is_cut = wanted is not None and limit_s is not None and clean < wanted
+    return [f"cut: {clean} of {wanted} minibatches, because they took longer than {limit_s:g} s"] if is_cut else []
 
 
 def _telemetry_gaps(telemetry: Telemetry) -> List[str]:
@@ -204,15 +204,6 @@ def _data(case: Case, conditions: Mapping[str, Any], minibatches: Sequence[Minib
     if case.settings.epochs is None and passes > 1 and (share is None or share < WARM_SHARE):
         return [f"data-reread: the {samples} samples were read {passes:.1f} times, so later minibatches were warm"]
     return []
-
-
-def _scaled(conditions: Mapping[str, Any]) -> List[str]:
-    known = conditions.get("scaled_from")
-    return (
-        [f"rough: nobody has measured this workload; it is scaled from {known}, and may be off by a factor of 2"]
-        if known
-        else []
-    )
 
 
 def _storage(storage: str, conditions: Mapping[str, Any]) -> List[str]:

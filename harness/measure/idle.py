@@ -105,9 +105,7 @@ def measure_idle(
         **conditions,
         "logging": "on" if is_logged else f"the power sensor alone, every {interval_s:g} s",
         "clean_process": "torch" not in sys.modules,
-        "clock_use": clock_use(
-            telemetry.series, PowerMode(**conditions["power_mode"]), start_s, end_s, telemetry.notes
-        ),
+        "clock_use": clock_use(telemetry, PowerMode(**conditions["power_mode"]), start_s, end_s),
         "power_source": power_source,
         "power_definition": telemetry.notes.get(POWER_CHANNEL, "the power sensor gave no total"),
     }

@@ -9,6 +9,7 @@ A case of the task `idle` has neither workload nor data, one of the task `concur
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import platform
@@ -55,7 +56,7 @@ from harness.core.metrics import (
     summarise_socket,
 )  # fmt: skip
 from harness.core.power_modes import PowerMode
-from harness.core.profiles import Minibatch, Profile, Series, wall_clock
+from harness.core.profiles import NO_SERIES, Minibatch, Profile, Series, wall_clock
 from harness.core.units import mw_to_w
 from harness.measure.concurrent import measure_concurrent
 from harness.measure.flags import find_flags, stretch
@@ -114,17 +115,16 @@ _benches: weakref.WeakKeyDictionary[Device, Bench] = weakref.WeakKeyDictionary()
 def check(case: Case, device: Device) -> None:
     """Refuse, before anything is touched, a case that cannot run on a device."""
     device.check(case)
-    if device.provenance != "replayed":
-        _refuse_small_batches(case)
+    trained = parts_of(case)[0] if case.task == CONCURRENT else case
+    if device.provenance != "replayed" and trained.task == TRAINING:
+        smallest = get_workload(trained.workload).smallest_batch
+        if trained.batch_size < smallest:
+            what = f"{trained.workload} cannot train on batches of {trained.batch_size}"
+            raise CannotRunError(f"{what}, batch normalisation needs {smallest}", f"--batch-size {smallest} or more")
     if case.settings.power_limit_w is not None and (is_self_profiling(device) or not cast(RealDevice, device).gpu_uuid):
         raise CannotRunError(f"{device.name} has no power limit to be set", "leave out --power-limit")
-    if not is_self_profiling(device):
-        machine = cast(RealDevice, device)
-        _check_trainable(case, machine.configuration, machine.root)
-        if case.task == CONCURRENT:
-            _check_way(Mix.parse(case.workload), machine)
-        if case.task != IDLE and machine.gpu_uuid:
-            require("harness.measure.training_loop").use_gpu(machine.gpu_uuid)
+    if not is_self_profiling(device) and case.task != IDLE:
+        _check_trainable(case, cast(RealDevice, device))
 
 
 def conditions(case: Case, device: Device, report: Report) -> Dict[str, Any]:
@@ -201,37 +201,23 @@ def metered(profile: Profile, meter: SocketMeter) -> Profile:
     return dataclasses.replace(profile, telemetry=telemetry, aggregates={**profile.aggregates, **figures})
 
 
-def _refuse_small_batches(case: Case) -> None:
-    """A network with batch normalisation needs more than one sample to train."""
-    if case.task == CONCURRENT:
-        _refuse_small_batches(parts_of(case)[0])
-    elif case.task == TRAINING and case.batch_size < get_workload(case.workload).smallest_batch:
-        smallest = get_workload(case.workload).smallest_batch
-        raise CannotRunError(
-            f"{case.workload} cannot train on batches of {case.batch_size}, batch normalisation needs {smallest}",
-            f"--batch-size {smallest} or more",
-        )
-
-
-def _check_trainable(case: Case, configuration: Configuration, root: Path) -> None:
+def _check_trainable(case: Case, machine: RealDevice) -> None:
     """Refuse what this machine has no place, no right or no torch for."""
-    if case.task == IDLE:
-        return
     limit_bytes_per_s = parse_storage(case.storage).limit_bytes_per_s
-    if case.task == CONCURRENT:
-        if limit_bytes_per_s is not None:
-            raise CannotRunError("reads are not held down in a concurrent case", "a storage without @, or another task")
-        for part in parts_of(case):
-            _check_trainable(part, configuration, root)
-        return
-    directory = configuration.data_directory(case.storage)
+    if limit_bytes_per_s is not None and case.task == CONCURRENT:
+        raise CannotRunError("reads are not held down in a concurrent case", "a storage without @, or another task")
+    directory = machine.configuration.data_directory(case.storage)
     if limit_bytes_per_s is not None:
-        ReadLimit(str(root)).on_disk_under(str(directory), limit_bytes_per_s)
+        ReadLimit(str(machine.root)).on_disk_under(str(directory), limit_bytes_per_s)
     if case.settings.cache in DROPPED:
-        dropping = PageCache(str(root)).available()
+        dropping = PageCache(str(machine.root)).available()
         if not dropping.available:
             raise ControlError(dropping.detail, dropping.hint)
-    require("harness.measure.training_loop")
+    training = require("harness.measure.training_loop")
+    if case.task == CONCURRENT:
+        _check_way(Mix.parse(case.workload), machine)
+    if machine.gpu_uuid:
+        training.use_gpu(machine.gpu_uuid)
 
 
 def _check_way(mix: Mix, machine: RealDevice) -> None:
@@ -348,7 +334,9 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
         conditions["cache_residency_before"] = residency(files, str(root)).share
         training.torch.manual_seed(settings.seed)  # warming the cache drew from them
         started_at = wall_clock()
-        periods = _quota_periods(root)
+        periods = None
+        with contextlib.suppress(SourceUnavailableError):  # the kernel does not say in which group this process is
+            periods = throttled_periods(str(root))
         limit = reads_held(limit_bytes_per_s, bench.directory, case.device, str(root))
         # The sampler starts first: it is not to wait for the disk. Workers start in the loop, and inherit the limit.
         with instruments.sampler(settings.interval_s) as sampler, limit as held_bytes_per_s:
@@ -369,7 +357,7 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
                 )
             telemetry = sampler.stop()
         if periods is not None:
-            conditions["cpu_quota_throttled_periods"] = _quota_periods(root) - periods
+            conditions["cpu_quota_throttled_periods"] = throttled_periods(str(root)) - periods
         if case.task == TRAINING:
             conditions["first_loss"], conditions["last_loss"] = trainer.losses()
     conditions["cache_residency_after"] = residency(files, str(root)).share
@@ -381,10 +369,8 @@ def _measure(bench: Bench, instruments: Instruments, report: Report, rounds: Rou
     else:
         why = "; ".join(missing[name] for name in (source, POWER_CHANNEL, SAMPLER) if name in missing)
         conditions.update(power_source=None, power_definition=f"no power sensor: {why or f'{source} gave no total'}")
-    start, end = minibatches[0].start_s, end_s(minibatches[-1])
-    conditions["clock_use"] = clock_use(
-        telemetry.series, PowerMode(**conditions["power_mode"]), start, end, telemetry.notes
-    )
+    mode = PowerMode(**conditions["power_mode"])
+    conditions["clock_use"] = clock_use(telemetry, mode, minibatches[0].start_s, end_s(minibatches[-1]))
     aggregates = summarise(minibatches, telemetry, case.batch_size, whole_epochs=settings.epochs is not None)
     if aggregates["samples_per_s"] and bench.workload.tokens_per_sample:
         aggregates["tokens_per_s"] = aggregates["samples_per_s"] * bench.workload.tokens_per_sample
@@ -407,14 +393,6 @@ def set_cache(state: str, files: Sequence[Path], read_once: Callable[[], str], r
     if share is not None and share >= RESIDENT_SHARE:
         return "resident already"
     return read_once()
-
-
-def _quota_periods(root: Path) -> Optional[int]:
-    """`throttled_periods`; None where the kernel does not say in which group this process is."""
-    try:
-        return throttled_periods(str(root))
-    except SourceUnavailableError:
-        return None
 
 
 class PowerWatch:
@@ -449,5 +427,5 @@ class PowerWatch:
         return time.monotonic() - heard_s <= MAX_SILENCE_INTERVALS * max(self._sampler.interval_s, 1.0)
 
     def _power(self) -> Series:
-        power = self._sampler.series(POWER_CHANNEL) or Series((), ())
+        power = self._sampler.series(POWER_CHANNEL) or NO_SERIES
         return between(power, self._start_s, math.inf)

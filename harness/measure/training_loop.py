@@ -127,18 +127,22 @@ def precision_of(workload: Workload) -> str:
 class Trainer:
     """A workload ready to train: model, optimizer, data and loader on one accelerator."""
 
+    trains = True
+
     def __init__(self, workload: Workload, samples: Any, batch_size: int, workers: int, seed: int) -> None:
         torch.manual_seed(seed)
         self.workload = workload
         self.samples = samples
         self.device = accelerator()
-        self.model = workload.model().to(self.device).train()
+        self.model = workload.model().to(self.device).train(self.trains)
         if workload.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)
         self.optimizer = workload.optimizer(self.model.parameters())
         self.first_loss: Optional[torch.Tensor] = None
         self.last_loss: Optional[torch.Tensor] = None
-        self._run = _compiled(self.model) if workload.compile else self.model
+        if workload.compile and not hasattr(torch, "compile"):
+            raise CannotRunError(f"torch {torch.__version__} has no torch.compile", "torch 2.0 or newer")
+        self._run = torch.compile(self.model) if workload.compile else self.model
         self._scaler = None  # what keeps the gradients of half precision from vanishing
         self.precision = precision_of(workload)
         if self.precision == "fp16" and self.device.type == "cuda":
@@ -169,12 +173,12 @@ class Trainer:
         )
 
     def to_accelerator(self, batch: Any) -> Any:
-        return move(batch, self._to)
+        def to(tensor: Any) -> Any:
+            is_picture = self.workload.channels_last and getattr(tensor, "ndim", 0) == 4
+            form = {"memory_format": torch.channels_last} if is_picture else {}
+            return tensor.to(self.device, non_blocking=True, **form)
 
-    def _to(self, tensor: Any) -> Any:
-        if self.workload.channels_last and getattr(tensor, "ndim", 0) == 4:
-            return tensor.to(self.device, non_blocking=True, memory_format=torch.channels_last)
-        return tensor.to(self.device, non_blocking=True)
+        return move(batch, to)
 
     def step(self, batch: Any) -> None:
         """Forward, backward and, after enough minibatches whose gradients add up, an optimizer step; keeps the loss."""
@@ -242,19 +246,11 @@ class Inferrer(Trainer):
     a forward pass does not depend on their values.
     """
 
-    def __init__(self, workload: Workload, samples: Any, batch_size: int, workers: int, seed: int) -> None:
-        super().__init__(workload, samples, batch_size, workers, seed)
-        self.model.eval()
+    trains = False
 
     def step(self, batch: Any) -> None:
         with torch.no_grad(), self.autocast():
             (self.workload.forward or self.workload.loss)(self._run, batch)
-
-
-def _compiled(model: Any) -> Any:
-    if not hasattr(torch, "compile"):
-        raise CannotRunError(f"torch {torch.__version__} has no torch.compile", "torch 2.0 or newer")
-    return torch.compile(model)
 
 
 LOOPS: Dict[str, Type[Trainer]] = {TRAINING: Trainer, INFERENCE: Inferrer}

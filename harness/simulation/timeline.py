@@ -62,8 +62,6 @@ def steady_state(response: Response, cached_share: float) -> Steady:
 
 @dataclasses.dataclass(frozen=True)
 class Timeline:
-    """Minibatches one after the other, as columns of shape (n,)."""
-
     epoch: np.ndarray  # number of the epoch
     state: np.ndarray  # number of the steady state that it is in
     start_s: np.ndarray  # when it began

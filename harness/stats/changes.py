@@ -74,11 +74,9 @@ class RunsRatio(NamedTuple):
 
     @property
     def estimate(self) -> Estimate:
-        """The ratio with both noises."""
         return self.within.with_noise(self.between, self.between_dof)
 
     def change(self, confidence: float = CONFIDENCE) -> Change:
-        """The ratio with its interval and p-value."""
         estimate = self.estimate
         return Change(*estimate.interval(confidence), estimate.p_differs())
 
@@ -159,7 +157,6 @@ def mean_ratio(ratios: Sequence[RunsRatio], before: np.ndarray, after: np.ndarra
 
 
 def pooled_median(runs: Runs) -> float:
-    """The median over the values of all runs."""
     return float(np.median(np.concatenate([np.asarray(run, dtype=float) for run in runs])))
 
 

@@ -88,7 +88,6 @@ def welch_dof(parts: Sequence[Tuple[float, int]]) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def student_quantile(dof: int, probability: float) -> float:
-    """A quantile of Student's t distribution."""
     from scipy.special import stdtrit
 
     return float(stdtrit(dof, probability))

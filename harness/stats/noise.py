@@ -28,14 +28,11 @@ Figures = Mapping[Tuple[str, str], Estimate]
 
 
 class RunNoise(NamedTuple):
-    """How much runs of the same case differ."""
-
     share: float  # standard deviation between runs, of the logarithm: as a share of the figure
     dof: int  # degrees of freedom behind it
     repetitions: int = 0  # how many runs beside the first of a case it was learned from; 0 for a prior
 
     def __str__(self) -> str:
-        """In words, with where it is from."""
         origin = f"learned from {self.repetitions} repetitions" if self.repetitions else "assumed"
         return f"{self.share:.1%} ({origin})"
 

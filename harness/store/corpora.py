@@ -32,8 +32,6 @@ STORES = (".sqlite", ".db")
 
 
 class Exported(NamedTuple):
-    """What an export wrote and left out."""
-
     rows: int  # rows written
     older: int  # profiles left out because there is a newer one of the same conditions
     without_time: int  # profiles left out because they have no clean minibatch
@@ -76,8 +74,6 @@ def corpus_rows(frame: pd.DataFrame) -> List[Row]:
 
 
 class Rows(NamedTuple):
-    """Rows on their way into a corpus."""
-
     table: pd.DataFrame  # indexed by place, `c.csv line 17`; cells are what they were, None where they were empty
     faults: Dict[str, Fault]  # what is wrong with some of them, by place
     flagged: int = 0  # how many profiles were left out because they were disturbed or throttled

@@ -104,7 +104,6 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a results file that exists, for reading only."""
     if not path.exists() or path.stat().st_size == 0:
         raise StoreError(
             f"there is no results file {path}", "name one that is there, or make one: pytest benchmarks --results FILE"

@@ -66,7 +66,6 @@ def phased(starts_s: Sequence[float], times_ms: Sequence[float], telemetry: Tele
 
 
 def read_text(path: Path) -> str:
-    """The text of a file in UTF-8, which may be missing or something else."""
     try:
         return read_bounded(path).decode("utf-8-sig")
     except OSError as error:

@@ -157,11 +157,9 @@ class ResultsStore:
             yield rows.to_record(number, rows.as_named_now(row, content), content)
 
     def numbers(self) -> List[int]:
-        """The number of every profile, oldest first."""
         return [number for (number,) in self._query("SELECT id FROM profiles ORDER BY id")]
 
     def profiles(self) -> Iterator[Profile]:
-        """Every profile, oldest first."""
         return map(self.profile, self.numbers())
 
     def profile(self, number: int) -> Profile:

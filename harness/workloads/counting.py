@@ -69,7 +69,6 @@ def describe(workload: Workload, counted: Counted, precision: str) -> Dict[str, 
 
 
 def count(workload: Workload, samples: Any, device: str = "cpu") -> Counted:
-    """Build the model and run a forward pass of the first samples."""
     torch = require("torch")
     collate = workload.collate or require("torch.utils.data.dataloader").default_collate
     model = workload.model().to(device)

@@ -47,7 +47,6 @@ class LanguageModel(nn.Module):
         nn.init.zeros_(self.scores.bias)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Scores of every token of the vocabulary as the next one, at every step."""
         states, _ = self.lstm(self.dropout(self.embedding(tokens)))
         return self.scores(self.dropout(states))
 

@@ -147,7 +147,6 @@ class Workload:
         return self.folder.real_samples if isinstance(self.folder, DataSet) else len(self.open(self.folder))
 
     def has_real_data(self, place: Path) -> bool:
-        """Whether one of the papers' data sets, the real one, lies below a folder."""
         return isinstance(self.folder, DataSet) and self.folder.find_real(place) is not None
 
     def open(self, folder: Union[str, Path, None]) -> Any:

@@ -26,8 +26,6 @@ class CpuCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The CPU: its name in words, and its clusters."""
-
     name: str
     clusters: Tuple[CpuCluster, ...]
 

@@ -104,7 +104,6 @@ class Campaign:
     fresh_boot: bool = False  # whether a board is to be rebooted before it (004 sec. 5.4.4)
 
     def override(self, axes: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> Campaign:
-        """Replace axes and settings in every sweep."""
         given = {axis: tuple(values) for axis, values in axes.items()}
 
         def change(sweep: Sweep) -> Sweep:

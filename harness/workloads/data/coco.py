@@ -23,8 +23,6 @@ _HUE_GRID = (48, 64)
 
 
 class DetectionSample(NamedTuple):
-    """A picture and what is in it."""
-
     picture: Any  # PIL picture in RGB
     classes: np.ndarray  # category of each object, from 0; shape (objects,)
     boxes: np.ndarray  # left, top, width and height of each object in pixels; shape (objects, 4)

@@ -25,8 +25,6 @@ _MAX_SHIFT = 3  # pixels; leaves the digit inside its frame of (28 - 20) / 2
 
 
 class MnistSamples:
-    """Pictures (28 x 28, uint8) and their labels."""
-
     def __init__(self, directory: Path) -> None:
         self._files = [first_of(directory, (name, f"{name}.gz")) for name in (IMAGES, LABELS)]
         self._images, labels = (read_idx(path) for path in self._files)

@@ -224,7 +224,6 @@ def open_image_folder(directory: Path) -> LabelledPictures:
 
 
 def write_imagenet(directory: Path, samples: int, seed: int, report: Report) -> str:
-    """Write made-up photographs into a folder for each class that comes up."""
     files = []
     for index in range(samples):
         label, make = draw_labelled_picture(seed, index, 1_000, IMAGENET_VAL.bytes_per_sample, _IMAGENET_SIZE, 96)

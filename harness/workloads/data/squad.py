@@ -23,8 +23,6 @@ _MAX_ANSWER_WORDS = 5
 
 
 class Question(NamedTuple):
-    """A question about a paragraph."""
-
     question: str  # its text
     context: str  # the paragraph
     answer: str  # the answer as it stands in the paragraph; empty where there is none
