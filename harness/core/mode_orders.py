@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple, TypeVar
+from typing import Callable, Dict, Iterator, List, Sequence, Tuple, TypeVar
 
 from harness.core.errors import UnknownNameError
 from harness.core.power_modes import PowerMode
@@ -42,36 +42,31 @@ def order_passes(
     if order == SAFE:
         return _safe_passes(items, mode_of)
     if order == DESCENDING:
-
-        def low_ones_last(item: Item) -> Tuple[int, ...]:
-            mode = mode_of(item)
-            return (-mode.cpu_khz, -mode.gpu_khz, -mode.mem_khz, -mode.cpu_cores)
-
-        items = sorted(items, key=low_ones_last)
+        items = sorted(items, key=lambda item: [-value for value in (*mode_of(item)[1:], mode_of(item).cpu_cores)])
     passes: List[List[Item]] = []
     for item in items:
-        if not passes or not _clocks(mode_of(item)).may_follow(_clocks(mode_of(passes[-1][-1]))):
+        if not passes or _rises(mode_of(passes[-1][-1]), mode_of(item)):
             passes.append([])
         passes[-1].append(item)
     return passes
 
 
+def _rises(before: PowerMode, after: PowerMode) -> bool:
+    return after.cpu_khz > before.cpu_khz or after.gpu_khz > before.gpu_khz
+
+
 def _safe_passes(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) -> List[List[Item]]:
-    groups: Dict[Clocks, List[Item]] = {}
+    groups: Dict[Tuple[int, ...], List[Item]] = {}
     for item in items:
-        groups.setdefault(_clocks(mode_of(item)), []).append(item)
+        groups.setdefault(mode_of(item)[1:3], []).append(item)
     passes = []
-    for chain in fewest_chains(list(groups)):
+    for chain in _fewest_chains(list(groups)):
         done: List[Item] = []
         for clocks in chain:
             ways = _ways_through(groups[clocks], mode_of)
             done += min(ways, key=lambda way: count_switches([mode_of(item) for item in [*done[-1:], *way]]))
         passes.append(done)
     return passes
-
-
-def _clocks(mode: PowerMode) -> Clocks:
-    return Clocks(mode.cpu_khz, mode.gpu_khz)
 
 
 def _ways_through(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) -> Iterator[List[Item]]:
@@ -92,19 +87,8 @@ def _ways_through(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) -
         yield way
 
 
-class Clocks(NamedTuple):
-    """The two clocks that must not rise along a chain."""
-
-    cpu_khz: int
-    gpu_khz: int
-
-    def may_follow(self, before: Clocks) -> bool:
-        """Whether neither clock rises from `before` to this."""
-        return self.cpu_khz <= before.cpu_khz and self.gpu_khz <= before.gpu_khz
-
-
-def fewest_chains(points: Sequence[Clocks]) -> List[List[Clocks]]:
-    """Split points, all different, into as few chains as there can be; n log n.
+def _fewest_chains(points: Sequence[Tuple[int, ...]]) -> List[List[Tuple[int, ...]]]:
+    """Split (CPU clock, GPU clock), all different, into as few chains along which none rises as there can be; n log n.
 
     Points are taken from high to low, CPU clock first, and each goes to the chain whose last GPU clock is the lowest
     that is not below its own; where there is none, it begins a chain. A point that begins the k-th chain leads back,
@@ -113,15 +97,15 @@ def fewest_chains(points: Sequence[Clocks]) -> List[List[Clocks]]:
 
     Of several chains with that last GPU clock the one with the nearest CPU clock goes on: it may well be the same.
     """
-    chains: List[List[Clocks]] = []
+    chains: List[List[Tuple[int, ...]]] = []
     ends: List[Tuple[int, int, int]] = []  # (GPU clock, CPU clock, chain) of each chain's last point, ascending
     for point in sorted(points, reverse=True):
-        place = bisect.bisect_left(ends, (point.gpu_khz,))
+        place = bisect.bisect_left(ends, (point[1],))
         if place == len(ends):
             number = len(chains)
             chains.append([])
         else:
             number = ends.pop(place)[-1]
         chains[number].append(point)
-        bisect.insort(ends, (point.gpu_khz, point.cpu_khz, number))
+        bisect.insort(ends, (point[1], point[0], number))
     return chains

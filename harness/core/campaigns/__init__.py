@@ -38,7 +38,6 @@ AXIS_DEFAULTS: Dict[str, Tuple[Any, ...]] = {
     "storage": ("ssd",),  # 004 sec. 4.4
     "batch_size": (16,),  # 004 sec. 4.4, 001 sec. 2.3
 }
-_INTEGER_AXES = ("workers", "batch_size")
 _TASKS = (TRAINING, INFERENCE, CONCURRENT)
 
 SettingsTable = msgspec.defstruct(
@@ -257,7 +256,7 @@ def check_axis(axis: str, values: Sequence[Any]) -> Tuple[Any, ...]:
     """
     if not values:
         raise InvalidValueError(f"axis {axis} has no value", "give at least one")
-    if axis not in _INTEGER_AXES:
+    if axis not in ("workers", "batch_size"):
         wrong = [value for value in values if not isinstance(value, str) or not value]
         if wrong:
             raise InvalidValueError(f"axis {axis} takes names, got {wrong[0]!r}")

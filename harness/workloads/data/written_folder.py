@@ -11,13 +11,11 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
+from harness.core.device import Report
 from harness.core.errors import DataSetError
 from harness.core.files import make_own_folder, read_json
 from harness.core.terminal import format_duration
 from harness.core.units import BYTES_PER_MIB
-
-Report = Callable[[str], None]
-"""Takes one line of progress: what is being done now."""
 
 MANIFEST = "manifest.json"
 _SPARE = 1.1  # share of the expected size that must be free: sizes are drawn at random, files round up to blocks

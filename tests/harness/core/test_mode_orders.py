@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.core.boards import load_board
 from harness.core.errors import UnknownNameError
-from harness.core.mode_orders import ORDERS, Clocks, count_switches, fewest_chains, order_passes
+from harness.core.mode_orders import ORDERS, count_switches, order_passes
 from harness.core.power_modes import PowerMode
 
 small = st.integers(1, 3)
@@ -95,18 +95,3 @@ def test_switches_count_every_setting_that_changes():
 def test_an_unknown_order_lists_the_known_ones():
     with pytest.raises(UnknownNameError, match="safe, as-given, descending"):
         order_passes([], "random")
-
-
-points = st.lists(st.builds(Clocks, st.integers(1, 40), st.integers(1, 40)), max_size=60, unique=True)
-
-
-@given(points)
-def test_chains_hold_each_point_once_and_never_rise(given_points):
-    chains = fewest_chains(given_points)
-    assert sorted(point for chain in chains for point in chain) == sorted(given_points)
-    assert all(after.may_follow(before) for chain in chains for before, after in zip(chain, chain[1:]))
-
-
-def test_a_full_grid_takes_as_many_chains_as_its_shorter_side_is_long():
-    grid = [Clocks(cpu, gpu) for cpu in range(29) for gpu in range(13)]
-    assert len(fewest_chains(grid)) == 13

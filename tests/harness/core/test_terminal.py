@@ -9,20 +9,16 @@ import pytest
 from harness.core.terminal import PLAIN_INTERVAL_S, Countdown, Progress, format_duration, format_table
 
 
-def test_columns_line_up_and_numbers_stand_right():
-    assert format_table(["case", ">ms"], [["a", "1.5"], ["longer", "12.25"]]) == (
-        "case       ms\n------  -----\na         1.5\nlonger  12.25"
-    )
-
-
-def test_a_table_without_rows_is_its_header():
-    assert format_table(["case", ">ms"], []) == "case  ms\n----  --"
-
-
-def test_markdown_says_which_columns_stand_right():
-    assert format_table(["case", ">ms"], [["a", "1.5"]], markdown=True) == (
-        "| case |  ms |\n| ---- | --: |\n| a    | 1.5 |"
-    )
+@pytest.mark.parametrize(
+    ("rows", "markdown", "table"),
+    [
+        ([["a", "1.5"], ["longer", "12.25"]], False, "case       ms\n------  -----\na         1.5\nlonger  12.25"),
+        ([], False, "case  ms\n----  --"),
+        ([["a", "1.5"]], True, "| case |  ms |\n| ---- | --: |\n| a    | 1.5 |"),
+    ],
+)
+def test_columns_line_up_and_numbers_stand_right(rows, markdown, table):
+    assert format_table(["case", ">ms"], rows, markdown) == table
 
 
 class Clock:
@@ -57,30 +53,13 @@ def test_a_terminal_gets_one_line_that_is_rewritten_and_taken_back():
     assert stream.getvalue() == "\ra long line\rshort      \r           \rdone\n"
 
 
-def test_lines_that_stay_always_come():
-    stream = io.StringIO()
-    progress = Progress(stream, Clock())
-    progress.line("one")
-    progress.line("two")
-    assert stream.getvalue() == "one\ntwo\n"
-
-
-def test_the_time_left_follows_from_the_time_taken():
+def test_the_time_left_follows_from_the_time_taken_and_pieces_that_were_dropped_take_none():
     clock = Clock()
     countdown = Countdown(4, clock)
     assert countdown.start_one() == "[1/4]"
     clock.now = 30.0
     countdown.finish_one()
     assert countdown.start_one() == "[2/4, 1 min 30 s left]"
-
-
-def test_pieces_that_were_dropped_take_no_time():
-    clock = Clock()
-    countdown = Countdown(4, clock)
-    countdown.start_one()
-    countdown.start_one()
-    clock.now = 30.0
-    countdown.finish_one()
     assert countdown.start_one() == "[3/4, 1 min 0 s left]"
 
 
