@@ -11,18 +11,12 @@ from harness.core.configuration import DEFAULT_DATA_DIRECTORY, Configuration, lo
 from harness.core.errors import CannotRunError, HarnessError
 
 
-def test_a_name_maps_to_its_mount_point(tmp_path):
-    (tmp_path / "card").mkdir()
-    file = tmp_path / "jetwatt.toml"
-    file.write_text(f'[storage]\nsd = "{tmp_path / "card"}"\n')
-    assert load_configuration(file).data_directory("sd") == tmp_path / "card" / "jetwatt-data"
-
-
-def test_the_command_line_goes_first(tmp_path):
+def test_a_name_maps_to_its_mount_point_and_the_command_line_goes_first(tmp_path):
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
     file = tmp_path / "jetwatt.toml"
     file.write_text(f'data_root = "{tmp_path / "old"}"\n[storage]\nsd = "{tmp_path / "old"}"\n')
+    assert load_configuration(file).data_directory("sd") == tmp_path / "old" / "jetwatt-data"
     configuration = load_configuration(file, {"sd": str(tmp_path / "new")}, str(tmp_path / "new"))
     assert configuration.storage["sd"] == configuration.data_root == tmp_path / "new"
 

@@ -42,9 +42,7 @@ def test_what_a_name_leaves_out_is_the_default():
     assert parse_power_mode("4c-x-114.75-x", ORIN_MAXN) == PowerMode(4, 2_201_600, 114_750, 3_199_000)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "fast", "4", "4c-", "4c-1-2", "4c-1-2-3-4", "-4c", "4c-1.2.3-1-1", "4c-.-1-1", "4 c"]
-)
+@pytest.mark.parametrize("text", ["", "4", "4c-", "4c-1-2", "4c-1-2-3-4", "4c-1.2.3-1-1"])
 def test_a_name_of_another_form_is_refused_with_an_example(text):
     with pytest.raises(InvalidValueError, match=r"12c-2201\.6-1300\.5-3199"):
         parse_power_mode(text, ORIN_MAXN)
@@ -54,8 +52,12 @@ def test_a_name_of_another_form_is_refused_with_an_example(text):
 def test_a_space_holds_exactly_the_modes_it_enumerates(space):
     modes = list(space)
     assert len(modes) == len(set(modes)) == len(space)
-    assert all(mode in space for mode in modes)
+    assert all(mode in space and space.nearest(mode) == mode for mode in modes)
     assert modes[-1] == space.greatest
+    assert [space.at(index) for index in range(len(space))] == modes
+    for index in (-1, len(space)):
+        with pytest.raises(InvalidValueError, match="does not exist"):
+            space.at(index)
 
 
 @given(spaces, power_modes)
@@ -77,14 +79,6 @@ def test_check_names_the_dimension_and_the_allowed_values():
 def test_a_dimension_must_rise(values):
     with pytest.raises(InvalidValueError, match="cpu_cores"):
         PowerModeSpace(values, (1,), (1,), (1,))
-
-
-@given(spaces)
-def test_a_mode_is_found_at_its_place_in_the_enumeration(space):
-    assert [space.at(index) for index in range(len(space))] == list(space)
-    for index in (-1, len(space)):
-        with pytest.raises(InvalidValueError, match="does not exist"):
-            space.at(index)
 
 
 @given(spaces, st.data())
@@ -139,12 +133,6 @@ def test_no_allowed_mode_is_nearer_than_the_nearest(space, mode):
     for khz, found, allowed in zip(mode[1:], nearest[1:], space.dimensions[1:]):
         ratios = {value: Fraction(max(khz, value), min(khz, value)) for value in allowed}
         assert found == min(allowed, key=lambda value: (ratios[value], value))  # of two as near the lower
-
-
-@given(spaces, st.data())
-def test_an_allowed_mode_is_its_own_nearest(space, data):
-    mode = space.at(data.draw(st.integers(0, len(space) - 1)))
-    assert space.nearest(mode) == mode
 
 
 def test_clocks_are_near_by_their_ratio_not_their_difference():
