@@ -286,12 +286,16 @@ def summarise_concurrent(
     alone: Optional[Tuple[Interleaved, Interleaved]] = None,
     epoch_samples: int = 0,
 ) -> Dict[str, Optional[float]]:
-    """`AGGREGATES` and `CONCURRENT_AGGREGATES` of a concurrent case; refuses one that left no time to train.
+    """`AGGREGATES` and `CONCURRENT_AGGREGATES` of a concurrent case; refuses one without a training minibatch.
 
     `alone` is training and inference, each by itself.
     """
     if not found.training_ms:
-        raise CannotRunError("inference leaves no time to train", "fewer requests, larger batches, or a longer time")
+        raise CannotRunError(
+            f"no training minibatch lies whole within the {found.duration_s:.3g} s of both at once, "
+            f"{len(found.inference_ms)} inference batches do",
+            "a longer --duration; or fewer requests, or larger inference batches, where these leave no time to train",
+        )
     figures: Dict[str, Optional[float]] = {**dict.fromkeys(AGGREGATES), **dict.fromkeys(CONCURRENT_AGGREGATES)}
     figures.update(
         _times(found.training_ms),

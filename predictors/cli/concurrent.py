@@ -28,6 +28,7 @@ from predictors.cli.device_profiler import DeviceProfiler
 from predictors.cli.options import add_search_arguments, numbers, refuse_below, workers_of, workload_name
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.concurrent import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
+from predictors.strategies.protocol import History
 from predictors.strategies.registry import StrategySetting, unfitted
 
 MEASURED = "measured"
@@ -110,17 +111,16 @@ def run(arguments: argparse.Namespace) -> int:
             switching_ms(arguments.switching_ms, device, store),
             percentile=arguments.percentile,
         )
-        profilers = profilers_of(
-            device, training, inference, goal, sizes, progress, store, training_sizes, arguments.resume
+        histories = histories_of(
+            *(device, training, inference, goal, sizes, progress, store, training_sizes),
+            *(arguments.resume, arguments.profiles),
         )
         for way in ways:
             try:
-                found[way] = find_plan(
-                    profilers, goal, arguments.duration, progress, arguments.profiles, arguments.strategy, way
-                )
+                found[way] = find_plan(histories, goal, arguments.duration, progress, arguments.strategy, way)
             except CannotRunError as error:
                 refused[way] = error
-        for profiler in profilers:
+        for profiler in (history.profiler for history in histories):
             for index, flags in profiler.flagged.items():
                 progress.line(f"note: {profiler.case(index).id} was profiled twice: {'; '.join(flags)}")
     progress.clear()
@@ -164,7 +164,7 @@ def switching_ms(text: Optional[str], device: Device, store: ResultsStore) -> Op
     return float(np.median(times_ms))
 
 
-def profilers_of(
+def histories_of(
     device: Device,
     template: Case,
     inference: str,
@@ -174,8 +174,9 @@ def profilers_of(
     store: Optional[ResultsStore] = None,
     training_sizes: Sequence[int] = (),
     resume: bool = False,
-) -> Tuple[DeviceProfiler, DeviceProfiler]:
-    """What profiles training and inference alone on a device that is held.
+    profiles: int = 30,
+) -> Tuple[History, History]:
+    """What profiles training and inference alone on a device that is held; so many `profiles` may be taken of both.
 
     `template` is the training: its power mode is replaced, and its batch size by `training_sizes`, where there are
     some; `sizes` are those of the inference. With `resume`, profiles of the same conditions are taken from `store`.
@@ -190,25 +191,25 @@ def profilers_of(
         )
         for case, batches in ((template, training_sizes), (serving, sizes))
     )  # fmt: skip
-    return trainer, server
+    history = History(trainer, profiles, progress.line)
+    return history, History(server, profiles, progress.line, beside=history)
 
 
 def find_plan(
-    profilers: Tuple[DeviceProfiler, DeviceProfiler],
+    histories: Tuple[History, History],
     goal: ConcurrentGoal,
     duration_s: float,
     progress: Progress,
-    profiles: int = 30,
     search: str = SEARCHES[0],
     way: str = INTERLEAVED,
 ) -> List[Attempt]:
     """Plans on a device that is held, each with what it gave; another is made where a promise was not kept.
 
-    `profilers` are of training and of inference, and keep what they have profiled; `profiles` may be taken of both
-    together, and a plan is checked for `duration_s`. `search` is one of `SEARCHES`, `way` one of `WAYS`: where both
-    overlap, what that costs is taken from the results file, or from the first plan.
+    `histories` are of training and of inference, and keep what they have profiled; a plan is checked for `duration_s`.
+    `search` is one of `SEARCHES`, `way` one of `WAYS`: where both overlap, what that costs is taken from the results
+    file, or from the first plan.
     """
-    trainer, server = profilers
+    trainer, server = profilers = tuple(history.profiler for history in histories)
     device, seed = trainer.device, trainer.template.settings.seed
     make, first = unfitted(StrategySetting(), seed), design_for((), None, seed)
     found: List[Attempt] = []
@@ -220,16 +221,20 @@ def find_plan(
     before_profiling = concurrent_case(trainer.case(0), answers, goal.arrivals_per_s, duration_s, way)
     check(before_profiling, device)
     for _ in range(_TRIES):
-        choice = choose_concurrent(
-            trainer, server, wanted, make, first, profiles=profiles, search=search, report=progress.line
-        )
+        choice = choose_concurrent(histories, wanted, make, first, search=search)
         training, answering = trainer.case(choice.training), server.case(choice.inference)
         if not changes_mode or choice.training_mode == choice.inference_mode:
             answering = dataclasses.replace(answering, power_mode=training.power_mode)
         both = concurrent_case(training, answering, goal.arrivals_per_s, duration_s, way)
         check(both, device)
         progress.line(f"training and inference, {way}, for {duration_s:g} s in {choice.training_mode.name}")
-        profile = run_case(both, device, progress.update)
+        try:
+            profile = run_case(both, device, progress.update)
+        except CannotRunError as error:
+            if not found:
+                raise
+            progress.line(f"note: plan {len(found) + 1} could not be run: {error}")
+            break
         trainer.keep(profile)
         found.append(Attempt(choice, profile))
         latency, power = found[-1].shortfalls(goal)
@@ -297,7 +302,7 @@ def describe(
             "expected": {name: None if np.isnan(value) else value for name, value in expected.items()},
             "feasible": max(best.shortfalls(goal)) <= 1,
             "profiles": last.profiles,
-            "profiling_seconds": last.seconds,
+            "profiling_seconds": last.profiling_s,
         },
         "outcome": {name: value for name, value in best.profile.aggregates.items() if value is not None},
         "flags": best.profile.flags,
@@ -318,7 +323,7 @@ def format_attempts(training: Case, inference: str, goal: ConcurrentGoal, attemp
         f"{inference} take at most {goal.latency_ms:g} ms{power}",
         f"choice:   {best.way}, {best.choice.training_mode.name}{inference_mode}, batches of "
         f"{best.choice.training_batch} in training and {best.choice.inference_batch} in inference "
-        f"({last.profiles} profiles, {format_duration(last.seconds)}; "
+        f"({last.profiles} profiles, {format_duration(last.profiling_s)}; "
         f"{len(attempts)} plans)",
         f"expected: {expected.training_per_s * best.choice.training_batch:.1f} trained samples/s, latency up to "
         f"{expected.latency_ms:.0f} ms",

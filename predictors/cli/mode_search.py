@@ -198,8 +198,8 @@ def plan(device: Device, case: Case, report: Callable[[str], None]) -> List[Sear
         label = f"{case.workload}, {mw_to_w(goal.power_mw):.1f} W and {goal.latency_ms:.0f} ms"
         for name in (HALVING, CLOSED_LOOP):
             progress = Progress(io.StringIO())
-            profilers = concurrent.profilers_of(device, training, mix.inference, goal, BATCHES, progress)
-            attempts = concurrent.find_plan(profilers, goal, case.settings.duration_s, progress, search=name)
+            histories = concurrent.histories_of(device, training, mix.inference, goal, BATCHES, progress)
+            attempts = concurrent.find_plan(histories, goal, case.settings.duration_s, progress, search=name)
             attempt, spent = concurrent.best_of(goal, attempts), attempts[-1].choice.profiles
             among = modes * (1 + len(BATCHES))
             true_over = slower = None

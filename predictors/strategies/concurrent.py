@@ -12,7 +12,7 @@ its probes is a mode with an inference batch size, and profiles both kinds of wo
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from predictors.strategies.closed_loop import (
     from_high_to_low,
     learn,
 )
-from predictors.strategies.protocol import History, Profiler
+from predictors.strategies.protocol import History
 from predictors.strategies.search import BinarySearch, Grid, Probed
 
 SEARCHES = (CLOSED_LOOP, HALVING, BRUTE_FORCE) = ("closed-loop", "mdbs", "brute-force")
@@ -75,56 +75,56 @@ class ConcurrentChoice(NamedTuple):
     inference_batch: int  # requests in a batch
     training_batch: int  # samples in a minibatch
     profiles: int  # of both kinds together
-    seconds: float  # that those took
+    profiling_s: float  # that those took
     failed: Tuple[Tuple[PowerMode, str], ...]  # the modes that could not be profiled, and why, of both kinds
 
 
 def choose_concurrent(
-    training: Profiler,
-    inference: Profiler,
+    histories: Tuple[History, History],
     goal: ConcurrentGoal,
     predictor: Callable[[], Predictor],
     first: Designer,
-    profiles: int = 30,
     initial: int = 3,
     search: str = SEARCHES[0],
-    report: Callable[[str], None] = lambda line: None,
 ) -> ConcurrentChoice:
-    """Find a plan with at most so many `profiles`, of both kinds together; all is profiled where they suffice for that.
+    """Find a plan by profiles of training and of inference, within their common limit; all that suffice are taken.
 
-    The candidates of both are modes and batch sizes; those of `training` have one size where `search` is `mdbs`. What
-    trains the most samples is best. `first` chooses `initial` of each to begin with; `predictor` makes a predictor that
-    is not fitted. `search` is one of `SEARCHES`; brute force profiles everything, whatever `profiles` says.
+    What the `histories` hold already is used, so that a plan for another goal goes on from there. The candidates of
+    both are modes and batch sizes; those of training have one size where `search` is `mdbs`. What trains the most
+    samples is best. `first` chooses `initial` of each to begin with; `predictor` makes a predictor that is not fitted.
+    `search` is one of `SEARCHES`; brute force profiles everything, whatever the limit says.
     """
+    training, inference = histories
+    sizes = training.profiler.candidates.batch_size
     if search not in SEARCHES:
         raise UnknownNameError(f"search {search!r} is unknown", f"known: {', '.join(SEARCHES)}")
-    if search == HALVING and np.ptp(training.candidates.batch_size):
+    if search == HALVING and np.ptp(sizes):
         raise InvalidValueError(
             f"{HALVING} halves modes and inference batches, and several training batches are given",
             f"one of them, or --strategy {CLOSED_LOOP}",
         )
-    everything = len(training.candidates.modes) + len(inference.candidates.modes)
-    if search == BRUTE_FORCE:
-        profiles = everything
-    if profiles < 2:
-        raise InvalidValueError(f"{profiles} profiles do not suffice", "allow one of training and one of inference")
-    histories = (History(training, profiles, report), History(inference, profiles, report))
-    halves = search == HALVING and everything > profiles
+    everything = sum(len(history.profiler.candidates.modes) for history in histories)
+    for history in histories:
+        history.limit = everything if search == BRUTE_FORCE else history.limit
+    if training.limit < 2:
+        hint = "allow one of training and one of inference"
+        raise InvalidValueError(f"{training.limit} profiles do not suffice", hint)
+    halves = search == HALVING and everything > training.limit
     if halves:
-        _halve(histories, goal, profiles)
+        _halve(histories, goal)
     for history in () if halves else histories:
-        begin = range(history.limit) if everything <= profiles else first(history, min(initial, profiles // 2))
+        if everything <= training.limit:
+            begin = range(len(history.profiler.candidates.modes))
+        else:
+            begin = () if history.taken else first(history, min(initial, training.limit // 2))
         for index in from_high_to_low(history, begin):
             history.profile(index)
     while True:
         weighed = _weigh(*(learn(predictor(), history) for history in histories), histories, goal)
         place = None if halves else weighed.most_promising()
-        wanted = (
-            [] if place is None else [(histories[0], weighed.training[place]), (histories[1], weighed.inference[place])]
-        )
+        wanted = [] if place is None else [(training, weighed.training[place]), (inference, weighed.inference[place])]
         wanted = [(history, int(index)) for history, index in wanted if index not in history.taken]
-        spent = sum(history.spent.profiles for history in histories)
-        if not wanted or spent + len(wanted) > profiles:
+        if not wanted or len(wanted) > training.unspent:
             break
         for history, index in wanted:
             history.profile(index)  # a mode that fails is in no plan any more
@@ -135,11 +135,11 @@ def choose_concurrent(
         infer_in,
         Expected(*(values[best] for values in dataclasses.astuple(weighed.expected))),
         bool(weighed.excess[best] <= 0),
-        histories[0].mode(train_in),
-        histories[1].mode(infer_in),
-        int(inference.candidates.batch_size[infer_in]),
-        int(training.candidates.batch_size[train_in]),
-        spent,
+        training.mode(train_in),
+        inference.mode(infer_in),
+        int(inference.profiler.candidates.batch_size[infer_in]),
+        int(sizes[train_in]),
+        training.limit - training.unspent,
         sum(history.spent.seconds for history in histories),
         tuple((history.mode(index), why) for history in histories for index, why in history.failed.items()),
     )
@@ -181,7 +181,7 @@ class _Weighed(NamedTuple):
         return index if gains[index] > LEAST_GAIN else None
 
 
-def _halve(histories: Sequence[History], goal: ConcurrentGoal, profiles: int) -> None:
+def _halve(histories: Sequence[History], goal: ConcurrentGoal) -> None:
     """Profile both kinds of work at each probe of a binary search over the modes that they share, and batch sizes."""
     training, inference = histories
     place = {tuple(mode): index for index, mode in enumerate(training.profiler.candidates.modes.tolist())}
@@ -193,8 +193,7 @@ def _halve(histories: Sequence[History], goal: ConcurrentGoal, profiles: int) ->
 
     def may_probe(index: int) -> bool:
         wanted = (partner[index] not in training.taken) + (index not in inference.taken)
-        spent = sum(history.spent.profiles for history in histories)
-        return bool(inference.usable[index]) and spent + wanted <= profiles
+        return bool(inference.usable[index]) and wanted <= training.unspent
 
     def probe(index: int) -> Optional[Probed]:
         trained = training.profile(partner[index])
@@ -264,20 +263,18 @@ def _pairs(
     training: CandidatePosterior, inference: CandidatePosterior, histories: Sequence[History], goal: ConcurrentGoal
 ) -> Tuple[np.ndarray, np.ndarray]:
     """Plans to weigh: candidates of training, and of inference, both of shape (n,)."""
-    modes, others = (history.profiler.candidates.modes for history in histories)
+    import pandas as pd
+
     usable = [history.usable for history in histories]
     if goal.switching_ms is None:
-        places: Dict[Tuple[int, ...], List[int]] = {}
-        for index in np.flatnonzero(usable[0]).tolist():
-            places.setdefault(tuple(modes[index].tolist()), []).append(index)
-        shared = [
-            (place, index)
-            for index in np.flatnonzero(usable[1]).tolist()
-            for place in places.get(tuple(others[index].tolist()), ())
-        ]
-        if not shared:
+        first, second = (
+            pd.DataFrame(history.profiler.candidates.modes[able]).assign(place=np.flatnonzero(able))
+            for history, able in zip(histories, usable)
+        )
+        shared = second.merge(first, on=list(range(4)), suffixes=("_inference", "_training"))
+        if shared.empty:
             raise InvalidValueError("training and inference have no power mode in common")
-        return tuple(np.array(shared).T)
+        return shared["place_training"].to_numpy(), shared["place_inference"].to_numpy()
     # A mode that another beats in time and in power with the same batch size is part of no best plan.
     first, second = (
         np.concatenate(

@@ -94,14 +94,23 @@ class Choice(NamedTuple):
 class History:
     """The profiles taken so far, at most `limit` of them; nothing is profiled twice, and nothing that failed is chosen.
 
-    Candidates that fail count towards `limit`. `report` takes a line for each profile.
+    Candidates that fail count towards `limit`, and so do the profiles of what is searched `beside` this. `report` takes
+    a line for each profile.
     """
 
-    def __init__(self, profiler: Profiler, limit: int, report: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(
+        self,
+        profiler: Profiler,
+        limit: int,
+        report: Callable[[str], None] = lambda line: None,
+        beside: Optional[History] = None,
+    ) -> None:
         if limit < 0:
             raise InvalidValueError(f"the number of profiles must be 0 or more, got {limit}")
         self.profiler = profiler
-        self.limit = min(limit, len(profiler.candidates.modes))
+        self.limit = limit if beside else min(limit, len(profiler.candidates.modes))
+        self._together: List[History] = beside._together if beside else []
+        self._together.append(self)
         self.taken: Dict[int, MeasuredMode] = {}  # by candidate, in the order of profiling
         self.failed: Dict[int, str] = {}  # why they could not be profiled, likewise
         self.usable = np.ones(len(profiler.candidates.modes), dtype=bool)  # may be profiled and chosen, as far as known
@@ -150,7 +159,7 @@ class History:
             self.profile(index)
 
     def _tell(self, index: int, what: str) -> None:
-        self._report(f"profile {self.spent.profiles} of {self.limit}: {self.mode(index).name} {what}")
+        self._report(f"profile {self.limit - self.unspent} of {self.limit}: {self.mode(index).name} {what}")
 
     @property
     def untried(self) -> np.ndarray:
@@ -160,8 +169,12 @@ class History:
         return untried
 
     @property
+    def unspent(self) -> int:
+        return self.limit - sum(one.spent.profiles for one in self._together)
+
+    @property
     def left(self) -> int:
-        return min(self.limit - len(self.taken) - len(self.failed), int(self.untried.sum()))
+        return min(self.unspent, int(self.untried.sum()))
 
     @property
     def spent(self) -> Spent:

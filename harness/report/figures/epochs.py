@@ -259,7 +259,7 @@ def _ratio_figure(material: Material, found: Sequence[Family]) -> Figure:
                 entries[row.workload] = material.entry(row)._replace(marker=next(iter(MARKERS)))
         papers = _of_papers(quantity, {row.device: bare(row.label) for row in compared}, values)
         rows += [
-            _ratio_row(quantity, one, (*cells(row, OF_RATIO), epoch_min(row))) for row, one in zip(compared, values)
+            _ratio_row(quantity, one, (*cells(row, OF_RATIO), epoch_minutes(row))) for row, one in zip(compared, values)
         ]
         rows += [_ratio_row(quantity, one, (one.x, *[None] * len(OF_RATIO))) for one in papers]
         axes = Axis("device", names=order), Axis(f"{quantity} over that on {REFERENCE} (ratio)", Spacing.LOG)
@@ -274,7 +274,7 @@ def _ratio_row(quantity: str, one: Value, of_case: Sequence[Any]) -> Tuple[Any, 
     return (*of_case, quantity, one.y, one.low, one.high, one.provenance, one.note)
 
 
-def epoch_min(row: Row) -> Optional[float]:
+def epoch_minutes(row: Row) -> Optional[float]:
     """Time of an epoch of the whole data set, from that of a minibatch (001 sec. 2.1)."""
     if not row.data_samples or not row.data_scale:
         return None

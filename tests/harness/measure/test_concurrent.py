@@ -114,7 +114,7 @@ def test_requests_that_cannot_be_served_in_time_are_flagged():
         open_device(BOARD, Configuration()), TRAIN, Case(BOARD, "bert-squad", "maxn", 0, "ssd", 1), 8.0, 20.0
     )
     assert not any(flag.startswith("overloaded") for flag in profile.flags)
-    with pytest.raises(CannotRunError, match="no time to train"):
+    with pytest.raises(CannotRunError, match="no training minibatch lies whole within"):
         summarise_concurrent(Interleaved(1.0, (), (5.0,), (9.0,), 40, ()), None, 16)
 
 

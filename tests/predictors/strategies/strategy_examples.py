@@ -10,6 +10,7 @@ import numpy as np
 from predictors.models.base import Inputs, Prediction, Predictor
 from predictors.models.tables import Table
 from predictors.strategies.closed_loop import ClosedLoop
+from predictors.strategies.protocol import History
 
 CORES = (2, 4, 8, 12)
 CPU_KHZ = (400_000, 800_000, 1_200_000, 1_600_000, 2_200_000)
@@ -73,3 +74,9 @@ def middle_modes(history, count):
 
 def closed_loop(seed=0, **options):
     return ClosedLoop(lambda: NearlyRight(seed=seed), middle_modes, **options)
+
+
+def beside(training, inference, profiles=30, report=lambda line: None):
+    """Histories of two profilers that share so many profiles."""
+    history = History(training, profiles, report)
+    return history, History(inference, profiles, report, beside=history)

@@ -11,7 +11,7 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.interleaving import expect
 from predictors.strategies.concurrent import ConcurrentGoal, choose_concurrent
 from predictors.strategies.protocol import TableProfiler
-from tests.predictors.strategies.strategy_examples import NearlyRight, example_table
+from tests.predictors.strategies.strategy_examples import NearlyRight, beside, example_table
 
 TRAINING = example_table()
 INFERENCE = example_table(batch_sizes=(1, 4, 16), task="inference")
@@ -30,15 +30,8 @@ def spread(history, count):
 
 
 def chosen(goal, profiles=30, log_sd=0.03, **options):
-    return choose_concurrent(
-        TableProfiler(TRAINING),
-        TableProfiler(INFERENCE),
-        goal,
-        lambda: EitherTable(log_sd=log_sd),
-        spread,
-        profiles=profiles,
-        **options,
-    )
+    histories = beside(TableProfiler(TRAINING), TableProfiler(INFERENCE), profiles)
+    return choose_concurrent(histories, goal, lambda: EitherTable(log_sd=log_sd), spread, **options)
 
 
 def best_shared_mode(goal):
@@ -134,14 +127,20 @@ class WithoutPower(TableProfiler):
 
 
 def test_without_power_a_plan_that_does_not_limit_it_is_found_all_the_same():
-    goal, make = GOALS[0], lambda: EitherTable(log_sd=0.03)
-    found = choose_concurrent(WithoutPower(TRAINING), WithoutPower(INFERENCE), goal, make, spread, profiles=30)
+    histories = beside(WithoutPower(TRAINING), WithoutPower(INFERENCE))
+    found = choose_concurrent(histories, GOALS[0], lambda: EitherTable(log_sd=0.03), spread)
     assert found.feasible
-    assert found.expected.training_per_s >= 0.95 * best_shared_mode(goal)
+    assert found.expected.training_per_s >= 0.95 * best_shared_mode(GOALS[0])
 
 
-def test_profiles_are_never_exceeded():
-    assert chosen(GOALS[1], profiles=6).profiles <= 6
+def test_profiles_of_all_plans_together_are_never_exceeded_and_counted_as_they_come():
+    lines = []
+    histories = beside(TableProfiler(TRAINING), TableProfiler(INFERENCE), 9, lines.append)
+    for goal in (*GOALS, ConcurrentGoal(5.0, 0.5)):
+        found = choose_concurrent(histories, goal, lambda: EitherTable(log_sd=0.3), spread)
+        assert found.profiles <= 9
+    taken = sum(len(history.taken) for history in histories)
+    assert [line.partition(":")[0] for line in lines] == [f"profile {count + 1} of 9" for count in range(taken)]
 
 
 def test_a_single_profile_does_not_suffice():

@@ -17,7 +17,7 @@ from predictors.strategies.protocol import MOST_FAILURES, FailedMode, History, T
 from predictors.strategies.recommendation import recommend
 from predictors.strategies.registry import STRATEGIES, StrategySetting
 from predictors.strategies.search import BruteForce, RandomSearch
-from tests.predictors.strategies.strategy_examples import NearlyRight, closed_loop, example_table
+from tests.predictors.strategies.strategy_examples import NearlyRight, beside, closed_loop, example_table
 from tests.predictors.strategies.test_concurrent_plans import INFERENCE, TRAINING, EitherTable, spread
 
 TABLE = dataclasses.replace(example_table(), device="orin-agx")
@@ -162,7 +162,7 @@ def test_a_plan_of_two_workloads_has_no_mode_that_failed_for_either(kind, switch
     goal = ConcurrentGoal(5.0, 1000.0, 30_000.0, switching_ms)
 
     def choose(first, second):
-        return choose_concurrent(first, second, goal, lambda: EitherTable(log_sd=1e-6), spread, profiles=30)
+        return choose_concurrent(beside(first, second), goal, lambda: EitherTable(log_sd=1e-6), spread)
 
     tables = {"training": TRAINING, "inference": INFERENCE}
     best = getattr(choose(*map(TableProfiler, tables.values())), kind)
