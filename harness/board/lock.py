@@ -17,7 +17,7 @@ import stat
 import threading
 import time
 from pathlib import Path
-from typing import Iterator, List, Optional, Set
+from typing import Iterator, List, Set
 
 from harness.core.errors import ControlError
 from harness.core.files import is_shared
@@ -43,13 +43,13 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 @contextlib.contextmanager
-def locked(device: str, *, lock_dir: Optional[Path] = None) -> Iterator[None]:
+def locked(device: str) -> Iterator[None]:
     """Hold the lock of `device` during the block; it is free again when this process ends, however it ends.
 
     Raises ControlError where another process holds it; says which, since when, and its command.
     """
     owner = os.getpid()
-    fd = _open(lock_dir or default_lock_dir(), device)
+    fd = _open(default_lock_dir(), device)
     _open_fds.add(fd)
     try:
         try:

@@ -46,9 +46,7 @@ def default_state_dir() -> Path:
 
 
 @contextlib.contextmanager
-def preserved(
-    knobs: Sequence[Knob], device: str, *, root: str = "/", state_dir: Optional[Path] = None
-) -> Iterator[None]:
+def preserved(knobs: Sequence[Knob], device: str, *, root: str = "/") -> Iterator[None]:
     """Save the knobs before the block, and put them back at its end, on an exception, on Ctrl-C, SIGTERM or SIGHUP.
 
     `knobs` stand in the order in which the block sets them, opened with `root`; `device`, whose lock the caller holds,
@@ -58,7 +56,7 @@ def preserved(
         ControlError: an earlier run was killed and its saved state is still there; the state cannot be read or saved
             (nothing was changed then); or a knob could not be put back.
     """
-    path = _path(device, state_dir)
+    path = _path(device)
     if path.exists():
         raise ControlError(f"a run on {device} was killed before it could put back what it changed", RESTORE_COMMAND)
     before = [(knob, knob.read()) for knob in knobs]
@@ -76,19 +74,19 @@ def preserved(
                         remove_durably(path)
 
 
-def left_behind(state_dir: Optional[Path] = None) -> List[str]:
+def left_behind() -> List[str]:
     """The devices whose state was saved and not put back, sorted: those in use now, and those whose run was killed."""
-    return sorted(path.stem for path in (state_dir or default_state_dir()).glob("*.json"))
+    return sorted(path.stem for path in default_state_dir().glob("*.json"))
 
 
-def restore(device: str, *, state_dir: Optional[Path] = None, lock_dir: Optional[Path] = None) -> List[str]:
+def restore(device: str) -> List[str]:
     """Put back what a killed run saved, and return the names of the knobs; none where there is nothing saved.
 
     Raises ControlError where a run is using the device now, the file cannot be read, belongs to another user or names
     what this device has not, or a knob could not be put back; the file stays.
     """
-    path = _path(device, state_dir)
-    with locked(device, lock_dir=lock_dir), signals_wait():
+    path = _path(device)
+    with locked(device), signals_wait():
         if not path.exists():
             return []
         knobs = _load(path, device)
@@ -97,8 +95,8 @@ def restore(device: str, *, state_dir: Optional[Path] = None, lock_dir: Optional
         return [knob.name for knob, _ in knobs]
 
 
-def _path(device: str, state_dir: Optional[Path]) -> Path:
-    return (state_dir or default_state_dir()) / f"{device}.json"
+def _path(device: str) -> Path:
+    return default_state_dir() / f"{device}.json"
 
 
 def _save(path: Path, device: str, root: str, before: Sequence[Tuple[Knob, Value]]) -> None:

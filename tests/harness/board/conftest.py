@@ -10,9 +10,18 @@ from pathlib import Path
 import pytest
 
 from harness.board import privileged, privileges
+from harness.board.lock import LOCK_DIR_VARIABLE
 from tests.harness.board.nvpmodel_board import Board
 
 PROJECT = Path(privileged.__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def states(tmp_path, monkeypatch):
+    """The folder of saved states, of this test alone; so is that of locks."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv(LOCK_DIR_VARIABLE, str(tmp_path / "lock"))
+    return tmp_path / "state/jetwatt"
 
 
 def install_sudo(folder, monkeypatch, script):

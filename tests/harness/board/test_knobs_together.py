@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -55,14 +56,14 @@ changes = st.one_of(
 )
 
 
+@pytest.mark.usefixtures("states")
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(changes, max_size=8))
 def test_no_write_of_any_sequence_is_refused_and_all_comes_back(tmp_path_factory, tree_in, monkeypatch, sequence):
-    folder = tmp_path_factory.mktemp("sequence")
-    tree = build(tree_in(folder / "root"))
+    tree = build(tree_in(tmp_path_factory.mktemp("sequence")))
     before = tree.contents()
     knobs = knobs_of(tree.root)
-    with kernel(monkeypatch), preserved(knobs, "orin-agx", root=tree.root, state_dir=folder / "state"):
+    with kernel(monkeypatch), preserved(knobs, "orin-agx", root=tree.root):
         for index, target in sequence:
             knob = knobs[index]
             if index in PINNED:

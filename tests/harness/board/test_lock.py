@@ -15,13 +15,18 @@ from harness.core.errors import ControlError
 from tests.harness.board.killed import is_open
 
 
+@pytest.fixture(autouse=True)
+def in_the_folder_of_the_test(tmp_path, monkeypatch):
+    monkeypatch.setenv(lock.LOCK_DIR_VARIABLE, str(tmp_path))
+
+
 @pytest.fixture
-def holder(tmp_path):
+def holder():
     """A process that holds the lock of `host`."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
-        with locked("host", lock_dir=tmp_path):
+        with locked("host"):
             os.write(write_end, b"locked")
             signal.pause()
     os.read(read_end, 6)
@@ -30,23 +35,23 @@ def holder(tmp_path):
     os.waitpid(pid, 0)
 
 
-def test_a_second_run_is_told_who_holds_the_device(holder, tmp_path):
+def test_a_second_run_is_told_who_holds_the_device(holder):
     who = rf"host is in use by process {holder} of user {os.getuid()} since \d{{4}}-\d\d-\d\dT.*: .*python"
-    with pytest.raises(ControlError, match=who), locked("host", lock_dir=tmp_path):
+    with pytest.raises(ControlError, match=who), locked("host"):
         pytest.fail("two runs at once")
 
 
-def test_another_device_is_free(holder, tmp_path):
-    with locked("nano", lock_dir=tmp_path):
+def test_another_device_is_free(holder):
+    with locked("nano"):
         pass
 
 
-def test_a_killed_run_leaves_no_lock_with_its_workers(tmp_path):
+def test_a_killed_run_leaves_no_lock_with_its_workers():
     """DataLoader workers notice only after seconds that their parent was killed."""
     read_end, write_end = os.pipe()
     run = os.fork()
     if run == 0:
-        with locked("host", lock_dir=tmp_path):
+        with locked("host"):
             if os.fork() == 0:
                 os.write(write_end, str(os.getpid()).encode())
             signal.pause()
@@ -54,7 +59,7 @@ def test_a_killed_run_leaves_no_lock_with_its_workers(tmp_path):
     try:
         os.kill(run, signal.SIGKILL)
         os.waitpid(run, 0)
-        with locked("host", lock_dir=tmp_path):
+        with locked("host"):
             os.kill(worker, 0)  # it lives
     finally:
         os.kill(worker, signal.SIGKILL)
@@ -62,44 +67,44 @@ def test_a_killed_run_leaves_no_lock_with_its_workers(tmp_path):
         os.close(write_end)
 
 
-def test_a_worker_that_ends_in_the_block_frees_nothing(tmp_path):
+def test_a_worker_that_ends_in_the_block_frees_nothing():
     try:
-        with locked("host", lock_dir=tmp_path):
+        with locked("host"):
             worker = os.fork()
             if worker == 0:
                 number = os.dup(0)  # may get the number that the lock's file had
                 raise SystemExit  # unwinds the worker's own copy of this block
             assert os.WEXITSTATUS(os.waitpid(worker, 0)[1]) == 0
-            with pytest.raises(ControlError, match="host is in use by process"), locked("host", lock_dir=tmp_path):
+            with pytest.raises(ControlError, match="host is in use by process"), locked("host"):
                 pytest.fail("the worker has freed its parent's lock")
     except SystemExit:
         os._exit(0 if is_open(number) else 1)  # nor has it closed a file of its own
 
 
-def test_a_lock_can_be_taken_again_while_a_worker_of_the_run_before_lives(tmp_path):
-    with locked("host", lock_dir=tmp_path):
+def test_a_lock_can_be_taken_again_while_a_worker_of_the_run_before_lives():
+    with locked("host"):
         worker = os.fork()
         if worker == 0:
             signal.pause()
     try:
-        with locked("host", lock_dir=tmp_path):
+        with locked("host"):
             pass
     finally:
         os.kill(worker, signal.SIGKILL)
         os.waitpid(worker, 0)
 
 
-def test_an_error_in_the_run_frees_the_device(tmp_path):
-    with pytest.raises(ValueError, match="of the run"), locked("host", lock_dir=tmp_path):
+def test_an_error_in_the_run_frees_the_device():
+    with pytest.raises(ValueError, match="of the run"), locked("host"):
         raise ValueError("of the run")
-    with locked("host", lock_dir=tmp_path):
+    with locked("host"):
         pass
 
 
 def test_every_user_may_lock(tmp_path):
     umask = os.umask(0o077)
     try:
-        with locked("host", lock_dir=tmp_path):
+        with locked("host"):
             pass
     finally:
         os.umask(umask)
@@ -121,7 +126,7 @@ def test_what_another_laid_in_the_way_holds_nobody_up_and_all_runs_pass_over_it(
     (tmp_path / "precious").write_text("content")
     lay(tmp_path / "jetwatt-host.lock")
     refused = pytest.raises(ControlError, match="host is in use")
-    with locked("host", lock_dir=tmp_path), refused, locked("host", lock_dir=tmp_path):
+    with locked("host"), refused, locked("host"):
         pytest.fail("two runs at once")
     assert (tmp_path / "precious").read_text() == "content"
     assert not (tmp_path / "nowhere").exists()
@@ -131,7 +136,7 @@ def test_what_stands_in_the_file_is_neither_believed_nor_changed(holder, tmp_pat
     """A user may write there what clears a terminal, or blames another process."""
     file = tmp_path / "jetwatt-host.lock"
     file.write_text("process 1 \x1b]0;owned\x07")
-    with pytest.raises(ControlError, match=f"in use by process {holder} ") as caught, locked("host", lock_dir=tmp_path):
+    with pytest.raises(ControlError, match=f"in use by process {holder} ") as caught, locked("host"):
         pytest.fail("two runs at once")
     assert "\x1b" not in str(caught.value)
     assert "JETWATT_LOCK_DIR" in caught.value.hint
@@ -146,7 +151,7 @@ def test_the_command_of_a_holder_reaches_the_terminal_as_printable_text(tmp_path
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         refused = pytest.raises(ControlError, match=rf"process {process.pid} .*x1b\[2J")
-        with refused as caught, locked("host", lock_dir=tmp_path):
+        with refused as caught, locked("host"):
             pytest.fail("two runs at once")
         process.stdin.close()
     assert str(caught.value).isprintable()

@@ -27,6 +27,8 @@ from tests.harness.board.privileged_user import needs_linux
 
 LOW = PowerMode(8, 1728000, 612000, 3199000)
 LOWER = PowerMode(2, 115200, 306000, 204000)
+pytestmark = pytest.mark.usefixtures("states")
+
 SHORT_S = 1.5  # what a hanging nvpmodel is given in a test; others start within it on a busy machine
 
 
@@ -291,10 +293,10 @@ def test_a_conf_that_cannot_be_understood_is_named(board, text):
 # Putting back
 
 
-def test_a_run_puts_the_board_s_own_mode_back_and_leaves_no_file(either, tmp_path):
+def test_a_run_puts_the_board_s_own_mode_back_and_leaves_no_file(either):
     knob = either.knob()
     before = either.lines("var/lib/nvpmodel/status")
-    with preserved([knob], "orin-agx", state_dir=tmp_path / "saved"):
+    with preserved([knob], "orin-agx"):
         for mode in (LOWER, LOW):
             value = knob.custom(mode, "MAXN")
             knob.set(value)
@@ -310,26 +312,25 @@ def test_a_run_puts_the_board_s_own_mode_back_and_leaves_no_file(either, tmp_pat
     assert either.laid_down() == []
 
 
-def test_another_process_puts_back_what_a_killed_run_left(either, tmp_path):
-    places = {"state_dir": tmp_path / "saved"}
+def test_another_process_puts_back_what_a_killed_run_left(either):
     knob = either.knob()
     child = os.fork()
     if child == 0:
         try:
-            with preserved([knob], "orin-agx", root=str(either.path), **places):
+            with preserved([knob], "orin-agx", root=str(either.path)):
                 knob.set(knob.custom(LOW, "MAXN"))
                 os.kill(os.getpid(), signal.SIGKILL)
         finally:
             os._exit(1)
     os.waitpid(child, 0)
     assert knob.read()["mode"] == custom_name(LOW)
-    assert restore("orin-agx", lock_dir=tmp_path / "lock", **places) == ["nvpmodel mode"]
+    assert restore("orin-agx") == ["nvpmodel mode"]
     assert knob.read() == either.stock("MAXN")
     assert either.laid_down() == []
 
 
 @pytest.mark.parametrize("fault", ["mask-busy", "hang-on-set"])
-def test_a_mode_that_was_set_in_part_is_undone_although_nvpmodel_names_the_one_before(board, tmp_path, fault):
+def test_a_mode_that_was_set_in_part_is_undone_although_nvpmodel_names_the_one_before(board, states, fault):
     knob = board.knob(timeout_s=SHORT_S)
     board.behave(fault)
 
@@ -340,24 +341,22 @@ def test_a_mode_that_was_set_in_part_is_undone_although_nvpmodel_names_the_one_b
             assert knob.read() == board.stock("MAXN")
             board.behave()
 
-    with pytest.raises(ControlError, match="MODE_50W was not set"), preserved(
-        [knob], "b", state_dir=tmp_path / "saved"
-    ):
+    with pytest.raises(ControlError, match="MODE_50W was not set"), preserved([knob], "b"):
         fail()
     assert [call for call in board.lines("calls") if "-m" in call][-1] == f"-f {board.conf} -m 0"
-    assert os.listdir(tmp_path / "saved") == []
+    assert list(states.iterdir()) == []
 
 
-def test_a_reboot_that_was_declined_has_changed_nothing_to_undo(board, tmp_path):
+def test_a_reboot_that_was_declined_has_changed_nothing_to_undo(board):
     knob = board.knob()
     board.behave("ask-always")
     asked = pytest.raises(ControlError, match="takes a reboot")
-    with asked, preserved([knob], "b", state_dir=tmp_path / "saved"):
+    with asked, preserved([knob], "b"):
         knob.set(board.stock("MODE_50W"))
     assert board.lines("answers") == ["n"]
 
 
-def test_a_restore_that_takes_a_reboot_says_so(board, tmp_path):
+def test_a_restore_that_takes_a_reboot_says_so(board):
     knob = board.knob()
 
     def boot_otherwise():
@@ -365,7 +364,7 @@ def test_a_restore_that_takes_a_reboot_says_so(board, tmp_path):
         board.write("booted_mask", "240")
 
     failed = pytest.raises(ControlError, match=r"MAXN was not set: it takes a reboot.*`sudo nvpmodel -m 0`")
-    with failed, preserved([knob], "orin-agx", state_dir=tmp_path / "saved"):
+    with failed, preserved([knob], "orin-agx"):
         boot_otherwise()
 
 
@@ -380,9 +379,9 @@ def test_the_knob_is_opened_again_by_its_spec(board):
 # -- as a plain user ---------------------------------------------------------------------------------------------------
 
 
-def test_the_helper_is_asked_by_names_and_numbers(helped_board, tmp_path):
+def test_the_helper_is_asked_by_names_and_numbers(helped_board):
     knob = helped_board.knob()
-    with preserved([knob], "orin-agx", state_dir=tmp_path / "saved"):
+    with preserved([knob], "orin-agx"):
         for mode in (LOW, LOWER):
             knob.set(knob.custom(mode, "MAXN"))
     assert helped_board.asked() == [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pwd
@@ -22,6 +21,8 @@ from tests.harness.board.kernel_trees import policy
 from tests.harness.board.killed import die_before_change, in_a_child
 
 DEVICE = "host"
+
+pytestmark = pytest.mark.usefixtures("states")
 
 
 class Dial(Knob):
@@ -58,11 +59,6 @@ def dial_module(monkeypatch):
 
 
 @pytest.fixture
-def places(tmp_path):
-    return {"state_dir": tmp_path / "state", "lock_dir": tmp_path / "lock"}
-
-
-@pytest.fixture
 def dial(tmp_path):
     def make(name, value=1, moves=None):
         file = tmp_path / name
@@ -72,25 +68,23 @@ def dial(tmp_path):
     return make
 
 
-@contextlib.contextmanager
-def run(knobs, places):
-    with preserved(knobs, DEVICE, state_dir=places["state_dir"]):
-        yield
+def run(knobs):
+    return preserved(knobs, DEVICE)
 
 
-def test_the_state_is_on_disk_before_the_first_change_and_gone_after_the_last(dial, places):
+def test_the_state_is_on_disk_before_the_first_change_and_gone_after_the_last(dial, states):
     knob = dial("a", 1)
-    with run([knob], places):
-        assert left_behind(places["state_dir"]) == [DEVICE]
-        saved = json.loads((places["state_dir"] / "host.json").read_text())
+    with run([knob]):
+        assert left_behind() == [DEVICE]
+        saved = json.loads((states / "host.json").read_text())
         assert saved["knobs"] == [{"module": "dial", "options": knob.spec.options, "value": 1}]
         knob.set(2)
     assert knob.read() == 1
-    assert left_behind(places["state_dir"]) == []
+    assert left_behind() == []
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_an_exception_puts_everything_back(dial, places, error):
+def test_an_exception_puts_everything_back(dial, error):
     knobs = [dial("a"), dial("b", 7)]
 
     def fail_after(changes):
@@ -98,51 +92,51 @@ def test_an_exception_puts_everything_back(dial, places, error):
             knob.set(value)
         raise error
 
-    with pytest.raises(error), run(knobs, places):
+    with pytest.raises(error), run(knobs):
         fail_after(zip(knobs, (2, 3)))
     assert [knob.read() for knob in knobs] == [1, 7]
 
 
-def test_knobs_are_put_back_in_reverse_order(dial, places, monkeypatch):
+def test_knobs_are_put_back_in_reverse_order(dial, monkeypatch):
     knobs = [dial("a"), dial("b"), dial("c")]
     order = []
     monkeypatch.setattr(Dial, "restore", lambda self, saved: (order.append(self), self.set(saved)))
-    with run(knobs, places):
+    with run(knobs):
         for knob in knobs:
             knob.set(2)
     assert order == knobs[::-1]
 
 
-def test_a_knob_that_was_not_changed_is_not_written(dial, places, monkeypatch):
+def test_a_knob_that_was_not_changed_is_not_written(dial, monkeypatch):
     knobs = [dial("a"), dial("b")]
-    with run(knobs, places):
+    with run(knobs):
         knobs[0].set(2)
         monkeypatch.setattr(knobs[1], "apply", lambda value: pytest.fail("it stands right already"))
     assert knobs[0].read() == 1
 
 
-def test_a_knob_that_another_moves_stands_right_in_the_end(dial, places):
+def test_a_knob_that_another_moves_stands_right_in_the_end(dial):
     """Restoring the preset moves the clock, which was put back first."""
     clock = dial("clock", 5)
     preset = dial("preset", 1, moves="clock")
-    with run([preset, clock], places):
+    with run([preset, clock]):
         preset.set(2)
         clock.set(3)
     assert (preset.read(), clock.read()) == (1, 5)
 
 
-def test_two_knobs_that_move_each_other_are_not_said_to_stand_right(dial, places):
+def test_two_knobs_that_move_each_other_are_not_said_to_stand_right(dial):
     first, second = dial("first", 1, moves="second"), dial("second", 5, moves="first")
 
     def change_both():
         first.set(2)
 
-    with pytest.raises(ControlError, match="host is not as it was before"), run([first, second], places):
+    with pytest.raises(ControlError, match="host is not as it was before"), run([first, second]):
         change_both()
-    assert left_behind(places["state_dir"]) == [DEVICE]
+    assert left_behind() == [DEVICE]
 
 
-def test_a_knob_that_cannot_be_put_back_is_named_and_the_others_are(dial, places, monkeypatch):
+def test_a_knob_that_cannot_be_put_back_is_named_and_the_others_are(dial, monkeypatch):
     """And nothing is forgotten that its restore may need."""
     knobs, forgotten = [dial("a"), dial("b"), dial("c")], []
     monkeypatch.setattr(Dial, "forget", lambda self, saved: forgotten.append(self))
@@ -156,24 +150,24 @@ def test_a_knob_that_cannot_be_put_back_is_named_and_the_others_are(dial, places
         monkeypatch.setattr(knobs[1], "apply", refuse)
 
     stuck = pytest.raises(ControlError, match=r"host is not as it was before: b is stuck; .*harness restore")
-    with stuck, run(knobs, places):
+    with stuck, run(knobs):
         change_all()
     assert [knob.read() for knob in knobs] == [1, 2, 1]
-    assert (left_behind(places["state_dir"]), forgotten) == ([DEVICE], [])
-    restore(DEVICE, **places)
+    assert (left_behind(), forgotten) == ([DEVICE], [])
+    restore(DEVICE)
     assert (knobs[1].read(), len(forgotten)) == (1, 3)
 
 
-def test_what_knobs_laid_down_goes_once_all_stand_as_before_changed_or_not(dial, places, monkeypatch):
+def test_what_knobs_laid_down_goes_once_all_stand_as_before_changed_or_not(dial, monkeypatch):
     knobs, order = [dial("a"), dial("b")], []
     monkeypatch.setattr(Dial, "restore", lambda self, saved: (order.append("restore"), self.set(saved)))
     monkeypatch.setattr(Dial, "forget", lambda self, saved: order.append(("forget", self.name, saved)))
-    with run(knobs, places):
+    with run(knobs):
         knobs[0].set(2)
     assert order == ["restore", ("forget", knobs[1].name, 1), ("forget", knobs[0].name, 1)]
 
 
-def test_what_cannot_be_removed_is_named_and_tried_again_by_restore(dial, places, monkeypatch):
+def test_what_cannot_be_removed_is_named_and_tried_again_by_restore(dial, monkeypatch):
     knob = dial("a")
 
     def refuse(self, saved):
@@ -181,75 +175,73 @@ def test_what_cannot_be_removed_is_named_and_tried_again_by_restore(dial, places
 
     with monkeypatch.context() as patch:
         patch.setattr(Dial, "forget", refuse)
-        with pytest.raises(ControlError, match=r"as it was before, and this is left over: its file"), run(
-            [knob], places
-        ):
+        with pytest.raises(ControlError, match=r"as it was before, and this is left over: its file"), run([knob]):
             knob.set(2)
     assert knob.read() == 1
-    assert restore(DEVICE, **places) == [knob.name]
+    assert restore(DEVICE) == [knob.name]
 
 
-def test_after_a_kill_a_knob_that_sets_in_steps_is_put_back_whatever_it_reads(dial, places, tmp_path, monkeypatch):
+def test_after_a_kill_a_knob_that_sets_in_steps_is_put_back_whatever_it_reads(dial, tmp_path, monkeypatch):
     """A program that was killed may have set the second of its files, of which the first tells nothing."""
     monkeypatch.setattr(Dial, "sets_in_steps", True)
     (tmp_path / "beside").write_text("1\n")
     knob = dial("a", 1, moves="beside")
 
     def work():
-        with run([knob], places):
+        with run([knob]):
             (tmp_path / "beside").write_text("2\n")
             os.kill(os.getpid(), signal.SIGKILL)
 
     in_a_child(work)
-    restore(DEVICE, **places)
+    restore(DEVICE)
     assert (tmp_path / "beside").read_text() == "1\n"
 
 
-def test_garbage_in_a_knob_is_mended(dial, places):
+def test_garbage_in_a_knob_is_mended(dial):
     knob = dial("a", 1)
-    with run([knob], places):
+    with run([knob]):
         knob.set(2)
         with open(knob.spec.options["file"], "w") as file:
             file.write("garbage")
     assert knob.read() == 1
 
 
-def test_a_state_left_behind_is_never_overwritten(dial, places):
+def test_a_state_left_behind_is_never_overwritten(dial):
     knob = dial("a", 1)
-    in_a_child(lambda: kill_in(knob, places))
+    in_a_child(lambda: kill_in(knob))
     refused = pytest.raises(ControlError, match=r"killed before it could put back .*python -m harness restore")
-    with refused, run([knob], places):
+    with refused, run([knob]):
         pytest.fail("nothing may run before the restore")
-    assert restore(DEVICE, **places) == [knob.name]
+    assert restore(DEVICE) == [knob.name]
     assert knob.read() == 1
-    with run([knob], places):
+    with run([knob]):
         pass
 
 
-def kill_in(knob, places):
-    with run([knob], places):
+def kill_in(knob):
+    with run([knob]):
         knob.set(2)
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_puts_everything_back_and_ends_the_run(dial, places, number):
+def test_a_signal_puts_everything_back_and_ends_the_run(dial, number):
     knob = dial("a", 1)
 
     def work():
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
-        with run([knob], places):
+        with run([knob]):
             knob.set(2)
             os.kill(os.getpid(), number)
             os._exit(5)  # not reached
 
     assert os.WEXITSTATUS(in_a_child(work)) == 130
     assert knob.read() == 1
-    assert left_behind(places["state_dir"]) == []
+    assert left_behind() == []
 
 
-def test_a_signal_during_the_restore_waits_for_its_end(dial, places, monkeypatch):
+def test_a_signal_during_the_restore_waits_for_its_end(dial, monkeypatch):
     knobs = [dial("a", 1), dial("b", 1)]
 
     def interrupt_and_set(self, saved):
@@ -258,59 +250,59 @@ def test_a_signal_during_the_restore_waits_for_its_end(dial, places, monkeypatch
 
     def work():
         monkeypatch.setattr(Dial, "restore", interrupt_and_set)
-        with run(knobs, places):
+        with run(knobs):
             for knob in knobs:
                 knob.set(2)
         os._exit(5)  # not reached: the signal acts once all is back
 
     assert os.WEXITSTATUS(in_a_child(work)) == 130
     assert [knob.read() for knob in knobs] == [1, 1]
-    assert left_behind(places["state_dir"]) == []
+    assert left_behind() == []
 
 
-def test_signals_mean_afterwards_what_they_meant_before(dial, places):
+def test_signals_mean_afterwards_what_they_meant_before(dial):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
-    with run([dial("a")], places):
+    with run([dial("a")]):
         pass
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
 
 
-def test_a_worker_that_ends_in_the_middle_puts_nothing_back(dial, places):
+def test_a_worker_that_ends_in_the_middle_puts_nothing_back(dial):
     knob = dial("a", 1)
     try:
-        with run([knob], places):
+        with run([knob]):
             knob.set(2)
             worker = os.fork()
             if worker == 0:
                 raise SystemExit  # unwinds the worker's own copy of this block
             os.waitpid(worker, 0)
             assert knob.read() == 2
-            assert left_behind(places["state_dir"]) == [DEVICE]
+            assert left_behind() == [DEVICE]
     except SystemExit:
         os._exit(0)
     assert knob.read() == 1
 
 
-def test_what_ends_with_the_process_is_not_saved(dial, places):
+def test_what_ends_with_the_process_is_not_saved(dial):
     knob = dial("a")
     knob.outlives_process = False
-    with run([knob], places):
-        assert left_behind(places["state_dir"]) == []
+    with run([knob]):
+        assert left_behind() == []
         knob.set(2)
     assert knob.read() == 1
 
 
-def test_with_nothing_saved_there_is_nothing_to_restore(places):
-    assert left_behind(places["state_dir"]) == []
-    assert restore(DEVICE, **places) == []
+def test_with_nothing_saved_there_is_nothing_to_restore():
+    assert left_behind() == []
+    assert restore(DEVICE) == []
 
 
-def test_a_running_device_is_not_restored(dial, places):
+def test_a_running_device_is_not_restored(dial):
     knob = dial("a", 1)
-    with locked(DEVICE, lock_dir=places["lock_dir"]), run([knob], places):
+    with locked(DEVICE), run([knob]):
         knob.set(2)
         with pytest.raises(ControlError, match="host is in use by process"):
-            restore(DEVICE, **places)
+            restore(DEVICE)
         assert knob.read() == 2
 
 
@@ -331,12 +323,12 @@ def test_a_running_device_is_not_restored(dial, places):
         "[" * 100_000,
     ],
 )
-def test_a_damaged_or_foreign_state_is_named_and_kept(places, text):
-    path = places["state_dir"] / "host.json"
-    path.parent.mkdir()
+def test_a_damaged_or_foreign_state_is_named_and_kept(states, text):
+    path = states / "host.json"
+    path.parent.mkdir(parents=True)
     path.write_text(text)
     with pytest.raises(ControlError, match=r"host\.json"):
-        restore(DEVICE, **places)
+        restore(DEVICE)
     assert path.read_text() == text
 
 
@@ -355,37 +347,37 @@ def test_a_damaged_or_foreign_state_is_named_and_kept(places, text):
         ("read_limit", {"path": "ROOT/sys/fs/cgroup/own", "origin": "ROOT/sys/fs/cgroup", "file": "io.max"}, None),
     ],
 )
-def test_what_no_run_on_this_board_saved_is_not_put_back(tree, places, module, options, value):
+def test_what_no_run_on_this_board_saved_is_not_put_back(tree, states, module, options, value):
     """`sudo ... restore` of a file in a user's home would run programs and write files that the user chose."""
     tree.write({"sys/class/devfreq/15340000.vic/min_freq": 1, "sys/class/devfreq/15340000.vic/max_freq": 1})
     entry = {"module": module, "options": options, "value": value}
     text = json.dumps({"format": 1, "device": "host", "root": "ROOT", "knobs": [entry]}).replace("ROOT", tree.root)
-    places["state_dir"].mkdir()
-    (places["state_dir"] / "host.json").write_text(text)
+    states.mkdir(parents=True)
+    (states / "host.json").write_text(text)
     before = tree.contents()
     with pytest.raises(ControlError, match=r"stood at|not run by|no control group|no GPU 15340000\.vic"):
-        restore("host", **places)
+        restore("host")
     assert tree.contents() == before
 
 
 @pytest.mark.parametrize("lay", [give_away, lambda path, monkeypatch: path.chmod(0o666)], ids=["theirs", "open"])
-def test_a_file_that_another_user_may_have_written_is_refused(places, monkeypatch, lay):
-    path = places["state_dir"] / "host.json"
-    path.parent.mkdir()
+def test_a_file_that_another_user_may_have_written_is_refused(states, monkeypatch, lay):
+    path = states / "host.json"
+    path.parent.mkdir(parents=True)
     path.write_text('{"format": 1, "device": "host", "root": "/", "knobs": []}')
     lay(path, monkeypatch)
     with pytest.raises(ControlError, match=r"is not believed: user .*; restore as the user whose run it was"):
-        restore("host", **places)
+        restore("host")
     path.unlink()
     path.symlink_to("/dev/zero")
     with pytest.raises(ControlError, match="cannot be read"):
-        restore("host", **places)
+        restore("host")
 
 
-def test_a_state_that_cannot_be_saved_stops_the_run_before_a_change(dial, places):
-    places["state_dir"].write_text("a file where a directory should be")
+def test_a_state_that_cannot_be_saved_stops_the_run_before_a_change(dial, states):
+    states.parent.write_text("a file where a directory should be")
     refused = pytest.raises(ControlError, match=r"nothing was changed.*XDG_STATE_HOME")
-    with refused, run([dial("a")], places):
+    with refused, run([dial("a")]):
         pytest.fail("nothing may be changed")
 
 
@@ -414,16 +406,16 @@ def board(tree):
     return tree
 
 
-def sweep(board, places):
+def sweep(board):
     """A run that goes up, down and up again, and puts everything back."""
     knob = CpuFrequency(board.root)
-    saved = preserved([knob], DEVICE, root=board.root, state_dir=places["state_dir"])
-    with locked(DEVICE, lock_dir=places["lock_dir"]), saved:
+    saved = preserved([knob], DEVICE, root=board.root)
+    with locked(DEVICE), saved:
         for khz in (2201600, 115200, 1497600):
             knob.set(knob.pinned(khz))
 
 
-def test_restore_survives_a_kill_between_any_two_changes(board, places):
+def test_restore_survives_a_kill_between_any_two_changes(board):
     before = board.contents()
     kills = 0
     while True:
@@ -431,13 +423,13 @@ def test_restore_survives_a_kill_between_any_two_changes(board, places):
 
         def work(number=kills):
             die_before_change(number)
-            sweep(board, places)
+            sweep(board)
 
         status = in_a_child(work)
         killed = os.WIFSIGNALED(status)
         assert killed or os.WEXITSTATUS(status) == 0
-        for device in left_behind(places["state_dir"]):
-            assert restore(device, **places) == ["CPU frequency limits"]
+        for device in left_behind():
+            assert restore(device) == ["CPU frequency limits"]
         assert board.contents() == before, f"killed before change {kills}"
         if not killed:
             break
