@@ -42,8 +42,7 @@ class Affinity(Knob):
 def workers_follow() -> Iterator[None]:
     """Bind live workers, after the block, to the CPUs that this thread is bound to then.
 
-    Workers are the processes that `multiprocessing` started here, a DataLoader's among them. Those that may run
-    elsewhere than this thread when the block begins were bound by somebody else, and stay as they are.
+    Those that may run elsewhere than this thread when the block begins were bound by somebody else, and stay.
     """
     before = os.sched_getaffinity(0)
     followers = [worker for worker in multiprocessing.active_children() if _affinity_of(worker.pid) == sorted(before)]

@@ -20,10 +20,7 @@ class Finished(NamedTuple):
 
 
 def run_bounded(command: Sequence[str], *, timeout_s: float, answer: str = "", grace_s: float = _GRACE_S) -> Finished:
-    """Run a command to its end; `answer` is what it reads, `grace_s` what it has to be gone once it was killed.
-
-    Raises ControlError where it cannot be run, or did not end in time: then it is killed with its children.
-    """
+    """`answer` is what the command reads; killed for its time limit with its children, it has `grace_s` to be gone."""
     try:
         process = subprocess.Popen(
             command,

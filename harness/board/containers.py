@@ -29,11 +29,7 @@ MARK_VARIABLE = "container"  # likewise
 
 
 def container_facts(root: str = "/") -> Dict[str, Any]:
-    """The engine of the container around this process and what it gives; empty outside of one.
-
-    CPU time in cores, bytes per second read from a disk, memory and shared memory in bytes: a limit that is not set, or
-    lies in a group that is not seen here, is left out.
-    """
+    """The engine of the container around this process, and what it limits; empty outside of one."""
     marked = [engine for mark, engine in MARKS.items() if os.path.exists(os.path.join(root, mark))]
     engine = marked[0] if marked else os.environ.get(MARK_VARIABLE) if root == "/" else None
     mount = find_mount("/", read_mounts(root)) if engine else None
@@ -69,8 +65,7 @@ def shared_memory_bytes(root: str = "/") -> Tuple[int, int]:
 def lack_of_shared_memory(workers: int, batch_bytes: int) -> Optional[Tuple[str, str]]:
     """What is too small for the batches of some workers, with a hint; None where it is not.
 
-    Each worker has batches ready, and the loop holds one more: as measured with torch 2.15, 5 batches with two workers.
-    A MiB is for the pages that are not full.
+    Each worker has batches ready, and the loop holds one more (torch 2.15); a MiB is for the pages that are not full.
     """
     total, free = shared_memory_bytes()
     needed = (workers * PREFETCH_FACTOR + 1) * batch_bytes + BYTES_PER_MIB
@@ -105,7 +100,7 @@ _FILES = ("ld.so.cache", "alternatives", "os-release", "machine-id", "nv_tegra_r
 class ContainerEngine:
     """Runs commands in containers without privileges or network; removes what runs that were killed left behind.
 
-    Each container has the label `jetwatt` and is named after the process that started it. Use it as a context manager.
+    Each container has the label `jetwatt` and is named after the process that started it.
     """
 
     def __init__(self, engine: str = "", image: str = "", options: str = "", path: Optional[str] = None) -> None:
@@ -143,8 +138,7 @@ class ContainerEngine:
     ) -> List[str]:
         """The command that runs another one in a container that sees some folders where they are, and may write there.
 
-        Variables that change how fast training runs are as here. Engines would raise the limits of open files and
-        processes, which not every root may.
+        Engines would raise the limits of open files and processes, which not every root may.
         """
         self._count += 1
         words = ["--rm", "--label", _LABEL, "--name", f"{_LABEL}-{os.getpid()}-{self._count}", "--network", "none"]

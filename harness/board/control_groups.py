@@ -15,10 +15,9 @@ from harness.board.kernel_file import may_read, read_int, read_paths, read_text
 
 
 def own_groups(root: str, controller: str) -> Iterator[List[str]]:
-    """The groups in which a controller (`cpu`, `blkio`) may hold for this process, in cgroup v1, v2 or both.
+    """For each hierarchy of cgroup v1 or v2 that may have a controller (`cpu`, `blkio`) the groups of this process.
 
-    Yields for each hierarchy that may have the controller the directory of this process's group, then of those above
-    it, as far up as they are seen; none where the group itself is not seen.
+    Its own directory first, then those above it, as far up as they are seen; none where the group itself is not seen.
     """
     path = os.path.join(root, "proc/self/cgroup")
     if not may_read(path):
@@ -45,11 +44,7 @@ def group_directories(group: str, mounts: List[Mount], controller: Optional[str]
 
 
 def cpu_quota(root: str = "/") -> Optional[float]:
-    """How many cores' time this process may take: the tightest quota of its control group and of those above.
-
-    None where no quota is set, or none can be seen: in a container, those of groups above the container's own. Raises
-    SourceUnavailableError where there is no `/proc/self/mountinfo`, ValueError where a quota has another form.
-    """
+    """How many cores' time this process may take, by its groups' tightest quota; None where none is set or seen."""
     groups = itertools.chain.from_iterable(own_groups(root, "cpu"))
     return min(filter(None, map(_quota_of, groups)), default=None)
 
@@ -74,11 +69,9 @@ def parse_cpu_max(text: str) -> Optional[float]:
 
 
 def throttled_periods(root: str = "/") -> Optional[int]:
-    """In how many periods so far this process's control group, or one above, had used up its quota and had to wait.
+    """In how many periods so far the groups of this process had used up their quota, and had to wait; None: not told.
 
-    What grows during a profile slowed that profile down, even where others of the same group used the time. Counted
-    since the groups were made; None where no group that is seen counts them (the topmost does not). Raises
-    SourceUnavailableError where there is no `/proc/self/mountinfo`.
+    What grows during a profile slowed that profile down, even where others of the same group used the time.
     """
     stats = (os.path.join(group, "cpu.stat") for group in itertools.chain.from_iterable(own_groups(root, "cpu")))
     counts = [dict(line.split() for line in read_text(path).splitlines()) for path in stats if may_read(path)]

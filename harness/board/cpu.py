@@ -202,10 +202,7 @@ class ProcessTree:
 
 
 def busiest(own: int, seconds: float, ticks_per_s: float, root: str = "/") -> Dict[str, float]:
-    """The cores that other processes use, by name, most first; a process `own` and its descendants are left out.
-
-    Waits for `seconds`. What may not be read is left out, and so are names' characters that a terminal would act on.
-    """
+    """The cores that others than `own` and its descendants use in `seconds` from now, by printable name, most first."""
 
     def read() -> Dict[int, Tuple[str, int, int]]:
         found = {}

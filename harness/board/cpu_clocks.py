@@ -44,9 +44,8 @@ class Policy(NamedTuple):
 class CpuFrequency(Knob):
     """Policy name to [lowest, highest] clock in kHz.
 
-    A run that had all cores online leaves its limits on clusters that slept before: to put those back, a core of each
-    is woken for as long as the writes take. Where a kernel does not tell the limits of a sleeping cluster (Linux 5.19
-    on) they are not saved: nvpmodel sets them whenever it wakes one.
+    A run leaves its limits on clusters that slept before: to put those back, a core of each is woken for the writes.
+    What a kernel does not tell of a sleeping cluster (Linux 5.19 on) is not saved: nvpmodel sets it when it wakes one.
     """
 
     spec = KnobSpec("cpufreq")

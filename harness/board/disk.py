@@ -70,10 +70,7 @@ def find_mount(path: str, mounts: List[Mount]) -> Optional[Mount]:
 
 
 def disk_under(path: str, root: str) -> str:
-    """The sysfs directory of the whole disk that takes what is written to `path`.
-
-    Raises SourceUnavailableError where it lies on no block device of this machine; says on what it lies.
-    """
+    """The sysfs directory of the whole disk under `path`; SourceUnavailableError says on what else it lies."""
     mounts = read_mounts(root)
     mount = find_mount(os.path.realpath(path), mounts)
     if mount is None:
@@ -122,10 +119,10 @@ def _whole_disk(device: Optional[str]) -> Optional[str]:
 
 
 class Medium(NamedTuple):
-    """A storage medium, as far as the kernel tells; None is what it does not, as of the disk of a virtual machine.
+    """A storage medium; None is what the kernel does not tell, as of the disk of a virtual machine.
 
-    `transport` is `nvme`, `sata`, `usb`, `sd`, `emmc`, `virtio`, `loop`, `scsi`, `memory`, `network` or `overlay` (a
-    container's own files, wherever they lie).
+    `transport` is `nvme`, `sata`, `usb`, `sd`, `emmc`, `virtio`, `loop`, `scsi`, `memory`, `network` or, of a
+    container's own files, `overlay`.
     """
 
     mount_point: Optional[str]  # as text that can be stored and printed
@@ -139,20 +136,14 @@ class Medium(NamedTuple):
 
 
 def describe(path: str, root: str = "/") -> Medium:
-    """The medium that `path` lies on; in a chroot, where no mount holds it, all but the space is unknown.
-
-    Raises SourceUnavailableError where there is no `/proc/self/mountinfo`, OSError where the path is not there.
-    """
+    """The medium that `path` lies on; in a chroot, where no mount holds it, all but the space is unknown."""
     mounts = read_mounts(root)
     path = os.path.realpath(path)
     return _medium(find_mount(path, mounts), mounts, os.statvfs(path), root)
 
 
 def discover(root: str = "/") -> List[Tuple[str, Medium]]:
-    """The media of this machine on which this user can put a data set, each with a proposed name: `ssd`, `sd`, `ssd2`.
-
-    Each file system counts once, at its shortest mount point. A medium of unknown kind is named for its device.
-    """
+    """The media on which this user can put a data set, at their shortest mount points: `ssd`, `ssd2`, `sd`."""
     mounts = read_mounts(root)
     shortest: Dict[str, Mount] = {}
     for mount in mounts:

@@ -30,7 +30,7 @@ Shown = Dict[str, Dict[str, str]]  # `cpu0`, ..., `GPU` and `EMC`: each what `--
 class JetsonClocks(Knob):
     """`dvfs`: `on` or `off`; as read also `shown`, the settings that jetson_clocks changes, and `leftover`.
 
-    `leftover` tells a file that lay there already, left by a run that was killed, from the one that this run stored.
+    `leftover` tells a file that a killed run left from the one that this run stored.
     """
 
     name = "jetson_clocks"

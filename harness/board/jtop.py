@@ -167,10 +167,7 @@ class JtopSource:
             raise SourceUnavailableError(*self._trouble)
 
     def read(self, now_s: float) -> Reading:
-        """The newest sample where it is new; nothing between two samples.
-
-        Raises SourceUnavailableError where the service is lost (it is tried again and again) or its last sample stale.
-        """
+        """The newest sample where it is new, else nothing; SourceUnavailableError: stale, or the service is lost."""
         sample, trouble = self._newest, self._trouble
         if trouble is not None:
             raise SourceUnavailableError(*trouble)
@@ -232,8 +229,7 @@ class JtopSource:
 def open_source(root: str, interval_s: float = DEFAULT_INTERVAL_S, answer_s: float = ANSWER_S) -> JtopSource:
     """Connect to the jtop service of this machine, which has one socket, whatever `root` is.
 
-    The service takes the interval only where it has no other client, and is unstable below 0.5 s. Raises
-    SourceUnavailableError where jetson-stats is not installed, or the service cannot be reached or does not answer.
+    The service takes the interval only where it has no other client, and is unstable below 0.5 s.
     """
     try:
         module = importlib.import_module("jtop")

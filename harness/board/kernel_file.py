@@ -95,8 +95,7 @@ def read_int(path: str) -> int:
 class KeptFile:
     """A file of one value that stays open, so that a reading is one system call: for sensors read many times a second.
 
-    After a failure, or where the file was removed, the next reading opens it again: a driver that was unbound and bound
-    again gives its files back under the same path.
+    After a failure, or where it was removed, it is opened again: a driver that was bound again gives back its files.
     """
 
     def __init__(self, path: str) -> None:
@@ -202,10 +201,7 @@ def grant(paths: Sequence[str]) -> str:
 
 
 def write(path: str, value: object, hint: Optional[str] = None) -> None:
-    """Write a value as text to a file that is there; never makes one.
-
-    A ControlError ends in the hint, by default what gives this user the right.
-    """
+    """Write to a file that is there; never makes one. By default the hint is what gives this user the right."""
     try:
         try:
             fd = os.open(path, os.O_WRONLY | os.O_TRUNC)

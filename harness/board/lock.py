@@ -44,10 +44,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 @contextlib.contextmanager
 def locked(device: str) -> Iterator[None]:
-    """Hold the lock of `device` during the block; it is free again when this process ends, however it ends.
-
-    Raises ControlError where another process holds it; says which, since when, and its command.
-    """
+    """Hold the lock of `device` during the block; it is free again when this process ends, however it ends."""
     owner = os.getpid()
     fd = _open(default_lock_dir(), device)
     _open_fds.add(fd)
@@ -82,10 +79,9 @@ def default_lock_dir() -> Path:
 
 
 def _open(folder: Path, device: str) -> int:
-    """Open the lock file, or make it for every user; it is never removed, so that all lock the same file.
+    """Open the lock file, which is never removed, so that all lock the same; or make it for every user.
 
-    It holds nothing. What another user laid in its place (a link, a file that is closed to others) has every run take
-    the next name.
+    What another user laid in its place (a link, a file that is closed to others) has every run take the next name.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -137,8 +133,7 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 def ending_signals_interrupt() -> Iterator[None]:
     """Make SIGTERM and SIGHUP (a lost terminal) do what Ctrl-C does: raise KeyboardInterrupt, which runs finalizers.
 
-    A signal that is ignored or handled already stays so. Outside the main thread, where Python delivers none, this does
-    nothing.
+    A signal that is ignored or handled already stays so; outside the main thread Python delivers none.
     """
 
     def interrupt(number: int, frame: object) -> None:
@@ -158,7 +153,7 @@ def ending_signals_interrupt() -> Iterator[None]:
 def signals_wait() -> Iterator[None]:
     """Hold back Ctrl-C, SIGTERM, SIGHUP and the death of a child until the end of the block, then let them act.
 
-    The last because torch handles it by raising where a DataLoader worker has died, as they all do on Ctrl-C.
+    The last because torch raises where a DataLoader worker has died, as they all do on Ctrl-C.
     """
     if not _in_main_thread():
         yield

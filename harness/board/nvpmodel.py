@@ -292,10 +292,7 @@ _NOT_SET = re.compile(r"failed to (?:write|set)|Error writing|bad power mode|no 
 
 
 def parse_query(text: str) -> Optional[Tuple[str, Optional[int]]]:
-    """The answer of `nvpmodel -q`: `NV Power Mode: NAME`, and the ID alone on a later line, where it is printed.
-
-    Warnings may stand around it, and errors without root.
-    """
+    """The answer of `nvpmodel -q`: name, and ID if printed; warnings, and errors without root, may be around it."""
     match = _MODE.search(text)
     if match is None:
         return None

@@ -142,8 +142,7 @@ def read_conf(path: Path) -> Parsed:
 def parse(text: str, source: str = "nvpmodel.conf") -> Parsed:
     """Understand a file's text, as far as that is possible without guessing; messages call it `source`.
 
-    Any line ends, comments, blanks and their absence, and words that are not known do no harm. Raises InvalidValueError
-    where a line has no meaning, or there is no mode; names the line and what was expected.
+    Any line ends, comments, blanks and their absence, and words that are not known do no harm.
     """
     reader = _Reader(source)
     lines = text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -273,7 +272,7 @@ class _Reader:
 def write(conf: Conf, comment: str = "") -> str:
     """The file's text, in the one form that every nvpmodel reads, under a comment.
 
-    Raises InvalidValueError where it would not be read back to the same, or nvpmodel would refuse it; says why.
+    InvalidValueError where it would not be read back to the same, or nvpmodel would refuse it.
     """
     sections: List[OtherSection] = []
     for param in conf.params:

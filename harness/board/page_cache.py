@@ -71,8 +71,7 @@ class Residency(NamedTuple):
 def residency(files: Iterable[Path], root: str = "/") -> Residency:
     """Measure how much of `files` is in the page cache, without reading them.
 
-    Since Linux 5.2 the kernel says "all of it" of a file that the caller neither owns nor may write; this says `None`,
-    also of a file that cannot be mapped, as on some network and FUSE file systems.
+    Since Linux 5.2 the kernel says "all of it" of a file that the caller neither owns nor may write: this says None.
     """
     libc = _libc()
     may_ask_of_any = _kernel_tells_all(os.uname().release) or _has_capability(root, _CAP_FOWNER)

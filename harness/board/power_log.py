@@ -76,7 +76,7 @@ class SocketMeter:
     def during(self, start_s: float, end_s: float) -> Series:
         """The samples of a stretch and those next to it, at monotonic times; waits for the meter to come to its end.
 
-        HarnessError where they do not reach over it: the meter has stopped, or its clock is not this machine's.
+        HarnessError where they do not reach over it.
         """
         offset_s = self._clock() - time.monotonic()
         waited_until_s = None

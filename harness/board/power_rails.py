@@ -42,10 +42,9 @@ class RailTotal(NamedTuple):
     text: str  # the definition in words, for the record
 
     def of(self, rails_mw: Mapping[str, float]) -> float:
-        """The total of one reading in mW, from the rails that gave a value.
+        """The total of one reading in mW; never a sum of fewer rails, nor one that a running board cannot draw.
 
-        Raises ValueError where there is no total, one of its rails gave no value (it is never a sum of fewer rails),
-        it is not above 0, which no running board draws, or it is that of the input, and a rail inside it reads more.
+        Nor is that of the input believed where a rail inside it reads more.
         """
         if self.why_none:
             raise ValueError(self.why_none)

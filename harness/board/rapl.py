@@ -70,10 +70,7 @@ def find_domains(root: str) -> List[Domain]:
 
 
 def open_source(root: str) -> Source:
-    """Mean power of each RAPL domain below `root` since the previous reading, and their total.
-
-    Where this user may not read the counters, the hint is the command that grants it.
-    """
+    """Mean power of each RAPL domain below `root` since the previous reading, and their total."""
     domains = find_domains(root)
     if not any(domain.in_total for domain in domains):
         raise SourceUnavailableError(

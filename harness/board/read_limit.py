@@ -66,10 +66,7 @@ class ReadLimit(Knob):
         return f"--storage NAME@MB_PER_S, by {self._group.file} of a control group in {place}"
 
     def on_disk_under(self, path: str, limit_bytes_per_s: int) -> ReadLimits:
-        """The setting that holds the disk under a path to a limit; the path need not be there yet.
-
-        Raises CannotRunError where this user can set none, there is no such disk, or it is held to less already.
-        """
+        """The setting that holds the disk under a path, there or not, to a limit; CannotRunError: it cannot be."""
         here = self.available()
         if not here.available:
             raise CannotRunError(f"reads cannot be held down here: {here.detail}", here.hint)
@@ -150,9 +147,7 @@ def reads_held(
 ) -> Iterator[Optional[int]]:
     """Hold down what this process, and whatever it starts, reads from the disk under a directory during the block.
 
-    Yields the limit as read back; None where none is asked for: then nothing is touched. `device` names the saved
-    state. Raises CannotRunError where it cannot be set here, ControlError where it was refused, did not take, or could
-    not be removed again.
+    Yields the limit as read back; None, and nothing is touched, without one. `device` names the saved state.
     """
     if limit_bytes_per_s is None:
         yield None
@@ -190,7 +185,7 @@ def find_group(root: str) -> ReadGroup:
 def _parent_v2(own: str, above: List[str]) -> str:
     """The group above, in which one can be made beside this process's own; the topmost group has room below itself.
 
-    Raises ControlError where it does not limit reads, or this process cannot go there and come back the same.
+    ControlError where it does not limit reads, or this process cannot go there and come back the same.
     """
     is_topmost = not os.path.exists(os.path.join(own, "cgroup.type"))  # a container's topmost group has a type
     if not is_topmost:

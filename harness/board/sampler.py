@@ -158,7 +158,7 @@ def _memory_file() -> int:
 class SamplerRecord:
     """What the sampler wrote so far, put together into series and, at the end, into a `Telemetry`.
 
-    A line that is not complete is left for the next time: a sampler killed while it writes loses that one sample.
+    A line that is not complete is left: a sampler killed while it writes loses that one sample.
     """
 
     def __init__(self, sources: Sequence[str]) -> None:

@@ -47,14 +47,11 @@ def default_state_dir() -> Path:
 
 @contextlib.contextmanager
 def preserved(knobs: Sequence[Knob], device: str, *, root: str = "/") -> Iterator[None]:
-    """Save the knobs before the block, and put them back at its end, on an exception, on Ctrl-C, SIGTERM or SIGHUP.
+    """Save knobs before the block, and put them back at its end, on an exception, on Ctrl-C, SIGTERM or SIGHUP.
 
-    `knobs` stand in the order in which the block sets them, opened with `root`; `device`, whose lock the caller holds,
-    names the saved file.
-
-    Raises:
-        ControlError: an earlier run was killed and its saved state is still there; the state cannot be read or saved
-            (nothing was changed then); or a knob could not be put back.
+    They stand in the order in which the block sets them, opened with `root`; the caller holds the lock of `device`.
+    ControlError where an earlier run was killed and is not put back, or the state cannot be saved: nothing was changed
+    then; or where a knob could not be put back.
     """
     path = _path(device)
     if path.exists():
@@ -82,8 +79,7 @@ def left_behind() -> List[str]:
 def restore(device: str) -> List[str]:
     """Put back what a killed run saved, and return the names of the knobs; none where there is nothing saved.
 
-    Raises ControlError where a run is using the device now, the file cannot be read, belongs to another user or names
-    what this device has not, or a knob could not be put back; the file stays.
+    ControlError where a run is using the device now, the file is not believed, or a knob not put back: the file stays.
     """
     path = _path(device)
     with locked(device), signals_wait():
@@ -171,11 +167,9 @@ def _load(path: Path, device: str) -> List[Tuple[Knob, Value]]:
 def _put_back(before: Sequence[Tuple[Knob, Value]], device: str, *, was_killed: bool = False) -> None:
     """Put knobs back in reverse order, those that stand right excepted; then remove what they laid down beside.
 
-    After a kill, one that sets in steps does not stand right whatever it reads.
-
-    A second round follows, because putting one knob back may move another (an nvpmodel mode sets clock limits). What
-    lies beside may be needed to put back: it goes once nothing is left to do. Raises ControlError where some do not
-    stand as before; names each. The others were put back all the same.
+    After a kill, one that sets in steps does not stand right whatever it reads. A second round follows, because putting
+    one knob back may move another (an nvpmodel mode sets clock limits). What lies beside may be needed to put back: it
+    goes last. The error names each that does not stand as before.
     """
     refusals: Dict[str, Optional[ControlError]] = {}
     for first_round in (True, False):

@@ -62,8 +62,7 @@ class Source(NamedTuple):
 def open_source(spec: SourceSpec, root: str) -> Source:
     """Open the source that `spec` names, below `root` where it has no root of its own.
 
-    Raises SourceUnavailableError where this machine does not have it or this user may not read it, with a hint, and
-    ImportError where it needs a package that is not installed.
+    SourceUnavailableError where this machine does not have it or this user may not read it, with a hint; ImportError.
     """
     if spec.name not in SOURCES:
         raise SourceUnavailableError(f"there is no telemetry source {spec.name!r}", f"known: {', '.join(SOURCES)}")
@@ -139,10 +138,9 @@ class Counters:
         self._last: Optional[Tuple[float, Mapping[str, float]]] = None
 
     def growth(self, now_s: float, totals: Mapping[str, float]) -> Optional[Tuple[float, Dict[str, float]]]:
-        """Seconds since the last reading, and how much each counter that both readings have grew.
+        """Seconds since the last reading, and how much each counter that both have grew; None without two readings.
 
-        Growth is negative for a counter that was reset or wrapped. None where there is no earlier reading, or one too
-        close.
+        Growth is negative for a counter that was reset or wrapped.
         """
         if self._last is None:
             self._last = (now_s, totals)

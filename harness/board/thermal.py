@@ -73,8 +73,8 @@ def _celsius(millidegrees: int) -> float:
 def temperature_limits_c(root: str, most_c: Optional[float] = None) -> Dict[str, float]:
     """Channel of each sensor below `root` that follows the heat, to the temperature above which a run ends.
 
-    That is `most_c` for all of them; where it is None, `MARGIN_C` below each one's lowest critical trip point: a sensor
-    without one has no limit. None has with `NO_LIMIT_C`; otherwise a machine without any is a CannotRunError.
+    That is `most_c`; where it is None, `MARGIN_C` below each one's lowest critical trip point. With `NO_LIMIT_C` there
+    are none; otherwise a machine without any is a CannotRunError.
     """
     from harness.core.cases import NO_LIMIT_C  # the sampler's process does without
 
@@ -110,10 +110,7 @@ _UNWATCHED = "--no-temperature-limit runs without"
 
 
 def refuse_heat(sampler: Sampler, limits_c: Mapping[str, float]) -> None:
-    """End the run where a sensor is above its limit, or none with a limit has told anything for `SILENCE_S`.
-
-    CannotRunError where none ever has.
-    """
+    """End the run where a sensor is above its limit, or none with one has told anything for `SILENCE_S`, or ever."""
     sampler.poll()
     silence_s = max(SILENCE_S, 3 * sampler.interval_s)
     if limits_c and all(sampler.newest(channel, silence_s) is None for channel in limits_c):

@@ -46,10 +46,7 @@ def count_edp_interrupts(text: str) -> int:
 
 
 def open_source(root: str) -> Source:
-    """States of the cooling devices of the board below `root` now, events since the first reading, and their sum.
-
-    SourceUnavailableError where it tells nothing of throttling.
-    """
+    """States of the cooling devices of the board below `root` now, events since the first reading, and their sum."""
     states: Dict[str, Callable[[], int]] = {}
     counters: Dict[str, Callable[[], int]] = {}
     notes: Dict[str, str] = {"throttle": "a state above 0, or an event more, is throttling"}
@@ -126,9 +123,9 @@ class Throttling(NamedTuple):
 def throttled_times(series: Mapping[str, Series]) -> List[Throttling]:
     """Every time of throttling, by its start.
 
-    Telemetry samples: a state lasts from the sample that first shows it to the first that does not, or to the last
-    sample; an event lies somewhere between the sample before it and the one that counts it. Times of one cause that
-    touch are one. The sum of all counters is used only where its parts are not there.
+    A state lasts from the sample that first shows it to the first that does not, or the last; an event lies between the
+    sample before it and the one that counts it. Times of one cause that touch are one. The sum of all counters is used
+    only without its parts.
     """
     found: List[Throttling] = []
     channels = [match for match in map(re.compile(r"throttle_(\w+)_(state|events)").fullmatch, series) if match]

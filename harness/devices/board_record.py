@@ -79,7 +79,7 @@ _PROGRAM_S, _BETWEEN_READINGS_S, _SLOWEST = 30.0, 0.2, 40
 def record(path: Path, root: Path, sources: Sequence[SourceSpec], tegrastats_s: float) -> int:
     """Write what a board shows to `path`, and return how many files of the kernel that is. Nothing is set.
 
-    Left out are serial numbers and addresses of network cards, and, where people write, names of host and users.
+    Left out are serial numbers, addresses of network cards and, where people write, names of host and users.
     """
     hidden = _hiding(root)
     files: Dict[str, str] = {}

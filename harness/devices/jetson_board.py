@@ -55,10 +55,7 @@ class Board(NamedTuple):
 
     @property
     def part_number(self) -> Optional[str]:
-        """Of the module, `p3701-0005`; None where the device tree names none.
-
-        `compatible` has carrier and module, `nvidia,p3737-0000+p3701-0005`, or the module alone.
-        """
+        """Of the module; `compatible` names carrier and module, `nvidia,p3737-0000+p3701-0005`, or it alone."""
         carrier_first = sorted(self.compatible, key=lambda text: "+" not in text)
         found = [numbers[-1] for numbers in map(_PART_NUMBER.findall, carrier_first) if numbers]
         return next(iter(found), None)
@@ -92,8 +89,7 @@ class LiveSpace(NamedTuple):
 def read_space(root: str, spec: Optional[BoardSpec], holds_thor: bool = False) -> LiveSpace:
     """What the board under `root` lists: cores, the clocks of its clusters together, of its GPU and of its memory.
 
-    A Thor's clocks count where they are to be held (`holds_thor`). Only the memory's table may come from the spec file,
-    where the board keeps it to itself.
+    A Thor's count where they are held. Only the memory's may come from the spec file, where the board tells none.
     """
     cores = tuple(range(1, len(CpuOnline(root).cpus()) + 1)) or (1,)
     policies = CpuFrequency(root).policies()
@@ -151,7 +147,7 @@ def named_modes(space: PowerModeSpace, conf: Optional[Conf], spec: Optional[Boar
 def is_rounded(mode: PowerMode, limits: Limits, space: PowerModeSpace) -> bool:
     """Whether a mode that was read back is what a conf's caps come to: each clock the neighbour below or above its cap.
 
-    Which of the two a driver takes differs between boards and releases; what it took stands in the profile.
+    Which of the two a driver takes differs between boards and releases.
     """
     neighbours = (
         {clock_at_cap(cap, allowed, up) for up in (False, True)}

@@ -131,7 +131,7 @@ class JetsonControl:
     def read(self) -> Tuple[PowerMode, List[str]]:
         """The mode in effect by the kernel's files: cores online, greatest clock of CPU and GPU, clock of the memory.
 
-        Also the names of the dimensions that the kernel does not tell: `UNKNOWN_KHZ` in the mode.
+        Also the names of the dimensions that it does not tell: `UNKNOWN_KHZ` in the mode.
         """
         cpu = [high for _, high in self._running().values()]
         gpu = [hz_to_khz(high) for _, high in self.gpu.read().values()]
@@ -154,10 +154,7 @@ class JetsonControl:
         return hz_to_khz(held_hz or UNKNOWN_KHZ)
 
     def begin(self) -> None:
-        """What holds for a whole run: the fan at its maximum (004 sec. 4.4), and DVFS off.
-
-        jetson_clocks stores here what it is to restore, before anything else has changed.
-        """
+        """Fan to its maximum (004 sec. 4.4), DVFS off: here, before any change, jetson_clocks stores what was."""
         if self.works(self.fan):
             self.fan.set(self.fan.maximum())
         if self.works(self.clocks):
@@ -222,10 +219,7 @@ class JetsonControl:
             self.memory.set(self.memory.free())
 
     def _finish(self, mode: PowerMode, clocks: str, is_capped: bool) -> None:
-        """After the cores: hold every clock at the mode's, or let CPU and GPU move below it.
-
-        `is_capped` says whether nvpmodel has set the mode's clocks as upper limits.
-        """
+        """After the cores: hold every clock at the mode's, or let CPU and GPU, capped by nvpmodel or not, move."""
         if clocks == STATIC and is_capped and self.works(self.clocks):
             self.clocks.set(self.clocks.off())
         elif clocks == STATIC or not is_capped:
