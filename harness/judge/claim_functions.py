@@ -15,11 +15,11 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 import numpy as np
 
 from harness.core.boards import BOARDS, load_board
-from harness.core.cases import INSTANCE_MARK, TRAINING, Case
+from harness.core.cases import DEFAULT_MINIBATCHES, INSTANCE_MARK, TRAINING, Case
 from harness.core.mode_texts import DEFAULT, MAXN
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
-from harness.core.units import mw_to_w
+from harness.core.units import S_PER_MINUTE, ms_to_s, mw_to_w, w_to_mw
 from harness.judge.claim_list import ANY, BOARD, ENOUGH_CORES, HELD_DOWN, Claim, Conditions
 from harness.judge.evidence import COLD, MEASURED, SIMULATED, WARM, Evidence, View
 from harness.judge.published_figures import PrintedRatio, comparisons
@@ -30,6 +30,8 @@ Views = Mapping[str, View]  # name of a device to what it says; of the device th
 REPEATED = 5  # fewer epochs than that say nothing of how much they vary
 LEAST_BOARDS = 3  # fewer boards than that say nothing of how much boards of a type vary
 ENOUGH_MODES = 20  # fewer modes say little about the range of all
+SETTLING_S = 2.5  # of the power, after a change of mode (001 sec. 2.5: 2 to 3 s)
+BUDGETS_W = np.arange(17, 51)  # 001 sec. 5.2
 SHORT, USUAL = LENGTHS[0], LENGTHS[-1]
 
 QUICK_S = 0.8
@@ -356,10 +358,10 @@ def _linear_error(
     return float(statistic(np.abs(inputs @ weights / times - 1.0)))
 
 
-def range_of_papers_modes(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """Greatest over least of the profiled modes whose CPU clock is within the papers' range."""
+def over_papers_modes(claim: Claim, view: View, views: Views, statistic: Callable[..., float]) -> List[Cell]:
+    """A statistic over the profiled modes whose CPU clock is within the papers' range."""
     least = min(mode.cpu_khz for _, mode in load_board("orin-agx").power_modes("grid:paper"))
-    cells = over_modes(claim, view, views, lambda modes, values: float(values.max() / values.min()), least)
+    cells = over_modes(claim, view, views, statistic, least)
     return [cell._replace(label=f"{cell.label}, {len(cell.evidence)} modes") for cell in cells]
 
 
@@ -386,10 +388,9 @@ def points_more_than_first(claim: Claim, view: View, views: Views) -> List[Cell]
     return [exactly(cell.label, cell.figure.value - cells[0].figure.value, *cell.evidence) for cell in cells[1:]]
 
 
-def first_linear_error_over_others(claim: Claim, view: View, views: Views) -> List[Cell]:
-    """Error of a regression fitted to the papers' four modes (004 sec. 5.7): the first workload's over each other's."""
-    error = functools.partial(_linear_error, fitted_to="efij")
-    cells = _of_each_workload(claim, over_modes(claim, view, views, error))
+def first_over_others(claim: Claim, view: View, views: Views, cells_of: ClaimFunction) -> List[Cell]:
+    """A figure of the claim's first workload over that of each other."""
+    cells = _of_each_workload(claim, cells_of(claim, view, views))
     return [exactly(one.label, cells[0].figure.value / one.figure.value, *cells[0].evidence) for one in cells[1:]]
 
 
@@ -426,9 +427,29 @@ def without_power_sample(claim: Claim, view: View, views: Views, length: int, mo
     ]
 
 
+def maxn_penalty(claim: Claim, view: View, views: Views) -> List[Cell]:
+    """What MAXN takes longer than the best mode within a budget (Q1), on average over budgets that some mode meets."""
+
+    def penalty(modes: ModesOfClaim, times: np.ndarray, powers: np.ndarray) -> float:
+        best = np.where(powers <= w_to_mw(BUDGETS_W)[:, None], times, np.inf).min(axis=1)
+        at_maxn = times[np.array(modes.names) == MAXN]
+        return float(np.mean(at_maxn / best[np.isfinite(best)] - 1.0)) if len(at_maxn) else math.nan
+
+    return [cell for cell in over_modes(claim, view, views, penalty) if not math.isnan(cell.figure.value)]
+
+
+def _minutes_of_fifty_profiles(modes: ModesOfClaim, times: np.ndarray) -> float:
+    """Of 50 random ones of the modes: each settles, trains a minibatch that does not count, and 40 that do."""
+    return float(50 * np.mean(SETTLING_S + ms_to_s((1 + DEFAULT_MINIBATCHES) * times)) / S_PER_MINUTE)
+
+
 def _of_modes(statistic: Callable[..., float]) -> ClaimFunction:
     return functools.partial(over_modes, statistic=statistic)
 
+
+range_of_papers_modes = functools.partial(
+    over_papers_modes, statistic=lambda modes, values: float(values.max() / values.min())
+)
 
 FUNCTIONS: Mapping[str, ClaimFunction] = {
     "value": value,
@@ -450,10 +471,15 @@ FUNCTIONS: Mapping[str, ClaimFunction] = {
     "first_mode_on_front": _of_modes(lambda modes, x, y: float(0 in pareto_front(x, y))),
     "share_saved": _of_modes(lambda modes, values: float(1.0 - values.min() / values.max())),
     "range_of_papers_modes": range_of_papers_modes,
+    "first_range_over_others": functools.partial(first_over_others, cells_of=range_of_papers_modes),
+    "minutes_of_fifty_profiles": functools.partial(over_papers_modes, statistic=_minutes_of_fifty_profiles),
     "best_at_greatest_cpu_clock": best_at_greatest_cpu_clock,
     "slowest_at_fast_cpu_over_fastest_at_slow": _of_modes(_slowest_at_fast_cpu_over_fastest_at_slow),
     "error_of_linear_model": _of_modes(_linear_error),
-    "first_linear_error_over_others": first_linear_error_over_others,
+    "first_linear_error_over_others": functools.partial(  # fitted to the papers' four modes (004 sec. 5.7)
+        first_over_others, cells_of=_of_modes(functools.partial(_linear_error, fitted_to="efij"))
+    ),
+    "maxn_penalty": maxn_penalty,
     "linear_errors_below_a_tenth": linear_errors_below_a_tenth,
     "error_of_ten_minibatches": error_of_ten_minibatches,
     "ten_without_power_sample": functools.partial(without_power_sample, length=SHORT, most_s=QUICK_S),

@@ -200,9 +200,14 @@ def power_as_time_to_the(exponent):
     return targets
 
 
-def equal_times(claim, view, cells):
-    first = time_of(cells[0].evidence[0])
-    return [(one, "time", first / time_of(one)) for one in cells[0].evidence]
+def all_equal(quantity):
+    """Every mode has the first one's figure."""
+
+    def targets(claim, view, cells):
+        first, *_ = own = [one.figure(quantity).value for one in cells[0].evidence]
+        return [(one, quantity, first / value) for one, value in zip(cells[0].evidence, own)]
+
+    return targets
 
 
 BREAK = {
@@ -224,8 +229,11 @@ BREAK = {
     "range_of_papers_modes": lambda claim, view, cells: [(cells[0].evidence[0], claim.quantities[0], 1000.0)],
     "best_at_greatest_cpu_clock": lambda claim, view, cells: [(slowest_cpu(cells[0]), "time", 0.01)],
     "slowest_at_fast_cpu_over_fastest_at_slow": lambda claim, view, cells: [(slowest_cpu(cells[0]), "time", 0.01)],
-    "error_of_linear_model": equal_times,
-    "first_linear_error_over_others": equal_times,
+    "error_of_linear_model": all_equal("time"),
+    "first_linear_error_over_others": all_equal("time"),
+    "first_range_over_others": all_equal("power"),
+    "minutes_of_fifty_profiles": lambda claim, view, cells: [(cells[0].evidence[0], "time", 1000.0)],
+    "maxn_penalty": lambda claim, view, cells: [(in_mode(cells[0], "maxn"), "time", 10.0)],
     "watts_saved": lambda claim, view, cells: [(cells[0].evidence[1], "power", 5.0)],
     "linear_errors_below_a_tenth": lambda claim, view, cells: [
         (one, "time", 3.0) for one in cells[0].evidence if one.case.power_mode in "ei"
