@@ -21,7 +21,6 @@ class Missing(NamedTuple):
     """A case that has no profile, and why."""
 
     id: str
-    slice: int
     why: str
 
 
@@ -73,25 +72,26 @@ def missing(submission: Submission, states: Sequence[SliceState]) -> List[Missin
         lacking = [(name, key) for name, key in cases[first - 1 : first - 1 + count] if key not in there]
         outcomes = _outcomes(submission.file(state.number, "junit.xml"), submission.device) if lacking else {}
         for name, _ in lacking:
-            result, said = outcomes.get(_words(name, submission.device), ("", ""))
+            file, _, test = name.partition("::")
+            module = file[: -len(".py")].replace("/", ".")
+            result, said = outcomes.get((module, _on_any_board(test, submission.device)), ("", ""))
             if result == "passed":
                 continue  # a test that stores its profiles as other cases
             why = said or f"slice {state.number} is {state.state}{f': {state.why}' if state.why else ''}"
-            found.append(Missing(name, state.number, why))
+            found.append(Missing(name, why))
     return found
 
 
-def _words(test_id: str, device: str) -> Tuple[str, str]:
-    """A test as JUnit has it: module, and name without which board of the pool it was."""
-    file, _, name = test_id.partition("::")
-    head, bracket, rest = name.partition(f"[{device}")
+def _on_any_board(test: str, device: str) -> str:
+    """The name of a test without which board of the pool it was."""
+    head, bracket, rest = test.partition(f"[{device}")
     if bracket and rest.startswith(INSTANCE_MARK):
         rest = rest[rest.index("-") :] if "-" in rest else rest
-    return file.replace("/", ".")[: -len(".py")], head + bracket + rest
+    return head + bracket + rest
 
 
 def _outcomes(path: Path, device: str) -> Dict[Tuple[str, str], Tuple[str, str]]:
-    """What became of each test of a run, and what it said in one line."""
+    """What became of each test of a run, by its module and name, and what it said in one line."""
     if not path.exists():
         return {}
     try:
@@ -105,8 +105,7 @@ def _outcomes(path: Path, device: str) -> Dict[Tuple[str, str], Tuple[str, str]]
         problem = next((child for child in test if child.tag in ("failure", "error", "skipped")), None)
         result = "passed" if problem is None else problem.tag
         said = "" if problem is None else (problem.get("message") or problem.tag).splitlines()[0][:300]
-        place = f"{test.get('classname', '').replace('.', '/')}.py::{test.get('name', '')}"
-        found[_words(place, device)] = (result, said)
+        found[test.get("classname", ""), _on_any_board(test.get("name", ""), device)] = (result, said)
     return found
 
 

@@ -132,7 +132,7 @@ def test_a_run_ends_with_its_connection_or_where_the_next_check_finds_it(board, 
     work = board.parent / "work/night-1"
     process = start(work, "MODE_30W")
     while b"on_board" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
-        pass  # the kernel is about to start it
+        assert process.poll() is None  # the kernel is about to start it
     process.send_signal(signal.SIGSTOP)  # it would be done before it could be ended
     if how == "connection":
         process.stdin.close()
