@@ -50,7 +50,7 @@ def lab():
 def make_killable(board, lab):
     """Have a board's Python cut the board's power where it is to run the mode KILLER; it is back after some seconds.
 
-    It also tells the mode that each run finds the board in, and where one begins while another one has not ended.
+    It also tells when each run begins, in which mode of the board, and where another one has not ended then.
     """
     settings = lab.fleet / "boards" / board.name
     own = next(line.partition("=")[2] for line in settings.read_text().splitlines() if line.startswith("PYTHON="))
@@ -60,7 +60,7 @@ def make_killable(board, lab):
 if [[ " $* " == *" harness.fleet.on_board run "* ]]; then
     exec 9> {board}/one # held until the run has ended
     flock -n 9 || echo {board.name} >> {lab.folder}/overlaps
-    echo "$(cat {board}/mode) $*" >> {lab.folder}/runs
+    echo "{board.name} $(date +%s) $(cat {board}/mode) $*" >> {lab.folder}/runs
 fi
 for word in "$@"; do
     if [ -e "$word/cases.txt" ] && grep -q -- "-{KILLER}-" "$word/cases.txt"; then
@@ -245,10 +245,12 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     stamps = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) for moment in (first, last)]
     of_board3 = sorted(itertools.chain(*(times for (name, _), times in spans.items() if name.endswith("@3"))))
     assert [moment for moment in of_board3 if stamps[0] < moment < stamps[1]] == []
+    runs = [line.split() for line in (lab.folder / "runs").read_text().splitlines()]
+    assert [run for run in runs if run[0] == "board3" and first < int(run[1]) < last] == []
 
     # cases of the other mask, and no others, ran in it, after one reboot; nothing is left changed
-    for run in (lab.folder / "runs").read_text().splitlines():
-        assert (run.partition(" ")[0] == "mode_15w") == (f"/{mask.id}-" in run), run
+    for run in runs:
+        assert (run[2] == "mode_15w") == any(f"/{mask.id}-" in word for word in run), run
     boots = "".join(path.read_text() for path in (lab.fleet / "run").glob("*.boots"))
     assert boots.count("by the fleet, into mode_15w") == 1
     assert list(lab.folder.glob("board*/state/jetwatt/*.json")) == []
