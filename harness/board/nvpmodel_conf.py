@@ -15,7 +15,7 @@ import functools
 import itertools
 import re
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 
 from harness.core.errors import InvalidValueError, UnknownNameError
 
@@ -157,25 +157,28 @@ def parse(text: str, source: str = "nvpmodel.conf") -> Parsed:
 
 _TYPES = ("FILE", CLOCK, HWMON)
 _OTHERS = ("FAN_CONFIG",)  # L4T r32
-_FORMS = {
-    "PARAM": "< PARAM TYPE=t NAME=s >",
-    "POWER_MODEL": "< POWER_MODEL ID=n NAME=s >",
-    "PM_CONFIG": "< PM_CONFIG DEFAULT=n >",
-}
+_KEYS = {"PARAM": {"TYPE": "t", "NAME": "s"}, "POWER_MODEL": {"ID": "n", "NAME": "s"}, "PM_CONFIG": {"DEFAULT": "n"}}
+"""What the head of a section says first; n is a whole number."""
+
+_ROWS = {"POWER_MODEL": (3, 3, "PARAM ARGUMENT VALUE"), "PM_CONFIG": (0, 0, "")}
+"""The least and the most words of a section's lines, and their form."""
+
 _HEAD = re.compile(r"<\s*(?P<kind>\w+)(?P<attributes>[^<>]*)(?P<close>>?)(?P<rest>.*)")
 _ATTRIBUTE = re.compile(r"(\w+)\s*=\s*([^\s=]+)")
+
+
+class _Section(NamedTuple):
+    kind: str
+    own: List[Any]  # by `_KEYS`
+    attributes: Attributes
+    rows: List[Tuple[int, List[str]]]  # the words of each line, and its number
 
 
 class _Reader:
     def __init__(self, source: str) -> None:
         self._source = source
         self._notes: List[Note] = []
-        self._params: List[Param] = []
-        self._models: List[PowerModel] = []
-        self._others: List[OtherSection] = []
-        self._default: Tuple[Optional[int], Attributes] = (None, ())
-        self._section = ""
-        self._settings: List[Tuple[int, Setting]] = []
+        self._sections: List[_Section] = []
 
     def head(self, number: int, text: str) -> None:
         match = _HEAD.fullmatch(text)
@@ -185,59 +188,56 @@ class _Reader:
             self._note(number, f"{text!r} has no closing '>'")
         self._unread(number, [*_ATTRIBUTE.sub("", match["attributes"]).split(), *match["rest"].split()])
         attributes = [(key.upper(), value) for key, value in _ATTRIBUTE.findall(match["attributes"])]
-        self._section = kind = match["kind"].upper()
-
-        def take(key: str) -> str:
+        kind, own = match["kind"].upper(), []
+        keys = _KEYS.get(kind, {})
+        for key, form in keys.items():
             found = next((pair for pair in attributes if pair[0] == key), None)
             if found is None:
-                raise self._error(number, text, _FORMS[kind])
+                raise self._error(number, text, f"< {kind} {' '.join(map('='.join, keys.items()))} >")
             attributes.remove(found)
-            return found[1]
-
-        if kind == "PARAM":
-            param_type = take("TYPE")
-            if param_type not in _TYPES:
-                self._note(number, f"PARAM type {param_type} is not known here, kept as it is")
-            self._params.append(Param(param_type, take("NAME"), (), tuple(attributes)))
-        elif kind == "POWER_MODEL":
-            model_id = self._whole_number(number, text, take("ID"))
-            self._models.append(PowerModel(model_id, take("NAME"), (), tuple(attributes)))
-        elif kind == "PM_CONFIG":
-            if self._default[0] is not None:
-                self._note(number, "this PM_CONFIG replaces an earlier one")
-            self._default = (self._whole_number(number, text, take("DEFAULT")), tuple(attributes))
-        else:
-            if kind not in _OTHERS:
-                self._note(number, f"section {kind} is not known here, kept as it is")
-            self._others.append(OtherSection(kind, tuple(attributes)))
+            if form == "n" and not re.fullmatch(r"\d{1,9}", found[1], re.ASCII):
+                raise self._error(number, text, f"a whole number instead of {found[1]!r}")
+            own.append(int(found[1]) if form == "n" else found[1])
+        if kind == "PARAM" and own[0] not in _TYPES:
+            self._note(number, f"PARAM type {own[0]} is not known here, kept as it is")
+        elif kind == "PM_CONFIG" and any(section.kind == kind for section in self._sections):
+            self._note(number, "this PM_CONFIG replaces an earlier one")
+        elif kind not in (*_KEYS, *_OTHERS):
+            self._note(number, f"section {kind} is not known here, kept as it is")
+        self._sections.append(_Section(kind, own, tuple(attributes), []))
 
     def line(self, number: int, words: List[str]) -> None:
-        if self._section == "PARAM":
-            param = self._params[-1]
-            words = self._words(number, words, 2, 3 if param.type == HWMON else 2, "ARGUMENT PATH")
-            self._params[-1] = param._replace(arguments=(*param.arguments, Argument(*words)))
-        elif self._section == "POWER_MODEL":
-            model = self._models[-1]
-            setting = Setting(*self._words(number, words, 3, 3, "PARAM ARGUMENT VALUE"))
-            self._settings.append((number, setting))
-            self._models[-1] = model._replace(settings=(*model.settings, setting))
-        elif self._section == "PM_CONFIG":
-            self._unread(number, words)
-        elif self._section:
-            other = self._others[-1]
-            self._others[-1] = other._replace(lines=(*other.lines, tuple(words)))
-        else:
+        if not self._sections:
             raise self._error(number, " ".join(words), "a section, < PARAM ... > or < POWER_MODEL ... >, before it")
+        section = self._sections[-1]
+        least, most, form = _ROWS.get(section.kind, (0, len(words), ""))
+        if section.kind == "PARAM":
+            least, most, form = 2, 3 if section.own[0] == HWMON else 2, "ARGUMENT PATH"
+        if len(words) < least:
+            raise self._error(number, " ".join(words), form)
+        self._unread(number, words[most:])
+        section.rows.append((number, words[:most]))
 
     def finish(self) -> Parsed:
-        if not self._models:
+        params, models, others, settings = [], [], [], []
+        default, default_attributes = None, ()
+        for kind, own, attributes, rows in self._sections:
+            if kind == "PARAM":
+                params.append(Param(*own, tuple(Argument(*words) for _, words in rows), attributes))
+            elif kind == "POWER_MODEL":
+                settings += [(number, Setting(*words)) for number, words in rows]
+                models.append(PowerModel(*own, tuple(Setting(*words) for _, words in rows), attributes))
+            elif kind == "PM_CONFIG":
+                [default], default_attributes = own, attributes
+            else:
+                others.append(OtherSection(kind, attributes, tuple(tuple(words) for _, words in rows)))
+        if not models:
             raise InvalidValueError(
                 f"{self._source} has no < POWER_MODEL ID=n NAME=s > section", "is it a conf file of nvpmodel?"
             )
-        default, attributes = self._default
-        conf = Conf(tuple(self._params), tuple(self._models), default, attributes, tuple(self._others))
+        conf = Conf(tuple(params), tuple(models), default, default_attributes, tuple(others))
         undeclared = set()
-        for number, setting in self._settings:
+        for number, setting in settings:
             param = conf.param(setting.param)
             if param and param.type == CLOCK and not re.fullmatch(r"-?\d{1,20}", setting.value, re.ASCII):
                 raise self._error(number, " ".join(setting), "a whole number, as for every CLOCK")
@@ -246,17 +246,6 @@ class _Reader:
                 self._note(number, f"no PARAM section declares {setting.param} {setting.argument}")
         self._notes += [Note(0, flaw) for flaw in conf.flaws()]
         return Parsed(conf, tuple(sorted(self._notes, key=lambda note: note.line)))
-
-    def _words(self, number: int, words: List[str], least: int, most: int, form: str) -> List[str]:
-        if len(words) < least:
-            raise self._error(number, " ".join(words), form)
-        self._unread(number, words[most:])
-        return words[:most]
-
-    def _whole_number(self, number: int, text: str, value: str) -> int:
-        if not re.fullmatch(r"\d{1,9}", value, re.ASCII):
-            raise self._error(number, text, f"a whole number instead of {value!r}")
-        return int(value)
 
     def _unread(self, number: int, words: List[str]) -> None:
         if words:

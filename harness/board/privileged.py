@@ -30,7 +30,7 @@ import signal
 import stat
 import subprocess
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 DONE, FAILED, REFUSED, TIMED_OUT = 0, 1, 2, 124
 """Exit statuses: done; tried in vain; not tried, because it is nothing that may be asked for; begun and ended early."""
@@ -297,11 +297,8 @@ def _store_conf(machine: Machine, read_input: Callable[[int], bytes], conf: str)
     if len(given) > _LONGEST_INPUT:
         raise RefusedError(f"the conf is longer than {_LONGEST_INPUT} bytes")
     text = checked_conf(_conf_text(OWN_CONF, machine), given.decode("ascii", "replace"))
-    folder = _open_state(machine)
-    try:
+    with _state(machine) as folder:
         _replace(folder, _conf_file(conf), text.encode("ascii"))
-    finally:
-        os.close(folder)
     return DONE, ""
 
 
@@ -337,16 +334,14 @@ def _jetson_clocks(machine: Machine, read_input: Callable[[int], bytes], act: st
         return _forget(machine, CLOCKS_FILE)
     if act != "store":
         raise RefusedError("jetson-clocks takes show, store, pin, restore or forget")
-    folder, draft = _open_state(machine), CLOCKS_FILE + DRAFT
-    try:
+    draft = CLOCKS_FILE + DRAFT
+    with _state(machine) as folder:
         _unlink(folder, draft)  # it appends to a file that is there
         store = [command, "--store", os.path.join(machine.root, STATE, draft)]
         status, output = _run(store, JETSON_CLOCKS_TIMEOUT_S)
         if status == DONE:
             os.replace(draft, CLOCKS_FILE, src_dir_fd=folder, dst_dir_fd=folder)
         return status, output
-    finally:
-        os.close(folder)
 
 
 def _fan(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tuple[int, str]:
@@ -359,37 +354,36 @@ def _fan(machine: Machine, read_input: Callable[[int], bytes], act: str) -> Tupl
                          for kinds in (("fan-pwm", "fan-target"), ("fan-automatic",)))  # fmt: skip
     # Nothing that a terminal sends may end it between the control's end and full speed.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _FROM_TERMINALS)
-    folder = _open_state(machine)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        before = _fan_before(folder)
-        if act == "back":
-            if before is None:
-                return FAILED, "no fan was set to full speed\n"
-            if not (before["service"] or "1" in before["automatic"]):
-                for path, speed in zip(speeds, before["speeds"]):
-                    _set_node(path, speed, machine)
-            for path, value in zip(automatic, before["automatic"]):
+        with _state(machine) as folder:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            before = _fan_before(folder)
+            if act == "back":
+                if before is None:
+                    return FAILED, "no fan was set to full speed\n"
+                if not (before["service"] or "1" in before["automatic"]):
+                    for path, speed in zip(speeds, before["speeds"]):
+                        _set_node(path, speed, machine)
+                for path, value in zip(automatic, before["automatic"]):
+                    _set_node(path, value, machine)
+                status, output = (
+                    _run([*service, "start", FAN_SERVICE], SYSTEMCTL_TIMEOUT_S) if before["service"] else (DONE, "")
+                )
+                if status == DONE:
+                    _unlink(folder, FAN_FILE)
+                return status, output
+            boot = _text_of(os.path.join(machine.root, BOOT_ID), machine)
+            runs = bool(service) and _run([*service, "is-active", FAN_SERVICE], SYSTEMCTL_TIMEOUT_S)[0] == DONE
+            if before is None or before["boot"] != boot:
+                found = {"boot": boot, "service": runs}
+                for name, paths in (("automatic", automatic), ("speeds", speeds)):
+                    found[name] = [_text_of(path, machine).strip() for path in paths]
+                _replace(folder, FAN_FILE, json.dumps(found).encode("ascii"))
+            status, output = _run([*service, "stop", FAN_SERVICE], SYSTEMCTL_TIMEOUT_S) if runs else (DONE, "")
+            for path, value in [*((path, "0") for path in automatic), *((path, str(FULL_PWM)) for path in speeds)]:
                 _set_node(path, value, machine)
-            status, output = (
-                _run([*service, "start", FAN_SERVICE], SYSTEMCTL_TIMEOUT_S) if before["service"] else (DONE, "")
-            )
-            if status == DONE:
-                _unlink(folder, FAN_FILE)
             return status, output
-        boot = _text_of(os.path.join(machine.root, BOOT_ID), machine)
-        runs = bool(service) and _run([*service, "is-active", FAN_SERVICE], SYSTEMCTL_TIMEOUT_S)[0] == DONE
-        if before is None or before["boot"] != boot:
-            found = {"boot": boot, "service": runs}
-            for name, paths in (("automatic", automatic), ("speeds", speeds)):
-                found[name] = [_text_of(path, machine).strip() for path in paths]
-            _replace(folder, FAN_FILE, json.dumps(found).encode("ascii"))
-        status, output = _run([*service, "stop", FAN_SERVICE], SYSTEMCTL_TIMEOUT_S) if runs else (DONE, "")
-        for path, value in [*((path, "0") for path in automatic), *((path, str(FULL_PWM)) for path in speeds)]:
-            _set_node(path, value, machine)
-        return status, output
     finally:
-        os.close(folder)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
@@ -511,17 +505,20 @@ def _trusted(name: str, machine: Machine) -> str:
     return path
 
 
-def _open_state(machine: Machine) -> int:
+@contextlib.contextmanager
+def _state(machine: Machine) -> Iterator[int]:
     """The folder for files that programs get, made where it is missing; what is in it is reached through this."""
     path = os.path.join(machine.root, STATE)
     with contextlib.suppress(FileExistsError):  # whose it is, is seen below
         os.mkdir(path, 0o755)
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    part = untrusted_part(f"/proc/self/fd/{folder}", machine)  # of what was opened, wherever the name leads now
-    if part is not None:
+    try:
+        part = untrusted_part(f"/proc/self/fd/{folder}", machine)  # of what was opened, wherever the name leads now
+        if part is not None:
+            raise RefusedError(f"{part} may be changed by others than its owner")
+        yield folder
+    finally:
         os.close(folder)
-        raise RefusedError(f"{part} may be changed by others than its owner")
-    return folder
 
 
 def _replace(folder: int, name: str, content: bytes) -> None:
@@ -536,12 +533,9 @@ def _replace(folder: int, name: str, content: bytes) -> None:
 
 
 def _forget(machine: Machine, name: str) -> Tuple[int, str]:
-    folder = _open_state(machine)
-    try:
+    with _state(machine) as folder:
         _unlink(folder, name)
         _unlink(folder, name + DRAFT)  # of one that was killed
-    finally:
-        os.close(folder)
     return DONE, ""
 
 

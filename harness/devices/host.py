@@ -170,11 +170,8 @@ class HostDevice:
     def _sets_clocks(self) -> bool:
         return len(self.power_mode_space().cpu_khz) > 1
 
-    def apply(self, mode: PowerMode) -> PowerMode:
+    def apply(self, mode: PowerMode, clocks: str = STATIC) -> PowerMode:
         """Bind this process and its workers to as many CPUs as the mode has cores; pin the clock where it can be."""
-        return self._apply(mode, STATIC)
-
-    def _apply(self, mode: PowerMode, clocks: str) -> PowerMode:
         self.power_mode_space().check(mode)
         self._affinity.set(self._cpus_of(mode))
         if self._sets_clocks:
@@ -214,7 +211,7 @@ class HostDevice:
 
     def set_case(self, case: Case) -> Dict[str, Any]:
         [(_, wanted)] = self.power_modes(case.power_mode)
-        return self._describe(case, self._apply(wanted, case.settings.clocks))
+        return self._describe(case, self.apply(wanted, case.settings.clocks))
 
     def temperature_limits_c(self, most_c: Optional[float]) -> Dict[str, float]:
         """As asked for; the trip points of any machine are not gone by: firmwares are known that invent theirs."""

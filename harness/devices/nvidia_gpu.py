@@ -12,7 +12,7 @@ from harness.board.knob import Knob
 from harness.board.lock import locked
 from harness.board.nvml import FREE, GpuSettings, find_gpu, find_gpus
 from harness.board.source import SourceSpec
-from harness.core.cases import DVFS, Case
+from harness.core.cases import DVFS, STATIC, Case
 from harness.core.configuration import Configuration
 from harness.core.device import Capability, Identity
 from harness.core.errors import CannotRunError, ControlError
@@ -84,8 +84,8 @@ class NvidiaGpuDevice(HostDevice):
     def _knobs(self) -> List[Knob]:
         return [*super()._knobs(), *([self._knob] if self._sets_gpu else [])]
 
-    def _apply(self, mode: PowerMode, clocks: str) -> PowerMode:
-        applied = super()._apply(mode, clocks)
+    def apply(self, mode: PowerMode, clocks: str = STATIC) -> PowerMode:
+        applied = super().apply(mode, clocks)
         if not self._sets_gpu:
             return applied
         gpu_mhz, memory_mhz = (round(khz_to_mhz(khz)) for khz in mode[2:])

@@ -188,7 +188,7 @@ def test_where_clocks_can_be_set_they_are_held_or_left_free_below_the_mode(tmp_p
         return [(policy / f"scaling_{end}_freq").read_text().strip() for end in ("min", "max")]
 
     with device.session():
-        assert device._apply(mode, DVFS) == mode
+        assert device.apply(mode, DVFS) == mode
         assert limits() == ["800000", "1600000"]
         assert device.apply(mode) == mode
         assert limits() == ["1600000", "1600000"]
