@@ -9,7 +9,7 @@ from typing import Dict, List, NamedTuple, Sequence, Tuple
 from harness.core.campaigns import case_key
 from harness.core.cases import INSTANCE_MARK, Case
 from harness.core.errors import StoreError
-from harness.fleet.submission import SliceState, Submission
+from harness.fleet.submission import SliceState, Submission, ranges
 from harness.store.conditions import is_disqualified
 from harness.store.results import Merged, ResultsStore
 from harness.store.rows import Record
@@ -21,6 +21,7 @@ class Missing(NamedTuple):
     """A case that has no profile, and why."""
 
     id: str
+    slice: int
     why: str
 
 
@@ -77,8 +78,8 @@ def missing(submission: Submission, states: Sequence[SliceState]) -> List[Missin
             result, said = outcomes.get((module, _on_any_board(test, submission.device)), ("", ""))
             if result == "passed":
                 continue  # a test that stores its profiles as other cases
-            why = said or f"slice {state.number} is {state.state}{f': {state.why}' if state.why else ''}"
-            found.append(Missing(name, why))
+            why = said or f"its slice is {state.state}{f': {state.why}' if state.why else ''}"
+            found.append(Missing(name, state.number, why))
     return found
 
 
@@ -114,8 +115,11 @@ def format_missing(lacking: Sequence[Missing], most: int = 20) -> str:
     by_reason: Dict[str, List[Missing]] = {}
     for one in lacking:
         by_reason.setdefault(one.why, []).append(one)
-    lines = []
-    for why, group in sorted(by_reason.items(), key=lambda item: -len(item[1]))[:most]:
+    lines, groups = [], sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    for why, group in groups[:most]:
         examples = ", ".join(one.id.partition("::")[2] for one in group[:2])
-        lines.append(f"  {len(group)}: {why} ({examples}{', ...' if len(group) > 2 else ''})")
+        slices = ranges(list({one.slice for one in group}))
+        lines.append(f"  {len(group)}: {why} (slice {slices}: {examples}{', ...' if len(group) > 2 else ''})")
+    if groups[most:]:
+        lines.append(f"  {sum(len(group) for _, group in groups[most:])} more, for {len(groups) - most} other reasons")
     return "\n".join(lines)

@@ -16,8 +16,10 @@ import msgspec
 
 import harness
 from harness.core.cases import INSTANCE_MARK
+from harness.core.configuration import Configuration
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed, write_durably
+from harness.devices.registry import open_device
 
 SCRIPTS, TEMPLATES = Path(__file__).parent / "scripts", Path(__file__).parent / "templates"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "scontrol", "sbatch", "squeue", "sinfo", "scancel", "ssh")
@@ -120,6 +122,7 @@ class Fleet:
             raise CannotRunError(
                 f"{', '.join(missing)} cannot be found", "apt-get install slurm-wlm munge openssh-client"
             )
+        self._refuse_absent()
         try:
             for name in ("", "bin", "boards", "log", "run", "spool", "state", "submissions"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -161,6 +164,19 @@ class Fleet:
         first = self.lab.board[0]
         checks = "\n".join(f"  ssh -F {self.folder}/ssh_config {board.name} true" for board in self.lab.board)
         return self._filled("todo.txt", checks=checks, pool=first.pool, board=first.name)
+
+    def _refuse_absent(self) -> None:
+        """What the lab names and is not there; else it would show only once a board is to measure, or is lost."""
+        identity = self._beside(self.lab.identity)
+        if self.lab.identity and not identity.is_file():
+            raise CannotRunError(f"identity of {self.path} is {identity}, which is not there", "ssh-keygen makes one")
+        for board in self.lab.board:
+            open_device(board.device, Configuration())
+            if board.power and shutil.which(board.power) is None:
+                raise CannotRunError(
+                    f"power of board {board.name!r} is {board.power}, which is no program here",
+                    "leave power out where nothing switches the board",
+                )
 
     def _filled(self, name: str, **values: Any) -> str:
         """A template with the keys of the lab, and further values."""

@@ -51,11 +51,12 @@ class Slurm:
         path = program(name)
         if path is None:
             raise CannotRunError(f"{name} cannot be found", "apt-get install slurm-wlm")
+        daemons = self._folder / "run/daemons.pid"
         how: Dict[str, Any] = {"env": self._environment, "stdin": subprocess.DEVNULL, "timeout": _TIMEOUT_S}
         try:
             for _ in range(_ATTEMPTS):
                 done = subprocess.run([path, *arguments], capture_output=True, text=True, **how)
-                if "Unable to contact slurm controller" not in done.stderr:
+                if "Unable to contact slurm controller" not in done.stderr or not daemons.exists():
                     break
                 time.sleep(1.0)  # one that was killed is started again
         except subprocess.TimeoutExpired:
@@ -69,13 +70,20 @@ class Slurm:
 
     def nodes(self) -> List[Node]:
         rows = self._rows("sinfo", "-N", "-o", "%N|%T|%b|%E")
-        return [Node(*row[:2], row[2].replace("(null)", ""), "" if row[3] == "none" else row[3]) for row in rows]
+        return [
+            # `planned` is idle, and thought of for a job that waits
+            Node(name, state.replace("planned", "idle"), mode.replace("(null)", ""), "" if reason == "none" else reason)
+            for name, state, mode, reason in rows
+        ]
 
     def jobs(self, name: str = "") -> List[Job]:
         """All jobs that wait or run, arrays task by task; those of one name where it is given."""
         which = [f"--name={name}"] if name else []
         rows = self._rows("squeue", "-r", *which, "-o", "%i|%u|%T|%N|%K|%r|%j")
-        return [Job(*row[:4], int(row[4]) if row[4].isdecimal() else None, *row[5:]) for row in rows]
+        return [
+            Job(*row[:4], int(row[4]) if row[4].isdecimal() else None, row[5].replace("None", ""), row[6])
+            for row in rows
+        ]
 
     def reservations(self) -> List[Dict[str, str]]:
         """Those that are made for people, by keyword: `ReservationName`, `StartTime`, `EndTime`, `Nodes`, `Users`."""

@@ -207,7 +207,11 @@ def enqueue(
     told = {"pool": pool, "device": device, "slices": table, "board": board}
     write_durably(folder / "submission.json", json.dumps(told).encode())
     submission = Submission(folder)
-    submission.queue(Slurm(fleet.folder), range(1, len(slices) + 1))
+    try:
+        submission.queue(Slurm(fleet.folder), range(1, len(slices) + 1))
+    except CannotRunError as error:
+        hint = f"{error.hint}; then `jetwatt fleet retry` queues it, or `jetwatt fleet cancel` gives it up"
+        raise CannotRunError(f"{submission.id} is written down, but not queued: {error.what}", hint) from error
     return submission
 
 

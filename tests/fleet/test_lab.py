@@ -119,6 +119,19 @@ def test_a_missing_program_and_a_closed_place_are_named(make, monkeypatch):
         make('folder = "/proc/fleet"\n' + text(BOARD)).init()
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (text(BOARD, general='identity = "~/no-key"\n'), "identity of .*/no-key, which is not there"),
+        (text(BOARD + 'power = "/no/switch"\n'), "power of board 'orin1' is /no/switch, which is no program here"),
+        (text(BOARD.replace("orin-agx", "orin-agxx")), "device 'orin-agxx' is unknown; known: .*orin-agx"),
+    ],
+)
+def test_init_names_what_the_lab_speaks_of_and_is_not_there(make, content, expected):
+    with pytest.raises(HarnessError, match=expected):
+        make(content).init()
+
+
 @pytest.mark.parametrize("value", ["a b; touch hacked", "$(touch hacked)", "it's"])
 def test_values_of_the_lab_are_values_for_the_shell(make, value, tmp_path):
     folder = value.replace('"', "")

@@ -132,5 +132,5 @@ def test_nothing_is_left_in_the_queue_where_profiles_cannot_be_collected(boards,
 
 def test_a_mode_that_fails_on_every_board_says_why(boards):
     boards.refuses = True
-    with pytest.raises(CannotRunError, match=r"none could be profiled: .* slice 1 is held: failed 3 times"):
+    with pytest.raises(CannotRunError, match=r"none could be profiled: .* its slice is held: failed 3 times"):
         search(opened(boards))

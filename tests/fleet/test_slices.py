@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 
 from harness.core.campaigns import case_key
+from harness.core.errors import CannotRunError
 from harness.core.power_modes import PowerMode
 from harness.fleet import submission
-from harness.fleet.collecting import collect, missing
+from harness.fleet.collecting import collect, format_missing, missing
 from harness.fleet.lab import BoardEntry
 from harness.fleet.slurm import Job
 from harness.fleet.submission import ListedCase, Slice, Submission, cut, ranges
@@ -114,6 +116,30 @@ def test_slices_are_queued_by_boot_mode_with_their_cases_written_down(made):
     assert made.cases()[4][0].endswith("bs5]")
 
 
+def test_a_submission_that_slurm_did_not_take_says_how_to_go_on(made, tmp_path, monkeypatch):
+    def refused(self, *words):
+        raise CannotRunError("sbatch: no controller", "do the daemons run?")
+
+    monkeypatch.setattr(submission.Slurm, "call", refused)
+    folder = tmp_path / "submissions" / "later"
+    folder.mkdir()
+    slices = [Slice((ListedCase("test", "key", "sim:orin-agx", "maxn", PowerMode(1, 1, 1, 1)),), "maxn")]
+    with pytest.raises(CannotRunError, match=r"later .* not queued: sbatch: no controller.*`jetwatt fleet retry`"):
+        submission.enqueue(made, folder, "pool", "sim:orin-agx", slices, [])
+    assert [state.state for state in Submission(folder).states([])] == ["gone"]
+
+
+def test_what_slurm_prints_is_read_in_words_of_the_fleet(monkeypatch):
+    printed = {
+        "sinfo": "b1|planned|maxn|none\nb2|drained|(null)|fan | x\n",
+        "squeue": "7_3|ada|RUNNING|b1|3|None|a|b\n",
+    }
+    monkeypatch.setattr(submission.Slurm, "call", lambda self, name, *words: printed[name])
+    slurm = submission.Slurm(Path())
+    assert [tuple(node) for node in slurm.nodes()] == [("b1", "idle", "maxn", ""), ("b2", "drained", "", "fan | x")]
+    assert slurm.jobs() == [Job("7_3", "ada", "RUNNING", "b1", 3, "", "a|b")]
+
+
 def collected(path):
     with ResultsStore(path, read_only=True) as results:
         return sorted((record.case.batch_size, record.case.device, record.run_id) for record in results.records())
@@ -174,10 +200,14 @@ def test_missing_cases_say_why(made, tmp_path):
     jobs = [Job("7_3", "root", "PENDING", "", 3, "Resources", made.job_name)]
     states = made.states(jobs)
     assert [state.state for state in states] == ["done", "held", "waiting"]
-    found = {one.id.rpartition("bs")[2]: one.why for one in missing(made, states)}
+    lacking = missing(made, states)
+    found = {one.id.rpartition("bs")[2]: one.why for one in lacking}
     assert found["2]"] == "it has no storage ssd"
-    assert found["3]"] == found["4]"] == "slice 2 is held: failed 3 times, the last time: board1 was lost"
-    assert found["5]"] == "slice 3 is waiting: Resources"
+    assert found["3]"] == found["4]"] == "its slice is held: failed 3 times, the last time: board1 was lost"
+    assert found["5]"] == "its slice is waiting: Resources"
+    said = format_missing(lacking, most=1).splitlines()
+    assert said[0].startswith("  2: its slice is held: failed 3 times, the last time: board1 was lost (slice 2: test_")
+    assert said[1:] == [f"  {len(lacking) - 2} more, for 2 other reasons"]
     assert [state.state for state in made.states([])] == ["done", "held", "gone"]
     jobs = [Job("7_3", "root", "PENDING", "", 3, "launch failed requeued held", made.job_name)]
     assert made.states(jobs)[2].state == "gone"
