@@ -13,7 +13,7 @@ import numpy as np
 from harness.core.corpus import read_corpus
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode, PowerModeSpace
-from predictors.models.base import Inputs, merge_repeated, places_of_equals
+from predictors.models.base import places_of_equals
 
 TABLE_KEY = ("device", "workload", "task", "provenance")  # corpus columns that are the same in all rows of a table
 ARRAYS = ("modes", "batch_size", "time_ms", "power_mw")
@@ -64,15 +64,16 @@ class Table:
 
     def merged(self) -> Table:
         """Each mode and batch size once, with the medians of its rows."""
-        rows = Inputs(self.modes, self.batch_size, np.zeros(len(self), dtype=bool))
-        kept, time_ms, power_mw = merge_repeated(rows, self.time_ms, self.power_mw)
-        entries = self.entries
-        if entries is not None and len(time_ms) < len(self):
-            places = places_of_equals(np.column_stack([self.modes, self.batch_size]))
-            most = entries.shape[1] * max(map(len, places))
-            entries = np.stack([np.resize(entries[one], (most, 2)) for one in places])
-        columns = {"modes": kept.modes, "batch_size": kept.batch_size, "time_ms": time_ms, "power_mw": power_mw}
-        return dataclasses.replace(self, **columns, entries=entries)
+        places = places_of_equals(np.column_stack([self.modes, self.batch_size]))
+        if len(places) == len(self):
+            return self
+        columns = {
+            name: np.array([np.median(getattr(self, name)[one]) for one in places]) for name in ("time_ms", "power_mw")
+        }
+        if self.entries is not None:
+            most = self.entries.shape[1] * max(map(len, places))
+            columns["entries"] = np.stack([np.resize(self.entries[one], (most, 2)) for one in places])
+        return dataclasses.replace(self.take([one[0] for one in places]), **columns)
 
     def by_minibatch(self) -> Table:
         """A row for each minibatch where these are known, with its time and a power; else the table as it is.

@@ -19,11 +19,7 @@ all figures but `unmeetable`.
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
-import functools
-import multiprocessing
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -34,6 +30,7 @@ from predictors.strategies.fixed import Presets, VendorPreset
 from predictors.strategies.goals import Goal
 from predictors.strategies.protocol import Choice, History, Strategy, TableProfiler
 from predictors.strategies.registry import STRATEGIES, StrategySetting
+from predictors.trials import in_processes
 
 PAPERS_TOLERANCE_MW = 1000.0  # 001 sec. 5.2: A/L+1
 DIGITS = 3  # decimal places of the figures of single choices: a thousandth of a percent, or of a watt
@@ -190,15 +187,9 @@ def run_contest(
 ) -> Found:
     """The judged choices, all repeats together, by so many processes; `done` is told of each run that ended."""
     found: Found = {}
-    run_one = functools.partial(_run_one, goals=goals, setting=setting)
-    with contextlib.ExitStack() as stack:
-        mapped: Callable[..., Iterable[List[JudgedChoice]]] = map
-        if jobs > 1:  # spawned, not forked: torch's threads do not survive a fork
-            context = multiprocessing.get_context("spawn")
-            mapped = stack.enter_context(concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context)).map
-        for run, outcomes in zip(runs, mapped(run_one, runs)):
-            found.setdefault((run.strategy, run.target.workload, run.profiles), []).extend(outcomes)
-            done(run)
+    for run, outcomes in zip(runs, in_processes(_run_one, [(run, goals, setting) for run in runs], jobs)):
+        found.setdefault((run.strategy, run.target.workload, run.profiles), []).extend(outcomes)
+        done(run)
     return found
 
 

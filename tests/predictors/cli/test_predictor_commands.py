@@ -22,11 +22,11 @@ from predictors.__main__ import main
 from predictors.cli import evaluate
 from predictors.cli.corpora import load_tables
 from predictors.cli.evaluate import make_target, parse_counts
+from predictors.cli.published import FILE, published_errors
 from predictors.cli.scenario import named_modes, simulated
 from predictors.models.persistence import load_model
 from predictors.models.physical_gp import learning
 from predictors.models.physical_gp.prior import Counts, read_hierarchy
-from predictors.published import FILE, read_published
 from predictors.scenarios import SCENARIOS, ProfileSource, find_scenario, make_plan
 from tests.predictors.plain_predictors import SPACE, LogLinear, Nothing, made_table
 
@@ -336,7 +336,7 @@ def test_the_first_minibatches_of_a_run_stand_for_a_shorter_profile(monkeypatch)
 
 
 def test_the_papers_errors_each_name_a_predictor_and_a_fact():
-    rows = read_published(FILE)
+    rows = published_errors(FILE)
     assert len(rows) > 60
     assert {row.predictor for row in rows} == {"nn", "powertrain", "npe", "linear", "linear-energy"}
     assert all(row.fact[0] == "F" and row.value_pct > 0 for row in rows)
@@ -354,8 +354,8 @@ def test_published_errors_stand_beside_those_got_here(tmp_path, capsys, monkeypa
     own.write_text(
         "\n".join([header, *wanted]).replace(",powertrain,", ",log-linear,").replace(",linear,", ",log-linear,")
     )
-    rows = read_published(own)
-    monkeypatch.setattr("predictors.cli.published.read_published", lambda: rows)
+    rows = published_errors(own)
+    monkeypatch.setattr("predictors.cli.published.published_errors", lambda: rows)
     out = tmp_path / "out.json"
     assert run("published", "--limit", 120, "--repeats", 1, "--jobs", 1, "--json", out) == 1
     errors = json.loads(out.read_text())["errors"]
@@ -366,7 +366,7 @@ def test_published_errors_stand_beside_those_got_here(tmp_path, capsys, monkeypa
     contradicted = sum(one["verdict"] == "contradicted" for one in errors)
     assert f"{contradicted} contradicted, {sum(one['verdict'] == 'undecided' for one in errors)} undecided" in said
     assert errors[1]["bounds_pct"] == [9.0, 15.0]
-    monkeypatch.setattr("predictors.published.SLACK", 1e6)
+    monkeypatch.setattr("predictors.cli.published.SLACK", 1e6)
     assert run("published", "--limit", 120, "--repeats", 1, "--jobs", 1, "--fact", "F1162") == 0
 
 
@@ -379,12 +379,12 @@ def test_published_errors_stand_beside_those_got_here(tmp_path, capsys, monkeypa
     ],
 )
 def test_a_published_error_is_confirmed_where_the_quartiles_lie_within_its_bounds(fact, low, high, verdict):
-    assert next(row for row in read_published(FILE) if row.fact == fact).verdict(low, high) == verdict
+    assert next(row for row in published_errors(FILE) if row.fact == fact).verdict(low, high) == verdict
 
 
 def test_one_energy_model_of_other_networks_is_what_is_compared():
     row = next(
-        row for row in read_published(FILE) if row.predictor == "linear-energy" and row.workload == "lenet-mnist"
+        row for row in published_errors(FILE) if row.predictor == "linear-energy" and row.workload == "lenet-mnist"
     )
     names = {(source.workload, source.named) for source in row.case(PowerMode(8, 1, 1, 1)).references}
     assert names == {(name, ("e", "f", "i", "j")) for name in ("mobilenetv3-gld23k", "resnet18-cifar10")}
