@@ -106,11 +106,6 @@ class Fleet:
             raise UnknownNameError(f"there is no pool {name!r}", f"known: {', '.join(self.pools)}")
         return self.pools[name]
 
-    @property
-    def limit_s(self) -> int:
-        """After how long a slice counts as stuck."""
-        return round(3 * 60 * self.lab.slice_minutes)
-
     def init(self) -> str:
         """Make or bring up to date the folder; returns what root and the user must do. Nothing else is touched.
 
@@ -200,7 +195,7 @@ class Fleet:
     def _of_fleet(self) -> Dict[str, Any]:
         return {
             "BOARDS": " ".join(board.name for board in self.lab.board),
-            "LIMIT_S": self.limit_s,
+            "LIMIT_S": round(3 * 60 * self.lab.slice_minutes),  # a slice that takes longer is stuck
             "LAB": self.path,
             "SUITE": Path(harness.__file__).absolute().parents[1],
             "PYTHON": sys.executable,

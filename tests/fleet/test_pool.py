@@ -130,6 +130,18 @@ def test_nothing_is_left_in_the_queue_where_profiles_cannot_be_collected(boards,
     assert len(cancelled) == len(boards.ran) == 3 + 1
 
 
+def test_a_mode_that_slurm_lost_is_waited_for_as_long_as_setting_that_right_takes(boards, monkeypatch):
+    slept, profiled = [], pool._profiled
+    monkeypatch.setattr(pool.Slurm, "jobs", lambda self: [])  # slurmctld was killed right after it had taken them
+    monkeypatch.setattr(pool.time, "sleep", slept.append)
+    monkeypatch.setattr(pool, "_profiled", lambda one: profiled(one) if slept else None)
+    assert len(search(opened(boards), 2).taken) == 2
+    slept.clear()
+    monkeypatch.setattr(pool, "_LOST_S", 0.0)
+    with pytest.raises(CannotRunError, match="Slurm lost it: fleet retry"):
+        search(opened(boards), 2)
+
+
 def test_a_mode_that_fails_on_every_board_says_why(boards):
     boards.refuses = True
     with pytest.raises(CannotRunError, match=r"none could be profiled: .* its slice is held: failed 3 times"):
