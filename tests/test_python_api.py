@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -112,24 +110,16 @@ def test_a_model_is_saved_loaded_and_read_by_the_command(model, tmp_path, capsys
     loaded = jetwatt.load(tmp_path / "m.jw")
     assert repr(loaded) == repr(model)
     pd.testing.assert_frame_equal(loaded.predict(modes="sample:9"), model.predict(modes="sample:9"))
-    words = [
-        "--model",
-        tmp_path / "m.jw",
-        "--board",
-        "orin-agx",
-        "--power-mode",
-        "sample:9",
-        "--out",
-        tmp_path / "p.csv",
-    ]
-    assert main(["predict", *map(str, words)]) == 0
+    words = "--board", "orin-agx", "--power-mode", "sample:9", "--out", str(tmp_path / "p.csv")
+    assert main(["predict", "--model", str(tmp_path / "m.jw"), *words]) == 0
     assert "predicted from simulated" in capsys.readouterr().out
 
 
 def test_a_device_of_ones_own_with_unknown_clocks_has_the_modes_that_were_learned(tmp_path):
     rows = [
-        {**dataclasses.asdict(case), "minibatch_time_ms": 4e9 / (case.cpu_cores * case.cpu_khz) ** 0.9}
-        for case in OwnMode.all()
+        {"cpu_cores": cores, "cpu_khz": khz, "minibatch_time_ms": 4e9 / (cores * khz) ** 0.9}
+        for cores in (1, 2, 4, 8)
+        for khz in (1_200_000, 2_000_000, 3_000_000)
     ]
     table = pd.DataFrame(rows).assign(
         device="my-server", workload="my-net", task="training", gpu_khz=0, mem_khz=0, batch_size=32,
@@ -143,16 +133,6 @@ def test_a_device_of_ones_own_with_unknown_clocks_has_the_modes_that_were_learne
     with pytest.raises(jetwatt.HarnessError, match="known boards"):
         model.predict("your-server")
     assert len(model.predict(modes=[(2, 1_500_000, 0, 0)])) == 1
-
-
-@dataclasses.dataclass
-class OwnMode:
-    cpu_cores: int
-    cpu_khz: int
-
-    @classmethod
-    def all(cls):
-        return [cls(cores, khz) for cores in (1, 2, 4, 8) for khz in (1_200_000, 2_000_000, 3_000_000)]
 
 
 def test_a_plot_is_a_figure_and_a_file(model, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[1]
+DOCUMENT = PROJECT / "docs" / "own_network.md"
 PACKAGES = ("harness", "predictors", "jetwatt", "baselines")
 
 
@@ -111,22 +113,8 @@ def test_pytest_meets_the_plugin_once(run, tmp_path, in_clone, as_module):
     assert (str(PROJECT / "harness") in registered) == in_clone
 
 
-MY_MODEL = """\
-import torch, torchvision
-from jetwatt import Workload
-
-WORKLOAD = Workload(
-    name="my-net",
-    model=lambda: torchvision.models.squeezenet1_1(),
-    data=lambda: torchvision.datasets.FakeData(64, (3, 64, 64), 10, torchvision.transforms.ToTensor()),
-    loss=lambda model, batch: torch.nn.functional.cross_entropy(model(batch[0]), batch[1]),
-)
-"""
-TEST_MINE = """\
+TEST_PARTS = """\
 import pytest
-@pytest.mark.parametrize("workers", [0, 2])
-def test_mine(profile, workers):
-    assert profile().minibatch_time_ms > 0
 @pytest.mark.parametrize("cache", ["warm", "evicted"])
 def test_parts(device, power_mode, page_cache, telemetry, train, baseline, cache):
     profile = train(minibatches=10)
@@ -137,9 +125,19 @@ def test_parts(device, power_mode, page_cache, telemetry, train, baseline, cache
 @pytest.mark.training
 def test_a_strangers_test_measures_their_own_network_in_an_empty_folder(run, tmp_path):
     pytest.importorskip("torchvision")
-    (tmp_path / "my_model.py").write_text(MY_MODEL)
-    (tmp_path / "test_mine.py").write_text(TEST_MINE)
-    asked = ["test_mine.py", "--workload", "my_model:WORKLOAD", "--minibatches", "10", "--batch-size", "4"]
+    (tmp_path / "test_parts.py").write_text(TEST_PARTS)
+    for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL):
+        (tmp_path / name).write_text(code)
+    asked = [
+        "test_mine.py",
+        "test_parts.py",
+        "--workload",
+        "my_model:WORKLOAD",
+        "--minibatches",
+        "10",
+        "--batch-size",
+        "4",
+    ]
     code, said = run("python", "-m", "pytest", *asked, "--results", "r.sqlite")
     assert code == 0, said
     assert "4 passed" in said

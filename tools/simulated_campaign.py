@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Dict, Iterator, List, Optional, Sequence
 
 from harness.core.campaigns import expand, load_campaign, own_media
 from harness.core.cases import IDLE, IDLE_STATES, TRAINING, Case
 from harness.core.configuration import Configuration
-from harness.core.device import Device
 from harness.core.errors import CannotRunError
 from harness.core.profiles import Profile
 from harness.devices.registry import open_device
@@ -39,7 +39,7 @@ class SimulatedCampaign:
         campaign: str = "paper",
         experiments: Optional[Sequence[str]] = None,
     ) -> None:
-        self._devices: Dict[str, Device] = {}
+        self._device = functools.lru_cache(maxsize=None)(lambda name: open_device(name, Configuration()))
         self._campaign = load_campaign(campaign)
         cases: Dict[Case, None] = {}
         for name in experiments or dict.fromkeys(claim.experiment for claim in load_claims()):
@@ -80,8 +80,3 @@ class SimulatedCampaign:
             return found
         at_maxn = [dataclasses.replace(found[0], device=f"sim:{board}", power_mode="maxn") for board in asked]
         return [*idle_cases(at_maxn, IDLE_S, {}), *idle_cases(found, IDLE_S, {}, IDLE_STATES[:1])]
-
-    def _device(self, name: str) -> Device:
-        if name not in self._devices:
-            self._devices[name] = open_device(name, Configuration())
-        return self._devices[name]

@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from harness.cli.options import add_by, add_include_flagged, add_results, add_threshold
-from harness.core.units import percent_to_share
 from harness.judge.baseline import (
     DEFAULT_THRESHOLD,
     OK_CODE,
@@ -49,10 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     with ResultsStore(arguments.results, read_only=True) as store:
         if arguments.action == "check":
-            threshold = percent_to_share(arguments.threshold)
-            choice = (threshold, arguments.last, arguments.include_flagged, arguments.by)
+            choice = (arguments.threshold, arguments.last, arguments.include_flagged, arguments.by)
             found = check(store, arguments.baseline, *choice)
-            print(format_checked(found, threshold))
+            print(format_checked(found, arguments.threshold))
             return exit_code(found, arguments.strict)
         done = record(store, arguments.baseline, arguments.last, arguments.include_flagged)
     vague = []

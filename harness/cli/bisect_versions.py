@@ -12,10 +12,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from harness.cli.options import output_folder
+from harness.cli.options import add_threshold, output_folder
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.core.terminal import format_table, shown
-from harness.core.units import percent_to_share, share_to_percent
+from harness.core.units import share_to_percent
 from harness.judge.compare import DEFAULT_THRESHOLD, OVERALL, TIME, compare_files
 from harness.judge.evidence import SOFTWARE
 from harness.judge.sides import SLOWER
@@ -73,13 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--among", nargs="+", default=[], metavar="PYTHON", help="interpreters of the environments in between")
     add("--package", help="whose versions are in question (default: that of --good or --bad, else torch)")
     add("--device", default="host", help="what to measure on, as pytest benchmarks takes it (default: %(default)s)")
-    add(
-        "--threshold",
-        type=float,
-        default=share_to_percent(DEFAULT_THRESHOLD),
-        metavar="PERCENT",
-        help="a slowdown below this is none (default: %(default)g)",
-    )
+    add_threshold(parser, DEFAULT_THRESHOLD, "a slowdown below this is none")
     add(
         "--repetitions",
         type=int,
@@ -93,7 +87,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.repetitions is not None and arguments.repetitions < 1:
         raise InvalidValueError(f"--repetitions is {arguments.repetitions}", "a number from 1 on")
-    threshold = percent_to_share(arguments.threshold)
     named = [text for text in (arguments.good, arguments.bad) if "==" in text]
     package = arguments.package or (named[0].partition("==")[0] if named else "torch")
     paths = [text for text in (arguments.good, arguments.bad) if "==" not in text]
@@ -102,8 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
     environments = between(known, good, bad, package)
     with tempfile.TemporaryDirectory() as folder:
         measure = measuring(arguments.keep or Path(folder), arguments.device, arguments.arguments)
-        found = bisect(environments, measure, threshold, prior(arguments.device), arguments.repetitions)
-    print(told(environments, found, package, threshold))
+        found = bisect(environments, measure, arguments.threshold, prior(arguments.device), arguments.repetitions)
+    print(told(environments, found, package, arguments.threshold))
     return FOUND_CODE if found and found[1].is_bad else NOTHING_CODE
 
 

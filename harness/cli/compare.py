@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from harness.cli.options import add_by, add_forms, add_include_flagged, add_threshold, say
-from harness.core.units import percent_to_share
 from harness.judge.compare import DEFAULT_THRESHOLD, TEST, compare_files, format_result, to_json
 from harness.stats.changes import FEWEST_RUNS
 
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    choice = (percent_to_share(arguments.threshold), arguments.fastest, arguments.include_flagged)
+    choice = (arguments.threshold, arguments.fastest, arguments.include_flagged)
     result = compare_files(arguments.before, arguments.after, arguments.by, *choice)
     say(arguments, to_json(result), lambda markdown: format_result(result, markdown))
     return result.exit_code

@@ -12,7 +12,7 @@ from typing import Any, Dict, List
 from harness.cli.options import add_forms, add_include_flagged, add_threshold, output_file, say
 from harness.core.errors import InvalidValueError
 from harness.core.terminal import format_table, shown
-from harness.core.units import mw_to_w, percent_to_share, share_to_percent
+from harness.core.units import mw_to_w, share_to_percent
 from harness.judge.compare import DEFAULT_THRESHOLD, TIME
 from harness.judge.history import TEST, CaseHistories, CaseSeries, read_history
 from harness.report.history import write_page
@@ -48,8 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         require_drawing("the page", ", or leave out --out")
-    threshold = percent_to_share(arguments.threshold)
-    found = read_history(arguments.files, arguments.include_flagged, arguments.since, threshold)
+    found = read_history(arguments.files, arguments.include_flagged, arguments.since, arguments.threshold)
     say(arguments, _to_json(found), lambda markdown: _in_words(found, markdown))
     if arguments.out is not None:
         write_page(found, arguments.out)

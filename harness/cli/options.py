@@ -11,7 +11,7 @@ from typing import Any, Callable, List, Optional
 from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
-from harness.core.units import share_to_percent
+from harness.core.units import percent_to_share, share_to_percent
 from harness.store.conditions import DISQUALIFYING
 
 
@@ -37,14 +37,13 @@ def add_by(parser: argparse.ArgumentParser) -> None:
 
 
 def add_threshold(parser: argparse._ActionsContainer, default: float, text: str) -> None:
-    """`--threshold`, in percent, of which `text` says what it bounds."""
-    parser.add_argument(
-        "--threshold",
-        type=float,
-        default=share_to_percent(default),
-        metavar="PERCENT",
-        help=f"{text} (default: %(default)g)",
-    )
+    """`--threshold`, in percent, a share in the arguments; `text` says what it bounds."""
+
+    def percent(given: str) -> float:
+        return percent_to_share(float(given))
+
+    told = f"{text} (default: {share_to_percent(default):g})"
+    parser.add_argument("--threshold", type=percent, default=default, metavar="PERCENT", help=told)
 
 
 def add_forms(parser: argparse.ArgumentParser) -> None:

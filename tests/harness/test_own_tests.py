@@ -161,12 +161,6 @@ def test_a(device, workload):
     assert "2 passed" in done.stdout, done.stdout
 
 
-def test_a_board_that_is_not_here_names_its_stand_in(own):
-    done = own("def test_a(profile):\n    profile()\n", device="orin-agx")
-    assert "1 skipped" in done.stdout
-    assert "--device sim:orin-agx" in done.stdout
-
-
 def test_a_baseline_that_lacks_a_case_is_said_and_a_halved_one_fails(own, tmp_path):
     text = """
 def test_a(train, baseline):

@@ -16,16 +16,12 @@ def ids(done):
     return [line.partition("::")[2] for line in done.stdout.splitlines() if "::" in line]
 
 
-def test_cases_are_chosen_by_k(run_suite):
-    done = run_suite("--collect-only", "-q", "--workers", "0,4", "-k", "resnet18 and w4")
-    assert ids(done) == ["test_training[host-resnet18-cifar10-32-maxn-w4-ssd-bs16]"]
-
-
 def test_a_board_that_is_not_here_is_skipped_with_the_reason_and_the_way_out(run_suite):
     done = run_suite("--device", "orin-agx", "--workload", "lenet-mnist", "--workers", "0", "-rs")
     assert "1 skipped" in done.stdout
     assert "orin-agx is not this machine" in done.stdout
     assert "run on the board" in done.stdout
+    assert "--device sim:orin-agx" in done.stdout
 
 
 def test_a_storage_without_a_place_is_skipped_with_the_way_out(run_suite):

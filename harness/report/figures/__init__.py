@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Callable, Dict, Iterable, List, NamedTuple
 
 from harness.report.figure import TEXTS, Figure
@@ -25,10 +26,12 @@ class FigureKind(NamedTuple):
 
 
 MAKERS: Dict[str, Callable[[Material], Iterable[Figure]]] = {
-    "workers": epochs.worker_figures,
+    "workers": partial(epochs.sweep_figures, kind="workers", varied="workers", x_label="workers"),
     "page-cache": epochs.page_cache_figures,
     "storage": epochs.storage_figures,
-    "batch-size": epochs.batch_size_figures,
+    "batch-size": partial(
+        epochs.sweep_figures, kind="batch-size", varied="batch_size", x_label="samples per minibatch", least=3
+    ),
     "scaling": data_sets.scaling_figures,
     "variability": repetition.variability_figures,
     "dvfs": power.dvfs_figures,

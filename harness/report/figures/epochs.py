@@ -215,17 +215,10 @@ def sizes_of(rows: Sequence[Row]) -> str:
     return f" Samples in the data set: {told}." if told else ""
 
 
-def worker_figures(material: Material) -> Iterator[Figure]:
-    """Workers of the DataLoader, two figures for each device (004 Fig 2, 003 Figs 2-5)."""
-    for device, found in by_device(material.families(_with_warm_epochs(material), "workers")).items():
-        yield from _figures_of(material, found, "workers", file_name("workers", device), "workers", device=device)
-
-
-def batch_size_figures(material: Material) -> Iterator[Figure]:
-    """Batch sizes, two figures for each device (004 Fig 4)."""
-    for device, found in by_device(material.families(_with_warm_epochs(material), "batch_size", least=3)).items():
-        name = file_name("batch-size", device)
-        yield from _figures_of(material, found, "batch-size", name, "samples per minibatch", device=device)
+def sweep_figures(material: Material, kind: str, varied: str, x_label: str, least: int = 2) -> Iterator[Figure]:
+    """Workers of the DataLoader (004 Fig 2, 003 Figs 2-5) or batch sizes (004 Fig 4), two figures for each device."""
+    for device, found in by_device(material.families(_with_warm_epochs(material), varied, least=least)).items():
+        yield from _figures_of(material, found, kind, file_name(kind, device), x_label, device=device)
 
 
 def device_figures(material: Material) -> Iterator[Figure]:

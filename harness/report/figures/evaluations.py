@@ -44,12 +44,16 @@ CHOICES = "by_choice"
 
 ALL_MODES = "brute-force"  # profiles everything: the truth that others are held against
 PENALTY, POWER_ERROR = "time penalty", "power less budget"
-STRATEGY_LEGEND = tuple(
-    LegendEntry(name, colour)
-    for name, colour in zip(
-        (PENALTY, POWER_ERROR, "choices over the budget", "over it by more than 1 W", "power above the budget"), LISTED
-    )
-)
+OF_KEYS = {
+    "penalty_median": PENALTY,
+    "power_error_w": POWER_ERROR,
+    "over_limit_pct": "choices over the budget",
+    "over_limit_plus1_pct": "over it by more than 1 W",
+    "area_w": "power above the budget",
+}
+"""Names in the legend."""
+
+STRATEGY_LEGEND = tuple(LegendEntry(name, colour) for name, colour in zip(OF_KEYS.values(), LISTED))
 
 
 def _grouped(results: Iterable[Result], *keys: str) -> Dict[Tuple[Hashable, ...], List[Result]]:
@@ -163,15 +167,6 @@ def _distributions(results: Sequence[Result]) -> List[Panel]:
         zero = Layer(Mark.RULES, (Value("", 0.0, "", results[0]["provenance"]),))
         panels.append(panel_of(title, axis, Axis(""), Mark.VIOLINS, values, behind=[zero]))
     return panels
-
-
-OF_KEYS = {
-    "penalty_median": PENALTY,
-    "over_limit_pct": "choices over the budget",
-    "over_limit_plus1_pct": "over it by more than 1 W",
-    "area_w": "power above the budget",
-}
-"""Names in the legend."""
 
 
 def _bars(results: Sequence[Result], title: str, label: str, keys: Sequence[str]) -> Panel:

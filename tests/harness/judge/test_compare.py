@@ -185,16 +185,6 @@ def test_files_that_share_no_case_are_told_apart_in_a_line(
     assert not any("w7" in line for line in more)
 
 
-def test_the_question_may_differ(tmp_path: Path, compare: Any) -> None:
-    before = measure(tmp_path / "a", 1, runs=2)
-    after = measure(tmp_path / "b", 2, 0.8, runs=2, conditions={"torch": "2.16.0", "l4t": "36.4.0"})
-    code, document = compare(before, after, "--by", "l4t,torch")
-    assert code == 0
-    assert statuses(document)["minibatch time"] == "faster"
-    assert document["changed"] == ['torch: "2.15.0" -> "2.16.0"', 'l4t: unknown -> "36.4.0"']
-    assert document["overall"][0]["ratio"] == pytest.approx(0.8, abs=0.02)
-
-
 def test_nested_conditions_can_be_the_question_and_an_unknown_one_is_refused(tmp_path: Path, compare: Any) -> None:
     mode = {"cpu_cores": 2, "cpu_khz": 0, "gpu_khz": 7, "mem_khz": 0}
     before, after = measure(tmp_path / "a", 1), measure(tmp_path / "b", 2, conditions={"power_mode": mode})
@@ -258,21 +248,6 @@ def test_few_minibatches_are_no_comparison(tmp_path: Path, compare: Any) -> None
     assert (code, [one["status"] for one in document["cases"]]) == (2, ["too few"])
 
 
-def test_a_terminal_and_a_job_summary_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    before, after = measure(tmp_path / "a.sqlite", 1), measure(tmp_path / "b.sqlite", 2, 1.05)
-    said = {}
-    for form in ((), ("--markdown",)):
-        assert main(["compare", str(before), str(after), *form]) == 1
-        said[form] = capsys.readouterr().out
-        assert "Overall, minibatch time: slower (+" in said[form]
-        assert "95% interval" in said[form]
-        assert "Threshold 2.0%" in said[form]
-        assert "one run on each side" in said[form]
-    assert said["--markdown",].startswith("## Comparison: a.sqlite -> b.sqlite\n")
-    assert "| lenet-mnist " in said["--markdown",]
-    assert "|" not in said[()]
-
-
 def benchmark_json(
     path: Path, store: Path, tells_conditions: bool = True, data: bool = True, factor: float = 1.0
 ) -> Path:
@@ -318,16 +293,6 @@ def test_files_of_pytest_benchmark_are_compared(tmp_path: Path, compare: Any, te
     assert document["overall"][0]["ratio"] == pytest.approx(1.05)
     without = benchmark_json(tmp_path / "c.json", store, tells_conditions, data=False)
     assert "--benchmark-save-data" in compare(before, without)[1]
-
-
-def test_a_file_of_pytest_benchmark_is_compared_with_a_results_file(tmp_path: Path, compare: Any) -> None:
-    before = measure(tmp_path / "a", 1)
-    after = benchmark_json(tmp_path / "b.json", measure(tmp_path / "b", 2, 1.05))
-    for sides in ((before, after), (after, before)):
-        code, document = compare(*sides)
-        assert document["refused"] == []
-        assert len(document["workloads"]) == 4
-    assert (code, statuses(document)["minibatch time"]) == (0, "faster")
 
 
 @pytest.mark.parametrize(

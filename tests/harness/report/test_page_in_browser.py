@@ -46,6 +46,14 @@ def shown_tip(page):
     return page.evaluate("getComputedStyle(tip).display === 'none' ? '' : tip.textContent")
 
 
+def chosen(page, field, value, event="change"):
+    """Set a field, and tell the page."""
+    page.evaluate(
+        f"(() => {{ const field = document.querySelector('{field}'); field.value = '{value}';"
+        f" field.dispatchEvent(new Event('{event}', {{bubbles: true}})); }})()"
+    )
+
+
 def unfolded(page: Browser) -> None:
     """Open all that is folded; figures and tables are drawn then."""
     page.evaluate(
@@ -87,15 +95,18 @@ def test_a_dark_page_has_other_colours_than_a_light_one(browser, report):
     assert light[1] != dark[1]
 
 
-def test_hovering_over_a_point_says_which_mode_it_is_and_that_it_was_measured(browser, report):
-    page = opened(browser, report)
-    scrolled_to(page, "#plot")
-    place = page.evaluate(
+def end_of_front(page):
+    return page.evaluate(
         "(() => { const end = document.querySelector('#front').getPointAtLength(0);"
         " const matrix = document.querySelector('#plot').getScreenCTM();"
         " return {x: end.x * matrix.a + matrix.e, y: end.y * matrix.d + matrix.f}; })()"
     )
-    page.move_mouse(place["x"], place["y"])
+
+
+def test_hovering_over_a_point_says_which_mode_it_is_and_that_it_was_measured(browser, report):
+    page = opened(browser, report)
+    scrolled_to(page, "#plot")
+    page.move_mouse(**end_of_front(page))
     assert "cores at" in shown_tip(page)
     assert "MHz" in shown_tip(page)
     assert "(measured)" in shown_tip(page)
@@ -140,22 +151,15 @@ def test_the_explorer_shows_energy_too_and_every_table(browser, report):
     assert count >= 2
     for place in range(count):
         for cost, label in (("energy", "energy of a minibatch (J)"), ("power", "median power (W)")):
-            page.evaluate(
-                f"for (const [name, value] of [['table', '{place}'], ['cost', '{cost}']]) {{"
-                " const field = document.querySelector(`[name=${name}]`); field.value = value;"
-                " field.dispatchEvent(new Event('change')); }"
-            )
+            chosen(page, "[name=table]", place)
+            chosen(page, "[name=cost]", cost)
             assert label in page.evaluate("document.querySelector('#plot').textContent")
     assert [event for event in page.events if event["method"] == "Runtime.exceptionThrown"] == []
 
 
-def click(page, selector):
-    """Click a place of the plot: the end of its front."""
-    place = page.evaluate(
-        f"(() => {{ const end = document.querySelector('{selector}').getPointAtLength(0);"
-        " const matrix = document.querySelector('#plot').getScreenCTM();"
-        " return {x: end.x * matrix.a + matrix.e, y: end.y * matrix.d + matrix.f}; })()"
-    )
+def click(page):
+    """Click the end of the front."""
+    place = end_of_front(page)
     for kind in ("mousePressed", "mouseReleased"):
         page.call("Input.dispatchMouseEvent", type=kind, button="left", buttons=1, clickCount=1, **place)
 
@@ -163,7 +167,7 @@ def click(page, selector):
 def test_a_mode_that_was_clicked_tells_its_exact_name_and_the_view_survives_in_the_address(browser, report):
     page = opened(browser, report)
     scrolled_to(page, "#plot")
-    click(page, "#front")
+    click(page)
     text = "document.querySelector('#picked').innerText"
     name = page.evaluate("document.querySelector('#picked code').textContent")
     modes = page.evaluate(
@@ -244,15 +248,11 @@ def test_take_aways_are_filtered_by_device_and_text(browser, report):
     page = opened(browser, report)
     claims = "[...document.querySelectorAll('#claims tbody tr')]"
     shown = f"{claims}.filter(one => !one.hidden).map(one => one.dataset.device)"
-    ask = (
-        "(([name, value]) => { const field = document.querySelector(`#filters [name=${name}]`); field.value = value;"
-        " field.dispatchEvent(new Event('input', {bubbles: true})); })"
-    )
     devices = page.evaluate(shown)
     assert devices
-    page.evaluate(f"{ask}(['device', 'xavier-agx'])")
+    chosen(page, "#filters [name=device]", "xavier-agx", "input")
     assert page.evaluate(shown) == devices
-    page.evaluate(f"{ask}(['text', 'no claim says this'])")
+    chosen(page, "#filters [name=text]", "no claim says this", "input")
     assert page.evaluate(shown) == []
 
 
@@ -304,13 +304,10 @@ def test_names_with_markup_are_text(browser, hostile_report):
     page = opened(browser, hostile_report)
     count = page.evaluate("document.querySelectorAll('[name=table] option').length")
     for place in range(count):
-        page.evaluate(
-            f"(() => {{ const field = document.querySelector('[name=table]'); field.value = '{place}';"
-            " field.dispatchEvent(new Event('change')); })()"
-        )
+        chosen(page, "[name=table]", place)
     unfolded(page)
     scrolled_to(page, "#plot")
-    click(page, "#front")
+    click(page)
     page.evaluate("document.querySelector('#picked h3 button').click()")
     assert "onerror" in page.evaluate("document.querySelector('#picked').textContent")
     page.evaluate("new Promise(done => setTimeout(done, 100))")
