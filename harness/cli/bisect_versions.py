@@ -179,10 +179,8 @@ def bisect(
 
     Good and bad are measured in turns, so that a machine that drifts does so on both sides. An environment between
     them is bad if its time is nearer to that of the bad one; it is measured again while its interval has the middle in
-    it, `MOST_RUNS` times at most.
-
-    Returns:
-        The verdicts in the order they were made, good and bad first; only these two where bad is not slower.
+    it, `MOST_RUNS` times at most. The verdicts come in the order they were made, good and bad first; only these two
+    where bad is not slower.
     """
     last = len(environments) - 1
     count = repetitions or min(runs_needed(threshold, known), MOST_RUNS)

@@ -106,10 +106,7 @@ class Recorded(NamedTuple):
 def record(store: ResultsStore, path: Path, last: Optional[int] = None, include_flagged: bool = False) -> Recorded:
     """Write a baseline from the profiles of a results file.
 
-    `last` takes the newest runs of each case. The file is replaced whole or not at all.
-
-    Raises:
-        StoreError: there is no profile, or `path` cannot be written or holds something else.
+    `last` takes the newest runs of each case. The file is replaced whole or not at all; one of another kind never.
     """
     frame = _timed(store)
     flagged = 0 if include_flagged else int((~frame["usable"]).sum())
@@ -197,10 +194,6 @@ def check(
 
     `threshold` is a share: 0.05 is 5 %. `last` takes the newest runs now. `by` names conditions that may differ. A
     verdict for each case of the baseline, in its order, then one for each case that only the results have.
-
-    Raises:
-        StoreError: the baseline or the results cannot be read.
-        InvalidValueError: the threshold is below 0, or `last` below 1.
     """
     before, frame = read_baseline(path), _timed(store)
     recorded = {(run.run_id, run.created_at) for case in before for run in case.runs}

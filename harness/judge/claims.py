@@ -145,9 +145,6 @@ def judge_cells(cells: Sequence[Cell], bounds: Bounds, confidence: float = CONFI
 
     That all cells have to hold needs no correction for their number; that one contradicts does. The intervals are
     corrected by Bonferroni for both, so a claim of many cells is confirmed with more than the confidence said.
-
-    Returns:
-        None where there is nothing to judge.
     """
     if not cells:
         return None

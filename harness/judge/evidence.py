@@ -211,10 +211,7 @@ def pooled(found: Iterable[Evidence]) -> List[Evidence]:
 
     Of each device only what was measured with the software of its latest profile counts. Runs that differ in seed,
     length or telemetry interval are runs of the same case; where a run has a figure for a case that others lack, it
-    stands alone. What is left out stays by itself.
-
-    Args:
-        found: oldest first.
+    stands alone. What is left out stays by itself. The oldest is given first.
     """
     known = list(found)
     latest: Dict[str, Tuple[Any, ...]] = {}

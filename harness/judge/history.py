@@ -116,16 +116,9 @@ def read_history(
     since: Optional[datetime.date] = None,
     threshold: float = DEFAULT_THRESHOLD,
 ) -> CaseHistories:
-    """The history that results files, or those in folders, tell.
+    """The history that results files, or those in folders, tell, in any order; what several of them hold counts once.
 
-    Args:
-        paths: in any order; a profile that several of them hold counts once.
-        include_flagged: take disturbed and throttled profiles too.
-        since: leave out what was stored before that day.
-        threshold: a share; a smaller change is none.
-
-    Raises:
-        StoreError: a file that was named cannot be read, or nothing is left. One in a folder is left out, and said.
+    A file that was named and cannot be read is a `StoreError`; one in a folder is left out, and said.
     """
     check_threshold(threshold)
     records: Dict[Tuple[str, ...], Record] = {}

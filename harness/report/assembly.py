@@ -32,18 +32,7 @@ class Written(NamedTuple):
 
 
 def write_report(material: Material, out: Path, made_from: Sequence[Path], png: bool = False) -> Written:
-    """Write a report.
-
-    Args:
-        material: what it is made of.
-        out: its folder; made where it is missing. Files of the same names are replaced, others stay.
-        made_from: the files that it was made of.
-        png: whether to write PNG files.
-
-    Raises:
-        DependencyError: what draws figures is not installed.
-        StoreError: there is nothing to report, or a file cannot be written.
-    """
+    """Write a report into a folder: files of the same names are replaced, others stay; the page links `made_from`."""
     if not (material.rows or material.corpus or material.predictors or material.strategies or material.predicted):
         raise StoreError(f"{material.store.path} holds no profile", "measure some: pytest benchmarks")
     require_drawing("the report")

@@ -47,25 +47,16 @@ class LegendEntry(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A figure in a panel, or the distribution of some.
+    """A figure in a panel, or the distribution of some."""
 
-    Attributes:
-        series: the legend's entry that it belongs to; of dots the number that their colour stands for.
-        x, y: where it lies: a number, or one of the axis's names. Of a violin one of them is all of its values.
-        provenance: `measured`, `simulated` or `replayed`.
-        low, high: its 95 % interval, or what the caption says of the whiskers.
-        apart: its profile was disturbed or throttled, so it is drawn open and grey.
-        note: what a reader is told of it besides.
-    """
-
-    series: Any
-    x: Any
+    series: Any  # the legend's entry that it belongs to; of dots the number that their colour stands for
+    x: Any  # where it lies: a number, or one of the axis's names. Of a violin x or y is all of its values
     y: Any
     provenance: str
-    low: Optional[float] = None
+    low: Optional[float] = None  # its 95 % interval, or what the caption says of the whiskers
     high: Optional[float] = None
-    apart: bool = False
-    note: str = ""
+    apart: bool = False  # its profile was disturbed or throttled, so it is drawn open and grey
+    note: str = ""  # what a reader is told of it besides
 
 
 class Layer(NamedTuple):

@@ -34,25 +34,15 @@ OF_WORKLOAD = ("workload", "data_samples", "data_source", "device_specification"
 
 @dataclasses.dataclass(frozen=True)
 class Material:
-    """What a report is made of.
+    """What a report is made of."""
 
-    Attributes:
-        store: the results file, for raw series; None where the report is made without one.
-        frame: its profiles, the newest of each comparable conditions and case.
-        corpus: rows of a corpus.
-        predictors: results of `python -m predictors evaluate --json`.
-        strategies: results of `python -m predictors strategies evaluate --json`.
-        evidence: what each profile of the file says, for intervals and verdicts.
-        predicted: tables of modes that a saved predictor made.
-    """
-
-    store: Optional[ResultsStore]
-    frame: Optional[pd.DataFrame]
+    store: Optional[ResultsStore]  # the results file, for raw series; None where the report is made without one
+    frame: Optional[pd.DataFrame]  # its profiles, the newest of each comparable conditions and case
     corpus: Tuple[Dict[str, Any], ...] = ()
-    predictors: Tuple[Dict[str, Any], ...] = ()
-    strategies: Tuple[Dict[str, Any], ...] = ()
-    evidence: Tuple[Evidence, ...] = ()
-    predicted: Tuple[ModeTable, ...] = ()
+    predictors: Tuple[Dict[str, Any], ...] = ()  # results of `python -m predictors evaluate --json`
+    strategies: Tuple[Dict[str, Any], ...] = ()  # and of `python -m predictors strategies evaluate --json`
+    evidence: Tuple[Evidence, ...] = ()  # what each profile of the file says, for intervals and verdicts
+    predicted: Tuple[ModeTable, ...] = ()  # tables of modes that a saved predictor made
 
     @classmethod
     def read(
@@ -164,11 +154,7 @@ class Material:
     def families(self, rows: Sequence[Row], *varies: str, least: int = 2, split_by: Sequence[str] = ()) -> List[Family]:
         """Families in which one thing is varied: of each device and workload the one with the most values.
 
-        Args:
-            rows: to choose from; those without a value are left out.
-            varies: the conditions that are varied: `workers`, or `workers` and `storage`, ...
-            least: how many values a family must have.
-            split_by: columns; the best family is taken for each of their values.
+        Rows without a value are left out. `split_by`: columns; the best family is taken for each of their values.
         """
         columns = ["device_label" if name == "device" else name for name in varies]
         best: Dict[Tuple[Any, ...], Dict[Any, Row]] = {}

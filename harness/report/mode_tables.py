@@ -33,12 +33,9 @@ INTERVALS = ("time_low_ms", "time_high_ms", "power_low_mw", "power_high_mw")  # 
 class ModeTable:
     """Power modes of one device and workload, each once, with their medians.
 
-    Attributes:
-        device, workload, task, batch_size, provenance, origin: what tells it from others.
-        modes: a row for each mode: `power_mode` (its name), the fields of `PowerMode`, `minibatch_time_ms`, `power_mw`,
-            `energy_mws` of a minibatch, whether it is on the front of time and power or energy (0 or 1), and `profile`,
-            its number, 0 where there is none; of predicted ones also `INTERVALS`, which hold 80 % of measurements.
-        disturbed: times in ms and powers in mW that do not count.
+    `modes` has a row for each: `power_mode` (its name), the fields of `PowerMode`, `minibatch_time_ms`, `power_mw`,
+    `energy_mws` of a minibatch, whether it is on the front of time and power or energy (0 or 1), and `profile`, its
+    number, 0 where there is none; of predicted ones also `INTERVALS`, which hold 80 % of measurements.
     """
 
     device: str
@@ -48,7 +45,7 @@ class ModeTable:
     provenance: str
     origin: str
     modes: pd.DataFrame
-    disturbed: Tuple[Tuple[float, float], ...] = ()
+    disturbed: Tuple[Tuple[float, float], ...] = ()  # times in ms and powers in mW that do not count
 
     @property
     def title(self) -> str:

@@ -108,13 +108,7 @@ def _course_of(material: Material, row: Row, size: str) -> Tuple[List[Panel], Li
 
 
 def thinned(xs: Sequence[float], ys: Sequence[float], most: int) -> Tuple[List[float], List[float]]:
-    """At most so many points of a curve: the least and the greatest y of each stretch, so that peaks stay.
-
-    Args:
-        xs: ascending.
-        ys: as many.
-        most: points at the most.
-    """
+    """At most so many points of a curve: the least and the greatest y of each stretch, so that peaks stay."""
     if len(xs) <= most:
         return list(xs), list(ys)
     kept = set()
