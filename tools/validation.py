@@ -97,15 +97,13 @@ def as_json(report: Report) -> Dict[str, Any]:
         "provenance": "simulated",
         "figures": [
             {
-                "fact": row.figure.fact,
-                "paper": row.figure.paper,
-                "section": row.figure.section,
+                **{
+                    name: getattr(row.figure, name)
+                    for name in ("fact", "paper", "section", "metric", "relation", "unit")
+                },
                 "condition": row.figure.condition._asdict(),
                 "versus": None if row.figure.versus is None else row.figure.versus._asdict(),
-                "metric": row.figure.metric,
-                "relation": row.figure.relation,
                 "published": row.figure.value,
-                "unit": row.figure.unit,
                 "simulated": row.simulated,
                 "deviation_pct": share_to_percent(row.deviation),
                 "is_close": row.is_close,

@@ -32,16 +32,14 @@ from harness.judge.sides import (
     FASTER,
     INCONCLUSIVE,
     MIN_MINIBATCHES,
-    OK_CODE,
-    REFUSED_CODE,
     SLOWER,
-    SLOWER_CODE,
     TOO_FEW,
     CaseRuns,
     Pair,
     Run,
     cases_of,
     check_threshold,
+    exit_code_of,
     is_unsure,
     nearest,
     pair,
@@ -315,12 +313,9 @@ def exit_code(found: Sequence[Checked], strict: bool = False) -> int:
     To be `strict` is to give 2 also where a case is inconclusive.
     """
     statuses = {one.status for one in found}
-    if SLOWER in statuses:
-        return SLOWER_CODE
     open_ones = {REFUSED, TOO_FEW, *([INCONCLUSIVE] if strict else [])}
-    if statuses & open_ones or not statuses & {SAME, FASTER, INCONCLUSIVE}:
-        return REFUSED_CODE
-    return OK_CODE
+    is_open = bool(statuses & open_ones) or not statuses & {SAME, FASTER, INCONCLUSIVE}
+    return exit_code_of(SLOWER in statuses, is_open)
 
 
 def format_checked(found: Sequence[Checked], threshold: float) -> str:

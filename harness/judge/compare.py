@@ -30,15 +30,13 @@ from harness.judge.sides import (
     FASTER,
     INCONCLUSIVE,
     MIN_MINIBATCHES,
-    OK_CODE,
-    REFUSED_CODE,
     SLOWER,
-    SLOWER_CODE,
     TOO_FEW,
     Pair,
     Side,
     check_threshold,
     environment_changes,
+    exit_code_of,
     is_unsure,
     pair,
     ratios,
@@ -200,11 +198,9 @@ class ComparedSides:
 
     @property
     def exit_code(self) -> int:
-        """1 where something is slower or takes more power; else 2 where a case was refused or none compared; else 0."""
         statuses = {one.status for one in self.found}
-        if statuses & {SLOWER, MORE}:
-            return SLOWER_CODE
-        return REFUSED_CODE if self.refused or TOO_FEW in statuses or not statuses else OK_CODE
+        is_open = bool(self.refused) or TOO_FEW in statuses or not statuses
+        return exit_code_of(bool(statuses & {SLOWER, MORE}), is_open)
 
 
 def compare_files(

@@ -20,7 +20,7 @@ import numpy as np
 from harness.core.errors import StoreError
 from harness.judge.compare import DEFAULT_THRESHOLD, LESS, MORE, POWER, SAME, TIME
 from harness.judge.evidence import SOFTWARE
-from harness.judge.sides import FASTER, OK_CODE, REFUSED_CODE, SLOWER, SLOWER_CODE, TOO_FEW, check_threshold, sure_power
+from harness.judge.sides import FASTER, SLOWER, TOO_FEW, check_threshold, exit_code_of, sure_power
 from harness.stats import noise
 from harness.stats.change_points import ChangePoint, change_points, learn_from_neighbours, without_outliers
 from harness.stats.changes import Change, holm
@@ -104,10 +104,9 @@ class CaseHistories(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """1 where the newest run of a series is slower or takes more power; else 2 where none could be judged."""
-        if any(one.is_worse for one in self.series):
-            return SLOWER_CODE
-        return OK_CODE if any(one.status != TOO_FEW for one in self.series) else REFUSED_CODE
+        """As of a comparison, of the newest runs; 2 where no series has enough of them."""
+        is_open = all(one.status == TOO_FEW for one in self.series)
+        return exit_code_of(any(one.is_worse for one in self.series), is_open)
 
 
 def read_history(

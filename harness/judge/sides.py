@@ -47,8 +47,6 @@ much memory there is counts among the conditions. The commit of the suite must a
 
 MIN_MINIBATCHES = 10  # with fewer clean minibatches on a side its noise cannot be told from a change
 SLOWER, FASTER, INCONCLUSIVE, TOO_FEW = "slower", "faster", "inconclusive", "too few"  # verdicts of every comparison
-OK_CODE, SLOWER_CODE, REFUSED_CODE = 0, 1, 2
-
 CONDITIONS_TEXT = "conditions"
 """In `extra_info` of pytest-benchmark's JSON: the comparable conditions of a case of this suite, as JSON text."""
 
@@ -423,6 +421,11 @@ def ratios(pairs: Sequence[Pair], quantity: str = TIME, same_question: bool = Fa
         noise = learn_noise(list(pairs_of.values()), same_question, known)
         found.update({name: compare_runs(*series, noise, known) for name, series in pairs_of.items()})
     return found
+
+
+def exit_code_of(is_worse: bool, is_open: bool) -> int:
+    """1 where something became worse; else 2 where a comparison was refused, or none was possible; else 0."""
+    return 1 if is_worse else 2 if is_open else 0
 
 
 def is_unsure(interval: Interval, threshold: float) -> bool:

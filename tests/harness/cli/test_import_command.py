@@ -58,18 +58,13 @@ def test_a_good_corpus_comes_through_as_it_is(tmp_path, suffix):
     ("column", "value", "words"),
     [
         ("minibatch_time_ms", "nan", "minibatch_time_ms is nan, expected a number above 0"),
-        ("minibatch_time_ms", "0", "minibatch_time_ms is 0.0, expected a number above 0"),
         ("power_mw", "-5", "power_mw is -5.0"),
-        ("power_mw", "inf", "power_mw is inf"),
         ("cpu_khz", "2201601", "cpu_khz is 2201601, which orin-agx does not have; the nearest is 2201600"),
         ("cpu_khz", "2201", "cpu_khz is 2201: that looks like MHz, expected kHz"),
-        ("gpu_khz", "1300500000", "gpu_khz is 1300500000: that looks like Hz, expected kHz"),
         ("mem_khz", "lots", "mem_khz is 'lots', expected a whole number"),
         ("cpu_cores", "13", "cpu_cores is 13, orin-agx has 12"),
         ("minibatch_time_ms", lambda ms: ms / 1e3, "that looks like s, expected ms"),
         ("minibatch_time_ms", lambda ms: ms * 1e3, "that looks like us, some"),
-        ("power_mw", lambda mw: mw / 1e3, "that looks like W, expected mW"),
-        ("power_mw", lambda mw: mw * 1e3, "that looks like uW"),
     ],
 )
 def test_a_bad_row_is_named_with_its_line_and_nothing_is_written(tmp_path, capsys, column, value, words):

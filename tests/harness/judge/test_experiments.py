@@ -74,29 +74,6 @@ def run(tmp_path):
     return start
 
 
-def test_each_experiment_runs_its_own_cases_on_the_boards_it_is_for(run):
-    done = run("--collect-only", "-q", device="sim:xavier-agx,sim:orin-agx")
-    assert "test_power_modes.py::test_power_modes[sim:xavier-agx-mobilenetv3-gld23k-g-w4-ssd-bs16]" in ids(done)
-    assert not any("test_power_modes[sim:orin" in found for found in ids(done))
-    assert "test_variability.py::test_variability[sim:orin-agx@2-mobilenetv3-gld23k-maxn-w4-ssd-bs16]" in ids(done)
-    assert not any(name in files_of(done) for name in ("test_page_cache.py", "test_corpus_profiling.py"))
-    assert ids(done)[-1].endswith("test_takeaways[sim:orin-agx]")
-
-
-def test_boards_run_the_papers_cases_in_their_own_default_mode_and_on_their_own_medium(run):
-    """004 sec. 4.4: 15 W with six cores on NX; data on SD where there is no SSD, on Nano."""
-    words, files = ("--campaign", "paper", "--collect-only", "-q"), ["test_dvfs.py"]
-    done = run(*words, device="sim:nano,sim:xavier-nx,sim:orin-agx", files=files)
-    cases = [found.partition("[")[2] for found in ids(done) if "-lenet-" in found and "dvfs]" not in found]
-    assert cases == [
-        "sim:nano-lenet-mnist-maxn-w4-sd-bs16]",
-        "sim:xavier-nx-lenet-mnist-6c-1420.8-1109.25-1600-w4-ssd-bs16]",
-        "sim:orin-agx-lenet-mnist-maxn-w4-ssd-bs16]",
-    ]
-    asked = run(*words, "--storage", "ssd", device="sim:nano")
-    assert any("-ssd-" in found for found in ids(asked))
-
-
 def test_who_asks_for_an_axis_gets_a_sweep_and_no_experiments(run):
     assert files_of(run("--collect-only", "-q", "--workers", "2")) == {"test_training.py"}
     done = run("--collect-only", "-q", "--workload", "lenet-mnist", files=["test_worker_parallelism.py"])
