@@ -6,15 +6,7 @@ import argparse
 from pathlib import Path
 
 from harness.cli.options import add_by, add_include_flagged, add_results, add_threshold
-from harness.judge.baseline import (
-    DEFAULT_THRESHOLD,
-    TEST,
-    check,
-    exit_code,
-    format_checked,
-    record,
-    recorded_median,
-)
+from harness.judge.baseline import DEFAULT_THRESHOLD, TEST, check, exit_code, format_checked, record, recorded_median
 from harness.store.conditions import LEFT_OUT
 from harness.store.results import ResultsStore
 

@@ -15,17 +15,7 @@ from harness.core.mode_texts import MAXN
 from harness.core.power_modes import PowerMode
 from harness.core.units import mw_to_w, percent_to_share, share_to_percent
 from harness.report.colours import LISTED, PARTS
-from harness.report.figure import (
-    Axis,
-    Figure,
-    LegendEntry,
-    Mark,
-    Panel,
-    Value,
-    figure_of,
-    figure_text,
-    panel_of,
-)
+from harness.report.figure import Axis, Figure, LegendEntry, Mark, Panel, Value, figure_of, figure_text, panel_of
 from harness.report.figures.epochs import COLUMNS as TIME_COLUMNS
 from harness.report.figures.epochs import ENERGY as ENERGY_LABEL
 from harness.report.figures.epochs import LEGEND, EpochBar, energy_j, parts_of, sizes_of, stacked_panel
