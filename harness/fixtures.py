@@ -53,7 +53,7 @@ from harness.measure.rounds import run_rounds
 from harness.options import asks_for_strictness, deadline_from
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import experiment_of, plan_of
-from harness.playback import durations_s, is_played_back, play_back
+from harness.playback import is_played_back, play_back
 from harness.store.conditions import comparable_conditions, key, without_instance
 from harness.summary import describe_result, extra_info, left_out_of_verdicts
 
@@ -338,7 +338,7 @@ def measure(
     def show(measured: Profile, remark: str = "") -> None:
         if not timed and not remark and is_played_back(held, case):
             timed.append(case.id)
-            play_back(benchmark, durations_s(measured))
+            play_back(benchmark, measured)
         benchmark.extra_info.update(extra_info(measured))
         if request.node.nodeid not in outcome.shown:
             outcome.shown.add(request.node.nodeid)

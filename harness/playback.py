@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Deque, List, Sequence
+from typing import Any, Deque
 
 from harness.core.cases import IDLE, IDLE_STATES, Case
 from harness.core.device import Device, is_self_profiling
@@ -27,19 +27,17 @@ def recorded_time() -> float:
     return _readings.popleft()
 
 
-def play_back(benchmark: Any, durations_s: Sequence[float]) -> None:
-    """Make pytest-benchmark record these durations, a round each."""
+def play_back(benchmark: Any, measured: Profile) -> None:
+    """Make pytest-benchmark record a profile's minibatches, a round each.
+
+    Of an idle state it is its time, of a replayed case the one median that there is.
+    """
+    times_ms = [minibatch.e2e_ms for minibatch in measured.counted] or [measured.aggregates["minibatch_time_ms"]]
+    idle_s = measured.case.settings.idle_s
+    durations_s = [ms_to_s(time_ms) for time_ms in times_ms] if idle_s is None else [idle_s]
     count = min(len(durations_s), MAX_ROUNDS)
     _readings.clear()
     for place in range(count):
         _readings.extend((0.0, durations_s[place * len(durations_s) // count]))
     benchmark.pedantic(lambda: None, rounds=count)
     _readings.clear()
-
-
-def durations_s(measured: Profile) -> List[float]:
-    """The minibatches of a profile; of an idle state its time, of a replayed case the one median that there is."""
-    if measured.case.settings.idle_s is not None:
-        return [measured.case.settings.idle_s]
-    times_ms = [minibatch.e2e_ms for minibatch in measured.counted]
-    return [ms_to_s(time_ms) for time_ms in times_ms or [measured.aggregates["minibatch_time_ms"]]]

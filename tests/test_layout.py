@@ -28,10 +28,6 @@ MAY_NAME_TORCH = (
     "harness.workloads",
 )
 
-TOP = ("harness.plugin", "harness.plan", "harness.outcome", "harness.playback", "harness.options", "harness.summary",
-       "harness.fixtures", "harness.__main__")  # fmt: skip
-"""Modules of the plugin, on top of the rooms of the harness."""
-
 MAY_IMPORT = {
     "harness.core": (),
     "harness.stats": ("harness.core",),

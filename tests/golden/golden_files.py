@@ -45,25 +45,21 @@ _VOLATILE_TEXT = (
 
 
 def read_csv(path: Path) -> List[Dict[str, str]]:
-    """The rows of a CSV file, each by column."""
     with path.open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
 
 def sha256(text: str) -> str:
-    """A short hash."""
     return "sha256 " + hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def without_moments(text: str) -> str:
-    """A text without dates and ids of runs."""
     for pattern, name in _VOLATILE_TEXT:
         text = pattern.sub(name, text)
     return text
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> List[List[Any]]:
-    """Some columns of a table, a list for each row; numbers as numbers."""
     return [[number_or_text(row[name]) for name in names] for row in rows]
 
 
@@ -98,7 +94,6 @@ def _hash_of(values: Sequence[Any]) -> str:
 
 
 def number_or_text(value: Any) -> Any:
-    """A number where a text is one."""
     if not isinstance(value, str):
         return value
     try:
@@ -140,13 +135,11 @@ class Golden:
         self._places = [(re.compile(place), name) for place, name in places.items()]
 
     def text(self, text: str) -> str:
-        """A text without places of this machine, dates and ids."""
         for pattern, name in self._places:
             text = pattern.sub(name, text)
         return without_moments(text)
 
     def lines(self, text: str) -> List[str]:
-        """What a program printed, as lines without spaces at their ends."""
         return [line.rstrip() for line in self.text(text).splitlines()]
 
     def _normal(self, value: Any, key: str = "") -> Any:
@@ -161,11 +154,6 @@ class Golden:
         return self.text(value) if isinstance(value, str) else value
 
     def check(self, name: str, found: Any, tolerance: float = TOLERANCE) -> None:
-        """Compare with `files/NAME.json`.
-
-        Raises:
-            AssertionError: they differ; names the file and each key.
-        """
         path = FILES / f"{name}.json"
         found = json.loads(json.dumps(self._normal(found)))
         if os.environ.get(REMAKE):

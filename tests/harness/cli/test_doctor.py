@@ -80,10 +80,14 @@ def test_doctor_prints_a_board_without_being_told_its_name(tmp_path, capsys):
     assert re.sub(free, "", text) == re.sub(free, "", format_findings(described(tree)[0]) + "\n")
 
 
-def test_a_root_that_is_not_there_is_one_line(capsys):
-    assert main(["doctor", "--root", "/no/such/root"]) == 2
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(("--root", "/no/such/root"), "--root /no/such/root is no folder"), (("--device", "nonsense"), "known: host")],
+)
+def test_what_is_not_there_is_one_line(capsys, arguments, told):
+    assert main(["doctor", *arguments]) == 2
     error = capsys.readouterr().err
-    assert "--root /no/such/root is no folder" in error
+    assert told in error
     assert "Traceback" not in error
 
 
@@ -101,11 +105,6 @@ def test_doctor_tells_whether_workers_can_hand_over_batches(monkeypatch, mib, av
     told = doctor.shared_memory_capability()
     assert told.available == available
     assert hint in told.hint
-
-
-def test_doctor_refuses_an_unknown_device(capsys):
-    assert main(["doctor", "--device", "nonsense"]) == 2
-    assert "known: host" in capsys.readouterr().err
 
 
 def test_restore_has_nothing_to_do_after_a_run_that_ended(tmp_path, monkeypatch, capsys):

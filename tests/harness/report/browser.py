@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -104,13 +103,6 @@ class Browser:
     def move_mouse(self, x: float, y: float) -> None:
         """Move the mouse to a place in the window."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-
-    def screenshot(self, path: Path, y: float = 0, height: Optional[float] = None) -> None:
-        """A picture of the page from `y` down, whole by default."""
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": y, "width": size["width"], "height": height or size["height"] - y, "scale": 1}
-        picture = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(picture["data"]))
 
     def _next(self) -> Dict[str, Any]:
         while b"\0" not in self._left:
