@@ -6,7 +6,7 @@ Runs when it is asked for by name: `pytest benchmarks/test_software_versions.py 
 
 import pytest
 
-from harness.judge.software_versions import version_effects
+from harness.judge.compare import version_effects
 
 MOST = 1.4  # versions were up to 40 % apart (004 sec. 5.4.4)
 

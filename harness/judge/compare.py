@@ -26,6 +26,7 @@ import numpy as np
 
 from harness.core.cases import TRAINING
 from harness.core.terminal import format_table
+from harness.judge.evidence import SOFTWARE
 from harness.judge.sides import (
     FASTER,
     INCONCLUSIVE,
@@ -34,6 +35,7 @@ from harness.judge.sides import (
     TOO_FEW,
     Pair,
     Side,
+    cases_of,
     check_threshold,
     environment_changes,
     exit_code_of,
@@ -55,6 +57,8 @@ from harness.stats.changes import (
 )
 from harness.stats.estimates import CONFIDENCE, Interval
 from harness.store.conditions import LEFT_OUT
+from harness.store.frames import profiles
+from harness.store.results import ResultsStore
 
 DEFAULT_THRESHOLD = 0.02  # a change of the median below this is none
 TELLING = 0.05  # an interval that reaches beyond this both ways is inconclusive: it would hide a change of 5 %
@@ -357,3 +361,29 @@ def _notes(result: ComparedSides) -> List[str]:
             " turns (before, after, before, ...); where others share the machine, compare with --fastest"
         )
     return notes
+
+
+class VersionEffect(NamedTuple):
+    """How much the time of a case differs between versions of the software (E8; 004 sec. 5.4.4)."""
+
+    case_id: str
+    differ: List[str]  # the versions that changed, `torch: "1.12" -> "2.0"`
+    ratio: Interval  # median minibatch time after / before
+
+    @property
+    def text(self) -> str:
+        low, high = f"{self.ratio.low:.3f}", f"{self.ratio.high:.3f}"
+        return f"{self.case_id}: {'; '.join(self.differ)}: time x {self.ratio.value:.3f} ({low} to {high})"
+
+
+def version_effects(store: ResultsStore) -> List[VersionEffect]:
+    """Every undisturbed case that was measured with several sets of versions, each set against the first one."""
+    frame = profiles(store, timed=True, replayed=False)
+    versions = frame["conditions"].map(lambda conditions: tuple(conditions.get(name) for name in SOFTWARE))
+    sets = [cases_of(store, frame[versions == found]) for found in dict.fromkeys(versions)]
+    effects = []
+    for later in sets[1:]:
+        pairs = [one for one in pair(sets[0], later, SOFTWARE) if one.is_compared]
+        found = ratios(pairs)
+        effects += [VersionEffect(one.case_id, one.differ, found[one.key].estimate.interval()) for one in pairs]
+    return effects

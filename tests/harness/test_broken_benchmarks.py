@@ -147,10 +147,10 @@ def test_each_benchmark_passes_whole_and_fails_broken(outcomes, tmp_path):
         ),
         (
             "software_versions",
-            "from harness.judge import software_versions\n"
+            "from harness.judge import compare\n"
             "from harness.stats.estimates import Interval\n"
-            "effect = software_versions.VersionEffect('a case', ['torch: 1 -> 2'], Interval(2.0, 1.9, 2.1))\n"
-            "software_versions.version_effects = lambda store: [effect]\n",
+            "effect = compare.VersionEffect('a case', ['torch: 1 -> 2'], Interval(2.0, 1.9, 2.1))\n"
+            "compare.version_effects = lambda store: [effect]\n",
         ),
     ],
 )

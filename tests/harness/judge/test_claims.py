@@ -15,8 +15,8 @@ from harness.devices.registry import open_device
 from harness.judge.claim_functions import Cell, default_mode, exactly
 from harness.judge.claim_list import Bounds, load_claims
 from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED, counts_of_claims, judge, judge_cells, verdicts
+from harness.judge.compare import version_effects
 from harness.judge.evidence import WARM, View, evidence_of, pooled
-from harness.judge.software_versions import version_effects
 from harness.measure.run import run
 from harness.stats.estimates import Drawn, Estimate
 from harness.stats.noise import RunNoise, over_runs
@@ -170,20 +170,6 @@ def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tm
         assert by_name(verdicts(store)) == found
     as_simulated = [dataclasses.replace(one, provenance="simulated") for one in (none, *wrong)]
     assert by_name(judge(map(evidence_of, as_simulated)))["workers_shorten_epochs"].verdict == "contradicted"
-
-
-def test_ten_minibatches_are_held_against_a_long_profile():
-    long = simulated("sim:orin-agx", workload="resnet18-imagenet", settings=Settings(minibatches=200))
-    short = simulated("sim:orin-agx", workload="resnet18-imagenet", settings=Settings(minibatches=40))
-    names = {claim.name for claim in load_claims() if claim.experiment == "profile_length"}
-    found = by_name(judge(map(evidence_of, (long, short))))
-    assert {name: found[name].verdict for name in names} == dict.fromkeys(names, "confirmed")
-    assert not names & set(by_name(judge([evidence_of(short)])))
-    half = len(long.minibatches) // 2
-    drifting = dataclasses.replace(
-        long, minibatches=[*long.minibatches[:half], *slowed(long, 1.5).minibatches[half:]], telemetry=long.telemetry
-    )
-    assert by_name(judge([evidence_of(drifting)]))["ten_minibatches_tell_the_time"].verdict == "contradicted"
 
 
 def test_baseload_is_the_idle_power_of_the_same_mode_and_asked_of_no_other():
