@@ -1,6 +1,7 @@
 """`python -m harness simulation validate`: what it prints, writes and refuses."""
 
 import json
+import math
 from functools import partial
 
 import pytest
@@ -63,6 +64,7 @@ def test_without_a_device_figures_of_every_board_and_all_claims_are_told(tmp_pat
     assert command("--json", out) == 0
     found = json.loads(out.read_text())
     assert len(found["figures"]) == found["summary"]["count"] >= 150
+    assert all(math.isfinite(figure["simulated"]) for figure in found["figures"])
     names = {claim["name"] for claim in found["claims"]}
     assert {"gains_level_off_at_sixteen", "static_clocks_are_no_slower"} | {one.__name__ for one in CHECKS} <= names
     printed = capsys.readouterr().out

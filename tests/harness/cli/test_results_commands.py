@@ -29,8 +29,8 @@ def results(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("device", "runs", "is_told"), [("host", 1, True), ("host", 3, False), ("orin-agx", 1, False)])
 def test_a_baseline_of_one_run_on_a_noisy_machine_says_how_to_make_a_better_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture, device: str, runs: int, is_told: bool
-) -> None:
+    tmp_path, capsys, device, runs, is_told
+):
     with ResultsStore(tmp_path / "r.sqlite") as store:
         for number in range(runs):
             store.add(make_profile(case={"device": device}), ENVIRONMENT, f"run {number}")
@@ -38,7 +38,7 @@ def test_a_baseline_of_one_run_on_a_noisy_machine_says_how_to_make_a_better_one(
     assert ("1 of 1 cases rest on one run" in capsys.readouterr().out) == is_told
 
 
-def test_export_writes_a_corpus_and_tells_what_it_left_out(results: Path, capsys: pytest.CaptureFixture) -> None:
+def test_export_writes_a_corpus_and_tells_what_it_left_out(results, capsys):
     out = results.parent / "c.csv"
     assert run("export", "--results", results, "--out", out) == 0
     assert len(read_corpus(out)) == 2
@@ -50,7 +50,7 @@ def test_export_writes_a_corpus_and_tells_what_it_left_out(results: Path, capsys
     assert len(read_corpus(out)) == 3
 
 
-def test_export_writes_every_minibatch_as_it_was_recorded(results: Path, capsys: pytest.CaptureFixture) -> None:
+def test_export_writes_every_minibatch_as_it_was_recorded(results, capsys):
     out = results.parent / "minibatches.csv"
     assert run("export", "--results", results, "--minibatches", out) == 0
     rows = list(csv.DictReader(out.open()))
@@ -61,7 +61,7 @@ def test_export_writes_every_minibatch_as_it_was_recorded(results: Path, capsys:
     assert "--minibatches FILE" in capsys.readouterr().err
 
 
-def test_everything_is_exported_as_parquet(results: Path) -> None:
+def test_everything_is_exported_as_parquet(results):
     pandas, _ = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     files = {name: results.parent / f"{name}.parquet" for name in ("out", "minibatches", "telemetry")}
     assert (
@@ -74,7 +74,7 @@ def test_everything_is_exported_as_parquet(results: Path) -> None:
     assert set(telemetry["provenance"]) == {"measured"}
 
 
-def test_what_is_not_there_and_a_threshold_below_0_are_refused(results: Path, capsys: pytest.CaptureFixture) -> None:
+def test_what_is_not_there_and_a_threshold_below_0_are_refused(results, capsys):
     missing, baseline = results.parent / "missing", results.parent / "b.json"
     assert run("export", "--results", missing, "--out", results.parent / "c.csv") == 2
     assert "there is no results file" in capsys.readouterr().err
@@ -87,7 +87,7 @@ def test_what_is_not_there_and_a_threshold_below_0_are_refused(results: Path, ca
     assert capsys.readouterr().err.count("the threshold must be 0 or more, got -1 %") == 2
 
 
-def test_what_is_left_out_because_of_its_flags_is_counted(results: Path, capsys: pytest.CaptureFixture) -> None:
+def test_what_is_left_out_because_of_its_flags_is_counted(results, capsys):
     with ResultsStore(results) as store:
         store.add(make_profile([300.0] * 40, flags=["disturbed: a"]), ENVIRONMENT, "run2")
     said = "left out: 1 profiles flagged disturbed or throttled (--include-flagged keeps them)"

@@ -60,7 +60,7 @@ def statuses(document: Dict[str, Any], what: str = "overall") -> Dict[str, str]:
 
 
 @pytest.mark.parametrize("runs", [1, 3])
-def test_two_runs_of_the_same_machine_show_no_difference(tmp_path: Path, compare: Any, runs: int) -> None:
+def test_two_runs_of_the_same_machine_show_no_difference(tmp_path, compare, runs):
     before, after = measure(tmp_path / "a", 1, runs=runs), measure(tmp_path / "b", 2, runs=runs)
     code, document = compare(before, after)
     assert code == document["exit_code"] == 0
@@ -71,7 +71,7 @@ def test_two_runs_of_the_same_machine_show_no_difference(tmp_path: Path, compare
 
 
 @pytest.mark.parametrize("runs", [1, 3])
-def test_a_slow_down_of_5_percent_is_found(tmp_path: Path, compare: Any, runs: int) -> None:
+def test_a_slow_down_of_5_percent_is_found(tmp_path, compare, runs):
     before, after = measure(tmp_path / "a", 1, runs=runs), measure(tmp_path / "b", 2, 1.05, runs=runs)
     code, document = compare(before, after)
     assert code == 1
@@ -96,7 +96,7 @@ def slowed_by_others(path: Path, seed: int, factor: float = 1.0) -> Path:
 
 
 @pytest.mark.exhaustive
-def test_beneath_the_noise_of_others_the_fast_minibatches_tell(tmp_path: Path, compare: Any) -> None:
+def test_beneath_the_noise_of_others_the_fast_minibatches_tell(tmp_path, compare):
     before, again = slowed_by_others(tmp_path / "a", 1), slowed_by_others(tmp_path / "b", 2)
     after = slowed_by_others(tmp_path / "c", 3, 1.05)
     code, document = compare(before, again, "--fastest")
@@ -109,7 +109,7 @@ def test_beneath_the_noise_of_others_the_fast_minibatches_tell(tmp_path: Path, c
     assert any("--fastest" in note for note in document["notes"])
 
 
-def test_fast_minibatches_of_few_runs_are_too_few(tmp_path: Path, compare: Any) -> None:
+def test_fast_minibatches_of_few_runs_are_too_few(tmp_path, compare):
     before, after = measure(tmp_path / "a", 1, runs=3), measure(tmp_path / "b", 2, runs=3)
     code, document = compare(before, after, "--fastest")
     assert code == 2
@@ -117,15 +117,13 @@ def test_fast_minibatches_of_few_runs_are_too_few(tmp_path: Path, compare: Any) 
 
 
 @pytest.mark.parametrize(("flags", "found"), [((), {"power": "more power"}), (("power-unsettled: never",), {})])
-def test_more_power_is_found_and_what_is_unsure_is_not_compared(
-    tmp_path: Path, compare: Any, flags: Any, found: Dict[str, str]
-) -> None:
+def test_more_power_is_found_and_what_is_unsure_is_not_compared(tmp_path, compare, flags, found):
     before, after = measure(tmp_path / "a", 1), measure(tmp_path / "b", 2, power_factor=1.1, flags=flags)
     code, document = compare(before, after)
     assert (code, statuses(document)) == (len(found), {"minibatch time": "no difference", **found})
 
 
-def test_one_slow_workload_among_many_is_named(tmp_path: Path, compare: Any) -> None:
+def test_one_slow_workload_among_many_is_named(tmp_path, compare):
     many = [f"w{number}" for number in range(8)]
     before, after = measure(tmp_path / "a", 1, runs=3, workloads=many), tmp_path / "b"
     measure(after, 2, runs=3, workloads=many[1:])
@@ -136,7 +134,7 @@ def test_one_slow_workload_among_many_is_named(tmp_path: Path, compare: Any) -> 
     assert slower == ["w0"]
 
 
-def test_noise_that_hides_5_percent_is_called_inconclusive(tmp_path: Path, compare: Any) -> None:
+def test_noise_that_hides_5_percent_is_called_inconclusive(tmp_path, compare):
     swings = {"runs": 2, "between": 0.2}
     before, after = measure(tmp_path / "a", 1, **swings), measure(tmp_path / "b", 2, **swings)
     code, document = compare(before, after)
@@ -144,7 +142,7 @@ def test_noise_that_hides_5_percent_is_called_inconclusive(tmp_path: Path, compa
     assert statuses(document)["minibatch time"] == "inconclusive"
 
 
-def test_a_large_change_that_is_not_sure_is_not_called_no_difference(tmp_path: Path, compare: Any) -> None:
+def test_a_large_change_that_is_not_sure_is_not_called_no_difference(tmp_path, compare):
     for name, medians_ms in (("a", (80.0, 100.0, 125.0)), ("b", (90.0, 112.0, 140.0))):
         with ResultsStore(tmp_path / name) as store:
             for median_ms in medians_ms:
@@ -155,7 +153,7 @@ def test_a_large_change_that_is_not_sure_is_not_called_no_difference(tmp_path: P
     assert (code, overall["status"]) == (0, "inconclusive")
 
 
-def test_other_conditions_are_refused_with_what_differs(tmp_path: Path, compare: Any) -> None:
+def test_other_conditions_are_refused_with_what_differs(tmp_path, compare):
     before = measure(tmp_path / "a", 1)
     after = measure(tmp_path / "b", 2, conditions={"torch": "2.16.0", "l4t": "36.4.0"})
     code, document = compare(before, after)
@@ -170,9 +168,7 @@ def test_other_conditions_are_refused_with_what_differs(tmp_path: Path, compare:
 
 
 @pytest.mark.parametrize("changes", [{"conditions": {"torch": "2.16.0"}}, {"workloads": ["elsewhere"]}])
-def test_files_that_share_no_case_are_told_apart_in_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture, changes: Dict[str, Any]
-) -> None:
+def test_files_that_share_no_case_are_told_apart_in_a_line(tmp_path, capsys, changes):
     before = measure(tmp_path / "a", 1, workloads=[f"w{number}" for number in range(30)])
     after = measure(tmp_path / "b", 2, **{"workloads": [f"w{number}" for number in range(30)], **changes})
     assert main(["compare", str(before), str(after)]) == 2
@@ -184,7 +180,7 @@ def test_files_that_share_no_case_are_told_apart_in_a_line(
     assert not any("w7" in line for line in more)
 
 
-def test_nested_conditions_can_be_the_question_and_an_unknown_one_is_refused(tmp_path: Path, compare: Any) -> None:
+def test_nested_conditions_can_be_the_question_and_an_unknown_one_is_refused(tmp_path, compare):
     mode = {"cpu_cores": 2, "cpu_khz": 0, "gpu_khz": 7, "mem_khz": 0}
     before, after = measure(tmp_path / "a", 1), measure(tmp_path / "b", 2, conditions={"power_mode": mode})
     for name in ("power_mode", "power_mode.gpu_khz"):
@@ -197,7 +193,7 @@ def test_nested_conditions_can_be_the_question_and_an_unknown_one_is_refused(tmp
     assert "torch" in said.partition("known:")[2]
 
 
-def test_what_could_be_meant_twice_is_refused(tmp_path: Path, compare: Any) -> None:
+def test_what_could_be_meant_twice_is_refused(tmp_path, compare):
     before = measure(tmp_path / "a", 1, workloads=["lenet-mnist"])
     after = measure(tmp_path / "b", 2, workloads=["lenet-mnist"])
     measure(after, 3, workloads=["lenet-mnist"], conditions={"torch": "2.16.0"})
@@ -206,7 +202,7 @@ def test_what_could_be_meant_twice_is_refused(tmp_path: Path, compare: Any) -> N
     assert "b holds 2 that differ in torch alone" in document["refused"][0]["why"][0]
 
 
-def test_cases_of_one_side_alone_are_listed_and_change_nothing(tmp_path: Path, compare: Any) -> None:
+def test_cases_of_one_side_alone_are_listed_and_change_nothing(tmp_path, compare):
     before = measure(tmp_path / "a", 1, workloads=["a", "b"])
     after = measure(tmp_path / "b", 2, workloads=["b", "c"])
     code, document = compare(before, after)
@@ -215,7 +211,7 @@ def test_cases_of_one_side_alone_are_listed_and_change_nothing(tmp_path: Path, c
     assert document["only_after"] == ["orin-agx-c-maxn-w0-ssd-bs16", "orin-agx-c-maxn-w4-ssd-bs16"]
 
 
-def test_disturbed_profiles_are_left_out_and_counted(tmp_path: Path, compare: Any) -> None:
+def test_disturbed_profiles_are_left_out_and_counted(tmp_path, compare):
     before, after = measure(tmp_path / "a", 1), measure(tmp_path / "b", 2)
     measure(after, 3, 3.0, flags=["disturbed: by a neighbour"])
     code, document = compare(before, after)
@@ -232,14 +228,14 @@ def test_disturbed_profiles_are_left_out_and_counted(tmp_path: Path, compare: An
     )
 
 
-def test_another_commit_is_told_and_compared(tmp_path: Path, compare: Any) -> None:
+def test_another_commit_is_told_and_compared(tmp_path, compare):
     before = measure(tmp_path / "a", 1, environment={**ENVIRONMENT, "suite_commit": "1"})
     after = measure(tmp_path / "b", 2, environment={**ENVIRONMENT, "suite_commit": "2", "host_name": "other"})
     code, document = compare(before, after)
     assert (code, document["environment"]) == (0, ['suite_commit: "1" -> "2"'])
 
 
-def test_few_minibatches_are_no_comparison(tmp_path: Path, compare: Any) -> None:
+def test_few_minibatches_are_no_comparison(tmp_path, compare):
     for name in ("a", "b"):
         with ResultsStore(tmp_path / name) as store:
             store.add(make_profile([100.0] * 5, power_mw=None), ENVIRONMENT, "run")
@@ -258,9 +254,7 @@ def benchmark_json(path: Path, factor: float = 1.0, data: bool = True) -> Path:
     return path
 
 
-def test_files_of_another_benchmark_are_compared_and_one_run_of_any_machine_is_no_proof(
-    tmp_path: Path, compare: Any
-) -> None:
+def test_files_of_another_benchmark_are_compared_and_one_run_of_any_machine_is_no_proof(tmp_path, compare):
     before, after = benchmark_json(tmp_path / "a.json"), benchmark_json(tmp_path / "b.json", 1.05)
     code, document = compare(before, after)
     assert (code, statuses(document)) == (0, {"minibatch time": "inconclusive"})
@@ -276,7 +270,7 @@ def test_files_of_another_benchmark_are_compared_and_one_run_of_any_machine_is_n
         ('{"benchmarks": [], "machine_info": {}}', "holds nothing to compare"),
     ],
 )
-def test_what_is_no_side_is_refused(tmp_path: Path, compare: Any, content: str, complaint: str) -> None:
+def test_what_is_no_side_is_refused(tmp_path, compare, content, complaint):
     (tmp_path / "x.json").write_text(content)
     code, said = compare(measure(tmp_path / "a", 1), tmp_path / "x.json")
     assert code == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 import pytest
@@ -97,7 +97,7 @@ def case_runs(runs: Sequence[Sequence[float]], workers: int) -> CaseRuns:
 
 
 @pytest.mark.parametrize("runs", [1, 3])
-def test_a_slowdown_of_a_fifth_fails(gate: Any, noise: np.random.Generator, runs: int) -> None:
+def test_a_slowdown_of_a_fifth_fails(gate, noise, runs):
     before, after = ([noisy_times(noise, median) for _ in range(runs)] for median in (100, 120))
     [verdict] = gate([(before, {})], [(after, {})])
     assert (verdict.status, exit_code([verdict])) == ("slower", 1)
@@ -127,15 +127,13 @@ CALM, WILD = steady(99, 100, 101, 100), steady(80, 100, 125, 100)
         *("one slow run after calm ones", "and after wild ones", "few minibatches"),
     ],
 )
-def test_verdict_and_exit_code(
-    gate: Any, before: Any, after: Any, threshold: float, status: str, codes: Tuple[int, int]
-) -> None:
+def test_verdict_and_exit_code(gate, before, after, threshold, status, codes):
     verdicts = gate([(before, {})], [(after, {})], threshold)
     assert [verdict.status for verdict in verdicts] == [status]
     assert (exit_code(verdicts), exit_code(verdicts, strict=True)) == codes
 
 
-def test_half_the_time_is_not_the_same_where_noise_explains_it() -> None:
+def test_half_the_time_is_not_the_same_where_noise_explains_it():
     """Of ten cases one may be as far off by chance, so no test is convinced."""
     wild = [case_runs(steady(*times), 0) for times in ((72.0, 100.0, 135.0), (40.0, 52.1, 64.0))]
     calm = [case_runs(steady(99, 100, 101), workers) for workers in range(1, 10)]
@@ -147,9 +145,7 @@ def test_half_the_time_is_not_the_same_where_noise_explains_it() -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("runs", "most"), [((3, 3), 0.02), ((5, 5), 0.02), ((5, 1), 0.05), ((1, 1), 0.05)])
-def test_noisy_runs_of_the_same_code_are_seldom_flagged(
-    noise: np.random.Generator, monkeypatch: pytest.MonkeyPatch, runs: Tuple[int, int], most: float
-) -> None:
+def test_noisy_runs_of_the_same_code_are_seldom_flagged(noise, monkeypatch, runs, most):
     """Of 300 gates of two equal cases, with 3 % noise between runs and 5 % within, at most this share fails."""
     monkeypatch.setattr(statistics, "RESAMPLES", 200)
     failed = 0
@@ -161,7 +157,7 @@ def test_noisy_runs_of_the_same_code_are_seldom_flagged(
     assert failed / 300 <= most
 
 
-def test_holms_correction_counts_all_cases(gate: Any, noise: np.random.Generator) -> None:
+def test_holms_correction_counts_all_cases(gate, noise):
     """A slowdown that is just beyond noise on its own is not among many equal cases."""
     slow = (steady(100, 103, 106), steady(112, 108, 115))
     alone = gate([(slow[0], {})], [(slow[1], {})])
@@ -185,13 +181,13 @@ def test_holms_correction_counts_all_cases(gate: Any, noise: np.random.Generator
         ({"provenance": "simulated"}, 'provenance: "measured" -> "simulated"'),
     ],
 )
-def test_different_conditions_are_refused_and_told(gate: Any, changes: Dict[str, Any], told: str) -> None:
+def test_different_conditions_are_refused_and_told(gate, changes, told):
     [verdict] = gate([([RUN], {})], [([RUN], changes)])
     assert (verdict.status, verdict.ratio, exit_code([verdict])) == ("refused", None, 2)
     assert verdict.notes[0].endswith(f": {told}")
 
 
-def test_a_refusal_names_the_conditions_that_differ_least(gate: Any) -> None:
+def test_a_refusal_names_the_conditions_that_differ_least(gate):
     near, far = {"conditions": {"torch": "2.14.0"}}, {"conditions": {"torch": "2.14.0", "python": "3.8.1"}}
     verdicts = gate([([RUN], {})], [([RUN], far), ([RUN], near)])
     assert verdicts[0].notes[0].endswith(': torch: "2.15.0" -> "2.14.0"')
@@ -205,19 +201,19 @@ def test_a_refusal_names_the_conditions_that_differ_least(gate: Any) -> None:
     ],
 )
 def test_cases_of_one_side_alone_are_listed_and_a_gate_that_compared_nothing_does_not_pass(
-    gate: Any, before: str, after: str, statuses: List[str], code: int
-) -> None:
+    gate, before, after, statuses, code
+):
     verdicts = gate(*([([RUN], {"case": {"workload": name}}) for name in side] for side in (before, after)))
     assert [verdict.status for verdict in verdicts] == statuses
     assert exit_code(verdicts) == code
 
 
-def test_a_slower_case_outweighs_a_refused_one_and_nothing_is_no_pass() -> None:
+def test_a_slower_case_outweighs_a_refused_one_and_nothing_is_no_pass():
     assert exit_code([Checked("a", "refused", None, None), Checked("b", "slower", None, None)]) == 1
     assert exit_code([]) == 2
 
 
-def test_a_baseline_is_compared_with_runs_added_since_and_never_with_its_own(store: Any, baseline: Path) -> None:
+def test_a_baseline_is_compared_with_runs_added_since_and_never_with_its_own(store, baseline):
     for workload in ("a", "b"):
         add_runs(store, [RUN] * 3, case={"workload": workload})
     record(store, baseline)
@@ -232,8 +228,8 @@ def test_a_baseline_is_compared_with_runs_added_since_and_never_with_its_own(sto
 
 @pytest.mark.parametrize(("by", "status", "code"), [((), "refused", 2), (("torch",), "slower", 1)])
 def test_after_an_upgrade_of_torch_a_slowdown_does_not_pass_and_is_told_where_that_is_the_question(
-    store: Any, baseline: Path, by: Tuple[str, ...], status: str, code: int
-) -> None:
+    store, baseline, by, status, code
+):
     add_runs(store, [RUN] * 3)
     record(store, baseline)
     add_runs(store, steady(300) * 3, conditions={"torch": "2.16.0"})
@@ -243,9 +239,7 @@ def test_after_an_upgrade_of_torch_a_slowdown_does_not_pass_and_is_told_where_th
 
 
 @pytest.mark.parametrize("last", [None, 1])
-def test_runs_that_the_baseline_left_out_are_not_taken_for_new_ones(
-    store: Any, baseline: Path, last: Optional[int]
-) -> None:
+def test_runs_that_the_baseline_left_out_are_not_taken_for_new_ones(store, baseline, last):
     add_runs(store, steady(200) * 2, environment={"suite_commit": "a"})
     add_runs(store, [RUN] * 2, environment={"suite_commit": "b"})
     record(store, baseline, last)
@@ -253,8 +247,8 @@ def test_runs_that_the_baseline_left_out_are_not_taken_for_new_ones(
 
 
 def test_an_older_file_that_is_merged_later_is_not_taken_for_new_runs_and_one_alone_is_what_was_meant(
-    tmp_path: Path, baseline: Path
-) -> None:
+    tmp_path, baseline
+):
     nights = [tmp_path / f"{number}" for number in range(3)]
     for path, time_ms in zip(nights, (200.0, 100.0, 130.0)):
         with ResultsStore(path) as store:
@@ -279,18 +273,14 @@ def test_an_older_file_that_is_merged_later_is_not_taken_for_new_runs_and_one_al
         ([{"cpu_governor": "a"}, {"cpu_governor": "b"}], (1, 1)),
     ],
 )
-def test_what_can_change_the_times_keeps_runs_apart_and_names_of_containers_do_not(
-    store: Any, baseline: Path, differing: List[Dict[str, Any]], counts: Tuple[int, int]
-) -> None:
+def test_what_can_change_the_times_keeps_runs_apart_and_names_of_containers_do_not(store, baseline, differing, counts):
     for one in differing:
         add_runs(store, [RUN], environment={**ENVIRONMENT, **one})
     [case] = record(store, baseline).cases
     assert (len(case.runs), case.older) == counts
 
 
-def test_profiles_stored_under_an_older_meaning_of_the_key_are_one_case(
-    store: Any, baseline: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_profiles_stored_under_an_older_meaning_of_the_key_are_one_case(store, baseline, monkeypatch):
     """An older version compared other conditions, so its keys differ where today's do not, and the reverse."""
     with monkeypatch.context() as older:
         names = ("data_scale", *(name for name in conditions.NAMED_IN_CONDITIONS if name != "cuda"))
@@ -304,7 +294,7 @@ def test_profiles_stored_under_an_older_meaning_of_the_key_are_one_case(
     assert {case.key for case in read_baseline(baseline)} == {case.key for case in cases}
 
 
-def test_only_runs_in_the_newest_environment_count(store: Any, baseline: Path) -> None:
+def test_only_runs_in_the_newest_environment_count(store, baseline):
     add_runs(store, [RUN] * 2)
     record(store, baseline)
     add_runs(store, [RUN] * 9, environment={"suite_commit": "a"})
@@ -315,7 +305,7 @@ def test_only_runs_in_the_newest_environment_count(store: Any, baseline: Path) -
     assert 'suite_commit: unknown -> "b"' in verdict.notes[1]
 
 
-def test_last_takes_the_newest_runs(gate: Any) -> None:
+def test_last_takes_the_newest_runs(gate):
     before, after = [([RUN] * 3, {})], [([RUN] * 5 + steady(130), {})]
     assert gate(before, after)[0].status == "inconclusive"
     [verdict] = gate(before, after, last=1)
@@ -324,13 +314,13 @@ def test_last_takes_the_newest_runs(gate: Any) -> None:
         gate(before, after, last=0)
 
 
-def test_flags_of_one_side_alone_are_told(gate: Any) -> None:
+def test_flags_of_one_side_alone_are_told(gate):
     before, after = {"flags": ["storage-unverified: a"]}, {"flags": ["storage-unverified: a", "noisy: b"]}
     [verdict] = gate([([RUN] * 2, before)], [([RUN] * 2, after)])
     assert verdict.notes == ["flagged only now: noisy"]
 
 
-def test_the_table_shows_ratio_interval_verdict_notes_and_the_test_used(gate: Any) -> None:
+def test_the_table_shows_ratio_interval_verdict_notes_and_the_test_used(gate):
     of_one = {"case": {"workers": 1}}
     verdicts = gate(
         [([RUN], {}), ([RUN], of_one)], [(steady(120), {}), ([RUN], {**of_one, "conditions": {"torch": "2.14.0"}})]
@@ -344,7 +334,7 @@ def test_the_table_shows_ratio_interval_verdict_notes_and_the_test_used(gate: An
         assert words in text
 
 
-def test_a_note_on_many_cases_is_printed_once(gate: Any) -> None:
+def test_a_note_on_many_cases_is_printed_once(gate):
     groups = [([RUN], {"case": {"workers": workers}}) for workers in range(5)]
     lines = format_checked(gate(groups, groups), 0.05).splitlines()
     [note] = [line for line in lines if "noise between runs" in line]
@@ -352,7 +342,7 @@ def test_a_note_on_many_cases_is_printed_once(gate: Any) -> None:
     assert " and 2 more: one run on each side" in note
 
 
-def test_a_baseline_holds_what_a_later_check_needs(store: Any, baseline: Path) -> None:
+def test_a_baseline_holds_what_a_later_check_needs(store, baseline):
     add_runs(store, [[100.0, 101.0] * 20, [102.0] * 40])
     recorded = record(store, baseline)
     assert recorded.dropped == []
@@ -365,7 +355,7 @@ def test_a_baseline_holds_what_a_later_check_needs(store: Any, baseline: Path) -
     assert [len(run["minibatch_times_ms"]) for run in case["runs"]] == [40, 40]
 
 
-def test_whole_epochs_are_compared_without_epoch_0(store: Any, baseline: Path) -> None:
+def test_whole_epochs_are_compared_without_epoch_0(store, baseline):
     profile = make_profile([500.0] * 10 + [100.0] * 20, settings={"minibatches": None, "epochs": 2})
     profile.minibatches[11:] = [minibatch._replace(epoch=1) for minibatch in profile.minibatches[11:]]
     store.add(profile, ENVIRONMENT, "run")
@@ -373,7 +363,7 @@ def test_whole_epochs_are_compared_without_epoch_0(store: Any, baseline: Path) -
     assert case.series() == [(100.0,) * 20]
 
 
-def test_recording_anew_tells_which_cases_are_gone(tmp_path: Path, baseline: Path) -> None:
+def test_recording_anew_tells_which_cases_are_gone(tmp_path, baseline):
     for workload in ("a", "b"):
         with ResultsStore(tmp_path / f"{workload}.sqlite") as store:
             add_runs(store, [RUN], case={"workload": workload})
@@ -381,7 +371,7 @@ def test_recording_anew_tells_which_cases_are_gone(tmp_path: Path, baseline: Pat
     assert recorded.dropped == ["orin-agx-a-maxn-w0-ssd-bs16"]
 
 
-def test_recording_does_not_overwrite_another_file(store: Any, baseline: Path) -> None:
+def test_recording_does_not_overwrite_another_file(store, baseline):
     other = baseline.with_name("package.json")
     other.write_text('{"name": "x"}')
     with pytest.raises(StoreError, match="holds no profile"):
@@ -410,13 +400,13 @@ CASES = '{"format": "jetwatt-baseline", "version": 1, "cases": '
         ),
     ],
 )
-def test_what_is_no_baseline_is_refused(baseline: Path, content: str, complaint: str) -> None:
+def test_what_is_no_baseline_is_refused(baseline, content, complaint):
     baseline.write_text(content)
     with pytest.raises(StoreError, match=complaint):
         read_baseline(baseline)
 
 
-def test_disturbed_and_throttled_profiles_are_in_no_baseline(store: Any, baseline: Path) -> None:
+def test_disturbed_and_throttled_profiles_are_in_no_baseline(store, baseline):
     add_runs(store, steady(300), flags=["throttled: hot"])
     with pytest.raises(StoreError, match="left out 1 profiles flagged disturbed or throttled"):
         record(store, baseline)
@@ -428,7 +418,7 @@ def test_disturbed_and_throttled_profiles_are_in_no_baseline(store: Any, baselin
     assert [verdict.status for verdict in check(store, baseline)] == ["not run"], "what it was made of is not new"
 
 
-def test_disturbed_profiles_of_other_conditions_are_counted(store: Any, baseline: Path) -> None:
+def test_disturbed_profiles_of_other_conditions_are_counted(store, baseline):
     add_runs(store, [RUN])
     record(store, baseline)
     add_runs(store, [RUN] * 2, case={"batch_size": 8}, flags=["disturbed: a"])
@@ -438,7 +428,7 @@ def test_disturbed_profiles_of_other_conditions_are_counted(store: Any, baseline
     assert verdict.notes[1] == f"under other conditions, {left_out}"
 
 
-def test_disturbed_profiles_fail_no_gate(store: Any, baseline: Path) -> None:
+def test_disturbed_profiles_fail_no_gate(store, baseline):
     add_runs(store, [RUN] * 3)
     record(store, baseline)
     add_runs(store, steady(300), flags=["disturbed: a"])

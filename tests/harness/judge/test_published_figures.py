@@ -17,19 +17,10 @@ pytestmark = pytest.mark.exhaustive
 
 def figure(value="10", comparator="=", relation="value"):
     least, _, greatest = value.partition("..")
-    return PublishedFigure(
-        "F1",
-        "001",
-        "1",
-        Condition("orin-agx", "resnet18-imagenet", "default"),
-        Condition("orin-agx", "resnet18-imagenet", "default") if relation in ("ratio", "change") else None,
-        "power",
-        relation,
-        comparator,
-        float(least),
-        float(greatest or least),
-        "W",
-    )
+    asked = Condition("orin-agx", "resnet18-imagenet", "default")
+    versus = asked if relation in ("ratio", "change") else None
+    ends = float(least), float(greatest or least)
+    return PublishedFigure("F1", "001", "1", asked, versus, "power", relation, comparator, *ends, "W")
 
 
 def test_there_are_figures_enough_of_every_board_that_the_papers_trained_on():

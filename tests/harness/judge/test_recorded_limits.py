@@ -31,8 +31,8 @@ def noisy(median_ms: float, share: float = 0.02, seed: int = 3, **changes: Any) 
 
 @pytest.mark.parametrize(("device", "runs", "least", "most"), [("orin-agx", 3, 105, 105.01), ("host", 1, 115, 130)])
 def test_the_limit_is_the_recorded_median_and_the_threshold_and_a_noisy_machine_is_allowed_more(
-    tmp_path: Path, device: str, runs: int, least: float, most: float
-) -> None:
+    tmp_path, device, runs, least, most
+):
     profile = make_profile([100.0] * 40, case={"device": device})
     assert least <= check_profile(baseline_of(tmp_path, [profile] * runs), profile).limit_ms < most
 
@@ -40,9 +40,7 @@ def test_the_limit_is_the_recorded_median_and_the_threshold_and_a_noisy_machine_
 @pytest.mark.parametrize("device", ["orin-agx", "host"])
 @pytest.mark.parametrize("runs", [1, 3])
 @pytest.mark.parametrize("slowdown", [1.03, 1.06, 1.1, 1.5])
-def test_a_profile_is_above_its_limit_where_the_verdict_is_slower(
-    tmp_path: Path, device: str, runs: int, slowdown: float
-) -> None:
+def test_a_profile_is_above_its_limit_where_the_verdict_is_slower(tmp_path, device, runs, slowdown):
     case = {"device": device}
     baseline = baseline_of(tmp_path, [noisy(100.0, seed=seed, case=case) for seed in range(runs)])
     profile = noisy(100.0 * slowdown, 0.1, seed=9, case=case)
@@ -50,7 +48,7 @@ def test_a_profile_is_above_its_limit_where_the_verdict_is_slower(
     assert (profile.aggregates["minibatch_time_ms"] > found.limit_ms) == (found.status == "slower")
 
 
-def test_twice_the_recorded_time_of_a_few_minibatches_is_above_any_limit_and_inconclusive(tmp_path: Path) -> None:
+def test_twice_the_recorded_time_of_a_few_minibatches_is_above_any_limit_and_inconclusive(tmp_path):
     """On a machine of which nothing is known."""
     baseline = baseline_of(tmp_path, [make_profile([50.0, 52.0, 48.0, 55.0, 50.0])])
     profile = make_profile([100.0, 104.0, 96.0, 110.0, 100.0])
@@ -63,7 +61,7 @@ def test_twice_the_recorded_time_of_a_few_minibatches_is_above_any_limit_and_inc
     ("median_ms", "share", "status"),
     [(100, 0.02, "same"), (120, 0.02, "slower"), (80, 0.02, "faster"), (108, 0.5, "inconclusive")],
 )
-def test_the_verdict_on_a_profile(tmp_path: Path, median_ms: float, share: float, status: str) -> None:
+def test_the_verdict_on_a_profile(tmp_path, median_ms, share, status):
     baseline = baseline_of(tmp_path, [noisy(100.0, seed=seed) for seed in range(3)])
     found = check_profile(baseline, noisy(median_ms, share, seed=8))
     assert found.status == status
@@ -71,7 +69,7 @@ def test_the_verdict_on_a_profile(tmp_path: Path, median_ms: float, share: float
     assert not [note for note in found.notes if "environment" in note]
 
 
-def test_other_conditions_are_missing_and_say_what_differs(tmp_path: Path) -> None:
+def test_other_conditions_are_missing_and_say_what_differs(tmp_path):
     baseline = baseline_of(tmp_path, [noisy(100.0)])
     profile = noisy(100.0, case={**BOARD, "batch_size": 32})
     verdict = check_profile(baseline, profile)
@@ -80,7 +78,7 @@ def test_other_conditions_are_missing_and_say_what_differs(tmp_path: Path) -> No
     assert check_profile([], profile).notes[0] == "the baseline has nothing of lenet-mnist"
 
 
-def test_a_disturbed_profile_is_inconclusive(tmp_path: Path) -> None:
+def test_a_disturbed_profile_is_inconclusive(tmp_path):
     flag = "disturbed: other processes used 0.8 cores"
     found = check_profile(baseline_of(tmp_path, [noisy(100.0)]), noisy(150.0, flags=[flag]))
     assert (found.status, found.notes[0]) == ("inconclusive", f"the profile is flagged {flag}")
