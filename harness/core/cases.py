@@ -14,13 +14,7 @@ _LIMIT = re.compile(r"[1-9]\d*|(?:0|[1-9]\d*)\.\d{0,2}[1-9]")
 
 
 class StorageName(NamedTuple):
-    """A storage's name: a medium, and how many megabytes a second may be read from it where that is held down.
-
-        ssd       the medium `ssd`, as fast as it is
-        ssd@20    the same medium; the kernel lets 20 MB/s through
-
-    So a slow medium can be had without one. The limit is in the name, so that no figure of it goes without.
-    """
+    """A storage's name: `ssd`, as fast as it is, or `ssd@20`, of which the kernel lets 20 MB/s through."""
 
     medium: str  # which medium, as places are known by it: `ssd`
     # what may be read from it in a second; None where it may be as fast as it is

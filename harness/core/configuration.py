@@ -50,10 +50,7 @@ class Configuration:
     hold_thor_clocks: bool = False  # whether GPU and memory clocks of a Thor are held, not only read
 
     def data_directory(self, storage: str) -> Path:
-        """The directory for data sets on a storage; one whose reads are held down lies where its medium lies.
-
-        Where every user may make files, it is named after this one: what another made is not read as data.
-        """
+        """The directory for data sets on a storage: where every user may make files, one of this user's own."""
         medium, place = parse_storage(storage).medium, self.place(storage)
         if place is not None:
             if not place.is_dir():

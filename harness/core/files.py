@@ -115,10 +115,7 @@ def is_shared(folder: Path) -> bool:
 
 
 def make_own_folder(folder: Path) -> None:
-    """Make a folder where it is missing: in a shared place for this user alone.
-
-    PermissionError where the folder, or one on the way to it, lies in a shared place and another user may change it.
-    """
+    """Make a folder, in a shared place for this user alone; PermissionError where another user may change it."""
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700 if is_shared(folder.parent) else 0o777, exist_ok=True)

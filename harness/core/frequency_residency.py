@@ -56,17 +56,10 @@ def clock_use(telemetry: Telemetry, mode: PowerMode, start_s: float, end_s: floa
 def frequency_residency(
     clock: Series, max_khz: float, start_s: float = -math.inf, end_s: float = math.inf
 ) -> Dict[float, float]:
-    """How long a clock stood where, as shares of the time, of `max_khz` in the power mode.
+    """Share of the time by share of `max_khz`, the lower edge of a bin (0, 0.05, ... 0.9; 1 from `SET_PERCENT` on).
 
-    A sample holds until the next one: what the clock did between them nobody saw. Before the first sample and after the
-    last nothing is known, so that time does not count.
-
-    Returns:
-        Lower edge of a bin, as a share of the maximum (0, 0.05, ... 0.9; 1 for `SET_PERCENT` and above), to the share
-        of the time in it, ascending and without those that never were; they sum to 1. Empty where no time is covered.
-
-    Raises:
-        ValueError: `max_khz` is not above 0.
+    A sample holds until the next one; time before the first and after the last does not count.
+    Ascending, without bins that never were. Empty where no time is covered; ValueError where `max_khz` is not above 0.
     """
     if not max_khz > 0:
         raise ValueError(f"the maximum clock must be above 0 kHz, got {max_khz}")

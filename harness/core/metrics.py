@@ -234,11 +234,7 @@ CONCURRENT_AGGREGATES = {
 def summarise(
     minibatches: Sequence[Minibatch], telemetry: Telemetry, batch_size: int, *, whole_epochs: bool = False
 ) -> Dict[str, Optional[float]]:
-    """The aggregates of a profile, named and explained in `AGGREGATES`.
-
-    Where whole epochs were run there are epoch figures, and where there is an epoch 1, epoch 0 stays out of all others
-    (SIGMETRICS sec. 4.4).
-    """
+    """The aggregates of a profile; of whole epochs, epoch 0 is in figures of its own alone (SIGMETRICS sec. 4.4)."""
     clean = counted_minibatches(minibatches, whole_epochs)
     figures: Dict[str, Optional[float]] = dict.fromkeys(AGGREGATES)
     figures["clean_minibatches"] = float(len(clean))
@@ -286,10 +282,7 @@ def summarise_concurrent(
     alone: Optional[Tuple[Interleaved, Interleaved]] = None,
     epoch_samples: int = 0,
 ) -> Dict[str, Optional[float]]:
-    """`AGGREGATES` and `CONCURRENT_AGGREGATES` of a concurrent case; refuses one without a training minibatch.
-
-    `alone` is training and inference, each by itself.
-    """
+    """`AGGREGATES` and `CONCURRENT_AGGREGATES`; `alone` is each by itself. Refuses what has no training minibatch."""
     if not found.training_ms:
         raise CannotRunError(
             f"no training minibatch lies whole within the {found.duration_s:.3g} s of both at once, "

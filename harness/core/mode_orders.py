@@ -70,11 +70,7 @@ def _safe_passes(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) ->
 
 
 def _ways_through(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) -> Iterator[List[Item]]:
-    """Orders of items that differ in core count and memory clock only.
-
-    Back and forth, one setting in the inner loop and the other in the outer, from each of the four corners; of a full
-    grid each changes one setting a step, the least there is.
-    """
+    """Orders of items that differ in core count and memory clock: back and forth, from each of four corners."""
     settings = {id(item): (mode_of(item).cpu_cores, mode_of(item).mem_khz) for item in items}
     for outer, outer_sign, inner_sign in itertools.product((0, 1), (-1, 1), (-1, 1)):
         rows: Dict[int, List[Item]] = {}

@@ -15,11 +15,7 @@ COLUMNS = PowerMode._fields
 
 
 def read_power_modes(path: Path) -> List[Tuple[int, PowerMode]]:
-    """Read a list of power modes; a corpus file is one, too.
-
-    A CSV file with at least the columns of a power mode, in any order. Each mode comes once, with the number of the
-    line that it stands on first.
-    """
+    """The modes in a CSV file, a corpus too; each once, with the number of the line that it stands on first."""
     lines: Dict[PowerMode, int] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -81,30 +77,18 @@ def parse_power_modes(
     allowed: Optional[PowerModeSpace] = None,
     seed: int = 0,
 ) -> NamedModes:
-    """The modes that a text stands for.
+    """The modes that a text stands for, each with the name it has in a case's id: its own, or that of its values.
 
     - `maxn`: the greatest value of every dimension;
     - `default`: the papers' mode of this board, `maxn` where it is that or they had none;
     - a name in `named`, in upper or lower case; `a..n` for all names of one letter from `a` to `n`;
     - `12c-2201.6-1300.5-3199` (clocks in MHz, `x` for the greatest), or `12c`, a core count at the greatest clocks;
-    - `sample:50`: as many drawn uniformly;
+    - `sample:50`: as many drawn uniformly, with `seed`;
     - `grid:paper`: a grid by its name;
     - `all`: every mode of the space;
     - `FILE.csv`: a list of modes, or a corpus.
 
-    Args:
-        text: one of these.
-        space: what is enumerated and drawn from.
-        named: modes by the names they have on this device.
-        allowed: what a mode in full or in a file may be; `space` where that is the same.
-        seed: of a sample.
-
-    Returns:
-        The modes, each with the name it has in a case's id: its own, or that of its values.
-
-    Raises:
-        UnknownNameError: there is no such name; lists what there is.
-        InvalidValueError: a mode is not allowed, or a sample or file is none; says what would be.
+    `allowed` is what a mode in full or in a file may be, `space` where that is the same.
     """
     kind, _, rest = text.partition(":")
     allowed = allowed or space

@@ -12,10 +12,7 @@ def shown(text: str) -> str:
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False) -> str:
-    """Lay out a table; a header that begins with `>` is right-aligned and loses the sign.
-
-    Cells may hold names from foreign files.
-    """
+    """Lay out a table of cells from anywhere; a header that begins with `>` is right-aligned and loses the sign."""
     rows = [[shown(cell.replace("\n", " ")) for cell in row] for row in rows]
     if markdown:
         rows = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]

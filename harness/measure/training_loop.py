@@ -290,8 +290,7 @@ class Timing(NamedTuple):
 def time_minibatches(trainer: Trainer, loader: DataLoader, since_asked: bool = False) -> Iterator[Timing]:
     """Train on each minibatch of a loader and time it; close it to end the loader's workers.
 
-    The time that the caller takes to handle a timing is framework overhead of the next minibatch; with `since_asked` it
-    is left out, for callers that do other work in between.
+    What the caller does in between is overhead of the next minibatch, but with `since_asked`.
     """
     timer = StepTimer(trainer.device)
     asked = end = time.monotonic()
@@ -357,11 +356,7 @@ def profile_epochs(
     on_minibatch: Callable[[Minibatch], None],
     rounds: Rounds = run_rounds,
 ) -> List[Minibatch]:
-    """Record whole epochs; `before_epoch` runs outside the timed stretch. The first minibatch is kept apart (C12).
-
-    An epoch ends when its workers have ended: that time is framework overhead of its last minibatch. `rounds` runs all
-    but the first minibatch.
-    """
+    """Record whole epochs, the first minibatch apart (C12); `before_epoch` is untimed, ending workers is not."""
     recorded: List[Minibatch] = []
     timings: Iterator[Timing] = iter(())
     per_epoch = len(trainer.loader(epoch=0))

@@ -25,18 +25,10 @@ def simulate_corpus(
     noise: bool = True,
     instance: int = 0,
 ) -> List[Dict[str, Any]]:
-    """Profile a workload on a simulated board in many power modes.
+    """Rows of a corpus, then `workers` and `storage`: a workload on copy `instance` of a simulated board.
 
-    Without `workers` there are as many as the papers ran the workload with. Of the data set on `storage` the page cache
-    holds what it can after one pass (001 sec. 2.3). The same `seed` gives the same noise of the measurement. `instance`
-    is which copy of the board.
-
-    Returns:
-        A row per mode, in their order: the columns of the corpus, then `workers` and `storage`.
-
-    Raises:
-        UnknownNameError: there is no such simulated board or workload.
-        InvalidValueError: a value that the model has no answer to.
+    Without `workers` as many as the papers took. The page cache holds what it can after one pass (001 sec. 2.3). The
+    same `seed` gives the same noise. Raises UnknownNameError, or InvalidValueError where the model has no answer.
     """
     board, workload = load_board(board_name), load_workload(workload_name)
     loaders = workload.default_workers if workers is None else workers

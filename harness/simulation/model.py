@@ -256,10 +256,7 @@ def busy_mw(board: BoardParameters, modes: np.ndarray, tpc_share: float = 1.0) -
 
 
 def dvfs_modes(board: BoardParameters, modes: np.ndarray, response: Response, physics: PhysicsParameters) -> np.ndarray:
-    """The clocks that the governors settle at with DVFS on: GPU by its utilisation, CPU by that of its busiest core.
-
-    The busiest core launches kernels; it is used as far as the GPU waits for it.
-    """
+    """The clocks that DVFS settles at: GPU by its use, CPU by that of its busiest core, which launches kernels."""
     lowered = modes.copy()
     wanted = np.minimum(response.gpu_utilisation / physics.dvfs_gpu_utilisation, 1.0)
     lowered[:, 2] = np.maximum(modes[:, 2] * wanted, min(board.spec.clocks.gpu_khz[0], modes[:, 2].min()))
@@ -271,11 +268,7 @@ def dvfs_modes(board: BoardParameters, modes: np.ndarray, response: Response, ph
 def cached_share(
     board: BoardParameters, workload: WorkloadParameters, data_scale: float = 1.0, *, workers: int = 4
 ) -> float:
-    """Share of the data set that is still in the page cache after a whole pass over it, 0 to 1.
-
-    What RAM the system, the training process and the workers leave is page cache; what does not fit has been pushed out
-    (SIGMETRICS 2023 sec. 5.1.1). `data_scale` is the size of the data set over the real one.
-    """
+    """Share of the data set that RAM holds after a pass over it (SIGMETRICS sec. 5.1.1): 0 to 1."""
     held = board.system_bytes + workload.model_bytes + workers * board.worker_bytes
     left = max(board.spec.ram_bytes - held, 0.0)
     return float(min(left / max(workload.dataset_bytes * data_scale, 1.0), 1.0))

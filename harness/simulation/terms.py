@@ -13,10 +13,7 @@ from harness.core.units import MS_PER_S
 
 
 def smooth_maximum(one: Any, other: Any, sharpness: float) -> Any:
-    """What takes as long as the longer of two overlapping activities, and longer where both are alike.
-
-    Sharpness 1 adds them (nothing overlaps), infinity is the plain maximum.
-    """
+    """Time of two overlapping activities: their sum at sharpness 1 (nothing overlaps), the longer at infinity."""
     longer, shorter = np.maximum(one, other), np.minimum(one, other)
     share = np.divide(shorter, longer, out=np.zeros(np.broadcast(one, other).shape), where=longer > 0)
     return longer * (1.0 + share**sharpness) ** (1.0 / sharpness)
@@ -28,10 +25,7 @@ def arithmetic_ms(flops: Any, cuda_cores: float, gpu_khz: Any, efficiency: float
 
 
 def transfer_ms(byte_count: Any, bandwidth_bytes_per_s: float, mem_share: Any, efficiency: float) -> Any:
-    """Time of the GPU's traffic to memory.
-
-    `mem_share` is the memory clock over the greatest one, at which the bandwidth is the data sheet's.
-    """
+    """Time of the GPU's traffic to memory; at a `mem_share` of 1, the clock's, the bandwidth is the data sheet's."""
     return byte_count * MS_PER_S / (bandwidth_bytes_per_s * mem_share * efficiency)
 
 
@@ -45,10 +39,7 @@ def cpu_ms(cycles: Any, cpu_khz: Any, mem_khz: Any, speed: float, memory_cycles:
 
 
 def core_share(cores: Any, processes: Any, background_khz: float, cpu_khz: Any, sharpness: float) -> Any:
-    """Share of a core that each of some busy processes gets, 0 to 1.
-
-    `background_khz` are cycles per ms that the system and telemetry take off all cores together, at most half of them.
-    """
+    """Share of a core for each busy process, once `background_khz` (cycles per ms; at most half) are taken off all."""
     free = cores - np.minimum(background_khz / cpu_khz, 0.5 * cores)
     return 1.0 / smooth_maximum(1.0, processes / free, sharpness)
 

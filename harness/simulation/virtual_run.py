@@ -202,10 +202,7 @@ Part = Tuple[Case, WorkloadParameters, VirtualData]
 def run_interleaved(
     board: SimulatedBoard, case: Case, parts: Sequence[Part]
 ) -> Tuple[List[Interleaved], List[Minibatch], Telemetry]:
-    """What came out of both, training alone and inference alone; the training minibatches of both, and power of all.
-
-    Each kind of work takes as long as it does alone.
-    """
+    """What came out of both, and of each alone, which takes as long; the training minibatches of both; telemetry."""
     noise, mix = noise_of(case), Mix.parse(case.workload)
     time_factor, power_factor = run_factors(board, noise)
     states, powers = [], []

@@ -67,12 +67,10 @@ def without_outliers(logs: np.ndarray, share: float) -> np.ndarray:
 
 
 def change_points(logs: Sequence[float], share: float, among: int = 1) -> List[ChangePoint]:
-    """The places at which a series of logarithms changes its level.
+    """The places at which a series changes its level.
 
-    Args:
-        logs: in the order of time.
-        share: the standard deviation of their noise, above 0.
-        among: how many series are looked at: of many, none is to be cut by chance.
+    `logs` are in the order of time, with noise of standard deviation `share`, above 0; `among` is how many series are
+    looked at: of many, none is to be cut by chance.
     """
     values = np.asarray(logs, dtype=float) / share
     count = len(values)

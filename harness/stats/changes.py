@@ -121,10 +121,7 @@ def median_of_runs(runs: Runs, known: RunNoise) -> Estimate:
 
 
 def _own_noise(sides: Sequence[Runs], noise: RunNoise) -> Tuple[RunNoise, Estimate]:
-    """The noise between runs of one case, and the noise within those runs that are alone on their side.
-
-    Medians of several runs show the noise within them too, so what is expected of them has it; of one, it is added.
-    """
+    """The noise between runs of a case, and within runs alone on their side: that of several is in their medians."""
     medians = [[series_median(run) for run in side] for side in sides]
     several = [each.error**2 for side in medians for each in side if len(side) > 1]
     expected = math.hypot(noise.share, math.sqrt(sum(several) / len(several)) if several else 0.0)
@@ -199,11 +196,9 @@ def combined_ranks(ratios: Sequence[float], p_values: Sequence[Optional[float]])
 
 
 def randomised_change(before: np.ndarray, after: np.ndarray, confidence: float = CONFIDENCE) -> Change:
-    """The ratio of two sides, as the geometric mean over cases, by a permutation test of whole runs.
+    """The ratio of two sides by a permutation test of whole runs; the interval has what it would not refute.
 
-    The interval holds the ratios that would not be refuted so.
-
-    `before` and `after` hold the logarithms of one figure, shape (runs, cases).
+    `before` and `after` hold logarithms, shape (runs, cases); the ratio is the geometric mean over cases.
     """
     both = np.concatenate([before, after])
     of_before, of_after = (np.quantile(side, FAST_RUNS, axis=0).mean() for side in (before, after))

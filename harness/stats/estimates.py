@@ -107,11 +107,7 @@ def block_medians(values: Sequence[float]) -> List[float]:
 
 
 def series_mean(values: Sequence[float], per: Optional[Sequence[float]] = None) -> Optional[Estimate]:
-    """The mean of a series, or the sum of a series over that of another one.
-
-    With `per` it is sum(values) / sum(per), such as the share of stall in time. None of fewer than two values, which
-    say nothing of their noise, and where the mean is not above 0.
-    """
+    """The mean of a series, or with `per` sum(values) / sum(per); None of fewer than two values, or not above 0."""
     series = np.asarray(values, dtype=float)
     weights = np.ones(len(series)) if per is None else np.asarray(per, dtype=float)
     if len(series) < 2 or not series.sum() > 0 or not weights.sum() > 0:
@@ -167,9 +163,7 @@ def geometric_mean(estimates: Sequence[Estimate]) -> Estimate:
 def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """The median ratio after / before of pairs measured next to each other, so that what drifts slowly cancels out.
 
-    The interval is the sign test's: order statistics between which the median lies whatever the ratios' distribution.
-
-    It has at least this confidence; with 5 pairs or less, all of the range has to do.
+    The interval is the sign test's, of at least this confidence; with 5 pairs or less it is all of the range.
     """
     from scipy import stats
 

@@ -11,11 +11,7 @@ from harness.core.units import ms_to_s, mws_to_mwh
 
 
 def baseload_share(energy_mwh: float, idle_mw: float, epoch_s: float) -> float:
-    """The baseload's share of an epoch's energy: power in the idle state x epoch time (004 sec. 5.6.2).
-
-    The idle state is (i): static clocks, telemetry on. Where training draws less than it did, the share is above 1:
-    noise, or another state.
-    """
+    """Idle power, in state (i), x epoch time / energy of the epoch (004 sec. 5.6.2); above 1 only by noise."""
     return mws_to_mwh(idle_mw * epoch_s) / energy_mwh
 
 

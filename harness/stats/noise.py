@@ -71,10 +71,9 @@ POWER_OF_TEST = 0.8
 
 
 def learn(groups: Iterable[Sequence[Estimate]], known: RunNoise) -> RunNoise:
-    """The noise between runs, from cases that were repeated.
+    """The noise between runs, that within them included, from cases that were repeated.
 
-    It is the greater of what the repetitions show and of what they make of what was known: a machine that differs more
-    than others do is believed at once, one that differs less only as it is seen to. The noise within the runs is in it.
+    The greater of what repetitions show and of what they make of the prior: more than others have is believed at once.
     """
     squares, repetitions = 0.0, 0
     for runs in groups:
@@ -89,10 +88,7 @@ def learn(groups: Iterable[Sequence[Estimate]], known: RunNoise) -> RunNoise:
 
 
 def runs_needed(change: float, noise: RunNoise) -> int:
-    """How many runs of each of two sides tell a change of this share from noise between runs, four times out of five.
-
-    By Student's t at the level of `CONFIDENCE`, with the noise as it is known now.
-    """
+    """How many runs a side tell a change of this share from noise, by Student's t, four times out of five."""
     from scipy.stats import t
 
     for count in range(1, 1000):
@@ -111,10 +107,9 @@ def over_runs(estimates: Sequence[Estimate], noise: Optional[RunNoise]) -> Estim
 
 
 def noise_of(board: str, cases: Sequence[Sequence[Figures]]) -> Dict[str, RunNoise]:
-    """The noise between runs of each quantity that the profiles of a device have.
+    """The noise between runs of each quantity, cold and warm epochs together.
 
-    Cold and warm epochs are taken together. A quantity that was in no repeated case is taken to differ as times do,
-    or as power does, where that is known to be more than the prior says.
+    One that was in no repeated case differs as times or power do, where that is known to be more than the prior says.
     """
     found: Dict[str, RunNoise] = {}
     for quantity in sorted({name for runs in cases for run in runs for name, _ in run}):

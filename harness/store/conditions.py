@@ -32,11 +32,7 @@ KEY_LENGTH = 16
 
 
 def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance: str = "measured") -> Dict[str, Any]:
-    """What must agree for two profiles to be compared, or for `--resume` to skip a case.
-
-    Settings that change what is measured (cache, counts, seed) are in; what was seen while measuring (residency, load
-    of others) is not: that is for the flags.
-    """
+    """What must agree for two profiles to be compared: what changes the work; flags tell what was seen meanwhile."""
     of_case = ("device", "workload", "task", "batch_size", "workers", "storage")
     of_settings = ("cache", "minibatches", "epochs", "seed")
     comparable: Dict[str, Any] = {
@@ -73,10 +69,7 @@ def without_instance(comparable: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def board_instance(conditions: Mapping[str, Any], device: str) -> Optional[str]:
-    """Which one of several devices of a type a profile is of; None where it is the only one, or nothing tells.
-
-    A simulated one is told by its name, and has no such condition.
-    """
+    """Which one of several devices of a type a profile is of, a simulated one by its name; None if nothing tells."""
     named = device.partition(INSTANCE_MARK)[2] if device.startswith("sim:") else ""
     return conditions.get(INSTANCE) or named or None
 

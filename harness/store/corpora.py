@@ -40,15 +40,9 @@ class Exported(NamedTuple):
 
 
 def export(store: ResultsStore, out: Path, all_runs: bool = False, include_flagged: bool = False) -> Exported:
-    """Write the profiles of a results file as a corpus, a row for each distinct comparable conditions.
+    """Write the newest profile of each comparable conditions, or all, as a corpus, whole or not at all.
 
-    `all_runs` keeps every profile, not only the newest of each comparable conditions. `out` ends in `.csv` or
-    `.parquet`, and is replaced whole or not at all.
-
-    Raises:
-        StoreError: there is no profile, or `out` cannot be written.
-        InvalidValueError: `out` has another suffix.
-        DependencyError: Parquet was asked for and pyarrow is not installed.
+    Raises StoreError, InvalidValueError or DependencyError as `write_corpus`; StoreError where there is no profile.
     """
     usable = profiles(store, include_flagged, timed=True, tasks=TASKS)
     left_out = usable.attrs["left_out"]
@@ -132,10 +126,8 @@ def check_rows(
 ) -> Dict[str, Fault]:
     """What is wrong with rows, by their place and in their order; those with a fault before keep it.
 
-    A row is wrong where time or power are off by a factor of 1,000 (against the physical model, or where it knows
-    nothing, against the nearest modes of the same workload), or where an earlier row is of the same case.
-
-    `of_model` says what is expected of rows of one device, workload, task and batch size; None where it knows nothing.
+    Time or power are off by a factor of 1,000, against what `of_model` says of rows of one device, workload, task and
+    batch size, or where that is None, against the nearest modes; or an earlier row is of the same case.
     """
     found = dict(faults)
     sound = table.drop(list(found))

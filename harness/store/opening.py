@@ -84,11 +84,7 @@ _PROGRAMS = " OR ".join(["type NOT IN ('table', 'index')", *(f"sql LIKE '%{word}
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
-    """Open a results file, making it and its folder where there is none.
-
-    Raises `StoreError`, `sqlite3.Error` or `OSError` where it is not ours, not whole or may not be written, and leaves
-    it as it was.
-    """
+    """Open or make a results file; StoreError, sqlite3.Error or OSError, and no change, where it is not ours, whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _refuse_broken(path)
     connection = _connect(path, "mode=rwc")
@@ -156,10 +152,7 @@ def _has_content(path: Path) -> bool:
 
 
 def _refuse_broken(path: Path) -> None:
-    """Refuse what is no results file of this version, or whose structure is broken, without changing it.
-
-    Its first bytes come first, as opening it by SQLite might change it.
-    """
+    """Refuse what is no whole results file, by its first bytes before SQLite opens it, and might change it."""
     if path.is_dir():
         raise StoreError(f"{path} is a folder", "name a file by --results")
     if not _has_content(path) or _has_content(_beside(path, "-journal")):

@@ -26,11 +26,10 @@ _MISSING = 0.0  # stall and compute time were not recorded: what is made of them
 
 
 def recorded_row(case: Row, telemetry: Telemetry, log: Path, times: Path, began: Optional[datetime.datetime]) -> Row:
-    """The row of a corpus that a recorded run comes to, by the rules of a measured one.
+    """The row of a corpus that a recorded run comes to, by the rules of a measured one (C12, C13; 001 sec. 2.5).
 
-    The first minibatch is left out (C12), and so are those before power was stable (C13; 001 sec. 2.5). `case` says
-    what was run, as columns of the corpus. `telemetry` is in seconds since the log's first line; `began` is that line's
-    date, None where its lines have none. Errors name the line.
+    `case` is what was run, as columns of the corpus; `telemetry` is in seconds since the log's first line, whose date
+    is `began`. Errors name the line.
     """
     if POWER_CHANNEL not in telemetry.series:
         raise InvalidValueError(f"{log}: the total power cannot be told", telemetry.missing.get(POWER_CHANNEL, ""))

@@ -115,10 +115,7 @@ class ResultsStore:
         return Merged(added, known)
 
     def prune(self, before: str, flag: str) -> int:
-        """Remove the raw series of profiles stored before a moment (ISO 8601 in UTC); aggregates and the rest stay.
-
-        Each gets the flag, which says that they were there. Returns how many profiles had some.
-        """
+        """Remove raw series stored before a moment (ISO 8601, UTC), whose profiles get the flag; returns how many."""
         tables = self._raw_tables()
         raw_of = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE profile_id = profiles.id)" for table in tables)
         numbers = self._query(f"SELECT id FROM profiles WHERE created_at < ? AND ({raw_of})", (before,))

@@ -127,11 +127,7 @@ def pack(minibatches: Minibatches) -> bytes:
 
 
 def unpack(content: bytes) -> Minibatches:
-    """What `pack` packed.
-
-    Raises:
-        ValueError, zlib.error: the content is damaged.
-    """
+    """What `pack` packed; ValueError, TypeError, IndexError or zlib.error where the content is damaged."""
     head, _, planes = content.partition(b"\n")
     count, names = json.loads(head)
     if not 0 < count <= MOST_MINIBATCHES:

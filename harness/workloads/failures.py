@@ -59,11 +59,7 @@ def last_line(error: BaseException) -> str:
 
 
 def own_code_failed(what: str, error: BaseException, hint: str = "") -> WorkloadError:
-    """The error of a user's own code: where in it, and what it said.
-
-    The place is the innermost line that is neither of this suite nor of a library; a DataLoader's worker sends it as
-    text.
-    """
+    """The error of a user's own code: what it said, and its innermost line that is not ours nor a library's."""
     method = multiprocessing.get_start_method()
     if method != "fork" and re.search(r"pickle|local object", str(error)):
         return WorkloadError(

@@ -31,10 +31,7 @@ class LeNet5(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """From token numbers of shape (batch, tokens) to scores of shape (batch, tokens, vocabulary).
-
-    Input and output embedding share their weights (Press and Wolf 2017).
-    """
+    """From (batch, tokens) to scores (batch, tokens, vocabulary); embeddings are shared (Press and Wolf 2017)."""
 
     def __init__(self, vocabulary: int, width: int, layers: int, dropout: float) -> None:
         super().__init__()

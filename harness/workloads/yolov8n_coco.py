@@ -36,10 +36,7 @@ def _build_model() -> Any:
 
 
 def fit_and_flip(sample: DetectionSample, side: int = SIDE) -> Dict[str, Any]:
-    """What ultralytics' loss takes of a picture, fitted into a square.
-
-    `img` (3, side, side) in bytes, `cls` (objects, 1), `bboxes` (objects, 4) as centre and size from 0 to 1.
-    """
+    """`img` (3, side, side) in bytes, `cls` (objects, 1), `bboxes` (objects, 4) as centre and size from 0 to 1."""
     torch = require("torch")
     width, height = sample.picture.size
     scale = side / max(width, height)

@@ -192,10 +192,9 @@ def known_variants(name: str) -> List[str]:
 
 @functools.lru_cache(maxsize=None)
 def load_board(name: str, variant: str = "") -> BoardSpec:
-    """What is known of a board by its name in the corpus, `orin-agx`, and variant, `32gb` (default: the papers').
+    """What is known of a board, by its name in the corpus (`orin-agx`) and variant (`32gb`; by default the papers').
 
-    The file's top level describes the default variant. A table `[variants.NAME]` has what differs: a value or a list
-    replaces the one above, a table replaces key by key.
+    The file's top level is the default variant, a table `[variants.NAME]` what differs, its tables key by key.
     """
     content = _content(name)
     variants = known_variants(name)
@@ -209,11 +208,9 @@ def load_board(name: str, variant: str = "") -> BoardSpec:
 
 
 def find_board(compatible: Sequence[str], model: str = "") -> Optional[BoardSpec]:
-    """Which board it is that calls itself so; None where it is none of these.
+    """Which board calls itself so in `/proc/device-tree`; None where it is none of these.
 
-    The part number decides: one carrier takes several modules, and the device tree's model was seen to name another
-    module than the one that is there. Only without a known part number does the model count. `compatible` and `model`
-    are those of `/proc/device-tree`, `model` without its closing NUL.
+    The part number decides: one carrier takes several modules, and models were seen to name another one than is there.
     """
     here, model = " ".join(compatible).lower(), model.lower()
     modules = [load_board(name, variant) for name in BOARDS for variant in known_variants(name)]

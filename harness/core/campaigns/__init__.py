@@ -120,10 +120,7 @@ class Campaign:
 
 
 def replace_settings(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """Change some settings; asking for minibatches takes back what was said of epochs, and the other way round.
-
-    Without epochs, a cache that is dropped before each of them is a cold one.
-    """
+    """Change some settings: minibatches and epochs replace each other; without epochs, `drop-each-epoch` is `cold`."""
     changes = dict(changes)
     if settings.duration_s is not None and "duration_s" not in changes:  # as long as that, whatever others are told
         changes = {name: value for name, value in changes.items() if name not in ("minibatches", "epochs")}
@@ -248,12 +245,7 @@ def _axes(table: AxesTable) -> Dict[str, Tuple[Any, ...]]:
 
 
 def check_axis(axis: str, values: Sequence[Any]) -> Tuple[Any, ...]:
-    """Refuse values that an axis cannot take: an empty list, a negative worker count, text where a number belongs.
-
-    Of names, those of storage have a form (`parse_storage`); what the others stand for is known later.
-
-    Numbers may be given as text, as they come from the command line.
-    """
+    """Refuse what an axis cannot take; numbers may be text. What a name stands for is known later, but of storage."""
     if not values:
         raise InvalidValueError(f"axis {axis} has no value", "give at least one")
     if axis not in ("workers", "batch_size"):

@@ -44,10 +44,7 @@ def draw_size(random: np.random.Generator, mean_bytes: float) -> float:
 
 
 def fit_size(size: Tuple[int, int], file_bytes: float, quality: int) -> Tuple[int, int]:
-    """Width and height of a picture whose file may have `file_bytes` bytes: `size`, or larger in the same shape.
-
-    As among photographs, files that are larger than a picture of the usual size can be are larger pictures.
-    """
+    """Width and height of a picture whose file has so many bytes: `size`, or larger in the same shape."""
     most = _calibration(quality)[0][-1]
     growth = max(1.0, math.sqrt(file_bytes / (size[0] * size[1] * most)))
     return round(size[0] * growth), round(size[1] * growth)

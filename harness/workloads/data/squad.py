@@ -154,10 +154,7 @@ def tokenise(text: str) -> List[Token]:
 
 
 def encode(question: str, context: str, answer: str, answer_start: int, length: int) -> Encoding:
-    """Encode a question and a window of its paragraph in exactly `length` tokens.
-
-    A paragraph that does not fit is cut to a window around the answer; a question may take up to half of the tokens.
-    """
+    """Exactly `length` tokens: up to half of a question, and a window of its paragraph around the answer."""
     asked = tokenise(question)[: length // 2 - 2]
     read = tokenise(context)
     room = length - len(asked) - 3

@@ -29,10 +29,7 @@ _END_OF_LINE, _UNKNOWN = "<eos>", "<unk>"
 
 
 class WikiTextSamples:
-    """Windows of token numbers (int64), one more than steps to predict: each begins with the last one of the last.
-
-    Numbers go by falling frequency in the file. The file is read as a whole when it is opened, as is usual for text.
-    """
+    """Windows of token numbers by falling frequency (int64), each from the last token of the one before on."""
 
     in_memory = True
 

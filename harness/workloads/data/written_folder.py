@@ -30,13 +30,11 @@ def find_or_write(
     write: Callable[[Path], str],
     report: Report,
 ) -> Tuple[Path, str]:
-    """Return the folder with these conditions, writing it first where it is missing, half-written or damaged.
+    """The folder with these conditions, and what it holds; written first where it is missing, half-written or damaged.
 
-    The folder is written under another name and renamed when it is on the disk, so a folder with the final name is
-    whole even after a crash. A lock keeps a second process waiting until the first has written it. `conditions` are
-    what the content depends on; `write` fills an empty folder and says what it wrote, which is returned with the
-    folder. `DataSetError` where the storage is full, not writable, or open to other users, or something else stands in
-    the folder's place.
+    It is renamed when it is on the disk, so one with the final name is whole even after a crash; a lock keeps a second
+    process waiting. `conditions` are what the content depends on; `write` fills an empty folder and says what it wrote.
+    `DataSetError` where the storage is full, not writable, or open to other users, or something else is in the way.
     """
     folder = storage_dir / "-".join([name, *(f"{key}{value}" for key, value in sorted(conditions.items()))])
     try:
@@ -66,10 +64,7 @@ def _locked(path: Path, name: str, report: Report) -> Iterator[None]:
 
 
 def _check(folder: Path, conditions: Dict[str, Any]) -> Tuple[Optional[Dict[str, Any]], str]:
-    """The manifest of a whole folder with these conditions, or None and what is wrong.
-
-    `DataSetError` where there is something that was not written here, which nobody but its owner may delete.
-    """
+    """The manifest of a whole folder, or None and what is wrong; `DataSetError` where it was not written here."""
     if not folder.exists():
         return None, "missing"
     if not (folder / MANIFEST).is_file():
