@@ -21,14 +21,11 @@ _CHANNELS = {"cpu_khz": r"cpu\d+(_measured)?_khz", "gpu_khz": r"gpu\d*_khz", "me
 
 
 def clock_use(telemetry: Telemetry, mode: PowerMode, start_s: float, end_s: float) -> Dict[str, Dict[str, Any]]:
-    """What each clock did from `start_s` to `end_s`, in monotonic seconds, by its channel.
+    """What each clock that was read from `start_s` to `end_s`, and that the mode tells, did then, by its channel.
 
-    Channels without a sample in that time are left out, and those whose clock the mode does not tell.
-
-    Returns:
-        `set_khz`, what the mode as read back sets it to; `residency`, as of `frequency_residency` with the edges as
-        text; `samples`, how often it was read; `off`, how many readings are not `set_khz` by the 95 % rule (C3);
-        `source`, what was read, by the telemetry's notes: `scaling_cur_freq` is what was asked for, and no more.
+    `set_khz`, what the mode as read back sets it to; `residency`, of `frequency_residency`, edges as text; `samples`;
+    `off`, how many readings are not `set_khz` by the 95 % rule (C3); `source`, by the telemetry's notes:
+    `scaling_cur_freq` is what was asked for, and no more.
     """
     used: Dict[str, Dict[str, Any]] = {}
     near = percent_to_share(SET_PERCENT)

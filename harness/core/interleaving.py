@@ -62,12 +62,11 @@ def interleave(
     wait: Callable[[float], None] = time.sleep,
     began_s: Optional[float] = None,
 ) -> Interleaved:
-    """Train, and serve each inference batch once it has arrived.
+    """Train, and serve each inference batch once it has arrived; requests come after `began_s`, by default now.
 
-    `clock` tells seconds; `train` and `serve` do one minibatch or batch to its end; what is under way after
-    `duration_s` is finished. `switch_to` is called with `training` or `inference` before the kind of work changes: a
-    power mode for each. Without `train` it waits for requests, by `wait`; without `serve` it trains only. The first
-    request comes after `began_s`, by default now.
+    `clock` tells seconds; `train` and `serve` do one minibatch or batch, and what is under way after `duration_s` is
+    finished. `switch_to` is called with `training` or `inference` before the kind of work changes. Without `train` it
+    waits for requests; without `serve` it trains only.
     """
     for name, value in (("arrivals_per_s", arrivals_per_s), ("batch_size", batch_size), ("duration_s", duration_s)):
         if not value > 0:
@@ -144,13 +143,11 @@ def expect(
     switching_ms: float = 0.0,
     slowdowns: Optional[Tuple[float, float]] = None,
 ) -> Expected:
-    """The steady state of interleaving; with `slowdowns`, of both at once.
+    """The steady state of interleaving; with `slowdowns`, of both at once, where each takes so many times as long.
 
-    A batch comes every batch_size / arrivals_per_s seconds; serving it takes inference_ms and two changes of mode, and
-    what is left is for training. While a change of mode goes on, the device is taken to draw what training draws. Times
-    are of a training minibatch and of an inference batch, each in the mode that it runs in; `switching_ms` is one
-    change between the two modes. `slowdowns` are how many times as long both take where they overlap: then no batch
-    waits for training, and training has all the time there is. At least what training draws is drawn.
+    Serving a batch takes inference_ms and two changes of mode (`switching_ms` each, at training's power) of its period,
+    batch_size / arrivals_per_s; what is left is for training. At once, no batch waits for training, training has all
+    the time there is, and at least what training draws is drawn.
     """
     period_ms = s_to_ms(np.asarray(batch_size) / arrivals_per_s)
     filling_ms = s_to_ms((np.asarray(batch_size) - 1) / arrivals_per_s)

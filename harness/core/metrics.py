@@ -119,10 +119,9 @@ def stable_from(
 ) -> Optional[float]:
     """When power has become stable: the start of the first stable one of sliding windows (PowerTrain sec. 2.5).
 
-    A window is stable where the means of its two halves differ by no more than `tolerance` of the window's mean. A
-    transient moves the mean; the alternation of stall and compute inside a minibatch does not. `times_s` ascend, from
-    the change that power has to settle after; a window holds at least two samples however rare they are. None where no
-    window that was observed to its end is stable.
+    There the means of the two halves differ by no more than `tolerance` of the window's: a transient moves them, the
+    turns of stall and compute do not. `times_s` ascend; a window holds two samples at least. None where no window that
+    was observed to its end is stable.
     """
     times = np.asarray(times_s, dtype=float)
     sums = np.concatenate([[0.0], np.cumsum(np.asarray(values_mw, dtype=float))])

@@ -86,12 +86,9 @@ def _ways_through(items: Sequence[Item], mode_of: Callable[[Item], PowerMode]) -
 def _fewest_chains(points: Sequence[Tuple[int, ...]]) -> List[List[Tuple[int, ...]]]:
     """Split (CPU clock, GPU clock), all different, into as few chains along which none rises as there can be; n log n.
 
-    Points are taken from high to low, CPU clock first, and each goes to the chain whose last GPU clock is the lowest
-    that is not below its own; where there is none, it begins a chain. A point that begins the k-th chain leads back,
-    one point a chain, to k points no two of which can stand in one chain (patience sorting), so fewer than k are
-    impossible (Dilworth 1950).
-
-    Of several chains with that last GPU clock the one with the nearest CPU clock goes on: it may well be the same.
+    From high to low, CPU clock first, a point goes to the chain whose last GPU clock is the lowest not below its own
+    (of several, with the nearest CPU clock), or begins one. A point that begins the k-th chain leads back, one point a
+    chain, to k points no two of which can stand in one (patience sorting; Dilworth 1950).
     """
     chains: List[List[Tuple[int, ...]]] = []
     ends: List[Tuple[int, int, int]] = []  # (GPU clock, CPU clock, chain) of each chain's last point, ascending

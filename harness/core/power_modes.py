@@ -116,13 +116,10 @@ class PowerModeSpace:
         return [self.at(index) for index in random.Random(seed).sample(range(len(self)), count)]
 
     def paper_grid(self) -> PowerModeSpace:
-        """The grid that the PowerTrain paper profiled, as a space of its own.
+        """The grid that the PowerTrain paper profiled (001 sec. 2.5: 4,368 modes of an Orin AGX), as a space.
 
-        All GPU and memory clocks, the even core counts, and every other CPU clock without the two slowest
-        (001 sec. 2.5: 13 x 4 x 6 x 14 = 4,368 modes of an Orin AGX). The paper does not say from which end the
-        alternate clocks are counted, which is the same for its 29; here it is from the top, so that the greatest mode
-        is always in the grid. A space without even core counts keeps its own, one of fewer than three clocks its
-        greatest.
+        All GPU and memory clocks, even core counts (all where there are none), and every other CPU clock without the
+        two slowest (of fewer than three the greatest), from the top: the paper does not say from which end.
         """
         return PowerModeSpace(
             tuple(cores for cores in self.cpu_cores if cores % 2 == 0) or self.cpu_cores,

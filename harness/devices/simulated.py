@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import functools
 import hashlib
-import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -54,7 +53,7 @@ from harness.simulation.virtual_run import (
     virtual_data,
 )
 from harness.workloads import get_workload
-from harness.workloads.counting import counted_once, describe
+from harness.workloads.counting import counted_alone, describe
 from harness.workloads.data.data_set import IN_MEMORY
 from harness.workloads.failures import own_code_failed
 from harness.workloads.workload import BF16_WHERE_THERE_IS
@@ -294,12 +293,7 @@ def _workload(name: str) -> Tuple[WorkloadParameters, str, Dict[str, Any]]:
             "measure it: --device host, or a board",
         )
     try:
-        with tempfile.TemporaryDirectory() as written:
-            # a folder of one's own lies on its own medium, and is not copied
-            place = Path(workload.folder or ".") if workload.is_own else Path(written)
-            scale = None if workload.is_own else 4 / workload.real_samples
-            data = workload.prepare(place, None, scale, 0, lambda line: None)
-            counted = counted_once(workload, workload.build_data_set(data, 0))
+        counted, data = counted_alone(workload)
     except HarnessError:
         raise
     except Exception as error:

@@ -211,11 +211,10 @@ def scaled_workload(
     kernels_forward: float,
     parameters: float,
 ) -> Tuple[WorkloadParameters, str]:
-    """A workload that nobody has measured, and the known one that it is scaled from.
+    """A workload that nobody has measured, and the known one that it is scaled from, whose kernels are most alike.
 
-    That is the one whose kernels are most alike: by operations per kernel, and by parameters per kernel. How well they
-    use a GPU is its; what is counted replaces its counts. Each known network, left out and scaled from the others,
-    comes out with its minibatch time and its power to a factor of 2.2, in the median over modes.
+    How well kernels use a GPU is the known one's, what is counted replaces its counts. Each known network, left out,
+    comes out with its time and its power to a factor of 2.2, in the median over modes.
     """
     traffic, launches = parameters * TRAFFIC_PER_PARAMETER, kernels_forward * LAUNCHES_PER_FORWARD
 

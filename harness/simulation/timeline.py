@@ -99,11 +99,10 @@ def run_minibatches(
     time_factor: float,
     noise: np.random.Generator,
 ) -> Timeline:
-    """Run minibatches one after the other.
+    """Run minibatches one after the other; `state` (of `states`) and `epoch` (ascending) are of each, shape (n,).
 
-    `state` (of `states`) and `epoch` (ascending) are of each minibatch, shape (n,). Workers are started anew for each
-    epoch, and each then makes a whole minibatch by itself; `tuning_ms` is what the first takes on the CPU beside all
-    else, `time_factor` how this run as a whole differs from others.
+    Workers are started anew for each epoch, and each makes a minibatch by itself; `tuning_ms` is what the first takes
+    on the CPU beside all else, `time_factor` how this run as a whole differs from others.
     """
     stall, compute, overhead = (
         np.array([getattr(one, name) for one in states])[state]
@@ -129,11 +128,10 @@ def run_minibatches(
 def choose_clean(
     timeline: Timeline, times_s: np.ndarray, power_mw: np.ndarray, wanted: int, least_samples: int, longest_s: float
 ) -> Tuple[int, int]:
-    """Which minibatches count: from what number on, up to how many in all.
+    """Which minibatches count, from what number on, up to how many: as a loop finds that learns of power as it goes.
 
-    As the measured loop finds them, which learns of power as it goes. The timeline has more minibatches than will be
-    needed; the clean ones must see `least_samples` power samples; `longest_s` is waited for power to settle, and then
-    for samples.
+    The timeline has more than needed; clean ones must see `least_samples` power samples; `longest_s` is waited for
+    power to settle, and then for samples.
     """
     since = times_s >= timeline.start_s[0]
     times, power = times_s[since], power_mw[since]

@@ -82,13 +82,11 @@ class RunsRatio(NamedTuple):
 
 
 def learn_noise(cases: Sequence[Sequence[Runs]], same_question: bool, known: RunNoise) -> RunNoise:
-    """The noise of a run's median between runs, from all cases of a comparison.
+    """The noise of a run's median between runs, from all cases of a comparison: the runs of each side of each.
 
-    Where each side has one run only and nothing but the run may differ, the scatter of the cases' ratios around their
-    median tells of it. It can raise what is known and not lower it: what all cases have in common is not in it.
-
-    `cases` holds the runs of each side of each case, or of the only side; `known` is the prior of such a device.
-    `same_question` says that nothing but the run may differ, so that cases may be taken to change alike.
+    With one run a side, and nothing but the run to differ (`same_question`), the scatter of the cases' ratios around
+    their median tells of it: it can raise the prior `known`, not lower it, as what all cases have in common is not in
+    it.
     """
     sides = [side for case in cases for side in case]
     noise = learn([[Estimate(float(np.median(run)), 0.0, 1) for run in side] for side in sides], known)
@@ -133,11 +131,9 @@ def _own_noise(sides: Sequence[Runs], noise: RunNoise) -> Tuple[RunNoise, Estima
 def mean_ratio(ratios: Sequence[RunsRatio], before: np.ndarray, after: np.ndarray) -> RunsRatio:
     """The geometric mean of the ratios of several cases.
 
-    Noise within runs averages out. Of that between runs some does not: a run of a busy machine is slow in all its
-    cases, and a machine drifts between one side and the other. How much runs share is learned from the means of runs
-    over their cases; the prior is that they share `RunsRatio.shared`, and the rest of each case's is its own.
-
-    `before` and `after` hold the logarithm of the median of each run and case, shape (runs that have all cases, cases).
+    Not all noise between runs averages out: a run of a busy machine is slow in all its cases. How much runs share is
+    learned from their means over cases; the prior is `RunsRatio.shared`. `before` and `after` hold the logarithm of the
+    median of each run and case, shape (runs that have all cases, cases).
     """
     count = len(ratios)
     if count == 1:
@@ -168,10 +164,10 @@ def holm(p_values: Sequence[float]) -> List[float]:
 
 
 def rank_test(before: Runs, after: Runs) -> Optional[float]:
-    """The p-value of a rank-sum test of blocks of minibatches, two-sided; None with too few of them for ranks to tell.
+    """The two-sided p-value of a rank-sum test of blocks of minibatches; None with too few for ranks to tell.
 
-    Blocks, because neighbouring minibatches depend on each other. It asks whether one side's times lie above the
-    other's as a whole, and knows nothing of the noise between runs: it must agree with the interval, not replace it.
+    Blocks are nearly independent. It knows nothing of the noise between runs: it must agree with the interval, not
+    replace it.
     """
     first, second = ([value for run in side for value in block_medians(run)] for side in (before, after))
     if math.comb(len(first) + len(second), len(first)) < FEWEST_ORDERS:

@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple
 
 import numpy as np
 
-from harness.core.corpus import (
-    CORPUS,
-    CORPUS_COLUMNS,
-    TASKS,
-    Fault,
-    Row,
-    faults_of,
-    rows_of,
-    scan_corpus,
-    write_corpus,
-)
+from harness.core.corpus import CORPUS, CORPUS_COLUMNS, TASKS, Fault, Row, faults_of, rows_of, scan_corpus, write_corpus
 from harness.core.errors import StoreError
 from harness.core.power_modes import PowerMode
 from harness.store.conditions import LEFT_OUT

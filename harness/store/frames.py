@@ -144,21 +144,11 @@ def profiles(
 ) -> pd.DataFrame:
     """The profiles of a results file that count, oldest first; the columns stand above.
 
-    Args:
-        store: the results file.
-        include_flagged: keep profiles that were disturbed or throttled, which do not count otherwise (`usable`).
-        newest_only: keep the newest of each comparable conditions and case id; a power mode may go by two names.
-        timed: keep only those that have a clean minibatch.
-        tasks: keep only these.
-        replayed: keep profiles that repeat a figure of a corpus.
-
-    Returns:
-        The frame. Its `attrs["left_out"]` says how many profiles were left out by reason: `FLAGGED`, `OLDER`,
-        `WITHOUT_TIME`, `OTHER_TASK`, `REPLAYED`; each profile counts once, for the first reason in that order but
-        that flags and age come last.
-
-    Raises:
-        StoreError: the file is damaged or cannot be read.
+    `include_flagged` keeps those that were disturbed or throttled; `newest_only` the newest of each comparable
+    conditions and case id, as a power mode may go by two names; `timed` those that have a clean minibatch; `tasks`
+    these tasks; without `replayed` go those that repeat a figure of a corpus. `attrs["left_out"]` says how many were
+    left out, each for the first of `WITHOUT_TIME`, `OTHER_TASK`, `REPLAYED`, `FLAGGED`, `OLDER`. StoreError where the
+    file is damaged.
     """
     left_out = dict.fromkeys((FLAGGED, OLDER, WITHOUT_TIME, OTHER_TASK, REPLAYED), 0)
     kept: List[Record] = []
@@ -217,11 +207,8 @@ def telemetry(
 def common_conditions(frame: pd.DataFrame, vary: Sequence[str] = (), ignore: Sequence[str] = ()) -> pd.Series:
     """A hash for each profile of the comparable conditions that nobody named: rows may be compared where it is equal.
 
-    The size of the data set (`data_samples`) is one of them unless it is named, so epochs of data sets of different
-    sizes never meet.
-
-    `vary` is what the compared rows differ in, with what follows from that (`FOLLOWS`); `ignore` does not change what
-    is asked, such as `seed`.
+    `vary` is what rows differ in, with what follows (`FOLLOWS`); `ignore` does not change what is asked, such as
+    `seed`. The size of the data set is one of them unless it is named, so epochs of different sizes never meet.
     """
     left_out = {*vary, *ignore, *(name for thing in vary for name in FOLLOWS.get(thing, ()))}
     return frame["comparable"].map(

@@ -89,15 +89,11 @@ class ResultsStore:
             return _insert(connection, row, content, raw)
 
     def merge(self, source: ResultsStore, numbers: Optional[Container[int]] = None) -> Merged:
-        """Take over what this file lacks of another one's profiles, raw series included; all of them or none.
+        """Take over what this file lacks of the profiles (`numbers`, or all) of another, with raw series; all or none.
 
-        `numbers` are those that are wanted, by their numbers in the source; None for all.
-
-        A profile is the same where run, case, conditions (and with them the board instance) and moment of storing are,
-        so that merging a file again adds nothing. It keeps run, environment and moment, whichever version wrote it.
-
-        Raises:
-            StoreError: a profile of the source is damaged, or this file cannot be written; nothing was added.
+        A profile is the same where run, case, conditions and moment of storing are, so merging again adds nothing. It
+        keeps them, whichever version wrote it. StoreError, and nothing added, where one is damaged or this file cannot
+        be written.
         """
         same = "run_id = ? AND created_at = ? AND case_id = ? AND key = ?"
         added = known = 0
@@ -237,7 +233,7 @@ def _insert(connection: sqlite3.Connection, row: ProfileRow, content: str, raw: 
     packed = [(rows.pack(minibatches),)] if minibatches else []
     cursor = connection.execute(
         f"INSERT INTO profiles ({_PROFILE_COLUMNS}, record_crc, raw_crc, environment_id)"
-        f" VALUES ({_places(len(row) + 2)}, (SELECT id FROM environments WHERE content = ?))",
+        f" VALUES ({'?, ' * (len(row) + 2)}(SELECT id FROM environments WHERE content = ?))",
         (*row, rows.record_crc(row, content), rows.crc(packed, series), content),
     )
     number = int(cursor.lastrowid or 0)
@@ -259,7 +255,3 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]
         if connection.in_transaction:  # SQLite has already rolled back after some errors
             connection.execute("ROLLBACK")
         raise
-
-
-def _places(count: int) -> str:
-    return ", ".join("?" * count)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from harness.core.errors import DependencyError
+from harness.workloads.data.data_set import PreparedData
 from harness.workloads.optional_packages import require
 from harness.workloads.workload import Workload, move
 
@@ -41,16 +42,14 @@ def counted_once(workload: Workload, samples: Any, device: str = "cpu") -> Count
     return _known[workload]
 
 
-def counted_alone(workload: Workload) -> Counted:
-    """The figures of a workload, counted on a few samples that are written for it where they are not there."""
-    if workload not in _known:
-        with tempfile.TemporaryDirectory() as written:
-            # a folder of one's own lies on its own medium, and is not copied
-            place = Path(workload.folder or ".") if workload.is_own else Path(written)
-            scale = None if workload.is_own else 4 / workload.real_samples
-            data = workload.prepare(place, None, scale, 0, lambda line: None)
-            return counted_once(workload, workload.build_data_set(data, 0))
-    return _known[workload]
+def counted_alone(workload: Workload) -> Tuple[Counted, PreparedData]:
+    """The figures of a workload, on a few samples that are written for it, or on a user's own; and these."""
+    with tempfile.TemporaryDirectory() as written:
+        # a folder of one's own lies on its own medium, and is not copied
+        place = Path(workload.folder or ".") if workload.is_own else Path(written)
+        scale = None if workload.is_own else 4 / workload.real_samples
+        data = workload.prepare(place, None, scale, 0, lambda line: None)
+        return counted_once(workload, workload.build_data_set(data, 0)), data
 
 
 def describe(workload: Workload, counted: Counted, precision: str) -> Dict[str, Any]:

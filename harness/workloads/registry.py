@@ -11,11 +11,8 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from harness.core.cases import LOGGING, QUIET
 from harness.core.errors import HarnessError, InvalidValueError, UnknownNameError
-from harness.workloads import classification
-from harness.workloads.bert_squad import BERT_SQUAD, BERT_SQUAD_128
+from harness.workloads import classification, language_models
 from harness.workloads.failures import own_code_failed
-from harness.workloads.llama_lora import LLAMA_LORA, LLAMA_LORA_CHECKPOINTED, LLAMA_LORA_TINY
-from harness.workloads.lstm_wikitext import LSTM_WIKITEXT
 from harness.workloads.workload import Workload
 from harness.workloads.yolov8n_coco import YOLOV8N_COCO
 
@@ -28,15 +25,15 @@ WORKLOADS: Dict[str, Workload] = {
         classification.VGG11_CIFAR10,
         classification.RESNET18_IMAGENET,
         YOLOV8N_COCO,
-        BERT_SQUAD,
-        LSTM_WIKITEXT,
+        language_models.BERT_SQUAD,
+        language_models.LSTM_WIKITEXT,
         classification.RESNET18_GLD23K,
         classification.MOBILENETV3_IMAGENET,
         classification.RESNET18_CIFAR10_32,
-        BERT_SQUAD_128,
-        LLAMA_LORA,
-        LLAMA_LORA_CHECKPOINTED,
-        LLAMA_LORA_TINY,
+        language_models.BERT_SQUAD_128,
+        language_models.LLAMA_LORA,
+        language_models.LLAMA_LORA_CHECKPOINTED,
+        language_models.LLAMA_LORA_TINY,
         classification.VIT_B16_IMAGENET,
         classification.VIT_TI16_IMAGENET,
     )
@@ -109,10 +106,9 @@ def _imported(name: str, text: str) -> Any:
 
 @contextlib.contextmanager
 def _current_folder_first() -> Iterator[None]:
-    """Imports look into the current folder before all others.
+    """Imports look into the current folder first, and afterwards last, unless the import failed.
 
-    Afterwards it is the last place they look into: a DataLoader's worker that is not forked, and functions that import
-    when they are called, find the module again. Where the import failed the path is as it was.
+    So spawned DataLoader workers, and functions that import when they are called, find the module again.
     """
     folder, path = str(Path.cwd()), list(sys.path)
     sys.path.insert(0, folder)

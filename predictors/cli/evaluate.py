@@ -170,7 +170,7 @@ def count_networks(tables: Sequence[Table]) -> Dict[str, Counts]:
         except UnknownNameError as error:
             print(f"note: {name} is not counted: {error}", file=sys.stderr)
             continue
-        counted = counted_alone(workload)
+        counted, _ = counted_alone(workload)
         found[name] = Counts(*(float(getattr(counted, field)) for field in Counts._fields))
     return found
 

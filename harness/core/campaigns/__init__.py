@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import typing
 from pathlib import Path
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    FrozenSet,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    Tuple,
-    Union,
-    get_args,
-    get_type_hints,
-)
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
 
 import msgspec
 
@@ -43,8 +31,8 @@ _TASKS = (TRAINING, INFERENCE, CONCURRENT)
 SettingsTable = msgspec.defstruct(
     "SettingsTable",
     [
-        (name, Union[int, float, None] if float in (kind, *get_args(kind)) else Optional[kind], None)
-        for name, kind in get_type_hints(Settings).items()
+        (name, Union[int, float, None] if float in (kind, *typing.get_args(kind)) else Optional[kind], None)
+        for name, kind in typing.get_type_hints(Settings).items()
     ],
     frozen=True,
     forbid_unknown_fields=True,

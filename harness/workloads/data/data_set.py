@@ -95,9 +95,9 @@ def prepare(
 ) -> PreparedData:
     """Find the real data set under `data_root`, or find or write a stand-in in `storage_dir`.
 
-    `data_scale` is a share of the real sample count; None for all of a real data set and for `default_samples` of a
-    written one. Of a real data set a share below its size is a seeded choice of samples, more is the whole set
-    repeated. `DataSetError` where it is damaged, cannot be written, or does not fit on the medium.
+    `data_scale` is a share of the real sample count, by default all of a real set, `default_samples` of a written one:
+    a seeded choice of a real set, or more than all of it, repeated. `DataSetError` where it is damaged or cannot be
+    written.
     """
     _check_choice(data_scale, seed)
     wanted = None if data_scale is None else max(1, round(data_set.real_samples * data_scale))
@@ -125,21 +125,16 @@ def prepare(
             report=report,
         )
         raw = open_samples(data_set, directory)
-    files = raw.files(choose(len(raw), samples, seed))
+    files, scale = raw.files(choose(len(raw), samples, seed)), samples / data_set.real_samples
+    return PreparedData(directory, source, samples, _total_bytes(files), files, scale, raw.in_memory)
+
+
+def _total_bytes(files: Sequence[Path]) -> int:
     try:
-        total_bytes = sum(path.stat().st_size for path in files)
+        return sum(path.stat().st_size for path in files)
     except FileNotFoundError as error:
         missing = f"{error.filename} is missing, though its data set lists it"
         raise DataSetError(missing, "fetch the data set again") from None
-    return PreparedData(
-        directory=directory,
-        source=source,
-        samples=samples,
-        bytes=total_bytes,
-        files=files,
-        scale=samples / data_set.real_samples,
-        in_memory=raw.in_memory,
-    )
 
 
 def prepare_own(
@@ -168,16 +163,7 @@ def prepare_own(
     else:
         files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
     samples = held if data_scale is None else max(1, round(held * data_scale))
-    return PreparedData(
-        directory=directory,
-        source=source,
-        samples=samples,
-        bytes=sum(path.stat().st_size for path in files),
-        files=files,
-        scale=samples / held,
-        in_memory=not files,
-        own=own,
-    )
+    return PreparedData(directory, source, samples, _total_bytes(files), files, samples / held, not files, own)
 
 
 def _check_choice(data_scale: Optional[float], seed: int) -> None:

@@ -18,7 +18,6 @@ from harness.core.cases import (
     WAYS,
     Case,
     Mix,
-    Settings,
     concurrent_case,
     parts_of,
 )
@@ -51,13 +50,17 @@ def test_a_mix_has_a_name_that_says_all_of_it(training, inference, batch_size, t
     assert Mix.parse(mix.name) == mix
 
 
-def test_cases_by_turns_have_the_ids_that_they_always_had():
+def test_cases_by_turns_have_the_ids_that_they_always_had_and_come_apart_into_what_they_were_made_of():
     name = "sim:orin-agx-resnet18-cifar10+lenet-mnist-bs4@20{}-maxn-w4-ssd-bs16-concurrent"
     assert concurrent_case(TRAIN, SERVE, 20.0, 30.0).id == name.format("")
     assert concurrent_case(TRAIN, SERVE, 20.0, 30.0, PROCESSES).id == name.format("-processes")
     in_own_mode = concurrent_case(TRAIN, dataclasses.replace(SERVE, power_mode="mode_15w"), 20.0, 30.0)
     assert in_own_mode.id == name.format("-in-mode_15w")
-    assert [part.power_mode for part in parts_of(in_own_mode)] == ["maxn", "mode_15w"]
+    assert (in_own_mode.task, in_own_mode.settings.duration_s) == (CONCURRENT, 30.0)
+    assert [(part.task, part.workload, part.batch_size, part.power_mode) for part in parts_of(in_own_mode)] == [
+        (TRAINING, "resnet18-cifar10", 16, "maxn"),
+        (INFERENCE, "lenet-mnist", 4, "mode_15w"),
+    ]
     with pytest.raises(InvalidValueError, match="cannot run as"):
         concurrent_case(TRAIN, dataclasses.replace(SERVE, power_mode="mode_15w"), 20.0, 30.0, STREAMS)
 
@@ -67,15 +70,6 @@ def test_what_is_no_mix_is_refused_with_the_form(text):
     with pytest.raises(InvalidValueError) as refused:
         Mix.parse(text)
     assert "TRAINING+INFERENCE" in refused.value.hint
-
-
-def test_a_concurrent_case_comes_apart_into_what_it_was_made_of():
-    case = concurrent_case(TRAIN, SERVE, 20.0, 30.0)
-    assert case.task == CONCURRENT
-    assert case.settings.duration_s == 30.0
-    training, inference = parts_of(case)
-    assert (training.task, training.workload, training.batch_size) == (TRAINING, "resnet18-cifar10", 16)
-    assert (inference.task, inference.workload, inference.batch_size) == (INFERENCE, "lenet-mnist", 4)
 
 
 def run_concurrent(device, *what):
@@ -178,8 +172,3 @@ def test_a_simulated_board_refuses_what_nobody_has_measured_there(changes):
     case = dataclasses.replace(case, workload=Mix.parse(case.workload)._replace(**changes).name)
     with pytest.raises(CannotRunError, match="nowhere published"):
         check(case, open_device(BOARD, Configuration()))
-
-
-def test_a_case_goes_on_for_a_duration_or_a_number_of_minibatches_not_both():
-    with pytest.raises(InvalidValueError):
-        Settings(minibatches=5, duration_s=3.0)

@@ -65,21 +65,19 @@ def profile(built, count, has_settled=lambda _: True, is_enough=lambda: True, on
     return profile_minibatches(built, count, has_settled, is_enough, on_minibatch)
 
 
-def test_the_first_minibatch_is_kept_apart_and_the_asked_number_is_clean():
-    phases = [minibatch.phase for minibatch in profile(trainer(), 5)]
-    assert phases == [FIRST] + [CLEAN] * 5
-
-
-def test_minibatches_before_power_has_settled_do_not_count():
-    answers = iter([False, False, True])
-    phases = [minibatch.phase for minibatch in profile(trainer(), 3, has_settled=lambda _: next(answers))]
-    assert phases == [FIRST, SETTLING, SETTLING, CLEAN, CLEAN, CLEAN]
-
-
-def test_the_loop_goes_on_until_there_are_power_samples_enough():
-    answers = iter([False, False, True])
-    phases = [minibatch.phase for minibatch in profile(trainer(), 2, is_enough=lambda: next(answers))]
-    assert phases.count(CLEAN) == 4
+@pytest.mark.parametrize(
+    ("count", "settled", "enough", "phases"),
+    [
+        (5, [True], [True], [FIRST] + [CLEAN] * 5),
+        (3, [False, False, True], [True], [FIRST, SETTLING, SETTLING] + [CLEAN] * 3),
+        (2, [True], [False, False, True], [FIRST] + [CLEAN] * 4),
+    ],
+    ids=["at once", "until power has settled", "until there are power samples enough"],
+)
+def test_the_first_minibatch_is_kept_apart_and_the_asked_number_is_clean(count, settled, enough, phases):
+    settled, enough = iter(settled), iter(enough)
+    recorded = profile(trainer(), count, has_settled=lambda _: next(settled), is_enough=lambda: next(enough))
+    assert [minibatch.phase for minibatch in recorded] == phases
 
 
 def test_a_short_profile_crosses_the_end_of_the_data_set_without_a_border():
@@ -146,10 +144,6 @@ def test_the_seed_decides_weights_and_order():
         return [parameter.detach().clone() for parameter in built.model.parameters()]
 
     assert all(torch.equal(one, other) for one, other in zip(trained(), trained()))
-
-
-def test_a_step_is_timed_to_its_end():
-    assert StepTimer(torch.device("cpu")).time_ms(lambda: time.sleep(0.01)) >= 10
 
 
 def test_the_bare_loop_does_the_same_work():

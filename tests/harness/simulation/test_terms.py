@@ -1,10 +1,13 @@
-"""The terms of the model: the limits between which each of them moves."""
+"""The terms of the model: the limits between which each of them moves; roughness: seeded, sized, with structure."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.core.boards import load_board as load_spec
 from harness.simulation import terms
+from harness.simulation.terms import SHARES, deviations
 
 AMOUNTS = st.floats(0.0, 1e6)
 
@@ -56,3 +59,27 @@ def test_a_lower_clock_draws_less_than_its_share_of_time(share, floor, curve):
     assert terms.switching(share, 1.0, floor, curve) <= share * (1 + 1e-9)
     assert terms.switching(1.0, 1.0, floor, curve) == pytest.approx(1.0)
     assert terms.switching(1e-6, 1.0, floor, curve) == pytest.approx(1e-6 * floor**2, rel=1e-4)
+
+
+MODES = np.array(list(load_spec("orin-agx").power_mode_space().paper_grid()))
+
+
+def test_roughness_is_as_large_as_asked_for():
+    assert sum(SHARES.values()) == pytest.approx(1.0)
+    assert (deviations(0.0, "a", MODES) == 1.0).all()
+    logarithms = np.log(deviations(0.05, "a board", MODES))
+    assert logarithms.std() == pytest.approx(0.05, rel=0.15)
+    assert abs(logarithms.mean()) < 0.02
+
+
+def test_the_same_seed_deviates_alike_and_another_differently():
+    one, again, other = (np.log(deviations(0.05, seed, MODES)) for seed in ("a", "a", "b"))
+    assert (one == again).all()
+    assert abs(np.corrcoef(one, other)[0, 1]) < 0.2
+
+
+def test_modes_that_share_settings_deviate_more_alike_than_others():
+    logarithms = np.log(deviations(0.05, "a", MODES))
+    groups = [logarithms[(MODES[:, :2] == pair).all(axis=1)].mean() for pair in np.unique(MODES[:, :2], axis=0)]
+    independent = 0.05 / np.sqrt(len(MODES) / len(groups))
+    assert np.std(groups) > 2 * independent

@@ -50,9 +50,12 @@ def logs_of(pairs: Sequence[Case]) -> List[np.ndarray]:
     return [np.log([[np.median(run) for run in pair[side]] for pair in pairs]).T for side in (0, 1)]
 
 
-def test_before_any_run_was_repeated_the_noise_is_the_prior() -> None:
-    assert learn_noise([], True, KNOWN) == KNOWN
-    assert learn_noise([([[100.0] * 40], [[130.0] * 40])], True, KNOWN) == KNOWN
+@pytest.mark.parametrize(
+    "factors", [(), (1.3,), (1.0,) * 20, (1, 1.001, 0.999, 1, 1.002, 2, 3)], ids=["none", "one", "calm", "few changed"]
+)
+def test_single_runs_that_scatter_little_or_by_a_few_changed_cases_leave_the_prior(factors: Sequence[float]) -> None:
+    """What all cases of a run have in common shows in no scatter, so calm runs do not lower it."""
+    assert learn_noise([([[100.0] * 40], [[100.0 * factor] * 40]) for factor in factors], True, KNOWN) == KNOWN
 
 
 def test_several_runs_teach_their_noise() -> None:
@@ -65,16 +68,6 @@ def test_single_runs_teach_by_their_scatter_where_cases_may_be_taken_to_change_a
     single = cases(2, 30, 1, 0.03, factor=1.3)
     assert learn_noise(single, True, KNOWN).share == pytest.approx(math.hypot(0.03, 0.01), rel=0.3)
     assert learn_noise(single, False, KNOWN) == KNOWN
-
-
-def test_a_few_changed_cases_do_not_pass_for_noise() -> None:
-    single = [([[100.0] * 40], [[100.0 * factor] * 40]) for factor in (1, 1.001, 0.999, 1, 1.002, 2, 3)]
-    assert learn_noise(single, True, KNOWN) == KNOWN
-
-
-def test_calm_single_runs_do_not_lower_what_is_known() -> None:
-    """What all cases of a run have in common shows in no scatter."""
-    assert learn_noise([([[100.0] * 40], [[100.0] * 40])] * 20, True, KNOWN) == KNOWN
 
 
 def test_one_run_on_each_side_has_an_honest_interval() -> None:

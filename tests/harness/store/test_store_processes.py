@@ -53,14 +53,7 @@ def write_until_killed(path: Path, first: int, reports: int) -> None:
 
 
 def kill_while_writing(path: Path, first: int, life_s: float, once_stored: bool) -> List[int]:
-    """Let a process write for a while, kill it, and return the numbers of the profiles it reported as stored.
-
-    Args:
-        path: the results file.
-        first: number of the first profile to write.
-        life_s: how long it lives.
-        once_stored: count its life from its first report, not from its start.
-    """
+    """Let a process write for a while (from its first report on), kill it, and return the numbers that it reported."""
     reading, writing = os.pipe()
     child = start_child(lambda: write_until_killed(path, first, writing))
     os.close(writing)

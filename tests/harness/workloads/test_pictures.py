@@ -25,13 +25,6 @@ def test_a_picture_has_about_the_file_size_asked_for(seed, file_bytes, quality):
     assert len(content) == pytest.approx(file_bytes, rel=0.06)
 
 
-@settings(max_examples=5)
-@given(st.integers(0, 2**32))
-def test_the_same_seed_makes_the_same_bytes_and_another_seed_others(seed):
-    assert make(seed, (320, 240), 20_000, 90) == make(seed, (320, 240), 20_000, 90)
-    assert make(seed, (320, 240), 20_000, 90) != make(seed + 1, (320, 240), 20_000, 90)
-
-
 def test_only_files_too_large_for_the_usual_size_are_larger_pictures():
     assert fit_size((640, 480), 150_000, 96) == (640, 480)
     width, height = fit_size((640, 480), 600_000, 96)

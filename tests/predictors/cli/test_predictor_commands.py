@@ -166,7 +166,7 @@ def test_fit_and_predict_give_every_mode_of_the_board_with_intervals(corpus, tmp
 
 
 def test_a_network_that_was_never_profiled_is_predicted_from_its_counts(corpus, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(evaluate, "counted_alone", lambda workload: Counts(1e9, 1e8, 100, 1e7, 1e6))
+    monkeypatch.setattr(evaluate, "counted_alone", lambda workload: (Counts(1e9, 1e8, 100, 1e7, 1e6), None))
     model, unprofiled = tmp_path / "M", ("--corpus", corpus, "--target", "bert-squad", "--modes", 0)
     assert run("fit", *unprofiled, "--reference", ",".join(WORKLOADS), "--out", model) == 0
     assert "learned bert-squad on orin-agx (simulated) from 0 of 0 profiles" in capsys.readouterr().out
