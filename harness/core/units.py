@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Callable
+
 KHZ_PER_MHZ = 1_000
 HZ_PER_KHZ = 1_000
 MS_PER_S = 1_000.0
@@ -15,88 +17,58 @@ BYTES_PER_GIB = 2**30
 BYTES_PER_SECTOR = 512  # /proc/diskstats counts in 512-byte sectors whatever the device's own sector size
 
 
+Conversion = Callable[[float], float]
+"""Of a number, or of an array of them."""
+
+
+def _times(factor: float) -> Conversion:
+    return lambda value: value * factor
+
+
+def _over(divisor: float) -> Conversion:
+    return lambda value: value / divisor
+
+
+khz_to_mhz = _over(KHZ_PER_MHZ)
+s_to_ms = _times(MS_PER_S)
+ms_to_s = _over(MS_PER_S)
+mw_to_w = _over(MW_PER_W)
+w_to_mw = _times(MW_PER_W)
+uw_to_mw = _over(1_000.0)  # the power unit of hwmon
+mws_to_mwh = _over(S_PER_HOUR)
+mwh_to_wh = _over(MWH_PER_WH)
+mws_to_j = _over(MW_PER_W)
+millidegree_to_celsius = _over(1_000.0)
+percent_to_share = _over(100.0)
+permille_to_share = _over(1_000.0)
+share_to_percent = _times(100.0)
+bytes_to_mb = _over(BYTES_PER_MB)
+
+
 def mhz_to_khz(mhz: float) -> int:
     return round(mhz * KHZ_PER_MHZ)
-
-
-def khz_to_mhz(khz: float) -> float:
-    return khz / KHZ_PER_MHZ
 
 
 def hz_to_khz(hz: float) -> int:
     return round(hz / HZ_PER_KHZ)
 
 
-def s_to_ms(seconds: float) -> float:
-    return seconds * MS_PER_S
-
-
-def ms_to_s(ms: float) -> float:
-    return ms / MS_PER_S
-
-
-def mw_to_w(mw: float) -> float:
-    return mw / MW_PER_W
-
-
-def w_to_mw(watt: float) -> float:
-    return watt * MW_PER_W
-
-
-def mws_to_mwh(mws: float) -> float:
-    return mws / S_PER_HOUR
-
-
-def mwh_to_wh(mwh: float) -> float:
-    return mwh / MWH_PER_WH
-
-
 def mwh_to_j(mwh: float) -> float:
     return mws_to_j(mwh * S_PER_HOUR)
-
-
-def mws_to_j(mws: float) -> float:
-    return mws / MW_PER_W
 
 
 def uj_per_s_to_mw(microjoule: float, seconds: float) -> float:
     return microjoule / seconds / 1_000.0
 
 
-def millidegree_to_celsius(millidegree: float) -> float:
-    return millidegree / 1_000.0
-
-
 def mv_ma_to_mw(millivolt: float, milliampere: float) -> float:
     return millivolt * milliampere / 1_000.0
 
 
-def uw_to_mw(microwatt: float) -> float:
-    """Microwatt, the power unit of hwmon, to milliwatt."""
-    return microwatt / 1_000.0
-
-
-def percent_to_share(percent: float) -> float:
-    return percent / 100.0
-
-
-def permille_to_share(permille: float) -> float:
-    return permille / 1_000.0
-
-
 def kib_to_bytes(kib: float) -> int:
-    """Kibibytes, which `/proc/meminfo` calls kB, to bytes."""
+    """Of kibibytes, which `/proc/meminfo` calls kB."""
     return round(kib * 1024)
 
 
 def mb_to_bytes(mb: float) -> int:
-    """Megabytes of 10^6 bytes to the nearest whole byte."""
     return round(mb * BYTES_PER_MB)
-
-
-def bytes_to_mb(count: float) -> float:
-    return count / BYTES_PER_MB
-
-
-def share_to_percent(share: float) -> float:
-    return share * 100.0

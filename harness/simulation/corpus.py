@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from harness.core.power_modes import PowerMode
 from harness.simulation.model import Load, cached_share, repetition_factors, simulate
 from harness.simulation.parameters import load_board, load_workload
+from harness.simulation.terms import seed_of
 
 
 def simulate_corpus(
@@ -43,11 +43,8 @@ def simulate_corpus(
     response = simulate(board, workload, table, load, instance=instance)
     time_ms, power_mw = response.minibatch_time_ms, response.power_mw
     if noise:
-        what = repr(
-            (board_name, workload_name, tuple(load), seed, *([instance] if instance else []))
-        )  # another noise for every one of these
-        stream = int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "big")
-        random = np.random.Generator(np.random.PCG64(stream))
+        what = (board_name, workload_name, tuple(load), seed, *([instance] if instance else []))
+        random = np.random.Generator(np.random.PCG64(seed_of(repr(what))))  # another noise for every one of these
         time_ms, power_mw = repetition_factors(board, random, len(table)) * (time_ms, power_mw)
     same = {"device": board_name, "workload": workload_name, "task": task}
     return [

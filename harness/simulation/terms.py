@@ -79,6 +79,10 @@ SHARES: Dict[Tuple[int, ...], float] = {
 _MIXER = np.uint64(0x9E3779B97F4A7C15)
 
 
+def seed_of(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
 def deviations(size: float, seed: str, modes: np.ndarray) -> np.ndarray:
     """Factors around 1 by which a board deviates in some power modes.
 
@@ -90,8 +94,7 @@ def deviations(size: float, seed: str, modes: np.ndarray) -> np.ndarray:
         mixed = _mixed(settings)
         state = np.empty((len(SHARES), len(settings)), dtype=np.uint64)
         for row, columns in zip(state, SHARES):
-            digest = hashlib.sha256(repr((seed, columns)).encode()).digest()
-            row[:] = int.from_bytes(digest[:8], "big")
+            row[:] = seed_of(repr((seed, columns)))
             for column in columns:
                 row[:] = _mixed(row ^ mixed[:, column])
         uniform = np.zeros(state.shape)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from harness.core.units import ms_to_s, s_to_ms
 from harness.simulation import model
 from harness.simulation.model import Load, Response, cached_share, dvfs_modes, idle_power_mw, simulate
 from harness.simulation.parameters import BoardParameters, WorkloadParameters, load_physics
+from harness.simulation.terms import seed_of
 from harness.simulation.timeline import (
     COMPUTE_JITTER,
     DROP_S,
@@ -96,8 +96,7 @@ class SimulatedBoard(NamedTuple):
 
 def noise_of(case: Case) -> np.random.Generator:
     """The noise of a case: the same for the same seed and case, whatever runs before."""
-    digest = hashlib.sha256(f"{case.settings.seed} {case.id}".encode()).digest()
-    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big")))
+    return np.random.Generator(np.random.PCG64(seed_of(f"{case.settings.seed} {case.id}")))
 
 
 def run_factors(board: SimulatedBoard, noise: np.random.Generator) -> Tuple[float, float]:

@@ -81,7 +81,8 @@ def write(directory: Path, samples: int, seed: int, report: Report, steps: int =
         nonlocal turns
         for turn in itertools.count():
             turns = turn + 1
-            for section in shuffled(sections, seed, turn):
+            for number in np.random.default_rng([seed, turn]).permutation(len(sections)):
+                section = sections[number]
                 yield from ([], ["=", *_TOKEN.findall(section.title), "="], [])
                 yield from (_TOKEN.findall(paragraph) for paragraph in section.paragraphs)
 
@@ -150,12 +151,6 @@ def read_sections() -> List[Section]:
 def _is_prose(line: str) -> bool:
     sentence = line[:1].isupper() and line.endswith((".", ":")) and not _CODE.search(line)
     return sentence and len(line.split()) >= _MIN_WORDS
-
-
-def shuffled(sections: List[Section], seed: int, turn: int) -> List[Section]:
-    """The sections in an order that depends on the seed and on how often they were used before."""
-    order = np.random.default_rng([seed, turn]).permutation(len(sections))
-    return [sections[index] for index in order]
 
 
 def describe_source() -> str:
