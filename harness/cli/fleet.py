@@ -97,14 +97,14 @@ def _submit(fleet: Fleet, arguments: argparse.Namespace) -> int:
 
 
 def _wait(fleet: Fleet, one: submission.Submission) -> int:
-    slurm, before = Slurm(fleet.folder), ""
+    slurm, watch, before = Slurm(fleet.folder), submission.Watch(), ""
     while True:
         states = one.states(slurm.jobs(one.job_name))
         now = f"{len(states)} slices: {_in_words(submission.count_states(states))}"
         if now != before:
             print(f"{datetime.datetime.now():%H:%M:%S} {now}", flush=True)
             before = now
-        if not any(state.state in ("running", "waiting") for state in states):
+        if watch.is_over(states):
             for state in states:
                 if state.state != "done":
                     print(f"slice {state.number} is {state.state}: {state.why}; {one.folder}/log/{state.number}.log")

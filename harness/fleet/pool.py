@@ -17,11 +17,10 @@ from harness.fleet import submission
 from harness.fleet.collecting import collect, missing
 from harness.fleet.lab import Fleet
 from harness.fleet.slurm import Slurm
-from harness.fleet.submission import Submission
+from harness.fleet.submission import Submission, Watch
 from harness.store.results import ResultsStore
 
 _POLL_S = 1.0
-_LOST_S = 120.0  # after which a case in no queue counts as lost: slurmctld died, and `daemons` has not set it right
 
 Scale = Tuple[float, float]
 """The time and the power of a board, as multiples of those of the first board."""
@@ -97,15 +96,13 @@ class PoolDevice:
     def profile(self, case: Case) -> Profile:
         """What the case yields on the board that was free, in figures of the first board."""
         self.begin([case])
-        asked, slurm, queued_s = self._asked.pop(case), Slurm(self._fleet.folder), time.monotonic()
+        asked, slurm, watch = self._asked.pop(case), Slurm(self._fleet.folder), Watch()
         while True:
             jobs = slurm.jobs()
             states = [one.states(jobs)[0] for one in asked]
             for found in filter(None, map(_profiled, asked)):
                 return self._as_on_first(*found)
-            if any(state.state in ("running", "waiting") for state in states):
-                queued_s = time.monotonic()
-            elif time.monotonic() - queued_s > _LOST_S or not any(state.state == "gone" for state in states):
+            if watch.is_over(states):
                 why = [each.why for each in missing(asked[0], states[:1])]
                 raise CannotRunError(f"{case.power_mode} has no profile: {why[0] if why else states[0].why}")
             self._report(f"    {case.power_mode}: {states[0].state} {states[0].board or states[0].why}")

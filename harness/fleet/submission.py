@@ -6,6 +6,7 @@ import datetime
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -20,6 +21,7 @@ USUAL_CASE_S = 45.0
 """How long a case takes, until a slice of the pool has told: 40 minibatches, settling and what is around them."""
 
 MOST_SLICES = 20000  # of an array
+LOST_S = 120.0  # that Slurm may know nothing of a slice: four times what `daemons` takes to queue it again
 _STATES = ("done", "held", "running", "waiting", "cancelled", "gone")
 
 
@@ -155,6 +157,20 @@ class Submission:
             printed = slurm.call("sbatch", *words, f"--wrap=exec {slice_script} {self.id}")
             ids.append(printed.strip().partition(";")[0])
         return ids
+
+
+class Watch:
+    """Over slices that are waited for: whether none runs or waits any more."""
+
+    def __init__(self) -> None:
+        self._queued_s = time.monotonic()
+
+    def is_over(self, states: Sequence[SliceState]) -> bool:
+        """What a slurmctld that was killed no longer knows is given time: `daemons` queues it again."""
+        if any(one.state in ("running", "waiting") for one in states):
+            self._queued_s = time.monotonic()
+            return False
+        return not any(one.state == "gone" for one in states) or time.monotonic() - self._queued_s > LOST_S
 
 
 def submit(

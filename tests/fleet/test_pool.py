@@ -137,7 +137,7 @@ def test_a_mode_that_slurm_lost_is_waited_for_as_long_as_setting_that_right_take
     monkeypatch.setattr(pool, "_profiled", lambda one: profiled(one) if slept else None)
     assert len(search(opened(boards), 2).taken) == 2
     slept.clear()
-    monkeypatch.setattr(pool, "_LOST_S", 0.0)
+    monkeypatch.setattr(submission, "LOST_S", 0.0)
     with pytest.raises(CannotRunError, match="Slurm lost it: fleet retry"):
         search(opened(boards), 2)
 
