@@ -19,8 +19,6 @@ from harness.core.errors import DataSetError
 
 DROP_ALL = 3  # Documentation/admin-guide/sysctl/vm: page cache, and dentries and inodes
 
-_PROT_READ = 1
-_MAP_SHARED = 1
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _CAP_FOWNER = 3
 _RESIDENT = bytes(flags & 1 for flags in range(256))  # mincore(2): of each page's byte only the lowest bit counts
@@ -109,7 +107,7 @@ def _open_data_file(path: Path, purpose: str) -> Iterator[int]:
 
 def _resident_bytes(libc: ctypes.CDLL, fd: int, size: int) -> int:
     pages = -(-size // mmap.PAGESIZE)
-    address = libc.mmap(None, size, _PROT_READ, _MAP_SHARED, fd, 0)
+    address = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
     if address == _MAP_FAILED:
         raise OSError(ctypes.get_errno(), f"mmap of {size} bytes: {os.strerror(ctypes.get_errno())}")
     try:

@@ -71,6 +71,7 @@ _HIGHEST_KHZ = 10**7
 _CORE_SWITCH = re.compile(r"/sys/devices/system/cpu/cpu[0-9]{1,4}/online")
 _HIGHEST_HZ = 10**10
 _WORD = re.compile(r"[A-Za-z0-9_]{1,64}")
+_MODE_HEAD = re.compile(r"POWER_MODEL ID=[0-9]{1,4} NAME=[A-Za-z0-9_.-]{1,64}")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,10})")
 
 
@@ -450,7 +451,7 @@ def checked_conf(own: str, given: str) -> str:
         if head[0] != "POWER_MODEL":
             if not any((head[0], set(head), lines) == (name[0], set(name), content) for name, content in known):
                 raise RefusedError(f"section {' '.join(head)} is not one of the board's own conf")
-        elif not _is_mode_head(head) or not all(_is_setting(line, free, words) for line in lines):
+        elif not _MODE_HEAD.fullmatch(" ".join(head)) or not all(_is_setting(line, free, words) for line in lines):
             raise RefusedError(f"mode {' '.join(head)} sets what is neither a clock nor in the board's own conf")
     return "".join(
         "".join([f"< {' '.join(head)} >\n", *(" ".join(line) + "\n" for line in lines), "\n"])
@@ -479,10 +480,6 @@ def _sections(text: str) -> List[_Section]:
         else:
             sections[-1][1].append(tuple(content.split()))
     return [(head, tuple(lines)) for head, lines in sections]
-
-
-def _is_mode_head(head: Tuple[str, ...]) -> bool:
-    return re.fullmatch(r"POWER_MODEL ID=[0-9]{1,4} NAME=[A-Za-z0-9_.-]{1,64}", " ".join(head)) is not None
 
 
 def _is_setting(line: Tuple[str, ...], free: Set[Tuple[str, str]], known: Set[Tuple[str, ...]]) -> bool:
