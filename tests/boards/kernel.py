@@ -82,11 +82,6 @@ class Kernel:
                     put_text(self.root, name, state["accepted"][name])
             self._settle(state)
 
-    def settle(self) -> None:
-        """Move the readings on to now."""
-        with self._changing() as state:
-            self._settle(state)
-
     def read(self, path: str) -> str:
         """The text of a file, without the newline."""
         return take_text(self.root, self.name_of(path))
