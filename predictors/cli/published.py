@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -21,17 +22,26 @@ from harness.core.units import KHZ_PER_MHZ, share_to_percent
 from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED
 from harness.judge.published_figures import read_published
 from predictors.cli.evaluate import add_run_arguments, run_trials
+from predictors.cli.options import counting
 from predictors.cli.scenario import add_table_arguments, named_modes, planned
-from predictors.evaluation import Spread, Target
+from predictors.evaluation import Spread, Target, spread
 from predictors.models.base import ALL, DEFAULT, predictor_names
 from predictors.models.linear import PAPERS_SUBSET, ranked_subsets
 from predictors.scenarios import ProfileSource, Scenario, ScenarioCase
+from predictors.strategies.evaluation import contest_runs, run_contest, summarise
+from predictors.strategies.goals import budget_goals
+from predictors.strategies.registry import StrategySetting
 from predictors.trials import Group, TrialPlan
 
 # The papers' errors; `fact` is the number that a figure has in this project's reading of the papers.
 FILE = Path(__file__).resolve().parents[2] / "baselines" / "published" / "predictors.csv"
 ENERGY_MODEL = ("lenet-mnist", "mobilenetv3-gld23k", "resnet18-cifar10")  # that 004 sec. 5.7.1 learns one energy from
 SLACK = 0.25  # share of a published error by which another may differ that confirms it
+# Metrics of what strategies choose under power budgets, as 001 sec. 5.2 calls them.
+CHOICES = {"penalty_median": "penalty", "over_limit_plus1_pct": "A/L+1"}
+POINT = 1.0  # by which a published figure of choices may always differ: some are 0
+BUDGETS_W = "17:50:1"
+ONE_PICK = "one-shot"  # the strategy that stands beside the papers': ours with their single pick
 TEN_MODES = "a..j"  # 004 Table 3: the ten modes of a Xavier that 004 tests its regressions on
 
 # How many modes the paper profiled of a workload on an Orin AGX where it was not the whole grid.
@@ -50,14 +60,14 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     fact: str
     paper: str
     section: str
-    predictor: str  # its name here
+    predictor: str  # its name here; of a choice under power budgets, that of the strategy
     device: str
     workload: str
     batch_size: int
     reference: str = ""  # the workload that a transfer started from
     modes: str  # a number, `all`, or names with commas
     tested: str = ""  # a mode, `a..j`, or empty for all
-    metric: str
+    metric: str  # as in results of `evaluate`, or of `strategies evaluate`: `CHOICES`
     comparator: str  # `=`, `<`, `<=`, `~` or `range`
     value_pct: float  # the lower end of a range
     value_high_pct: Optional[float] = None
@@ -98,8 +108,10 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def bounds_pct(self) -> Tuple[float, float]:
         """Between which an error found in the same place confirms it: below a published bound, or else near it."""
         if self.comparator in ("<", "<="):
-            return 0.0, self.value_pct
-        return self.value_pct * (1 - SLACK), (self.value_high_pct or self.value_pct) * (1 + SLACK)
+            return -100.0 if self.metric in CHOICES else 0.0, self.value_pct
+        high_pct = self.value_pct if self.value_high_pct is None else self.value_high_pct
+        least = POINT if self.metric in CHOICES else 0.0
+        return self.value_pct - max(SLACK * self.value_pct, least), high_pct + max(SLACK * high_pct, least)
 
     def verdict(self, low_pct: Optional[float], high_pct: Optional[float]) -> str:
         """Confirmed where the quartiles of repeats lie within the bounds, contradicted where both are beyond one."""
@@ -177,8 +189,11 @@ def run(arguments: argparse.Namespace) -> int:
             "no published error is of these predictors and facts", "leave out --predictors or --fact"
         )
     plan, wanted = _plan(rows, arguments)
-    found = run_trials(plan, arguments)
-    compared = compare(rows, [(found.by_group.get(same), found.by_group.get(ours)) for same, ours in wanted])
+    found = run_trials(plan, arguments).by_group if plan.groups() else {}
+    asked = dict.fromkeys(group for row, pair in zip(rows, wanted) if row.metric in CHOICES for group in pair)
+    chosen = {group: _choices(group, plan.targets[group.target], arguments) for group in asked}
+    of_rows = [chosen if row.metric in CHOICES else found for row in rows]
+    compared = compare(rows, [(of.get(same), of.get(ours)) for of, (same, ours) in zip(of_rows, wanted)])
     print(format_compared(compared))
     same = [plan.targets[group.target] for group, _ in wanted]
     learned = [target for row, target in zip(rows, same) if (row.predictor, row.tested) == ("linear", TEN_MODES)]
@@ -193,6 +208,25 @@ def run(arguments: argparse.Namespace) -> int:
     return int(counted[CONTRADICTED] > 0)
 
 
+def _choices(group: Group, target: Target, arguments: argparse.Namespace) -> Dict[str, Any]:
+    """What a strategy comes to under the papers' budgets, in the form of a result of `run_trials`."""
+    goals, table = budget_goals(BUDGETS_W), target.table
+    setting = StrategySetting(device=table.device, references=target.references)
+    runs = contest_runs([group.predictor], [table], [group.count or 0], arguments.repeats)
+    runs = [run._replace(repeat=run.repeat + arguments.seed) for run in runs]
+    show = counting(len(runs))
+    jobs = arguments.jobs or len(os.sched_getaffinity(0))
+    found = run_contest(runs, goals, setting, jobs, lambda run: show(f"{run.strategy} on {target.name}"))
+    (outcomes,) = found.values()
+    sweeps = [summarise(outcomes[first : first + len(goals)]) for first in range(0, len(outcomes), len(goals))]
+    figures = {}
+    for metric in CHOICES:
+        told = spread([one[metric] for one in sweeps]) or (None, None, None)
+        figures.update((f"{metric}_{name}", value) for name, value in zip(Spread._fields, told))
+    references = [f"{one.workload} ({one.provenance})" for one in target.references]
+    return {"all_modes": figures, "provenance": table.provenance, "references": references}
+
+
 def format_compared(compared: Sequence[Dict[str, Any]]) -> str:
     """A line for each published error."""
     titles = ("fact", "predictor", "target", "reference", ">modes", "error", ">published %", ">bounds", ">here %")
@@ -201,9 +235,10 @@ def format_compared(compared: Sequence[Dict[str, Any]]) -> str:
         target = one["workload"] if one["batch_size"] == 16 else f"{one['workload']}/{one['batch_size']}"
         reached = ["-" if one[name] is None else f"{one[name]:.1f}" for name in ("same_predictor_pct", "best_pct")]
         ends = (one["bounds_pct"], one["quartiles_pct"])
-        between = ["-" if None in pair else f"{pair[0]:.1f}-{pair[1]:.1f}" for pair in ends]
+        between = ["-" if None in pair else f"{pair[0]:.1f} to {pair[1]:.1f}" for pair in ends]
         about = [one["fact"], one["predictor"], f"{target} {one['device']}", one["reference"] or "-", one["modes"]]
-        about += [one["metric"].partition("_")[0], one["published"], between[0], reached[0], between[1], reached[1]]
+        error = CHOICES.get(one["metric"], one["metric"].partition("_")[0])
+        about += [error, one["published"], between[0], reached[0], between[1], reached[1]]
         rows.append([*about, one["provenance"] or "-", one["verdict"]])
     return format_table([*titles, ">Q1-Q3", f">{DEFAULT} %", "on", "verdict"], rows)
 
@@ -234,7 +269,9 @@ def _plan(rows: Sequence[PublishedError], arguments: argparse.Namespace) -> Tupl
         if case not in cases:
             cases.append(case)
         place = cases.index(case)
-        wanted.append((Group(row.predictor, place, row.count), Group(DEFAULT, place, row.count)))
-    groups = tuple(dict.fromkeys(group for pair in wanted for group in pair))
+        ours = Group(ONE_PICK, place, row.count or 50) if row.metric in CHOICES else Group(DEFAULT, place, row.count)
+        wanted.append((Group(row.predictor, place, row.count), ours))
+    tried = [pair for row, pair in zip(rows, wanted) if row.metric not in CHOICES]
+    groups = tuple(dict.fromkeys(group for pair in tried for group in pair))
     plan = planned(Scenario("published", "", "", tuple(cases)), arguments)
     return dataclasses.replace(plan, chosen=groups), wanted

@@ -22,7 +22,7 @@ from predictors.__main__ import main
 from predictors.cli import evaluate
 from predictors.cli.corpora import load_tables
 from predictors.cli.evaluate import make_target, parse_counts
-from predictors.cli.published import FILE, published_errors
+from predictors.cli.published import CHOICES, FILE, published_errors
 from predictors.cli.scenario import named_modes, simulated
 from predictors.models.persistence import load_model
 from predictors.models.physical_gp import learning
@@ -338,8 +338,8 @@ def test_the_first_minibatches_of_a_run_stand_for_a_shorter_profile(monkeypatch)
 def test_the_papers_errors_each_name_a_predictor_and_a_fact():
     rows = published_errors(FILE)
     assert len(rows) > 60
-    assert {row.predictor for row in rows} == {"nn", "powertrain", "npe", "linear", "linear-energy"}
-    assert all(row.fact[0] == "F" and row.value_pct > 0 for row in rows)
+    assert {row.predictor for row in rows} == {"nn", "powertrain", "npe", "linear", "linear-energy", "maxn", "random"}
+    assert all(row.fact[0] == "F" and (row.value_pct > 0 or row.metric in CHOICES) for row in rows)
     by_fact = {row.fact: row for row in rows}
     assert (by_fact["F439"].value_pct, by_fact["F439"].modes) == (11.7, "50")  # 001 sec. 4.2
     assert by_fact["F406"].text == "8.1-9.7"
@@ -370,12 +370,23 @@ def test_published_errors_stand_beside_those_got_here(tmp_path, capsys, monkeypa
     assert run("published", "--limit", 120, "--repeats", 1, "--jobs", 1, "--fact", "F1162") == 0
 
 
+def test_what_strategies_choose_is_held_against_the_papers_too(tmp_path, capsys):
+    asked = ("--fact", "F541", "--fact", "F543", "--limit", 150, "--repeats", 2, "--jobs", 1)
+    assert run("published", *asked, "--json", tmp_path / "o.json") in (0, 1)
+    errors = json.loads((tmp_path / "o.json").read_text())["errors"]
+    assert [one["predictor"] for one in errors] == ["maxn"] * 3 + ["random"] * 3
+    assert [one["verdict"] for one in errors[:2]] == ["confirmed"] * 2  # ResNet and MobileNet are faster at MAXN
+    assert all(0 < one["same_predictor_pct"] < 40 and one["bounds_pct"] == [9, 35] for one in errors[3:])
+    assert " 9.0 to 35.0 " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("fact", "low", "high", "verdict"),
     [
         *(("F439", 11, 12, "confirmed"), ("F439", 14.7, 16, "contradicted"), ("F439", 7, 8.7, "contradicted")),
         *(("F439", 14, 15, "undecided"), ("F439", 8, 15, "undecided"), ("F406", 7, 12, "confirmed")),
         *(("F406", None, None, "undecided"), ("F420", 0, 20, "confirmed"), ("F420", 20.1, 30, "contradicted")),
+        *(("F530", 0, 1, "confirmed"), ("F541", -20, -1, "confirmed"), ("F541", 1, 2, "contradicted")),
     ],
 )
 def test_a_published_error_is_confirmed_where_the_quartiles_lie_within_its_bounds(fact, low, high, verdict):
