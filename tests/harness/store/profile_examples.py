@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Dict, List, Optional, Sequence
 
 from hypothesis import strategies as st
@@ -70,11 +69,6 @@ def make_profile(
         flags=list(flags),
         started_at="2026-01-31T12:00:00.000+00:00",
     )
-
-
-def changed(profile: Profile, **changes: Any) -> Profile:
-    """The profile with some of its fields replaced."""
-    return dataclasses.replace(profile, **changes)
 
 
 names = st.text(min_size=1, max_size=12)

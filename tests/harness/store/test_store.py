@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import random
 import resource
@@ -21,7 +22,7 @@ from harness.core.profiles import Minibatch, Minibatches, Profile, Series, Telem
 from harness.store import opening, rows
 from harness.store.conditions import comparable_conditions, key
 from harness.store.results import ResultsStore
-from tests.harness.store.profile_examples import CONDITIONS, ENVIRONMENT, changed, make_profile, plain_dicts, profiles
+from tests.harness.store.profile_examples import CONDITIONS, ENVIRONMENT, make_profile, plain_dicts, profiles
 
 OF_0_1_0 = Path(__file__).resolve().parents[2] / "golden/files/results-0.1.0.sqlite"
 
@@ -43,7 +44,7 @@ def test_a_profile_reads_back_equal(
 
 
 def test_a_reopened_file_goes_on_and_records_come_in_the_order_of_adding_across_chunks(tmp_path: Path) -> None:
-    profile = changed(make_profile(), minibatches=[], telemetry=Telemetry(1.0))
+    profile = dataclasses.replace(make_profile(), minibatches=[], telemetry=Telemetry(1.0))
     with ResultsStore(tmp_path / "r.sqlite") as store:
         store.add(profile, ENVIRONMENT, "run0")
     with ResultsStore(tmp_path / "r.sqlite") as store:
@@ -105,16 +106,12 @@ def test_equal_environments_are_stored_once(tmp_path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM environments").fetchone() == (2,)
 
 
-def test_a_closed_file_is_a_single_file(tmp_path: Path) -> None:
+def test_a_closed_file_is_a_single_file_durable_and_tells_what_it_is(tmp_path: Path) -> None:
     with ResultsStore(tmp_path / "r.sqlite") as store:
         store.add(make_profile(), ENVIRONMENT, "run")
     with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
         assert len(store) == 1
     assert os.listdir(str(tmp_path)) == ["r.sqlite"]
-
-
-def test_the_file_is_durable_and_tells_what_it_is(tmp_path: Path) -> None:
-    ResultsStore(tmp_path / "r.sqlite").close()
     with contextlib.closing(sqlite3.connect(str(tmp_path / "r.sqlite"))) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA application_id").fetchone() == (opening.APPLICATION_ID,)
@@ -133,7 +130,7 @@ def test_the_file_is_durable_and_tells_what_it_is(tmp_path: Path) -> None:
 def test_a_profile_that_cannot_be_stored_leaves_nothing(tmp_path: Path, changes: Dict) -> None:
     with ResultsStore(tmp_path / "r.sqlite") as store:
         with pytest.raises(StoreError, match=r"lenet-mnist.*\.(when|deep\.er\[1\]|minibatch_time_ms) |minibatch 0"):
-            store.add(changed(make_profile(), **changes), ENVIRONMENT, "run")
+            store.add(dataclasses.replace(make_profile(), **changes), ENVIRONMENT, "run")
         assert len(store) == 0
         store.add(make_profile(), ENVIRONMENT, "run")
         assert len(store) == 1
@@ -147,21 +144,16 @@ def test_numpy_numbers_and_tuples_are_stored_as_plain_values(tmp_path: Path) -> 
     assert (record.conditions["n"], record.conditions["t"]) == (3, [0.5, None])
 
 
-def test_an_unknown_number_is_refused(tmp_path: Path) -> None:
-    with ResultsStore(tmp_path / "r.sqlite") as store, pytest.raises(StoreError, match="no profile 7"):
-        store.profile(7)
-
-
-def test_reading_only_refuses_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_reading_only_refuses_a_file_that_is_not_there_and_does_not_write(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no results file"):
         ResultsStore(tmp_path / "r.sqlite", read_only=True)
     assert os.listdir(str(tmp_path)) == []
-
-
-def test_reading_only_does_not_write(tmp_path: Path) -> None:
     ResultsStore(tmp_path / "r.sqlite").close()
-    with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store, pytest.raises(StoreError):
-        store.add(make_profile(), ENVIRONMENT, "run")
+    with ResultsStore(tmp_path / "r.sqlite", read_only=True) as store:
+        with pytest.raises(StoreError):
+            store.add(make_profile(), ENVIRONMENT, "run")
+        with pytest.raises(StoreError, match="no profile 7"):
+            store.profile(7)
 
 
 def test_reading_only_sees_what_a_running_writer_has_added(tmp_path: Path) -> None:
@@ -249,7 +241,7 @@ def test_content_overwritten_inside_a_valid_page_is_found_and_the_rest_is_readab
     marked = Telemetry(1.0, series={"mark_mw": Series((1.0, 2.0), (123456.789, 987654.321))})
     with ResultsStore(path) as store:
         numbers = [store.add(make_profile(), ENVIRONMENT, "run") for _ in range(2)]
-        spoilt = store.add(changed(make_profile(), telemetry=marked), ENVIRONMENT, "run")
+        spoilt = store.add(dataclasses.replace(make_profile(), telemetry=marked), ENVIRONMENT, "run")
     data = path.read_bytes()
     encoded = struct.pack("<dd", 123456.789, 987654.321)
     assert data.count(encoded) == 1
