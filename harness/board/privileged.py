@@ -90,17 +90,12 @@ THIS_MACHINE = Machine("/", 0)
 
 
 class Kind(NamedTuple):
-    """Nodes that are alike.
+    """Nodes that are alike."""
 
-    Attributes:
-        pattern: their path below the root; a `*` stands for the name.
-        is_value: whether a text may be written to a node at a path; None where nothing may.
-        fits: whether the node at a path is one of them.
-    """
-
-    pattern: str
+    pattern: str  # their path below the root; a `*` stands for the name
+    # whether a text may be written to a node at a path; None where nothing may
     is_value: Optional[Callable[[str, str], bool]] = None
-    fits: Callable[[str], bool] = os.path.lexists
+    fits: Callable[[str], bool] = os.path.lexists  # whether the node at a path is one of them
 
 
 def whole_number(text: str, lowest: int, highest: int) -> bool:
