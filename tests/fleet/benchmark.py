@@ -75,7 +75,8 @@ def measure(lab, boards, arguments):
     warm_up = [lab.start("submit", *how, "--board", f"board{n + 1}", "--", *words, "maxn") for n in range(boards)]
     assert [process.communicate() and process.returncode for process in warm_up] == [0] * boards  # modules are compiled
     asked = "grid:paper" if arguments.modes == PAPERS_MODES else f"sample:{arguments.modes}"
-    print(lab.call("submit", *how, "--", *words, asked).partition("\n")[0], flush=True)
+    campaign = lab.start("submit", *how, "--", *words, asked)
+    assert campaign.wait() == 0, campaign.stdout.read()
     slices = max((lab.fleet / "submissions").iterdir()) / "slices"
     begins, ends, busy_s, measuring_s, counts = [], [], 0.0, 0.0, []
     for ended in slices.glob("*/ended"):
