@@ -261,10 +261,6 @@ def slowdown_from(config: pytest.Config) -> float:
     return share
 
 
-def chosen_axes(config: pytest.Config) -> Set[str]:
-    return {axis for axis in (*_AXIS_HELP, "cache") if config.getoption(f"jetwatt_{axis}") is not None}
-
-
 def deadline_from(config: pytest.Config) -> Optional[datetime.datetime]:
     """When no further case may begin; None for never. A time of day is the next one that comes."""
     given: str = config.getoption("jetwatt_deadline")

@@ -20,7 +20,6 @@ from harness.core.power_modes import PowerMode
 from harness.options import (
     DEFAULT_CAMPAIGN,
     campaign_from,
-    chosen_axes,
     configuration_from,
     device_root_from,
     listed_cases,
@@ -66,7 +65,7 @@ class Plan:
         self.campaign = campaign_from(config)
         fresh_boot = REQUIRED if config.getoption("jetwatt_require_fresh_boot") else ASKED * self.campaign.fresh_boot
         self.configuration = dataclasses.replace(configuration_from(config), fresh_boot=fresh_boot)
-        self._chosen = chosen_axes(config)
+        self._chosen = {axis for axis in ALL_AXES if config.getoption(f"jetwatt_{axis}") is not None}
         self._asks_for_axes = bool(self._chosen - {"device", "cache"})
         self._chooses_workloads = "workload" in self._chosen or config.getoption("jetwatt_campaign") is not None
         self.meter_logs = read_meter_logs(config.getoption("jetwatt_socket_meter"))

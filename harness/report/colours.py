@@ -6,6 +6,7 @@ has a lighter form for dark pages.
 
 from __future__ import annotations
 
+import itertools
 from typing import Dict, Iterable
 
 PALETTE = {
@@ -59,16 +60,12 @@ MARKERS = {
 }
 """Vega's names of markers, and the signs that stand for them in a legend."""
 
-_OF_DEVICES = ("circle", "triangle-up", "diamond", "triangle-down", "cross", "square")
+OF_DEVICES = ("circle", "triangle-up", "diamond", "triangle-down", "cross", "square")
 
 
 def colours_of(names: Iterable[str]) -> Dict[str, str]:
     """A colour for each name, in the order of the alphabet; from the eleventh on they come again."""
-    return {name: LISTED[place % len(LISTED)] for place, name in enumerate(sorted(set(names)))}
-
-
-def markers_of(devices: Iterable[str]) -> Dict[str, str]:
-    return {name: _OF_DEVICES[place % len(_OF_DEVICES)] for place, name in enumerate(sorted(set(devices)))}
+    return dict(zip(sorted(set(names)), itertools.cycle(LISTED)))
 
 
 def dark_rules() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -11,7 +12,7 @@ from harness.core.cases import TRAINING
 from harness.core.corpus import TASKS
 from harness.core.power_modes import PowerMode
 from harness.judge.evidence import WARM, Evidence, pooled, read_evidence
-from harness.report.colours import colours_of, markers_of
+from harness.report.colours import OF_DEVICES, colours_of
 from harness.report.figure import LegendEntry, Value, joined
 from harness.report.mode_tables import ModeTable, mode_tables
 from harness.stats.estimates import Estimate, quotient
@@ -106,7 +107,8 @@ class Material:
     @functools.cached_property
     def markers(self) -> Dict[str, str]:
         """Of each type of device, the same in every figure."""
-        return markers_of([*(row.device for row in self.rows), *(row["device"] for row in self.corpus)])
+        devices = {*(row.device for row in self.rows), *(row["device"] for row in self.corpus)}
+        return dict(zip(sorted(devices), itertools.cycle(OF_DEVICES)))
 
     def entry(self, row: Row, name: str = "") -> LegendEntry:
         return LegendEntry(name or row.workload, self.colours[row.workload], self.markers[row.device])

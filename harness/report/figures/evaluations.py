@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Dict, Hashable, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 import numpy as np
@@ -65,11 +66,7 @@ def _grouped(results: Iterable[Result], *keys: str) -> Dict[Tuple[Hashable, ...]
 
 def _legend(results: Iterable[Result], key: str) -> List[LegendEntry]:
     names = dict.fromkeys(result[key] for result in results)
-    markers = list(MARKERS)
-    return [
-        LegendEntry(name, LISTED[place % len(LISTED)], markers[place % len(markers)])
-        for place, name in enumerate(names)
-    ]
+    return [LegendEntry(*entry) for entry in zip(names, itertools.cycle(LISTED), itertools.cycle(MARKERS))]
 
 
 def prediction_figures(material: Material) -> Iterator[Figure]:

@@ -201,20 +201,6 @@ def test_stacked_bars_are_as_high_as_the_epochs_that_they_stand_for_per_1000_sam
     assert all(value.y > 0 for panel in energy.panels for value in panel.values)
 
 
-def test_media_are_compared_on_the_same_data_with_the_same_workers(material):
-    figure, energy = figures_of(material, "Storage media")
-    rows = [dict(zip(figure.columns, row)) for row in figure.rows]
-    assert {(row["storage"], row["workers"], row["of"]) for row in rows} == {
-        *((storage, 0, "epoch 0") for storage in ("ssd", "sd", "hdd")),
-        *((storage, 4, "epochs 1 and later") for storage in ("ssd", "sd", "hdd")),
-    }
-    assert {row["batch_size"] for row in rows} == {16}
-    assert [(panel.title, len(panel.values)) for panel in energy.panels] == [("w0 e0", 3), ("w4 e1+", 3)]
-    cells = {(row["storage"], row["of"]): row["energy_per_1000_samples_j"] for row in rows}
-    for panel, of in zip(energy.panels, ("epoch 0", "epochs 1 and later")):
-        assert all(value.y == cells[value.x, of] and value.low < value.y < value.high for value in panel.values)
-
-
 def test_the_baseloads_share_has_a_panel_where_it_is_known_of_several_modes(material):
     assert "resnet18-cifar10: baseload" not in {panel.title for panel in figures_of(material, "Power modes")[0].panels}
     (idle,) = [row for row in material.rows if row.workload == "idle"]
