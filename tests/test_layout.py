@@ -23,10 +23,7 @@ HEAVY = (*TORCH_AND_ITS_KIN, "sklearn", "scipy", "pandas", "pyarrow", "matplotli
 MAY_LOAD_TORCH = ("harness.measure.training_loop", "harness.workloads.networks")
 """Modules of the harness that import torch at their top; others of `MAY_NAME_TORCH` do so inside functions."""
 
-MAY_NAME_TORCH = (
-    "harness.measure.training_loop",
-    "harness.workloads",
-)
+MAY_NAME_TORCH = ("harness.measure.training_loop", "harness.workloads")
 
 MAY_IMPORT = {
     "harness.core": (),

@@ -212,10 +212,7 @@ def check(
 
 
 def judge(
-    before: Sequence[CaseRuns],
-    after: Sequence[CaseRuns],
-    threshold: float = DEFAULT_THRESHOLD,
-    by: Sequence[str] = (),
+    before: Sequence[CaseRuns], after: Sequence[CaseRuns], threshold: float = DEFAULT_THRESHOLD, by: Sequence[str] = ()
 ) -> List[Checked]:
     """Compare cases with cases, each key at most once on a side; `check` says how."""
     check_threshold(threshold)

@@ -32,11 +32,7 @@ SOFTWARE = ("jetpack", "l4t", "torch", "cuda", "python")  # comparable condition
 # Channels that figures are made of.
 POWER, GPU_LOAD, READS, MEMORY = POWER_CHANNEL, "gpu_load_share", "disk_read_bytes_per_s", "memory_used_bytes"
 
-_OF_NO_MINIBATCH = {
-    "time": "minibatch_time_ms",
-    "power": "power_mw",
-    **{name: name for name in CONCURRENT_AGGREGATES},
-}
+_OF_NO_MINIBATCH = {"time": "minibatch_time_ms", "power": "power_mw", **{name: name for name in CONCURRENT_AGGREGATES}}
 """Quantities of a replayed, an idle or a concurrent profile, and the aggregates that they are."""
 
 _SETTINGS = ("cache", "data_scale", "clocks")

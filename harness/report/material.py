@@ -47,10 +47,7 @@ class Material:
 
     @classmethod
     def read(
-        cls,
-        store: Optional[ResultsStore],
-        *others: Tuple[Dict[str, Any], ...],
-        predicted: Tuple[ModeTable, ...] = (),
+        cls, store: Optional[ResultsStore], *others: Tuple[Dict[str, Any], ...], predicted: Tuple[ModeTable, ...] = ()
     ) -> Material:
         """The profiles of a results file, flagged ones too: they are drawn apart."""
         if store is None:

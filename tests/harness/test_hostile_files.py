@@ -51,11 +51,7 @@ def idx(*shape):
     ("name", "content", "match"),
     [
         (f"{IMAGES}.gz", gzip.compress(idx(2, 2, 2) + bytes(64 * MIB)), "unpacks to more instead of 24"),
-        (
-            f"{IMAGES}.gz",
-            gzip.compress(idx(2**32 - 1, 28, 28)),
-            "would unpack to 3,367,254,359,296 bytes",
-        ),
+        (f"{IMAGES}.gz", gzip.compress(idx(2**32 - 1, 28, 28)), "would unpack to 3,367,254,359,296 bytes"),
         (f"{IMAGES}.gz", gzip.compress(bytes(64 * MIB)), "no idx file"),
         (IMAGES, idx(2**32 - 1, 0, 28), "holds 4294967295 x 0 x 28"),
         (IMAGES, idx(2**31, 2**31, 2**31, 4), "has 20 bytes, but"),

@@ -91,10 +91,7 @@ def test_what_no_claim_is_about_has_a_check_of_the_model_or_a_reason():
         ({"where": "workers=few"}, "few"),
         ({"above": "high"}, "high"),
         ({"only_there": "maybe"}, "maybe"),
-        (
-            {"before": "workers=0 ; workers=1 ; workers=2", "after": "workers=1 ; workers=2"},
-            "3 conditions before",
-        ),
+        ({"before": "workers=0 ; workers=1 ; workers=2", "after": "workers=1 ; workers=2"}, "3 conditions before"),
     ],
 )
 def test_a_line_that_is_no_claim_is_named(tmp_path, cells, named):

@@ -195,10 +195,7 @@ def test_a_refusal_names_the_conditions_that_differ_least(gate):
 
 @pytest.mark.parametrize(
     ("before", "after", "statuses", "code"),
-    [
-        ("ab", "bc", ["not run", "same", "not in baseline"], 0),
-        ("a", "b", ["not run", "not in baseline"], 2),
-    ],
+    [("ab", "bc", ["not run", "same", "not in baseline"], 0), ("a", "b", ["not run", "not in baseline"], 2)],
 )
 def test_cases_of_one_side_alone_are_listed_and_a_gate_that_compared_nothing_does_not_pass(
     gate, before, after, statuses, code

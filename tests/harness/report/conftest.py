@@ -23,12 +23,7 @@ def sample_store(tmp_path_factory):
 @pytest.fixture(scope="session")
 def material(sample_store):
     """Everything that a report can be made of."""
-    return Material.read(
-        sample_store,
-        tuple(corpus_rows(2600)),
-        tuple(predictor_results()),
-        tuple(strategy_results()),
-    )
+    return Material.read(sample_store, tuple(corpus_rows(2600)), tuple(predictor_results()), tuple(strategy_results()))
 
 
 @pytest.fixture(scope="session")

@@ -78,15 +78,7 @@ def test_a_kind_of_figure_has_units_provenance_and_rows_compares_like_with_like_
             assert drawn <= {entry.name for entry in figure.series}, "what is drawn has a colour"
 
 
-SIZES = (
-    "Parallel loading",
-    "Page cache",
-    "Storage media",
-    "Batch size",
-    "Power modes",
-    "Pareto fronts",
-    "Devices",
-)
+SIZES = ("Parallel loading", "Page cache", "Storage media", "Batch size", "Power modes", "Pareto fronts", "Devices")
 
 
 @pytest.mark.parametrize("title", SIZES)
