@@ -128,17 +128,8 @@ def test_a_strangers_test_measures_their_own_network_in_an_empty_folder(run, tmp
     (tmp_path / "test_parts.py").write_text(TEST_PARTS)
     for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL):
         (tmp_path / name).write_text(code)
-    asked = [
-        "test_mine.py",
-        "test_parts.py",
-        "--workload",
-        "my_model:WORKLOAD",
-        "--minibatches",
-        "10",
-        "--batch-size",
-        "4",
-    ]
-    code, said = run("python", "-m", "pytest", *asked, "--results", "r.sqlite")
+    asked = ["--workload", "my_model:WORKLOAD", "--minibatches", "10", "--batch-size", "4", "--results", "r.sqlite"]
+    code, said = run("python", "-m", "pytest", "test_mine.py", "test_parts.py", *asked)
     assert code == 0, said
     assert "4 passed" in said
     script = "import jetwatt; print(sorted(jetwatt.open_results('r.sqlite').profiles()['workload']))"

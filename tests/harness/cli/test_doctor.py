@@ -18,27 +18,12 @@ from harness.core.configuration import Configuration
 from harness.devices.registry import local_board
 
 CONTROL = {
-    "set nvpmodel modes",
-    "switch DVFS off",
-    "take CPUs offline",
-    "set CPU clocks",
-    "set GPU clocks",
-    "set the memory clock",
-    "set CPU governors",
-    "set GPU and memory governors",
-    "set the fan",
-    "drop the page cache",
+    *("set nvpmodel modes", "switch DVFS off", "take CPUs offline", "set CPU clocks", "set GPU clocks", "set the fan"),
+    *("set the memory clock", "set CPU governors", "set GPU and memory governors", "drop the page cache"),
 }
 MEASURE = {
-    "measure CPU use, own and others'",
-    "measure memory",
-    "measure temperatures",
-    "measure CPU clocks",
-    "measure power",
-    "measure GPU and memory clocks",
-    "measure block I/O",
-    "notice throttling",
-    "end a run on heat",
+    *("measure CPU use, own and others'", "measure memory", "measure temperatures", "measure CPU clocks"),
+    *("measure power", "measure GPU and memory clocks", "measure block I/O", "notice throttling", "end a run on heat"),
 }
 
 

@@ -130,11 +130,3 @@ def test_options_that_exclude_each_other_are_refused(arguments, capsys):
         main(["nvpmodel-conf", *arguments])
     assert stopped.value.code == 2
     assert "nvpmodel-conf: error" in capsys.readouterr().err
-
-
-def test_a_file_that_cannot_be_written_leaves_what_was_there(command, tmp_path):
-    (tmp_path / "taken").write_text("a file where a folder should be")
-    out = tmp_path / "taken" / "custom.conf"
-    code, _, error = command("--board", "nano", "--power-mode", "maxn", "--out", out)
-    assert code == 2
-    assert f"cannot write {out}" in error
