@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.cases import Case, Settings
+from harness.core.cases import DROPPED, Case, Settings
 from harness.core.configuration import Configuration
 from harness.core.profiles import Series
 from harness.devices.registry import open_device
@@ -54,12 +54,17 @@ def by_name(found):
     return {one.takeaway: one for one in found}
 
 
+def judged(profiles):
+    """What profiles say, by the name of the claim."""
+    return by_name(judge(map(evidence_of, profiles)))
+
+
 def test_profiles_that_hold_to_a_take_away_confirm_it_and_others_contradict_it():
     none, four = simulated("sim:xavier-agx", workers=0), simulated("sim:xavier-agx", workers=4)
-    found = by_name(judge(map(evidence_of, (none, four))))["workers_shorten_epochs"]
+    found = judged((none, four))["workers_shorten_epochs"]
     assert (found.verdict, found.must_hold, found.is_violated) == ("confirmed", True, False)
     assert found.low < found.effect < found.high < 1.0
-    turned = by_name(judge(map(evidence_of, (none, slowed(four, 4.0)))))["workers_shorten_epochs"]
+    turned = judged((none, slowed(four, 4.0)))["workers_shorten_epochs"]
     assert (turned.verdict, turned.is_violated) == ("contradicted", True)
     assert "xavier-agx" in turned.text
     assert "004 5.1.4" in turned.text
@@ -75,7 +80,7 @@ def measured(profile, **fields):
 def test_a_measured_machine_may_leave_a_take_away_undecided():
     profile = measured(simulated("sim:xavier-agx", workers=0))
     other = slowed(measured(profile, workers=4), 1.03)
-    found = by_name(judge(map(evidence_of, (profile, other))))["workers_shorten_epochs"]
+    found = judged((profile, other))["workers_shorten_epochs"]
     assert (found.verdict, found.is_violated) == ("undecided", False)
 
 
@@ -83,8 +88,8 @@ def test_a_repeated_case_of_a_machine_widens_the_intervals_of_all_and_the_verdic
     none = measured(simulated("sim:xavier-agx", workers=0))
     four = slowed(measured(none, workers=4), 0.7)
     repeated = [slowed(measured(none, batch_size=8), factor) for factor in (0.6, 1.0, 1.6)]
-    once = by_name(judge(map(evidence_of, (none, four))))["workers_shorten_epochs"]
-    often = by_name(judge(map(evidence_of, (none, four, *repeated))))["workers_shorten_epochs"]
+    once = judged((none, four))["workers_shorten_epochs"]
+    often = judged((none, four, *repeated))["workers_shorten_epochs"]
     assert (once.verdict, often.verdict) == ("confirmed", "undecided")
     assert "time 5.0% (assumed)" in once.text
     assert "learned from 2 repetitions" in often.text
@@ -93,10 +98,10 @@ def test_a_repeated_case_of_a_machine_widens_the_intervals_of_all_and_the_verdic
 
 def test_a_verdict_of_a_machine_that_is_none_of_the_papers_says_so():
     profiles = [measured(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4)]
-    found = by_name(judge(map(evidence_of, profiles)))["workers_shorten_epochs"]
+    found = judged(profiles)["workers_shorten_epochs"]
     assert "the paper saw it on xavier-agx, xavier-nx, nano" in found.text
     assert "the CPU trains" in found.text
-    there = by_name(judge(evidence_of(simulated("sim:xavier-agx", workers=count)) for count in (0, 4)))
+    there = judged(simulated("sim:xavier-agx", workers=count) for count in (0, 4))
     assert there["workers_shorten_epochs"].apart == ""
 
 
@@ -104,35 +109,31 @@ def test_more_workers_than_cores_say_nothing_of_what_workers_are_worth():
     none, four = (measured(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4))
     mode = {**four.conditions["power_mode"], "cpu_cores": 2}
     few = dataclasses.replace(four, conditions={**four.conditions, "power_mode": mode})
-    assert "workers_shorten_epochs" not in by_name(judge(map(evidence_of, (none, few))))
+    assert "workers_shorten_epochs" not in judged((none, few))
 
 
 def test_what_is_said_of_some_boards_is_not_asked_of_another_machine_nor_of_other_simulated_boards():
     one, two = (simulated("sim:xavier-agx", workers=workers) for workers in (1, 2))
-    assert "mobilenet_on_agx_needs_one_worker" in by_name(judge(map(evidence_of, (one, two))))
-    found = by_name(judge(evidence_of(measured(profile)) for profile in (one, two)))
+    assert "mobilenet_on_agx_needs_one_worker" in judged((one, two))
+    found = judged(measured(profile) for profile in (one, two))
     assert "mobilenet_on_agx_needs_one_worker" not in found
-    found = by_name(judge(evidence_of(simulated("sim:orin-nano", workers=workers)) for workers in (0, 4)))
+    found = judged(simulated("sim:orin-nano", workers=workers) for workers in (0, 4))
     assert "workers_cost_no_energy" not in found
 
 
 def test_figures_of_a_section_are_compared_with_what_the_paper_prints():
     b, c = (simulated("sim:xavier-agx", workload="resnet18-cifar10", power_mode=letter) for letter in "bc")
-    found = by_name(judge(map(evidence_of, (b, c))))["what_the_gpu_clock_does_to_compute"]
+    found = judged((b, c))["what_the_gpu_clock_does_to_compute"]
     assert (found.verdict, found.above, found.below) == ("confirmed", 0.85, 1.15)
     compute = [evidence_of(one).figures["compute", WARM].value for one in (b, c)]
     assert found.effect == pytest.approx(compute[1] / compute[0] / (1 - 0.223))
-    slow = by_name(judge(map(evidence_of, (b, slowed(c, 1.3)))))["what_the_gpu_clock_does_to_compute"]
+    slow = judged((b, slowed(c, 1.3)))["what_the_gpu_clock_does_to_compute"]
     assert slow.verdict == "contradicted"
 
 
 def test_what_dropping_the_cache_costs_is_asked_of_epochs_that_it_was_dropped_before():
-    cold, each = (
-        evidence_of(simulated("sim:xavier-agx", storage="hdd", settings=settings))
-        for settings in (
-            Settings(minibatches=None, epochs=2, cache=cache, data_scale=1.0) for cache in ("cold", "drop-each-epoch")
-        )
-    )
+    settings = [Settings(minibatches=None, epochs=2, cache=cache, data_scale=1.0) for cache in ("cold", DROPPED[1])]
+    cold, each = (evidence_of(simulated("sim:xavier-agx", storage="hdd", settings=one)) for one in settings)
     assert "what_dropping_the_cache_costs" not in by_name(judge([cold]))
     found = by_name(judge([cold, each]))["what_dropping_the_cache_costs"]
     assert found.effect == pytest.approx(each.figures["stall", WARM].value / cold.figures["stall", WARM].value)
@@ -157,11 +158,11 @@ def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tm
         dataclasses.replace(slowed(four, 4.0), flags=[flag])
         for flag in ("disturbed: other processes used 2.00 cores meanwhile", "throttled: from 1 s to 3 s")
     ]
-    found = by_name(judge(map(evidence_of, (none, four, *wrong))))
+    found = judged((none, four, *wrong))
     assert (found["workers_shorten_epochs"].verdict, found["workers_shorten_epochs"].left_out) == ("confirmed", 2)
     assert found["nothing_throttles"].verdict == "contradicted"
     assert found["nothing_throttles"].effect == 0.5
-    alone = by_name(judge(map(evidence_of, wrong[1:])))
+    alone = judged(wrong[1:])
     assert set(alone) == {"nothing_throttles"}
     assert "2 profiles flagged disturbed or throttled" in format_verdicts(list(found.values()))
     with ResultsStore(tmp_path / "r.sqlite") as store:
@@ -169,19 +170,15 @@ def test_what_was_disturbed_or_throttled_says_nothing_of_time_but_that_it_was(tm
             store.add(profile, {}, "run")
         assert by_name(verdicts(store)) == found
     as_simulated = [dataclasses.replace(one, provenance="simulated") for one in (none, *wrong)]
-    assert by_name(judge(map(evidence_of, as_simulated)))["workers_shorten_epochs"].verdict == "contradicted"
+    assert judged(as_simulated)["workers_shorten_epochs"].verdict == "contradicted"
 
 
 def test_baseload_is_the_idle_power_of_the_same_mode_and_asked_of_no_other():
     idle = Settings(minibatches=None, idle_s=60.0, cache="as-is")
-    profiles = [
-        simulated(
-            "sim:xavier-agx", workload="idle", power_mode=mode, workers=0, batch_size=1, settings=idle, task="idle"
-        )
-        for mode in "gl"
-    ]
+    asked = {"workload": "idle", "workers": 0, "batch_size": 1, "settings": idle, "task": "idle"}
+    profiles = [simulated("sim:xavier-agx", power_mode=mode, **asked) for mode in "gl"]
     profiles += [simulated("sim:xavier-agx", power_mode=mode) for mode in "ag"]
-    found = by_name(judge(map(evidence_of, profiles)))["baseload_is_less_than_half_of_the_energy_of_large_networks"]
+    found = judged(profiles)["baseload_is_less_than_half_of_the_energy_of_large_networks"]
     assert (found.n, found.case) == (1, "idle-g")
     assert 0.2 < found.effect < 0.3
 
@@ -193,7 +190,7 @@ def test_of_a_machine_without_the_papers_modes_maxn_is_held_against_those_it_has
         return dataclasses.replace(slowed(profile, factor, board=None), case=case)
 
     profiles = [measured(mode, factor) for mode, factor in (("maxn", 1.0), ("1c", 3.0))]
-    found = by_name(judge(map(evidence_of, profiles)))["maxn_is_fastest"]
+    found = judged(profiles)["maxn_is_fastest"]
     assert (found.device, found.n, found.verdict) == ("host", 1, "confirmed")
 
 
@@ -208,11 +205,11 @@ def test_a_disk_whose_reads_were_held_down_counts_as_a_slow_one():
 
     profiles = [measured("ssd", None), measured("hdd", 20_000_000)]
     assert View("host", map(evidence_of, profiles)).held_down == ("ssd@20",)
-    found = by_name(judge(map(evidence_of, profiles)))
+    found = judged(profiles)
     assert found["cold_stalls_follow_the_speed_of_the_medium"].verdict == "confirmed"
     assert found["caching_shows_on_an_hdd"].case.endswith("ssd@20-bs16-cold-x0.05")
     assert "a_cached_data_set_makes_up_for_a_slow_disk" in found
-    alone = by_name(judge(map(evidence_of, profiles[:1])))
+    alone = judged(profiles[:1])
     assert "cold_stalls_follow_the_speed_of_the_medium" not in alone
 
 
@@ -295,8 +292,8 @@ def test_more_noise_between_runs_never_decides_what_less_left_open(runs, share, 
 
 def test_nothing_throttles_is_not_confirmed_without_a_sensor_of_it():
     profile = measured(simulated("sim:xavier-agx"))
-    assert "nothing_throttles" not in by_name(judge([evidence_of(profile)]))
-    assert by_name(judge([evidence_of(watched(profile))]))["nothing_throttles"].verdict == "confirmed"
+    assert "nothing_throttles" not in judged([profile])
+    assert judged([watched(profile)])["nothing_throttles"].verdict == "confirmed"
 
 
 def test_without_a_sensor_of_power_nothing_is_said_of_power_and_energy():
@@ -305,7 +302,7 @@ def test_without_a_sensor_of_power_nothing_is_said_of_power_and_energy():
         return dataclasses.replace(profile, telemetry=dataclasses.replace(profile.telemetry, series=series))
 
     profiles = [blind(simulated("sim:xavier-agx", workers=workers)) for workers in (0, 4)]
-    found = by_name(judge(map(evidence_of, profiles)))
+    found = judged(profiles)
     assert "workers_shorten_epochs" in found
     about = {claim.name for claim in load_claims() if {"power", "energy"} & set(claim.quantities)}
     assert not about & set(found)
@@ -317,11 +314,9 @@ def test_epochs_of_data_sets_of_different_sizes_are_not_compared():
         simulated("sim:xavier-agx", workers=workers, storage="hdd", settings=one)
         for workers, one in zip((0, 4), settings)
     ]
-    assert "workers_shorten_epochs" not in by_name(judge(map(evidence_of, profiles)))
+    assert "workers_shorten_epochs" not in judged(profiles)
     unsaid = dataclasses.replace(profiles[1].case, settings=settings[0])  # the same words, another data set
-    assert "workers_shorten_epochs" not in by_name(
-        judge(map(evidence_of, (profiles[0], dataclasses.replace(profiles[1], case=unsaid))))
-    )
+    assert "workers_shorten_epochs" not in judged((profiles[0], dataclasses.replace(profiles[1], case=unsaid)))
 
 
 def test_a_verdict_says_whether_the_simulation_was_fitted_to_it_and_claims_are_counted_once():
@@ -343,8 +338,8 @@ def test_a_verdict_says_whether_the_simulation_was_fitted_to_it_and_claims_are_c
 
 def test_a_shortfall_excuses_what_is_known_and_nothing_else():
     profiles = [simulated("sim:xavier-agx", power_mode=letter) for letter in "ef"]
-    found = by_name(judge(map(evidence_of, profiles)))["what_two_cores_do_to_mobilenets_stall"]
+    found = judged(profiles)["what_two_cores_do_to_mobilenets_stall"]
     assert (found.verdict, found.is_violated) == ("contradicted", False)
     assert found.shortfall
-    worse = by_name(judge(map(evidence_of, (profiles[0], slowed(profiles[1], 20.0)))))[found.takeaway]
+    worse = judged((profiles[0], slowed(profiles[1], 20.0)))[found.takeaway]
     assert (worse.verdict, worse.is_violated, worse.shortfall) == ("contradicted", True, None)
