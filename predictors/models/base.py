@@ -158,6 +158,21 @@ class Predictor(abc.ABC):
             raise NotFittedError(f"{self.name} has learned nothing yet", "call fit first, or load a model")
         return self._infer(rows)
 
+    def draw(
+        self,
+        modes: ModesLike,
+        count: int,
+        seed: int,
+        *,
+        batch_size: BatchSizes = DEFAULT_BATCH_SIZE,
+        task: Tasks = "training",
+    ) -> Prediction:
+        """As `predict`, in `count` versions, each of which may be true as a whole: arrays of shape (count, n).
+
+        Of a predictor that knows no more than its prediction, that alone, of shape (n,).
+        """
+        return self.predict(modes, batch_size=batch_size, task=task)
+
     def unprofiled(
         self, modes: ModesLike, *, batch_size: BatchSizes = DEFAULT_BATCH_SIZE, task: Tasks = "training"
     ) -> Dict[str, np.ndarray]:

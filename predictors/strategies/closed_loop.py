@@ -3,7 +3,8 @@
 Closed loop profiles the mode that promises most, learns from it, and answers with the best mode that was measured, so
 its promise rests on no prediction. Each step weighs by how much a mode would improve on the best one so far against how
 likely it keeps the limits: the acquisition function is the expected improvement of the objective, as a share, times the
-probability of being within (Gelbart et al. 2014, constrained Bayesian optimisation).
+probability of being within (Gelbart et al. 2014, constrained Bayesian optimisation), as the mean over draws from the
+posterior, in each of which a faster mode draws more power.
 
 One shot profiles some modes, fits once, and chooses among all modes without measuring again.
 """
@@ -44,8 +45,14 @@ ANY_POWER_MW = 10_000.0
 Designer = Callable[[History, int], Sequence[int]]  # from a history and a count to the candidates to begin with
 
 
+DRAWS = 32  # from the posterior, over which an expected gain is the mean
+
+
 class CandidatePosterior(NamedTuple):
-    """Normal distributions of log time (ms) and log power (mW) of n candidates; all arrays have shape (n,)."""
+    """Normal distributions of log time (ms) and log power (mW) of n candidates; all arrays have shape (n,).
+
+    Of draws from the posterior the first four have a row for each, and what follows from them, too.
+    """
 
     log_time: np.ndarray
     log_time_sd: np.ndarray
@@ -84,14 +91,14 @@ class CandidatePosterior(NamedTuple):
         """
         from scipy.special import ndtr
 
-        least = np.ones(len(self.log_time))
+        least = np.ones(np.shape(self.log_time))
         for name, limit in goal.limits.items():
             mean, sd = self.log_quantity(name)
             least = np.minimum(least, ndtr((np.log(limit + not_broken * goal.slack(name)) - mean) / sd))
         return least
 
 
-def learn(predictor: Predictor, history: History, widen: float = 1.0) -> CandidatePosterior:
+def learn(predictor: Predictor, history: History, widen: float = 1.0, draws: int = 0) -> CandidatePosterior:
     """Fit a predictor anew to the profiles taken and predict every candidate.
 
     What was profiled is known: there the posterior is the measurement. Where all was tried, nothing is predicted, and
@@ -106,13 +113,14 @@ def learn(predictor: Predictor, history: History, widen: float = 1.0) -> Candida
         known, has_power = candidates.known_modes, bool(np.isfinite(power_mw).all())
         learned_mw = power_mw if has_power else np.full(len(places), ANY_POWER_MW)
         predictor.fit(known[places], history.time_ms, learned_mw, batch_size=sizes[places], task=task)
-        predicted = predictor.predict(known, batch_size=sizes, task=task)
+        asked = {"batch_size": sizes, "task": task}
+        predicted = predictor.draw(known, draws, len(places), **asked) if draws else predictor.predict(known, **asked)
         unprofiled = predictor.unprofiled(known, batch_size=sizes, task=task)
         log_time, log_time_sd = np.log(predicted.time_ms), widen * predicted.time_log_sd
         if has_power:
             log_power, log_power_sd = np.log(predicted.power_mw), widen * predicted.power_log_sd
-    log_time[places], log_power[places] = np.log(history.time_ms), np.log(power_mw)
-    log_time_sd[places] = log_power_sd[places] = MEASURED_LOG_SD
+    log_time[..., places], log_power[..., places] = np.log(history.time_ms), np.log(power_mw)
+    log_time_sd[..., places] = log_power_sd[..., places] = MEASURED_LOG_SD
     measured = np.zeros(len(sizes), dtype=bool)
     measured[places] = True
     return CandidatePosterior(log_time, log_time_sd, log_power, log_power_sd, sizes, measured, unprofiled)
@@ -197,13 +205,13 @@ class ClosedLoop(Strategy):
         believed.taken = dict(history.taken)
         chosen: List[int] = []
         while len(chosen) < min(self.batch, history.left):
-            posterior = learn(self._predictor(), believed)
+            posterior = learn(self._predictor(), believed, draws=DRAWS)
             gains = expected_gains(posterior, believed, goals)
             best = int(np.argmax(gains))
             if gains[best] <= (0.0 if chosen else self.least_gain):
                 break
             chosen.append(best)
-            figures = np.exp([posterior.log_time[best], posterior.log_power[best]]).tolist()
+            figures = np.exp([posterior.log_time[..., best].mean(), posterior.log_power[..., best].mean()]).tolist()
             believed.taken[best] = MeasuredMode(*figures, seconds=0.0)
         return chosen
 
@@ -221,19 +229,25 @@ def expected_gains(posterior: CandidatePosterior, history: History, goals: Seque
     share of it, times the probability of keeping the limits. For a goal without one it is that probability, weighted by
     how good the objective looks, so that the first feasible mode is found, and a good one.
     """
-    total, untried = np.zeros(len(posterior.log_time)), history.untried
+    total, untried = np.zeros(len(posterior.measured)), history.untried
     for goal in goals:
         chance = posterior.chance(goal)
         mean, sd = posterior.log_objective(goal)
         best = history.best_measured(goal)
-        if best is not None and posterior.excess(goal)[best] <= 0:
+        if best is not None and history.figures(best, goal)[1] <= 0:
             incumbent, _ = history.figures(best, goal)
-            total += chance * expected_improvement(mean, sd, math.log(incumbent))
-        elif chance[untried].max(initial=0.0) > UNLIKELY:
-            total += chance * (1 + np.clip(mean.max() - mean, 0, None))
+            total += over_draws(chance * expected_improvement(mean, sd, math.log(incumbent)))
+        elif over_draws(chance)[untried].max(initial=0.0) > UNLIKELY:
+            total += over_draws(chance * (1 + np.clip(over_draws(mean).max() - mean, 0, None)))
         else:  # nothing will keep the limits: what comes nearest is to be known, and then nothing more
-            total[int(np.where(history.usable, posterior.excess(goal), np.inf).argmin())] += 1.0
+            nearest = np.where(history.usable, over_draws(posterior.excess(goal)), np.inf)
+            total[int(nearest.argmin())] += 1.0
     return np.where(untried, total / max(len(goals), 1), 0.0)
+
+
+def over_draws(values: np.ndarray) -> np.ndarray:
+    """The mean over draws, shape (n,), of values of shape (draws, n) or (n,)."""
+    return np.atleast_2d(values).mean(axis=0)
 
 
 def expected_improvement(mean: np.ndarray, sd: np.ndarray, incumbent: float) -> np.ndarray:

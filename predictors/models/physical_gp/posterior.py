@@ -55,10 +55,12 @@ class ParameterPosterior(NamedTuple):
     theta: np.ndarray  # parameters, (k, d)
     free: np.ndarray  # places of the parameters that the rows tell something of, (f,)
     covariance: np.ndarray  # of those, (k, f, f)
-    prior_sd: np.ndarray  # prior standard deviations of all parameters, (k, d)
+    prior_mean: np.ndarray  # prior means of all parameters, (k, d)
+    prior_sd: np.ndarray  # and their standard deviations, (k, d)
     rows: np.ndarray  # the features learned from, (n, 6)
     whitening: np.ndarray  # the inverse of the Cholesky factor of C for time and power, (k, 2, n, n)
     jacobian: np.ndarray  # derivatives of the response by the free parameters, (k, 2, n, f)
+    data: np.ndarray  # y, (2, n)
     residual: np.ndarray  # y - m, (k, 2, n)
     scale: np.ndarray  # s for time and power, (k, 2)
     spread: np.ndarray  # factor on the standard deviations of what is predicted of time and power, (k, 2)
@@ -81,7 +83,9 @@ def learn(
     centred = [prior.centred(at) for prior in priors]
     mean = np.repeat([prior.mean for prior in centred], starts, axis=0)
     sd = np.repeat([prior.sd for prior in centred], starts, axis=0)
-    search = _Search(at, data, mean, sd, starts, random)
+    search = Search(at, data, mean, sd)
+    search.theta[:, search.free] += (sd * random.normal(size=mean.shape))[:, search.free]
+    search.theta[::starts] = mean[::starts]
     for _ in range(_ROUNDS):
         search.descend(_STEPS)
         search.reweigh()
@@ -97,10 +101,12 @@ def before_profiling(prior: Prior) -> ParameterPosterior:
         theta=prior.mean[None],
         free=free,
         covariance=np.diag(prior.sd**2)[None],
+        prior_mean=prior.mean[None],
         prior_sd=prior.sd[None],
         rows=np.empty((0, len(Features._fields))),
         whitening=np.empty((1, 2, 0, 0)),
         jacobian=np.empty((1, 2, 0, len(free))),
+        data=np.empty((2, 0)),
         residual=np.empty((1, 2, 0)),
         scale=np.ones((1, 2)),
         spread=np.full((1, 2), _PRIOR_SPREAD),
@@ -150,13 +156,11 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
     return mean, (weight * (np.array(variances) + (np.array(means) - mean) ** 2)).sum(0)
 
 
-class _Search:
+class Search:
     """The least-squares problem of some rows under some priors, one for each of s starts, and how far it is solved."""
 
-    def __init__(
-        self, at: Features, data: np.ndarray, mean: np.ndarray, sd: np.ndarray, starts: int, random: np.random.Generator
-    ) -> None:
-        """Start at each prior's mean, and `starts` - 1 times at a draw from it; `data` has shape (2, n), or (1, n)."""
+    def __init__(self, at: Features, data: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> None:
+        """Start at the means of priors, each of shape (s, d); `data` has shape (2, n), or (1, n)."""
         self.at, self.data, self.mean, self.sd = at, data, mean, sd
         amplitude, beyond, noise = (np.square(sd[: len(data)])[:, None, None] for sd in (AMPLITUDE, ELSEWHERE, NOISE))
         self.home = home_of(at)
@@ -165,12 +169,11 @@ class _Search:
         jacobian = linearised(mean[:1], at, np.arange(mean.shape[1]), data[0])[1][:, : data.size]
         self.free = np.flatnonzero((jacobian != 0).any(axis=(0, 1)))
         self.theta = mean.copy()  # (s, d)
-        self.theta[:, self.free] += (sd * random.normal(size=mean.shape))[:, self.free]
-        self.theta[::starts] = mean[::starts]
+        self.moved = np.zeros((1, *data.shape))  # what is added to the data, of each start where it differs, (s, 2, n)
         self.damping = np.full(len(mean), 0.1)  # (s,)
         self.weights = np.ones((len(mean), *data.shape))  # (s, 2, n)
         self.scale = np.ones((len(mean), len(data)))  # (s, 2)
-        self._whiten()
+        self.whiten()
 
     def descend(self, steps: int) -> None:
         cost = self._cost(self.theta)
@@ -190,7 +193,7 @@ class _Search:
     def reweigh(self) -> None:
         """Estimate scale and, from leave-one-out residuals, each row's noise."""
         _, curvature, jacobian = self._expand()
-        covariance, residual = np.linalg.inv(curvature), self._residual(self.theta)
+        covariance, residual = np.linalg.inv(curvature), self.residual(self.theta)
         white = self.whitening @ np.concatenate([residual[..., None], jacobian], axis=-1)
         # What the rows decide of the parameters takes as much of their freedom (MacKay 1992).
         decided = ((white[..., 1:] @ covariance[:, None]) * white[..., 1:]).sum((2, 3))
@@ -199,11 +202,11 @@ class _Search:
         self.weights = (TAILS + 1) / (TAILS + left_out**2 / (variance * ratio[:, :, None]))
         self.scale = self.scale * np.sqrt(ratio)
         self.damping = np.full(len(self.theta), 1e-2)
-        self._whiten()
+        self.whiten()
 
     def posterior(self, unit: float) -> ParameterPosterior:
         _, curvature, jacobian = self._expand()
-        covariance, residual = np.linalg.inv(curvature), self._residual(self.theta)
+        covariance, residual = np.linalg.inv(curvature), self.residual(self.theta)
         left_out, variance = self._leave_each_out(residual, jacobian, covariance)
         determinants = np.linalg.slogdet(curvature)[1] / 2 + np.log(self.sd[:, self.free]).sum(1)
         determinants -= np.log(np.einsum("swii->swi", self.whitening)).sum((1, 2))
@@ -215,10 +218,12 @@ class _Search:
             theta=self.theta[kept],
             free=self.free,
             covariance=covariance[kept],
+            prior_mean=self.mean[kept],
             prior_sd=self.sd[kept],
             rows=np.column_stack(self.at),
             whitening=self.whitening[kept],
             jacobian=jacobian[kept],
+            data=self.data,
             residual=residual[kept],
             scale=self.scale[kept],
             spread=spread(left_out[kept] ** 2 / variance[kept]),
@@ -248,24 +253,24 @@ class _Search:
         noise = self.scale[:, :, None] ** 2 * self.noise
         return left_out, np.maximum(variance + noise * (1 - 1 / self.weights), noise)
 
-    def _whiten(self) -> None:
+    def whiten(self) -> None:
         noise = (self.noise / self.weights)[..., None] * np.eye(self.data.shape[1])
         factor = np.linalg.cholesky(self.scale[:, :, None, None] ** 2 * (self.covariance + noise))
         self.whitening = np.linalg.inv(factor)  # (s, 2, n, n)
 
-    def _residual(self, theta: np.ndarray) -> np.ndarray:
+    def residual(self, theta: np.ndarray) -> np.ndarray:
         response = log_response(theta, self.at, self.data[0])[..., : self.data.size]
-        return self.data - response.reshape(-1, *self.data.shape)
+        return self.data + self.moved - response.reshape(-1, *self.data.shape)
 
     def _cost(self, theta: np.ndarray) -> np.ndarray:
-        white = np.einsum("swij,swj->swi", self.whitening, self._residual(theta))
+        white = np.einsum("swij,swj->swi", self.whitening, self.residual(theta))
         return (white**2).sum((1, 2)) + (((theta - self.mean) / self.sd) ** 2).sum(1)
 
     def _expand(self) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Minus half the gradient of the cost, half its Gauss-Newton curvature, and the derivatives of the response."""
         middle, jacobian = linearised(self.theta, self.at, self.free, self.data[0])
         jacobian = jacobian[:, : self.data.size].reshape(len(self.theta), *self.data.shape, -1)
-        residual = self.data - middle[:, : self.data.size].reshape(-1, *self.data.shape)
+        residual = self.data + self.moved - middle[:, : self.data.size].reshape(-1, *self.data.shape)
         white = self.whitening @ jacobian
         white_residual = np.einsum("swij,swj->swi", self.whitening, residual)
         sd, offset = self.sd[:, self.free], (self.theta - self.mean)[:, self.free]

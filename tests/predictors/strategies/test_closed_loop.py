@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -163,6 +165,31 @@ def test_modes_of_a_batch_are_not_of_one_kind():
     history = History(TableProfiler(TABLE), 1 + 3)
     ClosedLoop(SureOfClocks, middle_modes, initial=1, batch=3).choose(history, power_budget(1e6))
     assert len(set(TABLE.modes[history.places[1:], 2])) == 3
+
+
+class FastIsHot(NearlyRight):
+    """Of the second mode it is known that it is fast and hot, or slow and cool; the third is a little better."""
+
+    TIME_MS = np.array([[100.0, 60.0, 97.0], [100.0, 160.0, 97.0]])
+    POWER_MW = np.array([[10e3, 14e3, 10.5e3], [10e3, 8e3, 10.5e3]])
+
+    def _infer(self, rows):
+        log_time, log_power = np.log(self.TIME_MS), np.log(self.POWER_MW)
+        middle = (np.exp(log.mean(axis=0)) for log in (log_time, log_power))
+        return Prediction(*middle, *(np.maximum(log.std(axis=0), 0.01) for log in (log_time, log_power)))
+
+    def draw(self, modes, count, seed, **asked):
+        return Prediction(self.TIME_MS, self.POWER_MW, *np.full((2, 2, 3), 0.01))
+
+
+def test_a_mode_that_is_fast_only_where_it_breaks_the_limit_promises_nothing():
+    few = TABLE.take(np.arange(3))
+    few = dataclasses.replace(few, time_ms=FastIsHot.TIME_MS[0], power_mw=FastIsHot.POWER_MW[0])
+    history, goal = History(TableProfiler(few), 2), power_budget(11e3)
+    history.profile(0)
+    assert expected_gains(learn(FastIsHot(), history), history, [goal]).argmax() == 1
+    ClosedLoop(FastIsHot, lambda history, count: [0]).choose(history, goal)
+    assert history.places.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize("option", ["batch", "initial"])

@@ -76,6 +76,29 @@ def test_more_modes_make_it_surer():
     assert np.median(many.power_log_sd) < np.median(few.power_log_sd)
 
 
+def test_in_no_draw_are_few_cores_faster_than_many_however_uncertain_they_are():
+    table, count = make_table(3), 32
+    predictor = _fit(table, 1)
+    by_cores = predictor.draw(table.modes, count, 0).time_ms.reshape(count, len(SPACE.dimensions[0]), -1)
+    assert (by_cores[:, 0] < 0.97 * by_cores[:, -1]).mean() < 0.01
+    assert (by_cores[:, 0] > 2 * by_cores[:, -1]).mean() > 0.02
+
+
+def test_draws_hold_what_was_profiled_and_differ_elsewhere_as_much_as_is_uncertain():
+    table = make_table(4)
+    predictor = _fit(table, 8)
+    rows, drawn = predictor.training_rows_, predictor.draw(table.modes, 32, 0)
+    at_rows = predictor.draw(rows.inputs.modes, 32, 0)
+    assert np.abs(np.log(at_rows.time_ms / rows.time_ms)).mean() < 0.02
+    assert np.abs(np.log(at_rows.power_mw / rows.power_mw)).mean() < 0.02
+    found = predictor.predict(table.modes)
+    for figure, own_sd, sd in (
+        (drawn.time_ms, drawn.time_log_sd, found.time_log_sd),
+        (drawn.power_mw, drawn.power_log_sd, found.power_log_sd),
+    ):
+        assert 0.6 < np.median(np.hypot(np.log(figure).std(axis=0), own_sd.mean(axis=0)) / sd) < 1.7
+
+
 def test_a_row_that_ran_far_too_fast_does_little_harm():
     table = make_table(3)
     place = np.random.default_rng(0).permutation(len(table))[:30]

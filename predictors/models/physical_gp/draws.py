@@ -1,0 +1,73 @@
+"""Draws from the posterior, each of which may be true as a whole: the time and power of all modes go together in it.
+
+Around the best parameters a normal posterior reaches as far down as up. Two cores take as long as eight or a multiple
+of that, never less, and yet a search by normal distributions looks for less there, again and again. So each draw is an
+optimum of its own, found with the prior's mean and the rows moved by a draw of their noise (randomise, then optimise:
+Bardsley et al. 2014); of a linear response it would be a draw from the posterior.
+"""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+import numpy as np
+
+from predictors.models.physical_gp.posterior import (
+    AMPLITUDE,
+    ELSEWHERE,
+    NOISE,
+    ParameterPosterior,
+    Search,
+    correlation,
+    elsewhere,
+    elsewhere_variance,
+)
+from predictors.models.physical_gp.response import Features, by_name, minibatch_times, power_w
+
+_STEPS = 8  # of Levenberg and Marquardt, from the posterior's own optimum
+_FURTHEST = 3.0  # standard deviations of the prior that a draw's is moved by
+
+
+def draw(posterior: ParameterPosterior, at: Features, count: int, seed: int) -> Tuple[np.ndarray, np.ndarray]:
+    """Means and variances of log time (ms) and log power (W) of m rows in each draw: both of shape (count, 2, m).
+
+    A mean is of the draw's parameters and what the rows tell of the discrepancy under them; the rest is the variance.
+    """
+    search, which = _optima(posterior, count, seed)
+    learned_at = Features(*posterior.rows.T)
+    near, apart = correlation(at, learned_at), elsewhere(at, learned_at, posterior.home)
+    alone = elsewhere_variance(at, posterior.home)
+    search.moved = np.zeros_like(search.moved)
+    residual = search.residual(search.theta)
+    values = by_name(search.theta)
+    times = minibatch_times(values, at)
+    mean, variance = np.empty((2, count, 2, len(at.cores)))
+    for k in np.unique(which):
+        mine, whitening = which == k, posterior.whitening[k]
+        amplitude, beyond, noise = (np.square(posterior.scale[k] * sd)[:, None] for sd in (AMPLITUDE, ELSEWHERE, NOISE))
+        white = (amplitude[:, None] * near + beyond[:, None] * apart) @ np.swapaxes(whitening, 1, 2)
+        mean[mine] = (white @ (whitening @ residual[mine][..., None]))[..., 0]
+        left = amplitude + beyond * alone - (white**2).sum(2) + noise
+        variance[mine] = posterior.spread[k, :, None] ** 2 * left
+    log_power = np.log(power_w(values, at, times, times.total * np.exp(mean[:, 0])))
+    return mean + np.stack([np.log(times.total) + posterior.unit, log_power], axis=1), variance
+
+
+def _optima(posterior: ParameterPosterior, count: int, seed: int) -> Tuple[Search, np.ndarray]:
+    """The problem solved for each draw, and which of the posterior's approximations it started from."""
+    from scipy.special import ndtri
+    from scipy.stats import qmc
+
+    shares = np.floor(posterior.weight.cumsum() * count + 0.5).astype(int)
+    which = np.repeat(np.arange(len(shares)), np.diff(shares, prepend=0))
+    points = qmc.Sobol(posterior.theta.shape[1], seed=seed).random_base2(int(np.ceil(np.log2(count))))[:count]
+    moved = np.clip(ndtri(points), -_FURTHEST, _FURTHEST) * posterior.prior_sd[which]
+    learned_at = Features(*posterior.rows.T)
+    search = Search(learned_at, posterior.data, posterior.prior_mean[which] + moved, posterior.prior_sd[which])
+    search.theta[:, search.free] = posterior.theta[which][:, search.free]
+    search.weights, search.scale = posterior.row_weight[which], posterior.scale[which]
+    search.whiten()
+    noise = np.random.default_rng(seed).normal(size=(count, *posterior.data.shape, 1))
+    search.moved = np.linalg.solve(search.whitening, noise)[..., 0]
+    search.descend(_STEPS)
+    return search, which
