@@ -262,8 +262,10 @@ def expected_improvement(mean: np.ndarray, sd: np.ndarray, incumbent: float) -> 
     return np.maximum(ndtr(score) - np.exp(mean + sd**2 / 2 - incumbent + log_ndtr(score - sd)), 0.0)
 
 
-def widening(profiles: int) -> float:
+def widening(profiles: float) -> float:
     """By how much to widen a predictor's standard deviations where one of very many modes is chosen.
+
+    `profiles` are those of one batch size, on average where there are several: each size tells little of the others.
 
     The best-looking of thousands of modes is one whose power was likely predicted too low (the winner's curse), so
     intervals that hold for any mode are too narrow for a chosen one, the more so the fewer profiles there are. The
@@ -299,7 +301,8 @@ class OneShot(Strategy):
 
     def choose_all(self, history: History, goals: Sequence[Goal]) -> List[Choice]:
         profile_random(history, history.left, self.seed)
-        posterior = learn(self._predictor(), history, widening(len(history.taken)))
+        sizes = len(np.unique(history.profiler.candidates.batch_size))
+        posterior = learn(self._predictor(), history, widening(len(history.taken) / sizes))
         return [self._pick(posterior, history, goal) for goal in goals]
 
     def _pick(self, posterior: CandidatePosterior, history: History, goal: Goal) -> Choice:

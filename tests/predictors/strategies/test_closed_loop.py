@@ -19,12 +19,19 @@ from predictors.strategies.closed_loop import (
     expected_gains,
     expected_improvement,
     learn,
+    widening,
 )
 from predictors.strategies.evaluation import judge, optimum, summarise, sweep
 from predictors.strategies.goals import Goal, budget_goals, power_budget
 from predictors.strategies.protocol import History, TableProfiler
 from predictors.strategies.search import RandomSearch
-from tests.predictors.strategies.strategy_examples import ROUGH_TABLE, NearlyRight, closed_loop, middle_modes
+from tests.predictors.strategies.strategy_examples import (
+    ROUGH_TABLE,
+    NearlyRight,
+    closed_loop,
+    example_table,
+    middle_modes,
+)
 
 TABLE = ROUGH_TABLE
 GOALS = budget_goals("14:44:5")
@@ -165,6 +172,13 @@ def test_modes_of_a_batch_are_not_of_one_kind():
     history = History(TableProfiler(TABLE), 1 + 3)
     ClosedLoop(SureOfClocks, middle_modes, initial=1, batch=3).choose(history, power_budget(1e6))
     assert len(set(TABLE.modes[history.places[1:], 2])) == 3
+
+
+def test_a_pick_among_several_batch_sizes_is_as_careful_as_with_the_profiles_of_one():
+    table, goal = example_table((4, 16, 64)), Goal("sample_time_ms", {"power_mw": 25e3})
+    history, predictor = History(TableProfiler(table), 18), NearlyRight(table)
+    pick = OneShot(lambda: predictor, risk=0.1).choose(history, goal).index
+    assert learn(predictor, history, widening(18 / 3)).chance(goal, not_broken=True)[pick] >= 0.9
 
 
 class FastIsHot(NearlyRight):
