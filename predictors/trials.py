@@ -1,21 +1,14 @@
-"""Runs an evaluation: every predictor on every target, number of modes and repeat, on several processes at once.
-
-What it found is written as a table for people and as JSON for programs.
-"""
+"""Runs an evaluation: every predictor on every target, number of modes and repeat, on several processes at once."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
 import itertools
-import json
 import multiprocessing
-from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from harness.core.environment import describe_environment
 from harness.core.errors import HarnessError
-from harness.core.files import write_output
 from harness.core.terminal import format_table
 from predictors.evaluation import Target, summarise
 from predictors.models.base import one_blas_thread
@@ -160,10 +153,3 @@ def format_skipped(skipped: Sequence[Mapping[str, Any]]) -> str:
         where = reasons.setdefault(f"{one['predictor']}: {one['reason']}", [])
         where.append(f"{one['target']} at {one['modes']} modes")
     return "\n".join(f"skipped {reason} ({', '.join(where)})" for reason, where in reasons.items())
-
-
-def write_results(path: Path, found: Results, **further: Any) -> None:
-    """Write results as JSON, whole or not at all, with further plain values: corpora with their hashes, options."""
-    outcome = {"results": found.results, "skipped": found.skipped}
-    content = {**further, "environment": describe_environment(), **outcome}
-    write_output(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode("utf-8"))

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple
 
-from harness.cli.options import output_file, output_folder
+from harness.cli.options import output_file, output_folder, write_json
+from harness.core.environment import describe_environment
 from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
 from harness.workloads import get_workload
 from harness.workloads.counting import counted_alone
@@ -23,7 +24,7 @@ from predictors.models.persistence import file_sha256
 from predictors.models.tables import Table, find_table
 from predictors.plots import write_plots
 from predictors.sampling import SAMPLERS
-from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan, write_results
+from predictors.trials import Results, TrialPlan, format_results, format_skipped, run_plan
 
 if TYPE_CHECKING:
     from predictors.models.physical_gp.prior import Counts, Hierarchy
@@ -127,8 +128,8 @@ def run_and_report(
         print(conclude(found), end="")
     if arguments.json:
         corpora = [{"file": path.name, "sha256": file_sha256(path)} for path in files]
-        write_results(arguments.json, found, corpora=corpora, seed=plan.seed, title=title)
-        print(f"wrote {arguments.json}")
+        about = {"corpora": corpora, "seed": plan.seed, "title": title, "environment": describe_environment()}
+        write_json(arguments.json, {**about, "results": found.results, "skipped": found.skipped})
     if arguments.plots is not None and found.results:
         for path in write_plots(arguments.plots, plan, found.results):
             print(f"wrote {path}")

@@ -189,7 +189,7 @@ def run(arguments: argparse.Namespace) -> int:
             "no published error is of these predictors and facts", "leave out --predictors or --fact"
         )
     plan, wanted = _plan(rows, arguments)
-    found = run_trials(plan, arguments).by_group if plan.groups() else {}
+    found = run_trials(plan, arguments).by_group
     asked = dict.fromkeys(group for row, pair in zip(rows, wanted) if row.metric in CHOICES for group in pair)
     chosen = {group: _choices(group, plan.targets[group.target], arguments) for group in asked}
     of_rows = [chosen if row.metric in CHOICES else found for row in rows]

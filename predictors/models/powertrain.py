@@ -5,16 +5,11 @@
 replaced by a fresh one, and they are trained once more on k modes.
 
 The paper leaves open the dropout, the minibatch, the frozen layers, and epochs and learning rate of the transfer. They
-were searched once, on the measured tables of an Orin AGX: from ResNet-18 to YOLOv8n and LSTM, 10 and 50 random modes, 5
-repeats, by the geometric mean of all eight median errors; of other tables the choice may be less right:
-
-- Frozen layers decide. With all but the fresh one frozen, errors double. With two frozen, 10 modes are used best (LSTM,
-  time: 11 % against 18), with none or one 50 (YOLOv8n: 9 to 10 % against 12).
-- A reference without dropout is closer to its own workload (3.9 against 6.2 % time) and carries over worse.
-- Learning rate and dropout of the transfer matter little, nor do 50 or 200 epochs, or 8 entries in a step.
-
-Taken: dropout for the reference, none for the transfer, and the first layer frozen: 2 % behind the best mean, which has
-two layers frozen, and better at 50 modes, the paper's count. docs/predictors.md has the errors.
+were searched (`evaluate --grid`) on the measured tables of an Orin AGX: from ResNet-18 to YOLOv8n and LSTM, 10 and 50
+random modes, 5 repeats; of other tables the choice may be less right. Frozen layers decide: with all but the fresh one
+errors double; two make the most of 10 modes (LSTM, time: 11 % against 18), none or one of 50 (YOLOv8n: 9 to 10 %
+against 12). Dropout of the reference helps the transfer; the rest matters little. Taken: dropout for the reference,
+none for the transfer, the first layer frozen. docs/predictors.md has the errors.
 """
 
 from __future__ import annotations

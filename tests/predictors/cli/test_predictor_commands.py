@@ -64,6 +64,7 @@ def test_evaluate_prints_and_writes_its_results(corpus, tmp_path, capsys):
     assert [one["references"] for one in content["results"][::3]] == [[], ["orin-agx/resnet18-imagenet (simulated)"]]
     assert {one["provenance"] for one in content["results"]} == {"simulated"}
     assert len(content["corpora"][0]["sha256"]) == 64
+    assert content["environment"]["python"]
     assert "tested on simulated corpora" in capsys.readouterr().out
 
 

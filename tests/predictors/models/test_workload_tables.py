@@ -104,12 +104,6 @@ def test_a_profile_cut_short_says_what_its_first_minibatches_say(count, time_ms,
     assert cut.power_mw.tolist() == [power_mw, *whole.power_mw[1:]]
 
 
-@pytest.mark.parametrize(("table", "said"), [(made_table(), "the medians"), (entered_table(), "the 4 minibatches")])
-def test_minibatches_that_are_not_known_are_not_made_up(table, said):
-    with pytest.raises(InvalidValueError, match=f"has {said} of each profile alone, 5 are asked for"):
-        table.first_minibatches(5)
-
-
 def test_the_fingerprint_says_what_is_in_the_rows_taken():
     table = made_table()
     assert table.take([0, 1]).fingerprint == table.take(slice(2)).fingerprint
