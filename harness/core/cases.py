@@ -56,10 +56,7 @@ class Mix(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As it stands for a case's workload: `resnet18-cifar10+lenet-mnist-bs4@20`.
-
-        `-processes` or `-streams` follows where they overlap, `-in-MODE` where inference has a power mode of its own.
-        """
+        """`resnet18-cifar10+lenet-mnist-bs4@20`, then `-processes`, `-streams` or, of its inference, `-in-MODE`."""
         name = f"{self.training}+{self.inference}-bs{self.batch_size}@{self.arrivals_per_s:g}"
         name += "" if self.way == INTERLEAVED else f"-{self.way}"
         return f"{name}-in-{self.inference_mode}" if self.inference_mode else name
@@ -89,11 +86,8 @@ INSTANCE_MARK = "@"
 """Between the type of a device and which one of them it is: `sim:orin-agx@2`, `orin-agx@orin3`."""
 
 CACHE_STATES = ("cold", "evicted", "warm", "as-is", "drop-each-epoch")
-"""What is done to the page cache before a case.
-
-`cold` drops the whole cache (privileged), `evicted` drops the data set's own pages (any user may), `warm` reads the
-data set once through the DataLoader, `as-is` does nothing, `drop-each-epoch` is `cold` before every epoch.
-"""
+"""What is done to the page cache before a case: `cold` drops all of it (privileged), `evicted` the data set's own pages
+(any user may), `warm` reads the data set once, `as-is` does nothing, `drop-each-epoch` is `cold` before every epoch."""
 
 DROPPED = ("cold", "drop-each-epoch")  # cache states that need the right to drop the whole page cache
 STATIC, DVFS = "static", "dvfs"
@@ -101,11 +95,8 @@ CLOCKS = (STATIC, DVFS)
 """What clocks do while a case runs (A7): `static`, held at the power mode's (004 sec. 4.4); `dvfs`, free below them."""
 
 TRAINING, INFERENCE, CONCURRENT, IDLE = "training", "inference", "concurrent", "idle"
-"""Tasks of a case.
-
-A network is trained; it only answers (forward passes); one is trained while another answers requests (E21); nothing
-runs and power is measured (E10).
-"""
+"""Tasks of a case: a network is trained; it only answers (forward passes); one is trained while another answers
+requests (E21); nothing runs and power is measured (E10)."""
 
 LOGGING, QUIET = "idle", "idle-quiet"
 IDLE_STATES = ((LOGGING, STATIC), (QUIET, STATIC), (QUIET, DVFS))
@@ -130,23 +121,18 @@ DEFAULT_MINIBATCHES = 40  # PowerTrain sec. 2.5: fewer give no 1-s power sample 
 class Settings:
     """How a case is measured; the same for all cases of a sweep."""
 
-    # clean minibatches to record; None where whole epochs are asked for
-    minibatches: Optional[int] = DEFAULT_MINIBATCHES
+    minibatches: Optional[int] = DEFAULT_MINIBATCHES  # clean ones to record; None where whole epochs are asked for
     epochs: Optional[int] = None  # epochs to run, epoch 0 included; None where minibatches are asked for
     cache: str = "warm"  # one of `CACHE_STATES`
-    # data-set size as a share of the real sample count; None for the data set's own small default
-    data_scale: Optional[float] = None
+    data_scale: Optional[float] = None  # samples as a share of the real data set's; None for its own small default
     interval_s: float = 1.0  # telemetry interval asked for, in seconds
     seed: int = 0  # seeds weights, sampling order and the written data sets
     clocks: str = STATIC  # one of `CLOCKS`
-    # above this the run ends; None for what the device's own trip points say, `NO_LIMIT_C` for never
-    max_temperature_c: Optional[float] = None
+    max_temperature_c: Optional[float] = None  # ends the run; None for the device's trip points, or `NO_LIMIT_C`
     idle_s: Optional[float] = None  # seconds to do nothing for, in a case of the task `idle`; None in all others
     duration_s: Optional[float] = None  # seconds to go on for, in a case of the task `concurrent`; None in all others
-    # once a case has taken so many seconds, `CUT_MINIBATCHES` clean ones suffice; None for no limit
-    limit_s: Optional[float] = None
-    # cores that other processes may use before a profile is flagged `disturbed`; None for `DISTURBED_CORES`
-    disturbance_cores: Optional[float] = None
+    limit_s: Optional[float] = None  # after so many seconds `CUT_MINIBATCHES` clean ones suffice; None for no limit
+    disturbance_cores: Optional[float] = None  # that others may use, more is `disturbed`; None for `DISTURBED_CORES`
     power_limit_w: Optional[float] = None  # of a discrete GPU; None for the limit that it has
 
     def __post_init__(self) -> None:

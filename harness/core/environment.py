@@ -69,10 +69,7 @@ def memory_bytes(root: Path = Path("/")) -> Optional[int]:
 
 
 def board_instance(root: Path = Path("/")) -> Optional[str]:
-    """Which one of several machines of a type this is: a hash of its serial number, else of its machine id.
-
-    None where it tells neither. The number itself is in no record: a machine id is not to be handed out.
-    """
+    """Which machine of its type: a hash of its serial number, else machine id, which no record has; None if neither."""
     for name in ("proc/device-tree/serial-number", "etc/machine-id"):
         told = _first_match(root / name, r"([^\0\s]+)")
         if told and told != "uninitialized" and told.strip("0"):

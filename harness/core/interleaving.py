@@ -45,10 +45,6 @@ class Interleaved:
     def training_per_s(self, batch_size: int) -> float:
         return len(self.training_ms) * batch_size / self.duration_s
 
-    def latency_quantile_ms(self, share: float) -> float:
-        """The latency that a share of the requests does not exceed; NaN where none was served."""
-        return float(np.quantile(self.latency_ms, share)) if self.latency_ms else float("nan")
-
 
 def interleave(
     *,

@@ -12,18 +12,12 @@ from harness.core.profiles import NO_SERIES, Minibatch, Series, Telemetry, count
 from harness.core.units import ms_to_s, mws_to_mwh
 
 STABLE_WINDOW_S = 3.0
-"""Length of the sliding window that finds stable power.
-
-PowerTrain sec. 2.5 leaves it open but says that power settles in 2-3 s after a change of mode: a window as long as the
-longest of these cannot lie inside the transient.
-"""
+"""Length of the window that finds stable power: as long as power takes to settle at most (PowerTrain sec. 2.5: 2-3 s),
+so that it cannot lie inside the transient."""
 
 STABLE_TOLERANCE = 0.05
-"""How far the means of a stable window's two halves may lie apart, as a share of the window's mean.
-
-PowerTrain leaves it open too. Repeated modes of its corpus differ by about 1 % and its predictors err by 5 % or more:
-5 % is above the noise of a sensor and no greater than what the figures are used for.
-"""
+"""How far the means of a stable window's halves may lie apart, as a share of its mean: more than the noise of a sensor
+(repeated modes of PowerTrain differ by about 1 %), no more than its predictors err."""
 
 MAX_SETTLING_S = 30.0
 """Power settles 2-3 s after a change of mode (001 sec. 2.5); a profile whose power has not by now goes on, flagged."""
@@ -32,11 +26,7 @@ MIN_POWER_SAMPLES = 3
 """With fewer stable samples a median of power means nothing (001 sec. 2.5: a fast mode gives few, or none)."""
 
 MAX_GAP_INTERVALS = 3.0
-"""Samples that lie further apart than this many median intervals cover nothing of the time between them.
-
-The papers' formula lets a sample stand for the time since the one before. After reads that failed, that would be a time
-of which the sample knows nothing.
-"""
+"""Samples further apart than this many median intervals cover nothing of the time between them: reads failed there."""
 
 
 class EpochSums(NamedTuple):
@@ -313,7 +303,7 @@ def summarise_concurrent(
 
 def _latencies(found: Interleaved, name: str) -> Dict[str, float]:
     shares = {"median": 0.5, "p95": 0.95, "p99": 0.99} if found.latency_ms else {}
-    return {f"{name}_{word}_ms": found.latency_quantile_ms(share) for word, share in shares.items()}
+    return {f"{name}_{word}_ms": float(np.quantile(found.latency_ms, share)) for word, share in shares.items()}
 
 
 def _against_alone(

@@ -8,10 +8,9 @@ from harness.core.errors import InvalidValueError
 
 
 def pareto_front(times: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """The places of the points that no other point beats in both figures (001 sec. 1.3, 004 sec. 5.6).
+    """Places of the points that none beats in both figures, by ascending cost (001 sec. 1.3, 004 sec. 5.6).
 
-    A place where one of both is NaN is on no front. Places come by ascending cost and so by descending time, none equal
-    in both: of such, the first in the input.
+    Of points equal in both it is the first; where one figure is NaN there is no point.
     """
     times, costs = np.asarray(times, dtype=float), np.asarray(costs, dtype=float)
     if times.ndim != 1 or times.shape != costs.shape:

@@ -78,10 +78,7 @@ MAX_SILENCE_INTERVALS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """A case with everything that it is measured with, ready on this machine.
-
-    An idle one lacks workload and data; of a concurrent one these are of the training, and `beside` is the inference.
-    """
+    """A case and what it is measured with; idle ones lack workload and data, `beside` is the inference of a mix."""
 
     case: Case
     workload: Optional[Workload]

@@ -240,11 +240,7 @@ class Trainer:
 
 
 class Inferrer(Trainer):
-    """The same for inference: the network in evaluation mode, its step a forward pass without gradients.
-
-    There is no loss, but for a workload without a forward of its own, whose loss is run. Random weights do: the time of
-    a forward pass does not depend on their values.
-    """
+    """The same for inference: a forward pass without gradients, the loss where there is none; weights are random."""
 
     trains = False
 

@@ -131,10 +131,7 @@ def kernels_ms(
     load: Load,
     physics: PhysicsParameters,
 ) -> Tuple[Any, Any, Any]:
-    """Time of a minibatch's kernels: in all, of their arithmetic, and of their traffic to memory.
-
-    `lanes` do a multiply-add in each cycle of the clock `khz`: CUDA cores, or the vector units of a CPU that trains.
-    """
+    """Time of a minibatch's kernels, their arithmetic, their traffic; `lanes` do a multiply-add a cycle of `khz`."""
     work = 3.0 * workload.flops_forward * workload.gpu_work
     if load.task == "inference":
         share = FORWARD_SHARE if board.cpu_lanes else physics.inference_work

@@ -57,8 +57,7 @@ class PhysicsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     main_cycles_per_byte: float  # the same per byte of a minibatch of inputs: collating, copying to the GPU
     overhead_share: float  # framework overhead over stall and compute
     inference_work: float  # GPU work of inference over that of training, per sample
-    # CPU cycles of a launch in inference over `launch_cycles`: nothing is kept for going back
-    inference_launches: float
+    inference_launches: float  # CPU cycles of a launch over `launch_cycles`: nothing is kept for going back
     inference_sharpness: float  # as `launch_sharpness`, of inference, which waits for each result
     inference_waits: float  # samples whose preparation an inference minibatch waits for, whatever its size
     inference_copying: float  # cycles per byte of a minibatch of inputs over `main_cycles_per_byte`
@@ -103,8 +102,7 @@ class BoardParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     power_noise: float  # relative deviation between repetitions on one instance (standard deviation)
     time_roughness: float  # of `harness/simulation/terms.py`
     power_roughness: float  # of `harness/simulation/terms.py`
-    # single-precision multiply-adds per core and cycle where the CPU trains; 0 where the GPU does
-    cpu_lanes: float = 0.0
+    cpu_lanes: float = 0.0  # multiply-adds (fp32) per core and cycle where the CPU trains; 0 where the GPU does
 
     @property
     def name(self) -> str:
@@ -130,24 +128,18 @@ class WorkloadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     name: str  # as in the corpus
     samples: float  # of its data set
     dataset_bytes: float  # on the medium
-    # share of these bytes that is read as small files in random order; the rest lies in a few large files, which are
-    # read at once
-    small_file_share: float
+    small_file_share: float  # of these bytes, in random order; the rest lies in a few large files, read at once
     input_bytes: float  # of one sample as it goes to the GPU
     flops_forward: float  # floating-point operations of one sample's forward pass, 2 per multiply-add
     launches: float  # kernels that one training minibatch launches
     forward_launches: float  # kernels that one forward pass launches
-    # operations that the training of a sample is worth on the GPU, over three times `flops_forward`: more than 1
-    # where kernels reach less of the peak than ResNet's convolutions, or where a forward pass is only a part of the
-    # work; less with tensor cores
+    # operations that the training of a sample is worth on the GPU, over three times `flops_forward`: more than 1 where
+    # kernels reach less of the peak than ResNet's convolutions; less with tensor cores
     gpu_work: float
     traffic: float  # memory traffic over that of `bytes_per_flop`
-    # sharpness of the smooth maximum of arithmetic and traffic in training, over `gpu_sharpness`: little where
-    # kernels that compute and kernels that move data take turns
-    gpu_overlap: float
+    gpu_overlap: float  # of `gpu_sharpness` in training: little where computing and moving data take turns
     fixed_ms: float  # time of a training minibatch that no clock changes
-    # memory traffic of a training minibatch that does not grow with its size: weights, optimiser
-    minibatch_bytes: float
+    minibatch_bytes: float  # memory traffic of a training minibatch whatever its size: weights, optimiser
     launch_work: float  # CPU cycles of a launch over `launch_cycles`
     preprocess_cycles: float  # CPU cycles of decoding and transforming one sample
     main_work: float  # cycles of the main process over those of `main_cycles`
@@ -155,8 +147,7 @@ class WorkloadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     model_bytes: float  # RAM that the training process holds beside the CUDA context
     default_workers: int  # workers that the papers ran it with
     inference_factor: float  # GPU work of its inference over `inference_work` of that of its training
-    # exponent of the batch size in that work: 0 where an inference minibatch takes as long whatever its size
-    inference_growth: float
+    inference_growth: float  # exponent of the batch size in that work: 0 where it takes as long whatever its size
 
     @property
     def bytes_per_sample(self) -> float:

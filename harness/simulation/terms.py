@@ -30,11 +30,7 @@ def transfer_ms(byte_count: Any, bandwidth_bytes_per_s: float, mem_share: Any, e
 
 
 def cpu_ms(cycles: Any, cpu_khz: Any, mem_khz: Any, speed: float, memory_cycles: float) -> Any:
-    """Time that one CPU core needs for some work.
-
-    `speed` is work over that of a Cortex-A78AE at the same clock; `memory_cycles` waited for per CPU cycle make CPU
-    work depend on the memory clock (SIGMETRICS 2023 sec. 5.6.7).
-    """
+    """Time of a core for cycles of a Cortex-A78AE, each with waits for memory (SIGMETRICS 2023 sec. 5.6.7)."""
     return cycles / speed * (1.0 / cpu_khz + memory_cycles / mem_khz)
 
 
@@ -84,11 +80,7 @@ def seed_of(text: str) -> int:
 
 
 def deviations(size: float, seed: str, modes: np.ndarray) -> np.ndarray:
-    """Factors around 1 by which a board deviates in some power modes.
-
-    `size` is the standard deviation of their logarithm, `seed` says what deviates. From shape (n, 4) to (n,), the same
-    for the same mode and seed.
-    """
+    """Factors around 1 for modes, shape (n, 4), the same for a mode and seed; `size` is their logarithm's deviation."""
     settings = np.asarray(modes).astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = _mixed(settings)

@@ -1,7 +1,4 @@
-"""From the steady states of a board to a series of minibatches: jitter, slow beginnings, phases.
-
-Times are those of a clock that is 0 when telemetry begins.
-"""
+"""From a board's steady states to minibatches: jitter, slow beginnings, phases; time 0 is where telemetry begins."""
 
 from __future__ import annotations
 
@@ -16,18 +13,13 @@ from harness.core.units import ms_to_s
 from harness.simulation.model import Response
 
 STALL_JITTER, COMPUTE_JITTER, OVERHEAD_JITTER = 0.08, 0.01, 0.15
-"""Deviation of a single minibatch from the steady state: standard deviation of the logarithm, so that medians stay.
-
-The papers print no spread within a run. Minibatches of static clocks were seen to differ little in compute and more in
-what many processes take part in.
-"""
+"""Standard deviation of the logarithm of a minibatch's parts: little in compute, more in what many processes take part
+in. The papers print no spread within a run."""
 
 WORKER_START_CYCLES = 60e6  # CPU cycles of starting one DataLoader worker: 27 ms at 2.2 GHz. No paper prints it
 TUNING_MINIBATCHES, TUNING_CYCLES = 3.0, 1.5e9
-"""What choosing and loading kernels costs the first minibatch, which is discarded for it (C12; 001 sec. 2.5).
-
-In minibatches' compute time, and CPU cycles: 0.7 s at 2.2 GHz. No paper prints either.
-"""
+"""What choosing and loading kernels costs the first minibatch, which is discarded for it (C12; 001 sec. 2.5): compute
+time in minibatches, and CPU cycles, 0.7 s at 2.2 GHz. No paper prints either."""
 
 LEAD_S = 0.05  # from the first telemetry sample to the first minibatch
 DROP_S = 0.5  # what dropping the page cache between two epochs takes

@@ -44,11 +44,9 @@ WAYS = 2000
 """How many are drawn where there are more: p is then good to half a percent where it matters, at 5 %."""
 
 FAST_MINIBATCHES, FAST_RUNS = 0.1, 0.25
-"""What stands for a side that is dealt: this quantile of the minibatches of each run, then this one over its runs.
-
-Of 30 runs on a machine that others share, ten on each side, the ratio of six cases had a standard error of 1.5 %; that
-of medians had 3.3 %. 5 % were found in 80 % of such comparisons, and a difference of equal sides in 5 %.
-"""
+"""What stands for a side that is dealt: this quantile of each run's minibatches, then this one over its runs. Of ten
+runs a side, on a machine that others share, the ratio of six cases then had a standard error of 1.5 %; that of medians
+3.3 %."""
 
 _NORMAL_DEVIATION = 1.4826  # a normal distribution's standard deviation / its median absolute deviation
 _HALVINGS = 14  # of a search for an end of the interval: to a thousandth of its width

@@ -38,11 +38,8 @@ class RunNoise(NamedTuple):
 
 
 BOARD = RunNoise(0.005, 20)
-"""Of times on a board with static clocks and nothing else running, before any were repeated.
-
-On AGX Xavier and Nano the epoch times of 15 h deviate by 1 % at most (004 sec. 5.4.1): two standard deviations. That is
-worth many runs: it comes from hundreds of epochs, but of other cases.
-"""
+"""Of times on a board with static clocks: on AGX Xavier and Nano the epoch times of 15 h deviate by 1 % at most, two
+standard deviations (004 sec. 5.4.1). Worth many runs: it comes from hundreds of epochs, but of other cases."""
 
 UNSTEADY_BOARDS = {"xavier-nx": BOARD._replace(share=0.015)}
 """On NX epoch times deviate by up to 5 % (004 sec. 5.4.1), where AGX and Nano have 1 %: three times the noise."""
@@ -51,11 +48,9 @@ BOARD_POWER = RunNoise(0.01, 20)
 """The same of power: the tables of Orin AGX (001) repeat to within about 1 %."""
 
 ANY_MACHINE = RunNoise(0.05, 4)
-"""Of times and power on a machine of which nothing is known: worth little, so that few repetitions outweigh it.
-
-On a shared virtual machine of two cores, repeated cases of the campaign `quick` came out 5 to 7 % apart within a run of
-it, and LeNet and ResNet on CIFAR 11 to 14 % over ten runs with other work on the machine (standard deviations).
-"""
+"""Of a machine of which nothing is known: worth little, so that few repetitions outweigh it. On a shared virtual
+machine of two cores, cases repeated within a run came out 5 to 7 % apart, over ten runs 11 to 14 % (standard
+deviations)."""
 
 
 def prior(device: str, quantity: str = TIME) -> RunNoise:

@@ -15,10 +15,8 @@ NAMED_IN_CONDITIONS = (
     "device_model", "device_specification", INSTANCE, "power_mode", "tpc_mask", "dvfs", "accelerator", "threads",
     "torch", "cuda", "l4t", "jetpack", "driver", "data_source", "data_samples",
 )  # fmt: skip
-"""Taken from a profile's conditions as they are; one that is not there is left out.
-
-The power mode counts by the numbers that were read back, not by its name: `maxn` is another mode on another board.
-"""
+"""Taken from a profile's conditions where they are there; the power mode as read back: `maxn` differs between
+boards."""
 
 OF_AN_OWN_WORKLOAD = (
     "precision", "compile", "channels_last", "gradient_accumulation", "optimizer", "parameters", "flops_forward",
@@ -108,10 +106,8 @@ def _text(known: Mapping[str, Any], name: str) -> str:
 DISQUALIFYING = ("disturbed", "throttled")
 """What came from outside, made time and power wrong, and may be gone when the case is measured again.
 
-Other processes that took CPU time, and heat or current that held clocks below those in the record. Left in are flags
-that hold for every run of their kind (`cpu-quota`, `in-memory`, `storage-unverified`, `storage-throttled`), that the
-interval of a median tells anyway (`noisy`), or that concern the power alone (`power-unsettled`, `lost-samples`): the
-time is right.
+Left in are flags that hold for every run of their kind (`cpu-quota`, `in-memory`, `storage-unverified`), that the
+interval of a median tells anyway (`noisy`), or that concern the power alone (`power-unsettled`, `lost-samples`).
 """
 
 POWER_IS_UNSURE = ("power-unsettled", "telemetry-lost")

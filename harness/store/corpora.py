@@ -90,11 +90,7 @@ def newest(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 FAR = 100.0
-"""A value that is so many times too great or too small for its row has another unit: nothing else in a corpus is.
-
-The slowest of 4,368 modes of an Orin AGX takes 36 times as long as the fastest (001 sec. 1.1), and is compared with
-what the model or its neighbours say of that very mode.
-"""
+"""A value so many times too great or too small for its mode has another unit: nothing else in a corpus is."""
 
 NEIGHBOURS = 5
 

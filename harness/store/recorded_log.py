@@ -12,7 +12,7 @@ import csv
 import datetime
 import math
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from harness.core.corpus import MOST_COLUMNS, Row
 from harness.core.errors import InvalidValueError, StoreError
@@ -87,7 +87,8 @@ def _read_times(path: Path, began: Optional[datetime.datetime]) -> List[Tuple[fl
     found: List[Tuple[float, float]] = []
     for cells in reader:
         place = f"{path} line {reader.line_num}"
-        found.append((_start_s(cells, began, place), _number(cells[TIME], TIME, place)))
+        start_s = _number(cells[SECONDS], SECONDS, place) if SECONDS in cells else _since(began, cells[DATE], place)
+        found.append((start_s, _number(cells[TIME], TIME, place)))
         if found[-1][1] <= 0:
             raise InvalidValueError(f"{place}: {TIME} is {cells[TIME]!r}, expected a number above 0")
         if len(found) > 1 and found[-1][0] <= found[-2][0]:
@@ -97,14 +98,12 @@ def _read_times(path: Path, began: Optional[datetime.datetime]) -> List[Tuple[fl
     return found
 
 
-def _start_s(cells: Dict[str, str], began: Optional[datetime.datetime], place: str) -> float:
-    if SECONDS in cells:
-        return _number(cells[SECONDS], SECONDS, place)
+def _since(began: datetime.datetime, text: str, place: str) -> float:
     try:
-        at = datetime.datetime.fromisoformat(cells[DATE].strip())
+        at = datetime.datetime.fromisoformat(text.strip())
     except ValueError:
         hint = "write it like 2026-01-31 12:00:05.250"
-        raise InvalidValueError(f"{place}: {DATE} is {cells[DATE]!r}, no date and time", hint) from None
+        raise InvalidValueError(f"{place}: {DATE} is {text!r}, no date and time", hint) from None
     return (at.replace(tzinfo=None) - began).total_seconds()
 
 

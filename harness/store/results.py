@@ -134,10 +134,7 @@ class ResultsStore:
         return int(self._query("SELECT count(*) FROM profiles")[0][0])
 
     def usable(self, key: str) -> Optional[int]:
-        """The number of the newest profile of these comparable conditions that was neither disturbed nor throttled.
-
-        None where there is none. Asked again, as for each case of a sweep, it reads only what was added since.
-        """
+        """The newest profile of these conditions that counts; asked again, it reads only what was added since."""
         for record in self.records(after=self._read_up_to):
             if not is_disqualified(record.flags):
                 self._usable[record.key] = record.id

@@ -48,10 +48,7 @@ _own: Dict[str, Workload] = {}
 
 
 def get_workload(text: str) -> Workload:
-    """A workload by its name; a user's by `module:NAME`, by its entry point, or by its own name once it was loaded.
-
-    Raises `UnknownNameError`; `InvalidValueError` if it is no `Workload`; `WorkloadError` if its module fails.
-    """
+    """A workload by its name; a user's by `module:NAME`, by its entry point, or by its own name once it was loaded."""
     known = WORKLOADS.get(text) or _own.get(text)
     if known is not None:
         return known

@@ -35,8 +35,7 @@ class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     architecture: str  # Maxwell, Pascal, Volta, Ampere, ..
     cuda_cores: int  # those that the module has
     tensor_cores: int  # those that the module has
-    # texture processing clusters that the bits of `TPC_PG_MASK` stand for; None where there is no such mask
-    tpcs: Optional[int] = None
+    tpcs: Optional[int] = None  # clusters that the bits of `TPC_PG_MASK` stand for; None where there is no such mask
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,16 +51,13 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ClockLists(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The clocks known off-board, ascending; what the board itself lists always wins over these."""
 
-    # the lists that the papers' counts of power modes are of, where there are such counts; empty where nothing is
-    # known, 0 alone where the clock is no setting of a power mode
+    # as the papers count power modes; empty where nothing is known, 0 alone where it is no setting of a power mode
     cpu_khz: Tuple[int, ...] = ()
     gpu_khz: Tuple[int, ...] = ()
     mem_khz: Tuple[int, ...] = ()
-    # what later releases list instead of `gpu_khz`; empty where that is the same or not known
-    newer_gpu_khz: Tuple[int, ...] = ()
+    newer_gpu_khz: Tuple[int, ...] = ()  # what later releases list instead, where that differs and is known
     older_gpu_khz: Tuple[int, ...] = ()  # what earlier releases listed instead
-    # names of the lists that are known to lack clocks, or were not seen on this very board
-    incomplete: Tuple[str, ...] = ()
+    incomplete: Tuple[str, ...] = ()  # names of the lists that may lack clocks, or were not seen on this very board
 
 
 class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,9 +69,7 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cpu_khz: Optional[int] = None  # caps as the file has them, which need not be allowed clocks; None is no cap
     gpu_khz: Optional[int] = None
     mem_khz: Optional[int] = None
-    # GPU clusters that are off, one a bit: at equal clocks such a mode is slower and draws less. None where the file
-    # says nothing of it.
-    tpc_pg_mask: Optional[int] = None
+    tpc_pg_mask: Optional[int] = None  # GPU clusters that are off, one a bit; None where the file says nothing of it
 
 
 class Rails(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,8 +78,7 @@ class Rails(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     labels: Tuple[str, ...]  # all of them
     total: Tuple[str, ...]  # those whose sum is the module's total power
     note: str = ""  # what is to be known of that sum
-    # the channel that shows each part of a simulation's power (base, cpu, gpu, memory), as the real device names it;
-    # empty where the parts themselves do
+    # part of a simulation's power (base, cpu, gpu, memory) to the real device's channel; empty where it is its own
     parts: Dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -105,17 +98,13 @@ class BoardSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clocks: ClockLists
     rails: Rails
     presets: Tuple[Preset, ...] = ()  # the stock power modes
-    # the greatest input of the module, or of the supply of its developer kit; 0 where no source was found
-    input_limit_mw: int = 0
+    input_limit_mw: int = 0  # the greatest input of the module or its kit's supply; 0 where no source was found
     part_number_prefix: str = ""  # what every part number of the family begins with; empty where families share it
-    # parts of `model` or `compatible` that tell this variant from others with its part number
-    marks: Tuple[str, ...] = ()
+    marks: Tuple[str, ...] = ()  # parts of `model` or `compatible` that tell it from others with its part number
     default_preset: str = ""  # the one it starts with; empty where not known
     papers_mode: str = ""  # the preset that the papers take as their default; empty where they had no such board
-    # where the data set of the papers lies unless they say otherwise; where they had no such board, what it boots from
-    default_storage: str = "ssd"
-    # whether CPU and GPU clocks can only be lowered without a reboot; None where nobody said
-    clocks_only_fall: Optional[bool] = None
+    default_storage: str = "ssd"  # where the papers' data lies; where they had no such board, what it boots from
+    clocks_only_fall: Optional[bool] = None  # whether raising CPU and GPU clocks takes a reboot; None if nobody said
     gpu_cap_rounds_up: bool = False  # whether a preset's GPU cap means the next allowed clock above it instead of below
     # modes that a paper names, as it prints them: cores, and the MHz of CPU, GPU and memory
     named_mhz: Dict[str, Tuple[int, float, float, float]] = msgspec.field(name="named_modes", default_factory=dict)

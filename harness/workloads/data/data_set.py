@@ -22,10 +22,7 @@ _COPIED = "files"  # where a user's files lie in their copy, beside its manifest
 
 
 class RawSamples(Protocol):
-    """The samples of a data set as they lie on the medium: read and decoded on access, no torch.
-
-    Must be picklable and cheap to pickle: DataLoader workers get a copy.
-    """
+    """The samples of a data set as they lie on the medium, decoded on access; DataLoader workers get a pickled copy."""
 
     # the set was read as a whole when it was opened, as is usual for text and packed arrays: training does not touch
     # the medium
