@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -81,8 +81,3 @@ def stretches_of(minibatches: Sequence[Minibatch], power: Series, length: int) -
         power_errors = np.abs((sums[behind] - sums[first]) / (behind - first) / (sums[-1] / len(power_mw)) - 1.0)
     seconds = ends_s[begin + length - 1] - starts_s[begin]
     return Stretches(length, tuple(time_errors.tolist()), tuple(power_errors.tolist()), tuple(seconds.tolist()))
-
-
-def length_errors(minibatches: Sequence[Minibatch], power: Series, lengths: Sequence[int] = LENGTHS) -> List[Stretches]:
-    """The stretches of each length; none of lengths that the profile lacks."""
-    return [stretches_of(minibatches, power, length) for length in lengths if 1 <= length <= len(minibatches)]

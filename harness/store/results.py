@@ -31,10 +31,8 @@ _SELECT_PROFILES = (
 
 
 class Merged(NamedTuple):
-    """What a merge took over, and what was there already: numbers of profiles."""
-
-    added: int
-    known: int
+    added: int  # profiles taken over
+    known: int  # profiles that were there already
 
 
 class ResultsStore:

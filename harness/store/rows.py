@@ -21,8 +21,6 @@ FLOATS = "<f8"
 
 
 class ProfileRow(NamedTuple):
-    """The text columns of a row of `profiles`."""
-
     run_id: str
     case_id: str
     key: str

@@ -219,18 +219,19 @@ def test_power_that_never_settles_is_told_and_taken_over_the_whole_clean_window(
     assert figures["power_mw"] is not None
 
 
-def test_a_profile_between_two_samples_has_energy_but_no_power_median() -> None:
-    figures = summarise(series_of([10] * 5), every_second(99.5, [5000, 5000]), 16)
-    assert figures["power_mw"] is None
-    assert figures["power_samples"] == 0
-    assert figures["energy_mwh"] == pytest.approx(5000 * 0.05 / 3600)
-
-
-def test_a_sensor_that_died_gives_no_energy() -> None:
-    figures = summarise(series_of([1000] * 10), every_second(99.5, [5000] * 5), 16)
-    assert figures["energy_mwh"] is None
-    assert figures["power_mean_mw"] is None
-    assert figures["power_mw"] == 5000
+@pytest.mark.parametrize(
+    ("e2e_ms", "samples_mw", "power_mw", "energy_mwh"),
+    [([10] * 5, [5000, 5000], None, 5000 * 0.05 / 3600), ([1000] * 10, [5000] * 5, 5000, None)],
+    ids=["between two samples", "a sensor that died"],
+)
+def test_of_few_power_samples_median_and_energy_are_told_each_where_it_can_be(
+    e2e_ms, samples_mw, power_mw, energy_mwh
+) -> None:
+    figures = summarise(series_of(e2e_ms), every_second(99.5, samples_mw), 16)
+    assert figures["power_mw"] == power_mw
+    assert (figures["power_samples"] == 0) == (power_mw is None)
+    assert figures["energy_mwh"] == (energy_mwh and pytest.approx(energy_mwh))
+    assert (figures["power_mean_mw"] is None) == (energy_mwh is None)
 
 
 def test_disk_reads_are_summed_over_the_clean_window() -> None:

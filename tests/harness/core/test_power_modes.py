@@ -69,16 +69,12 @@ def test_check_refuses_exactly_what_is_not_in_the_space(space, mode):
             space.check(mode)
 
 
-def test_check_names_the_dimension_and_the_allowed_values():
-    space = PowerModeSpace((1, 2), (1_000_000,), (500_000,), (UNKNOWN_KHZ,))
+def test_a_dimension_must_rise_and_is_named_with_its_allowed_values():
+    for values in ((), (2, 1), (1, 1)):
+        with pytest.raises(InvalidValueError, match="cpu_cores"):
+            PowerModeSpace(values, (1,), (1,), (1,))
     with pytest.raises(InvalidValueError, match=r"cpu_cores=3 .*allowed: 1, 2"):
-        space.check(PowerMode(3, 1_000_000, 500_000, UNKNOWN_KHZ))
-
-
-@pytest.mark.parametrize("values", [(), (2, 1), (1, 1)])
-def test_a_dimension_must_rise(values):
-    with pytest.raises(InvalidValueError, match="cpu_cores"):
-        PowerModeSpace(values, (1,), (1,), (1,))
+        PowerModeSpace((1, 2), (1,), (1,), (1,)).check(PowerMode(3, 1, 1, 1))
 
 
 @given(spaces, st.data())
@@ -135,17 +131,13 @@ def test_no_allowed_mode_is_nearer_than_the_nearest(space, mode):
         assert found == min(allowed, key=lambda value: (ratios[value], value))  # of two as near the lower
 
 
-def test_clocks_are_near_by_their_ratio_not_their_difference():
+def test_clocks_are_near_by_their_ratio_not_their_difference_and_an_unknown_one_to_nothing():
     space = PowerModeSpace((1,), (100_000, 400_000), (1,), (UNKNOWN_KHZ,))
     mode = PowerMode(1, 210_000, 1, 5)
     assert space.nearest(mode) == PowerMode(1, 400_000, 1, UNKNOWN_KHZ)
     assert space.nearest(mode._replace(cpu_khz=200_000)).cpu_khz == 100_000  # as near to both: the lower
-
-
-def test_an_unknown_clock_is_near_to_nothing():
-    space = PowerModeSpace((1,), (100_000, 400_000), (1,), (1,))
     with pytest.raises(InvalidValueError, match="cpu_khz of power mode 1c-x-"):
-        space.nearest(PowerMode(1, UNKNOWN_KHZ, 1, 1))
+        space.nearest(mode._replace(cpu_khz=UNKNOWN_KHZ))
 
 
 modes = st.builds(PowerMode, st.integers(1, 4), *[st.sampled_from([100, 200, 400])] * 3)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.core import metrics
 from harness.core.profiles import CLEAN, Minibatch, Series
-from harness.stats.experiments import baseload_share, length_errors, stretches_of, variability
+from harness.stats.experiments import baseload_share, stretches_of, variability
 
 
 def test_the_baseload_is_a_share_of_the_energy():
@@ -39,11 +39,10 @@ def test_a_longer_profile_errs_less_and_holds_power_samples():
         for number in range(80)
     ]
     power = Series((1.0, 4.0, 7.0), (1.0, 1.0, 1.0))
-    short, long = length_errors(wave, power, (5, 60))
+    short, long = (stretches_of(wave, power, length) for length in (5, 60))
     assert short.time_error > long.time_error
     assert short.without_power > long.without_power
-    assert length_errors(wave, power, (81,)) == []
-    assert length_errors(wave, Series((), ()), (5,))[0].without_power == 1.0
+    assert stretches_of(wave, Series((), ()), 5).without_power == 1.0
 
 
 @given(

@@ -38,28 +38,23 @@ def test_a_written_data_set_has_its_default_size_unless_a_scale_is_asked_for(tmp
     assert prepare(small, tmp_path, None, 0.001, 0).samples == 50
 
 
-def test_the_real_data_set_is_used_where_it_is_held(tmp_path, data_root):
-    prepared = prepare(CIFAR10, tmp_path / "storage", data_root, None, 0)
-    assert (prepared.source, prepared.samples) == ("real", 40)
-    assert prepared.directory == data_root / "cifar-10-batches-bin"
-    assert prepared.bytes == sum(path.stat().st_size for path in prepared.files) == 40 * 3073
+def test_the_real_data_set_is_used_where_it_is_held_all_of_it_or_all_of_it_repeated(tmp_path, data_root):
+    held, more = (prepare(CIFAR10, tmp_path / "storage", data_root, scale, 0) for scale in (None, 100 / 50_000))
+    assert (held.source, held.samples) == ("real", 40)
+    assert held.directory == data_root / "cifar-10-batches-bin"
+    assert held.bytes == sum(path.stat().st_size for path in held.files) == 40 * 3073
     assert not (tmp_path / "storage").exists()
+    assert (more.source, more.samples, more.bytes) == ("real, repeated", 100, 40 * 3073)
+    labels = [label for _, label in read_all(more)]
+    assert labels[:40] == labels[40:80]
 
 
 def test_a_share_of_a_real_data_set_is_a_choice_by_the_seed(tmp_path, data_root):
     some = prepare(CIFAR10, tmp_path, data_root, 10 / 50_000, 0)
     assert (some.source, some.samples) == ("real", 10)
-    pictures = [picture.tobytes() for picture, _ in read_all(some, seed=0)]
-    assert len(set(pictures)) == 10
-    assert pictures == [picture.tobytes() for picture, _ in read_all(some, seed=0)]
-    assert pictures != [picture.tobytes() for picture, _ in read_all(some, seed=1)]
-
-
-def test_more_than_a_real_data_set_holds_is_the_whole_of_it_repeated(tmp_path, data_root):
-    more = prepare(CIFAR10, tmp_path, data_root, 100 / 50_000, 0)
-    assert (more.source, more.samples, more.bytes) == ("real, repeated", 100, 40 * 3073)
-    labels = [label for _, label in read_all(more)]
-    assert labels[:40] == labels[40:80]
+    first, again, other = ([picture.tobytes() for picture, _ in read_all(some, seed=seed)] for seed in (0, 0, 1))
+    assert len(set(first)) == 10
+    assert first == again != other
 
 
 def test_a_data_root_without_this_data_set_is_said_and_a_written_one_used(tmp_path):
@@ -70,15 +65,18 @@ def test_a_data_root_without_this_data_set_is_said_and_a_written_one_used(tmp_pa
     assert "does not hold cifar10" in lines[0]
 
 
-def test_a_data_root_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(InvalidValueError, match="nowhere"):
-        prepare(CIFAR10, tmp_path, tmp_path / "nowhere", None, 0)
-
-
-@pytest.mark.parametrize(("scale", "seed"), [(0, 0), (-1, 0), (float("nan"), 0), (None, -1)])
-def test_a_scale_or_seed_that_cannot_be_is_refused(tmp_path, scale, seed):
-    with pytest.raises(InvalidValueError):
-        prepare(CIFAR10, tmp_path, None, scale, seed)
+@pytest.mark.parametrize(
+    ("root", "scale", "seed", "words"),
+    [
+        ("nowhere", None, 0, "nowhere"),
+        (None, 0, 0, "data scale must be above 0"),
+        (None, float("nan"), 0, "data scale must be above 0"),
+        (None, None, -1, "seed must be 0 or more"),
+    ],
+)
+def test_a_root_scale_or_seed_that_cannot_be_is_refused(tmp_path, root, scale, seed, words):
+    with pytest.raises(InvalidValueError, match=words):
+        prepare(CIFAR10, tmp_path, root and tmp_path / root, scale, seed)
 
 
 def test_a_sample_does_not_depend_on_how_many_are_written(prepare_samples):
