@@ -89,9 +89,10 @@ class FittedModel:
     origin: Dict[str, Any]  # what it learned from: device, workload, task, provenance, ...
 
     def __repr__(self) -> str:
-        count, origin = len(self.predictor.training_rows_.time_ms), self.origin
+        origin = self.origin
         what = f"{origin['workload']} ({origin['task']}) on {origin['device']}, batch size {self.batch_size}"
-        return f"<{self.predictor.name} of {what}: learned from {count} {origin['provenance']} power modes>"
+        learned_from = f"{origin['fitted_rows']} {origin['provenance']} power modes"
+        return f"<{self.predictor.name} of {what}: learned from {learned_from}>"
 
     @property
     def batch_size(self) -> int:

@@ -8,31 +8,32 @@ from typing import Iterable, List
 
 import numpy as np
 
-from harness.core import corpus
-from harness.core.corpus import TASKS
+from harness.core.corpus import TASKS, check_corpus, read_corpus
 from harness.core.metrics import POWER_CHANNEL
 from harness.core.profiles import Profile, Series
 from harness.core.units import ms_to_s
 from harness.store.corpora import STORES, corpus_rows, newest
 from harness.store.frames import profiles
 from harness.store.results import ResultsStore
-from predictors.models import tables
 from predictors.models.base import predictor_class
-from predictors.models.tables import Table
+from predictors.models.tables import Table, tables_of
 from predictors.sampling import MINIBATCHES
 
 
 def load_tables(path: Path) -> List[Table]:
-    """The tables of a file, in the order in which each first appears; of a results file, of its newest profiles."""
+    """The tables of a file, in the order in which each first appears; of a results file, of its newest profiles.
+
+    Errors are as of `read_corpus`, or as of the results file.
+    """
     if path.suffix.lower() not in STORES:
-        return tables.load_tables(path)
+        return tables_of(read_corpus(path))
     import pandas as pd
 
     with ResultsStore(path, read_only=True) as store:
         kept = newest(profiles(store, timed=True, tasks=TASKS))
         entries = [entries_of(store.profile(int(number))) for number in kept.index]
-    checked = corpus.check_corpus(pd.DataFrame(corpus_rows(kept)), str(path))
-    return tables.tables_of(checked.assign(entries=entries))
+    checked = check_corpus(pd.DataFrame(corpus_rows(kept)), str(path))
+    return tables_of(checked.assign(entries=entries))
 
 
 def entries_of(profile: Profile) -> np.ndarray:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from pathlib import Path
 from typing import Any, List, Optional, Sequence
 
 import numpy as np
 
-from harness.core.corpus import read_corpus
 from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.power_modes import PowerMode, PowerModeSpace
 from predictors.models.base import places_of_equals
@@ -135,11 +133,6 @@ class Table:
         if self.entries is not None:
             digest.update(np.ascontiguousarray(self.entries).tobytes())
         return digest.hexdigest()
-
-
-def load_tables(path: Path) -> List[Table]:
-    """The tables of a corpus file, in the order in which each first appears; errors as of `read_corpus`."""
-    return tables_of(read_corpus(path))
 
 
 def tables_of(rows: Any) -> List[Table]:

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from harness.core.errors import InvalidValueError
+from predictors.cli.corpora import load_tables
 from predictors.evaluation import Target
 from predictors.models.networks import NeuralNetwork
 from predictors.models.powertrain import PowerTrain, learn_reference
-from predictors.models.tables import find_table, load_tables
+from predictors.models.tables import find_table
 from tests.predictors.plain_predictors import made_table
 
 PROJECT = Path(__file__).resolve().parents[3]

@@ -14,6 +14,7 @@ from harness.core.corpus import write_corpus
 from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from predictors.__main__ import main
+from predictors.cli.corpora import load_tables
 from predictors.models.persistence import load_model, save_model
 from predictors.models.physical_gp import PhysicalGP
 from predictors.models.physical_gp.learning import HYPERPRIOR, as_toml, learn_hierarchy, most_likely
@@ -27,7 +28,6 @@ from predictors.models.physical_gp.prior import (
     read_hierarchy,
 )
 from predictors.models.physical_gp.response import PARAMETERS
-from predictors.models.tables import load_tables
 from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
 
 MEASURED = Path(os.environ.get("JETWATT_DATA", Path(__file__).resolve().parents[5] / "shared" / "data"))
