@@ -140,5 +140,4 @@ class Profile:
 
 
 def counted_minibatches(minibatches: Sequence[Minibatch], whole_epochs: bool) -> List[Minibatch]:
-    """Those that figures are made of."""
     return [one for one, counts in zip(minibatches, Minibatches.of(minibatches).counted(whole_epochs)) if counts]

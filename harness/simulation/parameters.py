@@ -27,8 +27,6 @@ SIMULATED_WORKLOADS: Tuple[str, ...] = tuple(WORKLOAD_FILES)
 
 
 class ParameterEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of a parameter file: a value, where it comes from, and how it is fitted."""
-
     value: Union[int, float, str]
     origin: str
     # of a free value: the middle of its log-normal prior, and the standard deviation of its logarithm

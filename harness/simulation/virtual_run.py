@@ -46,8 +46,6 @@ BASE = "base"  # the rail that no clock and no load changes
 
 
 class VirtualData(NamedTuple):
-    """A data set as a run reads it."""
-
     samples: int  # in one pass
     scale: float  # the same as a share of the real data set
     byte_count: int  # on the medium

@@ -239,7 +239,6 @@ def framed(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def _row(record: Record) -> Dict[str, Any]:
-    """A profile as a row, all columns; None where there is no value."""
     case, conditions = record.case, record.conditions
     mode = conditions.get("power_mode") or {}
     # How a replayed row was measured stands in the corpus that it came from; this case's settings say nothing of it.

@@ -19,8 +19,6 @@ BOARDS: Dict[str, Path] = {path.stem: path for path in sorted(Path(__file__).par
 
 
 class CpuCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """CPU cores that share a clock."""
-
     name: str  # of the cluster's PARAM in nvpmodel files
     cores: Tuple[int, ...]  # numbers of its cores; the first is the one whose cpufreq path the PARAM has
 

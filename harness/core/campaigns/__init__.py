@@ -54,8 +54,6 @@ class SweepTable(AxesTable, frozen=True, forbid_unknown_fields=True):
 
 
 class ExperimentTable(SweepTable, frozen=True, forbid_unknown_fields=True):
-    """A table `[experiment.NAME]`: what its sweeps share, and the sweeps."""
-
     sweep: Tuple[SweepTable, ...] = (SweepTable(),)
 
 

@@ -127,8 +127,6 @@ _TOKEN = re.compile(r"\w+(?:['-]\w+)*|[^\w\s]")
 
 
 class Section(NamedTuple):
-    """A heading and its paragraphs, each one line."""
-
     title: str
     paragraphs: List[str]
 

@@ -92,20 +92,17 @@ def test_a_corpus_reads_back_as_it_was_written(
     assert rows_of(read_corpus(path)) == table
 
 
-def test_further_columns_follow_in_order(tmp_path: Path) -> None:
-    path = tmp_path / "c.csv"
-    write_corpus(path, [{**ROW, "workers": 4, "note": "a, b"}], FURTHER)
-    header, line = path.read_text().splitlines()
+def test_further_columns_follow_in_order_and_keep_their_types(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    rows = [{**ROW, "workers": 4, "note": "a, b"}, {**ROW, "power_mw": None, "workers": 4}]
+    for name in ("c.csv", "c.parquet"):
+        write_corpus(tmp_path / name, rows, FURTHER)
+        read = [{**ROW, "workers": 4, "stall_ms": None, "note": "a, b"}, {**rows[1], "stall_ms": None, "note": None}]
+        assert rows_of(read_corpus(tmp_path / name)) == read
+    header, line, other = (tmp_path / "c.csv").read_text().splitlines()
     assert header == ",".join([*CORPUS_COLUMNS, "workers", "stall_ms", "note"])
     assert line.endswith(',measured,4,,"a, b"')
-    assert rows_of(read_corpus(path)) == [{**ROW, "workers": 4, "stall_ms": None, "note": "a, b"}]
-
-
-def test_parquet_keeps_the_types_of_further_columns(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    path = tmp_path / "c.parquet"
-    write_corpus(path, [{**ROW, "power_mw": None, "workers": 4}], FURTHER)
-    assert rows_of(read_corpus(path)) == [{**ROW, "power_mw": None, "workers": 4, "stall_ms": None, "note": None}]
+    assert other.endswith(",,measured,4,,"), "a missing sensor is an empty cell"
 
 
 def test_columns_of_another_order_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:

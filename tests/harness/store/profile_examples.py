@@ -72,11 +72,7 @@ def make_profile(
 
 
 names = st.text(min_size=1, max_size=12)
-"""A name of anything: any text, the empty one aside."""
-
 numbers = st.floats(allow_nan=False, allow_infinity=False)
-"""A finite number."""
-
 plain_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | numbers | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
@@ -118,25 +114,14 @@ telemetries = st.builds(
     sampler_cpu_share=st.none() | numbers,
 )
 
-further_settings = {
-    "data_scale": st.none() | st.floats(1e-6, 4),
-    "interval_s": st.floats(1e-3, 60),
-    "seed": st.integers(0, 2**32),
-}
-
-settings_of_minibatches = st.builds(
-    Settings,
-    minibatches=st.integers(1, 10**6),
-    cache=st.sampled_from([state for state in CACHE_STATES if state != "drop-each-epoch"]),
-    **further_settings,
-)
-
+further = {
+    "data_scale": st.none() | st.floats(1e-6, 4), "interval_s": st.floats(1e-3, 60), "seed": st.integers(0, 2**32),
+}  # fmt: skip
+counts = st.integers(1, 10**6)
+without_epochs = st.sampled_from([state for state in CACHE_STATES if state != "drop-each-epoch"])
+settings_of_minibatches = st.builds(Settings, minibatches=counts, cache=without_epochs, **further)
 settings_of_epochs = st.builds(
-    Settings,
-    minibatches=st.none(),
-    epochs=st.integers(1, 10**6),
-    cache=st.sampled_from(CACHE_STATES),
-    **further_settings,
+    Settings, minibatches=st.none(), epochs=counts, cache=st.sampled_from(CACHE_STATES), **further
 )
 
 cases = st.builds(
