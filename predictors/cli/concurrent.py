@@ -24,7 +24,7 @@ from harness.measure.run import check
 from harness.measure.run import run as run_case
 from harness.store import frames
 from harness.store.results import ResultsStore
-from predictors.cli.device_profiler import DeviceProfiler
+from predictors.cli.device_profiler import DeviceProfiler, board_of
 from predictors.cli.options import add_search_arguments, numbers, refuse_below, workers_of, workload_name
 from predictors.strategies.closed_loop import design_for
 from predictors.strategies.concurrent import SEARCHES, ConcurrentChoice, ConcurrentGoal, choose_concurrent
@@ -211,7 +211,8 @@ def find_plan(
     """
     trainer, server = profilers = tuple(history.profiler for history in histories)
     device, seed = trainer.device, trainer.template.settings.seed
-    make, first = unfitted(StrategySetting(), seed), design_for((), None, seed)
+    board = board_of(device)
+    make, first = unfitted(StrategySetting(board), seed), design_for((), board or None, seed)
     found: List[Attempt] = []
     wanted = goal
     if way != INTERLEAVED:

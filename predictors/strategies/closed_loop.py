@@ -62,6 +62,21 @@ class CandidatePosterior(NamedTuple):
     measured: np.ndarray
     unprofiled: Dict[str, np.ndarray]  # what of them no profile tells of, as of `Predictor.unprofiled`
 
+    def draw(self, place: int) -> CandidatePosterior:
+        """One of the draws, from the first again after the last; itself where there are none."""
+        if self.log_time.ndim == 1:
+            return self
+        return self._replace(**{name: getattr(self, name)[place % len(self.log_time)] for name in self._fields[:4]})
+
+    def over_draws(self) -> CandidatePosterior:
+        """What all draws come to: one normal distribution of each figure."""
+        if self.log_time.ndim == 1:
+            return self
+        means, sds = (self.log_time, self.log_power), (self.log_time_sd, self.log_power_sd)
+        sds = [np.hypot(mean.std(axis=0), sd.mean(axis=0)) for mean, sd in zip(means, sds)]
+        means = [mean.mean(axis=0) for mean in means]
+        return self._replace(log_time=means[0], log_time_sd=sds[0], log_power=means[1], log_power_sd=sds[1])
+
     @property
     def admitted(self) -> np.ndarray:
         """Which candidates have no setting, batch size or task that no profile tells of."""

@@ -4,15 +4,15 @@ The two kinds of work are interleaved minibatch by minibatch, or overlap; `harne
 and its arithmetic. A plan is found in a closed loop: both workloads are profiled where a plan promises most, both
 predictors learn, and so on; the answer is the best plan whose modes were profiled. Before there is one that keeps the
 limits, what promises most is what looks best and is likely to keep them; then it is what is expected to improve on the
-best one so far, as in `ClosedLoop`. Either both kinds of work share one mode, or each has its own and a change costs
-time (000 sec. 6). Where they share one, binary search finds it as well, which is what 000 does (sec. 2.1, 4.2): each of
-its probes is a mode with an inference batch size, and profiles both kinds of work.
+best one so far, over draws from both posteriors, as in `ClosedLoop`. Either both kinds of work share one mode, or each
+has its own and a change costs time (000 sec. 6). Where they share one, binary search finds it as well, which is what
+000 does (sec. 2.1, 4.2): each of its probes is a mode with an inference batch size, and profiles both kinds of work.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterable, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -20,12 +20,13 @@ from harness.core.errors import InvalidValueError, UnknownNameError
 from harness.core.interleaving import Expected, expect
 from harness.core.pareto import pareto_front
 from harness.core.power_modes import PowerMode
+from harness.core.units import ms_to_s
 from predictors.models.base import Predictor
 from predictors.strategies.closed_loop import (
+    DRAWS,
     UNLIKELY,
     CandidatePosterior,
     Designer,
-    expected_improvement,
     from_high_to_low,
     learn,
 )
@@ -120,8 +121,12 @@ def choose_concurrent(
         for index in from_high_to_low(history, begin):
             history.profile(index)
     while True:
-        weighed = _weigh(*(learn(predictor(), history) for history in histories), histories, goal)
-        place = None if halves else weighed.most_promising()
+        drawn = [learn(predictor(), history, draws=DRAWS) for history in histories]
+        likely = [one.over_draws() for one in drawn]
+        plans = _pairs(*likely, histories, goal)
+        weighed = _weigh(*likely, *plans, goal)
+        draws = (_weigh(*(one.draw(place) for one in drawn), *plans, goal) for place in range(DRAWS))
+        place = None if halves else weighed.most_promising(draws)
         wanted = [] if place is None else [(training, weighed.training[place]), (inference, weighed.inference[place])]
         wanted = [(history, int(index)) for history, index in wanted if index not in history.taken]
         if not wanted or len(wanted) > training.unspent:
@@ -152,7 +157,7 @@ class _Weighed(NamedTuple):
     inference: np.ndarray  # the candidate that each infers in
     expected: Expected  # of each
     trained_per_s: np.ndarray  # samples that each is expected to train
-    log_sd: np.ndarray  # the standard deviation of the logarithm of its training throughput
+    trained_sd: np.ndarray  # the standard deviation of that
     chance: np.ndarray  # how likely it keeps the limits
     excess: np.ndarray  # by which share it is expected to break the worst limit; 0 and below where all are kept
     profiled: np.ndarray  # whether both of its modes were
@@ -170,15 +175,28 @@ class _Weighed(NamedTuple):
         likely = self.chance.max() > UNLIKELY
         return int((self.trained_per_s * self.chance).argmax() if likely else self.excess.argmin())
 
-    def most_promising(self) -> Optional[int]:
-        """The plan that is worth profiling next; None where none promises enough."""
+    def expected_rise(self, trained_per_s: float) -> np.ndarray:
+        """The expected improvement on a training throughput, as a share of it (Jones et al. 1998).
+
+        Of the throughput, not its logarithm: where inference leaves next to no time that is uncertain without end.
+        """
+        from scipy.special import ndtr
+
+        above = self.trained_per_s - trained_per_s
+        score = above / self.trained_sd
+        density = np.exp(-(score**2) / 2) / np.sqrt(2 * np.pi)
+        return (above * ndtr(score) + self.trained_sd * density) / trained_per_s
+
+    def most_promising(self, draws: Iterable[_Weighed]) -> Optional[int]:
+        """The plan that is worth profiling next, by what the same plans are in each draw; None where none is."""
         best = self.best()
         if not (self.profiled[best] and self.excess[best] <= 0):
             return best
-        log_time = -np.log(np.maximum(self.trained_per_s, np.finfo(float).tiny))
-        gains = np.where(self.profiled, 0.0, expected_improvement(log_time, self.log_sd, log_time[best]) * self.chance)
-        index = int(gains.argmax())
-        return index if gains[index] > LEAST_GAIN else None
+        incumbent = self.trained_per_s[best]
+        gains = [one.expected_rise(incumbent) * one.chance for one in draws]
+        mean = np.where(self.profiled, 0.0, np.mean(gains, axis=0))
+        index = int(mean.argmax())
+        return index if mean[index] > LEAST_GAIN else None
 
 
 def _halve(histories: Sequence[History], goal: ConcurrentGoal) -> None:
@@ -217,12 +235,15 @@ def _halve(histories: Sequence[History], goal: ConcurrentGoal) -> None:
 
 
 def _weigh(
-    training: CandidatePosterior, inference: CandidatePosterior, histories: Sequence[History], goal: ConcurrentGoal
+    training: CandidatePosterior,
+    inference: CandidatePosterior,
+    first: np.ndarray,
+    second: np.ndarray,
+    goal: ConcurrentGoal,
 ) -> _Weighed:
-    """Every plan that could be made, with what is expected of it."""
+    """Plans, each of a candidate of training and one of inference, with what is expected of them."""
     from scipy.special import ndtr
 
-    first, second = _pairs(training, inference, histories, goal)
     train_ms, infer_ms = np.exp(training.log_time[first]), np.exp(inference.log_time[second])
     expected = expect(
         train_ms,
@@ -236,8 +257,9 @@ def _weigh(
     )
     train_sd, infer_sd = training.log_time_sd[first], inference.log_time_sd[second]
     takes_turns = goal.slowdowns is None
-    # Training has what inference leaves of the time, 1 - load, so an error of inference counts by load / (1 - load).
-    leverage = takes_turns * expected.load / np.maximum(1 - expected.load, 0.01)
+    trained_per_s = expected.training_per_s * training.batch_size[first]
+    # Training has what inference leaves of the time, 1 - load.
+    displaced_per_s = takes_turns * expected.load * training.batch_size[first] / ms_to_s(train_ms)
     # Errors of both kinds of work are taken as independent normal ones.
     slowed_ms = infer_ms if takes_turns else infer_ms * goal.slowdowns[1]
     latency_sd = np.hypot(takes_turns * train_ms * train_sd, slowed_ms * infer_sd)
@@ -251,8 +273,8 @@ def _weigh(
         first,
         second,
         expected,
-        expected.training_per_s * training.batch_size[first],
-        np.hypot(train_sd, leverage * infer_sd),
+        trained_per_s,
+        np.hypot(trained_per_s * train_sd, displaced_per_s * infer_sd),
         chance,
         worst - 1,
         training.measured[first] & inference.measured[second],
