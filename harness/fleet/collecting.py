@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Sequence, Tuple
@@ -85,10 +86,7 @@ def missing(submission: Submission, states: Sequence[SliceState]) -> List[Missin
 
 def _on_any_board(test: str, device: str) -> str:
     """The name of a test without which board of the pool it was."""
-    head, bracket, rest = test.partition(f"[{device}")
-    if bracket and rest.startswith(INSTANCE_MARK):
-        rest = rest[rest.index("-") :] if "-" in rest else rest
-    return head + bracket + rest
+    return re.sub(rf"([\[-]{re.escape(device)}){INSTANCE_MARK}[^-\]]+", r"\1", test, count=1)
 
 
 def _outcomes(path: Path, device: str) -> Dict[Tuple[str, str], Tuple[str, str]]:

@@ -109,13 +109,18 @@ def _alone(device: str) -> Iterator[None]:
         yield
 
 
+def as_of(device: str, pool: str, test_id: str) -> str:
+    """The test of a board for one of the pool: `[reads-sim:orin-agx-...]` is `[reads-sim:orin-agx@2-...]` there."""
+    return re.sub(rf"(?<=[\[-]){re.escape(pool)}(?=[-\]])", lambda _: device, test_id, count=1)
+
+
 def run(work: Path, device: str, words: List[str]) -> int:
     """Measure the cases that lie in a folder, as pytest does with `--resume`; returns its exit code."""
     import pytest
 
     listed = (work / CASES).read_text()
     pool = device.partition(INSTANCE_MARK)[0]
-    ids = [line.partition("\t")[0].replace(f"[{pool}-", f"[{device}-") for line in listed.splitlines()]
+    ids = [as_of(device, pool, line.partition("\t")[0]) for line in listed.splitlines()]
     own = work / "ids.txt"
     own.write_text("\n".join(ids) + "\n")
     files = list(dict.fromkeys(one.partition("::")[0] for one in ids))

@@ -78,7 +78,7 @@ def made(tmp_path, monkeypatch):
     cases = []
     for number in range(1, 7):
         key = case_key(profile(number).case).replace("sim:orin-agx@1", "sim:orin-agx", 1)
-        name = f"benchmarks/test_training.py::test_training[{key.partition(' ')[0]}]"
+        name = f"benchmarks/test_training.py::test_training[reads-{key.partition(' ')[0]}]"
         cases.append(ListedCase(name, key, "sim:orin-agx", "maxn", PowerMode(1, 1, 1, 1)))
     folder = tmp_path / "submissions" / "night"
     folder.mkdir(parents=True)
