@@ -71,8 +71,13 @@ class Slurm:
     def nodes(self) -> List[Node]:
         rows = self._rows("sinfo", "-N", "-o", "%N|%T|%b|%E")
         return [
-            # `planned` is idle, and thought of for a job that waits
-            Node(name, state.replace("planned", "idle"), mode.replace("(null)", ""), "" if reason == "none" else reason)
+            # `planned` is idle, and thought of for a job that waits; `allocated#` boots first
+            Node(
+                name,
+                state.replace("planned", "idle").replace("#", ", boots"),
+                mode.replace("(null)", ""),
+                "" if reason == "none" else reason,
+            )
             for name, state, mode, reason in rows
         ]
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
+from harness.core.cases import INSTANCE_MARK
 from harness.core.errors import CannotRunError, InvalidValueError, StoreError, UnknownNameError
 from harness.core.files import write_durably
 from harness.core.mode_orders import SAFE, order_passes
@@ -84,6 +85,8 @@ def list_cases(device: str, words: Sequence[str], file: Path) -> List[ListedCase
         raise CannotRunError(f"pytest cannot tell the cases: {done.stdout.strip()[-2000:]}")
     rows = map(json.loads, file.read_text(encoding="utf-8").splitlines())
     cases = [ListedCase(**{**row, "mode": PowerMode(*row["mode"])}) for row in rows]
+    # a campaign has several instances of a simulated board; here those are the boards of the pool
+    cases = [one for one in cases if not one.device.startswith(device + INSTANCE_MARK)]
     if not cases:
         raise InvalidValueError(f"there is no case for {device}", "pytest benchmarks --collect-only -q shows why")
     return cases

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,20 @@ def test_slices_are_queued_by_boot_mode_with_their_cases_written_down(made):
     assert made.cases()[4][0].endswith("bs5]")
 
 
+def test_cases_of_another_instance_than_the_boards_of_the_pool_are_left_out(tmp_path, monkeypatch):
+    def listed(words, **how):
+        rows = [
+            {"id": f"a[{device}]", "key": device, "device": device, "power_mode": "maxn", "mode": [1, 1, 1, 1]}
+            for device in ("sim:orin-agx", "sim:orin-agx@1")
+        ]
+        (tmp_path / "cases").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatch.setattr(submission.subprocess, "run", listed)
+    cases = submission.list_cases("sim:orin-agx", ["benchmarks/test_variability.py"], tmp_path / "cases")
+    assert [one.id for one in cases] == ["a[sim:orin-agx]"]
+
+
 def test_a_submission_that_slurm_did_not_take_says_how_to_go_on(made, tmp_path, monkeypatch):
     def refused(self, *words):
         raise CannotRunError("sbatch: no controller", "do the daemons run?")
@@ -131,12 +146,13 @@ def test_a_submission_that_slurm_did_not_take_says_how_to_go_on(made, tmp_path, 
 
 def test_what_slurm_prints_is_read_in_words_of_the_fleet(monkeypatch):
     printed = {
-        "sinfo": "b1|planned|maxn|none\nb2|drained|(null)|fan | x\n",
+        "sinfo": "b1|planned|maxn|none\nb3|allocated#|maxn|none\nb2|drained|(null)|fan | x\n",
         "squeue": "7_3|ada|RUNNING|b1|3|None|a|b\n",
     }
     monkeypatch.setattr(submission.Slurm, "call", lambda self, name, *words: printed[name])
     slurm = submission.Slurm(Path())
-    assert [tuple(node) for node in slurm.nodes()] == [("b1", "idle", "maxn", ""), ("b2", "drained", "", "fan | x")]
+    nodes = [("b1", "idle", "maxn", ""), ("b3", "allocated, boots", "maxn", ""), ("b2", "drained", "", "fan | x")]
+    assert [tuple(node) for node in slurm.nodes()] == nodes
     assert slurm.jobs() == [Job("7_3", "ada", "RUNNING", "b1", 3, "", "a|b")]
 
 
