@@ -200,7 +200,9 @@ def run(arguments: argparse.Namespace) -> int:
     if learned:
         print(format_subsets(learned))
     counted = Counter(one["verdict"] for one in compared)
-    print(", ".join(f"{counted[verdict]} {verdict}" for verdict in (CONFIRMED, CONTRADICTED, UNDECIDED)))
+    less = sum(one["verdict"] == CONTRADICTED and one["quartiles_pct"][1] < one["bounds_pct"][0] for one in compared)
+    told = ", ".join(f"{counted[verdict]} {verdict}" for verdict in (CONFIRMED, CONTRADICTED, UNDECIDED))
+    print(f"{told}; {less} of those contradicted are less here")
     near = f"the bounds of a figure are {share_to_percent(SLACK):.0f} % around it, of a bound what it allows"
     print(f"confirmed: the same predictor's quartiles lie within the bounds here, contradicted: beyond one; {near}")
     if arguments.json:
