@@ -117,8 +117,29 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.write_conf and not board_of(device):
         raise InvalidValueError(f"{arguments.device} has no nvpmodel", "leave --write-conf out")
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
-    references = _references(arguments, workloads)
     peak_mw = None if arguments.peak_budget is None else w_to_mw(arguments.peak_budget)
+    found = _search(arguments, device, sizes, workloads, lengths, goals, peak_mw)
+    shared = [shared_mode(some, RISK) for some in zip(*found)] if len(workloads) > 1 else []
+    for some, mode in zip(zip(*found), shared):
+        print("\n" + format_shared(some, mode))
+    if arguments.json:
+        write_json(arguments.json, _plain(device, found, shared, peak_mw))
+    _write_files_of_one(arguments, device, found[0][0])
+    _refuse_missed([one for some in found for one in some if not one.choice.feasible])
+    return 0
+
+
+def _search(
+    arguments: argparse.Namespace,
+    device: Device,
+    sizes: Sequence[int],
+    workloads: Sequence[str],
+    lengths: Sequence[Optional[float]],
+    goals: Sequence[Sequence[Goal]],
+    peak_mw: Optional[float],
+) -> List[List[Recommendation]]:
+    """Search for each workload's goals, starting from what those before it found, and tell what came of it."""
+    references = _references(arguments, workloads)
     settings = Settings(
         minibatches=arguments.minibatches, seed=arguments.seed, max_temperature_c=arguments.max_temperature
     )
@@ -149,19 +170,20 @@ def run(arguments: argparse.Namespace) -> int:
             _tell(device, workload, one, peak_mw)
             if arguments.pool:
                 print(device.describe())
-    shared = [shared_mode(some, RISK) for some in zip(*found)] if len(workloads) > 1 else []
-    for some, mode in zip(zip(*found), shared):
-        print("\n" + format_shared(some, mode))
-    if arguments.json:
-        write_json(arguments.json, _plain(device, found, shared, peak_mw))
+    return found
+
+
+def _write_files_of_one(arguments: argparse.Namespace, device: Device, found: Recommendation) -> None:
     if arguments.plot:
         from predictors.strategies.plots import draw_recommendation
 
-        draw_recommendation(found[0][0], arguments.plot, device.provenance)
+        draw_recommendation(found, arguments.plot, device.provenance)
         print(f"wrote {arguments.plot}")
     if arguments.write_conf:
-        _write_conf(arguments, device, found[0][0].choice.power_mode)
-    missed = [one for some in found for one in some if not one.choice.feasible]
+        _write_conf(arguments, device, found.choice.power_mode)
+
+
+def _refuse_missed(missed: Sequence[Recommendation]) -> None:
     if missed:
         near = missed[0].mode
         figures = f"{near.time_ms.value:.4g} ms at {mw_to_w(near.power_mw.value):.4g} W"
@@ -169,7 +191,6 @@ def run(arguments: argparse.Namespace) -> int:
             f"no mode is known for the {' or the '.join(one.goal.describe() for one in missed)}",
             f"the nearest has {figures}: allow that, or more --profiles",
         )
-    return 0
 
 
 def _opened(arguments: argparse.Namespace) -> Device:
