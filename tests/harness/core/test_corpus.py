@@ -86,23 +86,25 @@ def test_the_columns_are_those_of_the_schema_in_order() -> None:
 def test_a_corpus_reads_back_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, suffix: str, table: List[Dict]
 ) -> None:
-    pytest.importorskip("pyarrow")
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
     path = tmp_path_factory.mktemp("corpus") / f"c{suffix}"
     write_corpus(path, table)
     assert rows_of(read_corpus(path)) == table
 
 
 def test_further_columns_follow_in_order_and_keep_their_types(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
     rows = [{**ROW, "workers": 4, "note": "a, b"}, {**ROW, "power_mw": None, "workers": 4}]
-    for name in ("c.csv", "c.parquet"):
-        write_corpus(tmp_path / name, rows, FURTHER)
-        read = [{**ROW, "workers": 4, "stall_ms": None, "note": "a, b"}, {**rows[1], "stall_ms": None, "note": None}]
-        assert rows_of(read_corpus(tmp_path / name)) == read
+    read = [{**ROW, "workers": 4, "stall_ms": None, "note": "a, b"}, {**rows[1], "stall_ms": None, "note": None}]
+    write_corpus(tmp_path / "c.csv", rows, FURTHER)
+    assert rows_of(read_corpus(tmp_path / "c.csv")) == read
     header, line, other = (tmp_path / "c.csv").read_text().splitlines()
     assert header == ",".join([*CORPUS_COLUMNS, "workers", "stall_ms", "note"])
     assert line.endswith(',measured,4,,"a, b"')
     assert other.endswith(",,measured,4,,"), "a missing sensor is an empty cell"
+    pytest.importorskip("pyarrow")
+    write_corpus(tmp_path / "c.parquet", rows, FURTHER)
+    assert rows_of(read_corpus(tmp_path / "c.parquet")) == read
 
 
 def test_columns_of_another_order_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
