@@ -28,6 +28,10 @@ class DoesNotFitError(CannotRunError):
     """A case that needs more memory than there is: nor does a greater batch fit, in whatever power mode."""
 
 
+class ProcessEndedError(HarnessError):
+    """A process that a case runs in, and that ended, by a crash perhaps, before it answered: the test fails."""
+
+
 class ControlError(HarnessError):
     """A knob that was refused, that did not take (read-back differs), or that needs a permission."""
 

@@ -24,7 +24,7 @@ from harness.board.affinity import workers_follow
 from harness.board.thermal import refuse_heat
 from harness.core.cases import INFERENCE, INTERLEAVED, PROCESSES, STREAMS, TRAINING, Case, Mix, parts_of
 from harness.core.device import RealDevice, Report
-from harness.core.errors import CannotRunError, DoesNotFitError, HarnessError, WorkloadError
+from harness.core.errors import DoesNotFitError, HarnessError, ProcessEndedError, WorkloadError
 from harness.core.frequency_residency import clock_use
 from harness.core.interleaving import Interleaved, alone_s, interleave
 from harness.core.metrics import POWER_CHANNEL, end_s, summarise_concurrent
@@ -292,14 +292,14 @@ def _side(pipe: connection.Connection, case: Case, data: PreparedData, threads: 
         pipe.send(error)
 
 
-def _gone(task: str, workload: str, code: int) -> CannotRunError:
+def _gone(task: str, workload: str, code: int) -> HarnessError:
     what = f"the process of {workload} ({task}) ended"
     if code == -signal.SIGKILL:
         return DoesNotFitError(
             f"{what} by signal 9, as the kernel ends one where memory runs out", "a smaller batch size"
         )
     how = f"by signal {-code}" if code < 0 else f"with code {code}"
-    return CannotRunError(f"{what} {how} before it answered", "what it said stands above")
+    return ProcessEndedError(f"{what} {how} before it answered", "what it said stands above")
 
 
 def _together(sides: Mapping[str, Stretch], mix: Mix) -> Stretch:

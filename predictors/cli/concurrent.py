@@ -15,7 +15,7 @@ from harness.cli.options import output_file, whole_numbers, write_json
 from harness.core.cases import CONCURRENT, INFERENCE, INTERLEAVED, WAYS, Case, Mix, Settings, concurrent_case
 from harness.core.configuration import load_configuration
 from harness.core.device import Device, is_self_profiling
-from harness.core.errors import CannotRunError, UnknownNameError
+from harness.core.errors import CannotRunError, HarnessError, ProcessEndedError, UnknownNameError
 from harness.core.profiles import Profile
 from harness.core.terminal import Progress, format_duration, format_table
 from harness.core.units import mw_to_w, s_to_ms, w_to_mw
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     progress = Progress(sys.stderr)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a closed pipe must not end this before the device is put back
     found: Dict[str, List[Attempt]] = {}
-    refused: Dict[str, CannotRunError] = {}
+    refused: Dict[str, HarnessError] = {}
     with ResultsStore(arguments.results) as store, device.session():
         goal = ConcurrentGoal(
             arguments.arrival_rate,
@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         for way in ways:
             try:
                 found[way] = find_plan(histories, goal, arguments.duration, progress, arguments.strategy, way)
-            except CannotRunError as error:
+            except (CannotRunError, ProcessEndedError) as error:
                 refused[way] = error
         for profiler in (history.profiler for history in histories):
             for index, flags in profiler.flagged.items():
@@ -231,7 +231,7 @@ def find_plan(
         progress.line(f"training and inference, {way}, for {duration_s:g} s in {choice.training_mode.name}")
         try:
             profile = run_case(both, device, progress.update)
-        except CannotRunError as error:
+        except (CannotRunError, ProcessEndedError) as error:
             if not found:
                 raise
             progress.line(f"note: plan {len(found) + 1} could not be run: {error}")

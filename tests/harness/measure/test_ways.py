@@ -13,7 +13,7 @@ import pytest
 
 from harness.core.cases import INFERENCE, PROCESSES, STREAMS, WAYS, Case, Settings, concurrent_case
 from harness.core.configuration import Configuration
-from harness.core.errors import CannotRunError, DoesNotFitError
+from harness.core.errors import CannotRunError, DoesNotFitError, ProcessEndedError
 from harness.devices.host import HostDevice
 from harness.measure import concurrent
 from harness.measure.run import check, run
@@ -88,22 +88,37 @@ def test_both_go_on_at_once_and_leave_nothing_behind(run_both, started, way, mon
 
 def test_a_mode_of_its_own_is_set_between_minibatches_and_what_that_costs_is_measured(run_both, monkeypatch):
     modes, apply = [], HostDevice.apply
-    monkeypatch.setattr(HostDevice, "apply", lambda device, mode: modes.append(mode.cpu_cores) or apply(device, mode))
+
+    def noted(device, mode, *how):
+        modes.append(mode.cpu_cores)
+        return apply(device, mode, *how)
+
+    monkeypatch.setattr(HostDevice, "apply", noted)
     profile = run_both("interleaved", own_mode="1c")
     assert profile.aggregates["switching_ms"] > 0
     assert set(modes) == {1, len(os.sched_getaffinity(0))}
 
 
-def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(run_both, started, monkeypatch):
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        (signal.SIGKILL, DoesNotFitError),  # as the kernel ends one where memory runs out
+        (signal.SIGTERM, ProcessEndedError),  # whatever else ends one is a failure, and no reason to skip the case
+    ],
+)
+def test_a_process_that_dies_is_named_and_its_partner_and_workers_go_with_it(
+    run_both, started, monkeypatch, how, error
+):
     send, orders = concurrent.connection.Connection.send, []
 
     def send_and_kill(pipe, order):
         send(pipe, order)
         orders.append(order)
         if len(orders) == 2:  # training has run alone, and its worker lives
-            os.kill(started[0], signal.SIGKILL)
+            os.kill(started[0], how)
 
     monkeypatch.setattr(concurrent.connection.Connection, "send", send_and_kill)
-    with pytest.raises(DoesNotFitError, match=r"process of lenet-mnist \(training\) ended by signal 9"):
+    with pytest.raises(error, match=rf"process of lenet-mnist \(training\) ended by signal {int(how)}") as ended:
         run_both(PROCESSES, workers=1)
+    assert isinstance(ended.value, CannotRunError) == (how == signal.SIGKILL)
     assert len(started) == 2

@@ -11,7 +11,7 @@ import pytest
 from harness.board.nvpmodel_conf import read_conf
 from harness.board.nvpmodel_modes import to_power_mode
 from harness.core.cases import Case
-from harness.core.errors import CannotRunError, ControlError
+from harness.core.errors import CannotRunError, ControlError, ProcessEndedError
 from harness.core.power_modes import PowerMode
 from harness.devices.host import HostDevice
 from harness.devices.simulated import SimulatedDevice
@@ -277,6 +277,24 @@ def test_a_latency_that_cannot_be_kept_is_refused_and_shown(capsys):
     assert code == 2
     assert "outcome" in out
     assert "keeps the limits" in err
+
+
+@pytest.mark.exhaustive
+def test_a_plan_whose_process_ends_leaves_those_found_before_it(capsys, monkeypatch):
+    profile, plans = SimulatedDevice.profile, []
+
+    def end_at_the_second(device, case):
+        plans.extend([case] if case.task == "concurrent" else [])
+        if len(plans) == 2:
+            raise ProcessEndedError("the process of lenet-mnist (training) ended by signal 11 before it answered")
+        return profile(device, case)
+
+    monkeypatch.setattr(SimulatedDevice, "profile", end_at_the_second)
+    options = ["--device", "sim:orin-nano", "--latency-limit", 5, "--duration", 5, "--profiles", 10]
+    code, out, err = run(capsys, *CONCURRENT, *options)
+    assert (code, len(plans)) == (2, 2)  # no plan keeps the limits
+    assert "outcome" in out
+    assert "plan 2 could not be run: the process of lenet-mnist (training) ended by signal 11" in err
 
 
 def test_what_a_change_of_mode_costs_is_not_tried_where_clocks_may_not_rise_again():
