@@ -108,9 +108,10 @@ class History:
         if limit < 0:
             raise InvalidValueError(f"the number of profiles must be 0 or more, got {limit}")
         self.profiler = profiler
-        self.limit = limit if beside else min(limit, len(profiler.candidates.modes))
         self._together: List[History] = beside._together if beside else []
         self._together.append(self)
+        for one in self._together:
+            one.limit = min(limit, sum(len(each.profiler.candidates.modes) for each in self._together))
         self.taken: Dict[int, MeasuredMode] = {}  # by candidate, in the order of profiling
         self.failed: Dict[int, str] = {}  # why they could not be profiled, likewise
         self.usable = np.ones(len(profiler.candidates.modes), dtype=bool)  # may be profiled and chosen, as far as known

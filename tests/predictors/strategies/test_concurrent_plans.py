@@ -122,6 +122,13 @@ def test_of_several_training_batches_the_one_that_trains_the_most_samples_is_cho
         chosen(GOALS[0], search="mdbs")
 
 
+def test_few_modes_of_training_leave_the_profiles_to_inference():
+    training, inference = TRAINING.take(slice(0, 4)), INFERENCE.take(slice(0, 12))
+    histories = beside(TableProfiler(training), TableProfiler(inference), 30)
+    choose_concurrent(histories, GOALS[0], lambda: EitherTable(log_sd=0.03), spread)
+    assert [len(history.taken) for history in histories] == [4, 12]  # 16 profiles are within the limit
+
+
 def test_where_both_overlap_nothing_waits_and_both_take_as_long_as_was_measured():
     ones = (np.array(value) for value in (40.0, 10_000.0, 10.0, 20_000.0, 4))
     found = expect(*ones, 20.0, slowdowns=(2.0, 3.0))
