@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import re
@@ -17,7 +18,7 @@ import msgspec
 import harness
 from harness.core.cases import INSTANCE_MARK
 from harness.core.configuration import Configuration
-from harness.core.errors import CannotRunError, InvalidValueError, UnknownNameError
+from harness.core.errors import CannotRunError, DependencyError, InvalidValueError, UnknownNameError
 from harness.core.files import read_toml, typed, write_durably
 from harness.devices.registry import open_device
 
@@ -166,7 +167,8 @@ class Fleet:
         if self.lab.identity and not identity.is_file():
             raise CannotRunError(f"identity of {self.path} is {identity}, which is not there", "ssh-keygen makes one")
         for board in self.lab.board:
-            open_device(board.device, Configuration())
+            with contextlib.suppress(CannotRunError, DependencyError):  # it is there on its board, not here
+                open_device(board.device, Configuration())
             if board.power and shutil.which(board.power) is None:
                 raise CannotRunError(
                     f"power of board {board.name!r} is {board.power}, which is no program here",

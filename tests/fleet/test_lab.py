@@ -132,6 +132,11 @@ def test_init_names_what_the_lab_speaks_of_and_is_not_there(make, content, expec
         make(content).init()
 
 
+@pytest.mark.parametrize("device", ["host", "nvidia-gpu", "raspberry-pi-5"])
+def test_a_board_need_not_be_like_the_lab_host(make, device):
+    make(text(BOARD.replace("orin-agx", device))).init()
+
+
 @pytest.mark.parametrize("value", ["a b; touch hacked", "$(touch hacked)", "it's"])
 def test_values_of_the_lab_are_values_for_the_shell(make, value, tmp_path):
     folder = value.replace('"', "")
