@@ -54,7 +54,7 @@ from harness.options import asks_for_strictness, deadline_from
 from harness.outcome import OUTCOME, PROGRESS
 from harness.plan import experiment_of, plan_of
 from harness.playback import is_played_back, play_back
-from harness.store.conditions import comparable_conditions, key, without_instance
+from harness.store.conditions import MEASURED_ALREADY, comparable_conditions, key, without_instance
 from harness.summary import describe_result, extra_info, left_out_of_verdicts
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def measure(
             number = results.usable(known) or results.usable(key(without_instance(comparable)))
             if number is not None:
                 outcome.resume(known, case, results.profile(number))
-                pytest.skip(f"measured already under the same conditions, see {results.path}")
+                pytest.skip(f"{MEASURED_ALREADY}, see {results.path}")
         if done is not None:
             if repetition == 0:
                 show(done, "as measured before in this run: ")

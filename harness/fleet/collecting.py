@@ -11,7 +11,7 @@ from harness.core.campaigns import case_key
 from harness.core.cases import INSTANCE_MARK, Case
 from harness.core.errors import StoreError
 from harness.fleet.submission import SliceState, Submission, ranges
-from harness.store.conditions import is_disqualified
+from harness.store.conditions import MEASURED_ALREADY, is_disqualified
 from harness.store.results import Merged, ResultsStore
 from harness.store.rows import Record
 
@@ -77,8 +77,8 @@ def missing(submission: Submission, states: Sequence[SliceState]) -> List[Missin
             file, _, test = name.partition("::")
             module = file[: -len(".py")].replace("/", ".")
             result, said = outcomes.get((module, _on_any_board(test, submission.device)), ("", ""))
-            if result == "passed":
-                continue  # a test that stores its profiles as other cases
+            if result == "passed" or said.startswith(MEASURED_ALREADY):
+                continue  # its profiles are there as those of other cases
             why = said or f"its slice is {state.state}{f': {state.why}' if state.why else ''}"
             found.append(Missing(name, state.number, why))
     return found

@@ -28,6 +28,9 @@ OF_THE_MEDIUM = ("kind", "transport", "rotational", "filesystem")
 
 KEY_LENGTH = 16
 
+MEASURED_ALREADY = "measured already under the same conditions"
+"""Why a case is skipped whose profile is in the results file, maybe as a case of another name: `maxn` by its clocks."""
+
 
 def comparable_conditions(conditions: Mapping[str, Any], case: Case, provenance: str = "measured") -> Dict[str, Any]:
     """What must agree for two profiles to be compared: what changes the work; flags tell what was seen meanwhile."""

@@ -17,6 +17,7 @@ from harness.fleet.collecting import collect, format_missing, missing
 from harness.fleet.lab import BoardEntry
 from harness.fleet.slurm import Job
 from harness.fleet.submission import ListedCase, Slice, Submission, cut, ranges
+from harness.store.conditions import MEASURED_ALREADY
 from harness.store.results import ResultsStore
 from tests.harness.store.profile_examples import ENVIRONMENT, make_profile
 
@@ -227,6 +228,17 @@ def test_missing_cases_say_why(made, tmp_path):
     assert [state.state for state in made.states([])] == ["done", "held", "gone"]
     jobs = [Job("7_3", "root", "PENDING", "", 3, "launch failed requeued held", made.job_name)]
     assert made.states(jobs)[2].state == "gone"
+
+
+def test_a_case_that_was_measured_under_another_name_is_not_missing(made):
+    name = made.cases()[0][0].partition("::")[2]
+    made.file(1, "junit.xml").parent.mkdir(parents=True)
+    made.file(1, "junit.xml").write_text(
+        f'<testsuite><testcase classname="benchmarks.test_training" name="{name}">'
+        f'<skipped message="{MEASURED_ALREADY}, see there"/></testcase></testsuite>'
+    )
+    ended(made, 1, "done")
+    assert [one.id for one in missing(made, made.states([])[:1])] == [made.cases()[1][0]]
 
 
 def test_retry_clears_what_failed_and_queues_it_again(made, monkeypatch):
