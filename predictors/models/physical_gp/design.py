@@ -36,12 +36,12 @@ def before_profiling(priors: Sequence[Prior], at: Features, seed: int) -> Linear
     """At draws from the priors of a workload that was not profiled yet; `at` are modes to be predicted."""
     random = np.random.default_rng(seed)
     centred = [priors[draw % len(priors)].centred(at) for draw in range(_DRAWS)]
-    mean, sd = np.array([prior.mean for prior in centred]), np.array([prior.sd for prior in centred])
-    theta = mean + sd * random.normal(size=mean.shape)
+    mean, covariance = (np.array([getattr(prior, name) for prior in centred]) for name in ("mean", "covariance"))
+    theta = mean + (np.linalg.cholesky(covariance) @ random.normal(size=mean.shape)[..., None])[..., 0]
     theta[: len(priors)] = mean[: len(priors)]
     jacobian = linearised(mean[:1], at, np.arange(mean.shape[1]))[1]
     free = np.flatnonzero((jacobian != 0).any(axis=(0, 1)))
-    root = sd[:, free, None] * np.eye(len(free))
+    root = np.linalg.cholesky(covariance[:, free[:, None], free])
     noise = np.square(AMPLITUDE) + np.square(NOISE)
     return Linearisations(np.full(_DRAWS, 1 / _DRAWS), theta, free, root, _UNKNOWN_UNIT, np.tile(noise, (_DRAWS, 1)))
 

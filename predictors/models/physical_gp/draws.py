@@ -61,13 +61,15 @@ def _optima(posterior: ParameterPosterior, count: int, seed: int) -> Tuple[Searc
     shares = np.floor(posterior.weight.cumsum() * count + 0.5).astype(int)
     which = np.repeat(np.arange(len(shares)), np.diff(shares, prepend=0))
     points = qmc.Sobol(posterior.theta.shape[1], seed=seed).random_base2(int(np.ceil(np.log2(count))))[:count]
-    moved = np.clip(ndtri(points), -_FURTHEST, _FURTHEST) * posterior.prior_sd[which]
+    roots = np.linalg.cholesky(posterior.prior_covariance)[which]
+    moved = (roots @ np.clip(ndtri(points), -_FURTHEST, _FURTHEST)[..., None])[..., 0]
     learned_at = Features(*posterior.rows.T)
-    search = Search(learned_at, posterior.data, posterior.prior_mean[which] + moved, posterior.prior_sd[which])
+    search = Search(learned_at, posterior.data, posterior.prior_mean[which] + moved, posterior.prior_covariance[which])
     search.theta[:, search.free] = posterior.theta[which][:, search.free]
     search.weights, search.scale = posterior.row_weight[which], posterior.scale[which]
     search.whiten()
     noise = np.random.default_rng(seed).normal(size=(count, *posterior.data.shape, 1))
     search.moved = np.linalg.solve(search.whitening, noise)[..., 0]
     search.descend(_STEPS)
+    search.theta = search.whole()
     return search, which

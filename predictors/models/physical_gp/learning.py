@@ -1,14 +1,16 @@
 """Learning the prior from tables: what is common to workloads and boards, and how far they differ.
 
 Workloads lie within boards, and boards within the family. Each workload on a board is learned from all its tables
-under the prior so far; what they tell of a parameter, the prior taken out, is a normal observation of it. Mean and
-deviations then follow by expectation-maximisation, parameter by parameter, with `hyperprior.toml` worth a few workloads
-and boards: of one board alone nothing follows about how boards differ. Where few boards tell of the mean, what is open
-of it is added to the deviation between boards. Both steps alternate for a few rounds.
+under `hyperprior.toml`; what they tell of the parameters, the prior taken out, is a normal observation of them. Mean
+and deviations then follow by expectation-maximisation, with the hyperprior worth a few workloads and boards: of one
+board alone nothing follows about how boards differ. Where few boards tell of the mean, what is open of it is added to
+the deviation between boards. Learning the workloads again under what was found would change predictions little, and
+let the last digits of a processor decide the second digit of the prior.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
@@ -17,19 +19,17 @@ import numpy as np
 
 from harness.core.errors import InvalidValueError
 from predictors.models.base import one_blas_thread
-from predictors.models.physical_gp.prior import Hierarchy, Told, any_board, learn_tables, read_hierarchy
+from predictors.models.physical_gp.prior import Hierarchy, Told, any_board, described, learn_tables, read_hierarchy
 from predictors.models.physical_gp.response import PARAMETERS
 from predictors.models.tables import Table
 
 HYPERPRIOR = Path(__file__).with_name("hyperprior.toml")
 WORTH = 3.0  # of how many workloads, and boards, the hyperprior's deviations are
-ROWS = 120  # that are learned of each table
-ROUNDS = 3
-_STEPS = 200  # of expectation-maximisation in each
-DIGITS = 6
+_STEPS = 200  # of expectation-maximisation
+DIGITS = 7
 
 
-def learn_hierarchy(tables: Sequence[Table], rounds: int = ROUNDS) -> Hierarchy:
+def learn_hierarchy(tables: Sequence[Table]) -> Hierarchy:
     """The prior that tables of some workloads on some boards ask for, the same on however many cores.
 
     Raises:
@@ -41,43 +41,43 @@ def learn_hierarchy(tables: Sequence[Table], rounds: int = ROUNDS) -> Hierarchy:
     if not units:
         raise InvalidValueError("there is nothing to learn a prior from", "give corpora with profiles")
     hyperprior = read_hierarchy(HYPERPRIOR)
-    found, devices = hyperprior, [device for device, _ in units]
     with one_blas_thread():  # BLAS rounds differently on more
-        for _ in range(rounds):
-            told = [learn_tables(some, any_board(found), ROWS, starts=1) for some in units.values()]
-            found = most_likely(told, devices, hyperprior)
-    own = {board: np.round(part, DIGITS) for board, part in found.own.items()}
-    return Hierarchy(*(np.round(values, DIGITS) for values in (found.mean, found.workloads, found.boards)), own)
+        told = [learn_tables(some, any_board(hyperprior), starts=1) for some in units.values()]
+        found = most_likely(told, [device for device, _ in units], hyperprior)
+    learned_from = tuple(described(table) for table in tables)
+    return dataclasses.replace(found, learned_from=learned_from)
 
 
 def most_likely(told: Sequence[Told], devices: Sequence[str], hyperprior: Hierarchy) -> Hierarchy:
     """Mean and deviations of which u workloads, each on one of some devices, are most likely draws."""
-    values = np.array([one.mean for one in told]).T  # (d, u)
-    noise = np.array([one.variance for one in told]).T[..., None] * np.eye(len(told))
     names = sorted(set(devices))
     member = np.array([[name == device for device in devices] for name in names], dtype=float)  # (b, u)
+    place, told_mean, noise = member.argmax(0), *(np.array(part) for part in zip(*(one[:2] for one in told)))
     usual = np.square([hyperprior.workloads, hyperprior.boards])
     open_mean, (workloads, boards) = usual.sum(0), usual
+
+    def weigh() -> Tuple[np.ndarray, ...]:
+        """The mean and its covariance; of each board's part both; the precision of what is told of that."""
+        precise = np.linalg.inv(noise + np.diag(workloads))  # (u, d, d)
+        of_board = np.einsum("bu,ude->bde", member, precise)
+        pulled = np.einsum("bu,ude,ue->bd", member, precise, told_mean)
+        left = np.linalg.inv(of_board + np.diag(1 / boards))
+        kept = np.eye(len(boards)) - of_board @ left
+        open_now = np.linalg.inv((kept @ of_board).sum(0) + np.diag(1 / open_mean))
+        mean = open_now @ (np.einsum("bde,be->d", kept, pulled) + hyperprior.mean / open_mean)
+        return mean, open_now, np.einsum("bde,be->bd", left, pulled + mean / boards), left, precise
+
     for _ in range(_STEPS):
-        shared = boards[:, None, None] * (member.T @ member)
-        inverse = np.linalg.inv(shared + workloads[:, None, None] * np.eye(len(devices)) + noise)
-        precision = inverse.sum((1, 2)) + 1 / open_mean
-        mean = ((inverse @ values[..., None])[..., 0].sum(1) + hyperprior.mean / open_mean) / precision
-        pull = (inverse @ (values - mean[:, None])[..., None])[..., 0]
-        own = np.square(workloads[:, None] * pull) + workloads[:, None] * (
-            1 - workloads[:, None] * np.einsum("duu->du", inverse)
-        )
-        common = np.square(boards[:, None] * (pull @ member.T)) + boards[:, None] * (
-            1 - boards[:, None] * np.einsum("bu,duv,bv->db", member, inverse, member)
-        )
-        workloads = (WORTH * usual[0] + own.sum(1)) / (WORTH + own.shape[1])
-        boards = (WORTH * usual[1] + common.sum(1)) / (WORTH + common.shape[1])
-    boards = boards + 1 / precision
-    shared = boards[:, None, None] * (member.T @ member)
-    inverse = np.linalg.inv(shared + workloads[:, None, None] * np.eye(len(devices)) + noise)
-    shift = boards[:, None] * ((inverse @ (values - mean[:, None])[..., None])[..., 0] @ member.T)
-    left = boards[:, None] * (1 - boards[:, None] * np.einsum("bu,duv,bv->db", member, inverse, member))
-    own = {name: np.array([mean + shift[:, b], np.sqrt(left[:, b])]) for b, name in enumerate(names)}
+        mean, _, parts, left, precise = weigh()
+        off = np.einsum("ude,ue->ud", precise, told_mean - parts[place])
+        certain = np.einsum("udd->ud", precise - precise @ left[place] @ precise)
+        own = np.square(workloads * off) + workloads - workloads**2 * certain
+        common = np.square(parts - mean) + np.einsum("bdd->bd", left)
+        workloads = (WORTH * usual[0] + own.sum(0)) / (WORTH + len(own))
+        boards = (WORTH * usual[1] + common.sum(0)) / (WORTH + len(common))
+    boards = boards + np.diag(weigh()[1])
+    mean, _, parts, left, _ = weigh()
+    own = {name: np.vstack([parts[b], left[b]]) for b, name in enumerate(names)}
     return Hierarchy(mean, np.sqrt(workloads), np.sqrt(boards), own)
 
 
@@ -85,14 +85,24 @@ def as_toml(hierarchy: Hierarchy, tables: Sequence[Table]) -> str:
     """The file that `read_hierarchy` reads; `tables` are those that the prior was learned from."""
     lines = [
         "# The prior of each parameter of `response.py`: mean, standard deviation between workloads of a board, and",
-        "# between boards; below, of each board, what its workloads vary around and the standard deviation of that.",
-        "# Made by `jetwatt prior learn` from these tables:",
-        *(f"# {one.device}, {one.workload}, {one.task}: {len(one)} {one.provenance} profiles" for one in tables),
+        "# between boards; below, of each board, what its workloads vary around, the standard deviation of that, and",
+        "# its correlation with each parameter above. Made by `jetwatt prior learn` from these tables:",
+        *(f"# {described(one)}: {len(one)} profiles" for one in tables),
         "",
+        "learned_from = [",
+        *(f"    {json.dumps(name)}," for name in hierarchy.learned_from),
+        "]",
     ]
-    parts = {"": np.array([hierarchy.mean, hierarchy.workloads, hierarchy.boards]), **hierarchy.own}
-    for board, part in parts.items():
-        lines += ["", f"[{json.dumps(board)}]"] if board else []
-        for name, row in zip(PARAMETERS, part.T):
+
+    def add(section: str, columns: Sequence[np.ndarray]) -> None:
+        lines.extend(["", *section.splitlines()])
+        for name, row in zip(PARAMETERS, columns):
             lines.append(f"{name} = [{', '.join(f'{value:.{DIGITS}f}' for value in row)}]")
+
+    add("", np.array([hierarchy.mean, hierarchy.workloads, hierarchy.boards]).T)
+    for board, part in hierarchy.own.items():
+        sd = np.sqrt(np.diag(part[1:]))
+        correlation = part[1:] / np.outer(sd, sd)
+        rows = [[part[0, at], sd[at], *correlation[at, :at]] for at in range(len(PARAMETERS))]
+        add(f"[board.{json.dumps(board)}]", rows)
     return "\n".join([*lines, ""])

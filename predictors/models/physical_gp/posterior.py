@@ -55,8 +55,9 @@ class ParameterPosterior(NamedTuple):
     theta: np.ndarray  # parameters, (k, d)
     free: np.ndarray  # places of the parameters that the rows tell something of, (f,)
     covariance: np.ndarray  # of those, (k, f, f)
-    prior_mean: np.ndarray  # prior means of all parameters, (k, d)
-    prior_sd: np.ndarray  # and their standard deviations, (k, d)
+    prior_mean: np.ndarray  # of all parameters, (k, d)
+    prior_covariance: np.ndarray  # (k, d, d)
+    open_sd: np.ndarray  # standard deviations of the parameters that are not free, (k, d)
     rows: np.ndarray  # the features learned from, (n, 6)
     whitening: np.ndarray  # the inverse of the Cholesky factor of C for time and power, (k, 2, n, n)
     jacobian: np.ndarray  # derivatives of the response by the free parameters, (k, 2, n, f)
@@ -82,9 +83,9 @@ def learn(
     data = np.stack([np.log(time_ms) - unit, *([] if power is None else [np.log(power)])])
     centred = [prior.centred(at) for prior in priors]
     mean = np.repeat([prior.mean for prior in centred], starts, axis=0)
-    sd = np.repeat([prior.sd for prior in centred], starts, axis=0)
-    search = Search(at, data, mean, sd)
-    search.theta[:, search.free] += (sd * random.normal(size=mean.shape))[:, search.free]
+    covariance = np.repeat([prior.covariance for prior in centred], starts, axis=0)
+    search = Search(at, data, mean, covariance)
+    search.theta[:, search.free] += (search.root @ random.normal(size=mean.shape)[:, search.free, None])[..., 0]
     search.theta[::starts] = mean[::starts]
     for _ in range(_ROUNDS):
         search.descend(_STEPS)
@@ -100,9 +101,10 @@ def before_profiling(prior: Prior) -> ParameterPosterior:
         weight=np.ones(1),
         theta=prior.mean[None],
         free=free,
-        covariance=np.diag(prior.sd**2)[None],
+        covariance=prior.covariance[None],
         prior_mean=prior.mean[None],
-        prior_sd=prior.sd[None],
+        prior_covariance=prior.covariance[None],
+        open_sd=prior.sd[None],
         rows=np.empty((0, len(Features._fields))),
         whitening=np.empty((1, 2, 0, 0)),
         jacobian=np.empty((1, 2, 0, len(free))),
@@ -133,7 +135,7 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
         middle, jacobian = linearised(theta[None], at, np.concatenate([posterior.free, open_places]))
         jacobian = jacobian.reshape(2, count, jacobian.shape[-1])[:figures]
         jacobian, open_jacobian = np.split(jacobian, [len(posterior.free)], axis=2)
-        open_variance = np.square(open_jacobian * posterior.prior_sd[k, open_places]).sum(2)
+        open_variance = np.square(open_jacobian * posterior.open_sd[k, open_places]).sum(2)
         if len(posterior.rows):
             open_variance[1:] += UNSEEN_TASK**2 * ~np.isin(at.inference, learned_at.inference)
         amplitude, beyond, noise = (
@@ -159,9 +161,10 @@ def infer(posterior: ParameterPosterior, at: Features) -> Tuple[np.ndarray, np.n
 class Search:
     """The least-squares problem of some rows under some priors, one for each of s starts, and how far it is solved."""
 
-    def __init__(self, at: Features, data: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> None:
-        """Start at the means of priors, each of shape (s, d); `data` has shape (2, n), or (1, n)."""
-        self.at, self.data, self.mean, self.sd = at, data, mean, sd
+    def __init__(self, at: Features, data: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> None:
+        """Start at the means of priors, of shapes (s, d) and (s, d, d); `data` has shape (2, n), or (1, n)."""
+        self.at, self.data, self.mean, self.prior_covariance = at, data, mean, covariance
+        self.sd = np.sqrt(np.einsum("sdd->sd", covariance))
         amplitude, beyond, noise = (np.square(sd[: len(data)])[:, None, None] for sd in (AMPLITUDE, ELSEWHERE, NOISE))
         self.home = home_of(at)
         self.covariance = (amplitude * correlation(at, at) + beyond * elsewhere(at, at, self.home))[None]
@@ -169,6 +172,8 @@ class Search:
         jacobian = linearised(mean[:1], at, np.arange(mean.shape[1]), data[0])[1][:, : data.size]
         self.free = np.flatnonzero((jacobian != 0).any(axis=(0, 1)))
         self.theta = mean.copy()  # (s, d)
+        within = covariance[:, self.free[:, None], self.free]
+        self.root, self.precision = np.linalg.cholesky(within), np.linalg.inv(within)
         self.moved = np.zeros((1, *data.shape))  # what is added to the data, of each start where it differs, (s, 2, n)
         self.damping = np.full(len(mean), 0.1)  # (s,)
         self.weights = np.ones((len(mean), *data.shape))  # (s, 2, n)
@@ -208,18 +213,21 @@ class Search:
         _, curvature, jacobian = self._expand()
         covariance, residual = np.linalg.inv(curvature), self.residual(self.theta)
         left_out, variance = self._leave_each_out(residual, jacobian, covariance)
-        determinants = np.linalg.slogdet(curvature)[1] / 2 + np.log(self.sd[:, self.free]).sum(1)
+        determinants = np.linalg.slogdet(curvature)[1] / 2 + np.log(np.einsum("sff->sf", self.root)).sum(1)
         determinants -= np.log(np.einsum("swii->swi", self.whitening)).sum((1, 2))
         evidence = -self._cost(self.theta) / 2 - determinants
         kept = self._different(np.where(np.isfinite(evidence), evidence, -np.inf))
         weight = np.exp(evidence[kept] - evidence[kept].max())
+        across = self.prior_covariance[:, :, self.free]
+        explained = ((across @ self.precision) * across).sum(2)
         return ParameterPosterior(
             weight=weight / weight.sum(),
-            theta=self.theta[kept],
+            theta=self.whole()[kept],
             free=self.free,
             covariance=covariance[kept],
             prior_mean=self.mean[kept],
-            prior_sd=self.sd[kept],
+            prior_covariance=self.prior_covariance[kept],
+            open_sd=np.sqrt(np.maximum(self.sd**2 - explained, 0))[kept],
             rows=np.column_stack(self.at),
             whitening=self.whitening[kept],
             jacobian=jacobian[kept],
@@ -231,6 +239,13 @@ class Search:
             row_weight=self.weights[kept],
             unit=np.array(unit),
         )
+
+    def whole(self) -> np.ndarray:
+        """All parameters: those that the rows tell nothing of are as the prior has them, given the others."""
+        off = self.precision @ (self.theta - self.mean)[:, self.free, None]
+        theta = self.mean + (self.prior_covariance[:, :, self.free] @ off)[..., 0]
+        theta[:, self.free] = self.theta[:, self.free]
+        return theta
 
     def _different(self, evidence: np.ndarray) -> np.ndarray:
         """Places of the minima that count, each once: starts that end in the same must not count twice."""
@@ -264,7 +279,8 @@ class Search:
 
     def _cost(self, theta: np.ndarray) -> np.ndarray:
         white = np.einsum("swij,swj->swi", self.whitening, self.residual(theta))
-        return (white**2).sum((1, 2)) + (((theta - self.mean) / self.sd) ** 2).sum(1)
+        offset = (theta - self.mean)[:, self.free]
+        return (white**2).sum((1, 2)) + np.einsum("sf,sfg,sg->s", offset, self.precision, offset)
 
     def _expand(self) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Minus half the gradient of the cost, half its Gauss-Newton curvature, and the derivatives of the response."""
@@ -273,9 +289,9 @@ class Search:
         residual = self.data + self.moved - middle[:, : self.data.size].reshape(-1, *self.data.shape)
         white = self.whitening @ jacobian
         white_residual = np.einsum("swij,swj->swi", self.whitening, residual)
-        sd, offset = self.sd[:, self.free], (self.theta - self.mean)[:, self.free]
-        gradient = np.einsum("swif,swi->sf", white, white_residual) - offset / sd**2
-        curvature = np.einsum("swif,swig->sfg", white, white) + np.eye(len(self.free)) / sd[:, None, :] ** 2
+        offset = (self.theta - self.mean)[:, self.free, None]
+        gradient = np.einsum("swif,swi->sf", white, white_residual) - (self.precision @ offset)[..., 0]
+        curvature = np.einsum("swif,swig->sfg", white, white) + self.precision
         return gradient, curvature, jacobian
 
 

@@ -2,7 +2,8 @@
 
 A parameter of a workload is normal around that of its board with the deviation between `workloads`, and that of a
 board around the family's `mean` with the deviation between `boards`. `prior.toml` holds these three, and what its
-tables tell of their own boards; it is made by `learning.py`.
+tables tell of their own boards, with correlations: the power of a board is known far better than each of its parts. It
+is made by `learning.py`.
 
 What is counted of networks (operations, bytes, kernels) tells of the times of their parts: on a board, a reference's
 parts take so many ms for each of what is counted, and those of another network much the same.
@@ -36,13 +37,13 @@ from predictors.models.regression import table_inputs
 from predictors.models.tables import Table
 
 SHIPPED = Path(__file__).with_name("prior.toml")
-REFERENCE_ROWS = 400  # of a table that are learned
+ROWS = 120  # of a table that are learned: of more it would seem surer than the form is true
 SAME_WORKLOAD = 0.5  # share of the variance between workloads that one has on every board; set by hand
 BYTES_PER_PARAMETER = 32.0  # of memory traffic that training a minibatch takes beside that of its samples
 # How far the logarithms of TIME_SCALES of networks on a board differ beside what is counted; set by hand, with the
 # three networks of the measured tables of an Orin AGX in view.
 COUNTED_SD = np.array([0.4, 0.5, 0.5, 1.2, 1.2, 1.0])
-_UNTOLD = 1e6  # variance of what a table tells nothing of
+_UNTOLD = 1e4  # variance of what a table tells nothing of, in those of its prior
 _FURTHEST = 2.0  # from the prior's mean that a table tells, in standard deviations
 
 
@@ -53,12 +54,22 @@ class Hierarchy:
     mean: np.ndarray
     workloads: np.ndarray  # standard deviation between workloads of a board
     boards: np.ndarray  # and between boards
-    # of boards that it was learned on: what workloads there vary around, and the standard deviation of that, (2, d)
+    # of boards that it was learned on: what workloads there vary around, and below it the covariance, (1 + d, d)
     own: Dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    learned_from: Tuple[str, ...] = ()  # tables, as `described` has them
 
-    def on_board(self, board: Optional[str]) -> np.ndarray:
-        """What workloads on a board vary around and its standard deviation, (2, d); the family's of an unknown one."""
-        return self.own.get(board or "", np.array([self.mean, self.boards]))
+    def on_board(self, board: Optional[str]) -> Tuple[np.ndarray, np.ndarray]:
+        """What workloads on a board vary around, (d,), and its covariance, (d, d); the family's of an unknown one."""
+        part = self.own.get(board or "")
+        return (self.mean, np.diag(self.boards**2)) if part is None else (part[0], part[1:])
+
+    def shared(
+        self, one: Tuple[Optional[str], Optional[str]], other: Tuple[Optional[str], Optional[str]]
+    ) -> np.ndarray:
+        """Covariance of the parameters of two, each a workload on a board: (board, workload); shape (d, d)."""
+        same_board, same_workload = one[0] == other[0], one[1] == other[1]
+        of_workload = same_workload * (1.0 if same_board else SAME_WORKLOAD) * np.diag(self.workloads**2)
+        return of_workload + same_board * self.on_board(one[0])[1]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Hierarchy) and self._content == other._content
@@ -70,7 +81,7 @@ class Hierarchy:
     def _content(self) -> bytes:
         """Equal where it says the same, as a copy in another process does: references are learned once in each."""
         parts = np.vstack([self.mean, self.workloads, self.boards, *self.own.values()])
-        return parts.tobytes() + repr(list(self.own)).encode()
+        return parts.tobytes() + repr((list(self.own), self.learned_from)).encode()
 
 
 class Counts(NamedTuple):
@@ -89,11 +100,16 @@ class Counts(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """An independent normal prior of each parameter; arrays of shape (d,)."""
+    """A normal prior of the parameters."""
 
-    mean: np.ndarray
-    sd: np.ndarray
+    mean: np.ndarray  # shape (d,)
+    covariance: np.ndarray  # (d, d)
     in_ms: bool = False  # whether the unit of time is the millisecond, as where counts are known, or any
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviations, shape (d,)."""
+        return np.sqrt(np.diag(self.covariance))
 
     def centred(self, at: Features) -> Prior:
         """Moved to the unit of time in which the mean log time of the rows is 0."""
@@ -107,10 +123,10 @@ class Prior(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What tables tell of the parameters, the prior under which they were learned taken out; arrays of shape (d,)."""
+    """What tables tell of the parameters, the prior under which they were learned taken out."""
 
-    mean: np.ndarray
-    variance: np.ndarray
+    mean: np.ndarray  # shape (d,)
+    covariance: np.ndarray  # (d, d)
     unit: float = 0.0  # what is added to the logarithm of a time in units of the parameters to get log milliseconds
 
 
@@ -120,12 +136,14 @@ def read_hierarchy(path: Path = SHIPPED) -> Hierarchy:
     content = read_toml(path)
     try:
         family = np.array([content[name] for name in PARAMETERS], dtype=float).reshape(-1, 3).T
-        boards = {board: part for board, part in content.items() if isinstance(part, dict)}
-        own = {
-            board: np.array([part[name] for name in PARAMETERS], dtype=float).reshape(-1, 2).T
-            for board, part in boards.items()
-        }
-        return Hierarchy(*family, own)
+        own = {}
+        for board, part in content.get("board", {}).items():
+            mean, sd = np.array([part[name][:2] for name in PARAMETERS], dtype=float).T
+            correlation = np.eye(len(mean))
+            for place, name in enumerate(PARAMETERS):
+                correlation[place, :place] = correlation[:place, place] = part[name][2:]
+            own[board] = np.vstack([mean, correlation * np.outer(sd, sd)])
+        return Hierarchy(*family, own, tuple(content.get("learned_from", ())))
     except (KeyError, TypeError, ValueError) as error:
         hint = "name a file that `prior learn --out` wrote"
         raise InvalidValueError(f"{path} holds no prior of {len(PARAMETERS)} parameters: {error!r}", hint) from error
@@ -134,8 +152,7 @@ def read_hierarchy(path: Path = SHIPPED) -> Hierarchy:
 def any_board(hierarchy: Optional[Hierarchy] = None, board: Optional[str] = None) -> Prior:
     """Of a workload that nothing is known of, on a board that the hierarchy may know."""
     known = hierarchy or read_hierarchy()
-    mean, sd = known.on_board(board)
-    return Prior(mean.copy(), np.hypot(known.workloads, sd))
+    return Prior(known.on_board(board)[0].copy(), known.shared((board, ""), (board, "")))
 
 
 def given(
@@ -151,34 +168,35 @@ def given(
     """
     known = hierarchy or read_hierarchy()
     told = [learn_reference(table, known) for table in references]
-    near = np.array([table.device == board for table in references], dtype=float)
-    # References of the board tell of it themselves; the hierarchy may have learned it from these very tables.
-    mean, open_board = known.on_board(None if near.any() else board)
-    alike = SAME_WORKLOAD * np.array([table.workload == workload for table in references])
-    alike[near > 0] *= 1 / SAME_WORKLOAD
-    boards, workloads = np.square(open_board)[:, None], np.square(known.workloads)[:, None]
-    reach = boards * near + workloads * alike  # covariance of the workload with each reference, (d, r)
-    devices = np.array([[one.device == other.device for other in references] for one in references])
-    same = np.array([[one.workload == other.workload for other in references] for one in references])
-    between = np.square(known.boards)[:, None, None] * devices
-    between = between + workloads[..., None] * same * np.where(devices, 1.0, SAME_WORKLOAD)
-    between = between + np.array([one.variance for one in told]).T[..., None] * np.eye(len(told))
-    gain = np.linalg.solve(between, reach[..., None])[..., 0]
-    mean = mean + (gain * (np.array([one.mean for one in told]).T - known.mean[:, None])).sum(1)
-    found = Prior(mean, np.sqrt(np.maximum((boards + workloads)[:, 0] - (gain * reach).sum(1), 1e-8)))
+    # What this board's other workloads tell of it is in the prior where it has learned from them.
+    new = [
+        (table, one)
+        for table, one in zip(references, told)
+        if table.device != board or table.workload == workload or described(table) not in known.learned_from
+    ]
+    names = [(board, workload), *((table.device, table.workload) for table, _ in new)]
+    joint = np.block([[known.shared(one, other) for other in names] for one in names])
+    size = len(PARAMETERS)
+    for place, (_, one) in enumerate(new, start=1):
+        joint[place * size : (place + 1) * size, place * size : (place + 1) * size] += one.covariance
+    gain = np.linalg.solve(joint[size:, size:], joint[size:, :size]).T
+    off = np.array([one.mean - known.on_board(table.device)[0] for table, one in new]).reshape(-1)
+    covariance = joint[:size, :size] - gain @ joint[size:, :size]
+    found = Prior(known.on_board(board)[0] + gain @ off, (covariance + covariance.T) / 2)
     counts = counts or {}
     scales, usual, rates, precisions = slice(len(TIME_SCALES)), any_board(known), [], []
     for one, table in zip(told, references):
         if table.device == board and table.workload in counts:
-            variance = 1 / (1 / one.variance + 1 / usual.sd**2)
-            own = variance * (one.mean / one.variance + usual.mean / usual.sd**2) + one.unit
+            weight = usual.covariance @ np.linalg.inv(usual.covariance + one.covariance)
+            own = usual.mean + weight @ (one.mean - usual.mean) + one.unit
             rates.append(own[scales] - counts[table.workload].log_scales())
-            precisions.append(1 / (variance[scales] + COUNTED_SD**2))
+            precisions.append(1 / (np.diag(weight @ one.covariance)[scales] + COUNTED_SD**2))
     if workload not in counts or not rates:
         return found
     precision = np.array(precisions)
     found.mean[scales] = counts[workload].log_scales() + (precision * rates).sum(0) / precision.sum(0)
-    found.sd[scales] = np.sqrt(COUNTED_SD**2 + 1 / precision.sum(0))
+    found.covariance[scales] = found.covariance[:, scales] = 0
+    found.covariance[scales, scales] = np.diag(COUNTED_SD**2 + 1 / precision.sum(0))
     return found._replace(in_ms=True)
 
 
@@ -201,19 +219,19 @@ def priors_for(
 @functools.lru_cache(maxsize=None)
 def learn_reference(table: Table, hierarchy: Hierarchy) -> Told:
     """What a table tells of the parameters."""
-    return learn_tables((table,), any_board(hierarchy), REFERENCE_ROWS)
+    return learn_tables((table,), any_board(hierarchy))
 
 
-def learn_tables(tables: Sequence[Table], prior: Prior, most_rows: int, starts: int = 3) -> Told:
+def learn_tables(tables: Sequence[Table], prior: Prior, starts: int = 3) -> Told:
     """What tables of one workload on one board tell of its parameters.
 
-    Of each table at most so many rows, always the same, are learned.
+    Of each table at most `ROWS` rows, always the same, are learned.
     """
     parts = []
     for table in tables:
         part = table.usable()
-        if len(part) > most_rows:
-            part = part.take(np.sort(np.random.default_rng(0).choice(len(part), most_rows, replace=False)))
+        if len(part) > ROWS:
+            part = part.take(np.sort(np.random.default_rng(0).choice(len(part), ROWS, replace=False)))
         parts.append(part)
     at = features(Inputs(*(np.concatenate(column) for column in zip(*map(table_inputs, parts)))))
     time_ms, power_mw = (np.concatenate([getattr(part, name) for part in parts]) for name in ("time_ms", "power_mw"))
@@ -222,12 +240,21 @@ def learn_tables(tables: Sequence[Table], prior: Prior, most_rows: int, starts: 
     best, free = int(np.argmax(posterior.weight)), posterior.free
     found = posterior.theta[best].copy()
     found[: len(TIME_SCALES)] += prior.level(at)
-    told, before = np.diag(posterior.covariance[best]), np.square(prior.sd[free])
-    precision = np.maximum(1 / told - 1 / before, 1 / _UNTOLD)
-    offset = (found[free] - prior.mean[free]) / told / precision
+    # The prior is taken out in directions in which both are independent, prior variances being 1.
+    root = np.linalg.cholesky(prior.covariance[np.ix_(free, free)])
+    within = root.T @ np.linalg.inv(posterior.covariance[best]) @ root
+    precision, turn = np.linalg.eigh(within - np.eye(len(free)))
+    precision = np.maximum(precision, 0)
+    pull = turn.T @ np.linalg.solve(root, found[free] - prior.mean[free]) * (1 + precision)
     # Where the rows say little, the curvature at the minimum may promise less than it moved: no normal would do so.
-    furthest = _FURTHEST * np.sqrt(before + 1 / precision)
-    mean, variance = prior.mean.copy(), np.full(len(found), _UNTOLD)
-    mean[free] += np.clip(offset, -furthest, furthest)
-    variance[free] = 1 / precision
-    return Told(mean, variance, float(posterior.unit) - prior.level(at))
+    furthest = _FURTHEST * np.sqrt(precision * (1 + precision))
+    spread = 1 / np.maximum(precision, 1 / _UNTOLD)
+    mean, covariance, back = prior.mean.copy(), _UNTOLD * np.diag(prior.sd**2), root @ turn
+    mean[free] += back @ (spread * np.clip(pull, -furthest, furthest))
+    covariance[np.ix_(free, free)] = back * spread @ back.T
+    return Told(mean, covariance, float(posterior.unit) - prior.level(at))
+
+
+def described(table: Table) -> str:
+    """What a prior calls a table that it was learned from."""
+    return f"{table.device}, {table.workload}, {table.task}, {table.provenance}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
 from pathlib import Path
@@ -15,6 +16,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.power_modes import PowerMode
 from predictors.__main__ import main
 from predictors.cli.corpora import load_tables
+from predictors.models.base import check_inputs
 from predictors.models.persistence import load_model, save_model
 from predictors.models.physical_gp import PhysicalGP
 from predictors.models.physical_gp.learning import HYPERPRIOR, as_toml, learn_hierarchy, most_likely
@@ -27,7 +29,7 @@ from predictors.models.physical_gp.prior import (
     priors_for,
     read_hierarchy,
 )
-from predictors.models.physical_gp.response import PARAMETERS
+from predictors.models.physical_gp.response import PARAMETERS, features, linearised
 from tests.predictors.models.physical_gp.made_tables import SPACE, make_table
 
 MEASURED = Path(os.environ.get("JETWATT_DATA", Path(__file__).resolve().parents[5] / "shared" / "data"))
@@ -42,7 +44,7 @@ def _draws(boards, workloads, seed=0):
     for board in range(boards):
         shift = 0.8 * random.normal(size=count)
         for _ in range(workloads):
-            told.append(Told(1 + shift + 0.3 * random.normal(size=count), np.full(count, 1e-3)))
+            told.append(Told(1 + shift + 0.3 * random.normal(size=count), 1e-3 * np.eye(count)))
             devices.append(f"board-{board}")
     return told, devices
 
@@ -63,10 +65,11 @@ def test_a_prior_knows_the_boards_that_it_was_learned_on(tmp_path):
     known = read_hierarchy(path)
     for board in sorted(set(devices)):
         there = np.mean([one.mean for one, device in zip(told, devices) if device == board], axis=0)
-        mean, sd = any_board(known, board)[:2]
-        assert np.abs(mean - there).max() < 0.5
-        assert np.sqrt(np.mean((mean - there) ** 2)) < 0.2
-        assert np.median(sd / any_board(known).sd) < 0.6
+        prior = any_board(known, board)
+        assert np.abs(prior.mean - there).max() < 0.5
+        assert np.sqrt(np.mean((prior.mean - there) ** 2)) < 0.2
+        assert np.median(prior.sd / any_board(known).sd) < 0.6
+        assert any_board(known, board).covariance == pytest.approx(any_board(learned, board).covariance, abs=1e-6)
     assert any_board(known, "elsewhere").mean == pytest.approx(known.mean)
     assert priors_for((), "board-1", hierarchy=known)[0].mean == pytest.approx(any_board(known, "board-1").mean)
 
@@ -79,7 +82,7 @@ def test_of_one_board_nothing_follows_about_how_boards_differ():
 
 def test_what_nothing_tells_of_stays_as_it_is_set_by_hand():
     hyperprior = read_hierarchy(HYPERPRIOR)
-    blind = [Told(np.zeros(len(PARAMETERS)), np.full(len(PARAMETERS), 1e6))] * 3
+    blind = [Told(np.zeros(len(PARAMETERS)), 1e6 * np.eye(len(PARAMETERS)))] * 3
     found = most_likely(blind, ["a", "a", "b"], hyperprior)
     assert found.mean == pytest.approx(hyperprior.mean, abs=1e-3)
     assert found.workloads == pytest.approx(hyperprior.workloads, rel=1e-3)
@@ -94,6 +97,25 @@ def test_a_reference_tells_of_its_board_and_of_its_workload_elsewhere():
     assert known[1].sd[time] < known[0].sd[time] < 1.001 * any_board().sd[time]
     assert known[2].sd == pytest.approx(any_board().sd)
     assert known[2].mean == pytest.approx(any_board().mean)
+
+
+def test_a_reference_that_the_prior_was_learned_from_tells_nothing_twice():
+    known, new, other = (make_table(n, workload=f"net-{n}").take(np.arange(0, len(SPACE), 16)) for n in (3, 4, 5))
+    learned = learn_hierarchy([known, dataclasses.replace(other, device="another")])
+    alone, again, more = (given(some, known.device, "target", learned) for some in ((), (known,), (known, new)))
+    assert np.array_equal(alone.mean, again.mean)
+    assert np.array_equal(alone.covariance, again.covariance)
+    assert (more.sd < 1.0001 * alone.sd).all()
+    assert np.median(more.sd / alone.sd) < 0.99
+    assert given((known,), known.device, known.workload, learned).sd.sum() < alone.sd.sum()  # its other task, say
+
+
+def test_a_board_is_known_better_than_the_parts_of_its_power():
+    prior, of_power = any_board(board="orin-agx"), [PARAMETERS.index(name) for name in ("scale", "base", "mem_idle")]
+    at = features(check_inputs([[12, 2_201_600, 1_300_500, 3_199_000]], 16, "training"))
+    jacobian = linearised(prior.mean[None], at, np.array(of_power))[1][0][1]
+    joint = jacobian @ prior.covariance[np.ix_(of_power, of_power)] @ jacobian
+    assert joint < 0.5 * (jacobian * prior.sd[of_power]) @ (jacobian * prior.sd[of_power])
 
 
 def test_references_are_learned_once_in_a_process_that_gets_a_copy_of_the_prior_with_each_trial():
