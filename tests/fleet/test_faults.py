@@ -121,7 +121,8 @@ def test_a_campaign_comes_through_all_that_goes_wrong_in_a_lab(lab, tmp_path):
     lab.wait_until_idle()
 
     # two submits at once
-    submits = [lab.start("submit", *words, text) for text in (tables[0], KILLER)]
+    slowly = ["-p", "tests.fleet.benchmark", "--case-wait", "0.3"]  # so that there is something left to be cut off
+    submits = [lab.start("submit", *words, *asked) for asked in ([tables[0], *slowly], [KILLER])]
     said = [process.communicate(timeout=300)[0] for process in submits]
     assert [process.returncode for process in submits] == [0, 0], said
     night, killer = (Submission(lab.fleet / "submissions" / text.partition(":")[0].split()[-1]) for text in said)
