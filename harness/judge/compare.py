@@ -234,7 +234,7 @@ def format_result(result: ComparedSides, markdown: bool = False) -> str:
     parts = [f"## Comparison: {heading}" if markdown else heading]
     if not result.compared:
         return "\n\n".join([*parts, _nothing_shared(result), *_listed("Notes:", _notes(result), markdown)])
-    parts += ["; ".join(result.changed)] * bool(result.changed)
+    parts += ["; ".join(result.changed)] if result.changed else []
     overall = [
         f"Overall, {one.figure}: {one.status} ({_percent(one.change.ratio)}, {_INTERVAL} {_percent(one.change.low)} to"
         f" {_percent(one.change.high)}, {one.counts[0]} case{'s' if one.counts[0] > 1 else ''})"
