@@ -318,6 +318,23 @@ def test_what_allocators_say_is_memory_that_ran_out(text):
     assert is_out_of_memory(RuntimeError(text))
 
 
+@training
+def test_a_worker_that_the_kernel_ended_is_a_case_that_cannot_run(run_own):
+    """The OOM killer sends signal 9."""
+    lines = """import os, signal
+
+class Mine(list):
+    def __getitem__(self, index):
+        if torch.utils.data.get_worker_info() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+B = make('b', data=lambda: Mine(SAMPLES))"""
+    what = r"b with batches of 4 does not fit into the memory of .* at its peak \d+ MiB.*a smaller batch size, or fewer"
+    with pytest.raises(DoesNotFitError, match=what):
+        run_own(lines, "B", workers=1)
+
+
 def test_a_memory_error_is_memory_that_ran_out_and_other_errors_are_not():
     assert is_out_of_memory(MemoryError())
     assert not is_out_of_memory(RuntimeError("DataLoader worker (pid 3) is killed by signal: Segmentation fault."))
