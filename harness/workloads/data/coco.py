@@ -34,7 +34,7 @@ class CocoSamples:
     in_memory = False
 
     def __init__(self, directory: Path) -> None:
-        self._list, self._folder = first_of(directory, _LISTS), first_of(directory, _FOLDERS)
+        self._list, self._folder = first_of(directory, _LISTS), first_of(directory, _FOLDERS, Path.is_dir)
         try:
             content = read_json(self._list)
             category_ids = sorted(int(category["id"]) for category in content["categories"])

@@ -220,10 +220,10 @@ def open_samples(data_set: DataSet, directory: Path) -> RawSamples:
     return raw
 
 
-def first_of(directory: Path, names: Sequence[str]) -> Path:
-    """The first of these that a data set's folder has."""
+def first_of(directory: Path, names: Sequence[str], is_one: Callable[[Path], bool] = Path.is_file) -> Path:
+    """The first of these files, or of what else is asked for, that a data set's folder has."""
     for name in names:
-        if (directory / name).exists():
+        if is_one(directory / name):
             return directory / name
     raise DataSetError(f"{directory} has none of {', '.join(names)}")
 

@@ -83,6 +83,7 @@ def test_labels_that_do_not_match_the_pictures_and_labels_that_are_missing_are_a
     with pytest.raises(DataSetError, match="4 labels for 3 pictures"):
         MnistSamples(tmp_path / "mnist")
     (tmp_path / "mnist" / LABELS).unlink()
+    (tmp_path / "mnist" / LABELS).mkdir()  # as archives that unpack into a folder leave it
     with pytest.raises(DataSetError, match=LABELS):
         MnistSamples(tmp_path / "mnist")
 
