@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 from typing import Any, List
 
+# The stub tells type checkers, and here, which module has each public name: one list, as lazy_loader does it for
+# relative imports.
 _STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
 _MODULES = {name: module for module, name in re.findall(r"from ([\w.]+) import (\w+) as \2", _STUB)}
-"""The module that has each public name: as `__init__.pyi` tells type checkers."""
 
 __all__ = [*_MODULES, "__version__"]
 

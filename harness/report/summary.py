@@ -67,14 +67,11 @@ def device_rows(material: Material) -> Cells:
             *(row.power_definition or "not measured", row.torch, row.l4t),
         )
         groups.setdefault(place, []).append(row)
-    rows: List[Tuple[Any, ...]] = [
-        (
-            *(place[0], boards if boards > 1 else None, *place[1:3], len(members), *place[3:]),
-            *(_told(members, "host_name"), _told(members, "jetwatt", "suite_commit")),
-        )
-        for place, members in groups.items()
-        for boards in [len({row.label for row in members})]
-    ]
+    rows: List[Tuple[Any, ...]] = []
+    for place, members in groups.items():
+        boards = len({row.label for row in members})
+        said = (_told(members, "host_name"), _told(members, "jetwatt", "suite_commit"))
+        rows.append((place[0], boards if boards > 1 else None, *place[1:3], len(members), *place[3:], *said))
     for name, count in Counter([f"{row['device']}\n{row['provenance']}" for row in material.corpus]).items():
         device, provenance = name.split("\n")
         rows.append((device, None, provenance, "corpus", count, *(None,) * 5))
