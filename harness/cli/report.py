@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from harness.cli.options import add_results, output_folder
+from harness.core.cases import INFERENCE
 from harness.core.configuration import DEFAULT_RESULTS
 from harness.core.corpus import read_corpus, rows_of
 from harness.core.errors import InvalidValueError, StoreError
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace, predicted: Sequence[ModeTable] = (), mode
 
 
 def read_evaluation(path: Optional[Path], what: str) -> Tuple[Dict[str, Any], ...]:
-    """The results in a file of `python -m predictors`; none where no file is named."""
+    """The results in a file of `python -m predictors`, none where no file is named; targets tell inference apart."""
     if path is None:
         return ()
     command = "evaluate" if what == "predictor" else "strategies evaluate"
@@ -76,4 +77,6 @@ def read_evaluation(path: Optional[Path], what: str) -> Tuple[Dict[str, Any], ..
     results: List[Dict[str, Any]] = content.get("results", []) if isinstance(content, dict) else []
     if not results or not all(isinstance(one, dict) and what in one and "provenance" in one for one in results):
         raise InvalidValueError(f"{path} holds no results with {what} and provenance", hint)
-    return tuple(results)
+    return tuple(
+        {**one, "target": f"{one['target']} {INFERENCE}"} if one.get("task") == INFERENCE else one for one in results
+    )

@@ -57,13 +57,15 @@ def test_the_page_needs_nothing_from_elsewhere(report):
 
 
 def test_evaluations_become_figures(one_profile, tmp_path):
-    files = {"predictors": predictor_results(), "strategies": strategy_results()}
+    inferred = [{**one, "task": "inference"} for one in strategy_results()]
+    files = {"predictors": predictor_results(), "strategies": [*strategy_results(), *inferred]}
     for name, results in files.items():
         (tmp_path / f"{name}.json").write_text(json.dumps({"results": results}))
     command = ["report", "--results", str(one_profile), "--out", str(tmp_path / "rep")]
     assert main([*command, *(text for name in files for text in (f"--{name}", str(tmp_path / f"{name}.json")))]) == 0
     names = {path.stem for path in (tmp_path / "rep" / "figures").glob("*.svg")}
-    assert {"prediction-orin-agx-yolov8n-coco-random", "strategies-orin-agx-yolov8n-coco"} <= names
+    strategies = {"strategies-orin-agx-yolov8n-coco", "strategies-orin-agx-yolov8n-coco-inference"}
+    assert {"prediction-orin-agx-yolov8n-coco-random", *strategies} <= names
 
 
 def test_every_figure_is_a_png_file_too(one_profile, tmp_path):
