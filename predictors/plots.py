@@ -146,7 +146,7 @@ def panels(
     size = (panel[0] * columns + 0.6, panel[1] * lines + 0.6)
     figure, grid = pyplot().subplots(lines, columns, figsize=size, squeeze=False, constrained_layout=True, **shared)
     yield grid
-    figure.suptitle(title)
+    figure.suptitle(title, wrap=True)
     save(figure, path)
 
 
