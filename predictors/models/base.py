@@ -153,10 +153,7 @@ class Predictor(abc.ABC):
             InvalidValueError: the modes are not of that form, or outside the predictor's space.
             NotFittedError: nothing was learned yet.
         """
-        rows = self._checked(modes, batch_size, task)
-        if not self.is_fitted:
-            raise NotFittedError(f"{self.name} has learned nothing yet", "call fit first, or load a model")
-        return self._infer(rows)
+        return self._infer(self._asked(modes, batch_size, task))
 
     def draw(
         self,
@@ -169,9 +166,16 @@ class Predictor(abc.ABC):
     ) -> Prediction:
         """As `predict`, in `count` versions, each of which may be true as a whole: arrays of shape (count, n).
 
-        Of a predictor that knows no more than its prediction, that alone, of shape (n,).
+        Of a predictor that knows no more than its prediction, that alone, of shape (n,). Errors are as of `predict`.
         """
-        return self.predict(modes, batch_size=batch_size, task=task)
+        return self._draw(self._asked(modes, batch_size, task), count, seed)
+
+    def _asked(self, modes: ModesLike, batch_size: BatchSizes, task: Tasks) -> Inputs:
+        """The checked rows that a fitted predictor is asked for."""
+        rows = self._checked(modes, batch_size, task)
+        if not self.is_fitted:
+            raise NotFittedError(f"{self.name} has learned nothing yet", "call fit first, or load a model")
+        return rows
 
     def unprofiled(
         self, modes: ModesLike, *, batch_size: BatchSizes = DEFAULT_BATCH_SIZE, task: Tasks = "training"
@@ -221,6 +225,10 @@ class Predictor(abc.ABC):
     @abc.abstractmethod
     def _infer(self, rows: Inputs) -> Prediction:
         """Predict checked rows."""
+
+    def _draw(self, rows: Inputs, count: int, seed: int) -> Prediction:
+        """As `draw`, of checked rows."""
+        return self._infer(rows)
 
     def get_params(self, deep: bool = True) -> Dict[str, Any]:
         """The parameters of `__init__` with their values, as scikit-learn asks for them."""

@@ -67,6 +67,8 @@ def test_a_clone_of_a_fitted_predictor_has_learned_nothing(predictor):
     }
     with pytest.raises(NotFittedError):
         clone.predict(TABLE.modes)
+    with pytest.raises(NotFittedError):
+        clone.draw(TABLE.modes, 2, 0)
 
 
 def test_a_saved_predictor_predicts_the_same_to_the_bit(predictor, tmp_path):
