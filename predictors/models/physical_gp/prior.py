@@ -167,31 +167,33 @@ def given(
     Where `counts` of the workload and of others on the board are given, the times of its parts follow from these.
     """
     known = hierarchy or read_hierarchy()
-    told = [learn_reference(table, known) for table in references]
     # What this board's other workloads tell of it is in the prior where it has learned from them.
     new = [
-        (table, one)
-        for table, one in zip(references, told)
+        table
+        for table in references
         if table.device != board or table.workload == workload or described(table) not in known.learned_from
     ]
-    names = [(board, workload), *((table.device, table.workload) for table, _ in new)]
+    told = [learn_reference(table, known) for table in new]
+    names = [(board, workload), *((table.device, table.workload) for table in new)]
     joint = np.block([[known.shared(one, other) for other in names] for one in names])
     size = len(PARAMETERS)
-    for place, (_, one) in enumerate(new, start=1):
+    for place, one in enumerate(told, start=1):
         joint[place * size : (place + 1) * size, place * size : (place + 1) * size] += one.covariance
     gain = np.linalg.solve(joint[size:, size:], joint[size:, :size]).T
-    off = np.array([one.mean - known.on_board(table.device)[0] for table, one in new]).reshape(-1)
+    off = np.array([one.mean - known.on_board(table.device)[0] for table, one in zip(new, told)]).reshape(-1)
     covariance = joint[:size, :size] - gain @ joint[size:, :size]
     found = Prior(known.on_board(board)[0] + gain @ off, (covariance + covariance.T) / 2)
-    counts = counts or {}
+    if not counts or workload not in counts:
+        return found
     scales, usual, rates, precisions = slice(len(TIME_SCALES)), any_board(known), [], []
-    for one, table in zip(told, references):
+    for table in references:
         if table.device == board and table.workload in counts:
+            one = learn_reference(table, known)
             weight = usual.covariance @ np.linalg.inv(usual.covariance + one.covariance)
             own = usual.mean + weight @ (one.mean - usual.mean) + one.unit
             rates.append(own[scales] - counts[table.workload].log_scales())
             precisions.append(1 / (np.diag(weight @ one.covariance)[scales] + COUNTED_SD**2))
-    if workload not in counts or not rates:
+    if not rates:
         return found
     precision = np.array(precisions)
     found.mean[scales] = counts[workload].log_scales() + (precision * rates).sum(0) / precision.sum(0)
