@@ -100,5 +100,5 @@ def print_or_write(text: str, path: Optional[Path]) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write plain values to a file that the user named, and say so."""
-    print_or_write(json.dumps(content, indent=1) + "\n", path)
+    """Write plain values to a file that the user named, and say so; ValueError where one is NaN, which JSON lacks."""
+    print_or_write(json.dumps(content, indent=1, allow_nan=False) + "\n", path)
