@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Sequence, Tuple
@@ -16,7 +15,7 @@ from harness.workloads import get_workload
 from harness.workloads.counting import counted_alone
 from predictors.cli.corpora import load_tables, note_on_medians
 from predictors.cli.grid_search import best_of, grid_of, with_params
-from predictors.cli.options import counting, refuse_below
+from predictors.cli.options import counting, processes, refuse_below
 from predictors.evaluation import Target
 from predictors.models.base import ALL, TASKS, predictor_names
 from predictors.models.networks import LOSSES
@@ -32,13 +31,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "--corpus",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="of the targets: a corpus or a results file",
-    )
+    add("--corpus", type=Path, required=True, metavar="FILE", help="of the targets: a corpus or a results file")
     add("--target", required=True, metavar="W[,W]", help="workloads to predict")
     add("--predictors", default=ALL, metavar="LIST", help=f"names with commas, or {ALL} (default)")
     add_learning_arguments(parser, modes="50")
@@ -106,7 +99,7 @@ def run_trials(plan: TrialPlan, arguments: argparse.Namespace) -> Results:
     refuse_below(1, arguments, "repeats", "jobs")
     note_on_medians([group.predictor for group in plan.groups()], [target.table for target in plan.targets])
     show = counting(len(plan.groups()) * plan.repeats)
-    found = run_plan(plan, arguments.jobs or len(os.sched_getaffinity(0)), lambda done, total, what: show(what))
+    found = run_plan(plan, processes(arguments), lambda done, total, what: show(what))
     if found.skipped:
         print(format_skipped(found.skipped), file=sys.stderr)
     return found

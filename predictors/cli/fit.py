@@ -31,13 +31,7 @@ SHOWN = 5  # profiles of a kind that are named
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "--corpus",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="of the workload: a corpus or a results file",
-    )
+    add("--corpus", type=Path, required=True, metavar="FILE", help="of the workload: a corpus or a results file")
     add("--target", required=True, metavar="W", help="the workload")
     add("--out", type=output_file, required=True, metavar="M", help="where to save the predictor")
     add("--predictor", choices=tuple(MODULES), default=DEFAULT, help=f"default: {DEFAULT}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 import time
 from pathlib import Path
@@ -57,6 +58,11 @@ def numbers(option: str, text: str, example: str) -> List[float]:
         if not 0 < value < math.inf:
             raise InvalidValueError(f"{option} is {text}, expected numbers above 0", f"like {option} {example}")
     return found
+
+
+def processes(arguments: argparse.Namespace) -> int:
+    """What `--jobs` asks for, or one for each core that this process may use."""
+    return arguments.jobs or len(os.sched_getaffinity(0))
 
 
 def workload_name(text: str, device: Optional[Device] = None) -> str:

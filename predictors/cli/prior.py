@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Dict, List, Sequence
 
@@ -13,7 +12,7 @@ from harness.core.errors import InvalidValueError
 from harness.core.files import write_output
 from predictors.cli.corpora import load_tables
 from predictors.cli.evaluate import add_run_arguments, count_networks, make_target, parse_counts, run_and_report
-from predictors.cli.options import refuse_below
+from predictors.cli.options import processes, refuse_below
 from predictors.evaluation import Target
 from predictors.models.base import DEFAULT
 from predictors.models.tables import Table
@@ -64,7 +63,7 @@ def run_learn(arguments: argparse.Namespace) -> int:
 def run_evaluate(arguments: argparse.Namespace) -> int:
     refuse_below(1, arguments, "repeats", "jobs")
     tables, column = _tables(arguments.corpora), LEFT_OUT[arguments.leave_out]
-    priors = priors_without(tables, arguments.leave_out, arguments.jobs or len(os.sched_getaffinity(0)))
+    priors = priors_without(tables, arguments.leave_out, processes(arguments))
     modes = parse_counts(arguments.modes)
     counts = count_networks(tables) if 0 in modes else None
     targets: List[Target] = []

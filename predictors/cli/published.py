@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -22,7 +21,7 @@ from harness.core.units import KHZ_PER_MHZ, share_to_percent
 from harness.judge.claims import CONFIRMED, CONTRADICTED, UNDECIDED
 from harness.judge.published_figures import read_published
 from predictors.cli.evaluate import add_run_arguments, run_trials
-from predictors.cli.options import counting
+from predictors.cli.options import counting, processes
 from predictors.cli.scenario import add_table_arguments, named_modes, planned
 from predictors.evaluation import Spread, Target, spread
 from predictors.models.base import ALL, DEFAULT, predictor_names
@@ -216,8 +215,7 @@ def _choices(group: Group, target: Target, arguments: argparse.Namespace) -> Dic
     setting = StrategySetting(device=table.device, references=target.references)
     runs = contest_runs([group.predictor], [table], [group.count or 0], arguments.repeats)
     runs = [run._replace(repeat=run.repeat + arguments.seed) for run in runs]
-    show = counting(len(runs))
-    jobs = arguments.jobs or len(os.sched_getaffinity(0))
+    show, jobs = counting(len(runs)), processes(arguments)
     found = run_contest(runs, goals, setting, jobs, lambda run: show(f"{run.strategy} on {target.name}"))
     (outcomes,) = found.values()
     sweeps = [summarise(outcomes[first : first + len(goals)]) for first in range(0, len(outcomes), len(goals))]
