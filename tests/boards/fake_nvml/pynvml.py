@@ -46,6 +46,20 @@ def _of(handle, name):
     return value
 
 
+for _name, _field in {
+    "Name": "name",
+    "UUID": "uuid",
+    "EccMode": "ecc",
+    "SupportedMemoryClocks": "memory_clocks",
+    "PowerManagementLimitConstraints": "limits",
+    "PowerManagementLimit": "limit",
+    "PowerUsage": "milliwatt",
+    "FanSpeed": "fan",
+    "CurrentClocksThrottleReasons": "reasons",
+}.items():
+    globals()[f"nvmlDeviceGet{_name}"] = lambda handle, _field=_field: _of(handle, _field)
+
+
 def nvmlInit():
     if not _read().get("driver", "595.1"):
         raise NVMLError_DriverNotLoaded("Driver Not Loaded")
@@ -67,24 +81,12 @@ def nvmlDeviceGetHandleByIndex(index):
     return index
 
 
-def nvmlDeviceGetName(handle):
-    return _of(handle, "name")
-
-
-def nvmlDeviceGetUUID(handle):
-    return _of(handle, "uuid")
-
-
 def nvmlDeviceGetMemoryInfo(handle, version=None):
     return SimpleNamespace(total=_of(handle, "memory"), used=1 << 30)
 
 
 def nvmlDeviceGetCudaComputeCapability(handle):
     return tuple(_of(handle, "capability"))
-
-
-def nvmlDeviceGetEccMode(handle):
-    return _of(handle, "ecc")
 
 
 def nvmlDeviceGetCurrPcieLinkGeneration(handle):
@@ -95,20 +97,8 @@ def nvmlDeviceGetCurrPcieLinkWidth(handle):
     return _of(handle, "pcie")[1]
 
 
-def nvmlDeviceGetSupportedMemoryClocks(handle):
-    return _of(handle, "memory_clocks")
-
-
 def nvmlDeviceGetSupportedGraphicsClocks(handle, memoryClockMHz):
     return _of(handle, "graphics_clocks")
-
-
-def nvmlDeviceGetPowerManagementLimitConstraints(handle):
-    return _of(handle, "limits")
-
-
-def nvmlDeviceGetPowerManagementLimit(handle):
-    return _of(handle, "limit")
 
 
 def nvmlDeviceSetPowerManagementLimit(handle, limit):
@@ -138,10 +128,6 @@ def nvmlDeviceGetTotalEnergyConsumption(handle):
     return int(_of(handle, "watt") * 1000 * (time.monotonic() - _of(handle, "since_s")))
 
 
-def nvmlDeviceGetPowerUsage(handle):
-    return _of(handle, "milliwatt")
-
-
 def nvmlDeviceGetClockInfo(handle, type):
     return _of(handle, {0: "sm", 1: "sm", 2: "mem"}[type])
 
@@ -152,14 +138,6 @@ def nvmlDeviceGetUtilizationRates(handle):
 
 def nvmlDeviceGetTemperature(handle, sensor):
     return _of(handle, "temperature")
-
-
-def nvmlDeviceGetFanSpeed(handle):
-    return _of(handle, "fan")
-
-
-def nvmlDeviceGetCurrentClocksThrottleReasons(handle):
-    return _of(handle, "reasons")
 
 
 def nvmlDeviceGetComputeRunningProcesses(handle):
