@@ -17,24 +17,9 @@ from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from harness.devices.host import HostDevice
 from harness.measure import run as measuring
 from harness.measure.run import check, run
+from tests.harness.board.kernel_trees import CPU, policy
 
 POWER_W = 42.0
-
-
-def tree_with_cpufreq(root, levels=(800_000, 1_600_000, 2_400_000), writable=True):
-    policy = root / "sys/devices/system/cpu/cpufreq/policy0"
-    policy.mkdir(parents=True)
-    files = {
-        "related_cpus": "0 1",
-        "cpuinfo_min_freq": levels[0],
-        "cpuinfo_max_freq": levels[-1],
-        "scaling_min_freq": levels[0],
-        "scaling_max_freq": levels[-1],
-        "scaling_available_frequencies": " ".join(map(str, levels)),
-    }
-    for name, content in files.items():
-        (policy / name).write_text(f"{content}\n")
-    return policy
 
 
 @pytest.fixture
@@ -80,67 +65,75 @@ def case(**changes):
     return dataclasses.replace(Case("host", "lenet-mnist", "maxn", 0, "ssd", 16), **changes)
 
 
-def test_maxn_is_every_cpu_that_may_be_used():
-    [(name, mode)] = host().power_modes("maxn")
-    assert name == "maxn"
-    assert mode.cpu_cores == len(os.sched_getaffinity(0))
+@pytest.fixture
+def clocked(tree, monkeypatch, tmp_path):
+    """A machine whose clocks can be set."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    tree.write(policy(0, "0 1", levels=(800_000, 1_600_000, 2_400_000)))
+    return tree
 
 
-def test_without_cpufreq_a_mode_is_a_core_count(tmp_path):
-    space = host(tmp_path).power_mode_space()
-    assert space.cpu_khz == space.gpu_khz == space.mem_khz == (UNKNOWN_KHZ,)
+def test_maxn_is_every_cpu_that_may_be_used_and_without_cpufreq_a_mode_is_a_core_count(tmp_path):
+    [(name, mode)] = host(tmp_path).power_modes("maxn")
+    assert (name, mode) == ("maxn", PowerMode(len(os.sched_getaffinity(0)), *[UNKNOWN_KHZ] * 3))
 
 
-def test_where_clocks_can_be_written_they_are_part_of_the_space(tmp_path):
-    tree_with_cpufreq(tmp_path)
-    assert host(tmp_path).power_mode_space().cpu_khz == (800_000, 1_600_000, 2_400_000)
-    assert host(tmp_path).power_modes("1c-1600-x-x") == [("1c-1600-x-x", PowerMode(1, 1_600_000, 0, 0))]
+def test_a_containers_cpu_quota_counts_like_missing_cpus(tree):
+    mount = "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"
+    tree.write({"proc/self/cgroup": "0::/", "proc/self/mountinfo": mount, "sys/fs/cgroup/cpu.max": "150000 100000"})
+    assert host(tree.path).power_mode_space().cpu_cores == (1,)
+
+
+def test_where_clocks_can_be_written_they_are_part_of_the_space(clocked):
+    assert host(clocked.path).power_mode_space().cpu_khz == (800_000, 1_600_000, 2_400_000)
+    assert host(clocked.path).power_modes("1c-1600-x-x") == [("1c-1600-x-x", PowerMode(1, 1_600_000, 0, 0))]
 
 
 @pytest.mark.parametrize("text", ["turbo", "0c", "100000c", "1c-999-x-x"])
-def test_a_mode_that_does_not_exist_is_refused_with_those_that_do(tmp_path, text):
-    tree_with_cpufreq(tmp_path)
+def test_a_mode_that_does_not_exist_is_refused_with_those_that_do(clocked, text):
     with pytest.raises(HarnessError, match=r"known: maxn, 1c|allowed: "):
-        host(tmp_path).power_modes(text)
+        host(clocked.path).power_modes(text)
 
 
-def test_applying_a_mode_is_read_back_and_put_back(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    policy = tree_with_cpufreq(tmp_path)
-    before = {path.name: path.read_text() for path in policy.iterdir()}
-    affinity = os.sched_getaffinity(0)
-    device = host(tmp_path)
+def test_clocks_are_left_free_below_the_mode_or_held_and_all_is_put_back(clocked):
+    before, affinity = clocked.contents(), os.sched_getaffinity(0)
+    device, mode = host(clocked.path), PowerMode(1, 1_600_000, 0, 0)
     with device.session():
-        assert device.apply(PowerMode(1, 1_600_000, 0, 0)) == PowerMode(1, 1_600_000, 0, 0)
-        assert (policy / "scaling_max_freq").read_text().strip() == "1600000"
-        assert len(os.sched_getaffinity(0)) == 1
-    assert {path.name: path.read_text() for path in policy.iterdir()} == before
-    assert os.sched_getaffinity(0) == affinity
+        for how, lowest in (((DVFS,), "800000"), ((), "1600000")):
+            assert device.apply(mode, *how) == mode
+            files = (clocked.path / f"{CPU}/cpufreq/policy0/scaling_{end}_freq" for end in ("min", "max"))
+            assert [file.read_text().strip() for file in files] == [lowest, "1600000"]
+            assert len(os.sched_getaffinity(0)) == 1
+    assert (clocked.contents(), os.sched_getaffinity(0)) == (before, affinity)
+    free = case(settings=Settings(clocks=DVFS), power_mode="1c-1600-x-x")
+    assert [device.conditions(one)["dvfs"] for one in (free, case())] == ["on", "off"]
 
 
-def test_a_batch_too_small_for_the_network_is_refused_before_anything_is_done():
-    with pytest.raises(CannotRunError, match="--batch-size 2"):
-        check(case(workload="resnet18-cifar10-32", batch_size=1), host())
+BY_TURNS = Settings(minibatches=None, duration_s=5.0)
+TURNS = {"workload": "lenet-mnist+lenet-mnist-bs4@20", "task": "concurrent", "settings": BY_TURNS}
 
 
-def test_where_reads_cannot_be_held_down_such_a_storage_is_refused_before_anything_is_done(tmp_path):
-    with pytest.raises(CannotRunError, match="reads cannot be held down here: no control group"):
-        check(case(storage="ssd@20"), host(tmp_path))
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"workload": "resnet18-cifar10-32", "batch_size": 1}, "--batch-size 2"),
+        ({"storage": "ssd@20"}, "reads cannot be held down here: no control group"),
+        ({"storage": "ssd@20", **TURNS}, "not held down in a concurrent case"),
+        ({"settings": Settings(clocks=DVFS)}, "DVFS cannot be switched on or off here"),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_is_refused_before_anything_is_done(tmp_path, changes, reason):
+    with pytest.raises(CannotRunError, match=reason):
+        check(case(**changes), host(tmp_path))
 
 
-def test_training_with_inference_in_between_is_not_held_down():
-    settings = Settings(minibatches=None, duration_s=5.0)
-    mixed = case(storage="ssd@20", workload="lenet-mnist+lenet-mnist-bs4@20", task="concurrent", settings=settings)
-    with pytest.raises(CannotRunError, match="not held down in a concurrent case"):
-        check(mixed, host())
-
-
-def test_capabilities_name_what_is_missing_and_what_it_takes(tmp_path):
+def test_what_is_missing_is_named_and_not_claimed(tmp_path):
     found = {capability.name: capability for capability in host(tmp_path).capabilities()}
     assert not found["measure power"].available
     assert found["measure power"].detail
     assert found["set the core count"].available
     assert not found["hold reads to a limit"].available
+    assert "dvfs" not in host(tmp_path).conditions(case())
 
 
 @pytest.mark.training
@@ -167,37 +160,3 @@ def test_power_is_recorded_from_where_it_is_stable_and_says_what_it_is_made_of(
     assert set(profile.conditions["temperature_limits_c"].values()) == {80.0}
     assert "cpu-quota" in {flag.partition(":")[0] for flag in profile.flags}
     assert said
-
-
-def test_a_containers_cpu_quota_counts_like_missing_cpus(tmp_path):
-    group = tmp_path / "sys/fs/cgroup"
-    (tmp_path / "proc/self").mkdir(parents=True)
-    group.mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text("0::/\n")
-    (tmp_path / "proc/self/mountinfo").write_text("30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
-    (group / "cpu.max").write_text("150000 100000\n")
-    assert host(tmp_path).power_mode_space().cpu_cores == (1,)
-
-
-def test_where_clocks_can_be_set_they_are_held_or_left_free_below_the_mode(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    policy = tree_with_cpufreq(tmp_path)
-    device, mode = host(tmp_path), PowerMode(1, 1_600_000, 0, 0)
-
-    def limits():
-        return [(policy / f"scaling_{end}_freq").read_text().strip() for end in ("min", "max")]
-
-    with device.session():
-        assert device.apply(mode, DVFS) == mode
-        assert limits() == ["800000", "1600000"]
-        assert device.apply(mode) == mode
-        assert limits() == ["1600000", "1600000"]
-    free = case(settings=Settings(clocks=DVFS), power_mode="1c-1600-x-x")
-    assert device.conditions(free)["dvfs"] == "on"
-    assert device.conditions(case())["dvfs"] == "off"
-
-
-def test_where_no_clock_can_be_set_free_clocks_are_refused_and_nothing_is_claimed(tmp_path):
-    with pytest.raises(CannotRunError, match="DVFS cannot be switched on or off here"):
-        host(tmp_path).check(case(settings=Settings(clocks=DVFS)))
-    assert "dvfs" not in host(tmp_path).conditions(case())

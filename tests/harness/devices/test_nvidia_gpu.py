@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import json
 import os
+import runpy
 import sys
 import time
 from pathlib import Path
@@ -83,23 +84,20 @@ def test_the_stand_in_has_the_functions_of_the_real_package_and_every_call_fits(
     spec = importlib.util.find_spec("pynvml")
     if spec is None:
         pytest.skip("nvidia-ml-py is not installed")
-
-    def functions(path: str) -> Dict[str, ast.FunctionDef]:
-        tree = ast.parse(Path(path).read_text())
-        return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-
-    real, fake = functions(spec.origin), functions(str(FAKE / "pynvml.py"))
+    functions = (one for one in ast.parse(Path(spec.origin).read_text()).body if isinstance(one, ast.FunctionDef))
+    real = {function.name: [one.arg for one in function.args.args] for function in functions}
+    stand_in = runpy.run_path(str(FAKE / "pynvml.py"))
+    fake = {name: function for name, function in stand_in.items() if name.startswith("nvml")}
     for name, function in fake.items():
-        if name.startswith("nvml"):
-            assert [one.arg for one in real[name].args.args] == [one.arg for one in function.args.args], name
-    source = inspect.getsource(nvml)
-    named = {one.value for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Constant) and _is_function(one)}
+        assert real[name] == [one for one in inspect.signature(function).parameters if not one.startswith("_")], name
+    named = {one.value for one in ast.walk(ast.parse(inspect.getsource(nvml))) if _is_function(one)}
     assert len(named) > 15
     assert {f"nvmlDevice{name}" for name in named} <= {*real} & {*fake}
 
 
-def _is_function(one: ast.Constant) -> bool:
-    return isinstance(one.value, str) and one.value.startswith(("Get", "Set", "Reset")) and one.value.isidentifier()
+def _is_function(one: ast.AST) -> bool:
+    name = getattr(one, "value", None)
+    return isinstance(name, str) and name.startswith(("Get", "Set", "Reset")) and name.isidentifier()
 
 
 @pytest.mark.parametrize(
