@@ -1,10 +1,11 @@
-"""A copy of this process that does some work, and is killed before any change that it makes on disk."""
+"""A copy of this process, killed before any change that it makes on disk; and whether other processes have ended."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+import time
 
 
 def in_a_child(work):
@@ -44,3 +45,20 @@ def is_open(fd):
     except OSError:
         return False
     return True
+
+
+def is_alive(pid):
+    """Whether a process runs; a zombie does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def end(pids, timeout_s=10.0):
+    """Whether all of these processes come to an end: killed, they may take a moment for it."""
+    until = time.monotonic() + timeout_s
+    while any(map(is_alive, pids)) and time.monotonic() < until:
+        time.sleep(0.01)
+    return not any(map(is_alive, pids))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 from harness.board.nvpmodel import Nvpmodel
@@ -51,19 +50,3 @@ class Board:
 
     def stock(self, name):
         return {"conf": self.conf, "mode": name}
-
-
-def end(pids, timeout_s=10.0):
-    """Whether all of these processes come to an end: killed, they may take a moment for it."""
-    until = time.monotonic() + timeout_s
-    while any(map(_runs, pids)) and time.monotonic() < until:
-        time.sleep(0.01)
-    return not any(map(_runs, pids))
-
-
-def _runs(pid):
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"

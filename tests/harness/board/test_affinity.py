@@ -16,7 +16,6 @@ from harness.board.cpu import choose_cpus, parse_cpu_list, read_siblings
 from harness.core.errors import InvalidValueError
 
 HYPERTHREADED = {0: [0, 4], 1: [1, 5], 2: [2, 6], 3: [3, 7], 4: [0, 4], 5: [1, 5], 6: [2, 6], 7: [3, 7]}
-NEIGHBOURS = {0: [0, 1], 1: [0, 1], 2: [2, 3], 3: [2, 3]}
 
 
 @pytest.mark.parametrize(
@@ -26,15 +25,17 @@ def test_cpu_lists_are_read(text, cpus):
     assert parse_cpu_list(text) == cpus
 
 
-def test_each_core_is_used_once_before_any_twice():
-    assert choose_cpus(4, HYPERTHREADED) == [0, 1, 2, 3]
-    assert choose_cpus(5, HYPERTHREADED) == [0, 1, 2, 3, 4]
-    assert choose_cpus(2, NEIGHBOURS) == [0, 2]
-    assert choose_cpus(3, NEIGHBOURS) == [0, 1, 2]
-
-
-def test_a_core_whose_first_thread_may_not_be_used_counts_as_whole():
-    assert choose_cpus(2, {4: [0, 4], 5: [1, 5], 1: [1, 5]}) == [1, 4]
+@pytest.mark.parametrize(
+    ("count", "siblings", "chosen"),
+    [
+        (4, HYPERTHREADED, [0, 1, 2, 3]),
+        (5, HYPERTHREADED, [0, 1, 2, 3, 4]),
+        (3, {0: [0, 1], 1: [0, 1], 2: [2, 3], 3: [2, 3]}, [0, 1, 2]),
+        (2, {4: [0, 4], 5: [1, 5], 1: [1, 5]}, [1, 4]),  # the first thread of 4's core may not be used
+    ],
+)
+def test_each_core_is_used_once_before_any_twice(count, siblings, chosen):
+    assert choose_cpus(count, siblings) == chosen
 
 
 @pytest.mark.parametrize("count", [-1, 0, 9])
@@ -150,28 +151,23 @@ assert of(own) == [last] * 2, of(own)
 """
 
 
+def in_a_process_of_its_own(code):
+    """What it prints; a failure leaves the tests themselves unbound."""
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    folder = Path(harness.__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, env=environment, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="binds workers to one of 2 CPUs")
 def test_live_workers_follow_but_for_those_that_somebody_else_bound():
-    done = subprocess.run(
-        [sys.executable, "-c", FOLLOW],
-        cwd=Path(harness.__file__).parents[1],
-        capture_output=True,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
-    )
-    assert done.returncode == 0, done.stderr.decode()
+    in_a_process_of_its_own(FOLLOW)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="binds threads of this machine")
 def test_every_thread_and_worker_is_bound_and_freed_again():
-    """In a process of its own, so that a failure leaves the tests themselves unbound."""
-    done = subprocess.run(
-        [sys.executable, "-c", BIND],
-        cwd=Path(harness.__file__).parents[1],
-        capture_output=True,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    refusals = done.stdout.decode().splitlines()
+    refusals = in_a_process_of_its_own(BIND)
     assert len(refusals) == 4
     assert refusals[0].startswith("this process cannot be bound to CPUs [4095]")
     assert "reads back" in refusals[3]

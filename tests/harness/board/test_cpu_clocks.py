@@ -11,7 +11,7 @@ from harness.board import cpu_clocks, kernel_file
 from harness.board.cpu import CpuOnline
 from harness.board.cpu_clocks import MAXIMUM, MINIMUM, CpuFrequency
 from harness.board.governor import Governor
-from harness.core.errors import ControlError, InvalidValueError, SourceUnavailableError
+from harness.core.errors import ControlError, InvalidValueError
 from tests.harness.board.kernel_trees import CPU, cpus, kernel, policy
 
 POLICY = f"{CPU}/cpufreq/policy"
@@ -38,9 +38,16 @@ def test_pinning_gives_each_policy_the_clock_or_its_nearest(board):
     assert knob.read() == {"policy0": [115200, 115200], "policy2": [204000, 204000]}
 
 
-def test_a_clock_that_no_policy_has_is_refused_with_those_that_there_are(board):
+def test_what_is_not_there_is_an_error_that_says_what_is(board):
     with pytest.raises(InvalidValueError, match=r"no CPU here runs at 1000000 kHz.*policy2: 204000, 729600, 1113600"):
         CpuFrequency(board.root).pinned(1_000_000)
+    with pytest.raises(ControlError, match="there is no policy8 with a governor; found: policy0, policy2"):
+        Governor(board.root, "cpu").set({"policy8": "performance"})
+    with pytest.raises(InvalidValueError, match="no governors of 'fan'; known: cpu, devfreq"):
+        Governor(board.root, "fan")
+    (board.path / f"{POLICY}2/related_cpus").unlink()
+    with pytest.raises(ControlError, match="policy2/related_cpus cannot be read: No such file"):
+        CpuFrequency(board.root).policies()
 
 
 def test_without_a_list_any_clock_in_the_range_is_possible(tree):
@@ -52,17 +59,6 @@ def test_without_a_list_any_clock_in_the_range_is_possible(tree):
     assert knob.pinned(1_234_567) == {"policy0": [1_234_567, 1_234_567]}
     with pytest.raises(InvalidValueError, match="800000 to 4000000"):
         knob.pinned(5_000_000)
-
-
-def test_policies_are_ordered_by_cpu_not_by_text(tree):
-    tree.write({**policy(10, "10 11"), **policy(2, "2 3")})
-    assert [each.name for each in CpuFrequency(tree.root).policies()] == ["policy2", "policy10"]
-
-
-def test_a_policy_that_cannot_be_read_is_an_error(board):
-    (board.path / f"{POLICY}2/related_cpus").unlink()
-    with pytest.raises(ControlError, match="policy2/related_cpus cannot be read: No such file"):
-        CpuFrequency(board.root).policies()
 
 
 # -- clusters that sleep -----------------------------------------------------------------------------------------------
@@ -153,13 +149,6 @@ def test_governors_are_set_and_put_back_those_of_sleeping_clusters_too(sleeping,
     assert sleeping.contents() == contents
 
 
-def test_a_governor_of_nothing_is_refused(board):
-    with pytest.raises(ControlError, match="there is no policy8 with a governor; found: policy0, policy2"):
-        Governor(board.root, "cpu").set({"policy8": "performance"})
-    with pytest.raises(InvalidValueError, match="no governors of 'fan'; known: cpu, devfreq"):
-        Governor(board.root, "fan")
-
-
 # -- what they run at --------------------------------------------------------------------------------------------------
 
 
@@ -193,8 +182,3 @@ def test_a_chip_that_is_held_down_shows_in_what_is_measured_alone_and_that_is_re
     assert set(source.read(101.0).values) == {"cpu0_khz", "cpu2_khz"}
     assert "cpu0_measured_khz" in source.read(100.0 + cpu_clocks.MEASURED_EVERY_S).values
     assert "cpu0_measured_khz" not in cpu_clocks.open_source(tree.root).read(0.0).values
-
-
-def test_without_cpufreq_the_reason_is_given(tree):
-    with pytest.raises(SourceUnavailableError, match="no cpufreq policy"):
-        cpu_clocks.open_source(tree.root)

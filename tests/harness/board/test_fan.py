@@ -38,6 +38,7 @@ esac""",
 
 def test_the_service_is_stopped_for_full_speed_and_started_again(orin):
     knob = Fan(orin.root)
+    assert "nvfancontrol is stopped for as long" in knob.available().detail
     before = knob.read()
     assert before == {"service": True}  # the speed is the service's, and moves
     knob.set(knob.maximum())
@@ -67,25 +68,21 @@ def test_a_service_that_does_not_stop_is_an_error(orin):
     assert (orin.path / PWM).read_text() == "77\n"
 
 
-def test_the_kernels_own_control_is_switched_off_and_on_again(tree):
-    tree.write({TARGET: 80, AUTOMATIC: 1})
+@pytest.mark.parametrize(
+    ("own", "before", "full"),
+    [({AUTOMATIC: 1}, {"automatic": 1}, {"automatic": 0, "pwm": [255]}), ({}, {"pwm": [80]}, {"pwm": [255]})],
+    ids=["the kernel's own control", "the speed alone"],
+)
+def test_without_a_service_what_there_is_is_set_and_put_back(tree, own, before, full):
+    tree.write({TARGET: 80, **own})
     knob = Fan(tree.root)
-    before = knob.read()
-    assert before == {"automatic": 1}
+    assert knob.read() == before
     knob.set(knob.maximum())
-    assert knob.read() == {"automatic": 0, "pwm": [255]}
+    assert knob.read() == full
     knob.restore(before)
     assert knob.read() == before
-
-
-def test_without_either_the_speed_is_all_there_is(tree):
-    tree.write({TARGET: 80})
-    knob = Fan(tree.root)
-    before, contents = knob.read(), tree.contents()
-    knob.set(knob.maximum())
-    assert knob.read() == {"pwm": [255]}
-    knob.restore(before)
-    assert tree.contents() == contents
+    with pytest.raises(ControlError, match="2 fan speeds were given; there are 1 fans"):
+        knob.set({"pwm": [1, 2]})
 
 
 def test_a_fan_is_found_again_under_another_number(orin):
@@ -97,15 +94,3 @@ def test_a_fan_is_found_again_under_another_number(orin):
     knob.set(knob.maximum())
     knob.restore(saved)
     assert (orin.path / "sys/class/hwmon/hwmon5/pwm1").read_text() == "77\n"
-
-
-def test_speeds_for_other_fans_are_refused(tree):
-    tree.write({TARGET: 80})
-    with pytest.raises(ControlError, match="2 fan speeds were given; there are 1 fans"):
-        Fan(tree.root).set({"pwm": [1, 2]})
-
-
-def test_the_service_is_mentioned(orin):
-    capability = Fan(orin.root).available()
-    assert capability.available
-    assert "nvfancontrol is stopped for as long" in capability.detail

@@ -77,6 +77,8 @@ def test_dvfs_goes_off_and_all_comes_back(board):
     knob = JetsonClocks(board.root)
     before = knob.read()
     assert before["dvfs"] == "on"
+    knob.set({"dvfs": "on"})
+    assert acts(board) == []
     knob.set(knob.off())
     assert knob.read()["dvfs"] == "off"
     knob.restore(before)
@@ -112,23 +114,17 @@ def test_another_process_puts_back_what_a_killed_one_stored(board):
     assert list(stored(board).parent.iterdir()) == []
 
 
-def test_half_a_file_that_a_kill_left_is_removed(board):
+@pytest.mark.parametrize(("name", "is_kept"), [("jetson_clocks.conf", True), ("jetson_clocks.conf.part", False)])
+def test_what_nobody_stored_in_this_run_is_not_removed_but_half_a_file_that_a_kill_left(board, name, is_kept):
+    file = stored(board).with_name(name)
+    file.parent.mkdir(parents=True)
+    file.write_text("cpu0: Online=1 MinFreq=1 MaxFreq=2\n")
     knob = JetsonClocks(board.root)
     before = knob.read()
-    stored(board).parent.mkdir(parents=True)
-    stored(board).with_name("jetson_clocks.conf.part").write_text("cpu0: Onl")
     knob.restore(before)
-    assert acts_of_restore(board) == []
+    assert acts(board) == []
     knob.forget(before)
-    assert list(stored(board).parent.iterdir()) == []
-
-
-def test_what_nobody_stored_in_this_run_is_not_removed(board):
-    stored(board).parent.mkdir(parents=True)
-    stored(board).write_text("cpu0: Online=1 MinFreq=1 MaxFreq=2\n")
-    knob = JetsonClocks(board.root)
-    knob.forget(knob.read())
-    assert stored(board).exists()
+    assert file.exists() == is_kept
 
 
 def test_what_an_earlier_run_left_is_neither_restored_nor_added_to(board):
@@ -140,15 +136,11 @@ def test_what_an_earlier_run_left_is_neither_restored_nor_added_to(board):
     board.write({"run/state": SHOW.replace("729600", "115200")})  # another knob's doing
     with pytest.raises(ControlError, match="differ from what was: cpu0 stood at"):
         knob.restore(before)
-    assert acts_of_restore(board) == []
+    assert acts(board) == []
     board.write({"run/state": SHOW})
     knob.set(knob.off())
     knob.restore(before)
     assert parse_show((board.path / "run/state").read_text()) == before["shown"]
-
-
-def acts_of_restore(board):
-    return [act for act in acts(board) if act == "--restore"]
 
 
 def test_half_held_clocks_are_put_back(board):
@@ -177,11 +169,6 @@ def test_clocks_that_were_held_before_are_held_again(board):
     knob.set({"dvfs": "off"})
 
 
-def test_dvfs_that_is_on_needs_nothing_to_be_on(board):
-    JetsonClocks(board.root).set({"dvfs": "on"})
-    assert acts(board) == []
-
-
 def test_clocks_that_do_not_hold_are_an_error(board):
     board.write({"run/held": SHOW})
     knob = JetsonClocks(board.root)
@@ -189,19 +176,14 @@ def test_clocks_that_do_not_hold_are_an_error(board):
         knob.set(knob.off())
 
 
-def test_what_it_says_on_failing_is_in_the_error(board):
-    board.write({"run/broken": ""})
-    with pytest.raises(ControlError, match=r"jetson_clocks --show` failed: Error: no"):
-        JetsonClocks(board.root).read()
-    assert not JetsonClocks(board.root).available().available
-
-
-def test_output_without_cpus_is_an_error(board):
+def test_it_says_whether_it_is_available_and_what_it_says_on_failing_is_in_the_error(board, tmp_path):
+    knob = JetsonClocks(board.root)
+    assert knob.available().detail.endswith("DVFS is on")
+    assert "there is no" in JetsonClocks(str(tmp_path / "nothing")).available().detail
     board.write({"run/state": "Online CPUs: 0"})
     with pytest.raises(ControlError, match="names no CPU"):
-        JetsonClocks(board.root).read()
-
-
-def test_it_says_whether_it_is_available(board, tmp_path):
-    assert JetsonClocks(board.root).available().detail.endswith("DVFS is on")
-    assert "there is no" in JetsonClocks(str(tmp_path / "nothing")).available().detail
+        knob.read()
+    board.write({"run/broken": ""})
+    with pytest.raises(ControlError, match=r"jetson_clocks --show` failed: Error: no"):
+        knob.read()
+    assert not knob.available().available

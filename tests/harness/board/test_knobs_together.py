@@ -44,12 +44,12 @@ def knobs_of(root):
     ]
 
 
-ONLINE, GOVERNOR, PINNED = 1, 3, (2, 4, 6)
+ONLINE, GOVERNORS, PINNED = 1, {3: "policy0", 5: "17000000.ga10b"}, (2, 4, 6)
 """Places in `knobs_of`."""
 
 changes = st.one_of(
     st.tuples(st.just(ONLINE), st.sets(st.integers(1, 3)).map(lambda some: [0, *sorted(some)])),
-    st.tuples(st.just(GOVERNOR), st.sampled_from(("performance", "schedutil", "userspace"))),
+    st.tuples(st.sampled_from(sorted(GOVERNORS)), st.sampled_from(("performance", "userspace"))),
     st.tuples(st.just(PINNED[0]), st.sampled_from(LEVELS_KHZ)),
     st.tuples(st.just(PINNED[1]), st.sampled_from((114750, 306000, 1300500))),
     st.tuples(st.just(PINNED[2]), st.sampled_from((204000, 665600, 3199000))),
@@ -68,8 +68,8 @@ def test_no_write_of_any_sequence_is_refused_and_all_comes_back(tmp_path_factory
             knob = knobs[index]
             if index in PINNED:
                 knob.set(knob.pinned(target))
-            elif index == GOVERNOR:
-                knob.set({"policy0": target})
+            elif index in GOVERNORS:
+                knob.set({GOVERNORS[index]: target})
             else:
                 knob.set(target)
     assert tree.contents() == before

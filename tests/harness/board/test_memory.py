@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from harness.board import memory
-from harness.core.errors import SourceUnavailableError
 
 KIB = 1024
 MEMINFO = """\
@@ -35,8 +32,3 @@ def test_a_field_that_the_kernel_lacks_costs_its_channels_only(tree):
     values, failed = memory.open_source(tree.root).read(0.0)
     assert set(values) == {"memory_used_bytes", "memory_available_bytes"}
     assert failed["swap_used_bytes"].endswith("has no SwapTotal, SwapFree")
-
-
-def test_without_proc_there_is_no_memory(tree):
-    with pytest.raises(SourceUnavailableError, match="meminfo does not exist"):
-        memory.open_source(tree.root)

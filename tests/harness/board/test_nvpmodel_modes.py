@@ -17,7 +17,7 @@ from harness.board.nvpmodel_modes import (
     tpc_mask,
 )
 from harness.core.boards import BOARDS, known_variants, load_board
-from harness.core.errors import InvalidValueError, UnknownNameError
+from harness.core.errors import InvalidValueError
 from harness.core.power_modes import UNKNOWN_KHZ, PowerMode
 from tests.harness.board.nvpmodel_samples import ORIN_AGX, SAMPLES, TX2, sample
 
@@ -38,31 +38,33 @@ def test_no_limit_has_several_spellings(value):
     assert to_power_mode(ORIN, model) == (4, 1113600, None, None)
 
 
-def test_clusters_with_different_limits_stand_for_the_highest_that_runs():
-    assert to_power_mode(ORIN, changed(ORIN, "MODE_30W", CPU_A78_1__MAX_FREQ="2201600")).cpu_khz == 2201600
-    assert to_power_mode(ORIN, changed(ORIN, "MODE_30W", CPU_A78_1__MAX_FREQ="-1")).cpu_khz is None
+ON = ORIN.model("MODE_15W")
 
 
-def test_the_limit_of_a_cluster_that_is_off_counts_for_nothing():
-    model = ORIN.model("MODE_15W")
-    model = PowerModel(1, "M", (*model.settings, Setting("CPU_A78_2", "MAX_FREQ", "2201600")))
-    assert to_power_mode(ORIN, model).cpu_khz == 1113600
-
-
-def test_a_mode_that_sets_nothing_stands_for_nothing():
-    assert to_power_mode(ORIN, PowerModel(9, "EMPTY")) == (None, None, None, None)
-    assert tpc_mask(PowerModel(9, "EMPTY")) is None
-
-
-def test_modes_are_understood_without_the_sections_that_declare_what_they_set():
-    bare = Conf((), ORIN.models, 0)
-    assert [to_power_mode(bare, model) for model in bare.models] == [to_power_mode(ORIN, m) for m in ORIN.models]
-
-
-def test_masks_are_all_that_gate_power():
-    conf = CONFS["orin-nano"]
-    assert masks(conf.model("25W")) == {"FBP_PG_MASK": "0", "TPC_PG_MASK": "240"}
-    assert tpc_mask(changed(conf, "25W", TPC_POWER_GATING__TPC_PG_MASK="0xfc")) == 252
+@pytest.mark.parametrize(
+    ("conf", "model", "limits", "mask"),
+    [
+        pytest.param(ORIN, PowerModel(9, "EMPTY"), (None, None, None, None), None, id="nothing is set"),
+        pytest.param(Conf((), ORIN.models, 0), ON, (4, 1113600, 408000, 2133000), 248, id="nothing is declared"),
+        pytest.param(
+            ORIN, changed(ORIN, "MODE_30W", CPU_A78_1__MAX_FREQ="2201600"), (8, 2201600, 612000, None), 240,
+            id="the highest cluster that runs counts",
+        ),
+        pytest.param(
+            ORIN, changed(ORIN, "MODE_30W", CPU_A78_1__MAX_FREQ="-1"), (8, None, 612000, None), 240, id="a free one",
+        ),
+        pytest.param(
+            ORIN, PowerModel(1, "M", (*ON.settings, Setting("CPU_A78_2", "MAX_FREQ", "2201600"))),
+            (4, 1113600, 408000, 2133000), 248, id="one that is off counts for nothing",
+        ),
+        pytest.param(
+            ORIN, changed(ORIN, "MODE_15W", TPC_POWER_GATING__TPC_PG_MASK="0xfc"), (4, 1113600, 408000, 2133000), 252,
+            id="a mask in hexadecimal",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mode_stands_for_what_its_lines_limit(conf, model, limits, mask):
+    assert (to_power_mode(conf, model), tpc_mask(model)) == (limits, mask)
 
 
 def test_a_number_that_is_none_is_named():
@@ -71,19 +73,6 @@ def test_a_number_that_is_none_is_named():
         to_power_mode(ORIN, changed(ORIN, "MODE_15W", GPU__MAX_FREQ="fast"))
     with pytest.raises(InvalidValueError, match=expected):
         tpc_mask(changed(ORIN, "MODE_15W", TPC_POWER_GATING__TPC_PG_MASK="fast"))
-
-
-@pytest.mark.parametrize(
-    ("board", "expected"),
-    [
-        ("orin-agx", [("CPU_A78_0", (0, 1, 2, 3)), ("CPU_A78_1", (4, 5, 6, 7)), ("CPU_A78_2", (8, 9, 10, 11))]),
-        ("xavier-nx", [("CPU_DENVER_0", (0, 1)), ("CPU_DENVER_1", (2, 3)), ("CPU_DENVER_2", (4, 5))]),
-        ("orin-nano", [("CPU_A78_0", (0, 1, 2, 3)), ("CPU_A78_1", (4, 5))]),
-        ("nano", [("CPU_A57", (0, 1, 2, 3))]),
-    ],
-)
-def test_clusters_are_known_by_the_core_their_clock_lies_at(board, expected):
-    assert clusters(CONFS[board]) == expected
 
 
 def test_a_cluster_may_lie_between_the_cores_of_another():
@@ -176,13 +165,6 @@ def test_the_lines_stand_in_the_order_in_which_nvpmodel_makes_them():
     assert (len(conf.models), conf.default) == (1, conf.models[0].id)
 
 
-def test_the_gpu_minimum_is_lowered_too():
-    xavier = CONFS["xavier-agx"]
-    for gpu_khz, minimum in ((114750, "114750000"), (1377000, "318750000")):
-        model = custom_conf(xavier, "MAXN", PowerMode(8, 2265600, gpu_khz, 2133000), "C").model("C")
-        assert model.value("GPU", "MIN_FREQ") == minimum
-
-
 def test_a_minimum_without_limit_follows_the_maximum():
     pinned = Conf(ORIN.params, (changed(ORIN, "MODE_30W", CPU_A78_0__MIN_FREQ="-1"),), 2)
     model = custom_conf(pinned, "MODE_30W", PowerMode(8, 1113600, 612000, 3199000), "C").model("C")
@@ -235,11 +217,6 @@ def test_the_id_can_be_chosen_and_is_never_one_that_is_taken():
 def test_what_cannot_be_is_refused(cores, name, message):
     with pytest.raises(InvalidValueError, match=message):
         custom_conf(ORIN, "MAXN", PowerMode(cores, 1113600, 408000, 2133000), name)
-
-
-def test_the_booted_mode_must_be_one_of_the_conf():
-    with pytest.raises(UnknownNameError, match="known: MAXN, MODE_15W, MODE_30W, MODE_50W"):
-        custom_conf(ORIN, "MODE_40W", PowerMode(4, 1113600, 408000, 2133000), "C")
 
 
 @pytest.mark.parametrize(
@@ -304,11 +281,7 @@ def test_stock_modes_read_back_as_the_spec_has_them(spec):
         (p.id, p.name, p.cpu_cores, p.cpu_khz, p.gpu_khz, p.mem_khz, p.tpc_pg_mask) for p in spec.presets
     ]
     assert parsed.conf.model(spec.default_preset).id == parsed.conf.default
-
-
-@pytest.mark.parametrize("spec", MODULES)
-def test_clusters_are_those_of_the_spec(spec):
-    assert clusters(stock_conf(spec)) == [(cluster.name, cluster.cores) for cluster in spec.cpu.clusters]
+    assert clusters(parsed.conf) == [(cluster.name, cluster.cores) for cluster in spec.cpu.clusters]
 
 
 @pytest.mark.parametrize("spec", MODULES)

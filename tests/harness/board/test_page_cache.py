@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.board import page_cache, privileges
+from harness.board import page_cache
 from harness.board.page_cache import PageCache, Residency, residency
 from harness.core.errors import ControlError, DataSetError
-from tests.harness.board.privileged_user import DROP, needs_linux
+from tests.harness.board.privileged_user import needs_linux
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks this machine's kernel")
 
@@ -25,24 +25,6 @@ def test_all_of_it_is_dropped_by_writing_3(tree):
     assert cache.available().available
     assert cache.drop() == f"3 written to {tree.path / DROP_FILE}"
     assert (tree.path / DROP_FILE).read_text() == "3\n"
-
-
-def test_a_tree_elsewhere_is_never_dropped_through_sudo(user, plain_user):
-    log = user()
-    cache = PageCache(str(plain_user))
-    assert not cache.available().available
-    with pytest.raises(ControlError, match="drop_caches was refused: No such file"):
-        cache.drop()
-    assert not log.exists()
-
-
-@needs_linux
-def test_a_user_drops_it_through_the_helper(user):
-    log = user()
-    cache = PageCache()
-    assert cache.available().detail == f"dropped through {DROP}"
-    assert cache.drop() == f"3 written to {DROP}"
-    assert log.read_text().splitlines()[-1] == f"-n {privileges.HELPER} write page-cache - 3"
 
 
 @needs_linux

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.board import power_rails
 from harness.board.power_rails import TOTAL, choose_total
-from harness.core.errors import InvalidValueError, SourceUnavailableError
+from harness.core.errors import InvalidValueError
 
 I2C = "sys/bus/i2c/devices"
 
@@ -168,15 +168,6 @@ def test_a_rail_that_reads_garbage_or_vanishes_takes_the_total_with_it_and_comes
     assert source.read(1.0).values[TOTAL] == 8200
 
 
-def test_a_rail_outside_the_total_costs_its_own_value_only(tree):
-    tree.write(agx_orin())
-    source = power_rails.open_source(tree.root, ORIN_TOTAL)
-    tree.write({f"{I2C}/1-0041/hwmon/hwmon4/in2_input": "?"})
-    values, failed = source.read(0.0)
-    assert values[TOTAL] == 8000
-    assert list(failed) == ["power_vddq_vdd2_1v8ao_mw"]
-
-
 def test_a_rail_of_the_definition_that_is_not_there_is_never_summed_short(tree):
     tree.write(agx_orin())
     values, failed = power_rails.open_source(tree.root, [*ORIN_TOTAL, "SYS3V3"]).read(0.0)
@@ -209,15 +200,6 @@ def test_equal_labels_hide_no_rail(tree):
     tree.write({**hwmon_chip("1-0040", [("VDD", 5000, 1000)]), **hwmon_chip("1-0041", [("vdd", 5000, 2000)])})
     values = power_rails.open_source(tree.root, ["VDD"]).read(0.0).values
     assert values == {"power_vdd_mw": 5000, "power_vdd_2_mw": 10_000, TOTAL: 5000}
-
-
-def test_without_a_sensor_the_reason_is_given(tree):
-    tree.write({f"{I2C}/0-0050/name": "24c02"})
-    with pytest.raises(SourceUnavailableError, match="no rail of an INA3221"):
-        power_rails.open_source(tree.root)
-    tree.write({f"{I2C}/1-0040/name": "ina3221"})
-    with pytest.raises(SourceUnavailableError, match="no rail of an INA3221"):
-        power_rails.open_source(tree.root)
 
 
 @pytest.mark.parametrize("definition", [[], ["VDD_IN", "VDD_IN"]])

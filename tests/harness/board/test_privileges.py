@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 
 import pytest
 
@@ -88,10 +87,15 @@ def test_input_reaches_the_helper(user):
     assert log.read_text().endswith("store-conf custom-1\na conf\n")
 
 
-def test_a_user_without_sudo_is_told(nothing_installed, plain_user, monkeypatch):
-    monkeypatch.setenv("PATH", str(plain_user))
-    shutil.copy(privileged.__file__, str(plain_user / "privileged"))
-    assert privileges.closed() == "sudo: sudo cannot be run: No such file or directory"
+@pytest.mark.parametrize(("mode", "why"), [(0o755, "No such file or directory"), (0, "Permission denied")])
+def test_a_user_without_sudo_or_whose_path_may_not_be_searched_is_told(user, plain_user, monkeypatch, mode, why):
+    user()
+    folder = plain_user / "folder"
+    folder.mkdir()
+    folder.chmod(mode)
+    monkeypatch.setenv("PATH", str(folder))
+    assert privileges.closed() == f"sudo: sudo cannot be run: {why}"
+    folder.chmod(0o755)
 
 
 def test_a_tree_elsewhere_is_never_written_through_the_helper(user, plain_user):
@@ -151,16 +155,6 @@ def test_a_memory_clock_that_only_root_sees_asks_for_the_rule(nothing_installed,
     assert not capability.available
     assert "doctor --sudoers" in capability.hint
     hidden.chmod(0o755)
-
-
-@needs_linux
-def test_a_path_that_may_not_be_searched_is_no_way_to_sudo(user, plain_user, monkeypatch):
-    user()
-    closed = plain_user / "closed"
-    closed.mkdir(mode=0)
-    monkeypatch.setenv("PATH", str(closed))
-    assert privileges.closed() == "sudo: sudo cannot be run: Permission denied"
-    closed.chmod(0o755)
 
 
 def test_a_user_without_a_name_is_known_by_number(monkeypatch):

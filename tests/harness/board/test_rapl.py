@@ -129,14 +129,6 @@ def test_a_domain_without_a_value_takes_the_total_with_it_and_comes_back(tree, b
     assert source.read(4.0).values[TOTAL] == 4_000
 
 
-def test_without_a_package_there_is_no_source(tree):
-    with pytest.raises(SourceUnavailableError, match="no RAPL package"):
-        rapl.open_source(tree.root)
-    tree.write(zone("0", "psys", 0))
-    with pytest.raises(SourceUnavailableError, match="no RAPL package"):
-        rapl.open_source(tree.root)
-
-
 def test_without_permission_the_way_out_is_the_command(tree, monkeypatch):
     tree.write(two_sockets())
     # Root may read whatever the file's mode says, so the mode alone would not show what others meet.

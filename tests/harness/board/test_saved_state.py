@@ -80,7 +80,7 @@ def test_the_state_is_on_disk_before_the_first_change_and_gone_after_the_last(di
         assert saved["knobs"] == [{"module": "dial", "options": knob.spec.options, "value": 1}]
         knob.set(2)
     assert knob.read() == 1
-    assert left_behind() == []
+    assert left_behind() == restore(DEVICE) == []
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
@@ -95,16 +95,6 @@ def test_an_exception_puts_everything_back(dial, error):
     with pytest.raises(error), run(knobs):
         fail_after(zip(knobs, (2, 3)))
     assert [knob.read() for knob in knobs] == [1, 7]
-
-
-def test_knobs_are_put_back_in_reverse_order(dial, monkeypatch):
-    knobs = [dial("a"), dial("b"), dial("c")]
-    order = []
-    monkeypatch.setattr(Dial, "restore", lambda self, saved: (order.append(self), self.set(saved)))
-    with run(knobs):
-        for knob in knobs:
-            knob.set(2)
-    assert order == knobs[::-1]
 
 
 def test_a_knob_that_was_not_changed_is_not_written(dial, monkeypatch):
@@ -158,13 +148,14 @@ def test_a_knob_that_cannot_be_put_back_is_named_and_the_others_are(dial, monkey
     assert (knobs[1].read(), len(forgotten)) == (1, 3)
 
 
-def test_what_knobs_laid_down_goes_once_all_stand_as_before_changed_or_not(dial, monkeypatch):
-    knobs, order = [dial("a"), dial("b")], []
-    monkeypatch.setattr(Dial, "restore", lambda self, saved: (order.append("restore"), self.set(saved)))
-    monkeypatch.setattr(Dial, "forget", lambda self, saved: order.append(("forget", self.name, saved)))
+def test_knobs_are_put_back_in_reverse_order_and_what_they_laid_down_goes_once_all_stand_as_before(dial, monkeypatch):
+    knobs, order = [dial("a"), dial("b"), dial("c")], []
+    monkeypatch.setattr(Dial, "restore", lambda self, saved: (order.append(("restore", self)), self.set(saved)))
+    monkeypatch.setattr(Dial, "forget", lambda self, saved: order.append(("forget", self, saved)))
     with run(knobs):
-        knobs[0].set(2)
-    assert order == ["restore", ("forget", knobs[1].name, 1), ("forget", knobs[0].name, 1)]
+        for knob in knobs[:2]:  # the last one is not changed
+            knob.set(2)
+    assert order == [*(("restore", knob) for knob in knobs[1::-1]), *(("forget", knob, 1) for knob in knobs[::-1])]
 
 
 def test_what_cannot_be_removed_is_named_and_tried_again_by_restore(dial, monkeypatch):
@@ -292,11 +283,6 @@ def test_what_ends_with_the_process_is_not_saved(dial):
     assert knob.read() == 1
 
 
-def test_with_nothing_saved_there_is_nothing_to_restore():
-    assert left_behind() == []
-    assert restore(DEVICE) == []
-
-
 def test_a_running_device_is_not_restored(dial):
     knob = dial("a", 1)
     with locked(DEVICE), run([knob]):
@@ -381,20 +367,16 @@ def test_a_state_that_cannot_be_saved_stops_the_run_before_a_change(dial, states
         pytest.fail("nothing may be changed")
 
 
-def test_the_state_lies_where_xdg_says(monkeypatch, tmp_path):
+def test_the_state_lies_where_xdg_says_or_at_home(monkeypatch, tmp_path):
+    def no_entry(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert default_state_dir() == tmp_path / "jetwatt"
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_state_dir() == tmp_path / ".local/state/jetwatt"
-
-
-def test_without_a_home_the_way_out_is_named(monkeypatch):
-    def no_entry(uid):
-        raise KeyError(f"getpwuid(): uid not found: {uid}")
-
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("HOME")
     monkeypatch.setattr(pwd, "getpwuid", no_entry)
     with pytest.raises(ControlError, match=r"HOME is not set.*set XDG_STATE_HOME"):
         default_state_dir()
@@ -454,12 +436,6 @@ def test_restore_survives_a_kill_between_any_two_changes(board):
 def test_a_knob_is_opened_by_the_name_and_options_that_it_is_saved_with(tmp_path, name, options):
     """As files of 0.1.0 have them."""
     assert open_knob(KnobSpec(name, options), str(tmp_path)).spec == KnobSpec(name, options)
-
-
-def test_the_cpu_clocks_that_0_1_0_saved_as_limits_of_clusters_are_opened(tmp_path):
-    assert isinstance(open_knob(KnobSpec("cluster_limits"), str(tmp_path)), CpuFrequency)
-
-
-def test_a_knob_that_does_not_exist_is_an_error():
+    assert isinstance(open_knob(KnobSpec("cluster_limits"), str(tmp_path)), CpuFrequency)  # its name for them
     with pytest.raises(ControlError, match="there is no knob 'lamp'; known: cluster_limits, "):
         open_knob(KnobSpec("lamp"), "/")

@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 from harness.board.source import MIN_WINDOW_S, SOURCES, Counters, SourceSpec, open_source
 from harness.core.errors import SourceUnavailableError
 
+FAN, ZONE = "sys/class/thermal/cooling_device0", "sys/class/powercap/intel-rapl:0"
+FAN_ALONE = {"proc/interrupts": "  1: 5 i8042", f"{FAN}/type": "pwm-fan", f"{FAN}/cur_state": 1}
+PSYS_ALONE = {f"{ZONE}/name": "psys", f"{ZONE}/energy_uj": 0, f"{ZONE}/max_energy_range_uj": 9}
+
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_source_has_a_function_that_opens_it(name):
@@ -18,9 +22,26 @@ def test_every_source_has_a_function_that_opens_it(name):
     assert callable(getattr(importlib.import_module(f"harness.board.{module}"), function))
 
 
-def test_a_source_of_another_name_is_refused_with_those_that_are_known():
-    with pytest.raises(SourceUnavailableError, match=r"no telemetry source 'powr'; known: .*rapl"):
-        open_source(SourceSpec("powr"), "/")
+@pytest.mark.parametrize(
+    ("source", "files", "reason"),
+    [
+        (SourceSpec("powr"), {}, r"no telemetry source 'powr'; known: .*rapl"),
+        (SourceSpec("memory"), {}, "meminfo does not exist"),
+        (SourceSpec("cpu", {"pid": 100}), {"proc/stat": "cpu  1 2 3 4 5 6 7 8 0 0"}, r"proc/\d+/stat does not exist"),
+        (SourceSpec("cpufreq"), {}, "no cpufreq policy"),
+        (SourceSpec("thermal"), {}, "no thermal zone"),
+        (SourceSpec("throttle"), FAN_ALONE, "no cooling device"),
+        (SourceSpec("devfreq"), {"sys/kernel/debug/README": ""}, "gpu_khz: no GPU is .*emc_khz: there is no clock"),
+        (SourceSpec("ina"), {}, "no rail of an INA3221"),
+        (SourceSpec("ina"), {"sys/bus/i2c/devices/1-0040/name": "ina3221"}, "no rail of an INA3221"),
+        (SourceSpec("rapl"), {}, "no RAPL package"),
+        (SourceSpec("rapl"), PSYS_ALONE, "no RAPL package"),
+    ],
+)  # fmt: skip
+def test_where_a_source_is_not_there_the_reason_is_given(tree, source, files, reason):
+    tree.write({"proc/version": "", **files})
+    with pytest.raises(SourceUnavailableError, match=reason):
+        open_source(source, tree.root)
 
 
 def test_a_counter_that_appears_later_waits_for_its_second_reading():

@@ -79,10 +79,6 @@ EVERY_LINE = [
 CORES = {"cpu0_load_share": 0.07, "cpu0_khz": 1479000, "cpu2_load_share": 0.2, "cpu2_khz": 1479000}
 
 
-def only(values, *prefixes):
-    return {channel: value for channel, value in values.items() if channel.startswith(prefixes)}
-
-
 def test_nano_on_r32():
     line = parse_line(NANO_R32)
     assert line.values == {
@@ -107,57 +103,59 @@ def test_nano_on_r32():
     assert line.rails_mw == {"POM_5V_IN": 4310, "POM_5V_GPU": 1200, "POM_5V_CPU": 810}
 
 
-def test_rails_and_sensors_may_have_the_same_names():
-    line = parse_line(XAVIER_R32)
-    assert line.rails_mw == {"GPU": 1545, "CPU": 772, "SOC": 1854, "CV": 0, "VDDRQ": 463, "SYS5V": 2680}
-    assert line.values["temperature_gpu_c"] == 31
-    assert only(line.values, "vic", "ape", "swap") == {"vic_khz": 115000, "ape_khz": 150000}
+@pytest.mark.parametrize(
+    ("text", "values", "rails_mw"),
+    [
+        pytest.param(
+            XAVIER_R32,
+            {"vic_khz": 115000, "ape_khz": 150000, "temperature_gpu_c": 31},
+            {"GPU": 1545, "CPU": 772, "SOC": 1854, "CV": 0, "VDDRQ": 463, "SYS5V": 2680},
+            id="rails and sensors may have the same names",
+        ),
+        pytest.param(
+            ORIN_R35,
+            {"temperature_cpu_c": 44.562, "temperature_tboard_c": 32, "temperature_tj_c": 44.343,
+             "temperature_cv0_c": None, "gpu_load_share": 0.0, "gpu_khz": 0},
+            {"VDD_GPU_SOC": 2340, "VDD_CPU_CV": 390, "VIN_SYS_5V0": 4025, "VDDQ_VDD2_1V8AO": 301},
+            id="a rail that is not connected, a sensor that is off",
+        ),
+        pytest.param(
+            ORIN_R36,
+            {"nvenc_load_share": 0.79, "nvenc_khz": 166000, "vic_load_share": 0.36, "vic_khz": 115000,
+             "ape_khz": 200000, "gpu_load_share": 0.99, "gpu_khz": 1015000, "nvdec_khz": None, "ofa_khz": None},
+            {"VDD_IN": 5251, "VDD_CPU_GPU_CV": 512, "VDD_SOC": 2720},
+            id="engines that are off are left out",
+        ),
+        pytest.param(
+            THOR_R38,
+            {"gpu_khz": 314000, "gpu_load_share": None, "nvenc0_khz": 314000, "vic_khz": None},
+            {"VDD_GPU": 1962, "VDD_CPU_SOC_MSS": 5887, "VIN_SYS_5V0": 5635, "VIN": 19780},
+            id="clocks without a load",
+        ),
+        pytest.param(
+            THOR_R39,
+            {"cpu0_load_share": 0.9, "cpu0_khz": 2601000, "cpu1_load_share": 0.75, "cpu1_khz": 2601000,
+             "cpu2_khz": None, "emc_khz": 4266000, "emc_load_share": None, "temperature_cpu_c": 58.25},
+            {"VDD_GPU": 37939, "VIN": 124486},
+            id="one clock is shared, peaks are added",
+        ),
+    ],
+)  # fmt: skip
+def test_boards_and_releases_differ(text, values, rails_mw):
+    line = parse_line(text)
+    assert {channel: line.values.get(channel) for channel in values} == values
+    assert line.rails_mw == rails_mw
 
 
-def test_orin_on_r35_has_a_date_and_sensors_that_are_off():
+def test_a_line_has_a_date_and_names_sensors_that_are_off():
     line = parse_line(ORIN_R35)
-    assert line.at == datetime.datetime(2025, 11, 30, 23, 59, 58)
-    assert line.off == ["temperature_cv0_c"]
-    assert only(line.values, "temperature") == {
-        "temperature_cpu_c": 44.562,
-        "temperature_tboard_c": 32,
-        "temperature_tj_c": 44.343,
-    }
-    assert line.rails_mw == {"VDD_GPU_SOC": 2340, "VDD_CPU_CV": 390, "VIN_SYS_5V0": 4025, "VDDQ_VDD2_1V8AO": 301}
-    assert only(line.values, "gpu") == {"gpu_load_share": 0.0, "gpu_khz": 0}
-
-
-def test_orin_on_r36_leaves_out_engines_that_are_off():
-    values = parse_line(ORIN_R36).values
-    assert only(values, "nv", "vic", "ape", "ofa", "pva") == {
-        "nvenc_load_share": 0.79,
-        "nvenc_khz": 166000,
-        "vic_load_share": 0.36,
-        "vic_khz": 115000,
-        "ape_khz": 200000,
-    }
-    assert only(values, "gpu") == {"gpu_load_share": 0.99, "gpu_khz": 1015000}
+    assert (line.at, line.off) == (datetime.datetime(2025, 11, 30, 23, 59, 58), ["temperature_cv0_c"])
 
 
 def test_padded_columns_say_what_plain_ones_say():
     plain, padded = parse_line(ORIN_R36).values, parse_line(ORIN_R36_PADDED).values
     assert padded.items() <= plain.items()
     assert len(padded) > 15
-
-
-def test_thor_tells_clocks_without_a_load():
-    line = parse_line(THOR_R38)
-    assert only(line.values, "gpu", "nvenc0", "vic") == {"gpu_khz": 314000, "nvenc0_khz": 314000}
-    assert line.rails_mw["VIN"] == 19780
-
-
-def test_thor_on_r39_shares_one_clock_and_adds_peaks():
-    line = parse_line(THOR_R39)
-    assert only(line.values, "cpu") == {
-        "cpu0_load_share": 0.9, "cpu0_khz": 2601000, "cpu1_load_share": 0.75, "cpu1_khz": 2601000,
-    }  # fmt: skip
-    assert only(line.values, "emc", "temperature") == {"emc_khz": 4266000, "temperature_cpu_c": 58.25}
-    assert line.rails_mw == {"VDD_GPU": 37939, "VIN": 124486}
 
 
 @pytest.mark.parametrize("text", EVERY_LINE)
