@@ -6,12 +6,15 @@ import concurrent.futures
 import dataclasses
 import itertools
 import multiprocessing
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from harness.core.errors import HarnessError
 from harness.core.terminal import format_table
 from predictors.evaluation import Target, summarise
 from predictors.models.base import one_blas_thread
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 HEADER = (
     *("predictor", "target", ">modes", ">time MAPE %", ">Q1-Q3", ">power MAPE %", ">Q1-Q3", ">all modes"),
@@ -60,6 +63,7 @@ class Results(NamedTuple):
     results: List[Dict[str, Any]]  # plain values by name, in the order of the plan's groups
     skipped: List[Dict[str, Any]]  # what could not be run, each with its reason
     by_group: Dict[Group, Dict[str, Any]]  # the same results by group
+    trials: Dict[Group, pd.DataFrame]  # of each group a row for each repeat, as of `Target.judge`
 
 
 def run_plan(
@@ -83,6 +87,7 @@ def run_plan(
         outcomes.append(outcome)
         report(len(outcomes), len(asked), f"{predictor} on {target.name}")
     results: Dict[Group, Dict[str, Any]] = {}
+    trials: Dict[Group, pd.DataFrame] = {}
     skipped = []
     for number, group in enumerate(groups):
         target, mine = plan.targets[group.target], outcomes[number * plan.repeats : (number + 1) * plan.repeats]
@@ -99,8 +104,9 @@ def run_plan(
         if reasons:
             skipped.append({**what, "reason": reasons[0]})
         else:
-            results[group] = {**what, **summarise(pd.DataFrame(mine)), "provenance": target.table.provenance}
-    return Results(list(results.values()), skipped, results)
+            trials[group] = pd.DataFrame(mine)
+            results[group] = {**what, **summarise(trials[group]), "provenance": target.table.provenance}
+    return Results(list(results.values()), skipped, results, trials)
 
 
 def run_trial(

@@ -1,12 +1,16 @@
-"""`python -m predictors published`: the papers' own errors beside what the predictors here get in the same place."""
+"""`python -m predictors published`: the papers' own errors beside what the predictors here get in the same place.
+
+Rows with `versus` are relations: the error of one case less that of another, repeat by repeat on the same modes.
+"""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import msgspec
 import numpy as np
@@ -23,7 +27,7 @@ from harness.judge.published_figures import read_published
 from predictors.cli.evaluate import add_run_arguments, run_trials
 from predictors.cli.options import counting, processes
 from predictors.cli.scenario import add_table_arguments, named_modes, planned
-from predictors.evaluation import Spread, Target, spread
+from predictors.evaluation import Target, spread
 from predictors.models.base import ALL, DEFAULT, predictor_names
 from predictors.models.linear import PAPERS_SUBSET, ranked_subsets
 from predictors.scenarios import ProfileSource, Scenario, ScenarioCase
@@ -32,12 +36,18 @@ from predictors.strategies.goals import budget_goals
 from predictors.strategies.registry import StrategySetting
 from predictors.trials import Group, TrialPlan
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 # The papers' errors; `fact` is the number that a figure has in this project's reading of the papers.
 FILE = Path(__file__).resolve().parents[2] / "baselines" / "published" / "predictors.csv"
 ENERGY_MODEL = ("lenet-mnist", "mobilenetv3-gld23k", "resnet18-cifar10")  # that 004 sec. 5.7.1 learns one energy from
 SLACK = 0.25  # share of a published error by which another may differ that confirms it
+DIFFERS = "differs"  # verdict where the error here is smaller than published: no failure to reproduce what it says
 # Metrics of what strategies choose under power budgets, as 001 sec. 5.2 calls them.
-CHOICES = {"penalty_median": "penalty", "over_limit_plus1_pct": "A/L+1"}
+CHOICES = {"penalty_median": "penalty", "penalty_iqr": "penalty Q3-Q1", "over_limit_plus1_pct": "A/L+1"}
+IQR = "_iqr"  # ends metrics: how far apart the quartiles of repeats are; of penalties, those of the budgets
+DRAWS = 1000  # of the repeats with replacement, where their spread is asked for
 POINT = 1.0  # by which a published figure of choices may always differ: some are 0
 BUDGETS_W = "17:50:1"
 ONE_PICK = "one-shot"  # the strategy that stands beside the papers': ours with their single pick
@@ -66,15 +76,23 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     reference: str = ""  # the workload that a transfer started from
     modes: str  # a number, `all`, or names with commas
     tested: str = ""  # a mode, `a..j`, or empty for all
-    metric: str  # as in results of `evaluate`, or of `strategies evaluate`: `CHOICES`
-    comparator: str  # `=`, `<`, `<=`, `~` or `range`
+    metric: str  # as in results of `evaluate`, or of `strategies evaluate`: `CHOICES`; may end in `IQR`
+    comparator: str  # `=`, `<`, `<=`, `>`, `~`, `range`, or `within`: the value is the greatest distance from 0
     value_pct: float  # the lower end of a range
     value_high_pct: Optional[float] = None
+    # what is another in the case whose error is subtracted: `predictor=nn reference=`; empty where none is
+    versus: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse named modes where 004 does not name them."""
+        """Refuse named modes where 004 does not name them, and to be compared with what is no case."""
         if self.modes != ALL and not self.modes.isdecimal() and self.tested != TEN_MODES:
             raise ValueError(f"modes {self.modes!r}")
+        self.other()
+
+    def other(self) -> Optional[PublishedError]:
+        """The case whose error is subtracted."""
+        differing = dict(part.split("=") for part in self.versus.split())
+        return msgspec.structs.replace(self, **differing, versus="") if differing else None
 
     @property
     def count(self) -> Optional[int]:
@@ -83,9 +101,11 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def text(self) -> str:
-        """The error as the paper has it."""
+        """The error, or the difference of two, as the paper has it."""
         if self.value_high_pct is not None:
             return f"{self.value_pct:g}-{self.value_high_pct:g}"
+        if self.comparator == "within":
+            return f"+-{self.value_pct:g}"
         return f"{'' if self.comparator == '=' else self.comparator}{self.value_pct:g}"
 
     def case(self, greatest: PowerMode) -> ScenarioCase:
@@ -105,21 +125,33 @@ class PublishedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def bounds_pct(self) -> Tuple[float, float]:
-        """Between which an error found in the same place confirms it: below a published bound, or else near it."""
+        """Between which a figure found in the same place confirms it: below a published bound, or else near it."""
         if self.comparator in ("<", "<="):
-            return -100.0 if self.metric in CHOICES else 0.0, self.value_pct
-        high_pct = self.value_pct if self.value_high_pct is None else self.value_high_pct
-        least = POINT if self.metric in CHOICES else 0.0
-        return self.value_pct - max(SLACK * self.value_pct, least), high_pct + max(SLACK * high_pct, least)
+            least = -math.inf if self.versus else -100.0 if self.metric in CHOICES else 0.0
+            return least, self.value_pct
+        if self.comparator == ">":
+            return self.value_pct, math.inf
+        if self.comparator == "within":
+            return -self.value_pct, self.value_pct
+        ends = self.value_pct, self.value_pct if self.value_high_pct is None else self.value_high_pct
+        slack = [max(SLACK * abs(end), POINT if self.metric in CHOICES else 0.0) for end in ends]
+        return ends[0] - slack[0], ends[1] + slack[1]
 
     def verdict(self, low_pct: Optional[float], high_pct: Optional[float]) -> str:
-        """Confirmed where the quartiles of repeats lie within the bounds, contradicted where both are beyond one."""
+        """Confirmed where the quartiles of repeats lie within the bounds, contradicted or differs where beyond one.
+
+        Below the bounds of a figure it differs: the error is smaller. A relation that has to be above a bound, or
+        within some distance of 0, is contradicted there, too.
+        """
         if low_pct is None or high_pct is None:
             return UNDECIDED
         least, greatest = self.bounds_pct
-        if high_pct < least or low_pct > greatest:
+        if low_pct > greatest:
             return CONTRADICTED
-        return CONFIRMED if least <= low_pct and high_pct <= greatest else UNDECIDED
+        if high_pct < least:
+            return CONTRADICTED if self.comparator in (">", "within") else DIFFERS
+        on_bound = self.comparator in ("<", ">") and self.value_pct in (low_pct, high_pct)
+        return CONFIRMED if least <= low_pct and high_pct <= greatest and not on_bound else UNDECIDED
 
 
 def published_errors(path: Path = FILE) -> List[PublishedError]:
@@ -134,41 +166,58 @@ def _published_error(row: Mapping[str, str]) -> PublishedError:
         raise ValueError(str(error)) from error
 
 
+class Figures(NamedTuple):
+    """What a group came to."""
+
+    repeats: pd.DataFrame  # a row each, with the errors over all modes, as the papers have them (001 sec. 4)
+    provenance: str  # of the target, and of the references where it is another
+
+    def of(self, metric: str) -> np.ndarray:
+        """A metric of each repeat; the spread between repeats, of repeats drawn with replacement."""
+        if metric in CHOICES:
+            return self.repeats[metric].to_numpy(float)
+        values = self.repeats[f"all_modes_{metric.partition(IQR)[0]}"].to_numpy(float)
+        if not metric.endswith(IQR):
+            return values
+        drawn = values[np.random.default_rng(0).integers(len(values), size=(DRAWS, len(values)))]
+        return np.subtract(*np.quantile(drawn, (0.75, 0.25), axis=1))
+
+
 def compare(
-    rows: Sequence[PublishedError], results: Sequence[Tuple[Optional[Mapping[str, Any]], Optional[Mapping[str, Any]]]]
+    rows: Sequence[PublishedError], found: Sequence[Tuple[Optional[Figures], Optional[Figures], Optional[Figures]]]
 ) -> List[Dict[str, Any]]:
     """For each error of a paper what was got here, as plain values.
 
-    Results are, for each, that of the same predictor and of the one that this suite adds; None where it could not be
-    run. Errors are those over all tested modes, as the papers have them (001 sec. 4).
+    Figures are, for each, those of the same predictor, of what it is compared with, and of the one that this suite
+    adds; None where it could not be run.
     """
     compared = []
-    for row, (same, best) in zip(rows, results):
-        reached, low, high = (same and same["all_modes"][f"{row.metric}_{name}"] for name in Spread._fields)
+    for row, (same, other, best) in zip(rows, found):
+        told = None
+        if same is not None and (other is not None or not row.versus):
+            told = spread(same.of(row.metric) - (0.0 if other is None else other.of(row.metric)))
+        reached, low, high = told or (None, None, None)
+        ours = None if best is None else spread(best.of(row.metric))
         compared.append(
             {
                 **msgspec.structs.asdict(row),
                 "published": row.text,
-                "bounds_pct": row.bounds_pct,
+                "bounds_pct": [end if math.isfinite(end) else None for end in row.bounds_pct],
                 "same_predictor_pct": reached,
                 "quartiles_pct": [low, high],
                 "verdict": row.verdict(low, high),
-                "best_pct": best and best["all_modes"][f"{row.metric}_median"],
-                "provenance": next((_provenance(one) for one in (same, best) if one is not None), None),
+                "best_pct": ours and ours.median,
+                "provenance": next((one.provenance for one in (same, other, best) if one is not None), None),
             }
         )
     return compared
 
 
-def _provenance(result: Mapping[str, Any]) -> str:
-    """That of the target, and that of the references where it is another."""
-    own = result["provenance"]
-    others = [name for name in result["references"] if not name.endswith(f"({own})")]
-    return f"{own}, from {others[0].rpartition('(')[2][:-1]}" if others else own
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "exit code: 0 no published error is contradicted, 1 one is, 2 refused"
+    parser.epilog = (
+        "exit code: 0 nothing is contradicted, 1 an error here is larger than published, or a relation between errors"
+        " is another, 2 refused; an error that is smaller than published differs, and is no failure"
+    )
     add = parser.add_argument
     add("--predictors", metavar="LIST", help="only errors of these (default: all that papers have)")
     add("--fact", action="append", default=[], metavar="F123", help="only this error; may be given again")
@@ -188,43 +237,55 @@ def run(arguments: argparse.Namespace) -> int:
             "no published error is of these predictors and facts", "leave out --predictors or --fact"
         )
     plan, wanted = _plan(rows, arguments)
-    found = run_trials(plan, arguments).by_group
-    asked = dict.fromkeys(group for row, pair in zip(rows, wanted) if row.metric in CHOICES for group in pair)
-    chosen = {group: _choices(group, plan.targets[group.target], arguments) for group in asked}
+    ran = run_trials(plan, arguments)
+    found = {group: _figures(repeats, plan.targets[group.target]) for group, repeats in ran.trials.items()}
+    asked = dict.fromkeys(group for row, groups in zip(rows, wanted) if row.metric in CHOICES for group in groups)
+    chosen = {group: _choices(group, plan.targets[group.target], arguments) for group in asked if group is not None}
     of_rows = [chosen if row.metric in CHOICES else found for row in rows]
-    compared = compare(rows, [(of.get(same), of.get(ours)) for of, (same, ours) in zip(of_rows, wanted)])
+    compared = compare(rows, [tuple(map(of.get, groups)) for of, groups in zip(of_rows, wanted)])
     print(format_compared(compared))
-    same = [plan.targets[group.target] for group, _ in wanted]
+    same = [plan.targets[groups[0].target] for groups in wanted]
     learned = [target for row, target in zip(rows, same) if (row.predictor, row.tested) == ("linear", TEN_MODES)]
     if learned:
         print(format_subsets(learned))
     counted = Counter(one["verdict"] for one in compared)
-    less = sum(one["verdict"] == CONTRADICTED and one["quartiles_pct"][1] < one["bounds_pct"][0] for one in compared)
     told = ", ".join(f"{counted[verdict]} {verdict}" for verdict in (CONFIRMED, CONTRADICTED, UNDECIDED))
-    print(f"{told}; {less} of those contradicted are less here")
+    print(f"{told}, {counted[DIFFERS]} smaller here than published")
     near = f"the bounds of a figure are {share_to_percent(SLACK):.0f} % around it, of a bound what it allows"
-    print(f"confirmed: the same predictor's quartiles lie within the bounds here, contradicted: beyond one; {near}")
+    print(
+        "confirmed: the same predictor's quartiles lie within the bounds here, differs: below them, contradicted:"
+        f" above them, or the relation of two errors (vs) is another; {near}"
+    )
     if arguments.json:
         write_json(arguments.json, {"environment": describe_environment(), "errors": compared})
     return int(counted[CONTRADICTED] > 0)
 
 
-def _choices(group: Group, target: Target, arguments: argparse.Namespace) -> Dict[str, Any]:
-    """What a strategy comes to under the papers' budgets, in the form of a result of `run_trials`."""
+def _figures(repeats: pd.DataFrame, target: Target) -> Figures:
+    """Figures with the provenance of the target, and that of the references where it is another."""
+    own = target.table.provenance
+    others = [table.provenance for table in target.references if table.provenance != own]
+    return Figures(repeats, f"{own}, from {others[0]}" if others else own)
+
+
+def _choices(group: Group, target: Target, arguments: argparse.Namespace) -> Figures:
+    """What a strategy comes to under the papers' budgets."""
+    import pandas as pd
+
     goals, table = budget_goals(BUDGETS_W), target.table
     setting = StrategySetting(device=table.device, references=target.references)
     runs = contest_runs([group.predictor], [table], [group.count or 0], arguments.repeats)
     runs = [run._replace(repeat=run.repeat + arguments.seed) for run in runs]
     show, jobs = counting(len(runs)), processes(arguments)
-    found = run_contest(runs, goals, setting, jobs, lambda run: show(f"{run.strategy} on {target.name}"))
-    (outcomes,) = found.values()
-    sweeps = [summarise(outcomes[first : first + len(goals)]) for first in range(0, len(outcomes), len(goals))]
-    figures = {}
-    for metric in CHOICES:
-        told = spread([one[metric] for one in sweeps]) or (None, None, None)
-        figures.update((f"{metric}_{name}", value) for name, value in zip(Spread._fields, told))
-    references = [f"{one.workload} ({one.provenance})" for one in target.references]
-    return {"all_modes": figures, "provenance": table.provenance, "references": references}
+    contest = run_contest(runs, goals, setting, jobs, lambda run: show(f"{run.strategy} on {target.name}"))
+    (outcomes,) = contest.values()
+    sweeps = []
+    for first in range(0, len(outcomes), len(goals)):
+        sweep = outcomes[first : first + len(goals)]
+        penalties = [one.penalty_pct for one in sweep if one.penalty_pct is not None]
+        q1, q3 = np.quantile(penalties, (0.25, 0.75)) if penalties else (np.nan, np.nan)
+        sweeps.append({**summarise(sweep), f"penalty{IQR}": q3 - q1})
+    return _figures(pd.DataFrame(sweeps), target)
 
 
 def format_compared(compared: Sequence[Dict[str, Any]]) -> str:
@@ -234,11 +295,12 @@ def format_compared(compared: Sequence[Dict[str, Any]]) -> str:
     for one in compared:
         target = one["workload"] if one["batch_size"] == 16 else f"{one['workload']}/{one['batch_size']}"
         reached = ["-" if one[name] is None else f"{one[name]:.1f}" for name in ("same_predictor_pct", "best_pct")]
-        ends = (one["bounds_pct"], one["quartiles_pct"])
-        between = ["-" if None in pair else f"{pair[0]:.1f} to {pair[1]:.1f}" for pair in ends]
+        ends = [["-" if end is None else f"{end:.1f}" for end in one[name]] for name in ("bounds_pct", "quartiles_pct")]
+        between = ["-" if pair == ["-", "-"] else " to ".join(pair) for pair in ends]
         about = [one["fact"], one["predictor"], f"{target} {one['device']}", one["reference"] or "-", one["modes"]]
-        error = CHOICES.get(one["metric"], one["metric"].partition("_")[0])
-        about += [error, one["published"], between[0], reached[0], between[1], reached[1]]
+        error = CHOICES.get(one["metric"], one["metric"].partition("_")[0] + " Q3-Q1" * one["metric"].endswith(IQR))
+        about += [f"{error} vs {one['versus']}" if one["versus"] else error]
+        about += [one["published"], between[0], reached[0], between[1], reached[1]]
         rows.append([*about, one["provenance"] or "-", one["verdict"]])
     return format_table([*titles, ">Q1-Q3", f">{DEFAULT} %", "on", "verdict"], rows)
 
@@ -260,18 +322,25 @@ def format_subsets(targets: Sequence[Target]) -> str:
     )
 
 
-def _plan(rows: Sequence[PublishedError], arguments: argparse.Namespace) -> Tuple[TrialPlan, List[Tuple[Group, Group]]]:
-    """What to run for the rows, each test once, and for each row its groups: of the same predictor, and of ours."""
+def _plan(
+    rows: Sequence[PublishedError], arguments: argparse.Namespace
+) -> Tuple[TrialPlan, List[Tuple[Group, Optional[Group], Optional[Group]]]]:
+    """What to run for the rows, each test once, and for each row its groups, as `compare` has their figures."""
     cases: List[ScenarioCase] = []
-    wanted: List[Tuple[Group, Group]] = []
-    for row in rows:
+
+    def group(row: PublishedError) -> Group:
         case = row.case(load_board(row.device).power_mode_space().greatest)
         if case not in cases:
             cases.append(case)
-        place = cases.index(case)
-        ours = Group(ONE_PICK, place, row.count or 50) if row.metric in CHOICES else Group(DEFAULT, place, row.count)
-        wanted.append((Group(row.predictor, place, row.count), ours))
-    tried = [pair for row, pair in zip(rows, wanted) if row.metric not in CHOICES]
-    groups = tuple(dict.fromkeys(group for pair in tried for group in pair))
+        return Group(row.predictor, cases.index(case), row.count)
+
+    wanted = []
+    for row in rows:
+        same, other = group(row), row.other()
+        ours = (ONE_PICK, row.count or 50) if row.metric in CHOICES else (DEFAULT, row.count)
+        best = None if other else Group(ours[0], same.target, ours[1])
+        wanted.append((same, group(other) if other else None, best))
+    tried = [groups for row, groups in zip(rows, wanted) if row.metric not in CHOICES]
+    chosen = tuple(dict.fromkeys(group for groups in tried for group in groups if group is not None))
     plan = planned(Scenario("published", "", "", tuple(cases)), arguments)
-    return dataclasses.replace(plan, chosen=groups), wanted
+    return dataclasses.replace(plan, chosen=chosen), wanted
